@@ -32,7 +32,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CRATES = ["kvt-ops", "kvt-attention", "kvt-models", "kvt-train"]  # each knows those before it
+CRATES = ["kvt-ops", "kvt-attention", "kvt-models", "kvt-data", "kvt-train", "kvt"]  # none knows those behind it
 SWITCH = """
 /// Which mutant is on.
 fn mutant(number: u32) -> bool {
@@ -101,7 +101,7 @@ def write_tree(tree, mutants):
         content = (ROOT / name).read_bytes()
         if name in by_path:
             content = mutate(content.decode(), by_path[name]).encode()
-        if name in {f"crates/{crate}/src/lib.rs" for crate in CRATES}:
+        if name in {f"crates/{crate}/src/{'main' if crate == 'kvt' else 'lib'}.rs" for crate in CRATES}:
             content += SWITCH.encode()
         target = tree / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def write_tree(tree, mutants):
 
 
 def build(tree, target):
-    """The test binaries: `models-lib` of a crate's own tests, `models` of its `tests/all`."""
+    """The test binaries: `models-lib` of a crate's own tests, also of the program's, `models` of its `tests/all`."""
     command = ["cargo", "test", "--workspace", "--no-run", "-j2", "--message-format=json-render-diagnostics"]
     env = {**os.environ, "CARGO_TARGET_DIR": str(target), "RUSTFLAGS": os.environ.get("RUSTFLAGS", "")}
     if not env["RUSTFLAGS"]:
@@ -133,8 +133,8 @@ def build(tree, target):
             continue
         crate = Path(message["manifest_path"]).parent.name
         kinds = message["target"]["kind"]
-        if crate in CRATES and message["profile"]["test"] and ("lib" in kinds or "test" in kinds):
-            name = crate.removeprefix("kvt-") + ("-lib" if "lib" in kinds else "")
+        if crate in CRATES and message["profile"]["test"] and {"lib", "bin", "test"} & set(kinds):
+            name = crate.removeprefix("kvt-") + ("" if "test" in kinds else "-lib")
             binaries[name] = (Path(message["executable"]), tree / "crates" / crate)
     return binaries
 
@@ -230,7 +230,10 @@ def rounds(mutant):
     """The tests that the list names, those of its crate, and those of the crates above."""
     name, *filters = mutant.test.split()
     own = CRATES.index(mutant.crate)
-    names = [[crate.removeprefix("kvt-") + suffix for suffix in ("-lib", "")] for crate in CRATES]
+    names = [[f"{crate.removeprefix('kvt-')}-lib"] for crate in CRATES]
+    for crate, own_names in zip(CRATES, names):
+        if (ROOT / "crates" / crate / "tests/all").is_dir():
+            own_names.append(crate.removeprefix("kvt-"))
     above = [(name, []) for pair in names[own + 1 :] for name in pair]
     return [[(name, filters)], [(name, []) for name in names[own]], above]
 

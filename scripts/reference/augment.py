@@ -1,6 +1,6 @@
 """What Pillow, timm and torchvision make of small generated images, and which rectangles timm erases.
 
-Writes `crates/kvt-train/tests/golden/augment.safetensors`, images of 8 bits `[height, width, 3]`: the inputs `input.<name>`, and for
+Writes `crates/kvt-data/tests/golden/augment.safetensors`, images of 8 bits `[height, width, 3]`: the inputs `input.<name>`, and for
 each entry of these lists in the metadata an output `<list>.<index>`:
 
   draws    one of timm's operations (`AugmentOp`): name, magnitude, and its draws in the place of random numbers
@@ -10,7 +10,7 @@ each entry of these lists in the metadata an output `<list>.<index>`:
 
 With `policies` and `sets` timm's tables are in the metadata too: operations with probability and magnitude, or weight.
 
-and `crates/kvt-train/tests/golden/erasing.json`: rectangles of `RandomErasing`, from numbers in [0, 1) in the place of its draws.
+and `crates/kvt-data/tests/golden/erasing.json`: rectangles of `RandomErasing`, from numbers in [0, 1) in the place of its draws.
 
     augment.py --photos TAR FILE
 
@@ -233,8 +233,8 @@ def write(path, images, all_draws, all_calls, chained, seed):
 
 
 def main(seed=13):
-    write(golden("kvt-train") / "augment.safetensors", inputs(seed), draws(), calls(), "picture", seed)
-    save_json(golden("kvt-train") / "erasing.json", {"cases": erasing(seed)}, seed)
+    write(golden("kvt-data") / "augment.safetensors", inputs(seed), draws(), calls(), "picture", seed)
+    save_json(golden("kvt-data") / "erasing.json", {"cases": erasing(seed)}, seed)
 
 
 def photos(archive, path, count=12):

@@ -1,6 +1,6 @@
 """Small picture files and what Pillow makes of them: orientations, colours of JPEGs, bytes behind the end.
 
-    python decode.py        # Pillow 13.0.0; writes decode.json and narrow_progressive.jpg beside the pictures of kvt-train's tests
+    python decode.py        # Pillow 13.0.0; writes decode.json and narrow_progressive.jpg beside the pictures of kvt-data's tests
 """
 import base64
 import binascii
@@ -14,7 +14,7 @@ import numpy as np
 import PIL
 from PIL import Image, ImageOps
 
-OUT = Path(__file__).parents[2] / "crates/kvt-train/tests/fixtures/decode/decode.json"
+OUT = Path(__file__).parents[2] / "crates/kvt-data/tests/fixtures/decode/decode.json"
 rng = np.random.default_rng(11)
 
 

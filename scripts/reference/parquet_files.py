@@ -1,6 +1,6 @@
 """Parquet files of generated images, as Hugging Face's `datasets` and as pyarrow write them.
 
-Writes `crates/kvt-train/tests/fixtures/parquet/`:
+Writes `crates/kvt-data/tests/fixtures/parquet/`:
 
 - `hub/data/train-00000-of-00002.parquet`, ..., `validation-00000-of-00001.parquet`: 22 and 6 images of three classes by
   `datasets`, as a repository of the Hub has them;
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from datasets import ClassLabel, Dataset, Features, Image
 from PIL import Image as Pillow
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "crates/kvt-train/tests/fixtures/parquet"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "crates/kvt-data/tests/fixtures/parquet"
 NAMES = ["cat", "dog", "ship"]
 # In another order than their sorted one.
 TEXTS = ["class 9", "cat", "class 10"]

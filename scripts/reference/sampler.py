@@ -1,6 +1,6 @@
 """Golden orders: repeated augmentation as DeiT's RASampler deals it to its processes.
 
-Writes `crates/kvt-train/tests/golden/sampler.safetensors`: `<images>_<repeats>_<replicas>` [replicas, samples] int32, the
+Writes `crates/kvt-data/tests/golden/sampler.safetensors`: `<images>_<repeats>_<replicas>` [replicas, samples] int32, the
 samples of each rank, without shuffling. The rule is written down here; the script fails if timm's RepeatAugSampler
 disagrees. Below 256 images DeiT selects none; there the rule is timm's.
 """
@@ -33,7 +33,7 @@ def main():
             sampler = RepeatAugSampler(range(images), replicas, rank, shuffle=False, num_repeats=repeats)
             assert list(sampler) == expected, (images, repeats, replicas, rank)
         tensors[f"{images}_{repeats}_{replicas}"] = torch.tensor(ranks, dtype=torch.int32)
-    save(golden("kvt-train") / "sampler.safetensors", tensors, dict(cases=CASES), seed=None)
+    save(golden("kvt-data") / "sampler.safetensors", tensors, dict(cases=CASES), seed=None)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import record
 from common import GIB, Case, Context, Failure, run
 
 ROOT = Path(__file__).resolve().parents[2]
-PICTURES = ROOT / "crates/kvt-train/tests/fixtures"
+PICTURES = ROOT / "crates/kvt-data/tests/fixtures"
 WEIGHTS = ROOT / "crates/kvt-models/tests/golden"
 # Images of one process: starting it costs more than reading them.
 BATCH = 12

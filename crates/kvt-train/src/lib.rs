@@ -27,12 +27,10 @@
 //! - [`world`]: the processes of a job.
 //! - [`error`]: errors that stop a run.
 //! - [`fs`], [`text`]: atomic writing of files; reading of text files from the user.
-//! - [`cli`]: the `kvt` binary, the only part that prints.
 
 pub mod analysis;
 pub mod average;
 pub mod bench;
-pub mod cli;
 pub mod config;
 pub mod device;
 pub mod engine;

@@ -29,7 +29,7 @@ pub use moments::{Estimate, Moments};
 pub use nonlocality::{between_patches, distances, nonlocality, renormalized};
 pub use observe::Analyzer;
 pub use residual::{Ratios, ratios};
-pub(crate) use table::rows;
+pub use table::rows;
 pub use table::{csv, json, markdown};
 
 #[cfg(test)]

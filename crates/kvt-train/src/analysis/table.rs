@@ -64,7 +64,7 @@ pub fn markdown(layers: &[Layer]) -> String {
 }
 
 /// The cells of the same table.
-pub(crate) fn rows(layers: &[Layer]) -> impl Iterator<Item = Vec<String>> {
+pub fn rows(layers: &[Layer]) -> impl Iterator<Item = Vec<String>> {
     layers.iter().map(|layer| {
         let shown = Measure::SHOWN.into_iter();
         let cells = shown.map(|measure| cell(layer.get(measure)));

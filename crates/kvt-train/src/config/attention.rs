@@ -50,7 +50,7 @@ pub(super) fn keys(name: &str, checks: &mut Checks<'_>) {
 }
 
 /// The kinds that have a key of `[model.attention]`; empty if the key is unknown or does not belong to kinds.
-pub(crate) fn kinds_with(key: &str) -> Vec<&'static str> {
+pub fn kinds_with(key: &str) -> Vec<&'static str> {
     field(&join("model.attention", key)).map_or_else(Vec::new, |field| kinds(&field.schema))
 }
 

@@ -20,13 +20,13 @@ mod reference;
 mod rules;
 mod warnings;
 
-pub(crate) use attention::kinds_with;
+pub use attention::kinds_with;
 pub use diff::{Difference, Effect, diff};
 pub use document::Document;
 pub use model::ModelSection;
 pub use plan::{Plan, load_plan, load_run_plan, resolved_toml};
 pub use problem::{ConfigError, Location, Problem};
-pub(crate) use reference::{key_meaning, keys_named, reading_order};
+pub use reference::{key_meaning, keys_named, reading_order};
 pub use reference::{reference, schema};
 pub use warnings::warnings;
 

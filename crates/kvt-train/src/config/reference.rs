@@ -50,7 +50,7 @@ pub(super) fn field(path: &str) -> Option<&'static Field> {
 }
 
 /// The meaning of a dotted key such as `train.epochs`: the first sentence of its description.
-pub(crate) fn key_meaning(path: &str) -> Option<String> {
+pub fn key_meaning(path: &str) -> Option<String> {
     let doc = doc(&field(path)?.schema);
     let end = doc.find(". ").map_or(doc.len(), |end| end + 1);
     let sentence = doc.get(..end)?;
@@ -58,7 +58,7 @@ pub(crate) fn key_meaning(path: &str) -> Option<String> {
 }
 
 /// The position of a section or key in the reference, which is the order for readers.
-pub(crate) fn reading_order(path: &str) -> (usize, usize) {
+pub fn reading_order(path: &str) -> (usize, usize) {
     let place = |name: &str| sections().iter().position(|section| section.name == name);
     if let Some(place) = place(path) {
         return (place, 0);
@@ -73,7 +73,7 @@ pub(crate) fn reading_order(path: &str) -> (usize, usize) {
 }
 
 /// The dotted keys with a given last part, in the order of the reference: `epochs` is `train.epochs`.
-pub(crate) fn keys_named(name: &str) -> Vec<String> {
+pub fn keys_named(name: &str) -> Vec<String> {
     let named = |section: &'static Section| {
         let mut fields = section.fields.iter();
         fields.any(|field| field.name == name)

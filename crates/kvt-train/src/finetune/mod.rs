@@ -206,7 +206,7 @@ impl Choices {
 }
 
 /// A model's name without timm's tag after a dot, which identifies the weights.
-pub(crate) fn without_tag(name: &str) -> &str {
+pub fn without_tag(name: &str) -> &str {
     name.split_once('.').map_or(name, |(name, _)| name)
 }
 

@@ -15,7 +15,7 @@ use crate::splits::Splits;
 use crate::task::model_config;
 use kvt_data::fs::write_atomic;
 
-pub(crate) use sheet::picture;
+pub use sheet::picture;
 
 /// An error of a preview.
 #[derive(Debug, thiserror::Error)]

@@ -131,7 +131,7 @@ fn chosen(images: usize) -> impl Iterator<Item = usize> {
 }
 
 /// The picture before normalisation to `[3, height, width]`.
-pub(crate) fn picture(
+pub fn picture(
     numbers: &[f32],
     (height, width): (usize, usize),
     config: &AugmentConfig,

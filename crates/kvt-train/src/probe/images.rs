@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
-use clap::ValueEnum;
-use clap::builder::PossibleValue;
 use serde::Deserialize;
 
 use super::Rows;
@@ -35,17 +33,6 @@ impl Crops {
             Self::Config => "config",
             Self::None => "none",
         }
-    }
-}
-
-/// Only names: the option that takes them explains them.
-impl ValueEnum for Crops {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Dino, Self::Config, Self::None]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.name()))
     }
 }
 

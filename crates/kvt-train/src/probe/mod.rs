@@ -2,6 +2,7 @@
 //! layer ([`LinearProbe`]); and where its tokens attend ([`attention_maps`]).
 
 mod attention;
+mod curve;
 mod features;
 mod images;
 mod knn;
@@ -12,6 +13,7 @@ mod picture;
 mod rows;
 
 pub use attention::{HeadMap, NoMap, class_attention, draw_map};
+pub use curve::draw_loss;
 pub use features::Extractor;
 pub use images::{Crops, cut_images, shuffled};
 pub use knn::{KnnAccuracy, KnnVote, Neighbor, nearest};

@@ -100,7 +100,7 @@ pub(crate) fn heading(curves: &[Curve]) -> String {
 }
 
 /// A title of plots of runs: their labels, or their number if they do not fit.
-pub(crate) fn title(curves: &[Curve]) -> String {
+pub fn title(curves: &[Curve]) -> String {
     match heading(curves) {
         text if text.chars().count() <= LETTERS => text,
         _ => format!("{} models", by_label(curves).len()),

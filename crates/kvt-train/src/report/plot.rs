@@ -153,7 +153,7 @@ fn png(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Encodes 8-bit RGB pixels as PNG.
-pub(crate) fn encode_png(pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>, String> {
+pub fn encode_png(pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     image::codecs::png::PngEncoder::new(io::Cursor::new(&mut bytes))
         .write_image(pixels, width, height, image::ExtendedColorType::Rgb8)

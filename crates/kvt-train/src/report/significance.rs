@@ -83,7 +83,7 @@ const Z: f64 = 1.959_963_984_540_054;
 const FEW: usize = 1000;
 
 /// The 95 % interval of an accuracy in words, to be put behind it, where the images are few: ` (95 % interval 32.5 to 61.9)`.
-pub(crate) fn interval_of(percent: f64, of: usize) -> String {
+pub fn interval_of(percent: f64, of: usize) -> String {
     if of >= FEW || !percent.is_finite() {
         return String::new();
     }

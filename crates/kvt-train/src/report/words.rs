@@ -3,7 +3,7 @@
 use crate::run::Metric;
 
 /// `1h 02m`, `3m 05s`, `12s`.
-pub(crate) fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() {
         return "?".to_owned();
     }
@@ -17,7 +17,7 @@ pub(crate) fn duration(seconds: f64) -> String {
 }
 
 /// A metric's value with its unit.
-pub(crate) fn with_unit(metric: Metric, number: f64) -> String {
+pub fn with_unit(metric: Metric, number: f64) -> String {
     match metric.percent {
         true => format!("{number:.2} %"),
         false => format!("{number:.4}"),
@@ -25,7 +25,7 @@ pub(crate) fn with_unit(metric: Metric, number: f64) -> String {
 }
 
 /// A large number with a unit: `5.72 M`.
-pub(crate) fn human(number: f64) -> String {
+pub fn human(number: f64) -> String {
     let (value, unit) = match number {
         n if n >= 1e9 => (n / 1e9, " G"),
         n if n >= 1e6 => (n / 1e6, " M"),
@@ -36,7 +36,7 @@ pub(crate) fn human(number: f64) -> String {
 }
 
 /// Digits in groups of three: `5,717,416`.
-pub(crate) fn grouped(number: usize) -> String {
+pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

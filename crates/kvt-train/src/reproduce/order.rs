@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// How much is computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
     /// The models and epochs of the paper, on ImageNet.
     Paper,
@@ -34,7 +34,7 @@ impl fmt::Display for Scale {
 }
 
 /// Which version of the KVT paper.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// ECCV 2022, the last one on arXiv.
     #[default]

@@ -223,7 +223,7 @@ fn cells<'a>(
 }
 
 /// A text as a CSV field, quoted if necessary.
-pub(crate) fn csv_field(text: &str) -> String {
+pub fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

@@ -1,0 +1,110 @@
+//! `kvt analyze`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::common::{Overrides, bar, results_folder};
+use super::output;
+use super::table::table;
+use super::trained::{self, Folder, Split, Trained};
+use kvt_data::escape::code;
+use kvt_data::fs::write_text;
+use kvt_train::analysis::{Measure, analyze, csv, figure, json, markdown, rows};
+use kvt_train::splits::{eval_transform, some_batches};
+
+/// `kvt analyze --run RUN`, or `kvt analyze --config CONFIG --weights FILE`
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt analyze --run runs/knn --out runs/knn/analysis\n  kvt analyze --run runs/knn --split train --images 2000\n  kvt analyze --config configs/deit/tiny_dense.toml --weights deit_tiny.pth"
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    trained: trained::Args,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Which split, without augmentation.
+    #[arg(long, value_enum, default_value_t = Split::Val)]
+    split: Split,
+    /// Images, at equal distances in the split, that are looked at; 0 is all of them.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    images: usize,
+    /// Look at another image folder, `DIR/<class>/*`, with the run's classes.
+    #[arg(long, value_name = "DIR", conflicts_with = "split")]
+    data: Option<PathBuf>,
+    /// Also write `layers.csv`, `layers.json`, `layers.md` and `layers.svg` into this folder: every convention of every metric.
+    #[arg(long, alias = "output", value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let Trained {
+        plan,
+        model,
+        device,
+        classes,
+        size,
+    } = args.trained.load_backbone(&args.overrides, false)?;
+    let source = match &args.data {
+        Some(dir) => Folder::open(dir, classes.as_deref(), &plan)?.source,
+        None => args.split.open(&plan, classes.as_deref())?,
+    };
+    if let Some(out) = &args.out {
+        // Create the folder before analysing the images.
+        results_folder(out)?;
+    }
+    let transform = Arc::new(eval_transform(&plan, size)?);
+    let source = Arc::new(source);
+    let all = source.samples.len();
+    let total = match args.images {
+        0 => all,
+        some => some.min(all),
+    };
+    let mut batches = some_batches(&plan, &source, &transform, args.images)?;
+    let progress = bar("analyzing", total);
+    let layers = analyze(&model, &mut batches, &device.device, |done| {
+        progress.set_position(done as u64);
+    });
+    progress.finish_and_clear();
+    for skipped in batches.skipped() {
+        let path = skipped.path.display();
+        output::warning(&format!("skipped `{path}`: {}", skipped.reason));
+    }
+    let layers = layers?;
+    let images = layers.first().map_or(0, |layer| layer.images());
+    let name = model.config().name();
+    let seen = format!("{images} images of `{}`", source.root.display());
+    let record = json!({ "model": name, "data": source.root.display().to_string(), "layers": json(&layers) });
+    if let Some(out) = &args.out {
+        write_text(&out.join("layers.csv"), &csv(&layers))?;
+        write_text(&out.join("layers.json"), &format!("{record:#}\n"))?;
+        let root = code(&source.root.display().to_string());
+        let page = format!(
+            "`{name}`, {images} images of {root}: mean ± standard error over the images.\n\n"
+        );
+        write_text(&out.join("layers.md"), &(page + &markdown(&layers)))?;
+        let runs = [(name.clone(), layers.as_slice())];
+        let svg = figure(&format!("{name}: {images} images"), &runs);
+        write_text(&out.join("layers.svg"), &svg.map_err(anyhow::Error::msg)?)?;
+    }
+    if args.json {
+        output::print(&format!("{record:#}"))?;
+    } else {
+        let titles = Measure::SHOWN.map(Measure::title);
+        let header: Vec<&str> = std::iter::once("layer").chain(titles).collect();
+        output::print(&table(&header, rows(&layers)))?;
+        output::print(&format!("mean ± standard error over {seen}"))?;
+    }
+    if let Some(out) = &args.out {
+        output::status(&format!(
+            "tables of all conventions and a picture are in `{}`",
+            out.display()
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}

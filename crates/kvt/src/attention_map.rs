@@ -1,0 +1,115 @@
+//! `kvt attention-map`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use super::common::Overrides;
+use super::each_image::{Shown, each_image};
+use super::output;
+use super::table::table;
+use super::trained::{self, Trained};
+use kvt_train::probe::{Drawn, LayerMaps, Layers, Looking, attention_maps, draw};
+
+/// `kvt attention-map --run RUN --output DIR IMAGE...`
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt attention-map --run runs/photos some.jpg\n  kvt attention-map --run runs/photos --layer all photos/val/cat\n  kvt attention-map --run runs/dino --plain --output maps a.jpg b.jpg"
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    trained: trained::Args,
+    /// Image files, folders of images, or patterns such as `photos/*.jpg`.
+    #[arg(value_name = "IMAGE", required = true)]
+    images: Vec<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Which block: its number from 1, `last` for the last one whose tokens look at the whole image, or `all` of these.
+    #[arg(long, value_name = "LAYER", value_parser = layers, default_value = "last")]
+    layer: Layers,
+    /// Draw the maps beside the image instead of on it.
+    #[arg(long)]
+    plain: bool,
+    /// The folder of the pictures: one for each image, with the image and a map of each head.
+    #[arg(
+        long,
+        alias = "out",
+        value_name = "DIR",
+        default_value = "runs/attention"
+    )]
+    output: PathBuf,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let Trained {
+        plan,
+        model,
+        device,
+        size,
+        ..
+    } = args.trained.load_backbone(&args.overrides, false)?;
+    let device = device.device.inner();
+    let mut rows = Vec::new();
+    let are_all = each_image(&args.images, &plan, size, &device, &args.output, |shown| {
+        let Shown {
+            input, seen, file, ..
+        } = shown;
+        let layers = attention_maps(&model, input, args.layer)?
+            .with_context(|| format!("`{}`", model.config().name()))?;
+        let mut drawn = Vec::new();
+        for LayerMaps {
+            layer,
+            looking,
+            maps,
+        } in layers
+        {
+            let maps = maps.into_iter().next().unwrap_or_default();
+            for (head, map) in maps.iter().enumerate() {
+                let largest = map.weights.iter().copied().fold(0.0, f64::max);
+                rows.push(vec![
+                    file.display().to_string(),
+                    layer.to_string(),
+                    (head + 1).to_string(),
+                    match looking {
+                        Looking::ClassToken => "class token".to_owned(),
+                        Looking::AllTokens => "mean of all".to_owned(),
+                    },
+                    format!("{} of {}", map.kept, map.weights.len()),
+                    format!("{largest:.4}"),
+                ]);
+            }
+            drawn.push(maps);
+        }
+        let place = match args.plain {
+            true => Drawn::Beside,
+            false => Drawn::OnImage,
+        };
+        Ok(draw(&seen, &drawn, place))
+    })?;
+    let header = [
+        "picture",
+        "layer",
+        "head",
+        "who looks",
+        "patches looked at",
+        "largest weight",
+    ];
+    if !rows.is_empty() {
+        output::print(&table(&header, rows))?;
+    }
+    Ok(match are_all {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// `last`, `all`, or a number from 1.
+fn layers(text: &str) -> Result<Layers, String> {
+    match (text, text.parse()) {
+        ("last", _) => Ok(Layers::Last),
+        ("all", _) => Ok(Layers::All),
+        (_, Ok(layer)) if layer > 0 => Ok(Layers::One(layer)),
+        _ => Err("expected `last`, `all`, or the number of a block, from 1".to_owned()),
+    }
+}

@@ -1,0 +1,123 @@
+//! `kvt attribution-map`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+
+use super::common::Overrides;
+use super::each_image::{Shown, each_image};
+use super::output;
+use super::table::table;
+use super::trained::{self, Trained};
+use kvt_data::fs::write_text;
+use kvt_train::analysis::attribution::{attribute, check, enlarge, normalized, overlay};
+use kvt_train::probe::sheet;
+use kvt_train::report::csv_field;
+
+/// `kvt attribution-map --run RUN IMAGE...`
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt attribution-map --run runs/photos some.jpg\n  kvt attribution-map --run runs/photos --class cat --out maps some.jpg"
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    trained: trained::Args,
+    /// Image files, folders, or patterns.
+    #[arg(value_name = "IMAGE", required = true)]
+    images: Vec<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// The class that patches speak for, by its name, or by its number, from 0 on; by default the one that the model takes the
+    /// image for.
+    #[arg(long, value_name = "CLASS")]
+    class: Option<String>,
+    /// The folder of the pictures, one for each image (the image, and what speaks for the class laid over it, from blue to red),
+    /// and of `relevance.csv`.
+    #[arg(
+        long,
+        alias = "output",
+        value_name = "DIR",
+        default_value = "runs/attribution"
+    )]
+    out: PathBuf,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let trained = args.trained.load(&args.overrides)?;
+    // Before images are looked for.
+    check(&trained.model)?;
+    let Trained {
+        plan,
+        model,
+        device,
+        classes,
+        size,
+    } = trained;
+    let class = match &args.class {
+        Some(class) => Some(number(class, classes.as_deref())?),
+        None => None,
+    };
+    let device = device.device.inner();
+    let mut csv = "image,class,row,column,relevance\n".to_owned();
+    let mut rows = Vec::new();
+    let are_all = each_image(&args.images, &plan, size, &device, &args.out, |shown| {
+        let Shown {
+            path,
+            input,
+            seen,
+            file,
+        } = shown;
+        let found =
+            attribute(&model, input, class).with_context(|| format!("`{}`", path.display()))?;
+        let columns = found.grid[1].max(1);
+        let name = classes.as_ref().and_then(|names| names.get(found.class));
+        let name = name.cloned().unwrap_or_else(|| found.class.to_string());
+        for (place, relevance) in found.patches.iter().enumerate() {
+            let (row, column) = (place / columns, place % columns);
+            let image = csv_field(&path.display().to_string());
+            let class = csv_field(&name);
+            csv += &format!("{image},{class},{row},{column},{relevance}\n");
+        }
+        let map = enlarge(&found.patches, found.grid, [size.0, size.1]);
+        let drawn = overlay(&seen, &normalized(&map));
+        rows.push(vec![
+            file.display().to_string(),
+            name,
+            format!("{:.2} %", 100.0 * found.probability()),
+            format!("{:.0} %", 100.0 * found.half()),
+        ]);
+        Ok(sheet(&[vec![(seen, None), (drawn, None)]]))
+    })?;
+    if rows.is_empty() {
+        bail!("no image could be read: nothing is drawn");
+    }
+    write_text(&args.out.join("relevance.csv"), &csv)?;
+    let header = [
+        "picture",
+        "class",
+        "probability",
+        "patches with half of the relevance",
+    ];
+    output::print(&table(&header, rows))?;
+    Ok(match are_all {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// The number of a class by its name, where names are known, or by its number.
+fn number(class: &str, names: Option<&[String]>) -> anyhow::Result<usize> {
+    let named = names.and_then(|names| names.iter().position(|name| name == class));
+    if let Some(number) = named.or_else(|| class.parse().ok()) {
+        return Ok(number);
+    }
+    match names {
+        Some(_) => bail!(
+            "there is no class `{class}`: the model's classes are those of `classes.txt` in its run"
+        ),
+        None => {
+            bail!("`{class}` is not a number, and the names of the model's classes are not known")
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! `kvt bench attention --kind`: every kind of attention over the number of tokens.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use kvt_attention::AttentionConfig;
+
+use super::attention::AttentionArgs;
+use super::{Common, mebibytes, spread};
+use crate::common::bar;
+use crate::output;
+use crate::table::{grouped, human, table};
+use kvt_data::fs::{check_writable, write_text};
+use kvt_train::bench::{AttentionShape, KindCase, KindMeasurement, KindTimes};
+use kvt_train::config::{Document, kinds_with};
+use kvt_train::device;
+use kvt_train::report::{ScalingLine, draw_scaling};
+
+/// The word that selects every kind.
+pub(super) const ALL: &str = "all";
+/// The files of `--out`: the table, and a plot per measure.
+const CSV: &str = "attention.csv";
+const PLOTS: [&str; 3] = ["forward.svg", "forward_backward.svg", "memory.svg"];
+/// Maximum number of values of q: no machine has memory for more.
+const MOST_VALUES: usize = 1 << 36;
+/// The default sizes of a case, apart from its tokens.
+const SHAPE: AttentionShape = AttentionShape {
+    batch: 1,
+    heads: 4,
+    tokens: 197,
+    head_dim: 64,
+};
+
+pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
+    let cases = cases(args)?;
+    let device = device::resolve(&args.device)?;
+    let common = &args.common;
+    let one = |number: usize| cases.get(number).context("no such case");
+    if let Some(number) = common.peak_of {
+        return super::print_peak(one(number)?.peak_bytes(&device.device)?);
+    }
+    if let Some(number) = args.times_of {
+        let times = one(number)?.times(&device.device, common.rounds())?;
+        return output::print(&serde_json::to_string(&times)?);
+    }
+    if let Some(folder) = &args.out {
+        fs_err::create_dir_all(folder)?;
+        // Check the files before measuring.
+        for file in [CSV].iter().chain(&PLOTS) {
+            check_writable(&folder.join(file))?;
+        }
+    }
+    let progress = bar("cases", cases.len());
+    let mut records = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        records.push(measure(case, number, common));
+        progress.inc(1);
+        if let Some(folder) = &args.out {
+            // After each case, since a later one may exhaust the machine's memory.
+            write_text(&folder.join(CSV), &csv(&records))?;
+        }
+    }
+    progress.finish_and_clear();
+    let AttentionShape {
+        batch,
+        heads,
+        head_dim,
+        ..
+    } = args.shape.unwrap_or(SHAPE);
+    let title =
+        format!("kinds of attention, batch {batch}, {heads} heads of {head_dim} channels, f32");
+    let header = [
+        "kind",
+        "tokens",
+        "parameters",
+        "MACs",
+        "forward ms",
+        "of dense",
+        "forward + backward ms",
+        "of dense",
+        "peak MiB",
+        "",
+    ];
+    let rows = records.iter().map(|record| row(record, &records));
+    common.finish(&title, &device, &table(&header, rows), &records)?;
+    // The table and `--json` come first, since they do not need the plots.
+    match &args.out {
+        Some(folder) => plots(folder, &records),
+        None => Ok(()),
+    }
+}
+
+/// The cases: size by size, and within a size kind by kind.
+fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
+    let shape = args.shape.unwrap_or(SHAPE);
+    let own = [shape.tokens];
+    let sizes = match args.tokens.as_slice() {
+        [] => &own,
+        sizes => sizes,
+    };
+    for &tokens in sizes {
+        let AttentionShape {
+            batch,
+            heads,
+            head_dim,
+            ..
+        } = shape;
+        let values = [heads, tokens, head_dim].into_iter();
+        let values = values.fold(batch, usize::saturating_mul);
+        ensure!(
+            values <= MOST_VALUES,
+            "`--tokens {tokens}` makes more than 2^36 values with batch {batch} and {heads} heads of {head_dim} channels: \
+             ask for fewer tokens, or for a smaller `--shape`"
+        );
+    }
+    let wanted = |kind: &&&str| args.kind.iter().any(|name| name == ALL || name == *kind);
+    let kinds: Vec<&str> = AttentionConfig::KINDS
+        .iter()
+        .filter(wanted)
+        .copied()
+        .collect();
+    for set in &args.set {
+        let key = set.split_once('=').map_or(set.as_str(), |(key, _)| key);
+        let key = key.trim();
+        let others = kinds_with(key);
+        // An unknown key is refused with the settings.
+        ensure!(
+            others.is_empty() || others.iter().any(|kind| kinds.contains(kind)),
+            "`--set {set}`: no kind that is measured has `{key}`: leave it out, or measure one that has it ({})",
+            others.join(", ")
+        );
+    }
+    let kinds = kinds.into_iter().map(|kind| settings(kind, &args.set));
+    let kinds = kinds.collect::<anyhow::Result<Vec<_>>>()?;
+    let cases = sizes.iter().flat_map(|&tokens| {
+        kinds.iter().map(move |attention| KindCase {
+            shape: AttentionShape { tokens, ..shape },
+            attention: attention.clone(),
+        })
+    });
+    Ok(cases.collect())
+}
+
+/// A kind with its defaults and the overrides that apply to it, checked like a configuration.
+fn settings(kind: &str, set: &[String]) -> anyhow::Result<AttentionConfig> {
+    let text =
+        format!("[model]\nname = \"deit_tiny_patch16_224\"\n[model.attention]\nkind = {kind:?}\n");
+    let set: Vec<String> = set
+        .iter()
+        .map(|set| format!("model.attention.{set}"))
+        .collect();
+    let document = Document::of_words(&format!("--kind {kind}"), text, &set)?.shared();
+    let plan = document.plan_without_data()?;
+    let attention = plan.model.overrides.attention.unwrap_or_default();
+    let set = attention.kind();
+    ensure!(
+        set == kind,
+        "`--set kind={set}` contradicts `--kind {kind}`: leave it out"
+    );
+    attention.validate()?;
+    Ok(attention)
+}
+
+/// Times and memory of a case, each from a fresh process. A failure there becomes a note.
+fn measure(case: &KindCase, number: usize, common: &Common) -> KindMeasurement {
+    let mut record = case.record();
+    if record.note.is_some() {
+        return record;
+    }
+    match common.child::<KindTimes>(&format!("--times-of={number}"), &[]) {
+        Ok(times) => {
+            record.times = Some(times);
+            match common.peak(number) {
+                Ok(bytes) => record.peak_bytes = bytes,
+                Err(reason) => record.note = Some(format!("no memory: {reason}")),
+            }
+        }
+        Err(reason) => record.note = Some(reason),
+    }
+    record
+}
+
+/// The median of dense attention at the same size.
+fn dense(
+    record: &KindMeasurement,
+    all: &[KindMeasurement],
+    of: fn(&KindTimes) -> f64,
+) -> Option<f64> {
+    let same = |other: &&KindMeasurement| other.kind == "dense" && other.shape == record.shape;
+    all.iter().find(same)?.times.as_ref().map(of)
+}
+
+fn row(record: &KindMeasurement, all: &[KindMeasurement]) -> Vec<String> {
+    let none = || "-".to_owned();
+    let times = record.times.as_ref();
+    let share = |of: fn(&KindTimes) -> f64| {
+        let share = times.map(of).zip(dense(record, all, of));
+        share.map_or_else(none, |(own, dense)| format!("{:.2}", own / dense))
+    };
+    vec![
+        record.kind.to_owned(),
+        record.shape.tokens.to_string(),
+        record.params.map_or_else(none, grouped),
+        record.macs.map_or_else(none, |macs| human(macs as f64)),
+        times.map_or_else(none, |times| spread(&times.forward)),
+        share(|times| times.forward.median),
+        times.map_or_else(none, |times| spread(&times.forward_backward)),
+        share(|times| times.forward_backward.median),
+        mebibytes(record.peak_bytes),
+        record.note.clone().unwrap_or_default(),
+    ]
+}
+
+fn csv(records: &[KindMeasurement]) -> String {
+    let mut text = "kind,batch,heads,tokens,head_dim,params,macs,forward_ms,forward_low,forward_high,\
+                    forward_backward_ms,forward_backward_low,forward_backward_high,peak_bytes,note\n"
+        .to_owned();
+    for record in records {
+        let AttentionShape {
+            batch,
+            heads,
+            tokens,
+            head_dim,
+        } = record.shape;
+        let times = record.times.as_ref().map_or_else(
+            || ",,,,,".to_owned(),
+            |KindTimes {
+                 forward,
+                 forward_backward,
+             }| {
+                let all = [forward, forward_backward];
+                let all = all.map(|t| format!("{},{},{}", t.median, t.low, t.high));
+                all.join(",")
+            },
+        );
+        let count = |count: Option<u64>| count.map_or_else(String::new, |count| count.to_string());
+        // Notes have commas and back-quotes, but no quotation marks that CSV would not double.
+        let note = record
+            .note
+            .as_deref()
+            .unwrap_or_default()
+            .replace('"', "\"\"");
+        let _ = writeln!(
+            text,
+            "{},{batch},{heads},{tokens},{head_dim},{},{},{times},{},\"{note}\"",
+            record.kind,
+            count(record.params.map(|params| params as u64)),
+            count(record.macs),
+            count(record.peak_bytes),
+        );
+    }
+    text
+}
+
+/// Time and memory over the number of tokens.
+fn plots(folder: &Path, records: &[KindMeasurement]) -> anyhow::Result<()> {
+    let lines = |value: &dyn Fn(&KindMeasurement) -> Option<f64>| -> Vec<ScalingLine> {
+        let kinds = AttentionConfig::KINDS.iter().map(|kind| {
+            let own = records.iter().filter(|record| record.kind == *kind);
+            let points = own.filter_map(|record| {
+                let value = value(record).filter(|value| *value > 0.0)?;
+                Some((record.shape.tokens as f64, value))
+            });
+            ScalingLine {
+                name: (*kind).to_owned(),
+                points: points.collect(),
+            }
+        });
+        kinds.collect()
+    };
+    let forward = lines(&|record| Some(record.times.as_ref()?.forward.median));
+    let both = lines(&|record| Some(record.times.as_ref()?.forward_backward.median));
+    let memory = lines(&|record| Some(record.peak_bytes? as f64 / 1_048_576.0));
+    let pictures = [
+        (forward, "ms", "Forward"),
+        (both, "ms", "Forward and backward"),
+        (memory, "MiB", "Peak memory, forward and backward"),
+    ];
+    for (file, (lines, unit, title)) in PLOTS.into_iter().zip(pictures) {
+        draw_scaling(&lines, ["tokens", unit], title, &folder.join(file))?;
+    }
+    output::status(&format!("table and plots are in `{}`", folder.display()));
+    Ok(())
+}

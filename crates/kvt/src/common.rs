@@ -1,0 +1,172 @@
+//! Arguments and steps that several verbs share.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use clap::ArgGroup;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use indicatif::{ProgressBar, ProgressStyle};
+use kvt_models::weights::{StateDict, recognise};
+
+use super::output::{self, Shown};
+use kvt_data::fs::remove_leftovers;
+use kvt_train::config::{Document, Plan, load_plan};
+use kvt_train::run::RunDir;
+
+/// A configuration file with overrides.
+#[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new("configuration").required(true).args(["file", "config"])))]
+pub(super) struct ConfigArgs {
+    /// Configuration file.
+    #[arg(value_name = "CONFIG")]
+    file: Option<PathBuf>,
+    /// Configuration file, by name.
+    #[arg(long, value_name = "CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) overrides: Overrides,
+}
+
+/// A model by name, or that of a configuration.
+#[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new("model or configuration").required(true).args(["model", "config"])))]
+pub(super) struct ModelArgs {
+    /// A model's name, as `kvt models list` has them.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// A configuration file; its `[model]` is used.
+    #[arg(long, value_name = "CONFIG")]
+    config: Option<PathBuf>,
+}
+
+impl ModelArgs {
+    /// For commands that can do without a model; `None` if neither is given.
+    pub(super) fn new(model: Option<String>, config: Option<PathBuf>) -> Option<Self> {
+        (model.is_some() || config.is_some()).then_some(Self { model, config })
+    }
+
+    /// The configuration, or a minimal one that only names the model.
+    pub(super) fn document(&self, overrides: &[String]) -> anyhow::Result<Document> {
+        match (&self.config, &self.model) {
+            (Some(path), _) => Ok(Document::load(path, overrides)?),
+            (None, Some(name)) => {
+                let text = format!("[model]\nname = {}\n", toml::Value::from(name.as_str()));
+                let words = format!("--model {name}");
+                Ok(Document::of_words(&words, text, overrides)?)
+            }
+            (None, None) => bail!("neither `--model` nor `--config`"),
+        }
+    }
+}
+
+/// The number of classes of weights, if their names reveal the family.
+pub(super) fn classes(weights: &StateDict) -> Option<usize> {
+    recognise(weights)?.classes
+}
+
+/// What the command line changes about a configuration.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct Overrides {
+    /// Override one key, as in `--set train.epochs=10`; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Device: auto, cpu, wgpu, vulkan, metal, cuda or rocm, with an index as in `cuda:1`.
+    #[arg(long, value_name = "DEVICE")]
+    pub(super) device: Option<String>,
+}
+
+impl Overrides {
+    /// All overrides in the form of `--set`, with the shorthands last.
+    pub(super) fn all(&self) -> Vec<String> {
+        let mut all = self.set.clone();
+        all.extend(self.device.iter().map(|d| format!("train.device={d}")));
+        all
+    }
+}
+
+impl ConfigArgs {
+    pub(super) fn path(&self) -> anyhow::Result<PathBuf> {
+        match self.file.as_ref().or(self.config.as_ref()) {
+            Some(path) => Ok(path.clone()),
+            None => bail!("no configuration file"),
+        }
+    }
+
+    pub(super) fn plan(&self) -> anyhow::Result<Plan> {
+        Ok(load_plan(&self.path()?, &self.overrides.all())?)
+    }
+}
+
+/// Makes the folder for results that have the names of a run's own files, and refuses that of a run.
+pub(super) fn results_folder(path: &Path) -> anyhow::Result<()> {
+    if RunDir::open(path).is_ok() {
+        bail!(
+            "`{}` is the folder of a run, whose own files would be overwritten: choose another, such as `{}`",
+            path.display(),
+            path.join("results").display()
+        );
+    }
+    fs_err::create_dir_all(path)?;
+    remove_leftovers(path);
+    Ok(())
+}
+
+/// Reads one of the values of a library by its name; each has an explanation, or an empty one.
+pub(super) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [(T, &'static str, &'static str); N],
+) -> impl TypedValueParser<Value = T> {
+    let shown = all.map(|(_, name, help)| match help {
+        "" => PossibleValue::new(name),
+        help => PossibleValue::new(name).help(help),
+    });
+    PossibleValuesParser::new(shown).try_map(move |given| {
+        let mut all = all.into_iter();
+        let found = all.find(|(_, name, _)| *name == given);
+        found.map(|(value, ..)| value).ok_or("it has no such value")
+    })
+}
+
+/// A bar over a known number of bytes.
+#[cfg(feature = "fetch")]
+pub(super) fn bytes_bar(what: &str, total: u64) -> Shown {
+    let bar = bar(what, 0);
+    if let Ok(style) = ProgressStyle::with_template(
+        "{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} eta {eta}",
+    ) {
+        bar.set_style(style);
+    }
+    bar.set_length(total);
+    bar
+}
+
+/// A bar over a known number of items, cleared when it is dropped; hidden in silent processes.
+pub(super) fn bar(what: &str, total: usize) -> Shown {
+    let bar = match output::is_silent() {
+        true => ProgressBar::hidden(),
+        false => ProgressBar::new(total as u64),
+    };
+    if let Ok(style) =
+        ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {per_sec} eta {eta}")
+    {
+        bar.set_style(style);
+    }
+    bar.set_prefix(what.to_owned());
+    Shown::new(bar)
+}
+
+/// Shows the progress of a data set that is generated on first use.
+pub(super) fn generating() -> impl FnMut(usize, usize) {
+    let mut shown: Option<Shown> = None;
+    move |done, total| {
+        let bar = shown.get_or_insert_with(|| {
+            if !output::is_watched() {
+                output::status(&format!("generating {total} images"));
+            }
+            bar("generating images", total)
+        });
+        bar.set_position(done as u64);
+        if done == total {
+            shown = None;
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `kvt config`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Subcommand;
+
+use super::common::{ConfigArgs, generating};
+use super::output;
+use super::table::{grouped, table};
+use kvt_data::fs::{check_writable, write_text};
+use kvt_train::config::{reference, resolved_toml, schema, warnings};
+use kvt_train::finetune::{Request, propose};
+use kvt_train::preview::Preview;
+use kvt_train::sweep::{Sweep, is_sweep};
+use kvt_train::task::model_config;
+
+/// `kvt config init|print|check|preview|schema|reference`
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt config init photos > photos.toml\n  kvt config check photos.toml\n  kvt config print photos.toml --set train.epochs=10"
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Look at a folder of images, and write a configuration for it, with comments: what `kvt finetune` trains by.
+    #[command(
+        after_help = "Examples:\n  kvt config init photos > photos.toml\n  kvt config init photos --weights deit_small_patch16_224.safetensors --output photos.toml"
+    )]
+    Init {
+        /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
+        folder: PathBuf,
+        /// Weights to start from, or the folder of a run; without them the weights are random.
+        #[arg(long, value_name = "FILE")]
+        weights: Option<PathBuf>,
+        /// The model, a name of `kvt models list`; with weights it is needed only if these do not tell.
+        #[arg(long, value_name = "NAME")]
+        model: Option<String>,
+        /// Write this file, which must not exist, instead of printing the configuration.
+        #[arg(long, alias = "out", value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    #[command(
+        after_help = "Examples:\n  kvt config print photos.toml\n  kvt config print configs/deit/tiny_knn.toml --set data.path=photos > mine.toml"
+    )]
+    /// Print a configuration with all bases, overrides and defaults filled in.
+    Print(ConfigArgs),
+    #[command(after_help = "Examples:\n  kvt config check photos.toml")]
+    /// Check a configuration, or those of a sweep; the exit code tells.
+    Check(ConfigArgs),
+    #[command(after_help = "Examples:\n  kvt config preview photos.toml --out preview")]
+    /// Draw the learning rate over the run, and training images as the model will see them.
+    Preview {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// The folder of the pictures; by default `runs/preview/` and the configuration's name.
+        #[arg(long, alias = "output", value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+    #[command(after_help = "Examples:\n  kvt config schema > kvt.schema.json")]
+    /// Print the JSON schema of configuration files, for editors.
+    Schema,
+    #[command(after_help = "Examples:\n  kvt config reference > reference.md")]
+    /// Print the reference of all keys as Markdown.
+    Reference,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.what {
+        What::Init {
+            folder,
+            weights,
+            model,
+            output,
+        } => init(folder, weights.as_ref(), model.as_ref(), output.as_deref())?,
+        What::Print(config) => output::print(&resolved_toml(&config.plan()?)?)?,
+        What::Check(config) => check(config)?,
+        What::Preview { config, out } => preview(config, out.as_deref())?,
+        What::Schema => output::print(&schema())?,
+        What::Reference => output::print(&reference())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Checks a configuration, or all configurations of a sweep.
+fn check(config: &ConfigArgs) -> anyhow::Result<()> {
+    let path = config.path()?;
+    // Errors of reading the file are reported when it is loaded as a configuration.
+    let plans = match is_sweep(&path).unwrap_or(false) {
+        true => {
+            let sweep = Sweep::load(&path, &config.overrides.all(), None)?;
+            sweep.cells.into_iter().map(|cell| cell.plan).collect()
+        }
+        false => vec![config.plan()?],
+    };
+    for plan in &plans {
+        // Also checks that need the model: sizes that do not divide, lists of the wrong length.
+        let model = model_config(&plan.model, None)?;
+        for warning in warnings(plan, &model, None) {
+            output::warning(&warning);
+        }
+    }
+    output::print(&format!("`{}` is fine", path.display()))
+}
+
+/// Writes a configuration for a folder.
+fn init(
+    folder: &Path,
+    weights: Option<&PathBuf>,
+    model: Option<&String>,
+    file: Option<&Path>,
+) -> anyhow::Result<()> {
+    if let Some(file) = file {
+        if file.is_file() {
+            bail!("`{}` exists: choose another name", file.display());
+        }
+        check_writable(file)?;
+    }
+    let proposal = propose(&Request {
+        folder: folder.to_owned(),
+        weights: weights.cloned(),
+        model: model.cloned(),
+        ..Request::default()
+    })?;
+    match file {
+        None => output::print(&proposal.text),
+        Some(file) => {
+            for note in &proposal.notes {
+                output::status(note);
+            }
+            write_text(file, &proposal.text)?;
+            let file = file.display();
+            output::status(&format!("wrote `{file}`: train with `kvt train {file}`"));
+            Ok(())
+        }
+    }
+}
+
+/// Draws the pictures of a configuration, and prints their paths and the learning rates of some epochs.
+fn preview(config: &ConfigArgs, out: Option<&Path>) -> anyhow::Result<()> {
+    let plan = config.plan()?;
+    let preview = Preview::new(&plan, &mut generating())?;
+    for warning in &preview.warnings {
+        output::warning(warning);
+    }
+    let path = config.path()?;
+    let name = path.file_stem().unwrap_or(path.as_os_str());
+    let folder = match out {
+        Some(out) => out.to_owned(),
+        None => Path::new("runs").join("preview").join(name),
+    };
+    let paths = preview.save(&folder)?;
+    let paths = paths
+        .iter()
+        .map(|path| format!("wrote `{}`\n", path.display()));
+    let rates = preview
+        .rates
+        .iter()
+        .map(|(epoch, rate)| vec![epoch.to_string(), format!("{rate:.3e}")]);
+    output::print(&format!(
+        "{}{} images, {} updates of {} in an epoch, {} epochs\n\n{}",
+        paths.collect::<String>(),
+        grouped(preview.images),
+        preview.steps_per_epoch,
+        preview.images_per_step,
+        plan.epochs(),
+        table(&["epoch", "learning rate"], rates)
+    ))
+}

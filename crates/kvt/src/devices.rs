@@ -1,0 +1,28 @@
+//! `kvt devices`
+
+use std::process::ExitCode;
+
+use super::output;
+use kvt_train::device::{self, Listing};
+
+pub(super) fn run() -> anyhow::Result<ExitCode> {
+    let mut lines = Vec::new();
+    let list = device::list();
+    for Listing { kind, devices } in &list {
+        match devices {
+            Ok(devices) => {
+                lines.extend(
+                    devices
+                        .iter()
+                        .map(|d| format!("{:<8}  {}", d.name, d.description)),
+                );
+            }
+            Err(reason) => lines.push(format!("{:<8}  - {reason}", kind.to_string())),
+        }
+    }
+    if let Some(auto) = device::automatic(list) {
+        lines.push(format!("\n`auto` is `{}`", auto.name));
+    }
+    output::print(&lines.join("\n"))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,69 @@
+//! Commands that draw a picture for each image of the command line.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{Device, Tensor};
+use image::RgbImage;
+use kvt_ops::Key;
+
+use super::images::expand;
+use super::output;
+use kvt_data::escape::one_line;
+use kvt_data::fs::write_atomic;
+use kvt_train::config::Plan;
+use kvt_train::data::{View, decode};
+use kvt_train::preview;
+use kvt_train::report::encode_png;
+use kvt_train::splits::{eval_transform, image_limits};
+
+/// An image, and the file of its picture.
+pub(super) struct Shown<'a> {
+    pub(super) path: &'a Path,
+    /// What the model gets: `[1, 3, height, width]`, normalised.
+    pub(super) input: Tensor<4>,
+    /// The same pixels as a picture.
+    pub(super) seen: RgbImage,
+    pub(super) file: PathBuf,
+}
+
+/// Writes the picture that `draw` makes of each image into the folder `out`. As in `kvt predict`, errors of images that cannot be
+/// read are printed, and the others are still drawn; the result says whether there were images and all of them were read.
+pub(super) fn each_image(
+    images: &[PathBuf],
+    plan: &Plan,
+    size: (usize, usize),
+    device: &Device,
+    out: &Path,
+    mut draw: impl FnMut(Shown<'_>) -> anyhow::Result<RgbImage>,
+) -> anyhow::Result<bool> {
+    let transform = eval_transform(plan, size)?;
+    let (files, mut are_all) = expand(images);
+    fs_err::create_dir_all(out)?;
+    for (number, path) in files.iter().enumerate() {
+        let image = match decode(path, image_limits(plan)) {
+            Ok(image) => image,
+            Err(error) => {
+                output::error(&one_line(&error.to_string()));
+                are_all = false;
+                continue;
+            }
+        };
+        let mut view = View::zeros(1, size);
+        transform.apply(image, Key::new(0), view.image_mut(0))?;
+        let seen = preview::picture(&view.pixels, size, &plan.augment);
+        let stem = path.file_stem().unwrap_or(path.as_os_str());
+        // The number tells images of the same name in several folders apart.
+        let file = out.join(format!("{number:03}-{}.png", stem.to_string_lossy()));
+        let picture = draw(Shown {
+            path,
+            input: view.upload(device),
+            seen,
+            file: file.clone(),
+        })?;
+        let (width, height) = picture.dimensions();
+        let png = encode_png(&picture, width, height).map_err(anyhow::Error::msg)?;
+        write_atomic(&file, |out| out.write_all(&png))?;
+    }
+    Ok(are_all && !files.is_empty())
+}

@@ -1,0 +1,160 @@
+//! `kvt finetune`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{anyhow, bail};
+use clap::ValueEnum;
+
+use super::common::{Overrides, generating};
+use super::train::{Display, carry_out};
+use super::{interrupt, job, output};
+use kvt_train::config::{Plan, resolved_toml};
+use kvt_train::engine::{End, Session, Start, TrainError};
+use kvt_train::finetune::{Choices, Request, propose, resume, without_tag};
+use kvt_train::task::Classify;
+use kvt_train::world::World;
+
+/// `kvt finetune FOLDER --weights FILE [--model NAME] [--freeze backbone]`
+///
+/// Everything but FOLDER and `--weights` has a default for small data; `--print-config` shows all of it.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "kvt finetune [OPTIONS] --weights <FILE> <FOLDER>\n       kvt finetune [OPTIONS] --resume [FOLDER]",
+    after_help = "Examples:\n  kvt finetune photos --weights deit_small_patch16_224.safetensors\n  kvt finetune photos --weights runs/photos --linear-probe --epochs 10\n  kvt finetune photos --weights w.pth --print-config > photos.toml"
+)]
+pub(super) struct Args {
+    /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
+    #[arg(value_name = "FOLDER", required_unless_present = "resume")]
+    folder: Option<PathBuf>,
+    /// Weights to start from, `.safetensors` or `.pth` under timm's names or the authors'; or the folder of a run.
+    #[arg(long, value_name = "FILE", required_unless_present = "resume")]
+    weights: Option<PathBuf>,
+    /// The weights' model, a name of `kvt models list` or one of timm's `vit_*`; needed only if the weights do not tell.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Epochs; by default 5 to 50, fewer the more images there are.
+    #[arg(long, value_name = "N")]
+    epochs: Option<u32>,
+    /// Learning rate of the head, whatever the batch.
+    #[arg(long, value_name = "X")]
+    lr: Option<f64>,
+    /// Images of an update.
+    #[arg(long, value_name = "N")]
+    batch_size: Option<usize>,
+    /// Side of the images in pixels; position embeddings are resampled to it.
+    #[arg(long, value_name = "N")]
+    img_size: Option<usize>,
+    /// What is not trained.
+    #[arg(long, value_enum, default_value_t = What::None)]
+    freeze: What,
+    /// Train the head alone; the same as `--freeze backbone`.
+    #[arg(long, conflicts_with = "freeze")]
+    linear_probe: bool,
+    /// The run's folder; by default `runs/finetune/` and the name of FOLDER.
+    #[arg(long, alias = "output", value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on with the run where it was stopped, with the configuration that is in its folder.
+    #[arg(long)]
+    resume: bool,
+    /// Print the complete configuration instead of training: a file for `kvt train`.
+    #[arg(long)]
+    print_config: bool,
+    #[command(flatten)]
+    overrides: Overrides,
+    #[command(flatten)]
+    display: Display,
+}
+
+/// What stays as the weights have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Nothing.
+    None,
+    /// Everything but the head.
+    Backbone,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    job::run(|world| finetune(args, world))
+}
+
+fn finetune(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
+    let (plan, start) = job::agree(world, args.proposed())?;
+    if args.print_config {
+        output::print(&resolved_toml(&plan)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let world = Arc::clone(world);
+    let session = Session::<Classify>::prepare_in(world, plan, start, &mut generating());
+    let session = session.map_err(with_out)?;
+    Ok(match carry_out(session, &args.display)? {
+        End::Finished => ExitCode::SUCCESS,
+        End::Stopped => interrupt::exit_code(),
+    })
+}
+
+/// Makes errors about the run's folder mention the option `--out`, by which the folder is chosen here.
+fn with_out(error: TrainError) -> anyhow::Error {
+    match error {
+        TrainError::Run(error) => anyhow!(error.with_folder("--out")),
+        error => error.into(),
+    }
+}
+
+impl Args {
+    /// The plan to train, and how training starts.
+    fn proposed(&self) -> anyhow::Result<(Plan, Start<'static>)> {
+        if self.resume {
+            let plan = resume(self.folder.as_deref(), &self.resumed())?;
+            return Ok((plan, Start::RESUME));
+        }
+        let proposal = propose(&self.request()?)?;
+        for note in &proposal.notes {
+            output::status(note);
+        }
+        Ok((proposal.plan, Start::New))
+    }
+
+    fn request(&self) -> anyhow::Result<Request> {
+        let (Some(folder), Some(weights)) = (&self.folder, &self.weights) else {
+            bail!("a folder of images and `--weights` are needed");
+        };
+        Ok(Request {
+            folder: folder.clone(),
+            weights: Some(weights.clone()),
+            model: self.model.clone(),
+            probe: self.is_probe(),
+            choices: self.choices(),
+        })
+    }
+
+    fn is_probe(&self) -> bool {
+        self.linear_probe || self.freeze == What::Backbone
+    }
+
+    /// The settings for a resumed run. They include keys that cannot change, so that another value is refused, not ignored.
+    fn resumed(&self) -> Choices {
+        let mut choices = self.choices();
+        if let Some(name) = &self.model {
+            let name = without_tag(name);
+            choices.set.insert(0, format!("model.name={name}"));
+        }
+        if self.is_probe() {
+            choices.set.insert(0, "init.freeze=\"backbone\"".to_owned());
+        }
+        choices
+    }
+
+    fn choices(&self) -> Choices {
+        Choices {
+            epochs: self.epochs,
+            lr: self.lr,
+            batch_size: self.batch_size,
+            img_size: self.img_size,
+            out: self.out.clone(),
+            set: self.overrides.all(),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Runs a verb in all processes of a job: one of them prints, and none is left waiting.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use super::output;
+use kvt_train::error::TrainError;
+use kvt_train::world::{self, Cores, World, WorldError};
+
+/// Runs the work of a verb in this process, which may be one of several.
+///
+/// The first process prints, and its exit code is the job's. An error that only one process has ends them all, since the others
+/// may wait for it.
+pub(super) fn run(
+    work: impl FnOnce(&Arc<dyn World>) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let world = world::start()?;
+    if world.is_alone() {
+        let done = world::start_threads().map_err(anyhow::Error::from);
+        let done = done.and_then(|()| work(&world));
+        world.finish();
+        return done;
+    }
+    if !world.is_first() {
+        output::silence();
+    }
+    let shared = share_cores(&*world).map_err(anyhow::Error::from);
+    let done = shared.and_then(|()| work(&world));
+    match done {
+        Err(error) if !is_known_to_all(&error) => {
+            let (rank, size) = (world.rank(), world.size());
+            output::error_of_process(rank, size, &format!("{error:#}"));
+            world.abort(1);
+            Err(error)
+        }
+        done => {
+            world.finish();
+            match world.is_first() {
+                true => done,
+                // A launcher kills the others as soon as one fails, perhaps before the first one has printed the error.
+                false => Ok(ExitCode::SUCCESS),
+            }
+        }
+    }
+}
+
+/// A result that is `Ok` only if it is `Ok` in all processes.
+pub(super) fn agree<T>(world: &Arc<dyn World>, own: anyhow::Result<T>) -> anyhow::Result<T> {
+    if world.is_alone() {
+        return own;
+    }
+    let own = own.map_err(|error| TrainError::Verb(format!("{error:#}")));
+    Ok(world::agree(&**world, own)?)
+}
+
+fn is_known_to_all(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<TrainError>();
+    error.is_some_and(TrainError::is_known_to_all)
+}
+
+/// Gives the CPU backend of this process its share of the cores, and warns if the launcher has left it too few.
+fn share_cores(world: &dyn World) -> Result<(), WorldError> {
+    let found = world::share_cores(world)?;
+    world::start_threads()?;
+    if found.is_bound_to_one() {
+        let Cores {
+            host, processes, ..
+        } = found;
+        output::warning(&format!(
+            "the launcher has bound each of {processes} processes to a single core of this host's {host}: \
+             start them with `mpirun --bind-to none`, or `srun --cpus-per-task={}`",
+            host / processes
+        ));
+    }
+    Ok(())
+}

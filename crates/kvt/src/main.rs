@@ -1,0 +1,253 @@
+//! The `kvt` command line: one file per verb. It reads arguments and prints, as no other part of the project does, and computes
+//! nothing.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
+
+use kvt_train::config::keys_named;
+use kvt_train::world;
+
+mod analyze;
+mod attention_map;
+mod attribution_map;
+mod bench;
+mod common;
+mod compare;
+mod completions;
+mod config;
+mod data;
+mod devices;
+mod each_image;
+mod environment;
+mod eval;
+mod fetch;
+mod finetune;
+mod images;
+mod interrupt;
+mod job;
+mod logits;
+mod models;
+mod output;
+mod predict;
+mod probe;
+mod progress;
+mod report;
+mod reproduce;
+mod sweep;
+mod table;
+mod train;
+mod trained;
+#[cfg(feature = "tui")]
+mod tui;
+mod watch;
+mod weights;
+
+/// A training step allocates and frees the same large blocks repeatedly. mimalloc keeps them, whereas glibc returns
+/// them to the system, which costs page faults.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Train vision transformers with dense and k-NN attention.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kvt",
+    version,
+    propagate_version = true,
+    after_help = "Examples:\n  kvt finetune photos --weights deit_small_patch16_224.safetensors\n  kvt train configs/quickstart/dense.toml\n  kvt eval --run runs/photos\n  kvt predict --run runs/photos some.jpg\n\n`kvt VERB --help` has more of each."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train a model from a configuration file.
+    Train(train::Args),
+    /// Train a model further, from its weights, on the classes of a folder.
+    Finetune(finetune::Args),
+    /// Evaluate a run or weights on a labelled split.
+    Eval(eval::Args),
+    /// Measure how good a model's features are, by a k-NN classifier or a linear probe.
+    Probe(probe::Args),
+    /// Measure what happens in the layers of a model: similarity of tokens, spread and reach of attention.
+    Analyze(analyze::Args),
+    /// Draw on images where the tokens of a model look, head by head.
+    AttentionMap(attention_map::Args),
+    /// Draw which patches of images speak for a class (Transformer Attribution).
+    AttributionMap(attribution_map::Args),
+    /// Classify image files.
+    Predict(predict::Args),
+    /// Train or read several runs and compare them epoch by epoch.
+    Compare(compare::Args),
+    /// Write a run, or several beside each other, as one HTML file.
+    Report(report::Args),
+    /// Run weights on prepared images, for checks against other implementations.
+    Logits(logits::Args),
+    /// Time attention operations and training steps.
+    Bench(bench::Args),
+    /// Rerun a figure or table of a paper.
+    Reproduce(reproduce::Args),
+    /// List the models, or show one in detail.
+    Models(models::Args),
+    /// List the devices of this machine.
+    #[command(after_help = "Examples:\n  kvt devices")]
+    Devices,
+    /// Print, check or describe configurations.
+    Config(config::Args),
+    /// Generate or check data sets.
+    Data(data::Args),
+    /// Inspect, convert, average or download weight files.
+    Weights(weights::Args),
+    /// Print the completions of the command line for a shell.
+    Completions(completions::Args),
+    /// Write the manual pages.
+    Man(completions::ManArgs),
+}
+
+fn main() -> ExitCode {
+    environment::prepare();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    // A job starts its threads itself, after MPI.
+    let is_job = matches!(
+        cli.command,
+        Command::Train(_) | Command::Finetune(_) | Command::Bench(_)
+    );
+    let started = match is_job {
+        true => Ok(()),
+        false => world::start_threads(),
+    };
+    let done = interrupt::watch()
+        .and_then(|()| started.map_err(anyhow::Error::from))
+        .and_then(|()| match cli.command {
+            Command::Train(args) => train::run(&args),
+            Command::Finetune(args) => finetune::run(&args),
+            Command::Eval(args) => eval::run(&args),
+            Command::Probe(args) => probe::run(&args),
+            Command::Analyze(args) => analyze::run(&args),
+            Command::AttentionMap(args) => attention_map::run(&args),
+            Command::AttributionMap(args) => attribution_map::run(&args),
+            Command::Predict(args) => predict::run(&args),
+            Command::Compare(args) => compare::run(&args),
+            Command::Report(args) => report::run(&args),
+            Command::Logits(args) => logits::run(&args),
+            Command::Bench(args) => bench::run(&args),
+            Command::Reproduce(args) => reproduce::run(&args),
+            Command::Models(args) => models::run(&args),
+            Command::Devices => devices::run(),
+            Command::Config(args) => config::run(&args),
+            Command::Data(args) => data::run(&args),
+            Command::Weights(args) => weights::run(&args),
+            Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => completions::man(&args),
+        });
+    match done {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints clap's message about a command line, which may also be a help page. Users of other programs tend to pass configuration
+/// keys as options, so it names the matching keys.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // A closed output is not worth another message.
+    let _ = error.print();
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+    {
+        let mut keys = keys_named(&option.trim_start_matches('-').replace('-', "_"));
+        // Of several keys, the one in `train` is usually meant.
+        keys.sort_by_key(|key| !key.starts_with("train."));
+        let takes_set = takes_set(std::env::args_os().skip(1));
+        let keys = keys.iter().map(|key| match takes_set {
+            true => format!("`--set {key}=VALUE`"),
+            false => format!("`{key}`, in the file"),
+        });
+        let keys: Vec<String> = keys.collect();
+        if !keys.is_empty() {
+            output::status(&format!(
+                "help: `{option}` is a key of the configuration: {}",
+                keys.join(" or ")
+            ));
+        }
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
+}
+
+/// Whether the verb of a command line has the option `--set`.
+fn takes_set(words: impl Iterator<Item = OsString>) -> bool {
+    let mut verb = Cli::command();
+    for word in words {
+        if let Some(next) = verb.find_subcommand(&word) {
+            verb = next.clone();
+        }
+    }
+    verb.get_arguments()
+        .any(|option| option.get_long() == Some("set"))
+}
+
+/// Whether the reader of our output went away, as `| head` does, which is not an error.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some verbs call it `--out` and some `--output`, and nobody knows which: both are taken.
+    #[test]
+    fn out_and_output_are_the_same_everywhere() {
+        let mut left = vec![Cli::command()];
+        let mut found = 0;
+        while let Some(verb) = left.pop() {
+            for option in verb.get_arguments() {
+                let other = match option.get_long() {
+                    Some("out") => "output",
+                    Some("output") => "out",
+                    _ => continue,
+                };
+                let aliases = option.get_all_aliases().unwrap_or_default();
+                assert_eq!(aliases, [other], "{}", verb.get_name());
+                found += 1;
+            }
+            left.extend(verb.get_subcommands().cloned());
+        }
+        assert!(found > 10, "{found}");
+    }
+
+    #[test]
+    fn only_some_verbs_take_keys() {
+        let takes = |line: &str| takes_set(line.split_whitespace().map(OsString::from));
+        for line in [
+            "train a.toml --lr 1",
+            "models show x",
+            "bench step",
+            "config print a",
+        ] {
+            assert!(takes(line), "{line}");
+        }
+        for line in [
+            "",
+            "config init photos",
+            "models list",
+            "data check train",
+            "devices",
+        ] {
+            assert!(!takes(line), "{line}");
+        }
+    }
+}

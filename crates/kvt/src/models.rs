@@ -1,0 +1,296 @@
+//! `kvt models`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{ArgGroup, Subcommand};
+use kvt_models::{Macs, ModelConfig, StageAttention, Summary};
+use serde_json::json;
+
+use super::output;
+use super::table::{grouped, human, table};
+use kvt_train::config::Document;
+use kvt_train::fetch::Published;
+use kvt_train::task::model_config;
+
+/// `kvt models list` and `kvt models show NAME`
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt models list 'deit*'\n  kvt models show deit_tiny_patch16_224 --set model.attention.kind=knn"
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// All models with their size and cost, or those of some names.
+    #[command(
+        after_help = "Examples:\n  kvt models list\n  kvt models list swin\n  kvt models list '*_384'\n  kvt models list --weights deit"
+    )]
+    List {
+        /// Only names that match, with `*` and `?` as in file names; a word without them may stand anywhere in a name.
+        #[arg(value_name = "FILTER")]
+        filter: Option<String>,
+        /// The published weights of the models instead: the names that `kvt weights fetch` takes.
+        #[arg(long)]
+        weights: bool,
+    },
+    /// One model, stage by stage.
+    #[command(
+        after_help = "Examples:\n  kvt models show swin_tiny_patch4_window7_224\n  kvt models show deit_tiny_patch16_224 --img-size 384 --set model.attention.kind=knn\n  kvt models show --config configs/quickstart/knn.toml --json"
+    )]
+    #[command(group(ArgGroup::new("model or configuration").required(true).args(["name", "config"])))]
+    Show {
+        /// The model's name.
+        name: Option<String>,
+        /// A configuration file; its `[model]` is shown.
+        #[arg(long, value_name = "CONFIG")]
+        config: Option<PathBuf>,
+        /// Side of the images in pixels.
+        #[arg(long, value_name = "PIXELS")]
+        img_size: Option<usize>,
+        /// Override a key of `[model]`, as in `--set model.attention.kind=knn`.
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        set: Vec<String>,
+        /// Print JSON with whole numbers in place of the table.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let text = match &args.what {
+        What::List { filter, weights } => match weights {
+            true => published(filter.as_deref())?,
+            false => list(filter.as_deref())?,
+        },
+        What::Show {
+            name,
+            config,
+            img_size,
+            set,
+            json,
+        } => {
+            let mut set = set.clone();
+            set.extend(img_size.map(|size| format!("model.img_size={size}")));
+            let document = match (config, name) {
+                (Some(path), _) => Document::load(path, &set)?,
+                (None, Some(name)) => {
+                    let text = format!("[model]\nname = {}\n", toml::Value::from(name.as_str()));
+                    Document::of_words("", text, &set)?
+                }
+                (None, None) => bail!("neither a model's name nor `--config`"),
+            };
+            let config = model_config(&document.plan_without_data()?.model, None)?;
+            match json {
+                true => serde_json::to_string_pretty(&show_json(&config))?,
+                false => show(&config),
+            }
+        }
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a filter matches a name.
+fn matches(filter: &str, name: &str) -> Result<bool, glob::PatternError> {
+    let filter = match filter.contains(['*', '?', '[']) {
+        true => filter.to_owned(),
+        false => format!("*{filter}*"),
+    };
+    Ok(glob::Pattern::new(&filter)?.matches(name))
+}
+
+/// Whether a filter, if there is one, matches a name.
+fn is_meant(filter: Option<&str>, name: &str) -> anyhow::Result<bool> {
+    match filter {
+        Some(filter) => {
+            let found = matches(filter, name);
+            found.with_context(|| format!("`{filter}` is not a valid name pattern"))
+        }
+        None => Ok(true),
+    }
+}
+
+/// The names of published weights.
+fn published(filter: Option<&str>) -> anyhow::Result<String> {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut last = None;
+    for weights in Published::all() {
+        // The first weights of a model are its default.
+        let default = match last.replace(weights.model) == Some(weights.model) {
+            true => "",
+            false => "default",
+        };
+        if is_meant(filter, &weights.name())? {
+            rows.push(vec![weights.name(), default.to_owned()]);
+        }
+    }
+    if let (Some(filter), true) = (filter, rows.is_empty()) {
+        bail!(
+            "no published weights are called like `{filter}`: `kvt models list --weights` shows all"
+        );
+    }
+    Ok(table(&["weights", "of the model"], rows))
+}
+
+fn list(filter: Option<&str>) -> anyhow::Result<String> {
+    let matches = |name: &str| is_meant(filter, name);
+    let mut rows = Vec::new();
+    for name in kvt_models::names() {
+        if !matches(&name)? {
+            continue;
+        }
+        let config = ModelConfig::by_name(&name)?;
+        let summary = config.summary();
+        let Summary { params, macs, .. } = summary;
+        let stages = summary.stages.iter();
+        let tokens: Vec<String> = stages.map(|stage| stage.tokens.to_string()).collect();
+        let of_attention = attention(&summary).map_or(0, |all| all.macs.total());
+        rows.push(vec![
+            name,
+            config.img_size().to_string(),
+            tokens.join("/"),
+            grouped(params),
+            human(macs.total() as f64),
+            human(of_attention as f64),
+        ]);
+    }
+    let aliases = kvt_models::aliases().into_iter();
+    let mut named = Vec::new();
+    for (alias, _) in aliases {
+        if matches(&alias)? {
+            named.push(alias);
+        }
+    }
+    if let (Some(filter), true, true) = (filter, rows.is_empty(), named.is_empty()) {
+        bail!("no model is called like `{filter}`: `kvt models list` shows all");
+    }
+    let aliases = match named.is_empty() {
+        true => String::new(),
+        false => format!(
+            "\n\ntimm's other names of models with the same modules: {}",
+            named.join(", ")
+        ),
+    };
+    Ok(format!(
+        "{}{aliases}",
+        table(
+            &[
+                "model",
+                "image",
+                "tokens",
+                "parameters",
+                "MACs",
+                "of attention"
+            ],
+            rows
+        )
+    ))
+}
+
+fn show(config: &ModelConfig) -> String {
+    let summary = config.summary();
+    // Show a dash for a stage without keys.
+    let count = |number: usize| match number {
+        0 => "-".to_owned(),
+        number => number.to_string(),
+    };
+    let stages = summary.stages.iter().map(|stage| {
+        vec![
+            stage.name.clone(),
+            stage.depth.to_string(),
+            stage.tokens.to_string(),
+            count(stage.keys),
+            count(stage.k),
+            stage.attention.map_or("-", |own| own.kind).to_owned(),
+            stage
+                .attention
+                .map_or("-".to_owned(), |own| grouped(own.params)),
+            stage
+                .attention
+                .map_or("-".to_owned(), |own| human(own.macs.total() as f64)),
+            grouped(stage.params),
+            human(stage.macs.total() as f64),
+        ]
+    });
+    let own = attention(&summary).map_or_else(String::new, |own| {
+        format!(
+            "\nattention   {} parameters and {} MACs in its mechanism, without the projections around it",
+            grouped(own.params),
+            human(own.macs.total() as f64)
+        )
+    });
+    let header = [
+        "stage",
+        "blocks",
+        "tokens",
+        "keys",
+        "k",
+        "attention",
+        "its parameters",
+        "its MACs",
+        "parameters",
+        "MACs",
+    ];
+    format!(
+        "{}, {} px, {} classes\nparameters  {}\nMACs        {} ({} linear and convolution, {} attention){own}\n\n{}",
+        summary.name,
+        config.img_size(),
+        config.num_classes(),
+        grouped(summary.params),
+        human(summary.macs.total() as f64),
+        human(summary.macs.linear as f64),
+        human(summary.macs.attention as f64),
+        table(&header, stages)
+    )
+}
+
+/// A model in detail, as JSON.
+fn show_json(config: &ModelConfig) -> serde_json::Value {
+    let summary = config.summary();
+    let macs = |macs: Macs| {
+        json!({
+            "linear": macs.linear,
+            "attention": macs.attention,
+            "total": macs.total(),
+        })
+    };
+    let own = |own: StageAttention| {
+        json!({
+            "kind": own.kind,
+            "parameters": own.params,
+            "macs": macs(own.macs),
+        })
+    };
+    let stages = summary.stages.iter().map(|stage| {
+        json!({
+            "name": stage.name,
+            "blocks": stage.depth,
+            "tokens": stage.tokens,
+            "keys": stage.keys,
+            "k": stage.k,
+            "attention": stage.attention.map(own),
+            "parameters": stage.params,
+            "macs": macs(stage.macs),
+        })
+    });
+    json!({
+        "model": summary.name,
+        "img_size": config.img_size(),
+        "num_classes": config.num_classes(),
+        "parameters": summary.params,
+        "macs": macs(summary.macs),
+        "attention": attention(&summary).map(own),
+        "stages": stages.collect::<Vec<_>>(),
+    })
+}
+
+/// The mechanisms of all stages together, if there are any.
+fn attention(summary: &Summary) -> Option<StageAttention> {
+    let own = summary.stages.iter().filter_map(|stage| stage.attention);
+    own.reduce(StageAttention::with)
+}

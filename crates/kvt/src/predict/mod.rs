@@ -1,0 +1,230 @@
+//! `kvt predict`
+
+mod rows;
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use kvt_ops::Key;
+
+use self::rows::{Guess, Prediction, Rows};
+use super::common::{Overrides, bar};
+use super::images::expand;
+use super::output;
+use super::trained::Trained;
+use kvt_data::escape::one_line;
+use kvt_data::fs::{check_writable, write_atomic};
+use kvt_train::augment::Transform;
+use kvt_train::data::{View, decode};
+use kvt_train::splits::{eval_transform, image_limits};
+use kvt_train::task;
+
+/// `kvt predict --run RUN FILE...`
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt predict --run runs/photos some.jpg other.png\n  kvt predict --run runs/photos photos/new --top 1 --output classes.csv\n  kvt predict --config configs/deit/tiny_dense.toml --weights w.pth --classes names.txt some.jpg"
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    trained: super::trained::Args,
+    /// Image files, folders of images, or patterns such as `photos/*.jpg`.
+    #[arg(value_name = "IMAGE", required = true)]
+    images: Vec<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Classes to show per image.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    top: usize,
+    /// A file of class names, one per line in label order, in place of those of the run.
+    #[arg(long, value_name = "FILE")]
+    classes: Option<PathBuf>,
+    /// Print JSON instead of a table; an image without an answer is in it with its error.
+    #[arg(long)]
+    json: bool,
+    /// Write the classes to this `.csv` or `.json` file instead of printing them; it appears once all images are in it. A device or a pipe gets CSV.
+    #[arg(long, alias = "out", value_name = "FILE", value_parser = table_file, conflicts_with = "json")]
+    output: Option<PathBuf>,
+}
+
+/// How many images were classified, and how many failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    answered: usize,
+    failed: usize,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (files, are_all) = expand(&args.images);
+    if files.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    if let Some(path) = &args.output {
+        check_writable(path)?;
+    }
+    let trained = args.trained.load(&args.overrides)?;
+    let trained = trained.named(args.classes.as_deref())?;
+    let count = match &args.output {
+        Some(path) => into_file(path, args, &trained, &files)?,
+        None => {
+            let rows = match args.json {
+                true => Rows::Json,
+                false => {
+                    let classes = trained.model.config().num_classes();
+                    Rows::table(&files, classes, trained.classes.as_deref())
+                }
+            };
+            classify(args, &trained, &files, &rows, &mut output::write)?
+        }
+    };
+    if let Some(path) = &args.output {
+        output::status(&format!(
+            "wrote the classes of {} images to `{}`",
+            count.answered,
+            path.display()
+        ));
+    }
+    // As with `cat` and `rg`, the other images are still classified, and the exit status reports the failure.
+    Ok(match are_all && count.failed == 0 {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Writes the results to a file, which appears once all images are in it.
+fn into_file(
+    path: &Path,
+    args: &Args,
+    trained: &Trained,
+    files: &[PathBuf],
+) -> anyhow::Result<Count> {
+    let rows = Rows::of_file(path);
+    let mut count = Ok(Count::default());
+    let written = write_atomic(path, |file| {
+        count = classify(args, trained, files, &rows, &mut |text| {
+            let written = file.write_all(text.as_bytes());
+            written.with_context(|| format!("could not write `{}`", path.display()))
+        });
+        match count {
+            Ok(_) => Ok(()),
+            // Only aborts the write: the error itself is in `count`.
+            Err(_) => Err(io::ErrorKind::Interrupted.into()),
+        }
+    });
+    let count = count?;
+    written?;
+    Ok(count)
+}
+
+/// Classifies files in order, and passes the text of each batch to `write`.
+fn classify(
+    args: &Args,
+    trained: &Trained,
+    files: &[PathBuf],
+    rows: &Rows,
+    write: &mut dyn FnMut(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<Count> {
+    let transform = eval_transform(&trained.plan, trained.size)?;
+    let progress = bar("classifying", files.len());
+    let mut count = Count::default();
+    let mut is_first = true;
+    write(&rows.begin())?;
+    for files in files.chunks(trained.plan.eval.batch_size) {
+        let mut text = String::new();
+        for prediction in batch(trained, &transform, files, args.top)? {
+            match &prediction.found {
+                Ok(_) => count.answered += 1,
+                Err(error) => {
+                    count.failed += 1;
+                    output::error(&one_line(error));
+                }
+            }
+            text += &rows.row(&prediction, is_first);
+            is_first &= !rows.has_row(&prediction);
+        }
+        write(&text)?;
+        progress.inc(files.len() as u64);
+    }
+    write(rows.end(is_first))?;
+    Ok(count)
+}
+
+/// The model's predictions for some files, in order.
+fn batch(
+    trained: &Trained,
+    transform: &Transform,
+    files: &[PathBuf],
+    top: usize,
+) -> anyhow::Result<Vec<Prediction>> {
+    let (height, width) = trained.size;
+    let prepare = |path: &PathBuf| {
+        let mut image = vec![0.0; 3 * height * width];
+        let raw = decode(path, image_limits(&trained.plan))?;
+        // Evaluation uses no random numbers, so any key will do.
+        transform
+            .apply(raw, Key::new(0), &mut image)
+            .with_context(|| format!("could not prepare `{}`", path.display()))?;
+        anyhow::Ok(image)
+    };
+    let prepared: Vec<_> = files.iter().map(prepare).collect();
+    let readable: Vec<&[f32]> = prepared.iter().flatten().map(Vec::as_slice).collect();
+    let (logits, classes) = match readable.is_empty() {
+        true => (Vec::new(), 1),
+        false => {
+            let images = View {
+                pixels: readable.concat(),
+                size: trained.size,
+            };
+            task::predict(&trained.model, images, &trained.device.device)?
+        }
+    };
+    let mut rows = logits.chunks_exact(classes.max(1));
+    let predictions = files.iter().zip(prepared).map(|(path, image)| {
+        let found = image.and_then(|_| {
+            let row = rows.next().unwrap_or_default();
+            ensure!(
+                !row.is_empty() && row.iter().all(|x| x.is_finite()),
+                "the logits of `{}` are not finite: take other weights",
+                path.display()
+            );
+            Ok(best(row, trained.classes.as_deref(), top))
+        });
+        Prediction {
+            image: path.clone(),
+            found: found.map_err(|error| format!("{error:#}")),
+        }
+    });
+    Ok(predictions.collect())
+}
+
+/// A file with the extension of a supported format, or a device or a pipe, which gets CSV.
+fn table_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let is_stream =
+        || std::fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("csv" | "json") => Ok(path),
+        _ if is_stream() => Ok(path),
+        _ => Err("expected a file that ends in `.csv` or `.json`".to_owned()),
+    }
+}
+
+/// The `top` most probable classes of a row of logits, best first.
+pub(crate) fn best(logits: &[f32], names: Option<&[String]>, top: usize) -> Vec<Guess> {
+    let max = logits.iter().fold(f32::NEG_INFINITY, |m, &x| m.max(x));
+    let weights: Vec<f64> = logits.iter().map(|&x| f64::from(x - max).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    let mut order: Vec<(usize, f64)> = weights.into_iter().enumerate().collect();
+    order.sort_by(|(i, a), (j, b)| b.total_cmp(a).then(i.cmp(j)));
+    order
+        .into_iter()
+        .take(top)
+        .map(|(class, weight)| Guess {
+            class: names
+                .and_then(|names| names.get(class).cloned())
+                .unwrap_or_else(|| class.to_string()),
+            probability: weight / sum,
+        })
+        .collect()
+}

@@ -1,0 +1,216 @@
+//! How `kvt predict` writes its results: row by row, as images are classified.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use kvt_data::escape::one_line;
+use kvt_train::report::csv_field;
+
+/// An image and its most probable classes, best first, or the error.
+pub(super) struct Prediction {
+    pub(super) image: PathBuf,
+    pub(super) found: Result<Vec<Guess>, String>,
+}
+
+/// A class and its probability.
+pub(crate) struct Guess {
+    pub(crate) class: String,
+    pub(crate) probability: f64,
+}
+
+/// A text that grows with every image. The parts returned by `begin`, `row` and `end` are concatenated without separators.
+pub(super) enum Rows {
+    /// For readers: images that failed are left out, since their errors are on stderr. The fields are the widths of the longest
+    /// file name and class.
+    Table { image: usize, class: usize },
+    /// An array of objects.
+    Json,
+    /// A row for each class of each image, the best with rank 1.
+    Csv,
+}
+
+/// Characters of a probability, and of its heading.
+const PROBABILITY: usize = 11;
+
+impl Rows {
+    /// A table that has room for these files and classes.
+    pub(super) fn table(files: &[PathBuf], classes: usize, names: Option<&[String]>) -> Self {
+        let length = |text: &str| one_line(text).chars().count();
+        let files = files.iter().map(|file| length(&file.display().to_string()));
+        let names = names.into_iter().flatten().map(|name| length(name));
+        let number = length(&classes.saturating_sub(1).to_string());
+        Self::Table {
+            image: files.chain(["image".len()]).max().unwrap_or(0),
+            class: names.chain(["class".len(), number]).max().unwrap_or(0),
+        }
+    }
+
+    /// The format given by the extension of a file.
+    pub(super) fn of_file(path: &Path) -> Self {
+        match path.extension().is_some_and(|ending| ending == "json") {
+            true => Self::Json,
+            false => Self::Csv,
+        }
+    }
+
+    pub(super) fn begin(&self) -> String {
+        match self {
+            Self::Table { .. } => String::new(),
+            Self::Json => "[".to_owned(),
+            Self::Csv => "image,rank,class,probability,error\n".to_owned(),
+        }
+    }
+
+    /// One image; `is_first` marks the first one that gets a row.
+    pub(super) fn row(&self, prediction: &Prediction, is_first: bool) -> String {
+        let image = prediction.image.display().to_string();
+        match (self, &prediction.found) {
+            (Self::Table { .. }, Err(_)) => String::new(),
+            (Self::Table { .. }, Ok(guesses)) => {
+                let mut text = match is_first {
+                    true => self.line("image", "class", "probability"),
+                    false => String::new(),
+                };
+                for (rank, guess) in guesses.iter().enumerate() {
+                    // The file's name only beside its first class.
+                    let name = if rank == 0 { image.as_str() } else { "" };
+                    let percent = format!("{:.2} %", 100.0 * guess.probability);
+                    text += &self.line(name, &guess.class, &percent);
+                }
+                text
+            }
+            (Self::Json, found) => {
+                // JSON cannot hold a path that is not UTF-8.
+                let record = match found {
+                    Ok(guesses) => {
+                        let top = guesses
+                            .iter()
+                            .map(|g| json!({"class": g.class, "probability": g.probability}));
+                        json!({"image": image, "top": top.collect::<Vec<_>>()})
+                    }
+                    Err(error) => json!({"image": image, "error": error}),
+                };
+                let comma = if is_first { "" } else { "," };
+                let record = format!("{record:#}").replace('\n', "\n  ");
+                format!("{comma}\n  {record}")
+            }
+            (Self::Csv, Ok(guesses)) => {
+                let image = csv_field(&image);
+                let rows = (1..).zip(guesses).map(|(rank, guess)| {
+                    let class = csv_field(&guess.class);
+                    format!("{image},{rank},{class},{},\n", guess.probability)
+                });
+                rows.collect()
+            }
+            (Self::Csv, Err(error)) => {
+                format!("{},,,,{}\n", csv_field(&image), csv_field(error))
+            }
+        }
+    }
+
+    /// Whether an image gets a row.
+    pub(super) fn has_row(&self, prediction: &Prediction) -> bool {
+        prediction.found.is_ok() || !matches!(self, Self::Table { .. })
+    }
+
+    pub(super) fn end(&self, is_empty: bool) -> &'static str {
+        match (self, is_empty) {
+            (Self::Json, true) => "]\n",
+            (Self::Json, false) => "\n]\n",
+            _ => "",
+        }
+    }
+
+    fn line(&self, image: &str, class: &str, probability: &str) -> String {
+        let Self::Table {
+            image: images,
+            class: classes,
+        } = *self
+        else {
+            return String::new();
+        };
+        let (image, class) = (one_line(image), one_line(class));
+        format!("{image:images$}  {class:>classes$}  {probability:>PROBABILITY$}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn predictions() -> [Prediction; 3] {
+        let guess = |class: &str, probability| Guess {
+            class: class.to_owned(),
+            probability,
+        };
+        let of = |image: &str, found| Prediction {
+            image: image.into(),
+            found,
+        };
+        [
+            of("broken.png", Err("no \"image\", at all".to_owned())),
+            of(
+                "a.png",
+                Ok(vec![guess("cat", 0.75), guess("big, dog", 0.25)]),
+            ),
+            of("long name.png", Ok(vec![guess("cat", 1.0)])),
+        ]
+    }
+
+    fn text(rows: &Rows, predictions: &[Prediction]) -> String {
+        let mut text = rows.begin();
+        let mut is_first = true;
+        for prediction in predictions {
+            text += &rows.row(prediction, is_first);
+            is_first &= !rows.has_row(prediction);
+        }
+        text + rows.end(is_first)
+    }
+
+    #[test]
+    fn rows_that_come_one_by_one_make_one_document() {
+        let all = predictions();
+        // The same as serde's output for the whole array.
+        let whole = json!([
+            {"image": "broken.png", "error": "no \"image\", at all"},
+            {"image": "a.png", "top": [
+                {"class": "cat", "probability": 0.75}, {"class": "big, dog", "probability": 0.25}]},
+            {"image": "long name.png", "top": [{"class": "cat", "probability": 1.0}]},
+        ]);
+        for count in 0..=3 {
+            let part: Value = whole.as_array().unwrap()[..count].to_vec().into();
+            assert_eq!(text(&Rows::Json, &all[..count]), format!("{part:#}\n"));
+        }
+        assert_eq!(
+            text(&Rows::Csv, &all),
+            "image,rank,class,probability,error\n\
+             broken.png,,,,\"no \"\"image\"\", at all\"\n\
+             a.png,1,cat,0.75,\na.png,2,\"big, dog\",0.25,\n\
+             long name.png,1,cat,1,\n"
+        );
+    }
+
+    #[test]
+    fn a_table_has_one_width_from_its_first_row() {
+        let all = predictions();
+        let files: Vec<PathBuf> = all.iter().map(|p| p.image.clone()).collect();
+        let names = ["cat", "big, dog"].map(str::to_owned);
+        let rows = Rows::table(&files, 2, Some(&names));
+        assert_eq!(
+            text(&rows, &all),
+            "image             class  probability\n\
+             a.png               cat      75.00 %\n\
+             \u{20}              big, dog      25.00 %\n\
+             long name.png       cat     100.00 %\n"
+        );
+        assert_eq!(text(&rows, &all[..1]), "");
+        // Classes without names are shown as numbers.
+        let numbered = Rows::table(&files, 1_000_001, None);
+        assert!(matches!(numbered, Rows::Table { class: 7, .. }));
+    }
+}

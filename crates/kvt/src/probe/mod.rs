@@ -1,0 +1,366 @@
+//! `kvt probe`
+
+mod linear;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::bail;
+use burn::tensor::Device;
+use clap::ValueEnum;
+use serde_json::json;
+
+use self::linear::linear_probe;
+use super::common::{Overrides, bar, generating, one_of};
+use super::output;
+use super::table::table;
+use super::trained::{self, Folder, Trained};
+use kvt_data::fs::write_atomic;
+use kvt_train::config::Plan;
+use kvt_train::data::{Picture, Source, Split, image_key};
+use kvt_train::preview;
+use kvt_train::probe::{Crops, Extractor, KnnVote, LinearRecipe, Rows, collect, nearest, sheet};
+use kvt_train::report::{encode_png, interval_of};
+use kvt_train::splits::{Splits, eval_transform, image_limits};
+
+/// `kvt probe --method knn|linear --run RUN`, or `kvt probe --method ... --config CONFIG --weights FILE`
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt probe --method knn --run runs/dino\n  kvt probe --method linear --config configs/deit/tiny_dense.toml --weights w.pth"
+)]
+pub(super) struct Args {
+    /// How the features are judged.
+    #[arg(long, value_enum)]
+    method: Method,
+    #[command(flatten)]
+    trained: trained::Args,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// What is judged: the features of the model, those of its random weights, or the pixels themselves.
+    #[arg(long, value_enum, default_value_t = Features::Model)]
+    features: Features,
+    /// knn: how many neighbours vote, a result for each.
+    #[arg(long, value_name = "K", value_delimiter = ',', default_values_t = KnnVote::NEIGHBORS,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    neighbors: Vec<usize>,
+    /// knn: what cosines are divided by.
+    #[arg(long, default_value_t = KnnVote::TEMPERATURE)]
+    temperature: f64,
+    /// Training images, at equal distances, that are used; 0 is all of them.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    train_images: usize,
+    /// Validation images, at equal distances, that are judged; 0 is all of them.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    val_images: usize,
+    /// linear: epochs.
+    #[arg(long, default_value_t = LinearRecipe::default().epochs, value_parser = clap::value_parser!(u32).range(1..))]
+    epochs: u32,
+    /// linear: images of an update.
+    #[arg(long, default_value_t = LinearRecipe::default().batch_size,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    batch_size: usize,
+    /// linear: the learning rate of 256 images per update.
+    #[arg(long, default_value_t = LinearRecipe::default().lr)]
+    lr: f64,
+    /// Judge another image folder, `DIR/<class>/*`, with the classes of the training images, in place of the validation images.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The class tokens of how many of the last blocks are the features: by default 1 with knn, 4 with linear.
+    #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    blocks: Option<usize>,
+    /// Add the mean of the patches to the features.
+    #[arg(long)]
+    avgpool: bool,
+    /// linear: how training images are cut: as in DINO (area 0.08 to 1, bilinear, flips), by the configuration, or not, so that
+    /// their features are computed once.
+    #[arg(long, default_value = Crops::Dino.name(), value_parser = one_of(CROPS))]
+    crops: Crops,
+    /// A folder for the table (CSV and JSON), the curves of linear, and with knn a picture of neighbours.
+    #[arg(long, alias = "out", value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Method {
+    Knn,
+    Linear,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Features {
+    Model,
+    Random,
+    Pixels,
+}
+
+/// Everything that a probe needs.
+struct Probe {
+    plan: Plan,
+    splits: Splits,
+    size: (usize, usize),
+    device: Device,
+    extractor: Extractor,
+}
+
+/// A table of results.
+struct Results {
+    header: &'static [&'static str],
+    rows: Vec<Vec<f64>>,
+}
+
+/// Only names: the option that takes them explains them.
+const CROPS: [(Crops, &str, &str); 3] = [
+    (Crops::Dino, "dino", ""),
+    (Crops::Config, "config", ""),
+    (Crops::None, "none", ""),
+];
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if !(args.temperature.is_finite() && args.temperature > 0.0) {
+        bail!(
+            "`--temperature` is {}: expected a number above 0",
+            args.temperature
+        );
+    }
+    if !(args.lr.is_finite() && args.lr > 0.0) {
+        bail!("`--lr` is {}: expected a number above 0", args.lr);
+    }
+    if args.method == Method::Linear && args.crops != Crops::None && args.train_images > 0 {
+        bail!(
+            "`--train-images` takes `--crops none` with `--method linear`: set `data.subset` instead"
+        );
+    }
+    let probe = prepare(args)?;
+    if let Some(folder) = &args.output {
+        fs_err::create_dir_all(folder)?;
+    }
+    let results = match args.method {
+        Method::Knn => knn(&probe, args)?,
+        Method::Linear => linear_probe(&probe, args)?,
+    };
+    if let Some(folder) = &args.output {
+        let csv = results.to_csv();
+        write_atomic(&folder.join("probe.csv"), |out| {
+            out.write_all(csv.as_bytes())
+        })?;
+        let json = format!("{:#}\n", results.to_json());
+        write_atomic(&folder.join("probe.json"), |out| {
+            out.write_all(json.as_bytes())
+        })?;
+        output::status(&format!("results are in `{}`", folder.display()));
+    }
+    output::print(&match args.json {
+        true => format!("{:#}", results.to_json()),
+        false => results.to_text(),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn prepare(args: &Args) -> anyhow::Result<Probe> {
+    let random = args.features != Features::Model;
+    let Trained {
+        mut plan,
+        model,
+        device,
+        classes,
+        size,
+    } = args.trained.load_backbone(&args.overrides, random)?;
+    let blocks = args.blocks.unwrap_or(match args.method {
+        Method::Knn => 1,
+        Method::Linear => 4,
+    });
+    let extractor = match args.features {
+        Features::Pixels => Extractor::Pixels,
+        Features::Model | Features::Random => Extractor::Backbone {
+            model: Box::new(model),
+            blocks,
+            avgpool: args.avgpool,
+        },
+    };
+    plan.train.batch_size = args.batch_size;
+    let mut splits = Splits::open(&plan, size, classes.as_deref(), &mut generating())?;
+    for warning in splits.warnings() {
+        output::warning(&warning);
+    }
+    if let Some(dir) = &args.data {
+        splits.val = Arc::new(Folder::open(dir, Some(splits.classes()), &plan)?.source);
+    }
+    if splits.classes().len() < 2 {
+        bail!("the data has one class: there is nothing to tell apart");
+    }
+    Ok(Probe {
+        plan,
+        splits,
+        size,
+        device: device.device.inner(),
+        extractor,
+    })
+}
+
+impl Probe {
+    /// The features of a split, without augmentation.
+    fn rows(&self, split: Split, images: usize) -> anyhow::Result<Rows> {
+        let (source, what) = match split {
+            Split::Train => (&self.splits.train, "training images"),
+            Split::Val => (&self.splits.val, "validation images"),
+        };
+        let total = match images {
+            0 => source.samples.len(),
+            images => images.min(source.samples.len()),
+        };
+        let progress = bar(what, total);
+        let mut batches = self.splits.some_images(&self.plan, split, images)?;
+        let rows = collect(&mut batches, &self.device, |images| {
+            progress.inc(images.dims()[0] as u64);
+            self.extractor.features(images)
+        });
+        progress.finish_and_clear();
+        for skipped in batches.skipped() {
+            output::warning(&format!(
+                "skipped `{}`: {}",
+                skipped.path.display(),
+                skipped.reason
+            ));
+        }
+        Ok(rows?)
+    }
+
+    fn classes(&self) -> usize {
+        self.splits.classes().len()
+    }
+}
+
+fn knn(probe: &Probe, args: &Args) -> anyhow::Result<Results> {
+    let bank = probe.rows(Split::Train, args.train_images)?;
+    let queries = probe.rows(Split::Val, args.val_images)?;
+    let vote = KnnVote {
+        neighbors: args.neighbors.clone(),
+        temperature: args.temperature,
+        classes: probe.classes(),
+    };
+    let found = vote.classify(&bank, &queries, &probe.device)?;
+    if let Some(folder) = &args.output {
+        neighbors(probe, &bank, &queries, &folder.join("neighbors.png"))?;
+    }
+    let row = |found: &kvt_train::probe::KnnAccuracy| {
+        vec![
+            found.neighbors as f64,
+            found.top1_percent(),
+            found.top5_percent(),
+            found.images as f64,
+        ]
+    };
+    Ok(Results {
+        header: &["neighbors", "top1", "top5", "images"],
+        rows: found.iter().map(row).collect(),
+    })
+}
+
+/// Images in the picture of neighbours, and neighbours per image.
+const SHOWN: usize = 8;
+const SHOWN_NEIGHBORS: usize = 8;
+
+/// Draws some validation images with their nearest training images.
+fn neighbors(probe: &Probe, bank: &Rows, queries: &Rows, path: &Path) -> anyhow::Result<()> {
+    let shown = SHOWN.min(queries.len());
+    let places: Vec<usize> = (0..shown)
+        .map(|i| (2 * i + 1) * queries.len() / (2 * shown))
+        .collect();
+    let pick = |&place: &usize| {
+        let from = place * queries.dim;
+        let features = queries.features.get(from..from + queries.dim);
+        features.unwrap_or_default().iter().copied()
+    };
+    let at = |values: &[u32], place: usize| values.get(place).copied().unwrap_or_default();
+    let some = Rows {
+        features: places.iter().flat_map(pick).collect(),
+        dim: queries.dim,
+        labels: places
+            .iter()
+            .map(|&place| at(&queries.labels, place))
+            .collect(),
+        indices: places
+            .iter()
+            .map(|&place| at(&queries.indices, place))
+            .collect(),
+    };
+    let mut found = Vec::new();
+    nearest(bank, &some, SHOWN_NEIGHBORS, &probe.device, |nearest| {
+        found.push(nearest.to_vec());
+    })?;
+    let transform = eval_transform(&probe.plan, probe.size)?;
+    let image = |source: &Source, index: u32| {
+        let picture = source.decode(index, image_limits(&probe.plan), None)?;
+        let Picture::Whole(image) = picture else {
+            bail!("only a part of image {index} was decoded");
+        };
+        let mut numbers = vec![0.0; 3 * probe.size.0 * probe.size.1];
+        transform.apply(image, image_key(0, 0, index), &mut numbers)?;
+        Ok(preview::picture(&numbers, probe.size, &probe.plan.augment))
+    };
+    let mut rows = Vec::new();
+    for (place, nearest) in found.iter().enumerate() {
+        let label = at(&some.labels, place);
+        let mut row = vec![(image(&probe.splits.val, at(&some.indices, place))?, None)];
+        for &(neighbor, _) in nearest {
+            let is_right = at(&bank.labels, neighbor) == label;
+            let index = at(&bank.indices, neighbor);
+            row.push((image(&probe.splits.train, index)?, Some(is_right)));
+        }
+        rows.push(row);
+    }
+    let sheet = sheet(&rows);
+    let (width, height) = sheet.dimensions();
+    let png = encode_png(&sheet, width, height).map_err(anyhow::Error::msg)?;
+    Ok(write_atomic(path, |out| out.write_all(&png))?)
+}
+
+impl Results {
+    fn to_text(&self) -> String {
+        // Only the k-NN classifier has a column of images; of a layer each epoch has a row.
+        let images = self.header.iter().position(|name| *name == "images");
+        let rows = self.rows.iter().map(|row| {
+            let images = images.and_then(|place| row.get(place));
+            let cells = row.iter().zip(self.header).map(|(value, name)| {
+                let interval = images.filter(|_| *name == "top1");
+                let interval = interval.map(|images| interval_of(*value, *images as usize));
+                shown((value, name)) + &interval.unwrap_or_default()
+            });
+            cells.collect()
+        });
+        table(self.header, rows)
+    }
+
+    fn to_csv(&self) -> String {
+        let mut text = self.header.join(",") + "\n";
+        for row in &self.rows {
+            let row: Vec<String> = row.iter().map(f64::to_string).collect();
+            text += &(row.join(",") + "\n");
+        }
+        text
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        let row = |row: &Vec<f64>| {
+            let cells = self.header.iter().zip(row);
+            let cells = cells.map(|(name, value)| ((*name).to_owned(), json!(value)));
+            serde_json::Value::Object(cells.collect())
+        };
+        json!(self.rows.iter().map(row).collect::<Vec<_>>())
+    }
+}
+
+/// A formatted cell of the table.
+fn shown((value, name): (&f64, &&'static str)) -> String {
+    match *name {
+        "top1" | "top5" => format!("{value:.2} %"),
+        "loss" => format!("{value:.4}"),
+        "lr" => format!("{value:.3e}"),
+        _ => value.to_string(),
+    }
+}

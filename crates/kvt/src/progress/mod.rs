@@ -1,0 +1,349 @@
+//! Progress of a training run: a bar with rate and ETA on a terminal, plain lines elsewhere, and a summary at the end.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+mod eta;
+mod summary;
+
+use self::eta::Eta;
+use self::summary::Tally;
+pub(super) use self::summary::Tallying;
+use super::output;
+use super::table::grouped;
+use kvt_data::escape::one_line;
+use kvt_train::engine::{Session, Workload};
+use kvt_train::report::{duration, with_unit as value};
+use kvt_train::run::{Event, Listener, Metrics, RunError, StepRecord, Topic};
+use kvt_train::task::Task;
+
+/// How often a run without a terminal prints its progress.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// One line that describes the model, the planned training and the device.
+pub(super) fn describe<T: Task>(session: &Session<T>) -> String {
+    let config = session.model_config();
+    let summary = config.summary();
+    let kept: Vec<String> = summary
+        .attending()
+        .map(|stage| format!("{} of {}", stage.k, stage.keys))
+        .collect();
+    let device = session.device();
+    let workload = session.workload();
+    let processes = match session.world().size() {
+        1 => String::new(),
+        size => format!(", {size} processes"),
+    };
+    format!(
+        "{}: {} parameters, {} keys per query, {} epochs of {} steps on {} ({}){processes}",
+        summary.name,
+        grouped(summary.params),
+        kept.join(", "),
+        workload.epochs,
+        workload.steps_per_epoch,
+        device.name,
+        device.description
+    )
+}
+
+/// The listener that suits the terminal.
+pub(super) fn listener(workload: Workload) -> Box<dyn Listener> {
+    if output::is_watched() {
+        Box::new(Bar::new(workload))
+    } else {
+        Box::new(Lines {
+            workload,
+            log: Log::default(),
+            start: Instant::now(),
+            eta: Eta::new(workload),
+            last: None,
+            told: String::new(),
+        })
+    }
+}
+
+/// The listener of a process that prints nothing.
+pub(super) fn silent() -> Box<dyn Listener> {
+    struct Silent;
+
+    impl Listener for Silent {
+        fn event(&mut self, _event: &Event) -> Result<(), RunError> {
+            Ok(())
+        }
+    }
+
+    Box::new(Silent)
+}
+
+/// A bar of fixed width, with evaluations and warnings printed above it.
+struct Bar {
+    bar: output::Shown,
+    start: Instant,
+    eta: Eta,
+    tally: Tally,
+    workload: Workload,
+    log: Log,
+    /// The last metrics of the task.
+    told: String,
+}
+
+impl Bar {
+    fn new(workload: Workload) -> Self {
+        let bar = ProgressBar::new(workload.steps);
+        // The bar comes first and has a fixed width, so that nothing moves when a number changes its length. What does not fit in
+        // the terminal is cut off at the end, where the least important numbers are.
+        if let Ok(style) = ProgressStyle::with_template("{bar:10} {wide_msg}") {
+            bar.set_style(style);
+        }
+        bar.set_position(workload.done);
+        Self {
+            bar: output::Shown::new(bar),
+            start: Instant::now(),
+            eta: Eta::new(workload),
+            tally: Tally::new(workload),
+            workload,
+            log: Log::default(),
+            told: String::new(),
+        }
+    }
+
+    fn message(&self, update: &StepRecord) -> String {
+        let Workload {
+            steps,
+            epochs,
+            best_metric,
+            ..
+        } = self.workload;
+        let digits = |number: u64| number.to_string().len();
+        let left = self.eta.left(update.step);
+        let left = left.map_or_else(|| "-".to_owned(), duration);
+        let best = match self.tally.best {
+            Some((_, best)) => format!(" best {}", value(best_metric, best)),
+            None => String::new(),
+        };
+        format!(
+            "{:>width$}/{steps} eta {left:<7} loss {:<6.4}{best} {:>5.0} images/s lr {:<7.1e} epoch {:>epoch_width$}/{epochs}{}",
+            update.step,
+            update.loss,
+            update.images_per_second,
+            update.lr,
+            update.epoch + 1,
+            self.told,
+            width = digits(steps),
+            epoch_width = digits(epochs.into()),
+        )
+    }
+}
+
+impl Listener for Bar {
+    fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        if let Event::Step(step) = event {
+            self.told = told(step);
+        }
+        if let Event::Epoch(epoch) = event {
+            let now = self.start.elapsed().as_secs_f64();
+            self.eta.epoch_end(epoch.epoch, now);
+        }
+        self.tally.hear(event);
+        self.log
+            .hear(event, &self.workload)
+            .iter()
+            .for_each(|line| output::status(&one_line(line)));
+        Ok(())
+    }
+
+    fn progress(&mut self, update: &StepRecord) {
+        self.eta.update(self.start.elapsed().as_secs_f64());
+        self.bar.set_position(update.step);
+        self.bar.set_message(self.message(update));
+    }
+}
+
+/// Plain lines: the first step, one at intervals, the last; every evaluation and every warning.
+struct Lines {
+    workload: Workload,
+    log: Log,
+    start: Instant,
+    eta: Eta,
+    last: Option<Instant>,
+    /// The last metrics of the task.
+    told: String,
+}
+
+impl Listener for Lines {
+    fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        if let Event::Step(step) = event {
+            self.told = told(step);
+        }
+        if let Event::Epoch(epoch) = event {
+            let now = self.start.elapsed().as_secs_f64();
+            self.eta.epoch_end(epoch.epoch, now);
+        }
+        self.log
+            .hear(event, &self.workload)
+            .iter()
+            .for_each(|line| output::status(&one_line(line)));
+        Ok(())
+    }
+
+    fn progress(&mut self, update: &StepRecord) {
+        self.eta.update(self.start.elapsed().as_secs_f64());
+        let due = self
+            .last
+            .is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL);
+        let is_last = update.step == self.workload.steps;
+        if due || is_last {
+            self.last = Some(Instant::now());
+            // Behind the last one only an evaluation is left, which has its own line.
+            let left = self.eta.left(update.step).filter(|_| !is_last);
+            let left = left.map_or_else(String::new, |left| format!("  eta {}", duration(left)));
+            output::status(&format!(
+                "step {}/{}  epoch {}  loss {:.4}{}  lr {:.3e}  {:.0} images/s{left}",
+                update.step,
+                self.workload.steps,
+                update.epoch + 1,
+                update.loss,
+                self.told,
+                update.lr,
+                update.images_per_second,
+            ));
+        }
+    }
+}
+
+/// The task's metrics of the last logged update.
+fn told(step: &StepRecord) -> String {
+    let numbers = step.metrics.iter();
+    let numbers = numbers.map(|(name, value)| format!("  {} {value:.3}", name.replace('_', " ")));
+    numbers.collect()
+}
+
+/// Metrics in one line.
+fn measured(metrics: &Metrics, workload: &Workload) -> String {
+    let known = |name| workload.metrics.iter().find(|metric| metric.name == name);
+    let shown = metrics.iter().filter_map(|(name, number)| {
+        Some(match known(name) {
+            Some(metric) if !workload.tells(*metric) => return None,
+            Some(metric) if metric.percent => {
+                format!("{} {}", metric.title, value(*metric, number))
+            }
+            _ => format!("{name} {number:.4}"),
+        })
+    });
+    shown.collect::<Vec<_>>().join("  ")
+}
+
+/// The order of lines: the training of an epoch comes before its evaluations, although it is reported after them.
+#[derive(Default)]
+struct Log {
+    evaluations: Vec<String>,
+}
+
+impl Log {
+    /// The lines to print after an event.
+    fn hear(&mut self, event: &Event, workload: &Workload) -> Vec<String> {
+        let line = line(event, workload).into_iter();
+        match event {
+            Event::Eval(_) => {
+                self.evaluations.extend(line);
+                Vec::new()
+            }
+            Event::Epoch(_) => line.chain(self.evaluations.drain(..)).collect(),
+            _ => line.collect(),
+        }
+    }
+}
+
+/// A run that ends within an epoch evaluates without reporting it.
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.evaluations
+            .iter()
+            .for_each(|line| output::status(line));
+    }
+}
+
+fn line(event: &Event, workload: &Workload) -> Option<String> {
+    match event {
+        Event::Step(_) | Event::Layer(_) => None,
+        Event::Eval(eval) => Some(format!(
+            "epoch {}  {} {}  ({} images)",
+            eval.epoch + 1,
+            eval.split,
+            measured(&eval.metrics, workload),
+            eval.images
+        )),
+        Event::Epoch(epoch) => Some(format!(
+            "epoch {}  train loss {:.4}  {:.1} s  {:.0} images/s",
+            epoch.epoch + 1,
+            epoch.train_loss,
+            epoch.seconds,
+            epoch.images_per_second
+        )),
+        Event::Note(note) => {
+            let kind = match note.topic {
+                // The summary reports it, with the command to resume.
+                Topic::Stop => return None,
+                Topic::Start | Topic::Resume | Topic::Scale => "",
+                Topic::Skipped => "skipped ",
+                Topic::Warning => "warning: ",
+            };
+            let path = note
+                .path
+                .as_ref()
+                .map(|p| format!("`{p}`: "))
+                .unwrap_or_default();
+            Some(format!("{kind}{path}{}", note.message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod records;
+
+#[cfg(test)]
+mod tests {
+    use super::records::{epoch, eval};
+    use super::*;
+    use kvt_train::run::Metric;
+
+    #[test]
+    fn an_epoch_is_told_before_its_evaluation() {
+        let workload = Workload {
+            done: 0,
+            steps: 20,
+            steps_per_epoch: 10,
+            epochs: 2,
+            images_per_step: 8,
+            eval_images: 40,
+            eval_every: 1,
+            classes: 3,
+            metrics: &[Metric::LOSS, Metric::TOP1],
+            best_metric: Metric::TOP1,
+            best: None,
+            reported: "val",
+            has_ema: false,
+        };
+        let mut log = Log::default();
+        let mut told = Vec::new();
+        for event in [
+            eval(0, "val", 0.5),
+            epoch(0, 1.0),
+            eval(1, "val", 0.5),
+            epoch(1, 1.0),
+        ] {
+            told.extend(log.hear(&event, &workload));
+        }
+        let starts = [
+            "epoch 1  train",
+            "epoch 1  val",
+            "epoch 2  train",
+            "epoch 2  val",
+        ];
+        assert_eq!(told.len(), starts.len());
+        for (line, start) in told.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `kvt report`
+
+mod judge;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::common::Overrides;
+use super::compare::{best_metric, named_metric};
+use super::output;
+use kvt_data::fs::check_writable;
+use kvt_train::report::Curve;
+use kvt_train::report::html::{Record, Report};
+use kvt_train::run::Metric;
+
+/// `kvt report RUN... [--eval] [--samples N]`
+///
+/// Without `--eval`, `--data` and `--samples` the logs alone are read, also those of runs that are still in training.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt report runs/photos\n  kvt report runs/photos --eval --samples 12\n  kvt report runs/dense runs/knn --out dense-and-knn.html"
+)]
+pub(super) struct Args {
+    /// Folders of runs.
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+    /// The file: by default `report.html` in the run's folder, and of several runs `runs/report.html`.
+    #[arg(long, alias = "output", value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Evaluate each run on its validation split: confusion matrix, most confused pairs, each class.
+    #[arg(long)]
+    eval: bool,
+    /// Show so many images, with what each run says of them and where its class token looks; with `--eval` also as many of each
+    /// run's surest mistakes.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    samples: usize,
+    /// Evaluate the images of another folder, `DIR/<class>/*`, with the runs' classes, in place of the validation split.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Which checkpoint of each run is evaluated: `best`, `last`, or the name of one.
+    #[arg(long, value_name = "CHECKPOINT", default_value = "best")]
+    checkpoint: String,
+    /// Evaluate the average of the weights, as `ema.decay` made the runs keep it.
+    #[arg(long)]
+    ema: bool,
+    /// Evaluate the trained weights of runs that report their average, or the student of a run of DINO.
+    #[arg(long, conflicts_with = "ema")]
+    raw: bool,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// What runs are judged by: by default `top1`, or `knn` where all runs are of DINO.
+    #[arg(long, value_name = "NAME", value_parser = named_metric)]
+    metric: Option<Metric>,
+    /// Heading of the report: by default the names of the runs.
+    #[arg(long)]
+    title: Option<String>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let records = args.runs.iter().map(|run| Record::read(run));
+    let records = records.collect::<Result<Vec<_>, _>>()?;
+    let metric = |curves: &[Curve]| args.metric.unwrap_or_else(|| best_metric(curves));
+    let mut report = Report::new(records, metric, args.title.clone())?;
+    for warning in report.warnings() {
+        output::warning(&warning);
+    }
+    let out = args.out();
+    if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs_err::create_dir_all(folder)?;
+    }
+    // Check the file before evaluating the images.
+    check_writable(&out)?;
+    if args.eval || args.data.is_some() || args.samples > 0 {
+        // Find errors in the last run before the first is evaluated.
+        for record in &report.records {
+            judge::check(&record.path, args)?;
+        }
+        for run in 0..report.records.len() {
+            judge::add(&mut report, run, args)?;
+        }
+    }
+    report.save(&out)?;
+    let runs = match args.runs.len() {
+        1 => "the run".to_owned(),
+        count => format!("{count} runs"),
+    };
+    output::status(&format!("the report of {runs} is in `{}`", out.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn out(&self) -> PathBuf {
+        match (&self.out, &*self.runs) {
+            (Some(out), _) => out.clone(),
+            (None, [run]) => run.join("report.html"),
+            (None, _) => Path::new("runs").join("report.html"),
+        }
+    }
+
+    /// Whether all images of the split are evaluated.
+    fn is_judged(&self) -> bool {
+        self.eval || self.data.is_some()
+    }
+}

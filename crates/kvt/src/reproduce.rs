@@ -1,0 +1,157 @@
+//! `kvt reproduce`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::common::{Overrides, one_of};
+use super::watch::Terminal;
+use super::{interrupt, output, sweep};
+use kvt_train::reproduce::{
+    ITEMS, Item, Order, ReproduceError, Reproduced, Scale, Version, check, find, reproduce,
+};
+
+/// `kvt reproduce list`, `kvt reproduce NAME [--data PATH --scale SCALE] [--out DIR]`
+///
+/// An item that is made of training runs trains those that are missing, goes on with those that were stopped, and takes the
+/// finished ones as they are; so the same command goes on after Ctrl-C.
+#[derive(Debug, clap::Args)]
+#[command(
+    // `--version` is the version of the paper here.
+    disable_version_flag = true,
+    after_help = "Examples:\n  kvt reproduce list\n  kvt reproduce scram-fig2 --out figures\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short --dry-run\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short"
+)]
+pub(super) struct Args {
+    /// What is computed, by its name; `list` prints the names.
+    #[arg(value_name = "NAME|list")]
+    name: String,
+    /// The data set; short for `--set data.path=PATH`.
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// How much is computed: the paper's models and epochs, small models on CIFAR-10, or less of these.
+    #[arg(long, value_parser = one_of(SCALES))]
+    scale: Option<Scale>,
+    /// Which version of the paper the numbers are set beside, by default the last one.
+    #[arg(long, value_parser = one_of(VERSIONS))]
+    version: Option<Version>,
+    /// The folder of the results; by default `runs/reproduce/` and the name, and below it the scale and version that were chosen.
+    #[arg(long, alias = "output", value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The folder of the runs; by default the one that their sweep names, in `runs/reproduce`.
+    #[arg(long, value_name = "DIR")]
+    runs: Option<PathBuf>,
+    /// Train each run with this many seeds, counted up from its first one, in place of those of its sweep.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: Option<u64>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Train on several devices at the same time, a run on each, as in `cpu,cuda:0`.
+    #[arg(
+        long,
+        value_name = "DEVICES",
+        value_delimiter = ',',
+        conflicts_with = "device"
+    )]
+    devices: Vec<String>,
+    /// The folder `configs` of kvt's repository.
+    #[arg(long, value_name = "DIR", default_value = "configs")]
+    configs: PathBuf,
+    /// Train nothing: make the result of the runs that are finished.
+    #[arg(long)]
+    as_is: bool,
+    /// Print how far each run is and what it costs, and train nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.name == "list" {
+        let width = ITEMS.iter().map(|item| item.name().len()).max();
+        let width = width.unwrap_or(0);
+        for item in ITEMS {
+            output::print(&format!("{:width$}  {}", item.name(), item.title()))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let item = find(&args.name)?;
+    let order = args.order(item);
+    check(item, args.scale, args.version, &order)?;
+    if args.dry_run {
+        let sweep = item.sweep(&order)?;
+        let sweep = sweep.ok_or(ReproduceError::NoRuns { name: item.name() })?;
+        return sweep::dry_run(&sweep.cells);
+    }
+    if !item.scales().is_empty() {
+        interrupt::listen();
+    }
+    output::status(item.title());
+    let watch = Terminal::new("computing");
+    let done = reproduce(item, &order, &watch);
+    drop(watch);
+    let Reproduced { paths, failures } = match done {
+        Err(ReproduceError::Stopped) => {
+            output::status(&ReproduceError::Stopped.to_string());
+            return Ok(interrupt::exit_code());
+        }
+        done => done?,
+    };
+    for path in paths {
+        output::print(&format!("wrote `{}`", path.display()))?;
+    }
+    for failure in &failures {
+        output::error(failure);
+    }
+    Ok(match failures.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+const SCALES: [(Scale, &str, &str); 3] = [
+    (
+        Scale::Paper,
+        "paper",
+        "The models and epochs of the paper, on ImageNet",
+    ),
+    (
+        Scale::Cifar,
+        "cifar",
+        "Small models on CIFAR-10, with the epochs and seeds that a comparison needs",
+    ),
+    (
+        Scale::CifarShort,
+        "cifar-short",
+        "The same in hours on two cores: fewer epochs, seeds or images",
+    ),
+];
+
+const VERSIONS: [(Version, &str, &str); 2] = [
+    (Version::Eccv, "eccv", "ECCV 2022, the last one on arXiv"),
+    (Version::V1, "v1", "The first one on arXiv"),
+];
+
+impl Args {
+    fn order(&self, item: &dyn Item) -> Order {
+        let scale = self.scale;
+        // By default the last version that has the item.
+        let version = self.version.or(item.versions().first().copied());
+        let version = version.unwrap_or_default();
+        let out = self.out.clone().unwrap_or_else(|| {
+            let mut out = Path::new("runs").join("reproduce").join(&self.name);
+            out.extend(scale.map(Scale::name));
+            out.extend(self.version.map(Version::name));
+            out
+        });
+        Order {
+            scale: scale.unwrap_or_default(),
+            version,
+            data: self.data.clone(),
+            overrides: self.overrides.all(),
+            seeds: self.seeds,
+            devices: self.devices.clone(),
+            out,
+            runs: self.runs.clone(),
+            configs: self.configs.clone(),
+            as_is: self.as_is,
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Plain tables for stdout.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use kvt_data::escape::one_line;
+pub(super) use kvt_train::report::{grouped, human};
+
+/// A table with a header; every column but the first is aligned to the right.
+pub(super) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_header(header.to_vec());
+    for row in rows {
+        table.add_row(row.iter().map(|cell| one_line(cell)));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_one_line() {
+        let rows = [vec!["a\nb".to_owned(), "1\u{1b}[2J".to_owned()]];
+        let text = table(&["name", "value"], rows);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(
+            text.contains("a\\u000ab") && text.contains("1\\u001b[2J"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! A listener for Burn's terminal dashboard. Burn's metric types, which change between its versions, are used only in this file.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::bail;
+use burn::train::Interrupter;
+use burn::train::logger::TrainingProgressLogger;
+use burn::train::metric::{
+    MetricAttributes, MetricDefinition, MetricEntry, MetricId, NumericAttributes, NumericEntry,
+    SerializedEntry,
+};
+use burn::train::renderer::tui::TuiMetricsRendererWrapper;
+use burn::train::renderer::{MetricState, MetricsRenderer, MetricsRendererTraining};
+
+use super::interrupt;
+use kvt_train::engine::Workload;
+use kvt_train::run::{EvalRecord, Event, Listener, Metric, RunError, StepRecord};
+
+const LOSS: &str = Metric::LOSS.title;
+const LEARNING_RATE: &str = "Learning rate";
+const THROUGHPUT: &str = "Images per second";
+const NOTE: &str = "Note";
+
+/// The dashboard.
+pub(super) struct Dashboard {
+    renderer: TuiMetricsRendererWrapper,
+    /// The key `q` asks to stop through this.
+    interrupter: Interrupter,
+    metrics: HashMap<String, MetricId>,
+    workload: Workload,
+}
+
+impl Dashboard {
+    /// Takes over the terminal until it is dropped.
+    pub(super) fn start(model: &str, workload: Workload) -> anyhow::Result<Self> {
+        if !std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+            bail!("`--tui` needs a terminal: leave it out to get plain lines");
+        }
+        let interrupter = Interrupter::new();
+        let mut renderer = TuiMetricsRendererWrapper::new(interrupter.clone(), None);
+        let mut metrics = HashMap::new();
+        let mut shown = vec![
+            (LOSS.to_owned(), None, false),
+            (LEARNING_RATE.to_owned(), None, true),
+            (THROUGHPUT.to_owned(), None, true),
+        ];
+        for metric in workload.metrics {
+            let unit = metric.percent.then_some("%");
+            // A metric that is never measured would be a tab without a curve.
+            let splits = [EvalRecord::VAL, EvalRecord::VAL_EMA];
+            let splits = splits.into_iter().take(1 + usize::from(workload.has_ema));
+            for split in splits.filter(|_| workload.tells(*metric)) {
+                shown.push((title(*metric, split), unit, metric.higher));
+            }
+        }
+        for (name, unit, higher_is_better) in shown {
+            let attributes = MetricAttributes::Numeric(NumericAttributes {
+                unit: unit.map(str::to_owned),
+                higher_is_better,
+            });
+            let id = register(&mut renderer, &name, attributes);
+            metrics.insert(name, id);
+        }
+        metrics.insert(
+            NOTE.to_owned(),
+            register(&mut renderer, NOTE, MetricAttributes::None),
+        );
+        let per_epoch = workload.steps_per_epoch.max(1);
+        let epoch = usize::try_from(workload.done / per_epoch)?;
+        // Burn counts epochs from 1.
+        let label = format!("kvt, {model}");
+        let epochs = usize::try_from(workload.epochs)?;
+        renderer.start(epochs, epoch + 1, None, Some(&label));
+        renderer.start_split("train", usize::try_from(per_epoch)?);
+        Ok(Self {
+            renderer,
+            interrupter,
+            metrics,
+            workload,
+        })
+    }
+
+    fn state(&self, name: &str, value: f64) -> Option<MetricState> {
+        let id = self.metrics.get(name)?.clone();
+        let text = match name {
+            LEARNING_RATE => format!("{value:.3e}"),
+            _ => format!("{value:.4}"),
+        };
+        let entry = MetricEntry::new(id, SerializedEntry::new(text, value.to_string()));
+        Some(MetricState::Numeric(
+            entry,
+            Some(NumericEntry::Value(value)),
+        ))
+    }
+
+    fn step(&mut self, step: &StepRecord) {
+        for (name, value) in [
+            (LOSS, step.loss),
+            (LEARNING_RATE, step.lr),
+            (THROUGHPUT, step.images_per_second),
+        ] {
+            if let Some(state) = self.state(name, value) {
+                self.renderer.update_train(state);
+            }
+        }
+        let per_epoch = self.workload.steps_per_epoch.max(1);
+        // Steps count from 1: the last step of an epoch is step `per_epoch`, not 0.
+        let within = (step.step - 1) % per_epoch + 1;
+        self.renderer
+            .update_split(usize::try_from(within).unwrap_or(usize::MAX));
+    }
+
+    /// The last status line; Burn's own event log only counts events.
+    fn note(&mut self, message: &str) {
+        if let Some(id) = self.metrics.get(NOTE) {
+            let text = SerializedEntry::new(message.to_owned(), message.to_owned());
+            let entry = MetricEntry::new(id.clone(), text);
+            self.renderer.update_train(MetricState::Generic(entry));
+        }
+    }
+
+    fn eval(&mut self, eval: &EvalRecord) {
+        for metric in self.workload.metrics {
+            let name = title(*metric, &eval.split);
+            let value = eval.metrics.get(metric.name);
+            if let Some(state) = value.and_then(|value| self.state(&name, value)) {
+                self.renderer.update_valid(state);
+            }
+        }
+    }
+}
+
+/// The name of a metric in the dashboard: the validation loss shares the plot of the training loss.
+fn title(metric: Metric, split: &str) -> String {
+    match split {
+        EvalRecord::VAL_EMA => format!("{} of the EMA", metric.title),
+        _ => metric.title.to_owned(),
+    }
+}
+
+/// Registers a metric.
+fn register(
+    renderer: &mut TuiMetricsRendererWrapper,
+    name: &str,
+    attributes: MetricAttributes,
+) -> MetricId {
+    let name = Arc::new(name.to_owned());
+    let metric_id = MetricId::new(Arc::clone(&name));
+    renderer.register_metric(MetricDefinition {
+        metric_id: metric_id.clone(),
+        name,
+        description: None,
+        attributes,
+    });
+    metric_id
+}
+
+impl Listener for Dashboard {
+    fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        match event {
+            // Updates are shown by `progress`.
+            Event::Step(_) | Event::Layer(_) => {}
+            Event::Eval(eval) => self.eval(eval),
+            // `update_epoch` takes the number of finished epochs.
+            Event::Epoch(epoch) if epoch.epoch + 1 < self.workload.epochs => {
+                let done = usize::try_from(epoch.epoch).unwrap_or(usize::MAX);
+                self.renderer.update_epoch(done.saturating_add(1));
+            }
+            Event::Epoch(_) => {}
+            Event::Note(note) => self.note(&note.message),
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, update: &StepRecord) {
+        self.step(update);
+        if self.interrupter.should_stop() {
+            interrupt::stop();
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Terminal output for work that spans many runs.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
+
+use super::common::bar;
+use super::output::Shown;
+use super::{interrupt, output, progress};
+use kvt_train::engine::Workload;
+use kvt_train::run::{Event, Listener, RunError};
+use kvt_train::sweep::Watch;
+
+/// A bar for steps, and for each run the output of `kvt train`.
+pub(super) struct Terminal {
+    what: &'static str,
+    /// The bar of the current steps: `None` while a run shows its own bar.
+    bar: Mutex<Option<Shown>>,
+}
+
+impl Terminal {
+    pub(super) fn new(what: &'static str) -> Self {
+        Self {
+            what,
+            bar: Mutex::new(None),
+        }
+    }
+}
+
+impl Watch for Terminal {
+    fn progress(&self, done: usize, of: usize) {
+        let mut shown = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        let bar = shown.get_or_insert_with(|| bar(self.what, of));
+        bar.set_length(of as u64);
+        bar.set_position(done as u64);
+        if done >= of {
+            *shown = None;
+        }
+    }
+
+    fn say(&self, text: &str) {
+        output::status(text);
+    }
+
+    fn warn(&self, text: &str) {
+        output::warning(text);
+    }
+
+    fn training(&self, name: &str, workload: Workload, alone: bool) -> Box<dyn Listener> {
+        match alone {
+            true => progress::listener(workload),
+            false => Box::new(Beside(name.to_owned())),
+        }
+    }
+
+    fn stop(&self) -> &AtomicBool {
+        &interrupt::STOP
+    }
+}
+
+/// A run in parallel with others, which prints only a line per epoch: the bars of several runs would overwrite each other.
+struct Beside(String);
+
+impl Listener for Beside {
+    fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        if let Event::Epoch(epoch) = event {
+            output::status(&format!(
+                "{}: epoch {}  train loss {:.4}  {:.1} s",
+                self.0,
+                epoch.epoch + 1,
+                epoch.train_loss,
+                epoch.seconds
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,315 @@
+//! `kvt weights`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{Subcommand, ValueEnum};
+use kvt_models::weights::{
+    self, Layout, LoadOptions, LoadReport, LoadRow, Outcome, StateDict, recognise,
+};
+use kvt_models::{Model, ModelConfig};
+use kvt_ops::Key;
+
+use super::common::{ModelArgs, classes};
+use super::output;
+use super::table::{grouped, table};
+use kvt_data::fs::check_writable;
+use kvt_train::average::average;
+use kvt_train::device;
+use kvt_train::task::write_weights;
+use kvt_train::task::{model_config, part_of_backbone, read_weights};
+
+/// `kvt weights inspect FILE`, `kvt weights convert IN OUT --model NAME`, `kvt weights average FILE... --output FILE` and
+/// `kvt weights fetch NAME`
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt weights fetch deit_tiny_patch16_224\n  kvt weights inspect w.pth --model deit_tiny_patch16_224\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224"
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List the tensors of a file, or say how they fit a model; the exit code tells whether they do.
+    Inspect(Inspect),
+    /// Write the weights that a model finds in a file as `.safetensors`.
+    Convert(Convert),
+    /// Write the mean of the weights of several files, such as the last checkpoints of a run.
+    Average(Average),
+    /// Download published weights, those of timm's hub, and print where they are.
+    Fetch(super::fetch::Args),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt weights inspect w.pth\n  kvt weights inspect w.pth --model deit_tiny_patch16_224 --all"
+)]
+struct Inspect {
+    /// Weights, `.safetensors` or `.pth`.
+    file: PathBuf,
+    /// Compare with this model, a name of `kvt models list`.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Compare with the `[model]` of a configuration file.
+    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
+    config: Option<PathBuf>,
+    /// Override a key of `[model]`, as in `--set model.img_size=384`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Show all weights, those that match and those that the model computes itself, too.
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224\n  kvt weights convert runs/photos/checkpoints/step-00000100/model.safetensors w.safetensors --config photos.toml --to official"
+)]
+struct Convert {
+    /// Weights, `.safetensors` or `.pth`.
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The `.safetensors` file to write.
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Override a key of `[model]`, as in `--set model.img_size=384`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Whose names the weights get.
+    #[arg(long, value_enum, default_value_t = Names::Timm)]
+    to: Names,
+    /// Replace OUT if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt weights average runs/photos/checkpoints/step-*/model.safetensors --output mean.safetensors\n  kvt weights average a.pth b.pth --output mean.safetensors"
+)]
+struct Average {
+    /// Weights of one model, `.safetensors` or `.pth`, all under the same names.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The `.safetensors` file to write.
+    #[arg(long, alias = "out", value_name = "FILE")]
+    output: PathBuf,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Names {
+    /// timm's, under which `kvt` saves weights.
+    Timm,
+    /// Those of the repository the model's authors published.
+    Official,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.what {
+        What::Inspect(args) => inspect(args),
+        What::Convert(args) => convert(args),
+        What::Average(args) => mean(args),
+        What::Fetch(args) => super::fetch::run(args),
+    }
+}
+
+fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
+    let model = ModelArgs::new(args.model.clone(), args.config.clone());
+    let Some(model) = model else {
+        if !args.set.is_empty() {
+            bail!("`--set` changes a model: name it with `--model` or `--config`");
+        }
+        output::print(&list(&weights::read_as_stored(&args.file)?))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weights = read_weights(&args.file)?;
+    let model = build(&model, &args.set, &weights)?;
+    let config = model.config();
+    let layout = model.layout(&weights);
+    let options = LoadOptions {
+        strict: false,
+        ..LoadOptions::default()
+    };
+    let (_, report) = model.load(&weights, options)?;
+    output::print(&describe(&config, layout, &weights, &report, args.all))?;
+    Ok(match report.fits() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// The tensors, and what their names reveal about their origin.
+fn list(weights: &StateDict) -> String {
+    let rows = weights.iter().map(|(name, data)| {
+        vec![
+            name.to_owned(),
+            shape(Some(&data.shape().to_vec())),
+            format!("{:?}", data.dtype()),
+        ]
+    });
+    let numbers: usize = weights.iter().map(|(_, data)| data.num_elements()).sum();
+    let backbone = part_of_backbone(weights);
+    let names = match recognise(backbone.as_ref().unwrap_or(weights)) {
+        Some(known) if backbone.is_some() => {
+            format!("the backbone: {}, {}", known.family, names(known.layout))
+        }
+        Some(known) => format!("{}, {}", known.family, names(known.layout)),
+        None => "of no model known here".to_owned(),
+    };
+    let broken = not_finite(weights).map_or_else(String::new, |text| format!("\nnumbers  {text}"));
+    format!(
+        "tensors  {}, {} numbers\nnames    {names}{broken}\n\n{}",
+        weights.len(),
+        grouped(numbers),
+        table(&["name", "shape", "type"], rows)
+    )
+}
+
+/// How many numbers are NaN or infinite, and the first tensor with one; `None` if all are finite.
+fn not_finite(weights: &StateDict) -> Option<String> {
+    let mut found = weights.not_finite();
+    let (first, mut numbers) = found.next()?;
+    let mut tensors = 1;
+    for (_, count) in found {
+        numbers += count;
+        tensors += 1;
+    }
+    let are = if numbers == 1 { "is" } else { "are" };
+    let plural = if tensors == 1 { "" } else { "s" };
+    Some(format!(
+        "{} {are} NaN or infinite, in {tensors} tensor{plural}, the first of them `{first}`",
+        grouped(numbers)
+    ))
+}
+
+/// How weights fit a model, with the rows that explain it.
+fn describe(
+    config: &ModelConfig,
+    layout: Layout,
+    weights: &StateDict,
+    report: &LoadReport,
+    all: bool,
+) -> String {
+    let fit = match report.fits() {
+        true => "fit",
+        false => "do not fit",
+    };
+    let mut text = format!(
+        "{}, {} px, {} classes\nnames    {}\nweights  {fit}: {report}",
+        config.name(),
+        config.img_size(),
+        config.num_classes(),
+        names(layout)
+    );
+    text.extend(not_finite(weights).map(|numbers| format!("\nnumbers  {numbers}")));
+    let shown: Vec<&LoadRow> = report
+        .rows
+        .iter()
+        .filter(|row| all || !matches!(row.outcome, Outcome::Matched | Outcome::Computed))
+        .collect();
+    if !shown.is_empty() {
+        let rows = shown.into_iter().map(|row| {
+            vec![
+                row.name.clone(),
+                shape(row.expected.as_ref()),
+                shape(row.found.as_ref()),
+                row.outcome.to_string(),
+            ]
+        });
+        text.push_str("\n\n");
+        text.push_str(&table(&["name", "model", "file", "outcome"], rows));
+    }
+    text
+}
+
+fn shape(shape: Option<&Vec<usize>>) -> String {
+    shape.map_or_else(|| "-".to_owned(), |shape| format!("{shape:?}"))
+}
+
+fn names(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Timm => "timm's",
+        Layout::Official => "the original's",
+    }
+}
+
+fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
+    let path = &args.output;
+    check_output(path, args.force)?;
+    let weights = read_weights(&args.input)?;
+    if let Some(text) = not_finite(&weights) {
+        output::warning(&format!("of the numbers {text}"));
+    }
+    let model = build(&args.model, &args.set, &weights)?;
+    let from = model.layout(&weights);
+    let (model, report) = model.load(&weights, LoadOptions::default())?;
+    for name in report.names(Outcome::Unused) {
+        output::warning(&format!("`{name}` of the weights is left out"));
+    }
+    let layout = match args.to {
+        Names::Timm => Layout::Timm,
+        Names::Official => Layout::Official,
+    };
+    let converted = model.rename(&StateDict::from_model(&model)?, layout);
+    write_weights(path, &converted, &Default::default())?;
+    output::print(&format!(
+        "wrote {} tensors of {} to `{}` under {} names (read under {}: {report})",
+        converted.len(),
+        model.config().name(),
+        path.display(),
+        // Not always `layout`: timm has no CvT.
+        names(model.layout(&converted)),
+        names(from),
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the mean of the weights of several files.
+fn mean(args: &Average) -> anyhow::Result<ExitCode> {
+    check_output(&args.output, args.force)?;
+    let mean = average(&args.files)?;
+    if let Some(text) = not_finite(&mean) {
+        output::warning(&format!("of the numbers {text}"));
+    }
+    write_weights(&args.output, &mean, &Default::default())?;
+    output::print(&format!(
+        "wrote the mean of {} files, {} tensors, to `{}`",
+        args.files.len(),
+        mean.len(),
+        args.output.display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a file that cannot be written, or that exists unless `force` is set.
+pub(super) fn check_output(path: &Path, force: bool) -> anyhow::Result<()> {
+    if path
+        .extension()
+        .is_none_or(|ending| ending != "safetensors")
+    {
+        bail!(
+            "`{}` has another ending than `.safetensors`, the only format that is written",
+            path.display()
+        );
+    }
+    if path.is_file() && !force {
+        bail!("`{}` exists: use `--force` or another name", path.display());
+    }
+    Ok(check_writable(path)?)
+}
+
+/// The model, by default with as many classes as the weights have.
+fn build(model: &ModelArgs, set: &[String], weights: &StateDict) -> anyhow::Result<Model> {
+    let document = model.document(set)?;
+    let config = model_config(&document.plan_without_data()?.model, classes(weights))?;
+    let device = device::resolve("cpu")?.device.inner();
+    Ok(config.init(&device, Key::new(0))?)
+}
