@@ -32,7 +32,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CRATES = ["kvt-ops", "kvt-attention", "kvt-models", "kvt-data", "kvt-train", "kvt"]  # none knows those behind it
+CRATES = ["kvt-ops", "kvt-attention", "kvt-models", "kvt-data", "kvt-train", "kvt-papers", "kvt"]  # none knows those behind it
 SWITCH = """
 /// Which mutant is on.
 fn mutant(number: u32) -> bool {

@@ -12,15 +12,15 @@
 //! - [`data`], [`augment`]: image folders, decoding, the loader, upload; augmentation of images.
 //! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
 //! - [`task`]: the training objective and its evaluation: classification, self-supervised training with DINO.
-//! - [`analysis`]: measurements in the layers of a model, and attribution of a class to patches.
+//! - [`analysis`]: measurements in the layers of a model.
 //! - [`probe`]: how well the features of a backbone predict the classes.
 //! - [`engine`]: the loop, one update, checkpoints, resume.
 //! - [`finetune`]: a plan for a user's own images, from a folder and weights.
 //! - [`judge`]: the errors of a classifier, class by class.
 //! - [`preview`]: pictures of a plan's learning rates and augmented images, before it trains.
 //! - [`average`]: the mean of the weights of several files.
+//! - [`plot`]: what pictures and tables share.
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
-//! - [`reproduce`]: figures and tables of papers, computed again.
 //! - [`mod@bench`]: timing of attention operations and training steps.
 //! - [`sweep`]: many runs as one job, and their combined results.
 //! - [`device`]: device names.
@@ -38,11 +38,11 @@ pub mod error;
 pub mod fetch;
 pub mod finetune;
 pub mod judge;
+pub mod plot;
 pub mod preview;
 pub mod probe;
 pub mod recipe;
 pub mod report;
-pub mod reproduce;
 pub mod run;
 pub mod splits;
 pub mod sweep;

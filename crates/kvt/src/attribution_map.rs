@@ -11,9 +11,9 @@ use super::output;
 use super::table::table;
 use super::trained::{self, Trained};
 use kvt_data::fs::write_text;
-use kvt_train::analysis::attribution::{attribute, check, enlarge, normalized, overlay};
+use kvt_papers::attribution::{attribute, check, enlarge, normalized, overlay};
+use kvt_train::plot::csv_field;
 use kvt_train::probe::sheet;
-use kvt_train::report::csv_field;
 
 /// `kvt attribution-map --run RUN IMAGE...`
 #[derive(Debug, clap::Args)]

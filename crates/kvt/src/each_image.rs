@@ -13,8 +13,8 @@ use kvt_data::escape::one_line;
 use kvt_data::fs::write_atomic;
 use kvt_train::config::Plan;
 use kvt_train::data::{View, decode};
+use kvt_train::plot::encode_png;
 use kvt_train::preview;
-use kvt_train::report::encode_png;
 use kvt_train::splits::{eval_transform, image_limits};
 
 /// An image, and the file of its picture.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::common::{Overrides, one_of};
 use super::watch::Terminal;
 use super::{interrupt, output, sweep};
-use kvt_train::reproduce::{
+use kvt_papers::{
     ITEMS, Item, Order, ReproduceError, Reproduced, Scale, Version, check, find, reproduce,
 };
 

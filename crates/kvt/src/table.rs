@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use kvt_data::escape::one_line;
-pub(super) use kvt_train::report::{grouped, human};
+pub(super) use kvt_train::plot::{grouped, human};
 
 /// A table with a header; every column but the first is aligned to the right.
 pub(super) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {

@@ -11,7 +11,7 @@ use crate::runner::fuzz;
 /// The files by which reading is tested.
 fn files() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = folder.join("../crates/kvt-train/tests/fixtures/parquet");
+    let folder = folder.join("../crates/kvt-data/tests/fixtures/parquet");
     let list = |folder: PathBuf| -> Vec<PathBuf> {
         let entries = fs_err::read_dir(folder).unwrap();
         entries.map(|entry| entry.unwrap().path()).collect()

@@ -24,8 +24,8 @@ const LEGEND: u32 = 36;
 const PNG_SCALE: u32 = 2;
 
 const FONT: &str = "sans-serif";
-const REGULAR: &[u8] = include_bytes!("../../src/report/font/DejaVuSans.ttf");
-const BOLD: &[u8] = include_bytes!("../../src/report/font/DejaVuSans-Bold.ttf");
+const REGULAR: &[u8] = include_bytes!("../../src/plot/font/DejaVuSans.ttf");
+const BOLD: &[u8] = include_bytes!("../../src/plot/font/DejaVuSans-Bold.ttf");
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const UNSEEN: RGBColor = RGBColor(0x44, 0x44, 0x4c);
 /// How much of its colour a dropped key loses.

@@ -1,7 +1,7 @@
 //! A figure of the metrics over the layers.
 
 use super::{Layer, Measure};
-use crate::report::{Axis, ErrorLine, LinePanel, line_panels};
+use crate::plot::{Axis, ErrorLine, LinePanel, line_panels};
 
 /// Draws a panel for each of [`Measure::SHOWN`] over the layers, with a line for each name and the standard error over the images.
 ///
@@ -36,7 +36,7 @@ pub fn figure(title: &str, models: &[(String, &[Layer])]) -> Result<String, Stri
 }
 
 /// A linear axis.
-pub(crate) fn axis(label: &str) -> Axis<'_> {
+pub fn axis(label: &str) -> Axis<'_> {
     Axis {
         label,
         logarithmic: false,

@@ -1,11 +1,9 @@
-//! Analysis of the layers of a model: the four metrics of the paper's Figures 2 and 3 ([`analyze`]), and which patches of an image
-//! support a class ([`attribution`]).
+//! Analysis of the layers of a model: the four metrics of the paper's Figures 2 and 3 ([`analyze`]).
 //!
 //! Each metric is a function of tensors, in its own file: it maps the tensors of a block to one number per image. Batches are
 //! reduced on the device; only a mean and a sum of squares per metric and block reach the host. `docs/concepts/analysis.md` has the
 //! formulas and the choices that the paper leaves open.
 
-pub mod attribution;
 mod config;
 mod cosine;
 mod deviation;
@@ -21,7 +19,7 @@ mod table;
 pub use config::{AnalysisConfig, AnalysisSplit};
 pub use cosine::cosine_similarity;
 pub use deviation::{Deviations, deviations};
-pub(crate) use figure::axis;
+pub use figure::axis;
 pub use figure::figure;
 pub use layers::{Layer, analyze};
 pub use measure::Measure;

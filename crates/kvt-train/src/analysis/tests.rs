@@ -2,7 +2,6 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-use super::attribution::{enlarge, normalized};
 use super::*;
 
 fn tensor<const D: usize>(values: &[f32], shape: [usize; D]) -> Tensor<D> {
@@ -156,13 +155,4 @@ fn names_of_measures_are_different_and_found() {
         assert_eq!(Measure::by_name(measure.name()), Some(measure));
     }
     assert_eq!(Measure::by_name("cosines"), None);
-}
-
-/// `torch.nn.functional.interpolate(torch.tensor([[[[0., 4.], [8., 12.]]]]), size=(4, 2), mode="bilinear")`
-#[test]
-fn relevance_is_enlarged_as_torch_does() {
-    let found = enlarge(&[0.0, 4.0, 8.0, 12.0], [2, 2], [4, 2]);
-    assert_eq!(found, [0.0, 4.0, 2.0, 6.0, 6.0, 10.0, 8.0, 12.0]);
-    assert_eq!(normalized(&[1.0, 3.0, 2.0]), [0.0, 1.0, 0.5]);
-    assert_eq!(normalized(&[2.0, 2.0]), [0.0, 0.0]);
 }

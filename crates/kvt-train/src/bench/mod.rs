@@ -19,7 +19,7 @@ pub use memory::peak_of;
 pub use peak::Peak;
 pub use scaling::{ScalingMeasurement, scaling};
 pub use step::{StepCase, StepMeasurement, step};
-pub(crate) use timing::time;
+pub use timing::time;
 pub use timing::{Rounds, Timing};
 
 use burn::tensor::ExecutionError;

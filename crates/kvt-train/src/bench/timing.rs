@@ -29,7 +29,7 @@ pub struct Timing {
 
 impl Timing {
     /// Summarises the runs; all NaN if there are none.
-    pub(crate) fn of(mut runs: Vec<f64>) -> Self {
+    pub fn of(mut runs: Vec<f64>) -> Self {
         runs.sort_by(f64::total_cmp);
         // The run at a fraction of the way from the first to the last, interpolated if necessary.
         let at = |share: f64| {
@@ -47,7 +47,7 @@ impl Timing {
 }
 
 /// Milliseconds that `work` takes on a device, from idle to idle. Its result is dropped after the clock has stopped.
-pub(crate) fn time<T>(
+pub fn time<T>(
     device: &Device,
     work: impl FnOnce() -> Result<T, BenchError>,
 ) -> Result<f64, BenchError> {

@@ -2,7 +2,7 @@
 
 use super::Judgement;
 use crate::data::Source;
-use crate::report::csv_field;
+use crate::plot::csv_field;
 
 /// The results of a class. Shares are in [0, 1], and `None` if their denominator is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

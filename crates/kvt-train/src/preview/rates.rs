@@ -3,8 +3,8 @@
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 
+use crate::plot::{FONT, GRID, INK, PALETTE, encode_png, register_fonts};
 use crate::recipe::Schedule;
-use crate::report::{FONT, GRID, INK, PALETTE, encode_png, register_fonts};
 
 /// Size in pixels.
 const SIZE: (u32, u32) = (1600, 900);

@@ -10,7 +10,7 @@ use super::PreviewError;
 use crate::augment::{AugmentConfig, Transform};
 use crate::config::Plan;
 use crate::data::{DataError, OnError, Picture, image_key, view_key};
-use crate::report::{FONT, INK, encode_png, register_fonts};
+use crate::plot::{FONT, INK, encode_png, register_fonts};
 use crate::splits::{Splits, eval_transform, image_limits};
 use crate::task::{Classify, Dino, Task, TaskKind};
 

@@ -1,7 +1,7 @@
 //! The curve of linear evaluation.
 
 use super::LinearEpoch;
-use crate::report::{Axis, Chart, Line, Names};
+use crate::plot::{Axis, Chart, Line, Names};
 
 /// Draws the training loss of linear evaluation over its epochs, as an SVG.
 ///

@@ -21,7 +21,7 @@ pub use layers::{LayerMaps, Layers, Looking, attention_maps};
 pub use linear::{LinearEpoch, LinearProbe, LinearRecipe, linear};
 pub use overlay::{Drawn, draw};
 pub use picture::{Tile, sheet};
-pub(crate) use rows::read;
+pub use rows::read;
 pub use rows::{Rows, collect};
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ fn decimals(metric: Metric) -> usize {
 }
 
 /// A difference.
-pub(crate) fn difference(value: Option<&Statistic>, metric: Metric) -> String {
+pub fn difference(value: Option<&Statistic>, metric: Metric) -> String {
     let decimals = decimals(metric);
     statistic(value, decimals, |mean| signed(mean, decimals))
 }
 
 /// The interval of a difference, from `mean - half` to `mean + half`.
-pub(crate) fn interval(mean: f64, half: f64, metric: Metric) -> String {
+pub fn interval(mean: f64, half: f64, metric: Metric) -> String {
     let [low, high] = [mean - half, mean + half].map(|end| signed(end, decimals(metric)));
     format!("{low} to {high}")
 }

@@ -3,18 +3,18 @@
 //! One line per label: the mean over its seeds, in a band of one sample standard deviation. The text uses an embedded font, so
 //! that a machine without fonts draws the same picture.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use image::ImageEncoder;
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 
-use super::font::{FONT, register_fonts};
 use super::series::{Series, decimals, epoch_range, series, value_range};
 use super::{Curve, ReportError};
+use crate::plot::{FONT, register_fonts};
+use crate::plot::{GRID, INK, encode_png};
 use crate::run::Metric;
 use kvt_data::escape::lines;
 use kvt_data::fs::write_atomic;
@@ -31,9 +31,6 @@ const COLUMN_LETTERS: usize = 42;
 const PNG_SCALE: u32 = 2;
 /// Up to this many epochs, each measurement gets a dot.
 const MAX_DOTTED: i32 = 40;
-
-pub(crate) const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
-pub(crate) const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
 
 /// What a plot shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,15 +149,6 @@ fn png(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
     encode_png(&pixels, width, height)
 }
 
-/// Encodes 8-bit RGB pixels as PNG.
-pub fn encode_png(pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    image::codecs::png::PngEncoder::new(io::Cursor::new(&mut bytes))
-        .write_image(pixels, width, height, image::ExtendedColorType::Rgb8)
-        .map_err(|error| error.to_string())?;
-    Ok(bytes)
-}
-
 /// Draws one chart on an area `scale` times as large as its [`size`].
 fn chart<B: DrawingBackend>(
     root: &DrawingArea<B, Shift>,
@@ -241,7 +229,7 @@ mod tests {
     use fs_err as fs;
 
     use super::super::EpochPoint;
-    use super::super::series::PALETTE;
+    use crate::plot::PALETTE;
     use super::*;
     use crate::run::Metrics;
 

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::chart::{Axis, Chart, Line, Names};
-use super::{PALETTE, ReportError};
+use super::ReportError;
+use crate::plot::PALETTE;
+use crate::plot::{Axis, Chart, Line, Names};
 use kvt_data::fs::write_text;
 
 /// Dash and gap lengths for lines that repeat a colour; the first lines are solid.

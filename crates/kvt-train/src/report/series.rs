@@ -7,36 +7,8 @@ use plotters::style::RGBColor;
 use super::curves::{by_label, ema, mean_curve, val};
 use super::plot::Plot;
 use super::{Curve, EpochPoint};
+use crate::plot::color;
 use crate::run::Metric;
-
-/// Okabe and Ito's palette, which people with colour-blindness can tell apart; yellow is too pale for lines.
-pub(crate) const PALETTE: [RGBColor; 7] = [
-    RGBColor(0x00, 0x72, 0xb2),
-    RGBColor(0xd5, 0x5e, 0x00),
-    RGBColor(0x00, 0x9e, 0x73),
-    RGBColor(0xcc, 0x79, 0xa7),
-    RGBColor(0x56, 0xb4, 0xe9),
-    RGBColor(0xe6, 0x9f, 0x00),
-    RGBColor(0x00, 0x00, 0x00),
-];
-
-/// The colour of a label: the palette, then darker and then lighter versions of it. Colours repeat from the 22nd label on.
-pub(crate) fn color(number: usize) -> RGBColor {
-    let round = number / PALETTE.len() % 3;
-    let RGBColor(red, green, blue) = PALETTE[number % PALETTE.len()];
-    let shade = |channel: u8| {
-        let channel = u16::from(channel);
-        let shade = match (round, (red, green, blue)) {
-            (0, _) => channel,
-            // Nothing is darker than black, so black becomes grey.
-            (1, (0, 0, 0)) => 0x60,
-            (1, _) => channel * 11 / 20,
-            _ => 255 - (255 - channel) * 9 / 20,
-        };
-        u8::try_from(shade).unwrap_or(u8::MAX)
-    };
-    RGBColor(shade(red), shade(green), shade(blue))
-}
 
 /// One line of a plot.
 pub(super) struct Series {
@@ -157,6 +129,7 @@ pub(super) fn decimals(values: &Range<f64>) -> usize {
 mod tests {
     use super::super::compare::tests::top1;
     use super::*;
+    use crate::plot::PALETTE;
 
     #[test]
     fn the_axis_fits_the_values_and_has_a_length() {

@@ -1,7 +1,8 @@
 //! The results of a sweep as tables: its cells, and its pairs with tests.
 
 use super::{Cell, Cost, Costs, Found, State, Sweep};
-use crate::report::{PairedT, csv_field, difference_text, interval_text, mcnemar};
+use crate::plot::csv_field;
+use crate::report::{PairedT, difference_text, interval_text, mcnemar};
 use crate::run::Metric;
 use kvt_data::escape::{code, markdown};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use kvt_data::escape::one_line;
-use kvt_train::report::csv_field;
+use kvt_train::plot::csv_field;
 
 /// An image and its most probable classes, best first, or the error.
 pub(super) struct Prediction {

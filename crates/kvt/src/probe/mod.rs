@@ -20,9 +20,10 @@ use super::trained::{self, Folder, Trained};
 use kvt_data::fs::write_atomic;
 use kvt_train::config::Plan;
 use kvt_train::data::{Picture, Source, Split, image_key};
+use kvt_train::plot::encode_png;
 use kvt_train::preview;
 use kvt_train::probe::{Crops, Extractor, KnnVote, LinearRecipe, Rows, collect, nearest, sheet};
-use kvt_train::report::{encode_png, interval_of};
+use kvt_train::report::interval_of;
 use kvt_train::splits::{Splits, eval_transform, image_limits};
 
 /// `kvt probe --method knn|linear --run RUN`, or `kvt probe --method ... --config CONFIG --weights FILE`

@@ -14,7 +14,7 @@ use super::output;
 use super::table::grouped;
 use kvt_data::escape::one_line;
 use kvt_train::engine::{Session, Workload};
-use kvt_train::report::{duration, with_unit as value};
+use kvt_train::plot::{duration, with_unit as value};
 use kvt_train::run::{Event, Listener, Metrics, RunError, StepRecord, Topic};
 use kvt_train::task::Task;
 

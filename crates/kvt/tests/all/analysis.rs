@@ -4,7 +4,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::weights::LoadOptions;
 use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::Key;
-use kvt_train::analysis::attribution::{Attribution, AttributionError, attribute, check};
+use kvt_papers::attribution::{Attribution, AttributionError, attribute, check};
 use kvt_train::analysis::{Analyzer, Measure};
 use kvt_train::run::Event;
 

@@ -11,10 +11,11 @@ use plotters::style::FontStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use self::cells::{Cell, shared};
-use super::font::{FONT, register_fonts};
-use super::plot::{GRID, INK};
-use super::series::PALETTE;
-use super::{ReportError, encode_png};
+use super::ReportError;
+use crate::plot::PALETTE;
+use crate::plot::encode_png;
+use crate::plot::{FONT, register_fonts};
+use crate::plot::{GRID, INK};
 use kvt_data::fs::write_atomic;
 
 /// Up to this many classes, cells are wide enough for a number.

@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use super::super::Curve;
-use super::super::chart::{number, steps};
 use super::super::plot::Plot;
 use super::super::series::{Series, epoch_range, series, value_range};
 use super::markup::Markup;
+use crate::plot::{number, steps};
 
 /// Size in SVG units, and the edges of the axes: left, top, right, bottom.
 const SIZE: [f64; 2] = [480.0, 300.0];

@@ -1,9 +1,10 @@
 //! How a run classifies images: the numbers of `kvt eval`, the confusion matrix, the most confused pairs, and every class.
 
-use super::super::{interval_of, with_unit};
+use super::super::interval_of;
 use super::Report;
 use super::markup::Markup;
 use crate::judge::{ClassRow, Judgement};
+use crate::plot::with_unit;
 use crate::run::Metric;
 use crate::task::Evaluation;
 

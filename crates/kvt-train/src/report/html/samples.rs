@@ -5,10 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use image::RgbImage;
 use image::codecs::jpeg::JpegEncoder;
 
-use super::super::{ReportError, encode_png};
+use super::super::ReportError;
 use super::Report;
 use super::chart::color_class;
 use super::markup::Markup;
+use crate::plot::encode_png;
 use crate::probe::{HeadMap, draw_map};
 
 /// Pictures up to this side are stored losslessly and shown with sharp pixels.

@@ -1,10 +1,11 @@
 //! The tables of a report that come from logs: the runs, their comparison, every epoch, and notes.
 
-use super::super::{Comparison, Curve, duration, grouped, human, with_unit};
+use super::super::{Comparison, Curve};
 use super::Report;
 use super::chart::{color_class, short_number};
 use super::markup::Markup;
 use super::record::Record;
+use crate::plot::{duration, grouped, human, with_unit};
 use crate::run::{EvalRecord, Topic};
 
 /// Maximum number of notes shown per run.

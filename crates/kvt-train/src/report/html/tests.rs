@@ -7,7 +7,7 @@ use fs_err as fs;
 use image::{Rgb, RgbImage};
 use tempfile::TempDir;
 
-use super::super::series::color;
+use crate::plot::color;
 use super::page::{SCRIPT, STYLE, hash};
 use super::*;
 use crate::data::Batch;

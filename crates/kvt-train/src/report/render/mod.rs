@@ -1,5 +1,6 @@
 //! A [`Comparison`] as text, Markdown, CSV and JSON.
 
+use crate::plot::csv_field;
 use comfy_table::presets::{ASCII_MARKDOWN, UTF8_HORIZONTAL_ONLY};
 use comfy_table::{CellAlignment, Table, TableComponent};
 
@@ -220,15 +221,6 @@ fn cells<'a>(
     last: Option<&'a Statistic>,
 ) -> impl Iterator<Item = Option<&'a Statistic>> {
     cells.iter().map(Option::as_ref).chain([best, last])
-}
-
-/// A text as a CSV field, quoted if necessary.
-pub fn csv_field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }
 
 #[cfg(test)]

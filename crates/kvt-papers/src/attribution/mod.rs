@@ -1,0 +1,176 @@
+//! Which patches of an image support a class: Transformer Attribution
+//! ([Chefer, Gur and Wolf, 2021](https://arxiv.org/abs/2012.09838)), as its authors' code computes it.
+//!
+//! The rules in `rules.rs` propagate the relevance of the class from the logit back to the attention of each block. There it is
+//! multiplied by the gradient of the logit, the positive part is averaged over the heads, and the maps of the blocks are
+//! multiplied. The method is defined for a ViT with a class token and softmax attention: a DeiT without distillation token, dense
+//! or k-NN.
+
+mod back;
+mod error;
+mod forward;
+mod picture;
+mod rules;
+mod weights;
+
+use burn::tensor::Tensor;
+use kvt_models::{Model, ModelConfig};
+
+pub use error::AttributionError;
+pub use picture::{enlarge, normalized, overlay};
+
+use self::back::Relevance;
+use self::forward::Forward;
+use self::weights::Weights;
+use kvt_train::probe::read;
+
+/// How much each patch of an image supports a class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attribution {
+    /// The class.
+    pub class: usize,
+    /// The logits of the image.
+    pub logits: Vec<f32>,
+    /// Rows and columns of patches.
+    pub grid: [usize; 2],
+    /// The relevance of each patch, row by row, 0 or more.
+    pub patches: Vec<f64>,
+    /// The relevance and the gradient of each block's attention weights, `[head, query, key]`.
+    pub blocks: Vec<BlockAttribution>,
+}
+
+impl Attribution {
+    /// The softmax probability of the class.
+    pub fn probability(&self) -> f64 {
+        let largest = self
+            .logits
+            .iter()
+            .copied()
+            .fold(f32::NEG_INFINITY, f32::max);
+        let weight = |logit: f32| f64::from(logit - largest).exp();
+        let own = self.logits.get(self.class).copied();
+        own.map_or(f64::NAN, weight) / self.logits.iter().copied().map(weight).sum::<f64>()
+    }
+
+    /// The smallest share of the patches whose relevance adds up to at least half of the total.
+    pub fn half(&self) -> f64 {
+        let mut sorted = self.patches.clone();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        let half = sorted.iter().sum::<f64>() / 2.0;
+        let mut sum = 0.0;
+        let enough = sorted.iter().take_while(|patch| {
+            let goes_on = sum < half;
+            sum += **patch;
+            goes_on
+        });
+        enough.count() as f64 / self.patches.len().max(1) as f64
+    }
+}
+
+/// The attribution of one block's attention.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockAttribution {
+    /// Relevance of the attention weights, `[head, query, key]`: 0 where a key is not kept.
+    pub relevance: Vec<f32>,
+    /// Gradient of the logit with respect to the attention weights, `[head, query, key]`, each treated as an independent variable.
+    pub gradient: Vec<f32>,
+}
+
+/// Refuses models for which the rules do not define how relevance propagates.
+///
+/// # Errors
+/// If the model is not a DeiT, is distilled, or does not use softmax attention.
+pub fn check(model: &Model) -> Result<(), AttributionError> {
+    let config = model.config();
+    let name = config.name();
+    match &config {
+        ModelConfig::Deit(deit) if deit.distilled => Err(AttributionError::Distilled { name }),
+        ModelConfig::Deit(deit) if !deit.attention.is_softmax() => Err(AttributionError::Kind {
+            name,
+            kind: deit.attention.kind(),
+        }),
+        ModelConfig::Deit(_) => Ok(()),
+        _ => Err(AttributionError::Family { name }),
+    }
+}
+
+/// Attributes a class to the patches of an image; by default the class with the largest logit.
+///
+/// Everything is computed in f32 on the model's device, one image at a time: the rule for sums divides relevance by sums over all
+/// tokens, so a batch would mix images.
+///
+/// # Shapes
+/// `image`: `[1, 3, height, width]`, of any size that the model takes, on the device of the model without autodiff.
+///
+/// # Errors
+/// If the model is refused by [`check`], has no such class, or the device fails.
+pub fn attribute(
+    model: &Model,
+    image: Tensor<4>,
+    class: Option<usize>,
+) -> Result<Attribution, AttributionError> {
+    check(model)?;
+    let ModelConfig::Deit(config) = model.config() else {
+        let name = model.config().name();
+        return Err(AttributionError::Family { name });
+    };
+    let [_, _, height, width] = image.dims();
+    let side = config.patch_size.max(1);
+    let grid = [height / side, width / side];
+    let weights = Weights::of(model, &config, &image.device())?;
+    let forward = Forward::run(model, &config, &weights, image)?;
+    let logits = read(forward.logits.clone().inner())?;
+    let class = match class {
+        Some(class) if class < logits.len() => class,
+        Some(class) => {
+            let classes = logits.len();
+            return Err(AttributionError::Class { class, classes });
+        }
+        None => largest(&logits),
+    };
+    let gradients = forward.gradients(class)?;
+    let relevance = Relevance::of(&forward, &weights, class);
+    let mut rollout: Option<Tensor<2>> = None;
+    let mut blocks = Vec::new();
+    for (relevance, gradient) in relevance.attention.into_iter().zip(gradients) {
+        let [_, queries, keys] = relevance.dims();
+        let positive = (relevance.clone() * gradient.clone()).clamp_min(0.0);
+        let mean = positive.mean_dim(0).reshape([queries, keys]);
+        let device = mean.device();
+        // The identity stands for the residual connection.
+        let map = mean + Tensor::eye(keys, &device);
+        rollout = Some(match rollout {
+            Some(before) => map.matmul(before),
+            None => map,
+        });
+        blocks.push(BlockAttribution {
+            relevance: read(relevance)?,
+            gradient: read(gradient)?,
+        });
+    }
+    let patches = match rollout {
+        Some(rollout) => {
+            let tokens = rollout.dims()[1];
+            read(rollout.narrow(0, 0, 1).narrow(1, 1, tokens - 1))?
+        }
+        None => Vec::new(),
+    };
+    Ok(Attribution {
+        class,
+        logits,
+        grid,
+        patches: patches.into_iter().map(f64::from).collect(),
+        blocks,
+    })
+}
+
+/// The index of the largest logit, the first one on a tie.
+fn largest(logits: &[f32]) -> usize {
+    let mut best = 0;
+    for (class, logit) in logits.iter().enumerate() {
+        if logits.get(best).is_some_and(|other| logit > other) {
+            best = class;
+        }
+    }
+    best
+}

@@ -1,0 +1,111 @@
+//! Why an item was not computed.
+
+use std::io;
+use std::path::PathBuf;
+
+use kvt_attention::AttentionError;
+use kvt_models::ModelError;
+
+use super::Scale;
+use kvt_train::bench::BenchError;
+use kvt_train::config::ConfigError;
+use kvt_train::error::TrainError;
+use kvt_train::sweep::SweepError;
+
+/// Why an item was not computed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReproduceError {
+    /// No item has this name.
+    #[error("there is nothing called `{name}` to reproduce: the names are {known}")]
+    Unknown {
+        /// The requested name.
+        name: String,
+        /// The names of all items.
+        known: String,
+    },
+    /// The scale is missing, or the item does not have it.
+    #[error("`{name}` {}", no_scale(known))]
+    Scale {
+        /// The item.
+        name: &'static str,
+        /// The scales that it has.
+        known: &'static [Scale],
+    },
+    /// The item is not affected by these options.
+    #[error("`{name}` is not made of training runs and does not take {options}")]
+    Options {
+        /// The item.
+        name: &'static str,
+        /// The options as written on the command line.
+        options: String,
+    },
+    /// The data set is missing.
+    #[error(
+        "no folder `{}`: `--data` names the folder of the data set that the runs train on",
+        .path.display()
+    )]
+    NoData {
+        /// The given folder.
+        path: PathBuf,
+    },
+    /// The item is not in this version of the paper.
+    #[error("`{name}` is not in version `{version}` of the paper")]
+    Version {
+        /// The item.
+        name: &'static str,
+        /// The name of the version.
+        version: &'static str,
+    },
+    /// The item has no runs to list or train.
+    #[error("`{name}` is not made of training runs")]
+    NoRuns {
+        /// The item.
+        name: &'static str,
+    },
+    /// The file of a sweep is missing.
+    #[error(
+        "no file `{}`: run the command in kvt's repository, or give its folder of configurations with `--configs`",
+        .path.display()
+    )]
+    NoSweep {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A stop was requested.
+    #[error("stopped; the same command goes on from here")]
+    Stopped,
+    /// The sweep of the item failed.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
+    /// A run, its model or its data failed.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// The given settings are wrong.
+    #[error(transparent)]
+    Config(Box<ConfigError>),
+    /// The configuration of a model is wrong.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// Attention refuses its settings or inputs.
+    #[error(transparent)]
+    Attention(#[from] AttentionError),
+    /// A timing failed.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+    /// The picture cannot be drawn.
+    #[error("could not draw the figure: {0}")]
+    Draw(String),
+    /// A file cannot be written; the message names it.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Explains a missing or wrong scale of an item that has these scales.
+fn no_scale(known: &[Scale]) -> String {
+    let names: Vec<String> = known.iter().map(|scale| format!("`{scale}`")).collect();
+    match names.as_slice() {
+        [] => "takes neither images nor training: leave `--scale` and `--data` out".to_owned(),
+        names => format!("needs one of its scales: `--scale` {}", names.join(", ")),
+    }
+}

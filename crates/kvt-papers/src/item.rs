@@ -1,0 +1,63 @@
+//! A figure or table, and its results.
+
+use super::{Order, ReproduceError, Scale, Version, Watch, runs};
+use kvt_train::sweep::Sweep;
+
+/// A figure or table of a paper.
+pub trait Item: Sync {
+    /// Its name on the command line, and of its files.
+    fn name(&self) -> &'static str;
+
+    /// What it shows, in one line.
+    fn title(&self) -> &'static str;
+
+    /// The paper, what it states, and what it leaves open, as Markdown.
+    fn stated(&self) -> &'static str;
+
+    /// The scales at which it can be computed; empty if it needs neither images nor training.
+    fn scales(&self) -> &'static [Scale] {
+        &[]
+    }
+
+    /// The versions of the paper that have it; empty if there is only one version.
+    fn versions(&self) -> &'static [Version] {
+        &[]
+    }
+
+    /// Whether configuration settings affect it: by default, if it has training runs.
+    fn takes_overrides(&self) -> bool {
+        !self.scales().is_empty()
+    }
+
+    /// Its training runs: by default those of `configs/reproduce/<name>/<scale>.toml`, if it has scales.
+    ///
+    /// # Errors
+    /// If the file or one of its configurations is missing or wrong.
+    fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
+        match self.scales().is_empty() {
+            true => Ok(None),
+            false => runs::sweep(self.name(), order).map(Some),
+        }
+    }
+
+    /// Computes it. `watch` receives the progress in steps, and the events of training runs.
+    ///
+    /// # Errors
+    /// Whatever prevents the computation.
+    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError>;
+}
+
+/// What an item computed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// All numbers, with a header.
+    pub csv: String,
+    /// A figure of them.
+    pub svg: String,
+    /// How it was computed, and the results, as Markdown.
+    pub found: String,
+    /// Further files, by name.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Runs that could not be trained, a line for each: the result lacks their numbers.
+    pub failures: Vec<String>,
+}

@@ -1,0 +1,192 @@
+//! Figure 2: metrics of each layer.
+
+use std::fmt::Write as _;
+
+use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
+use super::inside::LayersOfRow;
+use kvt_train::analysis::{Measure, axis};
+use kvt_train::plot::{ErrorLine, LinePanel, line_panels};
+use kvt_train::run::Metric;
+
+/// Figure 2 of KVT.
+pub(crate) struct Fig2;
+
+/// The rows of the sweep and the names of their lines: k-NN first, as in the paper.
+const ROWS: [(&str, &str); 2] = [("knn", "k-NN"), ("dense", "dense")];
+
+/// The panels: the measure, its letter, and what the paper shows.
+const PANELS: [(Measure, &str, &str); 4] = [
+    (Measure::Cosine, "(a)", "0.25 to 0.40, k-NN above dense"),
+    (Measure::Std, "(b)", "0.015 to 0.030, k-NN smoother"),
+    (
+        Measure::AttentionRatio,
+        "(c)",
+        "0.2 to 0.5, nearly the same",
+    ),
+    (Measure::MlpRatio, "(d)", "0.2 to 1.0, nearly the same"),
+];
+
+impl Item for Fig2 {
+    fn name(&self) -> &'static str {
+        "fig2"
+    }
+
+    fn title(&self) -> &'static str {
+        "KVT, figure 2: similarity of tokens, spread of attention weights and residual ratios, layer by layer"
+    }
+
+    fn stated(&self) -> &'static str {
+        "[KVT](https://arxiv.org/abs/2106.00515), section 4.5 and Figure 2: DeiT-Tiny, 12 layers, k-NN and dense, on ImageNet-1k. (a) The cosine \
+         similarity of the tokens is larger with k-NN attention; (b) the standard deviation of the attention weights is smoother; (c), (d) the \
+         ratios of the norms of both branches to that of the stream are nearly the same. Numbers are drawn and nowhere printed: those below are \
+         the ticks of the axes.\n\n\
+         Not stated: the images; which tensor is the token, and whether the class token counts; whether dropped keys count as zeros in the \
+         standard deviation, and by what it is divided; whether a norm is a token's. The conventions here are explained in \
+         `docs/concepts/analysis.md`; the table of all numbers has the others too."
+    }
+
+    fn scales(&self) -> &'static [Scale] {
+        &[Scale::Paper, Scale::Cifar, Scale::CifarShort]
+    }
+
+    fn versions(&self) -> &'static [Version] {
+        &[Version::Eccv, Version::V1]
+    }
+
+    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+        let runs = Runs::of(self, order, watch)?;
+        let mut rows = Vec::new();
+        for (done, (row, _)) in ROWS.into_iter().enumerate() {
+            rows.push(LayersOfRow::of(&runs, row, 0)?);
+            watch.progress(done + 1, ROWS.len());
+        }
+        let panels = PANELS.map(|(measure, panel, _)| LinePanel {
+            title: format!("{panel} {}", measure.title()),
+            x: axis("layer"),
+            y: axis(""),
+            lines: lines(&rows, measure),
+            y_holds: Vec::new(),
+        });
+        Ok(Outcome {
+            csv: csv(&rows),
+            svg: line_panels("KVT, figure 2: layer by layer", &panels, 2)
+                .map_err(ReproduceError::Draw)?,
+            found: found(&rows, &runs),
+            files: vec![(
+                "fig2-runs.csv".to_owned(),
+                runs.csv(Metric::TOP1).into_bytes(),
+            )],
+            failures: runs.failures,
+        })
+    }
+}
+
+fn lines(rows: &[LayersOfRow], measure: Measure) -> Vec<ErrorLine> {
+    let line = |(color, (row, name)): (usize, (&LayersOfRow, &str))| ErrorLine {
+        name: name.to_owned(),
+        color,
+        dashed: color == 1,
+        points: row.points(measure),
+    };
+    let names = ROWS.into_iter().map(|(_, name)| name);
+    rows.iter().zip(names).enumerate().map(line).collect()
+}
+
+fn csv(rows: &[LayersOfRow]) -> String {
+    let mut text = "run,seed,layer,stage,block,images,measure,mean,standard_error\n".to_owned();
+    for row in rows {
+        for (seed, layers) in &row.seeds {
+            for layer in layers {
+                for (measure, found) in &layer.measures {
+                    let error = found
+                        .error
+                        .map_or_else(String::new, |error| error.to_string());
+                    let _ = writeln!(
+                        text,
+                        "{},{seed},{},{},{},{},{},{},{error}",
+                        row.row,
+                        layer.number,
+                        layer.block.stage,
+                        layer.block.block,
+                        found.images,
+                        measure.name(),
+                        found.mean
+                    );
+                }
+            }
+        }
+    }
+    text
+}
+
+fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
+    let [knn, dense] = [0, 1].map(|place| rows.get(place));
+    let (Some(knn), Some(dense)) = (knn, dense) else {
+        return String::new();
+    };
+    let count = |number: usize| format!("{number} seed{}", if number == 1 { "" } else { "s" });
+    let count = match (dense.seeds.len(), knn.seeds.len()) {
+        (dense, knn) if dense == knn => format!("{} of each row", count(dense)),
+        (dense, knn) => format!(
+            "{} with dense and {} with k-NN attention",
+            count(dense),
+            count(knn)
+        ),
+    };
+    let all = knn.seeds.iter().chain(&dense.seeds);
+    let images = all.flat_map(|(_, layers)| layers.first());
+    let images = images.map(|layer| layer.images()).max().unwrap_or(0);
+    let mut text = format!(
+        "The last checkpoints of {count}, on {images} validation images. Bars are the spread over the seeds, or of one seed the \
+         standard error over the images. *Roughness* is the mean absolute difference of neighbouring layers.\n\n"
+    );
+    let cells = PANELS.iter().map(|(measure, panel, paper)| {
+        let [of_knn, of_dense] = [knn, dense].map(|row| values(row, *measure));
+        let pairs = of_knn.iter().zip(&of_dense);
+        let above = pairs.filter(|(knn, dense)| knn > dense).count();
+        let number = |value: f64| match value.is_finite() {
+            true if value.abs() < 0.1 => format!("{value:.5}"),
+            true => format!("{value:.4}"),
+            false => String::new(),
+        };
+        vec![
+            format!("{panel} {}", measure.title()),
+            (*paper).to_owned(),
+            number(mean(&of_dense)),
+            number(mean(&of_knn)),
+            match of_knn.is_empty() {
+                true => String::new(),
+                false => format!("{above} of {}", of_knn.len()),
+            },
+            number(roughness(&of_dense)),
+            number(roughness(&of_knn)),
+        ]
+    });
+    let header = [
+        "panel",
+        "*paper*: axis and claim",
+        "dense, mean of the layers",
+        "k-NN",
+        "layers with k-NN above",
+        "roughness, dense",
+        "k-NN",
+    ];
+    text += &table(&header, &cells.collect::<Vec<_>>());
+    text + &runs.notes(Metric::TOP1)
+}
+
+fn values(row: &LayersOfRow, measure: Measure) -> Vec<f64> {
+    row.points(measure).iter().map(|point| point.1).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn roughness(values: &[f64]) -> f64 {
+    let steps = values.windows(2).map(|pair| match pair {
+        [a, b] => (b - a).abs(),
+        _ => 0.0,
+    });
+    steps.sum::<f64>() / values.len().saturating_sub(1) as f64
+}

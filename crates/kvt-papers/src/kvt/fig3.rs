@@ -1,0 +1,237 @@
+//! Figure 3: how far each layer attends, epoch by epoch.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::super::{
+    Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
+};
+use kvt_train::analysis::{Measure, axis};
+use kvt_train::error::TrainError;
+use kvt_train::plot::{ErrorLine, LinePanel, line_panels};
+use kvt_train::report::Statistic;
+use kvt_train::run::{Event, LayerRecord, Metric, RunDir, read_log};
+use kvt_train::sweep::Sweep;
+
+/// Figure 3 of KVT, from the runs of Figure 2.
+pub(crate) struct Fig3;
+
+/// The rows of the sweep, and the titles of their panels.
+const ROWS: [(&str, &str); 2] = [("dense", "dense"), ("knn", "k-NN")];
+/// The measure that is drawn; the CSV file also has [`Measure::NonlocalityRaw`].
+const DRAWN: Measure = Measure::Nonlocality;
+
+/// By layer and epoch, for each seed: the seed, the mean and its error.
+type ByLayer = BTreeMap<(usize, u32), Vec<(u64, f64, Option<f64>)>>;
+
+impl Item for Fig3 {
+    fn name(&self) -> &'static str {
+        "fig3"
+    }
+
+    fn title(&self) -> &'static str {
+        "KVT, figure 3: nonlocality of each layer, epoch by epoch"
+    }
+
+    fn stated(&self) -> &'static str {
+        "[KVT](https://arxiv.org/abs/2106.00515), section 4.5 and Figure 3: nonlocality of DeiT-Tiny, k-NN and dense, over all training images of \
+         ImageNet-1k. \"Lower layers tend to focus more on the local areas (with more lines being pushed toward the bottom area)\", and \"the \
+         non-locality of different layers is spreading more evenly\". No number is printed.\n\n\
+         Not stated: the horizontal axis, which is taken from [ConViT](https://arxiv.org/abs/2103.10697), whose metric it is (a line for each layer \
+         over the epochs), and what becomes of the class token, which ConViT's layers do not have. Here it is left out, and the weights of each \
+         patch on the others are divided by their sum. The images of an epoch are `analysis.images` ones, at equal distances, without augmentation."
+    }
+
+    fn scales(&self) -> &'static [Scale] {
+        &[Scale::Paper, Scale::Cifar, Scale::CifarShort]
+    }
+
+    fn versions(&self) -> &'static [Version] {
+        &[Version::Eccv]
+    }
+
+    fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
+        runs::sweep("fig2", order).map(Some)
+    }
+
+    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+        let runs = Runs::of(self, order, watch)?;
+        let mut csv =
+            "run,seed,epoch,layer,split,images,nonlocality,nonlocality_se,nonlocality_raw,nonlocality_raw_se\n"
+                .to_owned();
+        let (mut rows, mut without) = (Vec::new(), Vec::new());
+        for (row, title) in ROWS {
+            rows.push((title, of_row(&runs, row, &mut csv, &mut without)?));
+        }
+        let without = lacking(&without);
+        if !without.is_empty() {
+            watch.warn(&without);
+        }
+        let means = |row: &ByLayer| -> Vec<f64> {
+            let values = row.values().filter_map(|seeds| statistic(seeds));
+            values.map(|found| found.mean).collect()
+        };
+        let all: Vec<f64> = rows.iter().flat_map(|(_, row)| means(row)).collect();
+        let panels: Vec<_> = rows
+            .iter()
+            .map(|(title, row)| LinePanel {
+                title: (*title).to_owned(),
+                x: axis("epoch"),
+                y: axis("patches"),
+                lines: lines(row),
+                y_holds: all.clone(),
+            })
+            .collect();
+        Ok(Outcome {
+            csv,
+            svg: line_panels(self.title(), &panels, 2).map_err(ReproduceError::Draw)?,
+            found: found(&rows, &without, &runs),
+            files: vec![(
+                "fig3-runs.csv".to_owned(),
+                runs.csv(Metric::TOP1).into_bytes(),
+            )],
+            failures: runs.failures,
+        })
+    }
+}
+
+/// Reads the nonlocality from the logs of the finished runs of a row, and adds all its numbers to `csv`. Runs whose logs have none
+/// are named in `without`.
+fn of_row(
+    runs: &Runs,
+    row: &str,
+    csv: &mut String,
+    without: &mut Vec<String>,
+) -> Result<ByLayer, ReproduceError> {
+    let mut by_layer = ByLayer::new();
+    for (cell, _) in runs.finished(row) {
+        let run = RunDir::open(cell.dir()).map_err(TrainError::from)?;
+        let log = read_log(&run.log()).map_err(TrainError::from)?;
+        let mut is_measured = false;
+        for event in log.events {
+            let Event::Layer(layer) = event else {
+                continue;
+            };
+            let number = |measure: Measure, ending: &str| {
+                layer.metrics.get(&format!("{}{ending}", measure.name()))
+            };
+            let Some(mean) = number(DRAWN, "") else {
+                continue;
+            };
+            is_measured = true;
+            let error = number(DRAWN, LayerRecord::ERROR);
+            let seed = cell.plan.seed;
+            let key = (layer.layer, layer.epoch + 1);
+            by_layer.entry(key).or_default().push((seed, mean, error));
+            let cell = |value: Option<f64>| value.map_or_else(String::new, |x| x.to_string());
+            let raw = number(Measure::NonlocalityRaw, "");
+            let raw_error = number(Measure::NonlocalityRaw, LayerRecord::ERROR);
+            let _ = writeln!(
+                csv,
+                "{row},{seed},{},{},{},{},{mean},{},{},{}",
+                layer.epoch + 1,
+                layer.layer,
+                layer.split,
+                layer.images,
+                cell(error),
+                cell(raw),
+                cell(raw_error)
+            );
+        }
+        if !is_measured {
+            without.push(cell.label());
+        }
+    }
+    Ok(by_layer)
+}
+
+/// The message about finished runs whose logs have no nonlocality; empty if there are none.
+fn lacking(without: &[String]) -> String {
+    if without.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = without.iter().map(|name| format!("`{name}`")).collect();
+    format!(
+        "cannot draw {}: the logs have no nonlocality, because layers are measured only during training; train again with \
+         `--set analysis.every=1 --runs DIR`, `DIR` a new folder",
+        names.join(", ")
+    )
+}
+
+/// The statistic of the means over the seeds.
+fn statistic(seeds: &[(u64, f64, Option<f64>)]) -> Option<Statistic> {
+    let means: Vec<f64> = seeds.iter().map(|(_, mean, _)| *mean).collect();
+    Statistic::of(&means)
+}
+
+fn lines(row: &ByLayer) -> Vec<ErrorLine> {
+    let mut lines: BTreeMap<usize, ErrorLine> = BTreeMap::new();
+    for ((layer, epoch), seeds) in row {
+        let Some(found) = statistic(seeds) else {
+            continue;
+        };
+        let of_images = seeds.first().and_then(|(_, _, error)| *error);
+        let line = lines.entry(*layer).or_insert_with(|| ErrorLine {
+            name: format!("layer {layer}"),
+            color: layer - 1,
+            dashed: false,
+            points: Vec::new(),
+        });
+        let point = (f64::from(*epoch), found.mean, found.spread.or(of_images));
+        line.points.push(point);
+    }
+    lines.into_values().collect()
+}
+
+fn found(rows: &[(&'static str, ByLayer)], without: &str, runs: &Runs) -> String {
+    let mut text = "A line for each layer; bars are the spread over the seeds, or of one seed the standard error over the images. Both panels have one \
+                    scale. After the last epoch, in patches:\n\n"
+        .to_owned();
+    let last: Vec<(&str, Vec<f64>)> = rows
+        .iter()
+        .map(|(title, row)| (*title, last(row)))
+        .collect();
+    let layers = last.iter().map(|(_, values)| values.len()).max();
+    let mut cells: Vec<Vec<String>> = Vec::new();
+    for layer in 0..layers.unwrap_or(0) {
+        let values = last.iter().map(|(_, values)| values.get(layer));
+        let values = values.map(|value| value.map_or_else(String::new, |x| format!("{x:.3}")));
+        cells.push(
+            std::iter::once((layer + 1).to_string())
+                .chain(values)
+                .collect(),
+        );
+    }
+    let titles = last.iter().map(|(title, _)| *title);
+    let header: Vec<&str> = std::iter::once("layer").chain(titles).collect();
+    text += &table(&header, &cells);
+    text.push('\n');
+    if !without.is_empty() {
+        let _ = writeln!(text, "- Missing: {without}.");
+    }
+    for (title, values) in &last {
+        let Some(mean) = Statistic::of(values) else {
+            continue;
+        };
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let middle = f64::midpoint(low, high);
+        let below = values.iter().filter(|value| **value < middle).count();
+        let _ = writeln!(
+            text,
+            "- {title}: {low:.3} to {high:.3}, mean {:.3}, spread over the layers {:.3}; {below} of {} layers are in the lower half of that range.",
+            mean.mean,
+            mean.spread.unwrap_or(0.0),
+            values.len()
+        );
+    }
+    text + &runs.notes(Metric::TOP1)
+}
+
+/// The mean of each layer after the last epoch.
+fn last(row: &ByLayer) -> Vec<f64> {
+    let epoch = row.keys().map(|(_, epoch)| *epoch).max();
+    let own = row.iter().filter(|((_, of), _)| Some(*of) == epoch);
+    own.filter_map(|(_, seeds)| Some(statistic(seeds)?.mean))
+        .collect()
+}

@@ -1,0 +1,189 @@
+//! Figure 4: where the class token of the last layer looks, head by head.
+
+use std::fmt::Write as _;
+
+use image::RgbImage;
+
+use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
+use super::inside::{Inside, each_row};
+use super::pictures::{Sample, beside, encoded, generated, stacked, validation};
+use kvt_train::error::TrainError;
+use kvt_train::probe::{Drawn, HeadMap, class_attention, draw};
+use kvt_train::run::Metric;
+use kvt_train::task::TaskKind;
+
+/// Figure 4 of KVT.
+pub(crate) struct Fig4;
+
+/// Images of each kind.
+const GENERATED: usize = 3;
+const VALIDATION: usize = 6;
+/// Image sizes of DINO's own program and of training: figures at the larger size have the same ratio, in whole patches.
+const SIZES: [usize; 2] = [480, 224];
+/// How k-NN attention chooses its number of keys, in the table and in the CSV.
+const KEYS: [&str; 2] = ["k of the configuration", "k of training"];
+
+impl Item for Fig4 {
+    fn name(&self) -> &'static str {
+        "fig4"
+    }
+
+    fn title(&self) -> &'static str {
+        "KVT, figure 4: attention of the class token in the last layer, head by head"
+    }
+
+    fn stated(&self) -> &'static str {
+        "[KVT](https://arxiv.org/abs/2106.00515), section 4.7 and Figure 4 (Figure 3 of version 1): heads 0 to 5 of the last layer of DINO-Small, dense \
+         and k-NN. \"Different heads attend to different semantic regions\"; k-NN attention \"filters out most irrelevant information from background \
+         regions\".\n\n\
+         Not stated: the images, their size, and k. DINO's own program shows images of 480 pixels; with patches of 16 these have 901 tokens, of which \
+         k = 100 is a much smaller share than of the 197 in training. Here the images have the size of training and 480/224 times that size. At the \
+         larger size k-NN attention is shown twice: with the k of the configuration, where a share of the keys stays a share, and with as many keys \
+         as it kept in training."
+    }
+
+    fn scales(&self) -> &'static [Scale] {
+        &[Scale::Paper, Scale::CifarShort]
+    }
+
+    fn versions(&self) -> &'static [Version] {
+        &[Version::Eccv, Version::V1]
+    }
+
+    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+        let runs = Runs::of(self, order, watch)?;
+        let mut csv = "run,image,side,keys,head,row,column,weight\n".to_owned();
+        let mut table = Vec::new();
+        // By attention; only generated images are in the picture that may be published.
+        let (mut drawn, mut seen) = (Vec::new(), Vec::new());
+        let seeds = each_row(&runs, watch, |(row, title), cell, inside| {
+            let side = inside.model.config().img_size();
+            let counted = inside.with_counts(cell)?;
+            let larger = larger(side, inside, &generated(&cell.plan, side, 1)?)?;
+            let (mut own, mut others) = (Vec::new(), Vec::new());
+            let as_configured = [side, larger].map(|side| (inside, KEYS[0], side));
+            let counted = counted.as_ref().map(|counted| (counted, KEYS[1], larger));
+            for (inside, keys, side) in as_configured.into_iter().chain(counted) {
+                let samples = generated(&cell.plan, side, GENERATED)?;
+                let maps = maps(inside, &samples)?;
+                for (sample, maps) in samples.iter().zip(&maps) {
+                    add(&mut csv, [row, keys], sample, side, maps);
+                }
+                table.push(line([title, keys], side, &maps));
+                rows(&mut own, &samples, &maps);
+                let samples = validation(&cell.plan, inside, side, VALIDATION)?;
+                rows(&mut others, &samples, &self::maps(inside, &samples)?);
+            }
+            if counted.is_none() {
+                // Beside the third block of the other attention, whose number of keys can be chosen in two ways.
+                own.extend_from_within(own.len().saturating_sub(GENERATED)..);
+                others.extend_from_within(others.len().saturating_sub(VALIDATION)..);
+            }
+            drawn.push(own);
+            seen.push(others);
+            Ok(())
+        })?;
+        let (png, svg) = encoded(&stacked(&beside(&drawn)))?;
+        let (others, _) = encoded(&stacked(&beside(&seen)))?;
+        Ok(Outcome {
+            csv,
+            svg,
+            found: found(&table, &seeds, &runs),
+            files: vec![
+                ("fig4.png".to_owned(), png),
+                ("fig4-val.png".to_owned(), others),
+            ],
+            failures: runs.failures,
+        })
+    }
+}
+
+/// The maps of the heads, image by image.
+fn maps(inside: &Inside, samples: &[Sample]) -> Result<Vec<Vec<HeadMap>>, ReproduceError> {
+    let mut all = Vec::new();
+    for sample in samples {
+        let images = sample.view.clone().upload(&inside.device);
+        let maps = class_attention(&inside.model, images)?;
+        let maps = maps.map_err(|reason| TrainError::Verb(reason.to_string()))?;
+        all.extend(maps.into_iter().next());
+    }
+    Ok(all)
+}
+
+/// The larger image size: 480/224 times that of training, rounded to whole patches.
+fn larger(side: usize, inside: &Inside, samples: &[Sample]) -> Result<usize, ReproduceError> {
+    let maps = maps(inside, samples)?;
+    let columns = maps.iter().flatten().next().map_or(1, |map| map.grid[1]);
+    let patch = (side / columns.max(1)).max(1);
+    let [shown, trained] = SIZES;
+    let step = trained * patch;
+    Ok((side * shown + step / 2) / step * patch)
+}
+
+fn add(csv: &mut String, [row, keys]: [&str; 2], sample: &Sample, side: usize, maps: &[HeadMap]) {
+    for (head, map) in maps.iter().enumerate() {
+        let columns = map.grid[1].max(1);
+        for (place, weight) in map.weights.iter().enumerate() {
+            let (down, across) = (place / columns, place % columns);
+            let name = &sample.name;
+            let _ = writeln!(
+                csv,
+                "{row},{name},{side},{keys},{head},{down},{across},{weight:.6}"
+            );
+        }
+    }
+}
+
+fn rows(all: &mut Vec<RgbImage>, samples: &[Sample], maps: &[Vec<HeadMap>]) {
+    let pairs = samples.iter().zip(maps);
+    all.extend(
+        pairs.map(|(sample, maps)| draw(&sample.seen, std::slice::from_ref(maps), Drawn::Beside)),
+    );
+}
+
+/// A line of the table: means over images and heads.
+fn line([title, keys]: [&str; 2], side: usize, maps: &[Vec<HeadMap>]) -> Vec<String> {
+    let heads: Vec<&HeadMap> = maps.iter().flatten().collect();
+    let mean = |of: &dyn Fn(&HeadMap) -> f64| {
+        heads.iter().map(|map| of(map)).sum::<f64>() / heads.len().max(1) as f64
+    };
+    let patches = heads.first().map_or(0, |map| map.weights.len());
+    let largest = |map: &HeadMap| map.weights.iter().copied().fold(0.0, f64::max);
+    vec![
+        format!("{title}, {side} px, {keys}"),
+        patches.to_string(),
+        format!("{:.1}", mean(&|map| map.kept as f64)),
+        format!("{:.3}", mean(&|map| map.weights.iter().sum())),
+        format!("{:.3}", mean(&largest)),
+    ]
+}
+
+fn found(lines: &[Vec<String>], seeds: &str, runs: &Runs) -> String {
+    let task = runs.sweep.cells.first().map(|cell| cell.plan.task);
+    let (model, metric) = match task {
+        Some(TaskKind::Dino) => (
+            "The models are teachers of DINO, after their last epoch.",
+            Metric::KNN,
+        ),
+        _ => (
+            "The models are supervised ones, after their last epoch, and not DINO's as in the paper.",
+            Metric::TOP1,
+        ),
+    };
+    let header = [
+        "attention",
+        "patches",
+        "patches looked at",
+        "weight on patches",
+        "largest weight",
+    ];
+    format!(
+        "{model} {}From left to right: the image and each head of dense attention, then the same for k-NN attention. From top to bottom: \
+         {GENERATED} generated images at the size of training, at the larger size with the k of the configuration, and at the larger size with \
+         the k of training, where an attention without a share of the keys is drawn again. The brightest patch has the largest weight of its \
+         map; a patch that is not kept is dark blue. `fig4-val.png` shows {VALIDATION} validation images in the same order. Means over the generated images and the heads:\n\n{}{}",
+        seeds,
+        table(&header, lines),
+        runs.notes(metric)
+    )
+}

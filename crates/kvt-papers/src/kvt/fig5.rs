@@ -1,0 +1,174 @@
+//! Figure 5: which patches speak for the class, by Transformer Attribution.
+
+use std::fmt::Write as _;
+
+use image::RgbImage;
+
+use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
+use super::inside::{Inside, each_row};
+use super::pictures::{Sample, encoded, generated, stacked, validation};
+use crate::attribution::{Attribution, attribute, enlarge, normalized, overlay};
+use kvt_train::error::TrainError;
+use kvt_train::probe::sheet;
+use kvt_train::run::Metric;
+
+/// Figure 5 of KVT.
+pub(crate) struct Fig5;
+
+/// Images of each kind.
+const GENERATED: usize = 4;
+const VALIDATION: usize = 10;
+
+/// What the models of a figure say of one image.
+struct Explained {
+    sample: Sample,
+    /// By row.
+    found: Vec<(&'static str, Attribution)>,
+}
+
+impl Item for Fig5 {
+    fn name(&self) -> &'static str {
+        "fig5"
+    }
+
+    fn title(&self) -> &'static str {
+        "KVT, figure 5: patches that speak for the class, by Transformer Attribution"
+    }
+
+    fn stated(&self) -> &'static str {
+        "[KVT](https://arxiv.org/abs/2106.00515), section 4.7 and Figure 5 (Figure 4 of version 1): heat maps of DeiT-Tiny, dense and k-NN, by \
+         [Transformer Attribution](https://arxiv.org/abs/2012.09838), of a dog, a wheel, a ferret, a monitor, a hornbill, a chain and a crib. k-NN \
+         attention \"gives more accurate attention regions\". No number is printed.\n\n\
+         Not stated: for which class, that of the label or the one that the model takes the image for. Here it is the label of a validation image, and \
+         the largest logit for a generated one, which is of no class of the model."
+    }
+
+    fn scales(&self) -> &'static [Scale] {
+        &[Scale::Paper, Scale::CifarShort]
+    }
+
+    fn versions(&self) -> &'static [Version] {
+        &[Version::Eccv, Version::V1]
+    }
+
+    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+        let runs = Runs::of(self, order, watch)?;
+        let (mut drawn, mut seen): (Vec<Explained>, Vec<Explained>) = (Vec::new(), Vec::new());
+        let mut classes = Vec::new();
+        let seeds = each_row(&runs, watch, |(_, title), cell, inside| {
+            let side = inside.model.config().img_size();
+            classes = inside.splits.classes().to_vec();
+            let samples = generated(&cell.plan, side, GENERATED)?;
+            explain(inside, title, samples, &mut drawn)?;
+            let samples = validation(&cell.plan, inside, side, VALIDATION)?;
+            explain(inside, title, samples, &mut seen)
+        })?;
+        let (png, svg) = encoded(&picture(&drawn))?;
+        let (others, _) = encoded(&picture(&seen))?;
+        Ok(Outcome {
+            csv: csv(&drawn, &classes),
+            svg,
+            found: found([&drawn, &seen], &seeds, &classes, &runs),
+            files: vec![
+                ("fig5.png".to_owned(), png),
+                ("fig5-val.png".to_owned(), others),
+            ],
+            failures: runs.failures,
+        })
+    }
+}
+
+/// Adds what a model says of images, which are the same for each model.
+fn explain(
+    inside: &Inside,
+    title: &'static str,
+    samples: Vec<Sample>,
+    all: &mut Vec<Explained>,
+) -> Result<(), ReproduceError> {
+    for (place, sample) in samples.into_iter().enumerate() {
+        let images = sample.view.clone().upload(&inside.device);
+        let found = attribute(&inside.model, images, sample.label)
+            .map_err(|error| TrainError::Verb(error.to_string()))?;
+        match all.get_mut(place) {
+            Some(explained) => explained.found.push((title, found)),
+            None => all.push(Explained {
+                sample,
+                found: vec![(title, found)],
+            }),
+        }
+    }
+    Ok(())
+}
+
+/// A row for each image: the image, then what speaks for its class in each model.
+fn picture(all: &[Explained]) -> RgbImage {
+    let rows: Vec<RgbImage> = all
+        .iter()
+        .map(|explained| {
+            let (height, width) = explained.sample.view.size;
+            let seen = &explained.sample.seen;
+            let mut tiles = vec![(seen.clone(), None)];
+            tiles.extend(explained.found.iter().map(|(_, found)| {
+                let map = enlarge(&found.patches, found.grid, [height, width]);
+                (overlay(seen, &normalized(&map)), None)
+            }));
+            sheet(&[tiles])
+        })
+        .collect();
+    stacked(&rows)
+}
+
+fn csv(all: &[Explained], classes: &[String]) -> String {
+    let mut text = "attention,image,class,row,column,relevance\n".to_owned();
+    for explained in all {
+        for (title, found) in &explained.found {
+            let columns = found.grid[1].max(1);
+            for (place, relevance) in found.patches.iter().enumerate() {
+                let _ = writeln!(
+                    text,
+                    "{title},{},{},{},{},{relevance}",
+                    explained.sample.name,
+                    class(classes, found.class),
+                    place / columns,
+                    place % columns
+                );
+            }
+        }
+    }
+    text
+}
+
+fn class(classes: &[String], number: usize) -> String {
+    let name = classes.get(number).cloned();
+    name.unwrap_or_else(|| number.to_string())
+}
+
+fn found([drawn, seen]: [&[Explained]; 2], seeds: &str, classes: &[String], runs: &Runs) -> String {
+    let mut text = format!(
+        "The models are those after their last epoch. {}From left to right: the image, dense attention, k-NN attention; from blue, the \
+         smallest relevance of a picture, to red, the largest. {} generated images; `fig5-val.png` shows {} \
+         validation images. *Half* is the smallest share of the patches that have half of the relevance: small where it is concentrated.\n\n",
+        seeds,
+        drawn.len(),
+        seen.len()
+    );
+    let mut lines = Vec::new();
+    for explained in drawn.iter().chain(seen) {
+        for (title, found) in &explained.found {
+            let kind = match explained.sample.label {
+                Some(_) => "validation",
+                None => "generated",
+            };
+            lines.push(vec![
+                format!("{} ({kind})", explained.sample.name),
+                (*title).to_owned(),
+                class(classes, found.class),
+                format!("{:.1} %", 100.0 * found.probability()),
+                format!("{:.0} %", 100.0 * found.half()),
+            ]);
+        }
+    }
+    let header = ["image", "attention", "class", "probability", "half"];
+    text += &table(&header, &lines);
+    text + &runs.notes(Metric::TOP1)
+}

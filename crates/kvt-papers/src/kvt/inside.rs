@@ -1,0 +1,170 @@
+//! The trained models of an item's runs, for analysis.
+
+use std::num::NonZeroUsize;
+
+use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, PerStage};
+use kvt_models::{Model, ModelError};
+
+use super::super::{ReproduceError, Runs, Watch};
+use kvt_train::analysis::{Estimate, Layer, Measure, analyze};
+use kvt_train::config::Plan;
+use kvt_train::data::Split;
+use kvt_train::device;
+use kvt_train::error::TrainError;
+use kvt_train::report::Statistic;
+use kvt_train::run::RunDir;
+use kvt_train::splits::Splits;
+use kvt_train::sweep::Cell;
+use kvt_train::task::{
+    CheckpointWeights, DinoRole, TaskKind, build_model, load_checkpoint_backbone,
+    load_checkpoint_model, model_config,
+};
+
+/// A trained model, its classes and its images.
+pub(super) struct Inside {
+    /// On its device, without autodiff. For DINO it is the teacher, whose head is untrained.
+    pub(super) model: Model,
+    pub(super) splits: Splits,
+    pub(super) device: burn::tensor::Device,
+}
+
+impl Inside {
+    /// Opens a finished run after its last epoch.
+    pub(super) fn of(cell: &Cell) -> Result<Self, ReproduceError> {
+        Self::open(cell, &cell.plan)
+    }
+
+    /// The same model keeping, at any image size, as many keys as at its training size. `None` if it does so already, or if its
+    /// attention is not k-NN attention.
+    pub(super) fn with_counts(&self, cell: &Cell) -> Result<Option<Self>, ReproduceError> {
+        let Some(AttentionConfig::Knn(knn)) = &cell.plan.model.overrides.attention else {
+            return Ok(None);
+        };
+        let summary = self.model.config().summary();
+        let stages = summary.attending().count();
+        let (mut given, mut counts) = (Vec::new(), Vec::new());
+        for (number, stage) in summary.attending().enumerate() {
+            let own = knn.neighbors.at("neighbors", number, stages);
+            let own = own.map_err(ModelError::from).map_err(TrainError::from)?;
+            given.push(own);
+            counts.push(NonZeroUsize::new(own.resolve(stage.keys)).map_or(own, Neighbors::Count));
+        }
+        if counts == given {
+            return Ok(None);
+        }
+        let mut plan = cell.plan.clone();
+        plan.model.overrides.attention = Some(AttentionConfig::Knn(KnnConfig {
+            neighbors: PerStage::from(counts),
+            ..knn.clone()
+        }));
+        Self::open(cell, &plan).map(Some)
+    }
+
+    fn open(cell: &Cell, plan: &Plan) -> Result<Self, ReproduceError> {
+        let run = RunDir::open(cell.dir()).map_err(TrainError::from)?;
+        let classes = run.read_classes().map_err(TrainError::from)?;
+        let device = device::resolve(&plan.train.device).map_err(TrainError::from)?;
+        let device = device.device.inner();
+        let model = match plan.task {
+            TaskKind::Classify => {
+                let config = model_config(&plan.model, Some(classes.len()))?;
+                let model = build_model(plan, &config, &device)?;
+                let weights = CheckpointWeights::reported(plan);
+                load_checkpoint_model(&run, "last", weights, model)?.0
+            }
+            TaskKind::Dino => {
+                let mut section = plan.model.clone();
+                section.overrides.num_classes = Some(1);
+                let config = model_config(&section, None)?;
+                let model = build_model(plan, &config, &device)?;
+                load_checkpoint_backbone(&run, "last", DinoRole::Teacher, model)?.0
+            }
+        };
+        let side = model.config().img_size();
+        let splits = Splits::open(plan, (side, side), Some(classes.as_slice()), &mut |_, _| {});
+        Ok(Self {
+            model,
+            splits: splits.map_err(TrainError::from)?,
+            device,
+        })
+    }
+}
+
+/// Dense and k-NN attention: the name of the row, and its title.
+pub(super) type Row = (&'static str, &'static str);
+pub(super) const ROWS: [Row; 2] = [("dense", "dense"), ("knn", "k-NN")];
+
+/// Shows one model of each row to `each`, all of the same seed if possible. Returns a sentence about their seeds ([`seeds`]).
+pub(super) fn each_row(
+    runs: &Runs,
+    watch: &dyn Watch,
+    mut each: impl FnMut(Row, &Cell, &Inside) -> Result<(), ReproduceError>,
+) -> Result<String, ReproduceError> {
+    let mut shown = Vec::new();
+    let chosen = runs.of_one_seed(&ROWS.map(|(row, _)| row));
+    for (done, (row, cell)) in ROWS.into_iter().zip(chosen).enumerate() {
+        if let Some(cell) = cell {
+            shown.push((row.1, cell.plan.seed));
+            each(row, cell, &Inside::of(cell)?)?;
+        }
+        watch.progress(done + 1, ROWS.len());
+    }
+    Ok(seeds(&shown))
+}
+
+/// A sentence about the seeds of the models that a figure shows, by their titles, with a space after it.
+fn seeds(shown: &[(&str, u64)]) -> String {
+    match shown {
+        [] => String::new(),
+        [(_, first), others @ ..] if others.iter().all(|(_, seed)| seed == first) => {
+            format!("They are of seed {first}. ")
+        }
+        all => {
+            let all = all.iter().map(|(title, seed)| format!("{title} {seed}"));
+            format!(
+                "Their seeds differ: {}. ",
+                all.collect::<Vec<_>>().join(", ")
+            )
+        }
+    }
+}
+
+/// The layers of all finished runs of a row, seed by seed.
+pub(super) struct LayersOfRow {
+    pub(super) row: String,
+    pub(super) seeds: Vec<(u64, Vec<Layer>)>,
+}
+
+impl LayersOfRow {
+    /// Measures the layers on `images` validation images; 0 is all of them.
+    pub(super) fn of(runs: &Runs, row: &str, images: usize) -> Result<Self, ReproduceError> {
+        let mut seeds = Vec::new();
+        for (cell, _) in runs.finished(row) {
+            let inside = Inside::of(cell)?;
+            let batches = inside.splits.some_images(&cell.plan, Split::Val, images);
+            let batches = batches.map_err(TrainError::from)?;
+            let layers = analyze(&inside.model, batches, &inside.device, |_| {})?;
+            seeds.push((cell.plan.seed, layers));
+        }
+        Ok(Self {
+            row: row.to_owned(),
+            seeds,
+        })
+    }
+
+    /// The number, mean and error of each layer. The error is the spread over the seeds, or the standard error over the images if
+    /// there is only one seed.
+    pub(super) fn points(&self, measure: Measure) -> Vec<(f64, f64, Option<f64>)> {
+        let layers = self.seeds.iter().map(|(_, layers)| layers.len()).max();
+        (0..layers.unwrap_or(0))
+            .filter_map(|place| {
+                let of_seed = |(_, layers): &(u64, Vec<Layer>)| layers.get(place)?.get(measure);
+                let found: Vec<Estimate> = self.seeds.iter().filter_map(of_seed).collect();
+                let means: Vec<f64> = found.iter().map(|found| found.mean).collect();
+                let all = Statistic::of(&means)?;
+                let of_images = found.first().and_then(|found| found.error);
+                Some(((place + 1) as f64, all.mean, all.spread.or(of_images)))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,140 @@
+//! [KVT](https://arxiv.org/abs/2106.00515): k-NN attention for boosting vision transformers (Wang et al., ECCV 2022).
+
+mod fig1;
+mod fig2;
+mod fig3;
+mod fig4;
+mod fig5;
+mod inside;
+mod lemmas;
+mod paper;
+mod pictures;
+mod speed;
+mod table1;
+mod table2;
+mod table3;
+
+pub(super) use fig1::Fig1;
+pub(super) use fig2::Fig2;
+pub(super) use fig3::Fig3;
+pub(super) use fig4::Fig4;
+pub(super) use fig5::Fig5;
+pub(super) use lemmas::Lemmas;
+pub(super) use speed::Speed;
+pub(super) use table1::Table1;
+pub(super) use table2::Table2;
+pub(super) use table3::Table3;
+
+use kvt_models::StageSummary;
+
+use super::Version;
+use kvt_train::report::Statistic;
+
+/// The citation of the ECCV version.
+const ECCV: &str = "[KVT](https://arxiv.org/abs/2106.00515), ECCV 2022";
+
+/// Cites a place in a version of the paper.
+fn cited(version: Version, place: &str) -> String {
+    match version {
+        Version::Eccv => format!("{ECCV}, {place}"),
+        Version::V1 => format!("[KVT, version 1](https://arxiv.org/abs/2106.00515v1), {place}"),
+    }
+}
+
+/// A percentage as the paper prints it, or an empty cell.
+fn percent(number: Option<f64>) -> String {
+    let Some(number) = number else {
+        return String::new();
+    };
+    match (10.0 * number).fract().abs() < 1e-6 {
+        true => format!("{number:.1}"),
+        false => format!("{number:.2}"),
+    }
+}
+
+/// A number of the paper for CSV, or an empty cell.
+fn stated(number: Option<f64>) -> String {
+    number.map_or_else(String::new, |number| number.to_string())
+}
+
+/// The mean of a statistic and its spread with the number of seeds, in percent; empty cells if there is none.
+fn ours(statistic: Option<&Statistic>) -> [String; 2] {
+    let Some(statistic) = statistic else {
+        return [String::new(), String::new()];
+    };
+    let runs = statistic.runs;
+    let spread = match statistic.spread {
+        Some(spread) => format!("{spread:.2} (n = {runs})"),
+        None => format!("(n = {runs})"),
+    };
+    [format!("{:.2}", statistic.mean), spread]
+}
+
+/// A statistic in three fields of CSV: mean, spread, runs.
+fn fields(statistic: Option<&Statistic>) -> String {
+    let Some(statistic) = statistic else {
+        return ",,".to_owned();
+    };
+    let spread = statistic
+        .spread
+        .map_or_else(String::new, |spread| spread.to_string());
+    format!("{},{spread},{}", statistic.mean, statistic.runs)
+}
+
+/// How many keys of a stage a query keeps, in words.
+fn kept(stage: &StageSummary) -> String {
+    match stage.k >= stage.keys {
+        true => format!("all {}", stage.keys),
+        false => format!("{} of {}", stage.k, stage.keys),
+    }
+}
+
+/// A large number with three significant digits.
+fn short(number: f64) -> String {
+    let (scaled, unit) = match number {
+        n if n >= 1e9 => (n / 1e9, " G"),
+        n if n >= 1e6 => (n / 1e6, " M"),
+        n => (n / 1e3, " k"),
+    };
+    let digits = (2.0 - scaled.max(1.0).log10().floor()).max(0.0) as usize;
+    format!("{scaled:.digits$}{unit}")
+}
+
+/// A ratio with three digits.
+fn ratio(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        for (number, text) in [
+            (5_717_416.0, "5.72 M"),
+            (22_050_664.0, "22.1 M"),
+            (1.254e9, "1.25 G"),
+            (96.13e9, "96.1 G"),
+            (227_088.0, "227 k"),
+        ] {
+            assert_eq!(short(number), text);
+        }
+    }
+
+    #[test]
+    fn percentages_are_printed_as_in_the_paper() {
+        for (number, text) in [
+            (73.0, "73.0"),
+            (0.52, "0.52"),
+            (72.2, "72.2"),
+            (82.45, "82.45"),
+        ] {
+            assert_eq!(percent(Some(number)), text);
+        }
+        assert_eq!(percent(None), "");
+    }
+}

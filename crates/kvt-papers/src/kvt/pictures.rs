@@ -1,0 +1,132 @@
+//! The images of figures 4 and 5, and the layout of their pictures.
+
+use std::sync::Arc;
+
+use image::{Rgb, RgbImage, imageops};
+use kvt_ops::Key;
+
+use super::super::ReproduceError;
+use super::inside::Inside;
+use kvt_train::config::Plan;
+use kvt_train::data::View;
+use kvt_train::data::shapes::{Figure, render};
+use kvt_train::error::TrainError;
+use kvt_train::plot::{encode_png, png_in_svg};
+use kvt_train::preview;
+use kvt_train::splits::{eval_transform, some_batches};
+
+/// Pixels between the rows of a picture.
+const GAP: u32 = 4;
+
+/// An input image of a model.
+#[derive(Clone)]
+pub(super) struct Sample {
+    /// Its name.
+    pub(super) name: String,
+    /// Normalised pixels of one image.
+    pub(super) view: View,
+    /// The same image for display.
+    pub(super) seen: RgbImage,
+    /// Its class, if it is one of the model's classes.
+    pub(super) label: Option<usize>,
+}
+
+/// Generated images, each of a large shape with some clutter.
+pub(super) fn generated(
+    plan: &Plan,
+    side: usize,
+    count: usize,
+) -> Result<Vec<Sample>, ReproduceError> {
+    let size = (side, side);
+    let transform = eval_transform(plan, size).map_err(TrainError::from)?;
+    let figures = Figure::ALL.into_iter().take(count);
+    figures
+        .map(|figure| {
+            let key = Key::new(0).named("pictures").named(figure.name());
+            let mut view = View::zeros(1, size);
+            let image = render(figure, side, 0.3, 0.0, key);
+            transform
+                .apply(image, key, view.image_mut(0))
+                .map_err(|error| ReproduceError::Draw(error.to_string()))?;
+            Ok(Sample {
+                name: figure.name().to_owned(),
+                seen: preview::picture(&view.pixels, size, &plan.augment),
+                view,
+                label: None,
+            })
+        })
+        .collect()
+}
+
+/// Validation images, evenly spaced in the split.
+pub(super) fn validation(
+    plan: &Plan,
+    inside: &Inside,
+    side: usize,
+    count: usize,
+) -> Result<Vec<Sample>, ReproduceError> {
+    let size = (side, side);
+    let transform = Arc::new(eval_transform(plan, size).map_err(TrainError::from)?);
+    let batches = some_batches(plan, &inside.splits.val, &transform, count);
+    let mut samples = Vec::new();
+    for batch in batches.map_err(TrainError::from)? {
+        let batch = batch.map_err(TrainError::from)?;
+        let (labels, views) = (batch.targets, batch.views);
+        for view in views {
+            let length = 3 * side * side;
+            for (pixels, label) in view.pixels.chunks_exact(length).zip(&labels) {
+                let label = *label as usize;
+                let class = inside.splits.classes().get(label);
+                samples.push(Sample {
+                    name: class.cloned().unwrap_or_else(|| label.to_string()),
+                    seen: preview::picture(pixels, size, &plan.augment),
+                    view: View {
+                        pixels: pixels.to_vec(),
+                        size,
+                    },
+                    label: Some(label),
+                });
+            }
+        }
+    }
+    Ok(samples)
+}
+
+/// Pictures one below the other, on white.
+pub(super) fn stacked(rows: &[RgbImage]) -> RgbImage {
+    let width = rows.iter().map(RgbImage::width).max().unwrap_or(1);
+    let height: u32 = rows.iter().map(|row| row.height() + GAP).sum();
+    let mut sheet = RgbImage::from_pixel(width, height.max(1), Rgb([255; 3]));
+    let mut top = 0;
+    for row in rows {
+        imageops::replace(&mut sheet, row, 0, i64::from(top));
+        top += row.height() + GAP;
+    }
+    sheet
+}
+
+/// Joins columns of pictures side by side, on white: one picture for each row.
+pub(super) fn beside(columns: &[Vec<RgbImage>]) -> Vec<RgbImage> {
+    let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let row = |place: usize| {
+        let parts: Vec<&RgbImage> = columns.iter().filter_map(|all| all.get(place)).collect();
+        let width = parts.iter().map(|part| part.width()).sum::<u32>();
+        let height = parts.iter().map(|part| part.height()).max().unwrap_or(1);
+        let mut row = RgbImage::from_pixel(width.max(1), height, Rgb([255; 3]));
+        let mut left = 0;
+        for part in parts {
+            imageops::replace(&mut row, part, i64::from(left), 0);
+            left += part.width();
+        }
+        row
+    };
+    (0..rows).map(row).collect()
+}
+
+/// A picture as a PNG, and that PNG in an SVG.
+pub(super) fn encoded(picture: &RgbImage) -> Result<(Vec<u8>, String), ReproduceError> {
+    let (width, height) = picture.dimensions();
+    let png = encode_png(picture, width, height).map_err(ReproduceError::Draw)?;
+    let svg = png_in_svg(&png, (width, height));
+    Ok((png, svg))
+}

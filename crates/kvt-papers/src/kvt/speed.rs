@@ -1,0 +1,301 @@
+//! Version 1's Table 3: the time of an iteration.
+
+use super::super::{Item, Order, Outcome, ReproduceError, Version, Watch, table};
+use super::paper::SPEED_V1;
+use super::{cited, ratio, stated};
+use kvt_train::bench::{self, Rounds, StepCase, StepMeasurement};
+use kvt_train::config::Document;
+use kvt_train::device;
+use kvt_train::plot::{Axis, Chart, Line, Names};
+use kvt_train::task::model_config;
+
+/// The speed table of version 1.
+pub(crate) struct Speed {
+    /// The model that is timed.
+    model: &'static str,
+    batch: usize,
+    rounds: Rounds,
+}
+
+/// A timed kind of attention: its label, its settings, and the paper's row, if it has one.
+struct Way {
+    name: &'static str,
+    settings: &'static [&'static str],
+    paper: Option<usize>,
+}
+
+/// `paper` is a row of [`SPEED_V1`]. The paper's CUDA kernel selects keys for each query, as `gathered` does.
+const WAYS: [Way; 4] = [
+    Way {
+        name: "dense",
+        settings: &["model.attention.kind=dense"],
+        paper: None,
+    },
+    Way {
+        name: "slow: keys by distance, gathered for each query",
+        settings: &[
+            "model.attention.kind=knn",
+            "model.attention.neighbors=100",
+            "model.attention.selection=euclidean",
+            "model.attention.implementation=gathered",
+        ],
+        paper: Some(0),
+    },
+    Way {
+        name: "fast: scores masked by the k-th best (Algorithm 1)",
+        settings: &[
+            "model.attention.kind=knn",
+            "model.attention.neighbors=100",
+            "model.attention.implementation=masked",
+        ],
+        paper: Some(2),
+    },
+    Way {
+        name: "ours: the kernel that `auto` takes",
+        settings: &["model.attention.kind=knn", "model.attention.neighbors=100"],
+        paper: None,
+    },
+];
+
+impl Speed {
+    pub(crate) const PAPER: Self = Self {
+        model: "deit_tiny_patch16_224",
+        batch: 16,
+        rounds: Rounds {
+            warmup: 1,
+            timed: 5,
+        },
+    };
+}
+
+impl Item for Speed {
+    fn name(&self) -> &'static str {
+        "speed"
+    }
+
+    fn title(&self) -> &'static str {
+        "KVT version 1, table 3: time of an iteration, slow and fast"
+    }
+
+    fn stated(&self) -> &'static str {
+        "[KVT, version 1](https://arxiv.org/abs/2106.00515v1), appendix A.2, Table 3: seconds of an iteration of DeiT-Tiny on 8 V100 \
+         GPUs: the slow version, which chooses keys by distance and gathers them for each query, in PyTorch 8192 and with a CUDA \
+         kernel 1.55; the fast version (Algorithm 1) 0.45. The last version of the paper has no such table.\n\n\
+         Not stated: the batch, dense attention's time, and whether 8192 was measured. So only ratios can be compared with ours."
+    }
+
+    fn versions(&self) -> &'static [Version] {
+        &[Version::V1]
+    }
+
+    fn takes_overrides(&self) -> bool {
+        true
+    }
+
+    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+        let mut cases = Vec::new();
+        for way in &WAYS {
+            cases.push(self.case(way, order)?);
+        }
+        let plan = self.document(&WAYS[0], order)?.plan_without_data();
+        let plan = plan.map_err(|error| ReproduceError::Config(Box::new(error)))?;
+        let device =
+            device::resolve(&plan.train.device).map_err(kvt_train::error::TrainError::from)?;
+        let rounds = self.rounds.warmup + self.rounds.timed;
+        let found = bench::step(&cases, &device.device, self.rounds, |done| {
+            watch.progress(done, rounds);
+        })?;
+        let device = format!("{} ({})", device.name, device.description);
+        Ok(Outcome {
+            csv: csv(&found),
+            svg: svg(&found).map_err(ReproduceError::Draw)?,
+            found: self.found(&found, &device),
+            ..Outcome::default()
+        })
+    }
+}
+
+impl Speed {
+    /// The settings of a row; the user's overrides come last.
+    fn document(&self, way: &Way, order: &Order) -> Result<Document, ReproduceError> {
+        let text = format!(
+            "[model]\nname = \"{}\"\n[train]\nbatch_size = {}\n",
+            self.model, self.batch
+        );
+        let own = way.settings.iter().map(|text| (*text).to_owned());
+        let all: Vec<String> = own.chain(order.overrides.iter().cloned()).collect();
+        let document = Document::of_words("the settings of the table", text, &all);
+        let document = document.map_err(|error| ReproduceError::Config(Box::new(error)))?;
+        Ok(document.shared())
+    }
+
+    fn case(&self, way: &Way, order: &Order) -> Result<StepCase, ReproduceError> {
+        let plan = self.document(way, order)?.plan_without_data();
+        let plan = plan.map_err(|error| ReproduceError::Config(Box::new(error)))?;
+        Ok(StepCase {
+            kind: way.name.to_owned(),
+            config: model_config(&plan.model, None)?,
+            batch: plan.train.batch_size,
+            precision: plan.train.precision,
+        })
+    }
+
+    fn found(&self, found: &[StepMeasurement], device: &str) -> String {
+        let dense = found.first().map_or(f64::NAN, |dense| dense.step_ms);
+        let fast = ours(found, 2);
+        let [_, _, (_, paper_fast)] = SPEED_V1;
+        let mut rows: Vec<Vec<String>> = WAYS
+            .iter()
+            .zip(found)
+            .map(|(way, one)| {
+                let paper = way.paper.map(|row| SPEED_V1[row].1);
+                vec![
+                    way.name.to_owned(),
+                    stated(paper),
+                    paper.map_or_else(String::new, |paper| ratio(paper / paper_fast)),
+                    format!("{:.1}", one.step_ms),
+                    format!("{:.1} to {:.1}", one.step.low, one.step.high),
+                    ratio(one.step_ms / fast),
+                    ratio(one.step_ms / dense),
+                ]
+            })
+            .collect();
+        let [_, (_, cuda), _] = SPEED_V1;
+        let mut by_cuda = vec!["slow, by the paper's CUDA kernel".to_owned()];
+        by_cuda.extend([cuda.to_string(), ratio(cuda / paper_fast)]);
+        by_cuda.resize(7, String::new());
+        rows.insert(2, by_cuda);
+        let (batch, model) = found
+            .first()
+            .map_or((0, ""), |one| (one.batch, one.model.as_str()));
+        format!(
+            "{}, beside forward, backward and update of `{model}` on {device}: batch {batch}, generated images, median and quartiles of {} \
+             steps after {}, the four in turn. The paper's CUDA kernel of the slow version has no counterpart \
+             here. Seconds of one machine say nothing beside seconds of another one: compare the ratios.\n\n{}",
+            cited(Version::V1, "Table 3"),
+            self.rounds.timed,
+            self.rounds.warmup,
+            table(
+                &[
+                    "attention",
+                    "*paper*, s",
+                    "*paper*, of fast",
+                    "*ours*, ms",
+                    "*spread*, ms",
+                    "*ours*, of fast",
+                    "*ours*, of dense",
+                ],
+                &rows
+            )
+        )
+    }
+}
+
+/// The milliseconds of a row.
+fn ours(found: &[StepMeasurement], way: usize) -> f64 {
+    found.get(way).map_or(f64::NAN, |one| one.step_ms)
+}
+
+fn csv(found: &[StepMeasurement]) -> String {
+    let mut text = "attention,paper s,step ms,low ms,high ms,forward ms,batch,k\n".to_owned();
+    for (way, one) in WAYS.iter().zip(found) {
+        let k: Vec<String> = one.k.iter().map(usize::to_string).collect();
+        text += &format!(
+            "\"{}\",{},{},{},{},{},{},{}\n",
+            way.name,
+            stated(way.paper.map(|row| SPEED_V1[row].1)),
+            one.step_ms,
+            one.step.low,
+            one.step.high,
+            one.forward_ms,
+            one.batch,
+            k.join("/")
+        );
+    }
+    text
+}
+
+fn svg(found: &[StepMeasurement]) -> Result<String, String> {
+    let line = |name: &str, color, value: &dyn Fn(&StepMeasurement) -> f64| Line {
+        name: name.to_owned(),
+        color,
+        dash: None,
+        points: (1_u8..)
+            .map(f64::from)
+            .zip(found.iter().map(value))
+            .collect(),
+    };
+    Chart {
+        title: "Milliseconds by row of the table",
+        x: Axis {
+            label: "row",
+            logarithmic: false,
+            ticks: vec![1.0, 2.0, 3.0, 4.0],
+        },
+        y: Axis {
+            label: "ms",
+            logarithmic: true,
+            ticks: Vec::new(),
+        },
+        lines: vec![
+            line("a training step", 0, &|one| one.step_ms),
+            line("a forward pass", 1, &|one| one.forward_ms),
+        ],
+        names: Names::Beside,
+    }
+    .svg()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::super::super::tests::Heard;
+    use super::*;
+
+    #[test]
+    fn four_ways_are_timed_on_a_small_model() {
+        let small = Speed {
+            batch: 1,
+            rounds: Rounds {
+                warmup: 0,
+                timed: 1,
+            },
+            ..Speed::PAPER
+        };
+        let overrides = [
+            "train.device=cpu",
+            "model.img_size=32",
+            "model.depth=1",
+            "model.embed_dim=24",
+            "model.num_heads=2",
+            "train.batch_size=2",
+            "model.attention.neighbors=3",
+        ];
+        let order = Order {
+            overrides: overrides.map(str::to_owned).into(),
+            ..Order::default()
+        };
+        let heard = Heard::default();
+        let outcome = small.compute(&order, &heard).unwrap();
+        assert_eq!(heard.steps(), [(1, 1)]);
+        let lines: Vec<&str> = outcome.csv.lines().collect();
+        assert_eq!(lines.len(), 5);
+        // Dense attention keeps all five keys of a 32 px image; the batch size is the user's.
+        assert!(
+            lines[1].starts_with("\"dense\",,") && lines[1].ends_with(",2,5"),
+            "{}",
+            lines[1]
+        );
+        assert!(
+            lines[2].contains(",8192,") && lines[2].ends_with(",2,3"),
+            "{}",
+            lines[2]
+        );
+        assert!(
+            outcome.found.contains("| *ours*, of dense |"),
+            "{}",
+            outcome.found
+        );
+    }
+}

@@ -1,0 +1,297 @@
+//! Table 1: top-1 of every system with dense and with k-NN attention.
+
+use kvt_models::Summary;
+
+use super::super::{
+    Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
+};
+use super::paper::{CONV_NETS, System, TABLE1};
+use super::{cited, fields, kept, ours, percent, short, stated};
+use kvt_train::plot::{Axis, Chart, Line, Names};
+use kvt_train::report::Statistic;
+use kvt_train::run::{Metric, RunDir};
+use kvt_train::sweep::{Cell, Found, Sweep};
+use kvt_train::task::model_config;
+
+/// Table 1 of both versions.
+pub(crate) struct Table1;
+
+/// A row: a system with one kind of attention.
+struct Row<'a> {
+    system: &'a System,
+    attention: &'static str,
+    paper: Option<f64>,
+    summary: Option<Summary>,
+    last: Option<Statistic>,
+    best: Option<Statistic>,
+}
+
+impl Item for Table1 {
+    fn name(&self) -> &'static str {
+        "table1"
+    }
+
+    fn title(&self) -> &'static str {
+        "KVT, table 1: top-1 of every system with dense and with k-NN attention"
+    }
+
+    fn stated(&self) -> &'static str {
+        "[KVT](https://arxiv.org/abs/2106.00515), Table 1: top-1 on ImageNet-1k after the training of each system's own paper, \
+         once with dense attention and once with k-NN attention; DeiT-Tiny also with the slow version, which chooses keys by \
+         distance; Dino-Small by linear evaluation. One number for each, without a spread.\n\n\
+         Not stated: seeds, whether the last or the best epoch counts (the released code logs the best), and k for So-ViT, TNT, \
+         Swin, T2T-ViT, Dino, Twins and VOLO. The column GFLOPs mixes conventions: So-ViT's 1.3 and Twins' 8.3 leave out the products \
+         of queries, keys and values, the others include them; VOLO-D3's 67.9 matches neither of our counts (96.1 with the products). Version 1 has no VOLO, \
+         other numbers for CvT and TNT, and 17 convolutional networks."
+    }
+
+    fn scales(&self) -> &'static [Scale] {
+        &[Scale::Paper, Scale::Cifar, Scale::CifarShort]
+    }
+
+    fn versions(&self) -> &'static [Version] {
+        &[Version::Eccv, Version::V1]
+    }
+
+    /// Without the systems that the version lacks.
+    fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
+        let mut sweep = runs::sweep(self.name(), order)?;
+        let is_in = |row: &str| !is_lacking(row, order.version);
+        sweep.cells.retain(|cell| is_in(&cell.name));
+        sweep.pairs.retain(|pair| pair.iter().all(|row| is_in(row)));
+        Ok(Some(sweep))
+    }
+
+    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+        let runs = Runs::of(self, order, watch)?;
+        let rows = rows(&runs, order.version)?;
+        Ok(Outcome {
+            csv: csv(&rows, order.version),
+            svg: svg(&rows).map_err(ReproduceError::Draw)?,
+            found: found(&rows, &runs, order),
+            files: vec![(
+                "table1-runs.csv".to_owned(),
+                runs.csv(Metric::TOP1).into_bytes(),
+            )],
+            failures: runs.failures,
+        })
+    }
+}
+
+/// Whether a row of a sweep belongs to a system that a version lacks.
+fn is_lacking(row: &str, version: Version) -> bool {
+    let mut lacking = TABLE1.iter().filter(|one| one.top1(version).is_none());
+    lacking.any(|one| {
+        let kind = row.strip_prefix(one.key);
+        kind.is_some_and(|kind| kind.starts_with('-'))
+    })
+}
+
+/// The result of a finished cell: top-1 after the last epoch, or for a run without labels, the top-1 of linear evaluation.
+fn last(found: &Found) -> Option<f64> {
+    match found.linear {
+        Some([last, _]) => Some(last),
+        None => found.last(Metric::TOP1),
+    }
+}
+
+/// The same for the best epoch.
+fn best(found: &Found) -> Option<f64> {
+    match found.linear {
+        Some([_, best]) => Some(best),
+        None => found.best(Metric::TOP1),
+    }
+}
+
+fn rows(runs: &Runs, version: Version) -> Result<Vec<Row<'static>>, ReproduceError> {
+    let mut rows = Vec::new();
+    for system in TABLE1 {
+        let Some([dense, knn]) = system.top1(version) else {
+            continue;
+        };
+        let kinds = [
+            ("dense", Some(dense)),
+            ("knn", Some(knn)),
+            ("slow", system.slow),
+        ];
+        for (attention, paper) in kinds {
+            let name = format!("{}-{attention}", system.key);
+            let cell = runs.cell(&name);
+            if attention == "slow" && paper.is_none() && cell.is_none() {
+                continue;
+            }
+            rows.push(Row {
+                system,
+                attention,
+                paper,
+                summary: cell.map(summary).transpose()?,
+                last: runs.statistic(&name, last),
+                best: runs.statistic(&name, best),
+            });
+        }
+    }
+    Ok(rows)
+}
+
+/// The size of a cell's model with the number of classes that it was trained on. For a run without labels: its backbone with a
+/// single class.
+fn summary(cell: &Cell) -> Result<Summary, ReproduceError> {
+    let classes = || RunDir::open(cell.dir()).ok()?.read_classes().ok();
+    let mut section = cell.plan.model.clone();
+    if cell.linear.is_some() {
+        section.overrides.num_classes = Some(1);
+        return Ok(model_config(&section, None)?.summary());
+    }
+    let classes = classes().map(|classes| classes.len());
+    Ok(model_config(&section, classes)?.summary())
+}
+
+/// The kind of attention in words.
+fn words(attention: &str) -> &'static str {
+    match attention {
+        "dense" => "dense",
+        "knn" => "k-NN",
+        _ => "k-NN, slow",
+    }
+}
+
+fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
+    let header = [
+        "system",
+        "attention",
+        "parameters",
+        "MACs",
+        "without attention's",
+        "keys kept",
+        "*paper*",
+        "*ours*, last",
+        "*spread*",
+        "*ours*, best",
+        "*spread*",
+    ];
+    let lines: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    let mut text = format!(
+        "{}, beside our runs at scale `{}`. Parameters and multiply-accumulate operations of one image are those of the \
+         model here: with the products of queries, keys and values, and without. Before a run is begun they are counted with the \
+         classes of its configuration, or 1,000.\n\n",
+        cited(order.version, "Table 1, ImageNet-1k"),
+        order.scale
+    );
+    if order.scale != Scale::Paper {
+        text += "The models here are small ones on CIFAR-10: the paper's numbers are of other models on other images, and stand beside \
+                 them only to show which row is which.\n\n";
+    }
+    text += &table(&header, &lines);
+    if order.version == Version::V1 {
+        text += "\nThe convolutional networks of version 1, which are not trained here:\n\n";
+        let nets: Vec<Vec<String>> = CONV_NETS
+            .iter()
+            .map(|(name, params, gflops, top1)| {
+                vec![
+                    (*name).to_owned(),
+                    (*params).to_owned(),
+                    (*gflops).to_owned(),
+                    top1.to_string(),
+                ]
+            })
+            .collect();
+        text += &table(&["network", "parameters", "GFLOPs", "*paper*"], &nets);
+    }
+    text + &runs.notes(Metric::TOP1)
+}
+
+fn cells(row: &Row<'_>) -> Vec<String> {
+    let mut cells = vec![row.system.name.to_owned(), words(row.attention).to_owned()];
+    match &row.summary {
+        Some(summary) => {
+            let kept: Vec<String> = summary.attending().map(kept).collect();
+            cells.extend([
+                short(summary.params as f64),
+                short(summary.macs.total() as f64),
+                short(summary.macs.linear as f64),
+                kept.join(", "),
+            ]);
+        }
+        None => cells.extend([const { String::new() }; 4]),
+    }
+    cells.push(percent(row.paper));
+    cells.extend(ours(row.last.as_ref()));
+    cells.extend(ours(row.best.as_ref()));
+    cells
+}
+
+fn csv(rows: &[Row<'_>], version: Version) -> String {
+    let mut text = "system,attention,version,input of the paper,parameters of the paper,GFLOPs of the paper,parameters,MACs,\
+                    MACs without attention,paper,last,last spread,last seeds,best,best spread,best seeds\n"
+        .to_owned();
+    for row in rows {
+        let System {
+            name,
+            input,
+            params,
+            gflops,
+            ..
+        } = row.system;
+        let counts = match &row.summary {
+            Some(summary) => {
+                let macs = summary.macs;
+                format!("{},{},{}", summary.params, macs.total(), macs.linear)
+            }
+            None => ",,".to_owned(),
+        };
+        text += &format!(
+            "{name},{},{},{input},{params},{gflops},{counts},{},{},{}\n",
+            row.attention,
+            version.name(),
+            stated(row.paper),
+            fields(row.last.as_ref()),
+            fields(row.best.as_ref())
+        );
+    }
+    text
+}
+
+/// The gain of k-NN attention over dense attention, in the paper and in our runs, system by system.
+fn svg(rows: &[Row<'_>]) -> Result<String, String> {
+    let gains = |value: &dyn Fn(&Row<'_>) -> Option<f64>| -> Vec<(f64, f64)> {
+        let systems = (1..).zip(TABLE1);
+        let gain = |(number, system): (u8, &System)| {
+            let of = |attention: &str| {
+                let mut own = rows.iter();
+                value(own.find(|row| row.system.key == system.key && row.attention == attention)?)
+            };
+            Some((f64::from(number), of("knn")? - of("dense")?))
+        };
+        systems.filter_map(gain).collect()
+    };
+    // The paper's bar and ours stand side by side.
+    let bars = |name: &'static str, color: usize, offset: f64, gains: Vec<(f64, f64)>| {
+        let bars = gains.into_iter().enumerate();
+        bars.map(move |(number, (place, gain))| Line {
+            name: (if number == 0 { name } else { "" }).to_owned(),
+            color,
+            dash: None,
+            points: vec![(place + offset, 0.0), (place + offset, gain)],
+        })
+    };
+    let ticks = (1..=TABLE1.len()).map(|number| number as f64);
+    let mean = |row: &Row<'_>| row.last.map(|statistic| statistic.mean);
+    let paper = bars("paper", 0, -0.15, gains(&|row| row.paper));
+    let ours = bars("ours, last epoch", 1, 0.15, gains(&mean));
+    Chart {
+        title: "k-NN minus dense, top-1 in points, by row of Table 1",
+        x: Axis {
+            label: "system, in the order of the table",
+            logarithmic: false,
+            ticks: ticks.collect(),
+        },
+        y: Axis {
+            label: "points",
+            logarithmic: false,
+            ticks: Vec::new(),
+        },
+        lines: paper.chain(ours).collect(),
+        names: Names::Beside,
+    }
+    .svg()
+}

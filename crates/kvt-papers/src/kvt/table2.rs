@@ -1,0 +1,315 @@
+//! Table 2: top-1 by epoch.
+
+use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
+use super::paper::{Convergence, TABLE2, TABLE2_EPOCHS};
+use super::{cited, fields, ours, percent, stated};
+use kvt_train::plot::{Axis, Chart, Line, Names};
+use kvt_train::report::{PairedT, difference_text};
+use kvt_train::run::Metric;
+use kvt_train::sweep::p_is;
+
+/// Table 2 of both versions.
+pub(crate) struct Table2;
+
+/// The epochs of the smaller scales.
+const SHORT: [u32; 6] = [1, 2, 3, 5, 7, 10];
+
+impl Item for Table2 {
+    fn name(&self) -> &'static str {
+        "table2"
+    }
+
+    fn title(&self) -> &'static str {
+        "KVT, table 2: top-1 by epoch with dense and with k-NN attention"
+    }
+
+    fn stated(&self) -> &'static str {
+        "[KVT](https://arxiv.org/abs/2106.00515), Table 2: top-1 on ImageNet-1k after 10 to 300 epochs of DeiT-S, CvT-13 and \
+         T2T-ViT-t-19, once each. \"The convergence speed of k-NN attention is faster than full-connected attention, especially in the \
+         early stage of training.\" CvT's columns are others in version 1, where they are of the authors' own implementation.\n\n\
+         Not stated: seeds, and whether \"epoch 10\" is after 10 epochs or after 11; here it is after 10. T2T-ViT's columns are of the \
+         average of its weights (0.52 % after 10 epochs), and so are ours."
+    }
+
+    fn scales(&self) -> &'static [Scale] {
+        &[Scale::Paper, Scale::Cifar, Scale::CifarShort]
+    }
+
+    fn versions(&self) -> &'static [Version] {
+        &[Version::Eccv, Version::V1]
+    }
+
+    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+        let runs = Runs::of(self, order, watch)?;
+        Ok(Outcome {
+            csv: csv(&runs, order),
+            svg: svg(&runs, order).map_err(ReproduceError::Draw)?,
+            found: found(&runs, order),
+            files: vec![(
+                "table2-runs.csv".to_owned(),
+                runs.csv(Metric::TOP1).into_bytes(),
+            )],
+            failures: runs.failures,
+        })
+    }
+}
+
+/// The numbers of finished epochs, one for each row.
+fn epochs(order: &Order) -> &'static [u32] {
+    match order.scale {
+        Scale::Paper => &TABLE2_EPOCHS,
+        Scale::Cifar | Scale::CifarShort => &SHORT,
+    }
+}
+
+/// The paper's top-1 of a model after `epoch` epochs, dense and k-NN.
+fn paper(model: &Convergence, order: &Order, epoch: u32) -> [Option<f64>; 2] {
+    // The smaller scales train other models on other images, so their numbers are not comparable.
+    if order.scale != Scale::Paper {
+        return [None, None];
+    }
+    let place = TABLE2_EPOCHS.iter().position(|known| *known == epoch);
+    let of = model.of(order.version);
+    of.map(|column| column.get(place?).copied())
+}
+
+/// The paired test of k-NN minus dense after `epoch` epochs, seed by seed.
+fn difference(runs: &Runs, key: &str, epoch: u32) -> Option<PairedT> {
+    let of = |attention: &str| {
+        let row = format!("{key}-{attention}");
+        let values = runs.finished(&row);
+        let values = values
+            .filter_map(|(cell, found)| Some((cell.plan.seed, found.at(Metric::TOP1, epoch)?)));
+        values.collect::<Vec<_>>()
+    };
+    let (dense, knn) = (of("dense"), of("knn"));
+    let differences: Vec<f64> = dense
+        .iter()
+        .filter_map(|(seed, dense)| {
+            let (_, knn) = knn.iter().find(|(other, _)| other == seed)?;
+            Some(knn - dense)
+        })
+        .collect();
+    PairedT::of(&differences)
+}
+
+/// What the intervals of the differences say: a line for each model that was trained with more than one seed.
+fn verdicts(runs: &Runs, order: &Order) -> String {
+    let verdict = |model: &Convergence| {
+        let tests = epochs(order)
+            .iter()
+            .filter_map(|epoch| Some((*epoch, difference(runs, model.key, *epoch)?)));
+        verdict(model.name, &tests.collect::<Vec<_>>())
+    };
+    TABLE2.iter().filter_map(verdict).collect()
+}
+
+/// Who is ahead after which epochs, by the 95 % intervals of k-NN minus dense; `None` without intervals.
+fn verdict(name: &str, tests: &[(u32, PairedT)]) -> Option<String> {
+    let intervals = tests.iter().filter_map(|(epoch, test)| {
+        let (mean, half) = (test.difference.mean, test.half_width?);
+        Some((*epoch, mean - half, mean + half))
+    });
+    let intervals: Vec<(u32, f64, f64)> = intervals.collect();
+    let list = |of: &dyn Fn(f64, f64) -> bool| {
+        let epochs = intervals.iter().filter(|(_, low, high)| of(*low, *high));
+        let epochs: Vec<String> = epochs.map(|(epoch, ..)| epoch.to_string()).collect();
+        epochs.join(", ")
+    };
+    let (_, last) = tests.last()?;
+    let seeds = last.difference.runs;
+    let all: Vec<String> = [
+        (
+            "k-NN attention is ahead after epochs",
+            list(&|low, _| low > 0.0),
+        ),
+        (
+            "dense attention is ahead after epochs",
+            list(&|_, high| high < 0.0),
+        ),
+        (
+            "no difference shows after epochs",
+            list(&|low, high| low <= 0.0 && high >= 0.0),
+        ),
+    ]
+    .into_iter()
+    .filter(|(_, epochs)| !epochs.is_empty())
+    .map(|(words, epochs)| format!("{words} {epochs}"))
+    .collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "**{name}, {seeds} seeds: {}** (95 % intervals, paired by seed).\n\n",
+            all.join("; ")
+        )
+    })
+}
+
+fn found(runs: &Runs, order: &Order) -> String {
+    let mut text = verdicts(runs, order);
+    text += &format!(
+        "{}, beside our runs at scale `{}`: top-1 in percent after each number of finished epochs. The last column is k-NN minus dense, \
+         seed by seed, with the half width of its 95 % interval and the p value of a paired t test.\n",
+        cited(order.version, "Table 2"),
+        order.scale
+    );
+    if order.scale != Scale::Paper {
+        text += "\nThese are small models on CIFAR-10, whose epochs are not those of the paper: its columns are empty, and its own \
+                 table follows ours.\n";
+    }
+    for model in TABLE2 {
+        let header = [
+            "epoch",
+            "dense, *paper*",
+            "dense, *ours*",
+            "*spread*",
+            "k-NN, *paper*",
+            "k-NN, *ours*",
+            "*spread*",
+            "difference, *paper*",
+            "difference, *ours*",
+        ];
+        let rows: Vec<Vec<String>> = epochs(order)
+            .iter()
+            .map(|&epoch| {
+                let [dense, knn] = paper(model, order, epoch);
+                let mut row = vec![epoch.to_string()];
+                for (attention, stated_here) in [("dense", dense), ("knn", knn)] {
+                    let name = format!("{}-{attention}", model.key);
+                    let own = runs.statistic(&name, |found| found.at(Metric::TOP1, epoch));
+                    row.push(percent(stated_here));
+                    row.extend(ours(own.as_ref()));
+                }
+                let gain = dense.zip(knn).map(|(dense, knn)| knn - dense);
+                row.push(gain.map_or_else(String::new, |gain| format!("{gain:+.2}")));
+                row.push(difference_cell(difference(runs, model.key, epoch)));
+                row
+            })
+            .collect();
+        text += &format!("\n### {}\n\n{}", model.name, table(&header, &rows));
+    }
+    if order.scale != Scale::Paper {
+        text += &format!("\n### The paper, ImageNet-1k\n\n{}", printed(order.version));
+    }
+    text + &runs.notes(Metric::TOP1)
+}
+
+/// The paper's table.
+fn printed(version: Version) -> String {
+    let names = TABLE2.iter();
+    let names =
+        names.flat_map(|model| ["dense", "k-NN"].map(|kind| format!("{}, {kind}", model.name)));
+    let header: Vec<String> = std::iter::once("epoch".to_owned()).chain(names).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let row = |(place, epoch): (usize, &u32)| {
+        let columns = TABLE2.iter().flat_map(|model| model.of(version));
+        let numbers = columns.map(|column| percent(column.get(place).copied()));
+        std::iter::once(epoch.to_string()).chain(numbers).collect()
+    };
+    let rows: Vec<Vec<String>> = TABLE2_EPOCHS.iter().enumerate().map(row).collect();
+    table(&header, &rows)
+}
+
+/// A difference with its interval, or an empty cell.
+fn difference_cell(test: Option<PairedT>) -> String {
+    let Some(test) = test else {
+        return String::new();
+    };
+    let text = difference_text(Some(&test.difference), Metric::TOP1);
+    match (test.half_width, test.p) {
+        (Some(half), Some(p)) => format!("{text} (± {half:.1}, {})", p_is(p)),
+        _ => text,
+    }
+}
+
+fn csv(runs: &Runs, order: &Order) -> String {
+    let mut text = "model,epoch,attention,version,paper,ours,spread,seeds\n".to_owned();
+    for model in TABLE2 {
+        for &epoch in epochs(order) {
+            let numbers = paper(model, order, epoch);
+            for (attention, number) in ["dense", "knn"].into_iter().zip(numbers) {
+                let name = format!("{}-{attention}", model.key);
+                let own = runs.statistic(&name, |found| found.at(Metric::TOP1, epoch));
+                text += &format!(
+                    "{},{epoch},{attention},{},{},{}\n",
+                    model.name,
+                    order.version.name(),
+                    stated(number),
+                    fields(own.as_ref())
+                );
+            }
+        }
+    }
+    text
+}
+
+/// Our curves, solid for k-NN attention and dashed for dense attention.
+fn svg(runs: &Runs, order: &Order) -> Result<String, String> {
+    let mut lines = Vec::new();
+    for (color, model) in TABLE2.iter().enumerate() {
+        for (attention, dash) in [("dense", Some((6, 4))), ("knn", None)] {
+            let name = format!("{}-{attention}", model.key);
+            let points = epochs(order).iter().filter_map(|&epoch| {
+                let own = runs.statistic(&name, |found| found.at(Metric::TOP1, epoch))?;
+                Some((f64::from(epoch), own.mean))
+            });
+            let points: Vec<_> = points.collect();
+            let words = if attention == "knn" {
+                "k-NN"
+            } else {
+                attention
+            };
+            if !points.is_empty() {
+                lines.push(Line {
+                    name: format!("{}, {words}", model.name),
+                    color,
+                    dash,
+                    points,
+                });
+            }
+        }
+    }
+    let ticks = epochs(order)
+        .iter()
+        .map(|epoch| f64::from(*epoch))
+        .collect();
+    Chart {
+        title: "Top-1 by epoch",
+        x: Axis {
+            label: "finished epochs",
+            logarithmic: false,
+            ticks,
+        },
+        y: Axis {
+            label: "top-1, %",
+            logarithmic: false,
+            ticks: Vec::new(),
+        },
+        lines,
+        names: Names::Beside,
+    }
+    .svg()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// Three seeds: the half width is 4.30 standard errors (t of two degrees of freedom, 97.5 %).
+    #[test]
+    fn a_verdict_goes_by_the_intervals() {
+        let test = |differences: &[f64]| PairedT::of(differences).unwrap();
+        let tests = [
+            (1, test(&[2.0, 2.1, 2.2])),
+            (2, test(&[-1.0, 0.0, 2.0])),
+            (3, test(&[0.4, 0.5, 0.6])),
+            (5, test(&[-3.0, -3.1, -3.2])),
+        ];
+        let text = "**DeiT-S, 3 seeds: k-NN attention is ahead after epochs 1, 3; dense attention is ahead after epochs 5; \
+                    no difference shows after epochs 2** (95 % intervals, paired by seed).\n\n";
+        assert_eq!(verdict("DeiT-S", &tests).unwrap(), text);
+        assert_eq!(verdict("DeiT-S", &[(1, test(&[2.0]))]), None);
+        assert_eq!(verdict("DeiT-S", &[]), None);
+    }
+}

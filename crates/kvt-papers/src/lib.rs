@@ -1,0 +1,210 @@
+//! Figures and tables of papers, recomputed: `kvt reproduce`.
+//!
+//! Each item is a file with an [`Item`], and one line in [`ITEMS`]. It computes numbers (CSV), a figure (SVG), and a page
+//! (Markdown) that compares them with the paper. An [`Order`] gives its inputs: a data set, a scale, a version of the paper. Except
+//! for timings, the same program produces the same numbers.
+
+pub mod attribution;
+mod error;
+mod item;
+mod kvt;
+mod order;
+mod runs;
+mod scram;
+#[cfg(test)]
+mod tests;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+pub use self::error::ReproduceError;
+pub use self::item::{Item, Outcome};
+pub use self::order::{Order, Scale, Version};
+pub use self::runs::{Runs, sweep};
+use kvt_data::fs::{check_writable, remove_leftovers, write_together};
+pub use kvt_train::sweep::Watch;
+
+/// All items, in the order of their papers.
+pub const ITEMS: &[&dyn Item] = &[
+    &kvt::Table1,
+    &kvt::Table2,
+    &kvt::Table3,
+    &kvt::Speed::PAPER,
+    &kvt::Fig1,
+    &kvt::Fig2,
+    &kvt::Fig3,
+    &kvt::Fig4,
+    &kvt::Fig5,
+    &kvt::Lemmas::PAPER,
+    &scram::Fig2,
+    &scram::Fig3,
+    &scram::Fig4::PAPER,
+    &scram::Recall::PAPER,
+];
+
+/// Finds an item by its name.
+///
+/// # Errors
+/// [`ReproduceError::Unknown`].
+pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
+    let found = ITEMS.iter().find(|item| item.name() == name);
+    found.copied().ok_or_else(|| {
+        let known: Vec<String> = ITEMS
+            .iter()
+            .map(|item| format!("`{}`", item.name()))
+            .collect();
+        ReproduceError::Unknown {
+            name: name.to_owned(),
+            known: known.join(", "),
+        }
+    })
+}
+
+/// Refuses a scale or a version that an item does not have, options that have no effect on it, and data that does not exist.
+///
+/// # Errors
+/// [`ReproduceError::Scale`], [`ReproduceError::Options`], [`ReproduceError::NoData`], [`ReproduceError::Version`].
+pub fn check(
+    item: &dyn Item,
+    scale: Option<Scale>,
+    version: Option<Version>,
+    order: &Order,
+) -> Result<(), ReproduceError> {
+    let (name, known) = (item.name(), item.scales());
+    let has_scale = match scale {
+        Some(scale) => known.contains(&scale),
+        // Runs take hours, so they need an explicit scale.
+        None => known.is_empty(),
+    };
+    if !has_scale {
+        return Err(ReproduceError::Scale { name, known });
+    }
+    let options = without_meaning(item, order);
+    if !options.is_empty() {
+        return Err(ReproduceError::Options { name, options });
+    }
+    if let Some(path) = order.data.as_ref().filter(|path| !path.is_dir()) {
+        return Err(ReproduceError::NoData { path: path.clone() });
+    }
+    match version {
+        Some(version) if !item.versions().contains(&version) => Err(ReproduceError::Version {
+            name,
+            version: version.name(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The given options that have no effect on an item, for a message.
+fn without_meaning(item: &dyn Item, order: &Order) -> String {
+    let takes_runs = !item.scales().is_empty();
+    let given = [
+        ("`--data`", order.data.is_some(), takes_runs),
+        (
+            "`--set` or `--device`",
+            !order.overrides.is_empty(),
+            item.takes_overrides(),
+        ),
+        ("`--seeds`", order.seeds.is_some(), takes_runs),
+        ("`--devices`", !order.devices.is_empty(), takes_runs),
+        ("`--runs`", order.runs.is_some(), takes_runs),
+        ("`--as-is`", order.as_is, takes_runs),
+    ];
+    let names = given
+        .iter()
+        .filter(|(_, is_given, means)| *is_given && !means);
+    names.map(|(name, ..)| *name).collect::<Vec<_>>().join(", ")
+}
+
+/// The result of [`reproduce`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reproduced {
+    /// The files that were written.
+    pub paths: Vec<PathBuf>,
+    /// Runs that could not be trained, a line for each.
+    pub failures: Vec<String>,
+}
+
+/// Computes an item and writes `<name>.csv`, `<name>.svg`, `<name>.md` and its further files into the folder of the order, which is
+/// created if it is missing. If a file cannot be written, all old files stay, unless the process ends between the renames.
+///
+/// # Errors
+/// If the files cannot be written, which is checked first, or the item cannot be computed.
+pub fn reproduce(
+    item: &dyn Item,
+    order: &Order,
+    watch: &dyn Watch,
+) -> Result<Reproduced, ReproduceError> {
+    let folder = &order.out;
+    fs_err::create_dir_all(folder)?;
+    remove_leftovers(folder);
+    let named = |extension| folder.join(format!("{}.{extension}", item.name()));
+    let mut paths: Vec<PathBuf> = ["csv", "svg", "md"].map(named).into();
+    for path in &paths {
+        check_writable(path)?;
+    }
+    let outcome = item.compute(order, watch)?;
+    let page = page(item, order, &outcome);
+    let mut texts = vec![
+        outcome.csv.as_bytes(),
+        outcome.svg.as_bytes(),
+        page.as_bytes(),
+    ];
+    for (name, bytes) in &outcome.files {
+        paths.push(folder.join(name));
+        texts.push(bytes);
+    }
+    write_together(&paths, |number, file| file.write_all(texts[number]))?;
+    Ok(Reproduced {
+        paths,
+        failures: outcome.failures,
+    })
+}
+
+fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
+    let (name, title) = (item.name(), item.title());
+    let mut command = format!("kvt reproduce {name}");
+    if !item.scales().is_empty() {
+        if order.data.is_some() {
+            command += " --data DATA";
+        }
+        command += &format!(" --scale {}", order.scale);
+    }
+    if let Some(seeds) = order.seeds.filter(|_| !item.scales().is_empty()) {
+        command += &format!(" --seeds {seeds}");
+    }
+    if item.versions().len() > 1 {
+        command += &format!(" --version {}", order.version.name());
+    }
+    if item.takes_overrides() {
+        for text in &order.overrides {
+            command += &format!(" --set {}", quoted(text));
+        }
+    }
+    format!(
+        "# {title}\n\nMade by `{command}`; all numbers are in [{name}.csv]({name}.csv).\n\n\
+         ## What the paper states\n\n{}\n\n## What was computed\n\n{}\n\n![{title}]({name}.svg)\n",
+        item.stated().trim(),
+        outcome.found.trim(),
+    )
+}
+
+/// A setting, quoted for a shell where necessary.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._=-/,".contains(c);
+    match text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+/// A Markdown table; all columns but the first are right-aligned.
+fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let line = |cells: Vec<&str>| format!("| {} |\n", cells.join(" | "));
+    let ruler = (0..header.len()).map(|column| if column == 0 { "---" } else { "---:" });
+    let mut text = line(header.to_vec()) + &line(ruler.collect());
+    for row in rows {
+        text += &line(row.iter().map(String::as_str).collect());
+    }
+    text
+}

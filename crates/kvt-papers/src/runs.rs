@@ -1,0 +1,179 @@
+//! The training runs of an item.
+
+use super::{Item, Order, ReproduceError, Version, Watch};
+use kvt_train::report::Statistic;
+use kvt_train::run::Metric;
+use kvt_train::sweep::{
+    Cell, End, Found, PairRow, State, Sweep, carry_out, cells_csv, commands_markdown, conditions,
+    pairs, pairs_markdown,
+};
+
+/// The runs of an item, with the state and results of each.
+#[derive(Clone, Debug)]
+pub struct Runs {
+    /// The sweep that defines them.
+    pub sweep: Sweep,
+    /// State and results, in the order of the cells.
+    pub found: Vec<Found>,
+    /// One line for each run that could not be trained.
+    pub failures: Vec<String>,
+}
+
+/// The sweep of an item: `reproduce/<name>/<scale>.toml` in the folder of configurations, or `<scale>-v1.toml` for version 1 of the
+/// paper if that file exists.
+///
+/// # Errors
+/// If the file or one of its configurations is missing or wrong.
+pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
+    let folder = order.configs.join("reproduce").join(name);
+    let of_version = folder.join(format!("{}-{}.toml", order.scale, order.version.name()));
+    let path = match order.version {
+        Version::V1 if of_version.exists() => of_version,
+        _ => folder.join(format!("{}.toml", order.scale)),
+    };
+    if !path.exists() {
+        return Err(ReproduceError::NoSweep { path });
+    }
+    let mut overrides = order.overrides.clone();
+    if let Some(data) = &order.data {
+        let data = toml::Value::String(data.display().to_string());
+        overrides.push(format!("data.path={data}"));
+    }
+    let mut sweep = Sweep::load(&path, &overrides, order.runs.as_deref())?;
+    if let Some(count) = order.seeds {
+        sweep = sweep.with_seeds(count);
+    }
+    if order.data.is_some() {
+        // Pages are read by others, whose data has another path.
+        for cell in &mut sweep.cells {
+            if let Some(last) = cell.overrides.last_mut() {
+                "data.path=DATA".clone_into(last);
+            }
+        }
+    }
+    Ok(sweep)
+}
+
+impl Runs {
+    /// Trains the unfinished runs of an item, unless the order is `as_is`, and reads the results of all.
+    ///
+    /// # Errors
+    /// [`ReproduceError::Stopped`] if a stop was requested; other errors if the sweep is wrong. A run that fails does not cause an
+    /// error: it is one of the [`failures`](Self::failures).
+    pub fn of(item: &dyn Item, order: &Order, watch: &dyn Watch) -> Result<Self, ReproduceError> {
+        let Some(sweep) = item.sweep(order)? else {
+            return Err(ReproduceError::NoRuns { name: item.name() });
+        };
+        let mut failures = Vec::new();
+        if !order.as_is {
+            let ends = carry_out(&sweep, &order.devices, watch);
+            if ends.contains(&End::Stopped) {
+                return Err(ReproduceError::Stopped);
+            }
+            for (cell, end) in sweep.cells.iter().zip(&ends) {
+                match end {
+                    End::Failed(reason) => {
+                        failures.push(format!("run `{}` failed: {reason}", cell.label()));
+                    }
+                    End::Busy => watch.say(&format!(
+                        "run `{}` is trained by another process: the same command adds it when it is done",
+                        cell.label()
+                    )),
+                    End::Finished | End::Crashed | End::Stopped => {}
+                }
+            }
+        }
+        let found: Result<_, _> = sweep.cells.iter().map(Found::of).collect();
+        Ok(Self {
+            found: found?,
+            sweep,
+            failures,
+        })
+    }
+
+    /// The finished cells of a row.
+    pub fn finished<'a>(&'a self, row: &'a str) -> impl Iterator<Item = (&'a Cell, &'a Found)> {
+        let all = self.sweep.cells.iter().zip(&self.found);
+        all.filter(move |(cell, found)| cell.name == row && found.is_finished())
+    }
+
+    /// One finished cell for each row, or `None` if it has none. All have the same seed: the first one that all rows with finished
+    /// cells share. Without such a seed, each is the first finished cell of its row.
+    #[must_use]
+    pub fn of_one_seed<'a>(&'a self, rows: &[&'a str]) -> Vec<Option<&'a Cell>> {
+        let finished =
+            |row: &'a str| -> Vec<&'a Cell> { self.finished(row).map(|(cell, _)| cell).collect() };
+        let rows: Vec<Vec<&Cell>> = rows.iter().copied().map(finished).collect();
+        let of_seed = |cells: &[&'a Cell], seed: u64| -> Option<&'a Cell> {
+            let mut cells = cells.iter().copied();
+            cells.find(|cell| cell.plan.seed == seed)
+        };
+        let mut seeds = rows.iter().flatten().map(|cell| cell.plan.seed);
+        let shared = seeds.find(|seed| {
+            let mut rows = rows.iter().filter(|cells| !cells.is_empty());
+            rows.all(|cells| of_seed(cells, *seed).is_some())
+        });
+        let chosen = rows.iter().map(|cells| {
+            let own = shared.and_then(|seed| of_seed(cells, seed));
+            own.or_else(|| cells.first().copied())
+        });
+        chosen.collect()
+    }
+
+    /// The first cell of a row, finished or not.
+    #[must_use]
+    pub fn cell(&self, row: &str) -> Option<&Cell> {
+        self.sweep.cells.iter().find(|cell| cell.name == row)
+    }
+
+    /// The statistic of a value over the finished cells of a row.
+    pub fn statistic(&self, row: &str, value: impl Fn(&Found) -> Option<f64>) -> Option<Statistic> {
+        let values = self.finished(row);
+        let values: Vec<f64> = values.filter_map(|(_, found)| value(found)).collect();
+        Statistic::of(&values)
+    }
+
+    /// How many cells of a row crashed, and how many it has.
+    #[must_use]
+    pub fn crashed(&self, row: &str) -> (usize, usize) {
+        let all = self.sweep.cells.iter().zip(&self.found);
+        let own: Vec<_> = all.filter(|(cell, _)| cell.name == row).collect();
+        let crashed = own.iter();
+        let crashed = crashed.filter(|(_, found)| matches!(found.state, State::Crashed(_)));
+        (crashed.count(), own.len())
+    }
+
+    /// The tests of the declared pairs.
+    #[must_use]
+    pub fn pairs(&self, metric: Metric) -> Vec<PairRow> {
+        pairs(&self.sweep, &self.found, metric)
+    }
+
+    /// What follows a table on its page: tests, then images, epochs and seeds, then the exact command of each cell.
+    #[must_use]
+    pub fn notes(&self, metric: Metric) -> String {
+        let mut text = String::new();
+        let tests = pairs_markdown(&self.pairs(metric), metric);
+        if !tests.is_empty() {
+            text += &format!("\n### Is it chance?\n\n{tests}");
+        }
+        let conditions = conditions(&self.sweep.cells, &self.found);
+        let conditions = match conditions.as_str() {
+            "" => "No run is finished.\n",
+            all => all,
+        };
+        text += &format!("\n### Images, epochs, seeds\n\n{conditions}");
+        text += "\nAn empty cell was not run, or is not finished. *ours* and *spread* are the mean and the sample standard deviation \
+                 over the seeds; best and last are epochs.\n";
+        text + &format!(
+            "\n### The command of each run\n\n`DATA` is the folder of the data set.\n\n{}",
+            commands_markdown(&self.sweep.cells, &self.found)
+        )
+    }
+
+    /// All cells as CSV.
+    #[must_use]
+    pub fn csv(&self, metric: Metric) -> String {
+        cells_csv(&self.sweep.cells, &self.found, metric)
+    }
+}

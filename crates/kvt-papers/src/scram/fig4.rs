@@ -1,0 +1,273 @@
+//! Figure 4: time of a forward pass by the size of the map.
+
+use std::fmt::Write as _;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use kvt_attention::{AttentionConfig, BurnInit, Mechanism, Mixer, Phase, Place, ScramConfig};
+use kvt_ops::Key;
+use plotters::prelude::SeriesLabelPosition;
+
+use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
+use super::input;
+use kvt_train::bench::{Timing, time};
+use kvt_train::plot::{Axis, Chart, Line, Names};
+
+/// Figure 4 of SCRAM.
+pub(crate) struct Fig4 {
+    sides: &'static [usize],
+    runs: usize,
+}
+
+/// Channels, as stated in the paper.
+const DIM: usize = 3;
+/// Values of κ; not stated in the paper.
+const KEPT: [usize; 3] = [1, 4, 8];
+/// The fit of the exponent leaves out smaller maps, where the cost of starting threads matters.
+const FITTED: usize = 1024;
+
+impl Fig4 {
+    /// The sizes are ours, the number of runs is stated.
+    pub(crate) const PAPER: Self = Self {
+        sides: &[16, 24, 32, 48, 64, 96, 128],
+        runs: 5,
+    };
+}
+
+/// Times of one kind of attention: tokens and milliseconds.
+struct Times {
+    name: String,
+    by_tokens: Vec<(usize, Timing)>,
+}
+
+impl Item for Fig4 {
+    fn name(&self) -> &'static str {
+        "scram-fig4"
+    }
+
+    fn title(&self) -> &'static str {
+        "SCRAM, figure 4: forward time by the number of tokens"
+    }
+
+    fn stated(&self) -> &'static str {
+        "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: time of a forward pass through one attention layer \
+         for several image sizes, `d_k = 3`, batch 1, mean of 5 runs, on one RTX 2080: full attention, the Sparse \
+         Transformer's, and PatchMatch for several κ(max). PatchMatch \"scales log-linear with respect to the image \
+         size\".\n\n\
+         Not stated: the sizes, the values of κ, what is attended to, the radius b. Memory and the backward pass were planned."
+    }
+
+    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+        let device = Device::flex();
+        let mut all = vec![Times {
+            name: "full".to_owned(),
+            by_tokens: Vec::new(),
+        }];
+        all.extend(KEPT.map(|kept| Times {
+            name: format!("PatchMatch, κ = {kept}"),
+            by_tokens: Vec::new(),
+        }));
+        // The first run at each size is a warm-up.
+        let (steps, mut done) = (self.sides.len() * (self.runs + 1), 0);
+        for &side in self.sides {
+            let place = Place {
+                grid: Some([side, side]),
+                ..Place::new(side * side, DIM, 1)
+            };
+            let mixers = mixers(&place, &device)?;
+            let [q, k] = input::shifted(Key::new(0).named("scram-fig4"), side, 9, DIM);
+            let v = input::noise(Key::new(0).named("values"), q.len());
+            let tensor = |x: &[f32]| {
+                let data = TensorData::new(x.to_vec(), [1, 1, side * side, DIM]);
+                Tensor::<4>::from_data(data, &device)
+            };
+            let inputs = [&q, &k, &v].map(|x| tensor(x));
+            let mut runs = vec![Vec::new(); mixers.len()];
+            for run in 0..=self.runs {
+                // Interleaved, so that a slowdown of the machine affects all of them.
+                for (mixer, times) in mixers.iter().zip(&mut runs) {
+                    let [q, k, v] = inputs.clone();
+                    let took = time(&device, || {
+                        Ok(mixer.attend(q, k, v, place.context(Phase::Eval)))
+                    })?;
+                    if run > 0 {
+                        times.push(took);
+                    }
+                }
+                done += 1;
+                watch.progress(done, steps);
+            }
+            for (times, runs) in all.iter_mut().zip(runs) {
+                times.by_tokens.push((side * side, Timing::of(runs)));
+            }
+        }
+        Ok(Outcome {
+            csv: csv(&all),
+            svg: self.svg(&all).map_err(ReproduceError::Draw)?,
+            found: self.found(&all),
+            ..Outcome::default()
+        })
+    }
+}
+
+/// Full attention, and PatchMatch for each κ.
+fn mixers(place: &Place, device: &Device) -> Result<Vec<Mixer>, ReproduceError> {
+    let mut configs = vec![AttentionConfig::dense()];
+    configs.extend(KEPT.map(|kept| {
+        AttentionConfig::Scram(ScramConfig {
+            kept,
+            ..ScramConfig::default()
+        })
+    }));
+    let made = configs.into_iter().map(|config| {
+        config.validate_at(place)?;
+        Ok(config.init(place, &BurnInit::new(device)))
+    });
+    made.collect()
+}
+
+fn csv(all: &[Times]) -> String {
+    let mut csv = "attention,tokens,median_ms,first_quartile_ms,third_quartile_ms\n".to_owned();
+    for times in all {
+        for (tokens, Timing { median, low, high }) in &times.by_tokens {
+            let _ = writeln!(
+                csv,
+                "\"{}\",{tokens},{median:.4},{low:.4},{high:.4}",
+                times.name
+            );
+        }
+    }
+    csv
+}
+
+impl Times {
+    /// The exponent with which the time grows in the number of tokens, by least squares of the logarithms over the larger maps, or
+    /// over all maps if there are too few larger ones.
+    fn exponent(&self) -> f64 {
+        let larger = |(tokens, _): &&(usize, Timing)| *tokens >= FITTED;
+        let mut points: Vec<_> = self.by_tokens.iter().filter(larger).collect();
+        if points.len() < 2 {
+            points = self.by_tokens.iter().collect();
+        }
+        let points = points
+            .iter()
+            .map(|(tokens, timing)| ((*tokens as f64).ln(), timing.median.ln()));
+        slope(&points.collect::<Vec<_>>())
+    }
+}
+
+/// The slope of a line through points, by least squares.
+fn slope(points: &[(f64, f64)]) -> f64 {
+    let count = points.len() as f64;
+    let mean = |value: fn(&(f64, f64)) -> f64| points.iter().map(value).sum::<f64>() / count;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let products = points
+        .iter()
+        .map(|point| (point.0 - x) * (point.1 - y))
+        .sum::<f64>();
+    products
+        / points
+            .iter()
+            .map(|point| (point.0 - x).powi(2))
+            .sum::<f64>()
+}
+
+impl Fig4 {
+    fn svg(&self, all: &[Times]) -> Result<String, String> {
+        let line = |(color, times): (usize, &Times)| Line {
+            name: times.name.clone(),
+            color,
+            dash: None,
+            points: times
+                .by_tokens
+                .iter()
+                .map(|(tokens, timing)| (*tokens as f64, timing.median))
+                .collect(),
+        };
+        let chart = Chart {
+            title: "Forward pass of one attention layer on this CPU",
+            x: Axis {
+                label: "tokens",
+                logarithmic: true,
+                ticks: self.sides.iter().map(|side| (side * side) as f64).collect(),
+            },
+            y: Axis {
+                label: "milliseconds",
+                logarithmic: true,
+                ticks: Vec::new(),
+            },
+            lines: all.iter().enumerate().map(line).collect(),
+            names: Names::Within(SeriesLabelPosition::UpperLeft),
+        };
+        chart.svg()
+    }
+
+    fn found(&self, all: &[Times]) -> String {
+        let mut header = vec!["attention".to_owned()];
+        header.extend(self.sides.iter().map(|side| format!("n = {}", side * side)));
+        header.push("exponent".to_owned());
+        let row = |times: &Times| {
+            let mut cells = vec![times.name.clone()];
+            cells.extend(
+                times
+                    .by_tokens
+                    .iter()
+                    .map(|(_, timing)| format!("{:.2}", timing.median)),
+            );
+            cells.push(format!("{:.2}", times.exponent()));
+            cells
+        };
+        let rows: Vec<_> = all.iter().map(row).collect();
+        let header: Vec<&str> = header.iter().map(String::as_str).collect();
+        format!(
+            "Milliseconds on this machine's CPU with {} threads, f32: the median of {} runs after one that does not \
+             count. One head, b = 0, 8 iterations, queries and keys as in `scram-recall` (smooth, the same picture \
+             at every size). Full attention is kvt's, which stores no scores. The Sparse Transformer's is left out. \
+             \"Exponent\" is the power of n with which the time grows, fitted from n = {FITTED} on: n^2 for full \
+             attention, and a little more than n for n log n.\n\n{}",
+            rayon::current_num_threads(),
+            self.runs,
+            table(&header, &rows)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::super::super::tests::Heard;
+    use super::*;
+
+    #[test]
+    fn every_attention_is_timed_at_every_size() {
+        let small = Fig4 {
+            sides: &[4, 6],
+            runs: 1,
+        };
+        let heard = Heard::default();
+        let outcome = small.compute(&Order::default(), &heard).unwrap();
+        assert_eq!(heard.steps(), [(1, 4), (2, 4), (3, 4), (4, 4)]);
+        let lines: Vec<&str> = outcome.csv.lines().collect();
+        assert_eq!(lines.len(), 1 + 4 * 2);
+        assert!(
+            lines[1].starts_with("\"full\",16,")
+                && lines[8].starts_with("\"PatchMatch, κ = 8\",36,")
+        );
+        assert!(outcome.svg.contains("PatchMatch, κ = 4"));
+        assert!(
+            outcome
+                .found
+                .contains("| attention | n = 16 | n = 36 | exponent |"),
+            "{}",
+            outcome.found
+        );
+    }
+
+    #[test]
+    fn an_exponent_is_found_again() {
+        let points: Vec<(f64, f64)> = [2.0_f64, 8.0, 32.0]
+            .map(|n| (n.ln(), (0.3 * n.powf(1.7)).ln()))
+            .into();
+        assert!((slope(&points) - 1.7).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,289 @@
+//! What the search misses, by the number of tokens. The paper does not report quality.
+
+use std::fmt::Write as _;
+
+use kvt_attention::scram::{Fields, PatchMatch, Tokens};
+use kvt_ops::Key;
+use plotters::prelude::SeriesLabelPosition;
+use rayon::prelude::*;
+
+use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
+use super::{first, full, input, share};
+use kvt_train::plot::{Axis, Chart, Line, Names};
+
+/// Recall and attention mass of SCRAM.
+pub(crate) struct Recall {
+    sides: &'static [usize],
+}
+
+const DIM: usize = 8;
+const KEPT: [usize; 3] = [1, 4, 8];
+
+impl Recall {
+    /// Up to 16,384 tokens.
+    pub(crate) const PAPER: Self = Self {
+        sides: &[16, 32, 64, 128],
+    };
+}
+
+/// The structure of queries and keys.
+#[derive(Clone, Copy)]
+enum Features {
+    /// The same picture at every size.
+    Picture,
+    /// The same detail per token at every size.
+    Detail,
+    /// No spatial coherence.
+    Noise,
+}
+
+impl Features {
+    const ALL: [Self; 3] = [Self::Picture, Self::Detail, Self::Noise];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Picture => "same picture",
+            Self::Detail => "same detail",
+            Self::Noise => "white noise",
+        }
+    }
+
+    /// Queries and keys, `[side * side, DIM]`.
+    fn tokens(self, side: usize) -> [Vec<f32>; 2] {
+        let key = Key::new(0).named("scram-recall");
+        match self {
+            Self::Picture => input::shifted(key, side, 9, DIM),
+            Self::Detail => input::shifted(key, side, side / 4 + 1, DIM),
+            Self::Noise => {
+                ["queries", "keys"].map(|name| input::noise(key.named(name), side * side * DIM))
+            }
+        }
+    }
+}
+
+/// The result of one search, compared with the best keys.
+struct Record {
+    features: Features,
+    tokens: usize,
+    kept: usize,
+    recall: f64,
+    /// Share of the attention on the keys that were found, and on the best ones.
+    mass: [f64; 2],
+}
+
+impl Item for Recall {
+    fn name(&self) -> &'static str {
+        "scram-recall"
+    }
+
+    fn title(&self) -> &'static str {
+        "SCRAM: recall and attention mass of the search by the number of tokens"
+    }
+
+    fn stated(&self) -> &'static str {
+        "[SCRAM](https://arxiv.org/abs/1905.10308) reports neither recall nor accuracy. It assumes that attention \
+         is spatially coherent: \"a shift in query along a spatial dimension is likely corresponding to an equal \
+         shift in key\"."
+    }
+
+    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+        let (steps, mut done) = (self.sides.len() * Features::ALL.len(), 0);
+        let mut records = Vec::new();
+        for features in Features::ALL {
+            for &side in self.sides {
+                records.extend(compare(features, side)?);
+                done += 1;
+                watch.progress(done, steps);
+            }
+        }
+        Ok(Outcome {
+            csv: csv(&records),
+            svg: self.svg(&records).map_err(ReproduceError::Draw)?,
+            found: self.found(&records),
+            ..Outcome::default()
+        })
+    }
+}
+
+/// One search for the most keys serves all κ: its first runs are the same as in a search for fewer keys.
+fn compare(features: Features, side: usize) -> Result<Vec<Record>, ReproduceError> {
+    let [queries, keys] = features.tokens(side);
+    let tokens = Tokens::new(&queries, &keys, DIM, [side, side])?;
+    let most = KEPT.into_iter().max().unwrap_or(1);
+    let search = PatchMatch {
+        kept: most,
+        separation: 0,
+        iterations: 8,
+    };
+    let found = search.search(&tokens, Key::new(0));
+    let exact = Fields::exact(&tokens, most, 0);
+    let scale = (DIM as f64).powf(-0.5);
+    let count = tokens.tokens();
+    // Values per query, summed in order below: the result does not depend on the threads.
+    let of_query = |query: usize| {
+        let whole = full(&tokens, query, scale);
+        KEPT.map(|kept| {
+            let (found, best) = (first(&found, query, kept), first(&exact, query, kept));
+            let hits = found.iter().filter(|key| best.contains(key)).count();
+            let mass = |keys: &[usize]| keys.iter().map(|key| whole[*key]).sum::<f64>();
+            [hits as f64 / kept as f64, mass(&found), mass(&best)]
+        })
+    };
+    let all: Vec<_> = (0..count).into_par_iter().map(of_query).collect();
+    let record = |(number, kept): (usize, usize)| {
+        let mean =
+            |part: usize| all.iter().map(|query| query[number][part]).sum::<f64>() / count as f64;
+        Record {
+            features,
+            tokens: count,
+            kept,
+            recall: mean(0),
+            mass: [mean(1), mean(2)],
+        }
+    };
+    Ok(KEPT.into_iter().enumerate().map(record).collect())
+}
+
+fn csv(records: &[Record]) -> String {
+    let mut csv = "features,tokens,kept,recall,mass_found,mass_best\n".to_owned();
+    for record in records {
+        let Record {
+            features,
+            tokens,
+            kept,
+            recall,
+            mass: [found, best],
+        } = record;
+        let _ = writeln!(
+            csv,
+            "{},{tokens},{kept},{recall:.5},{found:.6},{best:.6}",
+            features.name()
+        );
+    }
+    csv
+}
+
+impl Recall {
+    fn svg(&self, records: &[Record]) -> Result<String, String> {
+        let most = KEPT.into_iter().max().unwrap_or(1);
+        let mut lines = Vec::new();
+        for (color, features) in Features::ALL.into_iter().enumerate() {
+            let shown = || {
+                let same = move |record: &&Record| {
+                    record.kept == most && record.features.name() == features.name()
+                };
+                records.iter().filter(same)
+            };
+            lines.push(Line {
+                name: format!("{}: recall", features.name()),
+                color,
+                dash: None,
+                points: shown()
+                    .map(|record| (record.tokens as f64, record.recall))
+                    .collect(),
+            });
+            lines.push(Line {
+                name: format!("{}: mass", features.name()),
+                color,
+                dash: Some((6, 4)),
+                points: shown()
+                    .map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]))
+                    .collect(),
+            });
+        }
+        let title = format!("PatchMatch against the exact top {most}");
+        let chart = Chart {
+            title: &title,
+            x: Axis {
+                label: "tokens",
+                logarithmic: true,
+                ticks: self.sides.iter().map(|side| (side * side) as f64).collect(),
+            },
+            y: Axis {
+                label: "share of the exact top k",
+                logarithmic: false,
+                ticks: Vec::new(),
+            },
+            lines,
+            names: Names::Within(SeriesLabelPosition::LowerLeft),
+        };
+        chart.svg()
+    }
+
+    fn found(&self, records: &[Record]) -> String {
+        let row = |record: &Record| {
+            vec![
+                record.features.name().to_owned(),
+                record.tokens.to_string(),
+                record.kept.to_string(),
+                share(record.recall),
+                share(record.mass[0] / record.mass[1]),
+                share(record.mass[1]),
+            ]
+        };
+        let rows: Vec<_> = records.iter().map(row).collect();
+        let header = [
+            "queries and keys",
+            "n",
+            "κ",
+            "recall@κ",
+            "attention mass, of the exact top κ",
+            "mass of the exact top κ, of all",
+        ];
+        format!(
+            "Square maps, {DIM} channels, 8 iterations, b = 0. \"Same picture\" and \"same detail\" are bicubic \
+             interpolations of normal numbers with 5 % of noise, keys rolled by 5 rows and 3 columns: of 9 x 9 \
+             numbers at every size, or of one for every four tokens in each direction. \"White noise\" has no \
+             coherence: it breaks the assumption. Recall@κ is the share of the κ best keys that were found, in the \
+             mean over queries; the mass is the sum of the dense attention weights on the keys that were found, \
+             over that on the κ best ones. The figure has κ = {}.\n\n{}",
+            KEPT.into_iter().max().unwrap_or(1),
+            table(&header, &rows)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::super::super::tests::Heard;
+    use super::*;
+
+    #[test]
+    fn coherence_is_what_the_search_lives_on() {
+        let small = Recall { sides: &[16] };
+        let heard = Heard::default();
+        let outcome = small.compute(&Order::default(), &heard).unwrap();
+        assert_eq!(heard.steps().len(), 3);
+        let of = |name: &str| {
+            let line = outcome
+                .csv
+                .lines()
+                .find(|line| line.starts_with(name))
+                .unwrap();
+            let cells = line.split(',').skip(3).map(|cell| cell.parse().unwrap());
+            cells.collect::<Vec<f64>>()
+        };
+        for kept in [4, 8] {
+            let (smooth, noise) = (
+                of(&format!("same picture,256,{kept},")),
+                of(&format!("white noise,256,{kept},")),
+            );
+            assert!(smooth[0] > noise[0] + 0.1, "{smooth:?} {noise:?}");
+            for record in [&smooth, &noise] {
+                assert!(
+                    record[1] <= record[2] + 1e-9 && record[2] < 1.0,
+                    "{record:?}"
+                );
+            }
+            assert!(smooth[1] > 0.9 * smooth[2], "{smooth:?}");
+        }
+        assert_eq!(outcome.csv.lines().count(), 1 + 9);
+        assert!(outcome.svg.contains("white noise: mass"));
+        assert_eq!(
+            compare(Features::Noise, 8).unwrap()[0].recall,
+            compare(Features::Noise, 8).unwrap()[0].recall
+        );
+    }
+}

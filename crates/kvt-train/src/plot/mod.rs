@@ -1,0 +1,25 @@
+//! What pictures and tables share: charts, panels, colours, the font, PNG; numbers in words.
+
+mod beside;
+mod chart;
+mod colors;
+mod csv;
+mod embed;
+mod font;
+mod heat;
+mod panels;
+mod png;
+mod words;
+
+pub use self::beside::beside;
+pub use self::chart::{Axis, Chart, Line, Names};
+pub(crate) use self::chart::{number, steps};
+pub use self::colors::PALETTE;
+pub(crate) use self::colors::{GRID, INK, color};
+pub use self::csv::csv_field;
+pub use self::embed::png_in_svg;
+pub use self::font::{FONT, register_fonts};
+pub use self::heat::{Panel, heat_maps};
+pub use self::panels::{ErrorLine, LinePanel, line_panels};
+pub use self::png::encode_png;
+pub use self::words::{duration, grouped, human, with_unit};
