@@ -65,7 +65,7 @@ pub enum ReproduceError {
     },
     /// The file of a sweep is missing.
     #[error(
-        "no file `{}`: run the command in kvt's repository, or give its folder of configurations with `--configs`",
+        "no file `{}`: `--configs` names a folder of configurations and sweeps, as `configs` of kvt's repository is",
         .path.display()
     )]
     NoSweep {

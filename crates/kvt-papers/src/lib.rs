@@ -5,6 +5,7 @@
 //! for timings, the same program produces the same numbers.
 
 pub mod attribution;
+mod configs;
 mod error;
 mod item;
 mod kvt;

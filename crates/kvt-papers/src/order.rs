@@ -73,8 +73,8 @@ pub struct Order {
     pub out: PathBuf,
     /// The folder of the runs; by default the one that their sweep names, so that existing runs are reused.
     pub runs: Option<PathBuf>,
-    /// The folder `configs` of this repository, where configurations and sweeps are.
-    pub configs: PathBuf,
+    /// A folder with the configurations and sweeps of the repository's `configs`; `None` is `configs` here, or those of the program.
+    pub configs: Option<PathBuf>,
     /// Train nothing: use the runs as they are.
     pub as_is: bool,
 }

@@ -1,5 +1,6 @@
 //! The training runs of an item.
 
+use super::configs::Configs;
 use super::{Item, Order, ReproduceError, Version, Watch};
 use kvt_train::report::Statistic;
 use kvt_train::run::Metric;
@@ -25,14 +26,17 @@ pub struct Runs {
 /// # Errors
 /// If the file or one of its configurations is missing or wrong.
 pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
-    let folder = order.configs.join("reproduce").join(name);
+    let configs = Configs::find(order.configs.as_deref())?;
+    let folder = configs.path().join("reproduce").join(name);
     let of_version = folder.join(format!("{}-{}.toml", order.scale, order.version.name()));
     let path = match order.version {
         Version::V1 if of_version.exists() => of_version,
         _ => folder.join(format!("{}.toml", order.scale)),
     };
     if !path.exists() {
-        return Err(ReproduceError::NoSweep { path });
+        return Err(ReproduceError::NoSweep {
+            path: configs.shown(&path),
+        });
     }
     let mut overrides = order.overrides.clone();
     if let Some(data) = &order.data {
@@ -42,6 +46,9 @@ pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
     let mut sweep = Sweep::load(&path, &overrides, order.runs.as_deref())?;
     if let Some(count) = order.seeds {
         sweep = sweep.with_seeds(count);
+    }
+    for cell in &mut sweep.cells {
+        cell.config = configs.shown(&cell.config);
     }
     if order.data.is_some() {
         // Pages are read by others, whose data has another path.

@@ -52,9 +52,9 @@ pub(super) struct Args {
         conflicts_with = "device"
     )]
     devices: Vec<String>,
-    /// The folder `configs` of kvt's repository.
-    #[arg(long, value_name = "DIR", default_value = "configs")]
-    configs: PathBuf,
+    /// A folder of configurations and sweeps; by default `configs` in this folder, or those that kvt was built with.
+    #[arg(long, value_name = "DIR")]
+    configs: Option<PathBuf>,
     /// Train nothing: make the result of the runs that are finished.
     #[arg(long)]
     as_is: bool,

@@ -229,8 +229,8 @@ mod tests {
     use fs_err as fs;
 
     use super::super::EpochPoint;
-    use crate::plot::PALETTE;
     use super::*;
+    use crate::plot::PALETTE;
     use crate::run::Metrics;
 
     const TOP1: Plot = Plot::Metric(Metric::TOP1);

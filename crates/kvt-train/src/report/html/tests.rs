@@ -7,11 +7,11 @@ use fs_err as fs;
 use image::{Rgb, RgbImage};
 use tempfile::TempDir;
 
-use crate::plot::color;
 use super::page::{SCRIPT, STYLE, hash};
 use super::*;
 use crate::data::Batch;
 use crate::judge::Judgement;
+use crate::plot::color;
 use crate::probe::HeadMap;
 use crate::run::epochs_tests::{epoch, eval};
 use crate::run::{EpochsCsv, Event, JsonlLog, Listener, Note, RunDir, Topic};
