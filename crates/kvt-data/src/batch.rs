@@ -1,5 +1,10 @@
 //! A batch on the host: the views of some images, their targets, and their indices.
 
+use image::RgbImage;
+use kvt_ops::Key;
+
+use crate::augment::{AugmentError, Transform};
+
 /// Pixels of all images of a batch, prepared in the same way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
@@ -21,6 +26,16 @@ pub struct Batch<T = u32> {
 }
 
 impl View {
+    /// A single image, transformed with the draws of `key`. A transform for evaluation draws nothing: any key will do.
+    ///
+    /// # Errors
+    /// If the image cannot be transformed.
+    pub fn of(image: RgbImage, transform: &Transform, key: Key) -> Result<Self, AugmentError> {
+        let mut view = Self::zeros(1, transform.size());
+        transform.apply(image, key, view.image_mut(0))?;
+        Ok(view)
+    }
+
     /// `images` images of `size` (height, width), all zeros.
     pub fn zeros(images: usize, size: (usize, usize)) -> Self {
         Self {

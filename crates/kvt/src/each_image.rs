@@ -1,6 +1,5 @@
 //! Commands that draw a picture for each image of the command line.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Tensor};
@@ -10,10 +9,9 @@ use kvt_ops::Key;
 use super::images::expand;
 use super::output;
 use kvt_data::escape::one_line;
-use kvt_data::fs::write_atomic;
 use kvt_train::config::Plan;
 use kvt_train::data::{View, decode};
-use kvt_train::plot::encode_png;
+use kvt_train::plot::save_png;
 use kvt_train::preview;
 use kvt_train::splits::{eval_transform, image_limits};
 
@@ -49,8 +47,7 @@ pub(super) fn each_image(
                 continue;
             }
         };
-        let mut view = View::zeros(1, size);
-        transform.apply(image, Key::new(0), view.image_mut(0))?;
+        let view = View::of(image, &transform, Key::new(0))?;
         let seen = preview::picture(&view.pixels, size, &plan.augment);
         let stem = path.file_stem().unwrap_or(path.as_os_str());
         // The number tells images of the same name in several folders apart.
@@ -61,9 +58,7 @@ pub(super) fn each_image(
             seen,
             file: file.clone(),
         })?;
-        let (width, height) = picture.dimensions();
-        let png = encode_png(&picture, width, height).map_err(anyhow::Error::msg)?;
-        write_atomic(&file, |out| out.write_all(&png))?;
+        save_png(&file, &picture)?;
     }
     Ok(are_all && !files.is_empty())
 }

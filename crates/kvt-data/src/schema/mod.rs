@@ -7,7 +7,7 @@ mod value;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 /// A section of the configuration, with everything about a key on one line:
 /// `pub key: type = default, "attribute" = value;`. The attributes are keywords of JSON schema, and
@@ -90,8 +90,12 @@ fn normalise(schema: &mut Value) {
             if map.get("format").is_some_and(|format| format == "uint32") {
                 map.entry("maximum").or_insert(u32::MAX.into());
             }
-            if let Some(Value::String(range)) = map.remove("x-range") {
-                set_range(map, &range);
+            // One that cannot be read stays: `refusals` then allows no value.
+            if let Some(Value::String(range)) = map.get("x-range")
+                && let Some(ends) = read_range(range)
+            {
+                map.remove("x-range");
+                set_range(map, &ends);
             }
             // The default of a section repeats those of its keys, and a default that depends on other keys is given as text.
             if map.contains_key("properties") || map.contains_key("x-default") {
@@ -123,25 +127,48 @@ fn drop_null(map: &mut Map<String, Value>) {
     }
 }
 
-/// Writes an interval as JSON schema keywords, for every number of a schema.
-fn set_range(schema: &mut Map<String, Value>, range: &str) {
-    if let "integer" | "number" = schema
-        .get("type")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-    {
-        let ends = range.trim_matches(['[', '(', ']', ')']).split_once(", ");
-        let (low, high) = ends.unwrap_or_default();
-        for (end, included, excluded, is_excluded) in [
-            (low, "minimum", "exclusiveMinimum", range.starts_with('(')),
-            (high, "maximum", "exclusiveMaximum", range.ends_with(')')),
-        ] {
-            // `inf` is not JSON: there is no limit.
-            if let Ok(end) = serde_json::from_str(end) {
-                schema.remove(included);
-                let keyword = if is_excluded { excluded } else { included };
-                schema.insert(keyword.to_owned(), end);
-            }
+/// The ends of an interval as JSON schema keywords: the keyword, the one that it replaces, and the number. Without a limit at an
+/// end, there is none; `None` if it is no interval.
+fn read_range(range: &str) -> Option<Vec<(&'static str, &'static str, Number)>> {
+    let (low, high) = range
+        .get(1..range.len().checked_sub(1)?)?
+        .split_once(", ")?;
+    let mut ends = Vec::new();
+    for (end, bracket, is_excluded, included, excluded) in [
+        (
+            low,
+            range.chars().next()?,
+            '(',
+            "minimum",
+            "exclusiveMinimum",
+        ),
+        (
+            high,
+            range.chars().next_back()?,
+            ')',
+            "maximum",
+            "exclusiveMaximum",
+        ),
+    ] {
+        let keyword = match bracket {
+            '[' | ']' => included,
+            _ if bracket == is_excluded => excluded,
+            _ => return None,
+        };
+        match end {
+            "inf" if bracket == ')' => {}
+            end => ends.push((keyword, included, serde_json::from_str(end).ok()?)),
+        }
+    }
+    Some(ends)
+}
+
+/// Writes an interval into a schema, for every number in it.
+fn set_range(schema: &mut Map<String, Value>, ends: &[(&'static str, &'static str, Number)]) {
+    if let Some("integer" | "number") = schema.get("type").and_then(Value::as_str) {
+        for (keyword, replaced, end) in ends {
+            schema.remove(*replaced);
+            schema.insert((*keyword).to_owned(), end.clone().into());
         }
     }
     for (_, below) in schema.iter_mut() {
@@ -150,7 +177,7 @@ fn set_range(schema: &mut Map<String, Value>, range: &str) {
             one => std::slice::from_mut(one),
         };
         for schema in below.iter_mut().filter_map(Value::as_object_mut) {
-            set_range(schema, range);
+            set_range(schema, ends);
         }
     }
 }
@@ -195,6 +222,26 @@ mod tests {
                 "non-empty string",
             ]
         );
+    }
+
+    #[test]
+    fn an_interval_that_cannot_be_read_allows_nothing() {
+        for (range, ends) in [
+            ("[0, 1)", Some(2)),
+            ("(0, inf)", Some(1)),
+            ("[-1.5, 2]", Some(2)),
+            ("[0, inf]", None),
+            ("[0,1]", None),
+            ("0, 1", None),
+            ("[a, 1]", None),
+            (")0, 1]", None),
+            ("", None),
+        ] {
+            assert_eq!(read_range(range).map(|ends| ends.len()), ends, "{range}");
+        }
+        let mut schema = json!({"type": "integer", "x-range": "[0; 1]"});
+        normalise(&mut schema);
+        assert_eq!(refusals(&schema, &toml::Value::Integer(0)).len(), 1);
     }
 
     #[test]

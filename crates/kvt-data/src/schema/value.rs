@@ -22,6 +22,7 @@ pub fn refusals(schema: &Value, value: &toml::Value) -> Vec<Refusal> {
         end("min").is_none_or(|min| count >= min) && end("max").is_none_or(|max| count <= max)
     };
     let allowed = match (kind(schema), value) {
+        _ if schema.get("x-range").is_some() => false,
         ("array", toml::Value::Array(items)) if length(items.len(), "Items") => {
             let items = items.iter().zip(std::iter::repeat(schema.get("items")));
             return items

@@ -17,15 +17,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use image::RgbImage;
+use kvt_ops::Key;
 
 use self::cache::Cache;
 use self::parquet::Table;
-use crate::augment::{Look, Part};
+use crate::augment::{Look, Part, Transform};
 use crate::decode::region;
 use crate::file::{self, ImageLimits};
 use crate::listing::{OtherFormats, Unlisted};
 use crate::text::quoted;
-use crate::{ColorKind, DataError, DecodeError, Decoded, decode_bytes};
+use crate::{ColorKind, DataError, DecodeError, Decoded, View, decode_bytes};
 
 pub use folder::ClassOrder;
 use names::gaps;
@@ -241,6 +242,44 @@ impl Source {
                 color: ColorKind::Rgb,
             }),
         }
+    }
+
+    /// The image of a sample as one for a model: transformed, with the draws of `key`.
+    ///
+    /// # Errors
+    /// If it cannot be decoded or transformed, with its path.
+    pub fn view(
+        &self,
+        index: u32,
+        limits: ImageLimits,
+        transform: &Transform,
+        key: Key,
+    ) -> Result<View, DataError> {
+        let image = self.image(index, limits)?;
+        View::of(image, transform, key).map_err(|source| DataError::Augment {
+            path: self.path_of(index),
+            source,
+        })
+    }
+
+    /// The whole image of a sample, from memory if it is kept there.
+    ///
+    /// # Errors
+    /// [`DecodeError`] with the path and the reason.
+    pub fn image(&self, index: u32, limits: ImageLimits) -> Result<RgbImage, DecodeError> {
+        match self.decode(index, limits, None)? {
+            Picture::Whole(image) => Ok(image),
+            Picture::Part(_) => Err(DecodeError {
+                path: self.path_of(index),
+                reason: "only a part was decoded".to_owned(),
+            }),
+        }
+    }
+
+    /// The path of a sample; that of all samples if there is no such sample.
+    fn path_of(&self, index: u32) -> PathBuf {
+        let sample = self.samples.get(index as usize);
+        sample.map_or_else(|| self.root.clone(), |sample| sample.path.clone())
     }
 
     /// The image of a sample, from memory if it is kept there. With `look`, which returns the part that a transform uses of

@@ -43,10 +43,8 @@ pub(super) fn generated(
     figures
         .map(|figure| {
             let key = Key::new(0).named("pictures").named(figure.name());
-            let mut view = View::zeros(1, size);
             let image = render(figure, side, 0.3, 0.0, key);
-            transform
-                .apply(image, key, view.image_mut(0))
+            let view = View::of(image, &transform, key)
                 .map_err(|error| ReproduceError::Draw(error.to_string()))?;
             Ok(Sample {
                 name: figure.name().to_owned(),

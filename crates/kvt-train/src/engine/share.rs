@@ -87,65 +87,67 @@ pub(super) fn share_state<T: Task>(
     let is_first = world.is_first();
     // The first process's data is prepared first, so that the others learn of a failure before they wait for it.
     let own = match is_first {
-        true => Sent::of(&state),
+        true => Sent::of(&state, *progress),
         false => Ok(Sent::default()),
     };
-    let sent = agree(world, own)?;
-    let parts = [
-        serde_json::to_vec(&(*progress, sent.updates, sent.loss_scale)).unwrap_or_default(),
-        encode(&sent.network),
-        encode(&sent.ema),
-        encode(&sent.moments),
-        serde_json::to_vec(&sent.files.iter().map(|(name, _)| name).collect::<Vec<_>>())
-            .unwrap_or_default(),
-    ];
-    let mut received = Vec::new();
-    for part in parts {
-        received.push(world.share(0, part)?);
+    let own = agree(world, own)?;
+    let names = world.share(0, own.names)?;
+    let names: Vec<String> = serde_json::from_slice(&names).map_err(unreadable)?;
+    let mut parts = own.parts;
+    for part in &mut parts {
+        *part = world.share(0, std::mem::take(part))?;
     }
-    let names: Vec<String> =
-        serde_json::from_slice(received.last().map_or(&[][..], Vec::as_slice)).unwrap_or_default();
+    let mut own_files = own.files.into_iter();
     let mut files = Vec::new();
-    for (number, name) in names.into_iter().enumerate() {
-        let own = sent.files.get(number).map(|(_, tensors)| encode(tensors));
-        files.push((name, world.share(0, own.unwrap_or_default())?));
+    for name in names {
+        // Only the first process has one.
+        let file = own_files.next().unwrap_or_default();
+        files.push((name, world.share(0, file)?));
     }
     let taken = match is_first {
         true => Ok(state),
-        false => take(state, progress, &received, &files),
+        false => take(state, progress, &parts, &files),
     };
     agree(world, taken)
 }
 
-/// The state that the first process sends.
+/// What the first process sends; nothing in the others.
 #[derive(Default)]
 struct Sent {
-    updates: u32,
-    loss_scale: Option<LossScale>,
-    network: Tensors,
-    ema: Tensors,
-    moments: Tensors,
-    files: Vec<(String, Tensors)>,
+    /// The counters, the network, its average, and the moments of the optimizer.
+    parts: [Vec<u8>; 4],
+    /// The names of the task's files, and their content.
+    names: Vec<u8>,
+    files: Vec<Vec<u8>>,
 }
 
 impl Sent {
-    fn of<T: Task>(state: &TrainState<T>) -> Result<Self, TrainError> {
+    fn of<T: Task>(state: &TrainState<T>, progress: Progress) -> Result<Self, TrainError> {
         let (moments, updates) = state.optimizer.state();
-        let files = state.task.state()?.into_iter();
+        let ema = match &state.ema {
+            Some(ema) => named(&ema.network().state_dict()?),
+            None => Vec::new(),
+        };
+        let files = state.task.state()?;
+        let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+        let files = files.iter().map(|(_, tensors)| encode(&named(tensors)));
+        let counters = (progress, updates, state.loss_scale);
         Ok(Self {
-            updates,
-            loss_scale: state.loss_scale,
-            network: named(&state.network.state_dict()?),
-            ema: match &state.ema {
-                Some(ema) => named(&ema.network().state_dict()?),
-                None => Vec::new(),
-            },
-            moments: moments.into_iter().collect(),
-            files: files
-                .map(|(name, tensors)| (name.to_owned(), named(&tensors)))
-                .collect(),
+            parts: [
+                serde_json::to_vec(&counters).map_err(unreadable)?,
+                encode(&named(&state.network.state_dict()?))?,
+                encode(&ema)?,
+                encode(&moments.into_iter().collect())?,
+            ],
+            names: serde_json::to_vec(&names).map_err(unreadable)?,
+            files: files.collect::<Result<_, _>>()?,
         })
     }
+}
+
+/// State that cannot be written as JSON, or read.
+fn unreadable(error: serde_json::Error) -> WorldError {
+    WorldError::State(error.to_string())
 }
 
 fn named(state: &StateDict) -> Tensors {
@@ -159,17 +161,14 @@ fn named(state: &StateDict) -> Tensors {
 fn take<T: Task>(
     fresh: TrainState<T>,
     progress: &mut Progress,
-    received: &[Vec<u8>],
+    [counters, network, ema, moments]: &[Vec<u8>; 4],
     files: &[(String, Vec<u8>)],
 ) -> Result<TrainState<T>, TrainError> {
-    let tensors = |bytes: &[u8]| decode(bytes).ok_or(TrainError::World(WorldError::Lost));
+    let tensors = |bytes: &[u8]| decode(bytes).map_err(TrainError::World);
     let dict =
         |bytes: &[u8]| Ok::<_, TrainError>(tensors(bytes)?.into_iter().collect::<StateDict>());
-    let [header, network, ema, moments, ..] = received else {
-        return Err(WorldError::Lost.into());
-    };
     let (sent, updates, loss_scale): (Progress, u32, Option<LossScale>) =
-        serde_json::from_slice(header).map_err(|_| WorldError::Lost)?;
+        serde_json::from_slice(counters).map_err(unreadable)?;
     *progress = sent;
     let (network, _) = fresh.network.load_state_dict(&dict(network)?)?;
     let ema = match fresh.ema {
@@ -185,7 +184,8 @@ fn take<T: Task>(
     let mut task = fresh.task;
     task.load_state(&|name| {
         let bytes = files.iter().find(|(known, _)| known == name);
-        let (_, bytes) = bytes.ok_or(WorldError::Lost)?;
+        let missing = || WorldError::State(format!("there is no `{name}`"));
+        let (_, bytes) = bytes.ok_or_else(missing)?;
         dict(bytes)
     })?;
     Ok(TrainState {

@@ -21,5 +21,5 @@ pub use self::embed::png_in_svg;
 pub use self::font::{FONT, register_fonts};
 pub use self::heat::{Panel, heat_maps};
 pub use self::panels::{ErrorLine, LinePanel, line_panels};
-pub use self::png::encode_png;
+pub use self::png::{encode_png, save_png};
 pub use self::words::{duration, grouped, human, with_unit};

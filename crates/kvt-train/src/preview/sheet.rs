@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use super::PreviewError;
 use crate::augment::{AugmentConfig, Transform};
 use crate::config::Plan;
-use crate::data::{DataError, OnError, Picture, image_key, view_key};
+use crate::data::{DataError, OnError, View, image_key, view_key};
 use crate::plot::{FONT, INK, encode_png, register_fonts};
 use crate::splits::{Splits, eval_transform, image_limits};
 use crate::task::{Classify, Dino, Task, TaskKind};
@@ -39,9 +39,8 @@ pub(super) fn draw(
         };
         // The loader's indices have 32 bits.
         let number = u32::try_from(index).unwrap_or(u32::MAX);
-        let image = match splits.train.decode(number, image_limits(plan), None) {
-            Ok(Picture::Whole(image)) => image,
-            Ok(Picture::Part(_)) => continue,
+        let image = match splits.train.image(number, image_limits(plan)) {
+            Ok(image) => image,
             // The run skips it, too.
             Err(error) if plan.data.on_error == OnError::Skip => {
                 unreadable.get_or_insert(error);
@@ -57,13 +56,12 @@ pub(super) fn draw(
             // The draws are the same as in the run.
             let key = view_key(image_key(plan.seed, epoch, number), view);
             let own = transform.size();
-            let mut numbers = vec![0.0; 3 * own.0 * own.1];
-            let applied = transform.apply(image.clone(), key, &mut numbers);
-            applied.map_err(|source| DataError::Augment {
+            let view = View::of(image.clone(), transform, key);
+            let view = view.map_err(|source| DataError::Augment {
                 path: sample.path.clone(),
                 source,
             })?;
-            let picture = picture(&numbers, own, &plan.augment);
+            let picture = picture(&view.pixels, own, &plan.augment);
             pictures.push(match own == size {
                 true => picture,
                 // A smaller view fills its cell.

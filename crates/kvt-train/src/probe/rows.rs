@@ -29,6 +29,26 @@ impl Rows {
         self.labels.is_empty()
     }
 
+    /// The rows at these places; places beyond the last are left out.
+    pub(super) fn some(&self, places: impl Iterator<Item = usize>) -> Self {
+        let mut some = Self {
+            dim: self.dim,
+            ..Self::default()
+        };
+        for place in places {
+            if let (Some(label), Some(index), Some(features)) = (
+                self.labels.get(place),
+                self.indices.get(place),
+                self.features.get(place * self.dim..(place + 1) * self.dim),
+            ) {
+                some.labels.push(*label);
+                some.indices.push(*index);
+                some.features.extend_from_slice(features);
+            }
+        }
+        some
+    }
+
     /// The features of all images, `[images, dim]`.
     pub fn tensor(&self, device: &Device) -> Tensor<2> {
         self.part(0, self.len(), device)

@@ -6,6 +6,11 @@ pub enum WorldError {
     /// Another process ended without a message.
     #[error("another process of the job is gone: resume the run with `--resume`")]
     Lost,
+    /// The state of the first process cannot be sent or understood.
+    #[error(
+        "the state of the run could not be shared among its processes: {0}; resume it with `--resume`"
+    )]
+    State(String),
     /// A launcher has started several processes, and this build cannot connect them.
     #[error(
         "{size} processes were started, but this build of kvt has no MPI: build with `--features mpi`, \

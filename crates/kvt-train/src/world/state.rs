@@ -3,6 +3,8 @@
 use burn::tensor::{DType, TensorData};
 use serde::{Deserialize, Serialize};
 
+use super::WorldError;
+
 /// Named tensors.
 pub(crate) type Tensors = Vec<(String, TensorData)>;
 
@@ -15,7 +17,10 @@ struct Entry {
 }
 
 /// Tensors as bytes.
-pub(crate) fn encode(tensors: &Tensors) -> Vec<u8> {
+///
+/// # Errors
+/// [`WorldError::State`] if their names and shapes cannot be written as JSON.
+pub(crate) fn encode(tensors: &Tensors) -> Result<Vec<u8>, WorldError> {
     let entries: Vec<Entry> = tensors
         .iter()
         .map(|(name, data)| Entry {
@@ -25,27 +30,33 @@ pub(crate) fn encode(tensors: &Tensors) -> Vec<u8> {
             bytes: data.as_bytes().len(),
         })
         .collect();
-    // Names and shapes can always be written as JSON.
-    let header = serde_json::to_vec(&entries).unwrap_or_default();
+    let header = serde_json::to_vec(&entries);
+    let header = header.map_err(|error| WorldError::State(error.to_string()))?;
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header);
     for (_, data) in tensors {
         bytes.extend_from_slice(data.as_bytes());
     }
-    bytes
+    Ok(bytes)
 }
 
-/// The inverse of [`encode`]; `None` for other bytes.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Tensors> {
-    let (length, rest) = bytes.split_first_chunk()?;
-    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-    let (header, mut rest) = rest.split_at_checked(length)?;
-    let entries: Vec<Entry> = serde_json::from_slice(header).ok()?;
+/// The inverse of [`encode`].
+///
+/// # Errors
+/// [`WorldError::State`] for other bytes.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Tensors, WorldError> {
+    let cut_off = || WorldError::State("it is cut off".to_owned());
+    let (length, rest) = bytes.split_first_chunk().ok_or_else(cut_off)?;
+    let length = usize::try_from(u64::from_le_bytes(*length));
+    let length = length.map_err(|error| WorldError::State(error.to_string()))?;
+    let (header, mut rest) = rest.split_at_checked(length).ok_or_else(cut_off)?;
+    let entries: Result<Vec<Entry>, _> = serde_json::from_slice(header);
+    let entries = entries.map_err(|error| WorldError::State(error.to_string()))?;
     let tensors = entries.into_iter().map(|entry| {
-        let (own, after) = rest.split_at_checked(entry.bytes)?;
+        let (own, after) = rest.split_at_checked(entry.bytes).ok_or_else(cut_off)?;
         rest = after;
         let data = TensorData::from_bytes_vec(own.to_vec(), entry.shape, entry.dtype);
-        Some((entry.name, data))
+        Ok((entry.name, data))
     });
     tensors.collect()
 }
@@ -66,7 +77,7 @@ mod tests {
             ("step".to_owned(), TensorData::new(vec![7i64], [1])),
             ("empty".to_owned(), TensorData::new(Vec::<f32>::new(), [0])),
         ];
-        let bytes = encode(&tensors);
+        let bytes = encode(&tensors).unwrap();
         let back = decode(&bytes).unwrap();
         for ((name, data), (other, same)) in tensors.iter().zip(&back) {
             assert_eq!(name, other);
@@ -75,7 +86,11 @@ mod tests {
             assert_eq!(data.as_bytes(), same.as_bytes());
         }
         assert_eq!(back.len(), 3);
-        assert!(decode(&bytes[..bytes.len() - 1]).is_none());
-        assert!(decode(b"").is_none());
+        for part in [&bytes[..bytes.len() - 1], &bytes[..7], b""] {
+            let error = decode(part).unwrap_err().to_string();
+            assert!(error.contains("cut off"), "{error}");
+        }
+        let other = [&1_u64.to_le_bytes()[..], b"x"].concat();
+        assert!(matches!(decode(&other), Err(WorldError::State(_))));
     }
 }

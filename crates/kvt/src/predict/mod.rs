@@ -157,15 +157,11 @@ fn batch(
     files: &[PathBuf],
     top: usize,
 ) -> anyhow::Result<Vec<Prediction>> {
-    let (height, width) = trained.size;
     let prepare = |path: &PathBuf| {
-        let mut image = vec![0.0; 3 * height * width];
-        let raw = decode(path, image_limits(&trained.plan))?;
-        // Evaluation uses no random numbers, so any key will do.
-        transform
-            .apply(raw, Key::new(0), &mut image)
+        let image = decode(path, image_limits(&trained.plan))?;
+        let view = View::of(image, transform, Key::new(0))
             .with_context(|| format!("could not prepare `{}`", path.display()))?;
-        anyhow::Ok(image)
+        anyhow::Ok(view.pixels)
     };
     let prepared: Vec<_> = files.iter().map(prepare).collect();
     let readable: Vec<&[f32]> = prepared.iter().flatten().map(Vec::as_slice).collect();

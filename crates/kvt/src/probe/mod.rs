@@ -3,7 +3,7 @@
 mod linear;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -19,12 +19,11 @@ use super::table::table;
 use super::trained::{self, Folder, Trained};
 use kvt_data::fs::write_atomic;
 use kvt_train::config::Plan;
-use kvt_train::data::{Picture, Source, Split, image_key};
-use kvt_train::plot::encode_png;
-use kvt_train::preview;
-use kvt_train::probe::{Crops, Extractor, KnnVote, LinearRecipe, Rows, collect, nearest, sheet};
+use kvt_train::data::Split;
+use kvt_train::plot::save_png;
+use kvt_train::probe::{Crops, Extractor, KnnVote, LinearRecipe, Rows, collect, draw_neighbors};
 use kvt_train::report::interval_of;
-use kvt_train::splits::{Splits, eval_transform, image_limits};
+use kvt_train::splits::Splits;
 
 /// `kvt probe --method knn|linear --run RUN`, or `kvt probe --method ... --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -246,7 +245,9 @@ fn knn(probe: &Probe, args: &Args) -> anyhow::Result<Results> {
     };
     let found = vote.classify(&bank, &queries, &probe.device)?;
     if let Some(folder) = &args.output {
-        neighbors(probe, &bank, &queries, &folder.join("neighbors.png"))?;
+        let images = (&probe.plan, &probe.splits, probe.size);
+        let sheet = draw_neighbors(images, [&bank, &queries], &probe.device)?;
+        save_png(&folder.join("neighbors.png"), &sheet)?;
     }
     let row = |found: &kvt_train::probe::KnnAccuracy| {
         vec![
@@ -260,65 +261,6 @@ fn knn(probe: &Probe, args: &Args) -> anyhow::Result<Results> {
         header: &["neighbors", "top1", "top5", "images"],
         rows: found.iter().map(row).collect(),
     })
-}
-
-/// Images in the picture of neighbours, and neighbours per image.
-const SHOWN: usize = 8;
-const SHOWN_NEIGHBORS: usize = 8;
-
-/// Draws some validation images with their nearest training images.
-fn neighbors(probe: &Probe, bank: &Rows, queries: &Rows, path: &Path) -> anyhow::Result<()> {
-    let shown = SHOWN.min(queries.len());
-    let places: Vec<usize> = (0..shown)
-        .map(|i| (2 * i + 1) * queries.len() / (2 * shown))
-        .collect();
-    let pick = |&place: &usize| {
-        let from = place * queries.dim;
-        let features = queries.features.get(from..from + queries.dim);
-        features.unwrap_or_default().iter().copied()
-    };
-    let at = |values: &[u32], place: usize| values.get(place).copied().unwrap_or_default();
-    let some = Rows {
-        features: places.iter().flat_map(pick).collect(),
-        dim: queries.dim,
-        labels: places
-            .iter()
-            .map(|&place| at(&queries.labels, place))
-            .collect(),
-        indices: places
-            .iter()
-            .map(|&place| at(&queries.indices, place))
-            .collect(),
-    };
-    let mut found = Vec::new();
-    nearest(bank, &some, SHOWN_NEIGHBORS, &probe.device, |nearest| {
-        found.push(nearest.to_vec());
-    })?;
-    let transform = eval_transform(&probe.plan, probe.size)?;
-    let image = |source: &Source, index: u32| {
-        let picture = source.decode(index, image_limits(&probe.plan), None)?;
-        let Picture::Whole(image) = picture else {
-            bail!("only a part of image {index} was decoded");
-        };
-        let mut numbers = vec![0.0; 3 * probe.size.0 * probe.size.1];
-        transform.apply(image, image_key(0, 0, index), &mut numbers)?;
-        Ok(preview::picture(&numbers, probe.size, &probe.plan.augment))
-    };
-    let mut rows = Vec::new();
-    for (place, nearest) in found.iter().enumerate() {
-        let label = at(&some.labels, place);
-        let mut row = vec![(image(&probe.splits.val, at(&some.indices, place))?, None)];
-        for &(neighbor, _) in nearest {
-            let is_right = at(&bank.labels, neighbor) == label;
-            let index = at(&bank.indices, neighbor);
-            row.push((image(&probe.splits.train, index)?, Some(is_right)));
-        }
-        rows.push(row);
-    }
-    let sheet = sheet(&rows);
-    let (width, height) = sheet.dimensions();
-    let png = encode_png(&sheet, width, height).map_err(anyhow::Error::msg)?;
-    Ok(write_atomic(path, |out| out.write_all(&png))?)
 }
 
 impl Results {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use kvt_models::Model;
 
 use super::Args;
@@ -11,7 +11,7 @@ use crate::eval::{Images, judge};
 use crate::output;
 use crate::predict::best;
 use crate::trained::{self, Folder, Split, Trained};
-use kvt_train::data::{Picture, View, image_key};
+use kvt_train::data::{View, image_key};
 use kvt_train::judge::Judgement;
 use kvt_train::preview;
 use kvt_train::probe::class_attention;
@@ -188,14 +188,9 @@ impl Shown {
     /// An image as the model sees it.
     fn view(&self, index: u32) -> anyhow::Result<View> {
         let limits = image_limits(&self.trained.plan);
-        let Picture::Whole(image) = self.images.source.decode(index, limits, None)? else {
-            bail!("only a part of image {index} was decoded");
-        };
-        let mut view = View::zeros(1, self.trained.size);
-        self.images
-            .transform
-            .apply(image, image_key(0, 0, index), view.image_mut(0))?;
-        Ok(view)
+        let key = image_key(0, 0, index);
+        let source = &self.images.source;
+        Ok(source.view(index, limits, &self.images.transform, key)?)
     }
 
     fn guesses(&self, model: &Model, view: View) -> anyhow::Result<Vec<(String, f64)>> {

@@ -57,6 +57,31 @@ fn a_figure_is_computed_into_a_folder() {
     }
 }
 
+/// The program has its sweeps with it. Pages name them as the repository does.
+#[test]
+fn no_repository_is_needed() {
+    let workspace = Workspace::empty();
+    fs_err::create_dir(workspace.path("photos")).unwrap();
+    let fig4 = [
+        "reproduce",
+        "fig4",
+        "--scale",
+        "cifar-short",
+        "--data",
+        "photos",
+        "--as-is",
+    ];
+    workspace.kvt(&fig4).assert().success();
+    let page = workspace.read("runs/reproduce/fig4/cifar-short/fig4.md");
+    assert!(
+        page.contains("`kvt train configs/dino/cifar10_knn.toml --set"),
+        "{page}"
+    );
+    // Another folder than the embedded one is read, if it is named.
+    let error = workspace.error(&[&fig4[..], &["--configs", "photos"]].concat());
+    insta::assert_snapshot!(error, @"error: no file `photos/reproduce/fig4/cifar-short.toml`: `--configs` names a folder of configurations and sweeps, as `configs` of kvt's repository is");
+}
+
 #[test]
 fn what_cannot_be_reproduced_is_said() {
     let workspace = Workspace::empty();
@@ -103,10 +128,9 @@ fn what_cannot_be_reproduced_is_said() {
         error.contains("`table3` is not in version `v1` of the paper"),
         "{error}"
     );
-    let error = workspace.error(&["reproduce", "table3", "--scale", "cifar"]);
+    let error = workspace.error(&["reproduce", "table3", "--scale", "cifar", "--configs", "my"]);
     assert!(
-        error.contains("no file `configs/reproduce/table3/cifar.toml`")
-            && error.contains("`--configs`"),
+        error.contains("no file `my/reproduce/table3/cifar.toml`") && error.contains("`--configs`"),
         "{error}"
     );
 }
