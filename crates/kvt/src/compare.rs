@@ -14,6 +14,7 @@ use kvt_train::engine::{End, Session, Start};
 use kvt_train::report::{
     Comparison, Curve, RunFacts, RunNames, label_of, labels, read_curve, save_plots, title, unlike,
 };
+use kvt_train::report::{best_metric, named_metric};
 use kvt_train::run::{Metric, RunDir};
 use kvt_train::task::{Classify, Dino, Task, TaskKind};
 
@@ -124,35 +125,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let folders: Vec<String> = folders.collect();
     output::status(&format!("next: kvt report {}", folders.join(" ")));
     Ok(ExitCode::SUCCESS)
-}
-
-/// The metric with a name.
-pub(super) fn named_metric(name: &str) -> Result<Metric, String> {
-    let known = || Classify::METRICS.iter().chain(Dino::METRICS);
-    known()
-        .find(|metric| metric.name == name)
-        .copied()
-        .ok_or_else(|| {
-            let names: Vec<&str> = known().map(|metric| metric.name).collect();
-            format!("expected one of {}", names.join(", "))
-        })
-}
-
-/// The metric for comparing runs: the one by which their task chooses its best checkpoint, if it is the same for all of them.
-pub(super) fn best_metric(curves: &[Curve]) -> Metric {
-    let has = |curve: &Curve, metric: Metric| {
-        let mut epochs = curve.epochs.iter();
-        epochs.any(|epoch| epoch.val.get(metric.name).is_some())
-    };
-    let all_have = |metric: Metric| {
-        let mut begun = curves.iter().filter(|curve| !curve.epochs.is_empty());
-        begun.all(|curve| has(curve, metric))
-    };
-    let is_classified = curves.iter().any(|curve| has(curve, Classify::BEST));
-    match !is_classified && all_have(Dino::BEST) {
-        true => Dino::BEST,
-        false => Classify::BEST,
-    }
 }
 
 /// A run to compare.

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use super::compare::{Args, best_metric, named_metric, save};
+use super::compare::{Args, save};
 use super::table::table;
 use super::watch::Terminal;
 use super::{interrupt, output};
 use kvt_data::escape::markdown;
 use kvt_data::fs::write_text;
 use kvt_train::report::{Comparison, Curve};
+use kvt_train::report::{best_metric, named_metric};
 use kvt_train::run::Metric;
 use kvt_train::sweep::{
     Cell, Costs, End, Found, PLAN_HEADER, PairRow, State, Sweep, SweepError, Watch as _, carry_out,

@@ -4,6 +4,7 @@
 //! ([`evaluate_among`](crate::task::evaluate_among)).
 
 mod calibration;
+mod guess;
 mod real;
 mod tables;
 
@@ -14,6 +15,7 @@ use crate::data::Batch;
 pub use self::calibration::{BINS, Calibration};
 pub use self::real::{RealError, RealLabels};
 pub use self::tables::{ClassRow, Confused};
+pub use guess::{Guess, best};
 
 /// A model's prediction for one image.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -19,7 +19,7 @@ use crate::config::Plan;
 use crate::data::{DeviceBatch, Sample};
 use crate::error::TrainError;
 use crate::recipe::mix::{MixConfig, MixOrder, draw, draw_tokens, write_patches};
-use crate::recipe::{DistillConfig, LossConfig, LossHeads, Position, TokenLogits, TokenTargets};
+use crate::recipe::{DistillConfig, LossConfig, LossHeads, Position, TokenLogits};
 use crate::run::{Metric, Metrics, Note, Topic};
 use crate::splits::Splits;
 
@@ -215,10 +215,6 @@ impl Task for Classify {
                     class: heads.class,
                     tokens,
                     mixed,
-                };
-                let targets = TokenTargets {
-                    class: targets,
-                    tokens: None,
                 };
                 self.loss.of_tokens(logits, targets)
             }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use kvt_ops::Key;
 
-use self::rows::{Guess, Prediction, Rows};
+use self::rows::{Prediction, Rows};
 use super::common::{Overrides, bar};
 use super::images::expand;
 use super::output;
@@ -18,6 +18,7 @@ use kvt_data::escape::one_line;
 use kvt_data::fs::{check_writable, write_atomic};
 use kvt_train::augment::Transform;
 use kvt_train::data::{View, decode};
+use kvt_train::judge::best;
 use kvt_train::splits::{eval_transform, image_limits};
 use kvt_train::task;
 
@@ -204,23 +205,4 @@ fn table_file(text: &str) -> Result<PathBuf, String> {
         _ if is_stream() => Ok(path),
         _ => Err("expected a file that ends in `.csv` or `.json`".to_owned()),
     }
-}
-
-/// The `top` most probable classes of a row of logits, best first.
-pub(crate) fn best(logits: &[f32], names: Option<&[String]>, top: usize) -> Vec<Guess> {
-    let max = logits.iter().fold(f32::NEG_INFINITY, |m, &x| m.max(x));
-    let weights: Vec<f64> = logits.iter().map(|&x| f64::from(x - max).exp()).collect();
-    let sum: f64 = weights.iter().sum();
-    let mut order: Vec<(usize, f64)> = weights.into_iter().enumerate().collect();
-    order.sort_by(|(i, a), (j, b)| b.total_cmp(a).then(i.cmp(j)));
-    order
-        .into_iter()
-        .take(top)
-        .map(|(class, weight)| Guess {
-            class: names
-                .and_then(|names| names.get(class).cloned())
-                .unwrap_or_else(|| class.to_string()),
-            probability: weight / sum,
-        })
-        .collect()
 }

@@ -1,5 +1,6 @@
 //! How `kvt predict` writes its results: row by row, as images are classified.
 
+use kvt_train::judge::Guess;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -11,12 +12,6 @@ use kvt_train::plot::csv_field;
 pub(super) struct Prediction {
     pub(super) image: PathBuf,
     pub(super) found: Result<Vec<Guess>, String>,
-}
-
-/// A class and its probability.
-pub(crate) struct Guess {
-    pub(crate) class: String,
-    pub(crate) probability: f64,
 }
 
 /// A text that grows with every image. The parts returned by `begin`, `row` and `end` are concatenated without separators.

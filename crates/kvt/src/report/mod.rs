@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::common::Overrides;
-use super::compare::{best_metric, named_metric};
 use super::output;
 use kvt_data::fs::check_writable;
 use kvt_train::report::Curve;
 use kvt_train::report::html::{Record, Report};
+use kvt_train::report::{best_metric, named_metric};
 use kvt_train::run::Metric;
 
 /// `kvt report RUN... [--eval] [--samples N]`

@@ -8,7 +8,7 @@ use kvt_models::{Model, ModelConfig, ModelOverrides};
 use kvt_ops::{Key, Phase};
 
 use super::*;
-use crate::recipe::{Gradients, OptimConfig, Optimizer, Rates, cross_entropy, smooth_targets};
+use crate::recipe::{Gradients, LossConfig, OptimConfig, Optimizer, Rates, cross_entropy};
 
 const SIDE: usize = 16;
 const LABELS: [u32; 4] = [0, 2, 1, 0];
@@ -42,7 +42,11 @@ fn train(model: Model, optimizer: &mut Optimizer, step: usize) -> Model {
     let device = Device::flex().autodiff();
     let phase = Phase::Train(Key::new(2));
     let logits = model.forward(images(step, &device), phase);
-    let targets = smooth_targets(&LABELS, 3, 0.1, &device);
+    let config = LossConfig {
+        label_smoothing: 0.1,
+        ..LossConfig::default()
+    };
+    let targets = config.targets(&LABELS, None, 3, &device);
     let loss = cross_entropy(logits, targets);
     let gradients = Gradients::take(loss.backward(), &model);
     let rates = Rates {

@@ -10,8 +10,8 @@ mod token_labels;
 pub use binary::binary_cross_entropy;
 pub use config::{LossConfig, LossHeads, LossKind};
 pub use cross_entropy::cross_entropy;
-pub use targets::{mixed_targets, smooth_targets};
-pub use token_labels::{TokenLogits, TokenTargets, relabel};
+pub use targets::mixed_targets;
+pub use token_labels::TokenLogits;
 
 use burn::tensor::Tensor;
 

@@ -29,16 +29,6 @@ impl LossConfig {
 
 /// The target distributions of a batch, `[batch, classes]`: `1 - s + s / classes` on the label and
 /// `s / classes` elsewhere, with the smoothing `s` (timm's and PyTorch's `label_smoothing`).
-pub fn smooth_targets(
-    labels: &[u32],
-    classes: usize,
-    smoothing: f64,
-    device: &Device,
-) -> Tensor<2> {
-    let targets = smoothed(labels, classes, smoothing);
-    Tensor::from_data(TensorData::new(targets, [labels.len(), classes]), device)
-}
-
 fn smoothed(labels: &[u32], classes: usize, smoothing: f64) -> Vec<f32> {
     let off = smoothing / classes as f64;
     let on = (1.0 - smoothing + off) as f32;

@@ -19,49 +19,27 @@ pub struct TokenLogits {
     pub mixed: usize,
 }
 
-/// The targets of such a model.
-#[derive(Clone, Debug)]
-pub struct TokenTargets {
-    /// For the image, `[batch, classes]`.
-    pub class: Tensor<2>,
-    /// For its tokens, `[batch, tokens, classes]`; with `None`, each token has the target of its image, as in VOLO's
-    /// training without label maps.
-    pub tokens: Option<Tensor<3>>,
-}
-
 impl LossConfig {
-    /// The loss of the image plus [`token_weight`](Self::token_weight) times that of its tokens; with cross-entropy, VOLO's
-    /// `TokenLabelCrossEntropy`. The target of the image is mixed with its partner's by the fraction of tokens that
-    /// MixToken exchanged. The targets of the tokens are not mixed: the logits of exchanged tokens have been moved back to
-    /// their image. The result is `[1]`.
+    /// The loss of the image plus [`token_weight`](Self::token_weight) times that of its tokens, for targets `[batch, classes]` of the
+    /// images; with cross-entropy, VOLO's `TokenLabelCrossEntropy` without label maps: each token has the target of its image.
+    /// The target of the image is mixed with its partner's by the fraction of tokens that MixToken exchanged. The targets of the
+    /// tokens are not mixed: the logits of exchanged tokens have been moved back to their image. The result is `[1]`.
     ///
     /// # Panics
     /// If the shapes do not match.
-    pub fn of_tokens(&self, logits: TokenLogits, targets: TokenTargets) -> Tensor<1> {
+    pub fn of_tokens(&self, logits: TokenLogits, targets: Tensor<2>) -> Tensor<1> {
         let [batch, tokens, classes] = logits.tokens.dims();
         let own = 1.0 - logits.mixed as f64 / tokens as f64;
         let of_class = match logits.mixed {
-            0 => targets.class.clone(),
-            _ => targets.class.clone() * own + targets.class.clone().flip([0]) * (1.0 - own),
+            0 => targets.clone(),
+            _ => targets.clone() * own + targets.clone().flip([0]) * (1.0 - own),
         };
         let loss = self.of(logits.class, of_class);
         if self.token_weight == 0.0 {
             return loss;
         }
-        let of_tokens = match targets.tokens {
-            Some(targets) => targets,
-            None => targets.class.unsqueeze_dim::<3>(1).repeat_dim(1, tokens),
-        };
+        let of_tokens = targets.unsqueeze_dim::<3>(1).repeat_dim(1, tokens);
         let flat = |x: Tensor<3>| x.reshape([batch * tokens, classes]);
         loss + self.of(flat(logits.tokens), flat(of_tokens)) * self.token_weight
     }
-}
-
-/// The target of an image from the label of its crop and the ground truth, `[batch, classes]` each: half of each if both
-/// give the same class, otherwise 0.9 of the label and 0.1 of the ground truth (VOLO's `TokenLabelGTCrossEntropy`, its
-/// `--ground-truth`).
-pub fn relabel(label: Tensor<2>, truth: Tensor<2>) -> Tensor<2> {
-    let agree = label.clone().argmax(1).equal(truth.clone().argmax(1));
-    let share = agree.float() * -0.4 + 0.9;
-    label * share.clone() + truth * (share.neg() + 1.0)
 }
