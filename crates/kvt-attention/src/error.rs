@@ -69,7 +69,7 @@ pub enum AttentionError {
         kind: &'static str,
         /// What does not fit; the sentence continues after the kind.
         reason: String,
-        /// A way out.
+        /// A hint.
         help: String,
     },
     /// Channels that do not divide among the heads.

@@ -22,7 +22,7 @@ section! {
         /// Sub-folder of the validation images, or the split's name in files' names. `val` also finds `valid`, `validation` and
         /// `dev`, but never test images: they would choose the best checkpoint.
         pub val: String = "val".to_owned(), "minLength" = 1;
-        /// Share of each class that validates, for data without a split: classes or shards lie in `path` itself. Which images
+        /// Share of each class that validates, for data without a split: classes or shards are in `path` itself. Which images
         /// these are follows from their names, not from the seed. 0 takes the folders `train` and `val`.
         pub val_fraction: f64 = 0.0, "x-range" = "[0, 1)";
         /// Number of training images to use; each class keeps its share. The choice follows from the names of the images, not

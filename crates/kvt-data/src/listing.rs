@@ -243,7 +243,7 @@ pub(super) fn images(dir: &Path) -> Listing {
                     listing.unlisted.push(match error.loop_ancestor() {
                         Some(ancestor) => Unlisted {
                             reason: format!(
-                                "a link in a circle, to the folder `{}` in which it lies",
+                                "a link in a circle, to the folder `{}` that contains it",
                                 ancestor.display()
                             ),
                             path,

@@ -162,7 +162,7 @@ mod tests {
         tensor.into_data().try_to_vec().unwrap()
     }
 
-    /// Three tokens of two numbers, of which one, two or none are before the map.
+    /// Three tokens of two numbers: one, two or none of them are before the map.
     #[test]
     fn an_image_is_its_class_token_or_the_mean_of_its_tokens() {
         let tokens =

@@ -20,7 +20,7 @@ pub enum ModelError {
         /// The field of the configuration.
         field: &'static str,
     },
-    /// A number lies outside its range.
+    /// A number is outside its range.
     #[error("`{field}` is {value}: expected {expected}")]
     OutOfRange {
         /// The field of the configuration.
@@ -65,7 +65,7 @@ pub enum ModelError {
         /// The stages with their key counts.
         stages: String,
     },
-    /// A list of attentions for layers of which some choose no keys.
+    /// A list of attentions for layers, some of which choose no keys.
     #[error(
         "`neighbors` has {given} entries, but only `{stage}` takes one: {reason}; give one entry, or {help}"
     )]
@@ -76,7 +76,7 @@ pub enum ModelError {
         stage: &'static str,
         /// Why the others choose none.
         reason: &'static str,
-        /// Another way out.
+        /// Another hint.
         help: &'static str,
     },
     /// A change to something that this family of models does not have.

@@ -73,7 +73,7 @@ pub enum ReproduceError {
         path: PathBuf,
     },
     /// A stop was requested.
-    #[error("stopped; the same command goes on from here")]
+    #[error("stopped; the same command continues from here")]
     Stopped,
     /// The sweep of the item failed.
     #[error(transparent)]

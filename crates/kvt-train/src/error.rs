@@ -119,7 +119,7 @@ pub enum TrainError {
     },
     /// The configuration of a run is damaged.
     #[error(
-        "the configuration of run `{}` is damaged: {problem}\nwrite it anew with `kvt config print CONFIG > {}`",
+        "the configuration of run `{}` is damaged: {problem}\nwrite it again with `kvt config print CONFIG > {}`",
         .run.display(), .run.join("config.toml").display()
     )]
     RunConfig {

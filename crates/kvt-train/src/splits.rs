@@ -96,7 +96,7 @@ impl Splits {
         warnings
     }
 
-    /// In words, how many images train and validate, and where they lie.
+    /// In words, how many images train and validate, and where they are.
     pub fn describe(&self) -> String {
         let [train, val] = [&self.train, &self.val].map(|source| source.place());
         let among = match train == val {

@@ -24,7 +24,7 @@ use kvt_train::task::{Classify, Dino, Task, TaskKind};
 /// is read. With `--seeds N` each configuration is trained with N seeds, in `<run.dir>-seed<seed>`.
 ///
 /// A sweep is a file with a list of runs, `[[run]]`: configurations, seeds and overrides. Runs that are finished are left as they
-/// are, stopped ones go on, and one that fails does not keep the others from being trained. The same command in several
+/// are, stopped ones continue, and one that fails does not keep the others from being trained. The same command in several
 /// terminals shares the runs among them.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             match train(input, args, plan)? {
                 Some(run) => runs.push(run),
                 None => {
-                    output::status("stopped; the same command goes on from here");
+                    output::status("stopped; the same command continues from here");
                     return Ok(interrupt::exit_code());
                 }
             }

@@ -50,7 +50,7 @@ pub(super) fn each_image(
         let view = View::of(image, &transform, Key::new(0))?;
         let seen = preview::picture(&view.pixels, size, &plan.augment);
         let stem = path.file_stem().unwrap_or(path.as_os_str());
-        // The number tells images of the same name in several folders apart.
+        // The number distinguishes images of the same name in several folders.
         let file = out.join(format!("{number:03}-{}.png", stem.to_string_lossy()));
         let picture = draw(Shown {
             path,

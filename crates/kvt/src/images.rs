@@ -25,7 +25,7 @@ pub(super) fn expand(arguments: &[PathBuf]) -> (Vec<PathBuf>, bool) {
     (files, are_all)
 }
 
-/// The files of one argument: a folder stands for all images below it, by name (of those in other formats it warns), and a pattern such as `photos/*.jpg` or
+/// The files of one argument: a folder means all images below it, by name (of those in other formats it warns), and a pattern such as `photos/*.jpg` or
 /// `photos/**/*.png` for the files that match. A file is taken whatever its name is.
 fn named(argument: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if argument.is_dir() {

@@ -8,8 +8,8 @@
 //! | `SIGUSR1` | Slurm's `--signal=USR1@60`, a minute before the time is over | 138 |
 //! | `SIGTERM` | `kill`, `timeout`, Slurm, Kubernetes | 143 |
 //!
-//! A signal that was ignored when the program started stays ignored: `nohup kvt train ... &` goes on after logout, and a script's
-//! background job ignores the Ctrl-C of its terminal.
+//! A signal that was ignored when the program started stays ignored: `nohup kvt train ... &` continues after logout, and a
+//! script's background job ignores the Ctrl-C of its terminal.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};

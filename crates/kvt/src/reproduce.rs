@@ -12,8 +12,8 @@ use kvt_papers::{
 
 /// `kvt reproduce list`, `kvt reproduce NAME [--data PATH --scale SCALE] [--out DIR]`
 ///
-/// An item that is made of training runs trains those that are missing, goes on with those that were stopped, and takes the
-/// finished ones as they are; so the same command goes on after Ctrl-C.
+/// An item that is made of training runs trains those that are missing, continues those that were stopped, and takes the
+/// finished ones as they are; so the same command continues after Ctrl-C.
 #[derive(Debug, clap::Args)]
 #[command(
     // `--version` is the version of the paper here.

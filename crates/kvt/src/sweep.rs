@@ -70,7 +70,7 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         let ends = carry_out(&sweep, &args.devices, &watch);
         drop(watch);
         if ends.contains(&End::Stopped) {
-            output::status("stopped; the same command goes on from here");
+            output::status("stopped; the same command continues from here");
             return Ok(interrupt::exit_code());
         }
         let busy = ends.iter().filter(|end| **end == End::Busy).count();
@@ -167,7 +167,7 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The metric for runs of which none is finished.
+/// The metric for runs, none of which is finished.
 fn metric_of(cells: &[Cell]) -> Metric {
     match cells.iter().all(|cell| cell.plan.task == TaskKind::Dino) {
         true => Dino::BEST,

@@ -95,7 +95,7 @@ impl Args {
         Ok(trained)
     }
 
-    /// A model of which only the backbone is used. It may come from a DINO run (its teacher, or with `--raw` its student) or have
+    /// A model; only its backbone is used. It may come from a DINO run (its teacher, or with `--raw` its student) or have
     /// random weights.
     pub(super) fn load_backbone(
         &self,
@@ -314,7 +314,7 @@ impl Split {
         }
     }
 
-    /// Its images in words, to be put behind their number.
+    /// Its images in words, to be put after their number.
     pub(super) fn words(self, source: &Source) -> String {
         let kind = match self {
             Self::Val => "validation",
@@ -383,7 +383,7 @@ impl Folder {
         })
     }
 
-    /// Its images in words, to be put behind their number.
+    /// Its images in words, to be put after their number.
     pub(super) fn words(&self) -> String {
         let root = self.source.root.display().to_string();
         let root = one_line(&root);
@@ -392,7 +392,7 @@ impl Folder {
             Some(left_out) => {
                 format!("images of `{root}`, without {left_out} that were trained on")
             }
-            None => format!("images of `{root}`, of which some may have been trained on"),
+            None => format!("images of `{root}`, some of which may have been trained on"),
         }
     }
 }

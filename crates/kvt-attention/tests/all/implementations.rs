@@ -31,7 +31,7 @@ fn with(implementation: Implementation, neighbors: usize) -> SoftmaxAttention {
 fn implementations_agree_where_scores_tie() {
     for (name, device) in devices() {
         let [q, k, v] = qkv(5, 12, &device);
-        // Every key twice: each score is tied, and only the order of indices tells them apart.
+        // Every key twice: each score is tied, and only the order of indices distinguishes them.
         let k = Tensor::cat(vec![k.clone(), k], 2);
         let v = Tensor::cat(vec![v.clone(), v + 1.0], 2);
         let run = |implementation| {

@@ -47,7 +47,7 @@ impl Transform {
     ///
     /// # Errors
     ///
-    /// If the crop does not lie in the part, or `out` has the wrong length.
+    /// If the crop is not in the part, or `out` has the wrong length.
     pub fn apply_part(&self, part: &Part, key: Key, out: &mut [f32]) -> Result<(), AugmentError> {
         let (image, flip) = self.part_pixels(part, key)?;
         self.finish(&image, flip, key, out)

@@ -7,7 +7,7 @@
 //!   progressive one with colours of half the width is refused: it would be smoothed otherwise.
 //! - The orientation is applied, from EXIF or XMP.
 //! - A truncated file is an error. The JPEG decoder fills the missing part with grey, so the end marker is checked here. A
-//!   JPEG with damaged bits in the middle decodes, as in Pillow, to an image with a damaged part. Bytes behind the end are
+//!   JPEG with damaged bits in the middle decodes, as in Pillow, to an image with a damaged part. Bytes after the end are
 //!   passed over.
 //! - No side may exceed [`MAX_SIDE`] pixels, and the image must not exceed [`ImageLimits::max_pixels`], according to the
 //!   header: decoding starts only after this check, so that a small file cannot exhaust the memory.

@@ -1,4 +1,4 @@
-//! The orientation in the metadata of a file, where Pillow's `ImageOps.exif_transpose` looks for it: in EXIF, before or behind
+//! The orientation in the metadata of a file, where Pillow's `ImageOps.exif_transpose` looks for it: in EXIF, before or after
 //! the pixels, or else in XMP. A value that is no whole number from 1 to 8 leaves the image as it is.
 
 use std::borrow::Cow;
@@ -60,7 +60,7 @@ pub(super) fn of_png(bytes: &[u8]) -> Orientation {
     find(exif.or(profile.as_deref()), xmp.as_deref())
 }
 
-/// The bytes up to the first zero, and those behind it.
+/// The bytes up to the first zero, and those after it.
 fn until_zero(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = memchr::memchr(0, data)?;
     Some((&data[..at], &data[at + 1..]))
@@ -87,7 +87,7 @@ fn text(kind: [u8; 4], value: &[u8]) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-/// The bytes that ImageMagick and ExifTool write in hexadecimal, behind three lines: an empty one, a name, a length.
+/// The bytes that ImageMagick and ExifTool write in hexadecimal, after three lines: an empty one, a name, a length.
 fn unhex(text: &[u8]) -> Option<Vec<u8>> {
     let digits = text.splitn(4, |&byte| byte == b'\n').nth(3)?;
     let digits = digits.iter().filter(|byte| !byte.is_ascii_whitespace());
@@ -130,7 +130,7 @@ fn in_exif(exif: &[u8]) -> Option<u64> {
     };
     let directory = number(4, 4)?;
     let length = tiff.len() as u64;
-    // Bytes of the values that stand outside of the directory.
+    // Bytes of the values that are outside of the directory.
     let mut outside = 0;
     for entry in 0..number(directory, 2)? {
         let at = directory + 2 + 12 * entry;
@@ -148,7 +148,7 @@ fn in_exif(exif: &[u8]) -> Option<u64> {
             0 => continue,
             1..=4 => at + 8,
             _ => {
-                // As in Pillow: values that claim too much are passed over, and those behind the end are an end.
+                // As in Pillow: values that claim too much are passed over, and those after the end are an end.
                 outside += bytes;
                 if outside > length {
                     continue;

@@ -323,7 +323,7 @@ struct Case {
     pixels: String,
 }
 
-/// Orientations in each place and form, the colours of JPEGs by each sign, bytes behind the end, and narrow JPEGs, from
+/// Orientations in each place and form, the colours of JPEGs by each sign, bytes after the end, and narrow JPEGs, from
 /// `scripts/reference/decode.py`.
 #[test]
 fn small_files_are_pillows() {

@@ -1,6 +1,6 @@
 //! The container of a WebP file.
 
-/// The container, without bytes behind it, which libwebp passes over too. `None` if the file ends within it, or the container
+/// The container, without bytes after it, which libwebp passes over too. `None` if the file ends within it, or the container
 /// within a chunk: the decoder allocates a chunk at the size that it claims.
 pub(super) fn container(bytes: &[u8]) -> Option<&[u8]> {
     let size = u32::from_le_bytes(*bytes.get(4..)?.first_chunk()?);

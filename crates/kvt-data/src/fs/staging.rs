@@ -111,7 +111,7 @@ pub(super) fn remove_left_over(folder: &Path) {
     }
 }
 
-/// Removes a folder of which no part may be used any more. It is renamed first: whoever still writes into it, is about to rename
+/// Removes a folder whose parts may no longer be used. It is renamed first: whoever still writes into it, is about to rename
 /// its content, or has created it and has no lock yet, finds nothing.
 pub(super) fn discard(folder: &Path) {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();

@@ -31,7 +31,7 @@ impl Target {
     ///
     /// # Errors
     /// If links lead in a circle, or the path leads to a folder or to a file that is read-only: the latter by its mode, which the
-    /// system does not heed for a privileged user, or because it cannot be opened.
+    /// system does not respect for a privileged user, or because it cannot be opened.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let mut path = path.to_owned();
         for _ in 0..LINKS {
@@ -76,7 +76,7 @@ impl Target {
     }
 }
 
-/// The number of the open descriptor of this process that `path` stands for: an entry of `/dev/fd`.
+/// The number of the open descriptor of this process that `path` names: an entry of `/dev/fd`.
 fn descriptor(path: &Path) -> Option<u32> {
     let number = path.file_name()?.to_str()?.parse().ok()?;
     let folder = std::fs::canonicalize(parent(path)).ok()?;

@@ -50,7 +50,7 @@ impl Drop for Mark {
 }
 
 /// Removes what this process is writing, and calls `end`, which ends the process. Whoever works on one of these files meets an
-/// error, and waits where it would go on: no new one begins, and the process ends by `end` alone.
+/// error, and waits where it would continue: no new one begins, and the process ends by `end` alone.
 pub fn abandon(end: impl FnOnce()) {
     let known = known();
     // Some more times: whoever is making folders just now brings one back.

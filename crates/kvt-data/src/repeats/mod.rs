@@ -6,7 +6,7 @@ use super::{DataConfig, batch_count, epoch_order};
 /// ([Hoffer et al.](https://arxiv.org/abs/1901.09335)) as in DeiT's `RASampler` on several GPUs.
 ///
 /// The shuffled list contains each image [`repeats`](Self::repeats) times in a row, and is padded from its beginning to
-/// a multiple of [`replicas`](Self::replicas). Replica `j` takes the positions `j, j + R, j + 2R, ...`, of which the
+/// a multiple of [`replicas`](Self::replicas). Replica `j` takes the positions `j, j + R, j + 2R, ...`; of these, the
 /// first `floor(floor(images / 256) * 256 / R)` are used, or with fewer than 256 images `ceil(images / R)` (timm's
 /// `RepeatAugSampler`; DeiT's would use none). So an epoch has as many samples as without repeats, but only a fraction
 /// `1 / repeats` of the images. Micro-batch `m` of an epoch belongs to replica `m mod R`.

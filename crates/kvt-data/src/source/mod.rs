@@ -130,7 +130,7 @@ impl Source {
         let missing = gaps(self.files.iter().map(PathBuf::as_path).chain(tables));
         let gaps = (!missing.is_empty()).then(|| {
             format!(
-                "the numbered files in `{root}` have gaps: there are files before and behind {}; fetch what is missing",
+                "the numbered files in `{root}` have gaps: there are files before and after {}; fetch what is missing",
                 quoted(&missing)
             )
         });
@@ -175,7 +175,7 @@ impl Source {
         })
     }
 
-    /// Where the images lie: their files, if these hold several images each, or otherwise their folder.
+    /// Where the images are: their files, if these hold several images each, or otherwise their folder.
     pub fn place(&self) -> String {
         let tables = self.tables.iter().map(|table| table.path.as_path());
         let files = self.files.iter().map(PathBuf::as_path).chain(tables);
@@ -380,7 +380,7 @@ impl Source {
             _ => Err(DataError::ClassesDiffer {
                 missing: without(classes, &self.classes),
                 extra: without(&self.classes, classes),
-                // The splits may lie in the same folder.
+                // The splits may be in the same folder.
                 path: match self.tables.first() {
                     Some(table) => table.path.clone(),
                     None => self.root,

@@ -32,7 +32,7 @@ pub(crate) fn splits_among(classes: &[String]) -> Option<Vec<String>> {
     (!splits.is_empty() && splits.len() >= classes.len().min(2)).then_some(splits)
 }
 
-/// The set, the number and the number of all parts in a name such as `train-00000-of-00002`, behind which a hash can follow.
+/// The set, the number and the number of all parts in a name such as `train-00000-of-00002`, after which a hash can follow.
 pub(crate) fn part(stem: &str) -> Option<(&str, u32, u32)> {
     let (head, tail) = stem.rsplit_once("-of-")?;
     let (set, number) = head.rsplit_once('-')?;
@@ -69,7 +69,7 @@ pub(crate) fn gaps<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<String> {
     missing
 }
 
-/// The name that numbered files share: `train` of `train-00000-of-00002`, behind which a hash can follow, and of `train-000`.
+/// The name that numbered files share: `train` of `train-00000-of-00002`, after which a hash can follow, and of `train-000`.
 pub(crate) fn set_of(stem: &str) -> &str {
     let numbered = part(stem).map(|(set, ..)| set);
     let plain = || {
@@ -82,8 +82,8 @@ pub(crate) fn set_of(stem: &str) -> &str {
     numbered.or_else(plain).unwrap_or(stem)
 }
 
-/// The sets of numbered files in one folder, if they are splits: two or more, of which one has a usual name, in any case, before or
-/// behind another word, as in `imagenet-train`. Sorted.
+/// The sets of numbered files in one folder, if they are splits: two or more, one of which has a usual name, in any case, before
+/// or after another word, as in `imagenet-train`. Sorted.
 pub(crate) fn splits_of_files(files: &[PathBuf]) -> Option<Vec<String>> {
     let stems = files.iter().filter_map(|file| file.file_stem()?.to_str());
     let sets: BTreeSet<&str> = stems.map(set_of).collect();

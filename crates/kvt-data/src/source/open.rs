@@ -150,7 +150,7 @@ pub fn split_name<'a>(kind: DataKind, root: &Path, split: &'a str) -> Option<&'a
     names.find(|name| is_split(kind, root, name))
 }
 
-/// Warnings about further splits of the same use, of which only the first is read: `valid` beside `val`. None if the configuration
+/// Warnings about further splits of the same use (only the first is read): `valid` beside `val`. None if the configuration
 /// names another split itself.
 pub fn unused_splits(data: &DataConfig) -> Vec<String> {
     if data.val_fraction > 0.0 || data.kind == DataKind::Cifar {

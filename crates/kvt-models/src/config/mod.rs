@@ -111,7 +111,7 @@ impl ModelConfig {
         })
     }
 
-    /// timm's name of the architecture; channels x depth stand in for a size that timm has no name for.
+    /// timm's name of the architecture; channels x depth replace a size that timm has no name for.
     pub fn name(&self) -> String {
         self.of_family().name()
     }

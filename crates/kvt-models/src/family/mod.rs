@@ -173,7 +173,7 @@ pub(crate) trait FamilyConfig {
     /// Refuses invalid sizes.
     fn validate(&self) -> Result<(), ModelError>;
 
-    /// timm's name of the architecture; channels x depth stand in for a size that timm has no name for.
+    /// timm's name of the architecture; channels x depth replace a size that timm has no name for.
     fn name(&self) -> String;
 
     /// The settings that all families share.

@@ -87,7 +87,7 @@ pub struct ModelOverrides {
     /// Dropout of what the last layer reads of the covariance: So-ViT.
     #[schemars(extend("x-range" = "[0, 1)", "x-default" = "the model's own"))]
     pub head_drop: Option<f64>,
-    /// Which attention the blocks have. Other kinds than `dense` and `knn` stand in the blocks of DeiT, PiT, CvT, T2T-ViT,
+    /// Which attention the blocks have. Other kinds than `dense` and `knn` are used in the blocks of DeiT, PiT, CvT, T2T-ViT,
     /// TNT and So-ViT; T2T-ViT's token transformers and TNT's inner transformers stay dense then.
     pub attention: Option<AttentionConfig>,
     /// Attention of the class-attention blocks of VOLO, `dense` or `knn`; the others follow `attention`.

@@ -5,7 +5,7 @@ use kvt_attention::{AttentionConfig, Cost, Macs, Place};
 /// Size and cost of a model, for one image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// timm's name of the architecture; channels x depth stand in for a size timm has no name for.
+    /// timm's name of the architecture; channels x depth replace a size timm has no name for.
     pub name: String,
     /// Trainable parameters.
     pub params: usize,

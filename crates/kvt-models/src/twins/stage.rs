@@ -82,7 +82,7 @@ impl StageSize {
             keys: (grid / self.sr_ratio).pow(2),
             grid: Some([grid; 2]),
             dropout: self.attn_drop,
-            softmax_only: softmax_only("each key stands for a square of tokens, as in a Twins"),
+            softmax_only: softmax_only("each key represents a square of tokens, as in a Twins"),
             ..Place::new(grid.pow(2), self.block.dim, self.config.num_heads)
         }
     }

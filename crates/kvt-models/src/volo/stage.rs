@@ -76,7 +76,7 @@ impl StageSize {
             grid: Some([self.grid; 2]),
             dropout: self.attn_drop,
             softmax_only: softmax_only(
-                "no other attention has been tested, as behind the outlookers of a VOLO",
+                "no other attention has been tested, as after the outlookers of a VOLO",
             ),
             ..Place::new(self.grid.pow(2), self.block.dim, self.config.num_heads)
         }

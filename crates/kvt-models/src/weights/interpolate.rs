@@ -9,7 +9,7 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// The weighted sum of vectors of length `width` that lie one after another in `values`.
+    /// The weighted sum of vectors of length `width` that are one after another in `values`.
     fn sum<T: Copy + Into<f64>>(&self, values: &[T], width: usize) -> Vec<f64> {
         let mut sum = vec![0.0; width];
         let vectors = values.chunks_exact(width).skip(self.first);

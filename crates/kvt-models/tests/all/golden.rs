@@ -277,7 +277,7 @@ struct Golden<'a> {
     case: String,
     tensors: StateDict,
     device: &'a Device,
-    /// The differences from Python. All are reported: the set of wrong gradients tells where to look.
+    /// The differences from Python. All are reported: the set of wrong gradients shows where to look.
     differences: Vec<String>,
 }
 

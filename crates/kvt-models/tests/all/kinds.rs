@@ -61,7 +61,7 @@ fn families_take_every_kind_or_say_why_not() {
         (
             "volo_d1_224",
             "`network.2` of VOLO",
-            "no other attention has been tested, as behind the outlookers of a VOLO",
+            "no other attention has been tested, as after the outlookers of a VOLO",
         ),
     ];
     for attention in others() {

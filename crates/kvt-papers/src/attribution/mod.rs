@@ -137,7 +137,7 @@ pub fn attribute(
         let positive = (relevance.clone() * gradient.clone()).clamp_min(0.0);
         let mean = positive.mean_dim(0).reshape([queries, keys]);
         let device = mean.device();
-        // The identity stands for the residual connection.
+        // The identity is the residual connection.
         let map = mean + Tensor::eye(keys, &device);
         rollout = Some(match rollout {
             Some(before) => map.matmul(before),

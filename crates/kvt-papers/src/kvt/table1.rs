@@ -178,7 +178,7 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
         order.scale
     );
     if order.scale != Scale::Paper {
-        text += "The models here are small ones on CIFAR-10: the paper's numbers are of other models on other images, and stand beside \
+        text += "The models here are small ones on CIFAR-10: the paper's numbers are of other models on other images, and are beside \
                  them only to show which row is which.\n\n";
     }
     text += &table(&header, &lines);
@@ -264,7 +264,7 @@ fn svg(rows: &[Row<'_>]) -> Result<String, String> {
         };
         systems.filter_map(gain).collect()
     };
-    // The paper's bar and ours stand side by side.
+    // The paper's bar and ours are side by side.
     let bars = |name: &'static str, color: usize, offset: f64, gains: Vec<(f64, f64)>| {
         let bars = gains.into_iter().enumerate();
         bars.map(move |(number, (place, gain))| Line {

@@ -170,7 +170,7 @@ mod tests {
             "{}",
             outcome.found
         );
-        // The weights show the same: their sums over the three blobs, told apart by row and column.
+        // The weights show the same: their sums over the three blobs, distinguished by row and column.
         let mut sums = [[0.0; 3]; 2];
         for line in outcome.csv.lines().skip(1) {
             let cells: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();

@@ -130,7 +130,7 @@ impl<B: DrawingBackend> Canvas<'_, B> {
             let [row, column] = [place / cells, place % cells].map(|place| place as i32 * cell);
             (left + column, top + row)
         };
-        // What lies between the patches, and those the query does not see.
+        // What is between the patches, and those the query does not see.
         self.square((left, top), SIDE as i32 - 1, UNSEEN)?;
         let (cells, cell) = (panel.keys.side, SIDE as i32 / panel.keys.side as i32);
         for (place, fate) in panel.fates.iter().enumerate() {

@@ -72,7 +72,7 @@ fn mean_color(pixels: &[f32]) -> [f32; 3] {
     [0, 1, 2].map(|channel| pixels.iter().skip(channel).step_by(3).sum::<f32>() / count)
 }
 
-/// Where the query lies in a map of `side` x `side` patches.
+/// Where the query is in a map of `side` x `side` patches.
 pub(crate) fn query_place(side: usize) -> usize {
     let [row, column] = QUERY.map(|place| place * side / GRID);
     row * side + column

@@ -246,7 +246,7 @@ fn read_override(argument: &str) -> Result<Tree, Problem> {
     }))
 }
 
-/// Whether `text` is meant as it stands, although it is also TOML: the key takes text, and not what the text is in TOML, such
+/// Whether `text` is meant as it is, although it is also TOML: the key takes text, and not what the text is in TOML, such
 /// as a folder that is called `2024`, `nan` or `12:30:00`.
 fn is_text(key: &str, parsed: &NodeValue, text: &str) -> bool {
     let takes = |value: &toml::Value| {

@@ -94,7 +94,7 @@ pub fn reference() -> String {
     let mut page = String::from(
         "# Configuration\n\n<!-- Generated from the schema of the configuration: do not edit. -->\n\n\
          Every key, with its default. Files are TOML; `--set section.key=value` on the command line comes last. Its value is TOML, too, \
-         but text needs no quotes, and a key that takes only text takes it as it stands: `--set run.dir=2024` is a folder.\n",
+         but text needs no quotes, and a key that takes only text takes it as it is: `--set run.dir=2024` is a folder.\n",
     );
     let mut described: BTreeMap<Vec<&str>, &str> = BTreeMap::new();
     for section in sections() {

@@ -1,4 +1,4 @@
-//! Reads numbers to the host while the device goes on.
+//! Reads numbers to the host while the device continues.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};

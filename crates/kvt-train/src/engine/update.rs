@@ -1,7 +1,7 @@
 //! One update of the weights, for training and for `kvt bench step`:
 //! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`; in f16 with a scaled loss.
 //!
-//! The host reads loss and norm before it goes on, and decides about the update: [`TrainState::update_with`]. Or, with a
+//! The host reads loss and norm before it continues, and decides about the update: [`TrainState::update_with`]. Or, with a
 //! [`Reader`], the device decides, and the host reads while the device works on the next update: [`TrainState::start`], then
 //! [`TrainState::finish`].
 
@@ -61,7 +61,7 @@ pub struct Update {
 
 /// An update that was submitted to the device.
 #[derive(Debug)]
-#[must_use = "an update on its way may have been refused, which `TrainState::finish` tells"]
+#[must_use = "an update on its way may have been refused, which `TrainState::finish` says"]
 pub enum Started {
     /// The host knows the result.
     Done(Update),
@@ -71,7 +71,7 @@ pub enum Started {
 
 /// An update whose numbers are still being read.
 #[derive(Debug)]
-#[must_use = "the update may have been refused, which `TrainState::finish` tells"]
+#[must_use = "the update may have been refused, which `TrainState::finish` says"]
 pub struct Pending {
     /// The losses, the norm, and the device's decision.
     reading: Reading,

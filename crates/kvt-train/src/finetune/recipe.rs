@@ -111,7 +111,7 @@ impl Recipe {
         }
     }
 
-    /// Sets a chosen number of epochs, of which a tenth is warm-up.
+    /// Sets a chosen number of epochs; a tenth of them is warm-up.
     pub(super) fn with_epochs(self, epochs: u32) -> Self {
         Self {
             epochs,

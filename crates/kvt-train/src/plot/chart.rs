@@ -15,14 +15,14 @@ use kvt_data::escape::lines;
 /// Size in SVG units: with the names within, and with the names beside.
 const SIZE: (u32, u32) = (800, 500);
 const WIDE: (u32, u32) = (1000, 600);
-/// Width of the part for the lines where the names stand beside.
+/// Width of the part for the lines where the names are beside.
 const LINES_WIDTH: u32 = 800;
 /// Units from one name beside to the next.
 const ROW: i32 = 24;
 /// Length of the piece of a line before its name.
 const SAMPLE: i32 = 26;
 
-/// Lines and what they stand for.
+/// Lines and what they mean.
 pub struct Chart<'a> {
     /// Its title.
     pub title: &'a str,
@@ -36,7 +36,7 @@ pub struct Chart<'a> {
     pub names: Names,
 }
 
-/// Where the names of the lines stand.
+/// Where the names of the lines are.
 pub enum Names {
     /// In a box among the lines.
     Within(SeriesLabelPosition),
@@ -50,7 +50,7 @@ pub struct Axis<'a> {
     pub label: &'a str,
     /// Whether its scale is logarithmic.
     pub logarithmic: bool,
-    /// Where numbers stand; those of a scale that fits, if there are none.
+    /// Where numbers are; those of a scale that fits, if there are none.
     pub ticks: Vec<f64>,
 }
 
@@ -340,7 +340,7 @@ mod tests {
             assert!(svg.matches(color).count() > 3, "{color}");
         }
         assert!(svg.contains(r#"width="800" height="500""#));
-        // Beside, the names stand in rows to the right of all lines.
+        // Beside, the names are in rows to the right of all lines.
         let beside = Chart {
             names: Names::Beside,
             ..chart

@@ -1,4 +1,4 @@
-//! The training images of linear evaluation: cropped anew in each epoch, or given as features that were computed once.
+//! The training images of linear evaluation: cropped again in each epoch, or given as features that were computed once.
 
 use std::sync::Arc;
 

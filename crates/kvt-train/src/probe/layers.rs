@@ -79,7 +79,7 @@ impl Observer for Rows {
 
     fn probabilities(&self, block: BlockIndex, probabilities: Tensor<4>) {
         let mut seen = self.seen.borrow_mut();
-        // A block reports between its own input and the next block's; inner blocks report before the outer one goes on.
+        // A block reports between its own input and the next block's; inner blocks report before the outer one continues.
         if let Some(seen) = seen.iter_mut().rev().find(|seen| seen.block == block) {
             seen.weights = row(probabilities, seen.input, self.batch);
         }
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(of([1, 4, 4, 4], [1, 16]), Err(NoMap::Parts));
         assert_eq!(of([4, 1, 4, 4], [4, 4]), Err(NoMap::Parts));
         assert_eq!(of([1, 1, 8, 8], [1, 8]), Err(NoMap::NoGrid));
-        // Fewer keys than queries, as behind a convolution.
+        // Fewer keys than queries, as after a convolution.
         assert_eq!(of([1, 1, 16, 4], [1, 16]), Ok(()));
     }
 }

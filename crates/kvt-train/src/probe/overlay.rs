@@ -8,7 +8,7 @@ use super::picture::enlarged;
 /// Pixels of a patch in the picture, at least, and between the parts.
 const PATCH: u32 = 8;
 const GAP: u32 = 8;
-/// How much of a colour lies on the image: where the weight is small, where it is the largest, and where a patch is not kept.
+/// How much of a colour is on the image: where the weight is small, where it is the largest, and where a patch is not kept.
 const FAINT: f64 = 0.15;
 const STRONG: f64 = 0.7;
 const DROPPED: f64 = 0.7;

@@ -59,7 +59,7 @@ pub fn mcnemar([first, second]: [u64; 2]) -> f64 {
     }
 }
 
-/// The 95 % confidence interval of a share of which `right` of `of` was observed, in [0, 1]:
+/// The 95 % confidence interval of a share, observed as `right` of `of`, in [0, 1]:
 /// Wilson, [Probable inference](https://doi.org/10.1080/01621459.1927.10502953), without a correction for continuity. It is
 /// about all images like these, and not about other seeds.
 #[must_use]
@@ -79,10 +79,10 @@ pub fn wilson(right: usize, of: usize) -> [f64; 2] {
 /// The quantile of the normal distribution between whose negative and positive value 95 % lie.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// Up to this many images an accuracy is told with its interval, which from here on is less than 6.3 points wide.
+/// Up to this many images an accuracy is shown with its interval, which from here on is less than 6.3 points wide.
 const FEW: usize = 1000;
 
-/// The 95 % interval of an accuracy in words, to be put behind it, where the images are few: ` (95 % interval 32.5 to 61.9)`.
+/// The 95 % interval of an accuracy in words, to be put after it, where the images are few: ` (95 % interval 32.5 to 61.9)`.
 pub fn interval_of(percent: f64, of: usize) -> String {
     if of >= FEW || !percent.is_finite() {
         return String::new();

@@ -33,7 +33,7 @@ pub enum RunError {
     },
     /// A run without its configuration, although its checkpoints show that it had one.
     #[error(
-        "run `{}` has lost its `config.toml`: write it anew with `kvt config print CONFIG > {}`",
+        "run `{}` has lost its `config.toml`: write it again with `kvt config print CONFIG > {}`",
         .path.display(), .path.join("config.toml").display()
     )]
     ConfigLost {
@@ -177,14 +177,15 @@ fn locked(path: &Path, holder: &str, folder: &str) -> String {
 
 fn no_usable_checkpoint(path: &Path, reason: &str, folder: &str) -> String {
     format!(
-        "no checkpoint in `{}` can be used: {reason}; or restore the folder from a copy, or use another `{folder}` to train anew",
+        "no checkpoint in `{}` can be used: {reason}; or restore the folder from a copy, or use another \
+         `{folder}` to train again",
         path.display()
     )
 }
 
 fn checkpoints_gone(path: &Path, folder: &str) -> String {
     format!(
-        "run `{}` is finished, but its checkpoints are gone: restore `{}`, or use another `{folder}` to train anew",
+        "run `{}` is finished, but its checkpoints are gone: restore `{}`, or use another `{folder}` to train again",
         path.display(),
         path.join("checkpoints").display()
     )

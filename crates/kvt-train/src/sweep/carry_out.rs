@@ -95,7 +95,7 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
     if let Some(start) = start {
         let verb = match start {
             Start::New => "begins",
-            Start::Resume(_) => "goes on",
+            Start::Resume(_) => "continues",
         };
         watch.say(&format!("{name} {verb} on {}", plan.train.device));
         let done = match plan.task {

@@ -4,7 +4,7 @@
 //! the feature `mpi` adds the processes that `mpirun` or `srun` has started: [`start`] detects them.
 //!
 //! Every process must call the same methods in the same order. Whatever may fail in only one of them is therefore
-//! [agreed](agree()) on before any of them goes on.
+//! [agreed](agree()) on before any of them continues.
 //!
 //! A world sums numbers in host memory. [`on_device`] sums tensors in device memory.
 

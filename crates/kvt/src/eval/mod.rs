@@ -144,7 +144,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Labelled images, and the transform applied to each.
 pub(super) struct Images {
     pub(super) source: Arc<Source>,
-    /// What they are, to be put behind their number.
+    /// What they are, to be put after their number.
     pub(super) words: String,
     pub(super) transform: Arc<Transform>,
 }
@@ -194,7 +194,7 @@ pub(super) fn judge(
 struct Chosen {
     /// The images, labelled by the model's classes.
     source: Source,
-    /// What they are, to be put behind their number.
+    /// What they are, to be put after their number.
     words: String,
     /// The number of training images that were left out; `None` if that is not known.
     left_out: Option<usize>,

@@ -76,7 +76,7 @@ impl Tally {
         let Workload { steps, .. } = self.workload;
         if end == End::Stopped {
             return format!(
-                "stopped after step {} of {steps}; everything is saved in `{}`: add `--resume` to the same command to go on",
+                "stopped after step {} of {steps}; everything is saved in `{}`: add `--resume` to the same command to continue",
                 self.step,
                 dir.display()
             );

@@ -41,7 +41,7 @@ fn an_epoch_without_a_readable_image_ends_the_run() {
         &workspace,
         &["train", "tiny.toml", "--set", "data.on_error=skip"],
     );
-    insta::assert_snapshot!(error, @"error: none of the 18 images in `data/train` can be read: run `kvt data check` to see why; the state after step 0 is saved; `--resume` goes on from there");
+    insta::assert_snapshot!(error, @"error: none of the 18 images in `data/train` can be read: run `kvt data check` to see why; the state after step 0 is saved; `--resume` continues from there");
     // The log names the first unreadable image.
     assert_eq!(
         notes(&workspace, Topic::Skipped)[0].message,
@@ -55,8 +55,8 @@ fn images_may_have_so_many_pixels() {
     let large = RgbImage::from_pixel(20, 20, Rgb([9; 3]));
     save(&workspace.path("data/train/a/large.png"), &large);
     let train = ["train", "tiny.toml", "--set", "data.max_pixels=300"];
-    insta::assert_snapshot!(workspace.error(&train), @"error: could not decode `data/train/a/large.png`: 20 x 20 pixels are more than `data.max_pixels` = 300; the state after step 0 is saved; `--resume` goes on from there");
-    // The same run goes on if the image is skipped, or with a higher limit.
+    insta::assert_snapshot!(workspace.error(&train), @"error: could not decode `data/train/a/large.png`: 20 x 20 pixels are more than `data.max_pixels` = 300; the state after step 0 is saved; `--resume` continues from there");
+    // The same run continues if the image is skipped, or with a higher limit.
     let resume = [&train[..], &["--resume", "--set", "data.on_error=skip"]].concat();
     workspace.kvt(&resume).assert().success();
     assert_eq!(notes(&workspace, Topic::Skipped).len(), 2);
@@ -96,7 +96,7 @@ fn pipes_and_dead_links_are_unreadable_images() {
     let workspace = Workspace::with_data(6, 2);
     let at = |name: &str| workspace.path(name);
     symlink("../gone/1.png", at("data/train/a/dead.png")).unwrap();
-    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml"]), @"error: could not decode `data/train/a/dead.png`: a link to `../gone/1.png` that leads nowhere: No such file or directory (os error 2); the state after step 0 is saved; `--resume` goes on from there");
+    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml"]), @"error: could not decode `data/train/a/dead.png`: a link to `../gone/1.png` that leads nowhere: No such file or directory (os error 2); the state after step 0 is saved; `--resume` continues from there");
     fs_err::remove_dir_all(at("run")).unwrap();
 
     let made = std::process::Command::new("mkfifo")
@@ -129,7 +129,7 @@ fn folders_behind_bad_links_are_not_passed_over() {
     insta::assert_snapshot!(train(), @"error: could not list `data/train/a/more`: a link to `/gone/more` that leads nowhere: No such file or directory (os error 2); repair or remove it");
     fs_err::remove_file(at("data/train/a/more")).unwrap();
     symlink(".", at("data/train/a/circle")).unwrap();
-    insta::assert_snapshot!(train(), @"error: could not list `data/train/a/circle`: a link in a circle, to the folder `data/train/a` in which it lies; repair or remove it");
+    insta::assert_snapshot!(train(), @"error: could not list `data/train/a/circle`: a link in a circle, to the folder `data/train/a` that contains it; repair or remove it");
     fs_err::remove_file(at("data/train/a/circle")).unwrap();
     symlink("/gone/d", at("data/train/d")).unwrap();
     insta::assert_snapshot!(train(), @"error: could not list `data/train/d`: a link to `/gone/d` that leads nowhere: No such file or directory (os error 2); repair or remove it");
@@ -195,7 +195,7 @@ fn threads_that_do_not_start_are_an_error() {
     }
 }
 
-/// Every verb that reads a folder tells what of it is not read, once, in the same words.
+/// Every verb that reads a folder says what of it is not read, once, in the same words.
 #[test]
 fn other_formats_are_told_by_every_verb() {
     let workspace = Workspace::with_data(6, 2);
@@ -272,7 +272,7 @@ fn the_check_goes_on_to_the_end() {
      train        3       7     2 to 3  16x16 to 16x16     0     0           0          2              1
      val          3       4     1 to 2  16x16 to 16x16     0     0           1          0              0
     image `data/train/a/dead.png`: a link to `gone.png` that leads nowhere: No such file or directory (os error 2)
-    could not list `data/train/b/circle`: a link in a circle, to the folder `data/train/b` in which it lies
+    could not list `data/train/b/circle`: a link in a circle, to the folder `data/train/b` that contains it
     not read in `train`: 1 .heic, such as `data/train/b/1.heic`; convert them to JPEG or PNG
     unreadable `data/val/c/bad.png`: not a JPEG, PNG, WebP or BMP file
     ");

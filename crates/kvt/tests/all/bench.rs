@@ -79,7 +79,7 @@ fn attention_is_measured_on_what_is_asked_for() {
     assert_eq!(found, expected.as_flattened());
 }
 
-/// Kinds over numbers of tokens; one that cannot run reports it, and the others go on.
+/// Kinds over numbers of tokens; one that cannot run reports it, and the others continue.
 #[test]
 fn kinds_of_attention_are_measured_over_the_number_of_tokens() {
     let workspace = Workspace::empty();

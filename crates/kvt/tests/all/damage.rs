@@ -86,7 +86,7 @@ fn an_unreadable_image_in_an_evaluation_loses_no_epoch() {
 fn an_unreadable_image_in_an_epoch_loses_no_step() {
     mend_and_resume(
         "data/train/b/002.png",
-        " is saved; `--resume` goes on from there",
+        " is saved; `--resume` continues from there",
     );
 }
 

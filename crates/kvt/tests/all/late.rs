@@ -471,7 +471,7 @@ fn a_run_tells_and_saves_the_same() {
     }
 }
 
-/// Within an epoch: the pending update is finished, reported and saved. The run then goes on as if nothing had happened.
+/// Within an epoch: the pending update is finished, reported and saved. The run then continues as if nothing had happened.
 #[test]
 fn a_run_that_is_stopped_goes_on() {
     let workspace = Workspace::with_data(6, 2);

@@ -359,7 +359,7 @@ fn teachers_that_do_not_fit() {
     );
 }
 
-/// Rows have no names, so a file of logits says of which classes and images they are.
+/// Rows have no names, so a file of logits says which classes and images they are for.
 #[test]
 fn saved_logits_of_other_classes_or_images_are_refused() {
     let workspace = Workspace::empty();
@@ -395,7 +395,7 @@ fn saved_logits_of_other_classes_or_images_are_refused() {
     train(&workspace, "tiny.toml", "other", &short);
     let notes = notes(&workspace, "other");
     assert!(
-        notes.contains("`t.safetensors` does not say of which images and classes its logits are"),
+        notes.contains("`t.safetensors` does not say which images and classes its logits are for"),
         "{notes}"
     );
 }

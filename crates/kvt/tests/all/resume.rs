@@ -147,7 +147,7 @@ fn a_second_process_may_not_write_the_same_run() {
         assert!(error.contains("run `run` is being written by"), "{error}");
         assert!(error.contains(&child.0.id().to_string()), "{error}");
     }
-    assert!(child.0.try_wait().unwrap().is_none(), "it goes on");
+    assert!(child.0.try_wait().unwrap().is_none(), "it continues");
 }
 
 pub(crate) fn workspace() -> Workspace {

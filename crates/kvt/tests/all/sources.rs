@@ -281,7 +281,7 @@ fn splits_are_not_divided_again() {
     move_to("train/000000.tar", "train-0.tar");
     move_to("train/000000.tar", "test-0.tar");
     insta::assert_snapshot!(workspace.error(&["data", "check", "flat"]), @"error: `flat` holds the shards of several splits, `test`, `train`: move those of each into a folder of its name, such as `flat/train`");
-    // Splits of which only one has a usual name, told from classes by their classes.
+    // Splits, only one of which has a usual name, distinguished from classes by their classes.
     fs_err::rename(workspace.path("data/valid"), workspace.path("data/holdout")).unwrap();
     fs_err::rename(workspace.path("data/test"), workspace.path("test")).unwrap();
     for command in split {
@@ -542,7 +542,7 @@ fn what_lies_beside_the_data_is_told() {
     insta::assert_snapshot!(warnings(&workspace, &pack).join("\n"), @"`test` is not packed: `--splits train,val,test` packs it too");
     let all = ["data", "pack", "data", "all", "--splits", "train,val,test"];
     assert_eq!(warnings(&workspace, &all), [""; 0]);
-    // Shards of which one was not downloaded.
+    // Shards, one of which was not downloaded.
     let shard = workspace.path("packed/train/000000.tar");
     for number in [2, 3] {
         fs_err::copy(
@@ -559,7 +559,7 @@ fn what_lies_beside_the_data_is_told() {
         "--set",
         "run.dir=shards",
     ];
-    insta::assert_snapshot!(warnings(&workspace, &[&train[..], &set].concat())[0], @"the numbered files in `packed/train` have gaps: there are files before and behind `000001`; fetch what is missing");
+    insta::assert_snapshot!(warnings(&workspace, &[&train[..], &set].concat())[0], @"the numbered files in `packed/train` have gaps: there are files before and after `000001`; fetch what is missing");
     // Files where folders are expected.
     let eval = ["eval", "--run", "shards", "--data", "packed/train"];
     insta::assert_snapshot!(workspace.error(&eval), @"error: `packed/train` holds tar shards, not class folders: `--set data.kind=tar --set data.path=FOLDER` reads them");

@@ -175,7 +175,7 @@ fn a_killed_sweep_goes_on_to_the_same_numbers() {
     assert!(state("knn-seed3").trim_end().ends_with(" 1 min"), "{plan}");
     let output = workspace.kvt(&["compare", "sweep.toml"]).assert().success();
     let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
-    assert!(said.contains("dense-seed4 (2 of 4) goes on"), "{said}");
+    assert!(said.contains("dense-seed4 (2 of 4) continues"), "{said}");
     for cell in CELLS {
         let evals = |run: &str| {
             let events = workspace.log(run);
@@ -217,7 +217,7 @@ fn an_interrupted_sweep_stops_and_goes_on() {
     assert_eq!(child.wait().code(), Some(130));
     let said = workspace.read("stderr.txt");
     assert!(
-        said.ends_with("stopped; the same command goes on from here\n"),
+        said.ends_with("stopped; the same command continues from here\n"),
         "{said}"
     );
     assert!(!workspace.path(&dir("knn-seed3")).exists());
@@ -317,7 +317,7 @@ fn a_run_that_goes_on_after_its_end_is_judged_again() {
     // A marker that distinguishes the old weights' predictions from any new ones.
     workspace.write(&predictions, "image,class,predicted\n");
     let on = said(&[]);
-    assert!(on.contains("dense-seed3 (1 of 1) goes on"), "{on}");
+    assert!(on.contains("dense-seed3 (1 of 1) continues"), "{on}");
     said(&["--output", "whole"]);
     assert_eq!(
         workspace.read(&predictions),

@@ -19,7 +19,7 @@ fn the_first_steps_on_wgpu_are_pytorchs() {
     }
     for kind in ["dense", "knn"] {
         let golden = golden(kind);
-        // Evaluation with the training batch size: every other shape is tuned anew, for minutes on a software driver.
+        // Evaluation with the training batch size: every other shape is tuned again, for minutes on a software driver.
         let overrides = [
             "train.device=wgpu",
             "train.max_steps=2",

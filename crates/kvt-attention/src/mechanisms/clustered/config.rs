@@ -28,7 +28,7 @@ pub struct ClusteredConfig {
     /// Iterations: of the clustering (`clustered`), of the inverse (`nystrom`), of the search (`scram`).
     #[schemars(range(min = 0, max = 256))]
     pub iterations: usize,
-    /// When random numbers are drawn anew: `step` in training at every step, `never`.
+    /// When random numbers are drawn again: `step` in training at every step, `never`.
     pub redraw: Redraw,
     /// Seed of the random numbers of evaluation.
     pub seed: u64,

@@ -30,7 +30,7 @@ pub struct InformerConfig {
     pub factor: usize,
     /// Whether the mean of sampled scores is their sum over the number of all keys, as in the authors' code.
     pub official_mean: bool,
-    /// When random numbers are drawn anew: `step` in training at every step, `never`.
+    /// When random numbers are drawn again: `step` in training at every step, `never`.
     pub redraw: Redraw,
     /// Seed of the random numbers of evaluation.
     pub seed: u64,

@@ -13,7 +13,7 @@ use crate::{
 /// Attention over `rank` learned sums of the keys and of the values, `softmax(scale / temperature * q (E^T k)^T) F^T v` with
 /// `E` and `F` of the shape `[tokens, rank]` ([Linformer: Self-Attention with Linear Complexity,
 /// 2020](https://arxiv.org/abs/2006.04768), equation 7). The number of tokens is fixed: weights fit one image size. All heads
-/// share `E` and `F`, which apply to the projected keys and values; in the authors' code they stand before these
+/// share `E` and `F`, which apply to the projected keys and values; in the authors' code they are before these
 /// projections, which differs by the bias of the projections only.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -19,7 +19,7 @@ use crate::{
 /// summed over feature maps `phi`, `far` times the kernel attention
 /// `phi(q) (phi(k)^T v) / (phi(q) sum phi(k) + epsilon)` to all tokens. `near` and `far` are learned for each head.
 /// This is not the attention of Guo et al. (Low-Rank and Locality Constrained Self-Attention, 2019), whose low-rank part is
-/// a module with a small head dimension. On a map windows are squares; tokens that form no map stand in one row. Tokens
+/// a module with a small head dimension. On a map windows are squares; tokens that form no map are one row. Tokens
 /// before the map see all tokens and are seen by all. The authors' code has many blends; here both parts begin
 /// with a weight of one half. It makes the band from all scores; here long sequences are cut into tiles. Its band of width
 /// 10 is for text; by default a window is a square of 5 by 5 tokens here.

@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NystromConfig {
-    /// Means that stand for the queries, and as many for the keys; no more than there are tokens.
+    /// Means that represent the queries, and as many for the keys; no more than there are tokens.
     #[schemars(range(min = 1, max = 65_536))]
     pub landmarks: usize,
     /// Iterations: of the clustering (`clustered`), of the inverse (`nystrom`), of the search (`scram`).

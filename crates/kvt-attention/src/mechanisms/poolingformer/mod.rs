@@ -14,7 +14,7 @@ use crate::{
 
 /// Two levels of attention (Zhang et al., [Poolingformer](https://arxiv.org/abs/2105.04371), ICML 2021): softmax attention
 /// to the tokens in a window, plus softmax attention to the means of pooled tokens in a larger window. On a map
-/// windows and pools are squares; tokens that form no map stand in one row. Tokens before the map see all tokens and are
+/// windows and pools are squares; tokens that form no map are one row. Tokens before the map see all tokens and are
 /// seen, unpooled, by all. We know of no public code of the authors. The second level takes the queries, keys and values of
 /// the first, without projections in between, and pools are plain means, without learned weights. The authors' windows
 /// have 128 and 512 tokens of text; by default they are squares of 11 by 11 and 23 by 23 tokens here.

@@ -130,7 +130,7 @@ fn costs_by_hand() {
         grid: Some([4, 5]),
         ..Place::new(21, 24, 3)
     };
-    // Along the rows: windows of 2, 3, 3, 2; pools around 0.5 and 2.5, of which each sees one.
+    // Along the rows: windows of 2, 3, 3, 2; pools around 0.5 and 2.5; each sees one of them.
     let near = 10 * 13 + 41;
     let far = 4 * 6 + (1 + 6) + 20;
     let cost = config(1, 1, 2, 2).cost(&place);

@@ -22,12 +22,12 @@ use crate::{AttentionError, Context, Cost, Law, Mechanism, MechanismConfig, Para
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RfaConfig {
-    /// Features that stand for the scores.
+    /// Features that replace the scores.
     #[schemars(range(min = 1, max = 65536))]
     pub features: usize,
     /// Whether random directions are drawn orthogonal in blocks of `head_dim`.
     pub orthogonal: bool,
-    /// When random numbers are drawn anew: `step` in training at every step, `never`.
+    /// When random numbers are drawn again: `step` in training at every step, `never`.
     pub redraw: Redraw,
     /// Seed of the random numbers of evaluation.
     pub seed: u64,

@@ -50,7 +50,7 @@ pub struct ScramConfig {
     /// Iterations: of the clustering (`clustered`), of the inverse (`nystrom`), of the search (`scram`).
     #[schemars(range(min = 1, max = 256))]
     pub iterations: usize,
-    /// When random numbers are drawn anew: `step` in training at every step, `never`.
+    /// When random numbers are drawn again: `step` in training at every step, `never`.
     pub redraw: Redraw,
     /// Seed of the random numbers of evaluation.
     pub seed: u64,
@@ -127,7 +127,7 @@ impl MechanismConfig for ScramConfig {
         let Some([rows, columns]) = place.grid else {
             return Err(misplaced(
                 "searches on a map, which the tokens do not form here".to_owned(),
-                "use `dense` or `knn`, or say of which `grid` they are",
+                "use `dense` or `knn`, or say which `grid` they form",
             ));
         };
         let tokens = rows.saturating_mul(columns);

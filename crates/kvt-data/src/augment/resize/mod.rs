@@ -150,7 +150,7 @@ fn convolve(
     Ok(result)
 }
 
-/// Buffers are large enough and crops lie in their image; if not, it is an error.
+/// Buffers are large enough and crops are in their image; if not, it is an error.
 fn outside<E>(_: E) -> ResizeError {
     CropBoxError::SizeIsOutOfImageBoundaries.into()
 }

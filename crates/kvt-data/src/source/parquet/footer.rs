@@ -249,7 +249,7 @@ mod tests {
         [text(4, name), int(1, columns), vec![0]].concat()
     }
 
-    /// A group without rows, whose columns lie in the same 50 bytes each.
+    /// A group without rows, whose columns are in the same 50 bytes each.
     fn group(columns: usize) -> Vec<u8> {
         let place = |column| [int(4, 0), int(3, 50), int(2, 4 + 50 * column), vec![0]].concat();
         let chunk = |column| [vec![3 << 4 | 12], place(column), vec![0]].concat();

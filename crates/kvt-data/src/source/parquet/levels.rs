@@ -67,7 +67,7 @@ mod tests {
         let packed = [0b10001000, 0b11000110, 0b11111010];
         let bytes: Vec<u8> = [0x03].into_iter().chain(packed).collect();
         assert_eq!(numbers(&bytes, 3, 8).unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
-        // Twenty times 300 in nine bits, then a packed group of which five numbers are used.
+        // Twenty times 300 in nine bits, then a packed group: five of its numbers are used.
         let bytes = [20 << 1, 0x2c, 1, 0x03, 0x81, 2, 0, 0, 0, 0, 0, 0, 0];
         let found = numbers(&bytes, 9, 25).unwrap();
         assert_eq!(found[..20], [300; 20]);

@@ -198,7 +198,7 @@ fn index(shard: &Path) -> Result<Index, DataError> {
     let mut archive = Archive::new(file);
     let mut found = Index::default();
     let mut parts = Parts::default();
-    // Where the files lie that a link may name.
+    // Where the files are that a link may name.
     let mut places: HashMap<Vec<u8>, (u64, u64)> = HashMap::new();
     for entry in archive.entries_with_seek().map_err(damaged)? {
         let entry = entry.map_err(damaged)?;
@@ -303,7 +303,7 @@ fn key_and_ending(name: &str) -> Option<(String, String)> {
 }
 
 /// Checks what follows the last member: at least two blocks of zeros, and nothing else. Truncated after a sample, a shard would
-/// be a valid archive without them; what stands behind them would never be read.
+/// be a valid archive without them; what is after them would never be read.
 fn check_end(shard: &mut File) -> io::Result<Result<(), ShardFault>> {
     // The reader of the archive has read the first of the blocks, or it is at the end of the file.
     let mut at = shard.stream_position()?;

@@ -49,7 +49,7 @@ struct TokensToToken {
 #[derive(Module, Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "two of them in a network, whose weights lie elsewhere"
+    reason = "two of them in a network, whose weights are elsewhere"
 )]
 enum TokenLayer {
     Transformer(TokenTransformer),

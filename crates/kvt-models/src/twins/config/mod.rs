@@ -68,7 +68,7 @@ impl TwinsConfig {
         self.patches().last().unwrap_or(1)
     }
 
-    /// The minimum side of an image of which every stage can make a key.
+    /// The minimum side of an image that every stage can make a key from.
     pub(super) fn least_side(&self) -> usize {
         let stages = self.stages().zip(self.patches());
         let global = stages.filter(|(stage, _)| stage.has_global());

@@ -30,7 +30,7 @@ pub struct Twins {
     blocks: Vec<Vec<Block<GroupedAttention>>>,
     pos_block: Vec<PosConv>,
     norm: LayerNorm,
-    /// Minimum side of an image in pixels, and the number of which its sides are multiples.
+    /// Minimum side of an image in pixels, and the number whose multiples its sides are.
     #[module(skip)]
     sides: [usize; 2],
 }

@@ -98,7 +98,7 @@ const STEM_KERNEL: usize = 7;
 /// Blocks of the class token.
 const CLASS_BLOCKS: usize = 2;
 
-/// A list for four stages, of which all but the first are equal.
+/// A list for four stages; all but the first are equal.
 fn four([first, other]: [usize; 2]) -> Vec<usize> {
     vec![first, other, other, other]
 }

@@ -29,7 +29,7 @@ const NESTS: [&str; 5] = [
 /// Prefixes that wrappers add to every name: PyTorch's wrappers, and Lightning modules by their usual field.
 const WRAPPERS: [&str; 3] = ["module", "_orig_mod", "model"];
 /// The two networks of DINO, the better one first, and the part of their names by which they are recognised: the student and
-/// teacher of another distillation are two models, of which neither is meant before the other.
+/// teacher of another distillation are two models, and neither is meant before the other.
 const ROLES: [&str; 2] = ["teacher", "student"];
 const BACKBONE: &str = "backbone";
 

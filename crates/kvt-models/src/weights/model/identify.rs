@@ -7,7 +7,7 @@ use crate::family::overrides::ModelOverrides;
 use crate::weights::Layout;
 use crate::weights::{StateDict, WeightsError};
 
-/// The names of the models that weights fit, as far as their numbers tell: models of the family that the names of the
+/// The names of the models that weights fit, as far as their numbers show: models of the family that the names of the
 /// weights indicate, with as many parameters outside the classifier as the weights have numbers. An alias is listed
 /// only if no model has the size under its main name.
 ///

@@ -37,7 +37,7 @@ pub struct Session<T: Task> {
     device: ResolvedDevice,
     /// How gradients are summed over the processes.
     way: GradientSum,
-    /// Reads numbers while the device goes on, if the run uses that.
+    /// Reads numbers while the device continues, if the run uses that.
     reader: Option<Reader>,
     state: TrainState<T>,
     schedule: Schedule,

@@ -44,7 +44,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
     }
 
-    /// The number of micro-batches of all processes in the update at a position, of which this process had `own`.
+    /// The number of micro-batches of all processes in the update at a position; this process had `own` of them.
     pub(super) fn micro_batches(&self, at: Position, own: usize) -> usize {
         match self.processes.world().is_alone() {
             true => own,

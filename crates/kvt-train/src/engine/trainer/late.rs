@@ -1,4 +1,4 @@
-//! The update that the device works on while the host goes on: its numbers are read one update later.
+//! The update that the device works on while the host continues: its numbers are read one update later.
 //!
 //! Code that needs the state of the run settles first: nothing is saved, evaluated or finished while an update is pending. So a
 //! checkpoint is the same as if the host had waited.

@@ -42,7 +42,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         TrainError::Stopped {
             step: self.progress.position.step,
             saved: match saved {
-                Ok(()) => "is saved; `--resume` goes on from there".to_owned(),
+                Ok(()) => "is saved; `--resume` continues from there".to_owned(),
                 Err(error) => format!("could not be saved ({error})"),
             },
             cause: Box::new(error),

@@ -207,7 +207,7 @@ fn receive(
         0 => request(url, None, FOLLOWED)?,
         done => request(url, Some(format!("bytes={done}-")), FOLLOWED)?,
     };
-    // Nothing is left to send, or the server does not go on within a file.
+    // Nothing is left to send, or the server does not continue within a file.
     if done > 0 && answer.status() != StatusCode::PARTIAL_CONTENT {
         part.clear()?;
         done = 0;

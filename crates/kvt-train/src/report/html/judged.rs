@@ -22,7 +22,7 @@ pub struct Judged {
     pub run: usize,
     /// Its checkpoint: `best`, `last` or a name.
     pub checkpoint: String,
-    /// What the images are, to be put behind their number.
+    /// What the images are, to be put after their number.
     pub images: String,
     /// The classes in label order.
     pub classes: Vec<String>,

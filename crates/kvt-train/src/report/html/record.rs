@@ -111,7 +111,7 @@ impl Record {
     }
 
     /// Whether the events are those of a completed run: its last epoch is finished, or the evaluation after the last update of
-    /// `train.max_steps` is, which may lie within an epoch.
+    /// `train.max_steps` is, which may be within an epoch.
     pub(crate) fn is_finished(plan: &Plan, events: &[Event]) -> bool {
         let is_last = |step: u64| plan.train.max_steps.is_some_and(|most| step >= most);
         events.iter().any(|event| match event {

@@ -131,7 +131,7 @@ fn classes_come_back_and_line_breaks_are_refused() {
     assert_eq!(run.read_classes().unwrap(), classes);
 }
 
-/// Files with the names of ours are a user's where no lock file tells of a start, and so is a lock file with other words.
+/// Files with the names of ours are a user's where no lock file shows a start, and so is a lock file with other words.
 #[test]
 fn a_file_of_the_user_is_not_ours_by_its_name() {
     for (name, beside) in [

@@ -1,7 +1,7 @@
 //! Event files for TensorBoard, written by hand: the format is small, the libraries for it are not.
 //!
 //! An event file is a sequence of TFRecords: length (`u64`, little endian), masked CRC-32C of the length, payload,
-//! masked CRC-32C of the payload. The payload is a protobuf `tensorflow.Event`, of which these fields are used:
+//! masked CRC-32C of the payload. The payload is a protobuf `tensorflow.Event`. These of its fields are used:
 //! `wall_time` 1, `step` 2, `file_version` 3, `summary` 5 (repeated `value` 1 with `tag` 1 and `simple_value` 2),
 //! `session_log` 7 (`status` 1).
 

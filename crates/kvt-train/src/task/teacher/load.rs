@@ -64,7 +64,7 @@ pub(in crate::task) fn teacher(
             let metadata = weights::metadata(path)?;
             if !is_of(&metadata, &splits.train).map_err(refused(path))? {
                 let words = format!(
-                    "`{}` does not say of which images and classes its logits are: row by row they are taken for those of the \
+                    "`{}` does not say which images and classes its logits are for: row by row they are taken for those of the \
                      training images; `kvt logits --run RUN` writes a file that says it",
                     path.display()
                 );

@@ -60,7 +60,7 @@ impl DeviceSums {
 
     /// Takes the buckets of an update one by one, and waits for the device of this process. All processes must pass the same
     /// number of buckets with the same lengths, and call [`finish`](Exchange::finish). After a failure no more buckets are taken,
-    /// and `finish` tells the other processes.
+    /// and `finish` informs the other processes.
     pub(crate) fn prepare(&self, mut buckets: impl Iterator<Item = Tensor<1>>) -> Exchange<'_> {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let prepared = engine.prepare(&mut buckets);

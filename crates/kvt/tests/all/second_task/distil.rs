@@ -22,7 +22,7 @@ use kvt_train::task::{EvalData, Measured, Task, Weights, build_model, model_conf
 pub(super) const FEATURES: usize = 3;
 pub(super) const OUTPUTS: usize = 4;
 
-/// A backbone and a layer behind it.
+/// A backbone and a layer after it.
 #[derive(Module, Debug)]
 pub(super) struct Student {
     pub(super) backbone: Model,

@@ -39,7 +39,7 @@ impl Pages {
     ) -> Result<Self, ParquetFault> {
         let end = chunk.start.checked_add(chunk.length);
         let end = end.filter(|&end| end <= length);
-        let end = end.ok_or_else(|| damaged(column, "lies behind the end of the file"))?;
+        let end = end.ok_or_else(|| damaged(column, "is past the end of the file"))?;
         if let Some(codec) = unread(chunk.codec, &CODECS, &[UNCOMPRESSED, SNAPPY]) {
             return Err(ParquetFault::Unread {
                 column: column.name(),

@@ -86,7 +86,7 @@ fn check_claims(path: &Path, tensors: &[(String, &Tensor)], size: u64) -> Result
         if bytes > size {
             let shape = tensor.shape();
             let reason = format!(
-                "its shape {shape:?} stands for {bytes} bytes, but the whole file has {size}: \
+                "its shape {shape:?} means {bytes} bytes, but the whole file has {size}: \
                  save `tensor.contiguous()` instead of a view that repeats its numbers"
             );
             return Err(tensor_error(path, name, reason));

@@ -32,7 +32,7 @@ pub(super) fn read(path: &Path, mut file: File, size: u64) -> Result<StateDict, 
             let unreadable = |reason| tensor_error(path, &name, reason);
             let dtype = burn_dtype(info.dtype)
                 .ok_or_else(|| unreadable(format!("its type {} is not supported", info.dtype)))?;
-            // The header was checked: both lie within the file.
+            // The header was checked: both are within the file.
             let (start, end) = info.data_offsets;
             let mut bytes = vec![0; end - start];
             file.seek(SeekFrom::Start(data + start as u64))?;

@@ -45,7 +45,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// In strict mode, a missing key or another shape, of which the error lists the first, or weights of another
+    /// In strict mode, missing keys or other shapes (the error lists the first of them), or weights of another
     /// model with the same names. In either mode, weights that are not floating point.
     pub fn load(
         mut self,
