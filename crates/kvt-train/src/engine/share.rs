@@ -146,6 +146,7 @@ impl Sent {
 }
 
 /// State that cannot be written as JSON, or read.
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
 fn unreadable(error: serde_json::Error) -> WorldError {
     WorldError::State(error.to_string())
 }
