@@ -8,8 +8,8 @@
 //! data -> recipe -> task
 //! ```
 //!
-//! - [`config`]: TOML layers become one validated [`config::Plan`]; [`schema`]: the allowed values of its keys.
-//! - [`data`], [`augment`]: image folders, decoding, the loader, upload; augmentation of images.
+//! - [`config`]: TOML layers become one validated [`config::Plan`].
+//! - [`data`], [`augment`]: the crate `kvt-data`; [`splits`]: the two splits of a plan, and the batches of an epoch.
 //! - [`recipe`]: loss, optimizer, schedule, clipping, accuracy.
 //! - [`task`]: the training objective and its evaluation: classification, self-supervised training with DINO.
 //! - [`analysis`]: measurements in the layers of a model.
@@ -26,7 +26,6 @@
 //! - [`device`]: device names.
 //! - [`world`]: the processes of a job.
 //! - [`error`]: errors that stop a run.
-//! - [`fs`], [`text`]: atomic writing of files; reading of text files from the user.
 
 pub mod analysis;
 pub mod average;
