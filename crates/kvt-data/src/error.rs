@@ -8,7 +8,7 @@ use crate::DecodeError;
 use crate::augment::AugmentError;
 use crate::listing::{OtherFormats, Unlisted};
 use crate::schema::Refusal;
-use crate::source::VAL;
+use crate::source::{VAL, is_usual};
 use crate::text::quoted;
 
 /// An error while reading a data set.
@@ -89,8 +89,9 @@ pub enum DataError {
     },
     /// Shards of several splits in one folder.
     #[error(
-        "`{}` holds the shards of several splits, {}: move those of each into a folder of its name, such as `{}`",
-        path.display(), quoted(splits), path.join(splits.last().map_or("", String::as_str)).display()
+        "`{}` holds the shards of several splits, {}: move those for training into a folder `{}`, and those for validation into one \
+         called `val`",
+        path.display(), quoted(splits), path.join("train").display()
     )]
     SideBySide {
         /// The folder.
@@ -100,7 +101,8 @@ pub enum DataError {
     },
     /// Shards or Parquet files where class folders are expected.
     #[error(
-        "`{}` holds {files}, not class folders: `--set data.kind={kind} --set data.path=FOLDER` reads them",
+        "`{}` holds {files}, not class folders: `data.kind = \"{kind}\"` reads them, where `data.path` is the folder that holds `train` \
+         and `val`",
         path.display()
     )]
     NotFolders {
@@ -113,8 +115,8 @@ pub enum DataError {
     },
     /// Splits where class folders are expected.
     #[error(
-        "`{}` holds splits, not classes: {}; the images of one are in `{}`",
-        path.display(), quoted(splits), path.join(splits.last().map_or("", String::as_str)).display()
+        "`{}` holds splits, not classes: {}; the images of one are in `{}`; if these are classes after all, rename it",
+        path.display(), quoted(splits), path.join(one_of(splits)).display()
     )]
     SplitsAsClasses {
         /// The folder.
@@ -331,6 +333,12 @@ pub enum DataError {
         /// The encoder's message.
         reason: String,
     },
+}
+
+/// A split with a usual name, or the last one.
+fn one_of(splits: &[String]) -> &str {
+    let usual = splits.iter().rfind(|name| is_usual(name));
+    usual.or(splits.last()).map_or("", String::as_str)
 }
 
 /// What is wrong with a tar shard.

@@ -164,12 +164,18 @@ fn without_classes(root: &Path) -> DataError {
 /// images, and shares the name of one with another folder. A class may be called `train` and have folders too.
 fn splits_in(root: &Path, folders: &[String]) -> Option<Vec<String>> {
     splits_among(folders).or_else(|| {
+        // A split itself holds classes.
+        let name = root.file_name().and_then(OsStr::to_str);
+        if name.is_some_and(is_usual) {
+            return None;
+        }
         let inner = |name: &String| {
             let entries = std::fs::read_dir(root.join(name))
                 .into_iter()
                 .flatten()
                 .flatten();
-            let dirs = entries.filter(|entry| entry.path().is_dir());
+            let shown = entries.filter(|entry| !is_hidden(&entry.file_name()));
+            let dirs = shown.filter(|entry| entry.path().is_dir());
             dirs.map(|entry| entry.file_name()).collect::<HashSet<_>>()
         };
         let is_split = |name: &&String| is_usual(name) && !holds_images(&root.join(name));

@@ -1,5 +1,6 @@
 //! The two splits of a plan's data, and the batches of an epoch.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -92,7 +93,8 @@ impl Splits {
         warnings.extend(lost.into_iter().flatten());
         warnings.extend(self.unused.iter().cloned());
         // Both parts of a folder that `data.val_fraction` divides have its other files.
-        warnings.dedup();
+        let mut said = HashSet::new();
+        warnings.retain(|warning| said.insert(warning.clone()));
         warnings
     }
 

@@ -9,7 +9,7 @@ use super::common::{Overrides, generating};
 use super::{interrupt, output, progress, sweep};
 use kvt_data::fs::{remove_leftovers, write_text};
 use kvt_data::text::shell;
-use kvt_train::config::{Document, Plan, load_plan};
+use kvt_train::config::{Document, Plan, load_run_plan};
 use kvt_train::engine::{End, Session, Start};
 use kvt_train::report::{
     Comparison, Curve, RunFacts, RunNames, label_of, labels, read_curve, save_plots, title, unlike,
@@ -230,7 +230,7 @@ impl Run {
     /// The run in a folder; `NAME-seedN` is a run of `NAME`.
     fn read(path: &Path) -> anyhow::Result<Self> {
         let run = RunDir::open(path)?;
-        let mut plan = load_plan(&run.config(), &[])?;
+        let (mut plan, _) = load_run_plan(&run, &[])?;
         path.clone_into(&mut plan.run.dir);
         let name = path.file_name().unwrap_or(path.as_os_str());
         let (name, path) = (name.to_string_lossy(), path.display().to_string());

@@ -10,10 +10,11 @@ use super::common::{bar, generating};
 use super::output;
 use super::table::{grouped, table};
 use super::trained::warn_of_others;
+use kvt_data::text::quoted;
 use kvt_train::data::shapes::{ShapesConfig, ensure};
 use kvt_train::data::{
     Check, ClassOrder, DataConfig, DataKind, ImageLimits, Source, SplitCheck, check, is_whole,
-    open, open_split, pack, split_name, test_split,
+    open, open_split, pack, split_name, test_split, unused_splits,
 };
 
 /// The default column of the labels.
@@ -291,6 +292,16 @@ fn check_folder(
             splits = vec![""];
         }
     }
+    for kind in [DataKind::Folder, DataKind::Tar, DataKind::Parquet] {
+        let data = DataConfig {
+            kind,
+            path: dir.to_owned(),
+            ..DataConfig::default()
+        };
+        for warning in unused_splits(&data) {
+            output::warning(&warning);
+        }
+    }
     let limits = ImageLimits { max_pixels };
     let mut found = check(dir, &splits, ClassOrder::Byte, limits, label_column)?;
     for split in found
@@ -406,5 +417,11 @@ fn tell_files(split: &SplitCheck, say: &mut impl FnMut(String)) {
     }
     if let Some(beside) = split.beside.describe() {
         say(format!("of no image, and not read, in `{name}`: {beside}"));
+    }
+    if !split.gaps.is_empty() {
+        let missing = quoted(&split.gaps);
+        say(format!(
+            "missing between other numbered files of `{name}`: {missing}"
+        ));
     }
 }

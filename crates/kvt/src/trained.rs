@@ -105,7 +105,7 @@ impl Args {
         let trained = match (&self.run, &self.config) {
             (Some(run), _) => {
                 let run = RunDir::open(run)?;
-                let plan = load_run_plan(&run, &overrides.all())?;
+                let plan = plan_of(&run, overrides)?;
                 if plan.task == TaskKind::Classify && !random {
                     return self.load(overrides);
                 }
@@ -153,7 +153,7 @@ impl Args {
 
     fn run(&self, path: &Path, overrides: &Overrides) -> anyhow::Result<Trained> {
         let run = RunDir::open(path)?;
-        let plan = load_run_plan(&run, &overrides.all())?;
+        let plan = plan_of(&run, overrides)?;
         if plan.task != TaskKind::Classify {
             let run = path.display();
             bail!(
@@ -241,6 +241,15 @@ impl Trained {
             ..self
         })
     }
+}
+
+/// The plan of a run, with a warning if its images may be others.
+fn plan_of(run: &RunDir, overrides: &Overrides) -> anyhow::Result<Plan> {
+    let (plan, warning) = load_run_plan(run, &overrides.all())?;
+    if let Some(warning) = warning {
+        output::warning(&warning);
+    }
+    Ok(plan)
 }
 
 /// A model of a plan with random weights, and the smallest classification head.

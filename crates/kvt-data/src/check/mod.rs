@@ -38,6 +38,8 @@ pub struct SplitCheck {
     pub others: OtherFormats,
     /// Files in shards that are neither an image nor a label, and Parquet files of no split.
     pub beside: OtherFormats,
+    /// Numbered files that are missing between others.
+    pub gaps: Vec<String>,
     /// Smallest and largest (width, height) by area, in pixels; `None` if no image is readable.
     pub sizes: Option<((u32, u32), (u32, u32))>,
     /// Number of greyscale images.
@@ -125,6 +127,7 @@ pub fn check(
             unlisted: survey.unlisted.clone(),
             others: folder.others.clone(),
             beside: folder.beside.clone(),
+            gaps: folder.gaps(),
             sizes: None,
             grey: 0,
             cmyk: 0,

@@ -120,14 +120,19 @@ pub(super) struct Survey {
 }
 
 impl Source {
+    /// The names of numbered files that are missing between others.
+    pub fn gaps(&self) -> Vec<String> {
+        let tables = self.tables.iter().map(|table| table.path.as_path());
+        gaps(self.files.iter().map(PathBuf::as_path).chain(tables))
+    }
+
     /// Warnings about files that are not read, and about gaps in numbered files.
     pub fn warnings(&self) -> Vec<String> {
         let root = self.root.display();
         let beside = self.beside.describe().map(|beside| {
             format!("files in `{root}` that belong to no image are not read: {beside}")
         });
-        let tables = self.tables.iter().map(|table| table.path.as_path());
-        let missing = gaps(self.files.iter().map(PathBuf::as_path).chain(tables));
+        let missing = self.gaps();
         let gaps = (!missing.is_empty()).then(|| {
             format!(
                 "the numbered files in `{root}` have gaps: there are files before and after {}; fetch what is missing",

@@ -269,7 +269,9 @@ fn survey(
         split => root.join(split),
     };
     if shards::is_here(&dir) {
-        refuse_side_by_side(&dir, &shards::files(&dir)?)?;
+        if split.is_empty() {
+            refuse_side_by_side(&dir, &shards::files(&dir)?)?;
+        }
         return Ok(shards::open(&dir, None)?.surveyed());
     }
     let files = parquet::files(root, split);
@@ -301,6 +303,9 @@ fn listed(
     let root = &data.path;
     let source = if data.kind == DataKind::Tar {
         let dir = split.map_or_else(|| root.clone(), |split| root.join(split));
+        if !shards::is_here(&dir) && shards::is_here(root) {
+            refuse_side_by_side(root, &shards::files(root)?)?;
+        }
         shards::open(&dir, known.map(|known| known.classes))?
     } else {
         let files = match split {

@@ -1,6 +1,6 @@
 //! The whole configuration: its sections, each declared next to the code that uses it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -82,29 +82,41 @@ pub fn load_plan(path: &Path, overrides: &[String]) -> Result<Plan, Box<ConfigEr
 }
 
 /// The plan in a run's folder, with overrides. Unless these name other data, a relative `data.path` starts where the run was
-/// started, if the data are there still: its images are those that the run was trained on, wherever the command runs.
+/// started, if the data are there still: its images are those that the run was trained on, wherever the command runs. If they are
+/// not, the other result is a warning.
 ///
 /// # Errors
 /// As [`load_plan`].
-pub fn load_run_plan(run: &RunDir, overrides: &[String]) -> Result<Plan, Box<ConfigError>> {
+pub fn load_run_plan(
+    run: &RunDir,
+    overrides: &[String],
+) -> Result<(Plan, Option<String>), Box<ConfigError>> {
     let mut plan = load_plan(&run.config(), overrides)?;
     let names_data = |text: &String| {
-        matches!(
-            text.split('=').next().map(str::trim),
-            Some("data" | "data.path")
-        )
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        let key: String = key.split_whitespace().collect();
+        key == "data.path" || key == "data" && value.contains("path")
     };
-    if plan.data.path.is_relative() && !overrides.iter().any(names_data) {
-        let started_in = Environment::read(&run.environment())
-            .ok()
-            .and_then(|start| start.working_dir);
-        let is_elsewhere = |dir: &PathBuf| std::env::current_dir().is_ok_and(|here| here != *dir);
-        let there = started_in
-            .filter(is_elsewhere)
-            .map(|dir| dir.join(&plan.data.path));
-        if let Some(there) = there.filter(|there| there.exists()) {
-            plan.data.path = there;
-        }
+    if !plan.data.path.is_relative() || overrides.iter().any(names_data) {
+        return Ok((plan, None));
     }
-    Ok(plan)
+    let start = Environment::read(&run.environment()).ok();
+    let Some(started_in) = start.and_then(|start| start.working_dir) else {
+        return Ok((plan, None));
+    };
+    let here = std::env::current_dir().ok();
+    if here.as_ref() == Some(&started_in) {
+        return Ok((plan, None));
+    }
+    let there = started_in.join(&plan.data.path);
+    if there.exists() {
+        plan.data.path = there;
+        return Ok((plan, None));
+    }
+    let (there, path) = (there.display(), plan.data.path.display());
+    let warning = format!(
+        "the images of run `{}` are no longer in `{there}`: `{path}` is looked for in this folder; `--set data.path=PATH` names them",
+        run.path().display()
+    );
+    Ok((plan, Some(warning)))
 }

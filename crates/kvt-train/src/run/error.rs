@@ -1,5 +1,6 @@
 //! Errors that stop a run because of its folder.
 
+use kvt_data::text::shell;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -34,7 +35,7 @@ pub enum RunError {
     /// A run without its configuration, although its checkpoints show that it had one.
     #[error(
         "run `{}` has lost its `config.toml`: write it again with `kvt config print CONFIG > {}`",
-        .path.display(), .path.join("config.toml").display()
+        .path.display(), shell(&.path.join("config.toml").display().to_string())
     )]
     ConfigLost {
         /// The run's folder.

@@ -309,8 +309,14 @@ fn images_that_were_trained_on_are_left_out() {
         (&18.into(), &own["top1"])
     );
     // Other data are those of the folder where the command runs.
-    let mut other = workspace.kvt(&["eval", "--run", "../run", "--set", "data.path=photos"]);
-    other.current_dir(workspace.path("elsewhere"));
+    let elsewhere = |set: &str| {
+        let mut eval = workspace.kvt(&["eval", "--run", "../run", "--set", set]);
+        eval.current_dir(workspace.path("elsewhere"));
+        eval
+    };
+    elsewhere("data={val_fraction=0.25}").assert().success();
+    elsewhere("data . path=photos").assert().failure();
+    let mut other = elsewhere("data.path=photos");
     let error = String::from_utf8(other.assert().failure().get_output().stderr.clone()).unwrap();
     assert!(
         error.contains("the classes of `photos` are not those expected"),
@@ -355,6 +361,12 @@ fn images_that_were_trained_on_are_left_out() {
         );
     }
     fs_err::rename(workspace.path("photos"), workspace.path("moved")).unwrap();
+    let lost = elsewhere("eval.batch_size=2").assert().failure();
+    let lost = String::from_utf8(lost.get_output().stderr.clone()).unwrap();
+    assert!(
+        lost.contains("warning: the images of run `../run` are no longer in `"),
+        "{lost}"
+    );
     let [_, warnings] = said(&["eval", "--run", "run", "--data", "moved"]);
     assert!(
         warnings.contains("warning: whether images of `moved` were trained on is not known"),

@@ -274,19 +274,52 @@ fn splits_are_not_divided_again() {
         .assert()
         .success();
     let move_to = |from: &str, to: &str| {
-        fs_err::create_dir_all(workspace.path("flat")).unwrap();
         let to = workspace.path("flat").join(to);
+        fs_err::create_dir_all(to.parent().unwrap()).unwrap();
         fs_err::copy(workspace.path("packed").join(from), to).unwrap();
     };
     move_to("train/000000.tar", "train-0.tar");
     move_to("train/000000.tar", "test-0.tar");
-    insta::assert_snapshot!(workspace.error(&["data", "check", "flat"]), @"error: `flat` holds the shards of several splits, `test`, `train`: move those of each into a folder of its name, such as `flat/train`");
+    insta::assert_snapshot!(workspace.error(&["data", "check", "flat"]), @"error: `flat` holds the shards of several splits, `test`, `train`: move those for training into a folder `flat/train`, and those for validation into one called `val`");
+    let train = [
+        "train",
+        "tiny.toml",
+        "--set",
+        "data.kind=tar",
+        "--set",
+        "data.path=flat",
+    ];
+    assert!(
+        workspace
+            .error(&train)
+            .contains("the shards of several splits")
+    );
+    // Within a split, files may have any names.
+    for name in ["train-0.tar", "test-0.tar"] {
+        move_to("train/000000.tar", &format!("train/{name}"));
+        move_to("train/000000.tar", &format!("val/{name}"));
+        fs_err::remove_file(workspace.path("flat").join(name)).unwrap();
+    }
+    workspace.kvt(&["data", "check", "flat"]).assert().success();
+    // Classes within a split may have usual names, and folders with the same names.
+    for place in [
+        "train/a/left",
+        "train/train/left",
+        "val/a/left",
+        "val/train/left",
+    ] {
+        workspace.images(&format!("nested/{place}"), 2);
+    }
+    workspace
+        .kvt(&["data", "check", "nested"])
+        .assert()
+        .success();
     // Splits, only one of which has a usual name, distinguished from classes by their classes.
     fs_err::rename(workspace.path("data/valid"), workspace.path("data/holdout")).unwrap();
     fs_err::rename(workspace.path("data/test"), workspace.path("test")).unwrap();
     for command in split {
         insta::allow_duplicates! {
-            insta::assert_snapshot!(workspace.error(command), @"error: `data` holds splits, not classes: `holdout`, `train`; the images of one are in `data/train`");
+            insta::assert_snapshot!(workspace.error(command), @"error: `data` holds splits, not classes: `holdout`, `train`; the images of one are in `data/train`; if these are classes after all, rename it");
         }
     }
     fs_err::rename(workspace.path("data/holdout"), workspace.path("data/valid")).unwrap();
@@ -300,7 +333,7 @@ fn splits_are_not_divided_again() {
     fs_err::remove_dir_all(workspace.path("data/test")).unwrap();
     for command in split {
         insta::allow_duplicates! {
-            insta::assert_snapshot!(workspace.error(command), @"error: `data` holds splits, not classes: `Training`, `valid`; the images of one are in `data/valid`");
+            insta::assert_snapshot!(workspace.error(command), @"error: `data` holds splits, not classes: `Training`, `valid`; the images of one are in `data/valid`; if these are classes after all, rename it");
         }
     }
 }
@@ -560,9 +593,33 @@ fn what_lies_beside_the_data_is_told() {
         "run.dir=shards",
     ];
     insta::assert_snapshot!(warnings(&workspace, &[&train[..], &set].concat())[0], @"the numbered files in `packed/train` have gaps: there are files before and after `000001`; fetch what is missing");
+    let check = workspace
+        .kvt(&["data", "check", "packed"])
+        .output()
+        .unwrap();
+    let check = String::from_utf8(check.stdout).unwrap();
+    let missing = "missing between other numbered files of `train`: `000001`";
+    assert!(check.lines().any(|line| line == missing), "{check}");
+    // Once, also if both parts are of one folder.
+    for name in ["000000", "000002", "000003"] {
+        let to = workspace.path(&format!("whole/{name}.tar"));
+        fs_err::create_dir_all(to.parent().unwrap()).unwrap();
+        fs_err::copy(&shard, to).unwrap();
+    }
+    workspace.write("whole/README.md", "");
+    let set = [
+        "data.kind=tar",
+        "data.path=whole",
+        "data.val_fraction=0.5",
+        "run.dir=share",
+    ];
+    let set: Vec<&str> = set.iter().flat_map(|key| ["--set", key]).collect();
+    let mut said = warnings(&workspace, &[&train[..], &set].concat());
+    said.retain(|warning| warning.contains("whole"));
+    insta::assert_snapshot!(said.join(" / "), @"the numbered files in `whole` have gaps: there are files before and after `000001`; fetch what is missing");
     // Files where folders are expected.
     let eval = ["eval", "--run", "shards", "--data", "packed/train"];
-    insta::assert_snapshot!(workspace.error(&eval), @"error: `packed/train` holds tar shards, not class folders: `--set data.kind=tar --set data.path=FOLDER` reads them");
+    insta::assert_snapshot!(workspace.error(&eval), @"error: `packed/train` holds tar shards, not class folders: `data.kind = \"tar\"` reads them, where `data.path` is the folder that holds `train` and `val`");
     let mut list = workspace.kvt(&["data", "split", "packed/val", "--val-fraction", "0.5"]);
     let list = String::from_utf8(list.unwrap().stdout).unwrap();
     assert_eq!(list.lines().count(), 6, "{list}");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::super::RunNames;
 use super::super::read::{label_of, points};
 use super::super::{Curve, ReportError, RunFacts};
-use crate::config::{Plan, load_plan};
+use crate::config::{Plan, load_run_plan};
 use crate::run::{
     Environment, EpochRow, EpochRows, Event, Metric, Metrics, Note, RunDir, Topic, read_log,
 };
@@ -65,7 +65,7 @@ impl Record {
     /// If the folder holds no run, its configuration is not valid, or its log is missing.
     pub fn read(path: &Path) -> Result<Self, ReportError> {
         let run = RunDir::open(path)?;
-        let plan = load_plan(&run.config(), &[]).map_err(|source| ReportError::Config {
+        let (plan, _) = load_run_plan(&run, &[]).map_err(|source| ReportError::Config {
             run: path.to_owned(),
             source,
         })?;
