@@ -43,14 +43,14 @@ pub(crate) fn part(stem: &str) -> Option<(&str, u32, u32)> {
 }
 
 /// The numbered files that are missing between others, such as `train-001` between `train-000` and `train-002`. Sorted. Numbers of
-/// which more are missing than there are do not count anything; where a name says how many parts there are, a missing one is an error.
+/// which more are missing than there are do not count anything.
 pub(crate) fn gaps<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<String> {
     let mut sets: BTreeMap<(Option<&Path>, &str), BTreeMap<u64, usize>> = BTreeMap::new();
     for file in files {
         let stem = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
         let name = stem.trim_end_matches(|c: char| c.is_ascii_digit());
         let digits = stem.strip_prefix(name).unwrap_or_default();
-        if let (None, Ok(number)) = (part(stem), digits.parse()) {
+        if let Ok(number) = digits.parse() {
             let set = sets.entry((file.parent(), name)).or_default();
             set.insert(number, digits.len());
         }
