@@ -7,7 +7,7 @@ use include_dir::{Dir, include_dir};
 use tempfile::TempDir;
 
 /// Those of the repository from which this program was built.
-static EMBEDDED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../configs");
+static EMBEDDED: Dir<'_> = include_dir!("$KVT_CONFIGS");
 
 /// The folder that a repository has them in.
 const FOLDER: &str = "configs";
