@@ -7,9 +7,10 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::common::{Overrides, bar, results_folder};
+use super::labelled::{Folder, Split};
 use super::output;
 use super::table::table;
-use super::trained::{self, Folder, Split, Trained};
+use super::trained::{self, Trained};
 use kvt_data::escape::code;
 use kvt_data::fs::write_text;
 use kvt_train::analysis::{Measure, analyze, csv, figure, json, markdown, rows};

@@ -7,9 +7,9 @@ use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::common::{bar, generating};
+use super::labelled::warn_of_others;
 use super::output;
 use super::table::{grouped, table};
-use super::trained::warn_of_others;
 use kvt_data::text::quoted;
 use kvt_train::data::shapes::{ShapesConfig, ensure};
 use kvt_train::data::{

@@ -29,6 +29,7 @@ mod finetune;
 mod images;
 mod interrupt;
 mod job;
+mod labelled;
 mod logits;
 mod models;
 mod output;

@@ -10,8 +10,9 @@ use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
 
 use super::common::{Overrides, bar, results_folder};
+use super::labelled::{Folder, Split};
 use super::output;
-use super::trained::{Folder, Split, Trained, names_in};
+use super::trained::{Trained, names_in};
 use kvt_data::fs::{check_writable, write_text};
 use kvt_train::augment::Transform;
 use kvt_train::data::Source;

@@ -10,8 +10,9 @@ use kvt_models::weights::StateDict;
 
 use super::broken;
 use crate::common::bar;
+use crate::labelled::Split;
 use crate::output;
-use crate::trained::{self, Split, Trained};
+use crate::trained::{self, Trained};
 use kvt_train::data::OnError;
 use kvt_train::splits::{eval_batches, eval_transform};
 use kvt_train::task::write_weights;

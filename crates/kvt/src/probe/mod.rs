@@ -14,9 +14,10 @@ use serde_json::json;
 
 use self::linear::linear_probe;
 use super::common::{Overrides, bar, generating, one_of};
+use super::labelled::Folder;
 use super::output;
 use super::table::table;
-use super::trained::{self, Folder, Trained};
+use super::trained::{self, Trained};
 use kvt_data::fs::write_atomic;
 use kvt_train::config::Plan;
 use kvt_train::data::Split;

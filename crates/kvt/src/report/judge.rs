@@ -8,8 +8,9 @@ use kvt_models::Model;
 
 use super::Args;
 use crate::eval::{Images, judge};
+use crate::labelled::{Folder, Split};
 use crate::output;
-use crate::trained::{self, Folder, Split, Trained};
+use crate::trained::{self, Trained};
 use kvt_train::data::{View, image_key};
 use kvt_train::judge::Judgement;
 use kvt_train::judge::best;
