@@ -8,9 +8,10 @@ fn main() -> Result<(), VarError> {
     let root = env::var("CARGO_MANIFEST_DIR")?;
     let root = Path::new(&root);
     let own = root.join("configs");
-    let configs = match own.is_dir() {
-        true => own,
-        false => root.join("../../configs"),
+    let configs = if own.is_dir() {
+        own
+    } else {
+        root.join("../../configs")
     };
     println!("cargo:rustc-env=KVT_CONFIGS={}", configs.display());
     println!("cargo:rerun-if-changed={}", configs.display());

@@ -507,9 +507,10 @@ fn instead(others: &OtherFormats) -> String {
 
 /// The differences between the classes of a folder and the expected ones.
 fn differences(missing: &[String], extra: &[String]) -> String {
-    let parts = [("it lacks", missing), ("it also has", extra)];
-    let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
-    let parts = parts.map(|(what, names)| format!("{what} {}", quoted(names)));
+    let parts = [("it lacks", missing), ("it also has", extra)]
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(what, names)| format!("{what} {}", quoted(names)));
     parts.collect::<Vec<_>>().join(", ")
 }
 

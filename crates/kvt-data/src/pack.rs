@@ -81,8 +81,9 @@ fn pack_split(
             path: sample.path.clone(),
             reason,
         };
-        let bytes = source.bytes(sample, ImageLimits::default());
-        let bytes = bytes.map_err(unreadable)?;
+        let bytes = source
+            .bytes(sample, ImageLimits::default())
+            .map_err(unreadable)?;
         let ending = ending(&sample.path, &bytes).map_err(unreadable)?;
         if let Some((full, _)) = shard.take_if(|(_, size)| *size >= shard_bytes) {
             full.finish()?;

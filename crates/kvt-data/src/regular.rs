@@ -54,12 +54,11 @@ pub(crate) fn content(file: File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
     // The file may grow, and some file systems do not report a size.
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 <= most {
-        true => Ok(bytes),
-        false => {
-            let reason = format!("it is longer than {most} bytes");
-            Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
-        }
+    if bytes.len() as u64 <= most {
+        Ok(bytes)
+    } else {
+        let reason = format!("it is longer than {most} bytes");
+        Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
     }
 }
 

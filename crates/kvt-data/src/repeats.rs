@@ -89,9 +89,10 @@ impl Sampler {
         }
         let own = self.of_replica(images);
         let whole = own / self.batch_size * self.batch_size;
-        let own = match self.drop_last && whole > 0 {
-            true => whole,
-            false => own,
+        let own = if self.drop_last && whole > 0 {
+            whole
+        } else {
+            own
         };
         own * self.replicas
     }

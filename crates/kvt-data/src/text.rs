@@ -22,11 +22,12 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
         let error = io::Error::new(io::ErrorKind::InvalidInput, reason);
         Err(regular::named(path, &error))
     };
-    let bytes = match is_handed_over(path) {
-        true => File::open(path)
+    let bytes = if is_handed_over(path) {
+        File::open(path)
             .and_then(|file| regular::content(file, most))
-            .map_err(|error| regular::named(path, &error))?,
-        false => regular::read_at_most(path, most)?,
+            .map_err(|error| regular::named(path, &error))?
+    } else {
+        regular::read_at_most(path, most)?
     };
     if UTF_16.iter().any(|mark| bytes.starts_with(mark)) {
         return refuse("it is UTF-16 text: save it as UTF-8");
@@ -56,8 +57,12 @@ const NAMES: usize = 5;
 
 /// Up to five names in backticks, and the number of the rest.
 pub fn quoted(names: &[String]) -> String {
-    let shown = names.iter().take(NAMES).map(|name| format!("`{name}`"));
-    let shown = shown.collect::<Vec<_>>().join(", ");
+    let shown = names
+        .iter()
+        .take(NAMES)
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
     match names.len() {
         0 => "none".to_owned(),
         1..=NAMES => shown,

@@ -99,10 +99,7 @@ impl Model {
     ///
     /// As [`forward`](Self::forward).
     pub fn forward_asked(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Logits {
-        let of_backbone = match self.is_frozen {
-            true => Phase::Eval,
-            false => phase,
-        };
+        let of_backbone = if self.is_frozen { Phase::Eval } else { phase };
         let ask = Ask {
             precision: self.precision,
             ..*ask

@@ -12,17 +12,19 @@ pub(crate) fn is_half(dtype: DType) -> bool {
 
 /// Casts a half type to f32 and leaves other types unchanged. The gradient has the type of `x`.
 pub fn widened<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    match is_half(x.dtype()) {
-        true => in_type(x, DType::F32),
-        false => x,
+    if is_half(x.dtype()) {
+        in_type(x, DType::F32)
+    } else {
+        x
     }
 }
 
 /// Casts to a float type; returns the same tensor if it already has that type.
 pub(crate) fn cast<B: ConvertOps>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
-    match x.dtype() == dtype {
-        true => x,
-        false => B::converted(x, dtype.into()),
+    if x.dtype() == dtype {
+        x
+    } else {
+        B::converted(x, dtype.into())
     }
 }
 
@@ -33,8 +35,9 @@ pub(crate) fn to_f32<B: ConvertOps>(x: FloatTensor<B>) -> FloatTensor<B> {
 
 /// Casts a half type to f32 and leaves other types unchanged.
 pub(crate) fn widened_primitive<B: ConvertOps>(x: FloatTensor<B>) -> FloatTensor<B> {
-    match is_half(x.dtype()) {
-        true => to_f32::<B>(x),
-        false => x,
+    if is_half(x.dtype()) {
+        to_f32::<B>(x)
+    } else {
+        x
     }
 }

@@ -34,9 +34,10 @@ pub trait Item: Sync {
     /// # Errors
     /// If the file or one of its configurations is missing or wrong.
     fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
-        match self.scales().is_empty() {
-            true => Ok(None),
-            false => runs::sweep(self.name(), order).map(Some),
+        if self.scales().is_empty() {
+            Ok(None)
+        } else {
+            runs::sweep(self.name(), order).map(Some)
         }
     }
 

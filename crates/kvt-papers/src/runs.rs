@@ -145,8 +145,9 @@ impl Runs {
     pub fn crashed(&self, row: &str) -> (usize, usize) {
         let all = self.sweep.cells.iter().zip(&self.found);
         let own: Vec<_> = all.filter(|(cell, _)| cell.name == row).collect();
-        let crashed = own.iter();
-        let crashed = crashed.filter(|(_, found)| matches!(found.state, State::Crashed(_)));
+        let crashed = own
+            .iter()
+            .filter(|(_, found)| matches!(found.state, State::Crashed(_)));
         (crashed.count(), own.len())
     }
 

@@ -94,9 +94,10 @@ fn numbers(file: &Path, name: &str, data: &TensorData) -> Result<Option<Vec<f32>
 /// Names and shapes in words, by name, with a mark for integer tensors.
 fn shapes(weights: &StateDict) -> Vec<(String, String)> {
     let shape = |(name, data): (&str, &TensorData)| {
-        let whole = match data.dtype().is_float() {
-            true => "",
-            false => " of whole numbers",
+        let whole = if data.dtype().is_float() {
+            ""
+        } else {
+            " of whole numbers"
         };
         let shape = data.shape().to_vec();
         (name.to_owned(), format!("{shape:?}{whole}"))

@@ -291,9 +291,10 @@ fn changed(old: &DataState, new: &DataState) -> String {
                 if they were changed on purpose"
             .to_owned();
     }
-    let names = match counts(old) == counts(new) {
-        true => " with other names",
-        false => "",
+    let names = if counts(old) == counts(new) {
+        " with other names"
+    } else {
+        ""
     };
     format!(
         "it was trained on {} and validated on {} images, now there are {} and {}{names}: restore the data to resume",

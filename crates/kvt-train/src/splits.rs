@@ -101,9 +101,10 @@ impl Splits {
     /// In words, how many images train and validate, and where they are.
     pub fn describe(&self) -> String {
         let [train, val] = [&self.train, &self.val].map(|source| source.place());
-        let among = match train == val {
-            true => "others there".to_owned(),
-            false => format!("in {val}"),
+        let among = if train == val {
+            "others there".to_owned()
+        } else {
+            format!("in {val}")
         };
         let [trains, validate] = [&self.train, &self.val].map(|source| source.samples.len());
         format!("{trains} images in {train} train, {validate} {among} validate")
@@ -329,9 +330,10 @@ pub fn image_limits(plan: &Plan) -> ImageLimits {
 pub fn train_transform(plan: &Plan, size: (usize, usize)) -> Result<Transform, DataError> {
     let transform = Transform::train(&plan.augment, size)?;
     // If images are mixed first, erasing is done on the device.
-    Ok(match plan.mix.mixes_first() {
-        true => transform.without_erasing(),
-        false => transform,
+    Ok(if plan.mix.mixes_first() {
+        transform.without_erasing()
+    } else {
+        transform
     })
 }
 

@@ -81,9 +81,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             drawn.push(maps);
         }
-        let place = match args.plain {
-            true => Drawn::Beside,
-            false => Drawn::OnImage,
+        let place = if args.plain {
+            Drawn::Beside
+        } else {
+            Drawn::OnImage
         };
         Ok(draw(&seen, &drawn, place))
     })?;
@@ -98,9 +99,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !rows.is_empty() {
         output::print(&table(&header, rows))?;
     }
-    Ok(match are_all {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if are_all {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

@@ -71,8 +71,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let found =
             attribute(&model, input, class).with_context(|| format!("`{}`", path.display()))?;
         let columns = found.grid[1].max(1);
-        let name = classes.as_ref().and_then(|names| names.get(found.class));
-        let name = name.cloned().unwrap_or_else(|| found.class.to_string());
+        let name = classes
+            .as_ref()
+            .and_then(|names| names.get(found.class))
+            .cloned()
+            .unwrap_or_else(|| found.class.to_string());
         for (place, relevance) in found.patches.iter().enumerate() {
             let (row, column) = (place / columns, place % columns);
             let image = csv_field(&path.display().to_string());
@@ -100,9 +103,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         "patches with half of the relevance",
     ];
     output::print(&table(&header, rows))?;
-    Ok(match are_all {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if are_all {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

@@ -141,9 +141,10 @@ pub(super) fn bytes_bar(what: &str, total: u64) -> Shown {
 
 /// A bar over a known number of items, cleared when it is dropped; hidden in silent processes.
 pub(super) fn bar(what: &str, total: usize) -> Shown {
-    let bar = match output::is_silent() {
-        true => ProgressBar::hidden(),
-        false => ProgressBar::new(total as u64),
+    let bar = if output::is_silent() {
+        ProgressBar::hidden()
+    } else {
+        ProgressBar::new(total as u64)
     };
     if let Ok(style) =
         ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {per_sec} eta {eta}")

@@ -93,8 +93,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let named = runs.iter().map(|run| (run.names.clone(), &run.plan));
     let (labels, notes) = labels(&named.collect::<Vec<_>>())?;
     notes.iter().for_each(|note| output::warning(note));
-    let curves = runs.iter().zip(labels);
-    let curves = curves.map(|(run, label)| Curve {
+    let curves = runs.iter().zip(labels).map(|(run, label)| Curve {
         label,
         ..run.curve.clone()
     });

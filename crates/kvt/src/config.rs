@@ -91,12 +91,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn check(config: &ConfigArgs) -> anyhow::Result<()> {
     let path = config.path()?;
     // Errors of reading the file are reported when it is loaded as a configuration.
-    let plans = match is_sweep(&path).unwrap_or(false) {
-        true => {
-            let sweep = Sweep::load(&path, &config.overrides.all(), None)?;
-            sweep.cells.into_iter().map(|cell| cell.plan).collect()
-        }
-        false => vec![config.plan()?],
+    let plans = if is_sweep(&path).unwrap_or(false) {
+        let sweep = Sweep::load(&path, &config.overrides.all(), None)?;
+        sweep.cells.into_iter().map(|cell| cell.plan).collect()
+    } else {
+        vec![config.plan()?]
     };
     for plan in &plans {
         // Also checks that need the model: sizes that do not divide, lists of the wrong length.
@@ -154,9 +153,9 @@ fn preview(config: &ConfigArgs, out: Option<&Path>) -> anyhow::Result<()> {
         Some(out) => out.to_owned(),
         None => Path::new("runs").join("preview").join(name),
     };
-    let paths = preview.save(&folder)?;
-    let paths = paths
-        .iter()
+    let paths = preview
+        .save(&folder)?
+        .into_iter()
         .map(|path| format!("wrote `{}`\n", path.display()));
     let rates = preview
         .rates

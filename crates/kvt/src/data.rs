@@ -156,9 +156,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         } => {
             let data = DataConfig {
                 path: dir.clone(),
-                class_order: match natural_order {
-                    true => ClassOrder::Natural,
-                    false => ClassOrder::Byte,
+                class_order: if *natural_order {
+                    ClassOrder::Natural
+                } else {
+                    ClassOrder::Byte
                 },
                 label_column: label_column.clone(),
                 ..DataConfig::default()
@@ -312,9 +313,10 @@ fn check_folder(
         split.name = dir.display().to_string();
     }
     output::print(&describe(&found))?;
-    Ok(match found.is_sound() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if found.is_sound() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

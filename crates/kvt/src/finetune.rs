@@ -87,8 +87,8 @@ fn finetune(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let world = Arc::clone(world);
-    let session = Session::<Classify>::prepare_in(world, plan, start, &mut generating());
-    let session = session.map_err(with_out)?;
+    let session =
+        Session::<Classify>::prepare_in(world, plan, start, &mut generating()).map_err(with_out)?;
     Ok(match carry_out(session, &args.display)? {
         End::Finished => ExitCode::SUCCESS,
         End::Stopped => interrupt::exit_code(),

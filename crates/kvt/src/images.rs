@@ -63,13 +63,14 @@ fn matching(argument: &Path) -> anyhow::Result<Vec<PathBuf>> {
         require_literal_leading_dot: true,
         ..glob::MatchOptions::default()
     };
-    let found = glob::glob_with(pattern, options);
-    let found = found.with_context(|| format!("`{pattern}` is not a valid file pattern"))?;
+    let found = glob::glob_with(pattern, options)
+        .with_context(|| format!("`{pattern}` is not a valid file pattern"))?;
     let mut files = found.collect::<Result<Vec<PathBuf>, _>>()?;
     files.retain(|path| !path.is_dir());
-    match files.is_empty() {
-        true => bail!("no file matches `{pattern}`"),
-        false => Ok(files),
+    if files.is_empty() {
+        bail!("no file matches `{pattern}`")
+    } else {
+        Ok(files)
     }
 }
 

@@ -16,8 +16,9 @@ pub(super) fn run(
 ) -> anyhow::Result<ExitCode> {
     let world = world::start()?;
     if world.is_alone() {
-        let done = world::start_threads().map_err(anyhow::Error::from);
-        let done = done.and_then(|()| work(&world));
+        let done = world::start_threads()
+            .map_err(anyhow::Error::from)
+            .and_then(|()| work(&world));
         world.finish();
         return done;
     }
@@ -35,10 +36,11 @@ pub(super) fn run(
         }
         done => {
             world.finish();
-            match world.is_first() {
-                true => done,
+            if world.is_first() {
+                done
+            } else {
                 // A launcher kills the others as soon as one fails, perhaps before the first one has printed the error.
-                false => Ok(ExitCode::SUCCESS),
+                Ok(ExitCode::SUCCESS)
             }
         }
     }

@@ -87,9 +87,10 @@ impl Folder {
                 (source, None)
             }
         };
-        let by = match plan.data.val_fraction > 0.0 {
-            true => "`data.path` and `data.val_fraction` of the configuration",
-            false => "`data.path` of the configuration",
+        let by = if plan.data.val_fraction > 0.0 {
+            "`data.path` and `data.val_fraction` of the configuration"
+        } else {
+            "`data.path` of the configuration"
         };
         if left_out == Some(all) && all > 0 {
             bail!(

@@ -121,9 +121,10 @@ fn main() -> ExitCode {
         cli.command,
         Command::Train(_) | Command::Finetune(_) | Command::Bench(_)
     );
-    let started = match is_job {
-        true => Ok(()),
-        false => world::start_threads(),
+    let started = if is_job {
+        Ok(())
+    } else {
+        world::start_threads()
     };
     let done = interrupt::watch()
         .and_then(|()| started.map_err(anyhow::Error::from))
@@ -171,9 +172,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
         // Of several keys, the one in `train` is usually meant.
         keys.sort_by_key(|key| !key.starts_with("train."));
         let takes_set = takes_set(std::env::args_os().skip(1));
-        let keys = keys.iter().map(|key| match takes_set {
-            true => format!("`--set {key}=VALUE`"),
-            false => format!("`{key}`, in the file"),
+        let keys = keys.iter().map(|key| {
+            if takes_set {
+                format!("`--set {key}=VALUE`")
+            } else {
+                format!("`{key}`, in the file")
+            }
         });
         let keys: Vec<String> = keys.collect();
         if !keys.is_empty() {

@@ -63,10 +63,13 @@ enum What {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = match &args.what {
-        What::List { filter, weights } => match weights {
-            true => published(filter.as_deref())?,
-            false => list(filter.as_deref())?,
-        },
+        What::List { filter, weights } => {
+            if *weights {
+                published(filter.as_deref())?
+            } else {
+                list(filter.as_deref())?
+            }
+        }
         What::Show {
             name,
             config,
@@ -85,9 +88,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 (None, None) => bail!("neither a model's name nor `--config`"),
             };
             let config = model_config(&document.plan_without_data()?.model, None)?;
-            match json {
-                true => serde_json::to_string_pretty(&show_json(&config))?,
-                false => show(&config),
+            if *json {
+                serde_json::to_string_pretty(&show_json(&config))?
+            } else {
+                show(&config)
             }
         }
     };
@@ -97,9 +101,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Whether a filter matches a name.
 fn matches(filter: &str, name: &str) -> Result<bool, glob::PatternError> {
-    let filter = match filter.contains(['*', '?', '[']) {
-        true => filter.to_owned(),
-        false => format!("*{filter}*"),
+    let filter = if filter.contains(['*', '?', '[']) {
+        filter.to_owned()
+    } else {
+        format!("*{filter}*")
     };
     Ok(glob::Pattern::new(&filter)?.matches(name))
 }
@@ -121,9 +126,10 @@ fn published(filter: Option<&str>) -> anyhow::Result<String> {
     let mut last = None;
     for weights in Published::all() {
         // The first weights of a model are its default.
-        let default = match last.replace(weights.model) == Some(weights.model) {
-            true => "",
-            false => "default",
+        let default = if last.replace(weights.model) == Some(weights.model) {
+            ""
+        } else {
+            "default"
         };
         if is_meant(filter, &weights.name())? {
             rows.push(vec![weights.name(), default.to_owned()]);
@@ -169,12 +175,13 @@ fn list(filter: Option<&str>) -> anyhow::Result<String> {
     if let (Some(filter), true, true) = (filter, rows.is_empty(), named.is_empty()) {
         bail!("no model is called like `{filter}`: `kvt models list` shows all");
     }
-    let aliases = match named.is_empty() {
-        true => String::new(),
-        false => format!(
+    let aliases = if named.is_empty() {
+        String::new()
+    } else {
+        format!(
             "\n\ntimm's other names of models with the same modules: {}",
             named.join(", ")
-        ),
+        )
     };
     Ok(format!(
         "{}{aliases}",

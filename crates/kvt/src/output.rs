@@ -97,9 +97,10 @@ pub(super) fn error_of_process(rank: usize, size: usize, text: &str) {
 
 /// Prints a result, with a line end.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
-    match text.ends_with('\n') {
-        true => write(text),
-        false => write(&format!("{text}\n")),
+    if text.ends_with('\n') {
+        write(text)
+    } else {
+        write(&format!("{text}\n"))
     }
 }
 

@@ -65,8 +65,11 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.name == "list" {
-        let width = ITEMS.iter().map(|item| item.name().len()).max();
-        let width = width.unwrap_or(0);
+        let width = ITEMS
+            .iter()
+            .map(|item| item.name().len())
+            .max()
+            .unwrap_or(0);
         for item in ITEMS {
             output::print(&format!("{:width$}  {}", item.name(), item.title()))?;
         }
@@ -76,8 +79,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let order = args.order(item);
     check(item, args.scale, args.version, &order)?;
     if args.dry_run {
-        let sweep = item.sweep(&order)?;
-        let sweep = sweep.ok_or(ReproduceError::NoRuns { name: item.name() })?;
+        let sweep = item
+            .sweep(&order)?
+            .ok_or(ReproduceError::NoRuns { name: item.name() })?;
         return sweep::dry_run(&sweep.cells);
     }
     if !item.scales().is_empty() {
@@ -100,9 +104,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for failure in &failures {
         output::error(failure);
     }
-    Ok(match failures.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 
@@ -133,8 +138,10 @@ impl Args {
     fn order(&self, item: &dyn Item) -> Order {
         let scale = self.scale;
         // By default the last version that has the item.
-        let version = self.version.or(item.versions().first().copied());
-        let version = version.unwrap_or_default();
+        let version = self
+            .version
+            .or(item.versions().first().copied())
+            .unwrap_or_default();
         let out = self.out.clone().unwrap_or_else(|| {
             let mut out = Path::new("runs").join("reproduce").join(&self.name);
             out.extend(scale.map(Scale::name));

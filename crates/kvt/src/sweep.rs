@@ -88,10 +88,12 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         .filter(|found| found.is_finished() && !found.curve.epochs.is_empty())
         .map(|found| found.curve.clone())
         .collect();
-    let metric = args.metric.or(named);
-    let metric = metric.unwrap_or_else(|| match curves.is_empty() {
-        true => metric_of(&sweep.cells),
-        false => best_metric(&curves),
+    let metric = args.metric.or(named).unwrap_or_else(|| {
+        if curves.is_empty() {
+            metric_of(&sweep.cells)
+        } else {
+            best_metric(&curves)
+        }
     });
     let is_crashed = |found: &Found| matches!(found.state, State::Crashed(_));
     let any_crashed = found.iter().any(is_crashed);
@@ -113,9 +115,10 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
             conditions(&sweep.cells, &found),
             commands_markdown(&sweep.cells, &found),
         );
-        let markdown = match pairs.is_empty() {
-            true => markdown.replace("## Pairs\n\n\n", ""),
-            false => markdown,
+        let markdown = if pairs.is_empty() {
+            markdown.replace("## Pairs\n\n\n", "")
+        } else {
+            markdown
         };
         save(&comparison, &curves, &markdown, &sweep.title, &sweep.output)?;
         write_text(&sweep.output.join("pairs.csv"), &pairs_csv(&pairs))?;
@@ -169,9 +172,10 @@ pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The metric for runs, none of which is finished.
 fn metric_of(cells: &[Cell]) -> Metric {
-    match cells.iter().all(|cell| cell.plan.task == TaskKind::Dino) {
-        true => Dino::BEST,
-        false => Classify::BEST,
+    if cells.iter().all(|cell| cell.plan.task == TaskKind::Dino) {
+        Dino::BEST
+    } else {
+        Classify::BEST
     }
 }
 

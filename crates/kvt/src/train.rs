@@ -85,9 +85,10 @@ pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyh
     output::status(&progress::describe(&session));
 
     let workload = session.workload();
-    let shown = match session.world().is_first() {
-        true => listener(display, &session.model_config().name(), workload)?,
-        false => progress::silent(),
+    let shown = if session.world().is_first() {
+        listener(display, &session.model_config().name(), workload)?
+    } else {
+        progress::silent()
     };
     let mut listener = Tallying::new(workload, shown);
     // On an error, too, the bar or the dashboard is closed before the error is printed.

@@ -115,9 +115,10 @@ impl Args {
                 let classes = run.read_classes()?;
                 let mut trained = without_head(plan, Some(classes))?;
                 if !random {
-                    let role = match self.raw {
-                        true => DinoRole::Student,
-                        false => DinoRole::Teacher,
+                    let role = if self.raw {
+                        DinoRole::Student
+                    } else {
+                        DinoRole::Teacher
                     };
                     let which = &self.checkpoint;
                     let (model, warning) =

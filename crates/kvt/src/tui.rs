@@ -48,8 +48,9 @@ impl Dashboard {
         for metric in workload.metrics {
             let unit = metric.percent.then_some("%");
             // A metric that is never measured would be a tab without a curve.
-            let splits = [EvalRecord::VAL, EvalRecord::VAL_EMA];
-            let splits = splits.into_iter().take(1 + usize::from(workload.has_ema));
+            let splits = [EvalRecord::VAL, EvalRecord::VAL_EMA]
+                .into_iter()
+                .take(1 + usize::from(workload.has_ema));
             for split in splits.filter(|_| workload.tells(*metric)) {
                 shown.push((title(*metric, split), unit, metric.higher));
             }

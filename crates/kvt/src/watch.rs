@@ -46,9 +46,10 @@ impl Watch for Terminal {
     }
 
     fn training(&self, name: &str, workload: Workload, alone: bool) -> Box<dyn Listener> {
-        match alone {
-            true => progress::listener(workload),
-            false => Box::new(Beside(name.to_owned())),
+        if alone {
+            progress::listener(workload)
+        } else {
+            Box::new(Beside(name.to_owned()))
         }
     }
 

@@ -140,9 +140,10 @@ fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
     };
     let (_, report) = model.load(&weights, options)?;
     output::print(&describe(&config, layout, &weights, &report, args.all))?;
-    Ok(match report.fits() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if report.fits() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 
@@ -198,10 +199,7 @@ fn describe(
     report: &LoadReport,
     all: bool,
 ) -> String {
-    let fit = match report.fits() {
-        true => "fit",
-        false => "do not fit",
-    };
+    let fit = if report.fits() { "fit" } else { "do not fit" };
     let mut text = format!(
         "{}, {} px, {} classes\nnames    {}\nweights  {fit}: {report}",
         config.name(),

@@ -163,8 +163,9 @@ impl Golden {
 
     fn raw(&self, name: &str, dtype: Dtype) -> (Vec<u8>, Vec<usize>) {
         let file = SafeTensors::deserialize(&self.bytes).unwrap();
-        let view = file.tensor(name);
-        let view = view.unwrap_or_else(|error| panic!("{} `{name}`: {error}", self.name));
+        let view = file
+            .tensor(name)
+            .unwrap_or_else(|error| panic!("{} `{name}`: {error}", self.name));
         assert_eq!(view.dtype(), dtype, "{} `{name}`", self.name);
         (view.data().to_vec(), view.shape().to_vec())
     }

@@ -182,8 +182,10 @@ impl Informer {
         let blocks = (0..queries).step_by(BLOCK).map(|start| {
             let count = BLOCK.min(queries - start);
             let indices = sample.clone().narrow(0, start, count);
-            let keys = k.clone().select(2, indices.reshape([count * size]));
-            let keys = keys.reshape([batch, heads, count, size, dim]);
+            let keys = k
+                .clone()
+                .select(2, indices.reshape([count * size]))
+                .reshape([batch, heads, count, size, dim]);
             let q = q.clone().narrow(2, start, count).unsqueeze_dim::<5>(3);
             let scores = (q * keys).sum_dim(4).squeeze_dim::<4>(4);
             let mean = scores.clone().sum_dim(3) / divisor as f64;

@@ -148,8 +148,11 @@ impl Compression {
         let weight = self.weight.val().cast(DType::F32);
         let bias = self.bias.val().cast(DType::F32);
         let [_, ratio, ..] = weight.dims();
-        let map = x.clone().narrow(2, prefix, tokens - prefix);
-        let map = map.cast(DType::F32).swap_dims(0, 1);
+        let map = x
+            .clone()
+            .narrow(2, prefix, tokens - prefix)
+            .cast(DType::F32)
+            .swap_dims(0, 1);
         let groups = (tokens - prefix).div_ceil(ratio);
         let missing = groups * ratio - (tokens - prefix);
         let map = if missing > 0 {

@@ -416,8 +416,10 @@ fn packed_is_the_same_as_split() {
             let part = parts.clone().narrow(2, i, 1).squeeze_dim::<4>(2);
             part.swap_dims(1, 2)
         };
-        let split = mixer.attend(part(0), part(1), part(2), place.context(Phase::Eval));
-        let split = split.swap_dims(1, 2).reshape([3, 9, 12]);
+        let split = mixer
+            .attend(part(0), part(1), part(2), place.context(Phase::Eval))
+            .swap_dims(1, 2)
+            .reshape([3, 9, 12]);
         let difference: f32 = (fused - split).abs().max().into_scalar();
         assert!(difference < 1e-6, "{difference}");
     }

@@ -87,8 +87,10 @@ impl Problem {
                 let pairs = (0..queries).flat_map(|q| (0..keys).map(move |k| (q, k)));
                 let places: Vec<_> = pairs.map(|(q, k)| [image, head, q, k]).collect();
                 let total = |&place: &[usize; 4]| {
-                    let bias = self.bias.as_ref();
-                    let bias = bias.map_or(0.0, |(data, shape)| data[bias_at(*shape, place)]);
+                    let bias = self
+                        .bias
+                        .as_ref()
+                        .map_or(0.0, |(data, shape)| data[bias_at(*shape, place)]);
                     let mask = self.mask.as_ref();
                     let hidden = mask.is_some_and(|(data, shape)| data[mask_at(*shape, place)]);
                     if hidden { f32::NEG_INFINITY } else { bias }
@@ -141,10 +143,14 @@ impl Problem {
         let q = leaf(&self.inputs.q, queries, dim);
         let k = leaf(&self.inputs.k, keys, dim);
         let v = leaf(&self.inputs.v, keys, value_dim);
-        let bias = self.bias.as_ref();
-        let bias = bias.map(|(data, shape)| tensor(data, *shape, &device).require_grad());
-        let mask = self.mask.as_ref();
-        let mask = mask.map(|(data, shape)| bools(data, *shape, &device));
+        let bias = self
+            .bias
+            .as_ref()
+            .map(|(data, shape)| tensor(data, *shape, &device).require_grad());
+        let mask = self
+            .mask
+            .as_ref()
+            .map(|(data, shape)| bools(data, *shape, &device));
         let score = Score {
             bias: bias.clone(),
             mask,

@@ -96,8 +96,9 @@ fn the_kept_keys_are_those_of_exact_scores() {
             let q = make(&q, [1, 1, QUERIES, DIM]);
             let k = make(&k, [1, 1, KEYS, DIM]);
             // Values that show the weights, one column per key.
-            let v = Tensor::<2>::eye(KEYS, &device).cast(dtype);
-            let v = v.reshape([1, 1, KEYS, KEYS]);
+            let v = Tensor::<2>::eye(KEYS, &device)
+                .cast(dtype)
+                .reshape([1, 1, KEYS, KEYS]);
             for selection in [Selection::DotProduct, Selection::Euclidean] {
                 let expected = kept_by_sorting(selection);
                 for implementation in Implementation::ALL {

@@ -72,8 +72,8 @@ fn gradients_in_parts_agree_with_sorting_on_any_number_of_threads() {
 /// images, and one for each of twenty heads.
 #[test]
 fn gradients_of_a_bias_agree_with_sorting() {
-    let all = [(9, 2, 150, 150), (18, 1, 40, 40), (3, 20, 30, 35)];
-    let all = all.map(|(images, heads, queries, keys)| sizes(images, heads, queries, keys));
+    let all = [(9, 2, 150, 150), (18, 1, 40, 40), (3, 20, 30, 35)]
+        .map(|(images, heads, queries, keys)| sizes(images, heads, queries, keys));
     for (sizes, kept) in all.into_iter().flat_map(|s| [(s, s.keys / 3), (s, s.keys)]) {
         let inputs = biased(sizes, 5);
         let expected = inputs.solve(Case::new(kept).scale, kept);

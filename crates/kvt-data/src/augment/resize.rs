@@ -126,10 +126,10 @@ fn convolve(
 ) -> Result<RgbImage, AugmentError> {
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter));
     let (columns, rows) = image.dimensions();
-    let source = TypedImageRef::<U8x3>::from_buffer(columns, rows, image.as_raw());
-    let source = source.map_err(outside)?;
-    let cut = TypedCroppedImage::from_ref(&source, crop.left, crop.top, crop.width, crop.height);
-    let cut = cut.map_err(outside)?;
+    let source =
+        TypedImageRef::<U8x3>::from_buffer(columns, rows, image.as_raw()).map_err(outside)?;
+    let cut = TypedCroppedImage::from_ref(&source, crop.left, crop.top, crop.width, crop.height)
+        .map_err(outside)?;
     let mut result = RgbImage::new(width, height);
     let mut target =
         TypedImage::<U8x3>::from_buffer(width, height, &mut result).map_err(outside)?;

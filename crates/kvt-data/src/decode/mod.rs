@@ -119,11 +119,16 @@ fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> 
         other => return Err(format!("{other:?} files are not read: convert it to PNG")),
     };
     let is_narrow = jpeg.as_ref().is_some_and(|jpeg| jpeg.is_narrow);
-    let direct = jpeg.as_ref().filter(|jpeg| jpeg.components == 3);
-    let direct = direct.and_then(|segments| match is_narrow {
-        true => region::whole(bytes, segments, limits),
-        false => jpeg::decode(bytes, segments, limits),
-    });
+    let direct = jpeg
+        .as_ref()
+        .filter(|jpeg| jpeg.components == 3)
+        .and_then(|segments| {
+            if is_narrow {
+                region::whole(bytes, segments, limits)
+            } else {
+                jpeg::decode(bytes, segments, limits)
+            }
+        });
     let (image, color) = match direct {
         Some(image) => (image, ColorKind::Rgb),
         None => {

@@ -77,20 +77,24 @@ fn text(kind: [u8; 4], value: &[u8]) -> Option<Cow<'_, [u8]>> {
         (b"tEXt", value) => (false, value),
         _ => return None,
     };
-    match packed {
-        true => Some(
+    if packed {
+        Some(
             fdeflate::decompress_to_vec_bounded(value, MOST_TEXT)
                 .ok()?
                 .into(),
-        ),
-        false => Some(value.into()),
+        )
+    } else {
+        Some(value.into())
     }
 }
 
 /// The bytes that ImageMagick and ExifTool write in hexadecimal, after three lines: an empty one, a name, a length.
 fn unhex(text: &[u8]) -> Option<Vec<u8>> {
-    let digits = text.splitn(4, |&byte| byte == b'\n').nth(3)?;
-    let digits = digits.iter().filter(|byte| !byte.is_ascii_whitespace());
+    let digits = text
+        .splitn(4, |&byte| byte == b'\n')
+        .nth(3)?
+        .iter()
+        .filter(|byte| !byte.is_ascii_whitespace());
     let digits: Option<Vec<u32>> = digits
         .map(|&digit| char::from(digit).to_digit(16))
         .collect();
@@ -106,8 +110,10 @@ fn unhex(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn find(exif: Option<&[u8]>, xmp: Option<&[u8]>) -> Orientation {
-    let found = exif.and_then(in_exif).or_else(|| in_xmp(xmp?));
-    let found = found.and_then(|value| Orientation::from_exif(u8::try_from(value).ok()?));
+    let found = exif
+        .and_then(in_exif)
+        .or_else(|| in_xmp(xmp?))
+        .and_then(|value| Orientation::from_exif(u8::try_from(value).ok()?));
     found.unwrap_or(Orientation::NoTransforms)
 }
 
@@ -123,9 +129,10 @@ fn in_exif(exif: &[u8]) -> Option<u64> {
     let number = |at: u64, size: u64| {
         let bytes = tiff.get(at as usize..at.checked_add(size)? as usize)?;
         let add = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
-        Some(match is_little {
-            true => bytes.iter().rfold(0, add),
-            false => bytes.iter().fold(0, add),
+        Some(if is_little {
+            bytes.iter().rfold(0, add)
+        } else {
+            bytes.iter().fold(0, add)
         })
     };
     let directory = number(4, 4)?;

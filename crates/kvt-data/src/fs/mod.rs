@@ -140,9 +140,10 @@ fn temporary(path: &Path) -> io::Result<(NamedTempFile, Mark)> {
 /// Why no temporary file could be created, without its name, which is unknown to the user.
 fn not_made(path: &Path, error: &io::Error) -> io::Error {
     let folder = parent(path);
-    let reason = match folder.is_dir() {
-        true => error.kind().to_string(),
-        false => format!("there is no folder `{}`", folder.display()),
+    let reason = if folder.is_dir() {
+        error.kind().to_string()
+    } else {
+        format!("there is no folder `{}`", folder.display())
     };
     named(path, &io::Error::new(error.kind(), reason))
 }

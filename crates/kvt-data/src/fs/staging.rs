@@ -115,9 +115,10 @@ pub(super) fn remove_left_over(folder: &Path) {
 /// its content, or has created it and has no lock yet, finds nothing.
 pub(super) fn discard(folder: &Path) {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    let removed = folder.with_file_name(match name.ends_with(REMOVED) {
-        true => name.into_owned(),
-        false => name.into_owned() + REMOVED,
+    let removed = folder.with_file_name(if name.ends_with(REMOVED) {
+        name.into_owned()
+    } else {
+        name.into_owned() + REMOVED
     });
     if fs::rename(folder, &removed).is_ok() {
         remove(&removed, |folder| fs::remove_dir_all(folder));

@@ -109,9 +109,10 @@ impl Stream {
                 let mut now = OpenOptions::new();
                 now.write(true).custom_flags(libc::O_NONBLOCK);
                 let _kept = now.open(&self.path).map_err(|error| {
-                    match error.raw_os_error() == Some(libc::ENXIO) {
-                        true => io::Error::new(error.kind(), "nothing reads from this pipe"),
-                        false => error,
+                    if error.raw_os_error() == Some(libc::ENXIO) {
+                        io::Error::new(error.kind(), "nothing reads from this pipe")
+                    } else {
+                        error
                     }
                 })?;
                 return OpenOptions::new().write(true).open(&self.path);

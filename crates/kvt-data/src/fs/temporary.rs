@@ -57,9 +57,10 @@ pub fn abandon(end: impl FnOnce()) {
     for _ in 0..TRIES {
         for path in known.iter().filter(|path| path.exists()) {
             // What cannot be removed is left to the next start.
-            match path.is_dir() {
-                true => staging::discard(path),
-                false => drop(std::fs::remove_file(path)),
+            if path.is_dir() {
+                staging::discard(path);
+            } else {
+                drop(std::fs::remove_file(path));
             }
         }
     }

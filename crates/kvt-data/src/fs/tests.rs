@@ -41,8 +41,9 @@ fn files_that_belong_together_are_written_together() {
     let error = write_together(&paths, |number, file| match number {
         0 => file.write_all(b"new"),
         _ => Err(io::Error::new(io::ErrorKind::StorageFull, "disk full")),
-    });
-    let error = error.unwrap_err().to_string();
+    })
+    .unwrap_err()
+    .to_string();
     assert!(
         error.contains("b.txt") && error.contains("disk full"),
         "{error}"

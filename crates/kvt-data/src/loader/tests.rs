@@ -236,9 +236,10 @@ fn the_copies_of_a_bad_file_are_one_bad_file() {
         let mut loader = Loader::start(config).unwrap();
         let batches: Result<Vec<Batch>, _> = loader.by_ref().collect();
         let indices = batches.unwrap().into_iter().flat_map(|b| b.indices);
-        let replaced = match bad_last {
-            true => [6, 6, 5, 5, 5, 6, 6, 6],
-            false => [5, 5, 5, 5, 5, 5, 6, 6],
+        let replaced = if bad_last {
+            [6, 6, 5, 5, 5, 6, 6, 6]
+        } else {
+            [5, 5, 5, 5, 5, 5, 6, 6]
         };
         assert_eq!(indices.collect::<Vec<_>>(), replaced);
         assert_eq!(loader.skipped().len(), 1);

@@ -48,8 +48,9 @@ pub fn refusals(schema: &Value, value: &toml::Value) -> Vec<Refusal> {
 
 /// A description of the allowed values.
 pub fn expected(schema: &Value) -> String {
-    let own = words(schema);
-    let own = own.iter().map(|word| format!("`\"{word}\"`"));
+    let own = words(schema)
+        .into_iter()
+        .map(|word| format!("`\"{word}\"`"));
     let others = alternatives(schema).filter(|one| words(one).is_empty());
     // If single values are allowed too, a list of them needs no second description.
     let choice = own.chain(others.map(expected)).reduce(|text, other| {
@@ -84,15 +85,21 @@ pub fn expected(schema: &Value) -> String {
 /// The choices, if the value is one of several strings.
 pub fn words(schema: &Value) -> Vec<&str> {
     let listed = schema.get("enum").and_then(Value::as_array);
-    let own = listed.into_iter().flatten().chain(schema.get("const"));
-    let own = own.filter_map(Value::as_str);
+    let own = listed
+        .into_iter()
+        .flatten()
+        .chain(schema.get("const"))
+        .filter_map(Value::as_str);
     own.chain(alternatives(schema).flat_map(words)).collect()
 }
 
 /// The values of the section's `kind` that have a key; empty if all have it.
 pub fn kinds(schema: &Value) -> Vec<&str> {
-    let kinds = schema.get("x-kinds").and_then(Value::as_array);
-    let kinds = kinds.into_iter().flatten();
+    let kinds = schema
+        .get("x-kinds")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     kinds.filter_map(Value::as_str).collect()
 }
 
@@ -116,8 +123,9 @@ pub fn by_kind(schema: &Value, said: impl Fn(&Value) -> String) -> String {
         [] => said(schema),
         [(text, _)] => text.clone(),
         several => {
-            let several = several.iter();
-            let several = several.map(|(text, kinds)| format!("{text} ({})", kinds.join(", ")));
+            let several = several
+                .iter()
+                .map(|(text, kinds)| format!("{text} ({})", kinds.join(", ")));
             several.collect::<Vec<String>>().join(", ")
         }
     }

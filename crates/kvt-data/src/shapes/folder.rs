@@ -199,9 +199,10 @@ pub fn generate(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Summary, DataError> {
     config.validate()?;
-    match is_vacant(dir)? {
-        true => make(config, dir, progress),
-        false => Err(DataError::NotShapes(dir.to_owned())),
+    if is_vacant(dir)? {
+        make(config, dir, progress)
+    } else {
+        Err(DataError::NotShapes(dir.to_owned()))
     }
 }
 

@@ -232,8 +232,9 @@ pub(crate) fn surveys(
     order: ClassOrder,
     label_column: &str,
 ) -> Result<Vec<Survey>, DataError> {
-    let surveys = splits.iter();
-    let surveys = surveys.map(|split| survey(root, split, order, label_column));
+    let surveys = splits
+        .iter()
+        .map(|split| survey(root, split, order, label_column));
     let mut surveys = surveys.collect::<Result<Vec<_>, _>>()?;
     if let Some(first) = surveys.first_mut()
         && first.source.is_table()
@@ -241,8 +242,10 @@ pub(crate) fn surveys(
     {
         first.source.beside = parquet::others(root, splits);
     }
-    let numbered = surveys.iter().filter(|survey| survey.source.is_numbered);
-    let numbered = numbered.map(|survey| &survey.source.classes);
+    let numbered = surveys
+        .iter()
+        .filter(|survey| survey.source.is_numbered)
+        .map(|survey| &survey.source.classes);
     let first = surveys.first().filter(|first| !first.source.is_numbered);
     let names = match first {
         Some(first) => Some(&first.source.classes),
@@ -321,12 +324,13 @@ fn listed(
         parquet::open(root, &files, &data.label_column, data.class_order, known)?
     };
     // An epoch without images would end immediately, and so would the run.
-    match source.samples.is_empty() {
-        true => Err(DataError::NoImages {
+    if source.samples.is_empty() {
+        Err(DataError::NoImages {
             path: source.root,
             split: split.map(str::to_owned),
-        }),
-        false => Ok(source),
+        })
+    } else {
+        Ok(source)
     }
 }
 
@@ -336,13 +340,14 @@ fn refuse_whole(data: &DataConfig) -> Result<(), DataError> {
     let is_split = [&data.train, &data.val]
         .into_iter()
         .any(|split| root.join(split).exists());
-    match !is_split && listing::holds_classes(root) {
-        true => Err(DataError::NotSplit {
+    if !is_split && listing::holds_classes(root) {
+        Err(DataError::NotSplit {
             path: root.clone(),
             train: data.train.clone(),
             val: data.val.clone(),
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 
@@ -350,8 +355,9 @@ fn refuse_whole(data: &DataConfig) -> Result<(), DataError> {
 fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
     let own = [data.train.as_str(), data.val.as_str()].into_iter();
     let own = own.filter(|&own| names::usual().all(|name| name != own));
-    let all = names::usual().map(str::to_owned);
-    let all = all.chain(own.map(str::to_owned));
+    let all = names::usual()
+        .map(str::to_owned)
+        .chain(own.map(str::to_owned));
     let splits = all.filter(|name| is_split(data.kind, &data.path, name));
     let mut splits: Vec<String> = splits.collect();
     if splits.len() < 2 {
@@ -364,12 +370,13 @@ fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
             _ => {}
         }
     }
-    match splits.is_empty() {
-        true => Ok(()),
-        false => Err(DataError::AlreadySplit {
+    if splits.is_empty() {
+        Ok(())
+    } else {
+        Err(DataError::AlreadySplit {
             path: data.path.clone(),
             splits,
-        }),
+        })
     }
 }
 

@@ -235,8 +235,8 @@ fn index(shard: &Path) -> Result<Index, DataError> {
             parts.key = key;
         }
         if is_label {
-            let text = label(&mut labels, offset, size);
-            let text = text.map_err(|what| fault(Some(name.clone()), what))?;
+            let text =
+                label(&mut labels, offset, size).map_err(|what| fault(Some(name.clone()), what))?;
             if parts.label.is_some() {
                 return Err(fault(Some(name), ShardFault::TwoLabels));
             }
@@ -249,9 +249,10 @@ fn index(shard: &Path) -> Result<Index, DataError> {
         } else {
             // `3.seg.png` can be read, but is not the image of the sample.
             let last = ending.rsplit('.').next().unwrap_or_default();
-            let rest = match listing::is_other_format(last) {
-                true => &mut found.others,
-                false => &mut found.beside,
+            let rest = if listing::is_other_format(last) {
+                &mut found.others
+            } else {
+                &mut found.beside
             };
             rest.add(ending, within(shard, &name));
         }
@@ -316,9 +317,10 @@ fn check_end(shard: &mut File) -> io::Result<Result<(), ShardFault>> {
         }
         at += read as u64;
         if read == 0 {
-            return Ok(match at - start < BLOCK {
-                true => Err(ShardFault::NoEnd),
-                false => Ok(()),
+            return Ok(if at - start < BLOCK {
+                Err(ShardFault::NoEnd)
+            } else {
+                Ok(())
             });
         }
     }

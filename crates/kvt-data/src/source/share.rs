@@ -14,8 +14,11 @@ const SUBSET_KEY: &[u8] = b"kvt training subset\0";
 fn ranked(source: &Source, key: &[u8]) -> BTreeMap<u32, Vec<usize>> {
     let mut by_class: BTreeMap<u32, Vec<([u8; 32], usize)>> = BTreeMap::new();
     for (index, sample) in source.samples.iter().enumerate() {
-        let path = sample.path.strip_prefix(&source.root);
-        let path = path.unwrap_or(&sample.path).as_os_str();
+        let path = sample
+            .path
+            .strip_prefix(&source.root)
+            .unwrap_or(&sample.path)
+            .as_os_str();
         let mut hash = blake3::Hasher::new();
         hash.update(key).update(path.as_encoded_bytes());
         let class = by_class.entry(sample.label).or_default();
@@ -30,8 +33,11 @@ fn ranked(source: &Source, key: &[u8]) -> BTreeMap<u32, Vec<usize>> {
 
 /// The chosen images, in order.
 fn chosen(source: &Source, is_chosen: impl Fn(usize) -> bool) -> Source {
-    let samples = source.samples.iter().enumerate();
-    let samples = samples.filter(|(index, _)| is_chosen(*index));
+    let samples = source
+        .samples
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| is_chosen(*index));
     Source {
         samples: samples.map(|(_, sample)| sample.clone()).collect(),
         ..source.clone()

@@ -89,8 +89,10 @@ fn overrides_replace_what_they_name() {
         attention: Some(knn(100)),
         ..ModelOverrides::default()
     };
-    let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
-    let config = config.with(&overrides).unwrap();
+    let config = ModelConfig::by_name("deit_tiny_patch16_224")
+        .unwrap()
+        .with(&overrides)
+        .unwrap();
     assert_eq!(config.name(), "deit_48x2_patch4_32");
     let summary = config.summary();
     let [stage] = summary.stages.as_slice() else {

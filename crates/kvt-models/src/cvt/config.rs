@@ -181,8 +181,11 @@ impl FamilyConfig for CvtConfig {
     }
 
     fn summary(&self) -> Summary {
-        let stages = self.stages();
-        let stages = stages.iter().enumerate().map(|(i, stage)| stage.summary(i));
+        let stages = self
+            .stages()
+            .into_iter()
+            .enumerate()
+            .map(|(i, stage)| stage.summary(i));
         let (features, classes) = (self.num_features(), self.common.num_classes);
         let params = 2 * features + (features + 1) * classes;
         let macs = Macs::linear(features * classes);

@@ -29,8 +29,9 @@ impl ModelConfig {
             let leading = group.leading.iter().find_map(|module| within(module));
             if let Some(rest) = within(&group.name).or(leading.map(|_| "")) {
                 // A model of one stage may name it after its blocks.
-                let block = rest.strip_prefix("blocks.").unwrap_or(rest);
-                let block = block
+                let block = rest
+                    .strip_prefix("blocks.")
+                    .unwrap_or(rest)
                     .split('.')
                     .next()
                     .and_then(|index| index.parse::<usize>().ok());

@@ -68,13 +68,17 @@ impl<'a> Init<'a> {
         let bound = 1.0 / (d_input as f32).sqrt();
         let (weight, shape) = ("weight", [d_input, d_output]);
         Linear {
-            weight: match self.uniform_linears {
-                true => init.uniform(weight, shape, bound),
-                false => init.trunc_normal(weight, shape),
+            weight: if self.uniform_linears {
+                init.uniform(weight, shape, bound)
+            } else {
+                init.trunc_normal(weight, shape)
             },
-            bias: bias.then(|| match self.uniform_linears {
-                true => init.uniform("bias", [d_output], bound),
-                false => init.fill([d_output], || 0.0),
+            bias: bias.then(|| {
+                if self.uniform_linears {
+                    init.uniform("bias", [d_output], bound)
+                } else {
+                    init.fill([d_output], || 0.0)
+                }
             }),
         }
     }
@@ -187,9 +191,12 @@ impl<'a> Init<'a> {
             let norm = dot(&vector, &vector).sqrt();
             basis.push(vector.into_iter().map(|x| x / norm).collect());
         }
-        let value = |row: usize, column: usize| match rows <= columns {
-            true => basis[row][column],
-            false => basis[column][row],
+        let value = |row: usize, column: usize| {
+            if rows <= columns {
+                basis[row][column]
+            } else {
+                basis[column][row]
+            }
         };
         let values: Vec<f32> = (0..rows)
             .flat_map(|row| (0..columns).map(move |column| (row, column)))

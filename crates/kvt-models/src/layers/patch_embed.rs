@@ -62,9 +62,10 @@ impl PatchEmbed {
         let fan_in = in_chans * patch * patch;
 
         let whole = [rows * patch, columns * patch];
-        let images = match whole == [height, width] {
-            true => images,
-            false => images.narrow(2, 0, whole[0]).narrow(3, 0, whole[1]),
+        let images = if whole == [height, width] {
+            images
+        } else {
+            images.narrow(2, 0, whole[0]).narrow(3, 0, whole[1])
         };
         let patches = images
             .reshape([batch, in_chans, rows, patch, columns, patch])

@@ -188,9 +188,12 @@ impl FamilyConfig for PitConfig {
 
     fn summary(&self) -> Summary {
         let (prefix, grid) = (self.num_prefix_tokens(), self.grid_size());
-        let stages = self.stages();
-        let stages = stages.iter().enumerate();
-        let stages = stages.map(|(i, stage)| stage.summary(i)).collect();
+        let stages = self
+            .stages()
+            .iter()
+            .enumerate()
+            .map(|(i, stage)| stage.summary(i))
+            .collect();
 
         let (patch_embed, features) = (self.patch_embed(), self.num_features());
         let embeddings = (prefix + grid.pow(2)) * patch_embed.out_channels;

@@ -61,11 +61,10 @@ impl Pit {
         let transformers = init.child("transformers");
         let blocks = config.stages.depth.iter().sum();
         let mut rates = drop_path_rates(config.common.drop_path, blocks);
-        let stages = config.stages();
-        let stages = stages.iter().enumerate().map(|(s, size)| {
+        let stages = config.stages().into_iter().enumerate().map(|(s, size)| {
             let rates: Vec<f64> = rates.by_ref().take(size.config.depth).collect();
             let init = transformers.child(&s.to_string());
-            Stage::new(&init, size, &rates)
+            Stage::new(&init, &size, &rates)
         });
         let transformers = stages.collect();
         let (patch_embed, grid) = (config.patch_embed(), config.grid_size());

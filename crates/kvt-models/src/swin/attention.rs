@@ -48,9 +48,10 @@ impl WindowAttention {
 
     /// The numbers that the windows of a map add to the scores, `[1, windows, 1, area * area]`.
     fn mask_of(&self, windows: Windows, device: &Device) -> Option<Tensor<4>> {
-        match windows == self.windows {
-            true => self.mask.clone(),
-            false => mask(windows, device),
+        if windows == self.windows {
+            self.mask.clone()
+        } else {
+            mask(windows, device)
         }
     }
 

@@ -231,8 +231,11 @@ impl FamilyConfig for SwinConfig {
     }
 
     fn summary(&self) -> Summary {
-        let stages = self.stages().enumerate();
-        let stages = stages.map(|(i, stage)| stage.summary(i)).collect();
+        let stages = self
+            .stages()
+            .enumerate()
+            .map(|(i, stage)| stage.summary(i))
+            .collect();
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let patches = self.grid_size().pow(2);
         let patch_embed = (patch_inputs + 1) * self.embed_dim + 2 * self.embed_dim;

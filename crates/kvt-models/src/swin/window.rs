@@ -45,9 +45,12 @@ impl Windows {
 
     /// How far the map is rolled up and to the left.
     pub(super) fn shift(self) -> [usize; 2] {
-        self.map.map(|size| match self.shifted && self.side < size {
-            true => self.side / 2,
-            false => 0,
+        self.map.map(|size| {
+            if self.shifted && self.side < size {
+                self.side / 2
+            } else {
+                0
+            }
         })
     }
 

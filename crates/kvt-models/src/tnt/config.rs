@@ -183,9 +183,10 @@ impl FamilyConfig for TntConfig {
         let own_inner = self.attention[0].clone();
         let [inner, outer] = self.attention.map(|own| given.next().unwrap_or(own));
         // Attention that cannot be used in a patch applies only to the outer transformers.
-        let attention = match inner.is_softmax() {
-            true => [inner, outer],
-            false => [own_inner, outer],
+        let attention = if inner.is_softmax() {
+            [inner, outer]
+        } else {
+            [own_inner, outer]
         };
         Ok(Self {
             common: self.common.with(overrides),

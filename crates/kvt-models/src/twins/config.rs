@@ -186,8 +186,7 @@ impl FamilyConfig for TwinsConfig {
     }
 
     fn summary(&self) -> Summary {
-        let stages = self.stages().enumerate();
-        let stages = stages.map(|(i, stage)| stage.summary(i));
+        let stages = self.stages().enumerate().map(|(i, stage)| stage.summary(i));
         let (features, classes) = (self.num_features(), self.common.num_classes);
         let params = 2 * features + (features + 1) * classes;
         let macs = Macs::linear(features * classes);
@@ -207,11 +206,15 @@ impl FamilyConfig for TwinsConfig {
             leading: Vec::new(),
             depth: 0,
         };
-        let stages = self.summary().stages.into_iter().enumerate();
-        let stages = stages.map(|(s, stage)| BlockGroup {
-            leading: vec![format!("patch_embeds.{s}"), format!("pos_block.{s}")],
-            ..BlockGroup::of_stage(stage)
-        });
+        let stages = self
+            .summary()
+            .stages
+            .into_iter()
+            .enumerate()
+            .map(|(s, stage)| BlockGroup {
+                leading: vec![format!("patch_embeds.{s}"), format!("pos_block.{s}")],
+                ..BlockGroup::of_stage(stage)
+            });
         std::iter::once(first).chain(stages).collect()
     }
 }

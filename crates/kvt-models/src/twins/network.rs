@@ -48,13 +48,16 @@ impl Twins {
         let stages: Vec<StageSize> = config.stages().collect();
         let of_stage = |list: &str, stage: usize| init.child(list).child(&stage.to_string());
         let mut rates = drop_path_rates(config.common.drop_path, config.stages.depth.iter().sum());
-        let blocks = stages.iter().enumerate().map(|(s, size)| {
-            let own = rates.by_ref().take(size.config.depth);
-            Block::stack(&of_stage("blocks", s), BLOCK, size.block, own, |init, i| {
-                GroupedAttention::new(init, size, i)
+        let blocks = stages
+            .iter()
+            .enumerate()
+            .map(|(s, size)| {
+                let own = rates.by_ref().take(size.config.depth);
+                Block::stack(&of_stage("blocks", s), BLOCK, size.block, own, |init, i| {
+                    GroupedAttention::new(init, size, i)
+                })
             })
-        });
-        let blocks = blocks.collect();
+            .collect();
         let patch_embeds = stages.iter().enumerate().map(|(s, size)| {
             let init = of_stage("patch_embeds", s);
             let proj = init.conv_fan_out_groups("proj", size.embed);

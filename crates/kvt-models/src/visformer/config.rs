@@ -199,8 +199,11 @@ impl FamilyConfig for VisformerConfig {
     }
 
     fn summary(&self) -> Summary {
-        let stages = self.stages();
-        let stages = stages.iter().enumerate().map(|(i, stage)| stage.summary(i));
+        let stages = self
+            .stages()
+            .into_iter()
+            .enumerate()
+            .map(|(i, stage)| stage.summary(i));
         let (features, classes) = (self.num_features(), self.common.num_classes);
         let (stem_params, stem_macs) = self.stem().map_or((0, 0), |stem| {
             let norm = 2 * stem.out_channels;

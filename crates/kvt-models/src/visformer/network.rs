@@ -49,10 +49,9 @@ impl Visformer {
     pub(crate) fn new(config: &VisformerConfig, init: &Init<'_>) -> Self {
         let depth = config.depth.iter().sum();
         let mut rates = drop_path_rates(config.common.drop_path, depth);
-        let stages = config.stages();
-        let stages = stages.iter().enumerate().map(|(i, size)| {
+        let stages = config.stages().into_iter().enumerate().map(|(i, size)| {
             let rates: Vec<f64> = rates.by_ref().take(size.depth).collect();
-            Stage::new(&init.child(&format!("stage{}", i + 1)), size, &rates)
+            Stage::new(&init.child(&format!("stage{}", i + 1)), &size, &rates)
         });
         Self {
             stages: stages.collect(),
@@ -90,8 +89,9 @@ impl Backbone for Visformer {
         let tokens = self.norm.forward_tokens(to_tokens(map), phase);
         // Only the last tokens update the running statistics.
         let last = blocks.pop().map(|_| tokens.clone());
-        let earlier = blocks.into_iter();
-        let earlier = earlier.map(|x| self.norm.forward_tokens(x, Phase::Eval));
+        let earlier = blocks
+            .into_iter()
+            .map(|x| self.norm.forward_tokens(x, Phase::Eval));
         Features {
             blocks: earlier.chain(last).collect(),
             tokens,

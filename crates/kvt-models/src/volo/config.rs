@@ -112,8 +112,10 @@ impl VoloConfig {
     /// Tokens along a side of the fine and of the coarse map of an image; 0 if it is too small.
     pub(super) fn grids(&self, img_size: usize) -> [usize; 2] {
         let [(_, first), ..] = self.stem();
-        let fine = first.output_size(img_size).checked_div(self.strides[1]);
-        let fine = fine.unwrap_or(0);
+        let fine = first
+            .output_size(img_size)
+            .checked_div(self.strides[1])
+            .unwrap_or(0);
         [fine, fine / POOLING]
     }
 
@@ -156,18 +158,19 @@ impl VoloConfig {
     pub(super) fn stages(&self) -> Vec<StageSize> {
         let [_, grid] = self.grids(self.common.img_size);
         let lists = self.embed_dim.iter().zip(&self.depth).zip(&self.num_heads);
-        let stages = lists.skip(1).zip(&self.attention).enumerate();
-        let stages = stages.map(|(s, (((&dim, &depth), &num_heads), attention))| StageSize {
-            block: self.common.block(dim),
-            config: StageConfig {
-                depth,
-                num_heads,
-                attention: attention.clone(),
+        let stages = lists.skip(1).zip(&self.attention).enumerate().map(
+            |(s, (((&dim, &depth), &num_heads), attention))| StageSize {
+                block: self.common.block(dim),
+                config: StageConfig {
+                    depth,
+                    num_heads,
+                    attention: attention.clone(),
+                },
+                attn_drop: self.common.attn_drop,
+                grid,
+                before: self.embed_dim.first().filter(|_| s == 0).copied(),
             },
-            attn_drop: self.common.attn_drop,
-            grid,
-            before: self.embed_dim.first().filter(|_| s == 0).copied(),
-        });
+        );
         stages.collect()
     }
 

@@ -256,8 +256,9 @@ mod tests {
             let (rows, columns) = (size(&config["grid"][0]), size(&config["grid"][1]));
             let tensor = |name| tensors.get(&format!("{case}.{name}")).unwrap();
             let prefix = size(&config["prefix_tokens"]);
-            let resized = bicubic.resample(tensor("input"), [rows, columns], prefix);
-            let resized = resized.unwrap();
+            let resized = bicubic
+                .resample(tensor("input"), [rows, columns], prefix)
+                .unwrap();
             assert_eq!(resized.shape(), tensor("output").shape(), "{case}");
             let expected = tensor("output").try_to_vec::<f32>().unwrap();
             let close = |resized: Vec<f32>, expected: &[f32]| {
@@ -276,8 +277,9 @@ mod tests {
             let [_, tokens, dim] = input.dims();
             let side = (tokens - prefix).isqrt();
             let patches = input.narrow(1, prefix, side * side);
-            let resized = bicubic.interpolated(patches, [side, side], [rows, columns]);
-            let resized = resized.into_data();
+            let resized = bicubic
+                .interpolated(patches, [side, side], [rows, columns])
+                .into_data();
             close(resized.try_to_vec().unwrap(), &expected[prefix * dim..]);
             if rows == columns {
                 let patches = TensorData::new(

@@ -125,8 +125,12 @@ impl LoadReport {
     /// The names of the parameters that stay as initialised, if there are any.
     fn reset(&self) -> Option<String> {
         let names: Vec<&str> = self.names(Outcome::Reset).collect();
-        let shown = names.iter().take(SHOWN).map(|name| format!("`{name}`"));
-        let shown = shown.collect::<Vec<String>>().join(", ");
+        let shown = names
+            .iter()
+            .take(SHOWN)
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<String>>()
+            .join(", ");
         match names.len() {
             0 => None,
             count @ ..=SHOWN => Some(format!(

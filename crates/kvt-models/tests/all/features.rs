@@ -100,9 +100,10 @@ fn the_last_map_is_the_last_block_before_the_norm() {
             .flat_map(|token| {
                 let mean = token.iter().sum::<f32>() / dim as f32;
                 let variance = token.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / dim as f32;
-                let (mean, variance) = match name.starts_with("visformer") {
-                    true => (0.0, 1.0),
-                    false => (mean, variance),
+                let (mean, variance) = if name.starts_with("visformer") {
+                    (0.0, 1.0)
+                } else {
+                    (mean, variance)
                 };
                 token
                     .iter()

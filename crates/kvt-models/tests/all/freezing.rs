@@ -61,9 +61,10 @@ fn a_frozen_backbone_works_as_in_evaluation_and_gets_no_gradient() {
         );
         let gradients = trained.clone().powi_scalar(2).sum().backward();
         assert_eq!(with_gradient(&model.backbone, &gradients), 0, "{name}");
-        let of_head = match norms_in_head {
-            true => 11,
-            false => 2 * (1 + usize::from(config.token_scale().is_some())),
+        let of_head = if norms_in_head {
+            11
+        } else {
+            2 * (1 + usize::from(config.token_scale().is_some()))
         };
         assert_eq!(with_gradient(&model.head, &gradients), of_head, "{name}");
         // The running statistics of batch norms have not changed either.
@@ -99,9 +100,10 @@ fn only_the_head_is_a_parameter_also_after_loading() {
         assert_eq!(StateDict::from_model(&model).unwrap(), weights, "{name}");
         for model in [&model, &model.valid(), &model.valid().train()] {
             let names: Vec<String> = model.parameters().into_iter().map(|p| p.name).collect();
-            let (of_head, statistics) = match name.starts_with("so_vit") {
-                true => (11, 4),
-                false => (2 * (1 + usize::from(config.token_scale().is_some())), 0),
+            let (of_head, statistics) = if name.starts_with("so_vit") {
+                (11, 4)
+            } else {
+                (2 * (1 + usize::from(config.token_scale().is_some())), 0)
             };
             assert_eq!(names.len(), of_head, "{name}: {names:?}");
             let is_of_head = |name: &String| {

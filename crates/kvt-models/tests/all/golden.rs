@@ -163,8 +163,9 @@ fn volo_is_the_official_one_with_mixed_tokens() {
     let device = Device::flex().autodiff();
     for path in files("volo_") {
         let mut golden = Golden::new(&path, Implementation::Auto, &device);
-        let model = config(&path, Implementation::Auto);
-        let model = model.init(&device, Key::new(0)).unwrap();
+        let model = config(&path, Implementation::Auto)
+            .init(&device, Key::new(0))
+            .unwrap();
         let weights = behind(&golden.tensors, "weights.");
         let (model, _) = model.load(&weights, LoadOptions::default()).unwrap();
 
@@ -248,8 +249,9 @@ fn compare_family(family: &str) {
 
 fn compare(path: &Path, implementation: Implementation, device: &Device) {
     let mut golden = Golden::new(path, implementation, device);
-    let model = config(path, implementation);
-    let model = model.init(device, Key::new(0)).unwrap();
+    let model = config(path, implementation)
+        .init(device, Key::new(0))
+        .unwrap();
     let weights = behind(&golden.tensors, "weights.");
     let (model, report) = model.load(&weights, LoadOptions::default()).unwrap();
     let matched = report.names(Outcome::Matched).count();
@@ -322,9 +324,10 @@ impl<'a> Golden<'a> {
         let of_images = images.grad(&grads).unwrap().into_data();
         let scale = largest(&of_images);
         let sketched = format!("{prefix}grad_sketch.images");
-        match self.tensors.get(&sketched).is_some() {
-            true => self.compare_sketch(&sketched, &of_images),
-            false => self.compare(&format!("{prefix}grad.images"), of_images),
+        if self.tensors.get(&sketched).is_some() {
+            self.compare_sketch(&sketched, &of_images);
+        } else {
+            self.compare(&format!("{prefix}grad.images"), of_images);
         }
         for Parameter { name, .. } in model.parameters() {
             let grad = gradient(model, &name, &grads);
@@ -408,8 +411,10 @@ fn largest(tensor: &TensorData) -> f32 {
 /// The gradient of a parameter in PyTorch's layout, if it has one.
 fn gradient(model: &Model, name: &str, grads: &Gradients) -> Option<TensorData> {
     let parameters = model.parameters();
-    let parameter = parameters.iter().find(|parameter| parameter.name == name);
-    let parameter = parameter.unwrap_or_else(|| panic!("there is no `{name}`"));
+    let parameter = parameters
+        .iter()
+        .find(|parameter| parameter.name == name)
+        .unwrap_or_else(|| panic!("there is no `{name}`"));
     let mut found = GradientOf {
         id: parameter.id,
         grads,
@@ -434,8 +439,7 @@ impl ModuleVisitor for GradientOf<'_> {
         if param.id != self.id {
             return;
         }
-        let gradient = param.val().grad(self.grads);
-        let gradient = gradient.map(|grad| {
+        let gradient = param.val().grad(self.grads).map(|grad| {
             if self.transposed {
                 grad.transpose()
             } else {

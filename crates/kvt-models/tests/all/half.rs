@@ -22,8 +22,10 @@ use crate::small::{SIDE, configs, images, small, values};
 const HALF: [Precision; 2] = [Precision::Bf16, Precision::F16];
 
 fn of(tensors: &StateDict, name: &str) -> Vec<f32> {
-    let data = tensors.get(name);
-    let data = data.unwrap_or_else(|| panic!("no `{name}`")).clone();
+    let data = tensors
+        .get(name)
+        .unwrap_or_else(|| panic!("no `{name}`"))
+        .clone();
     data.try_into_vec().unwrap()
 }
 
@@ -31,8 +33,11 @@ fn of(tensors: &StateDict, name: &str) -> Vec<f32> {
 fn distance(actual: &[f32], expected: &[f32]) -> f64 {
     assert_eq!(actual.len(), expected.len());
     let largest = expected.iter().fold(0.0f32, |max, x| max.max(x.abs()));
-    let difference = actual.iter().zip(expected).map(|(a, e)| (a - e).abs());
-    let difference = difference.fold(0.0f32, |max, x| if x > max || x.is_nan() { x } else { max });
+    let difference = actual
+        .iter()
+        .zip(expected)
+        .map(|(a, e)| (a - e).abs())
+        .fold(0.0f32, |max, x| if x > max || x.is_nan() { x } else { max });
     f64::from(difference / largest)
 }
 
@@ -92,8 +97,9 @@ fn logits_and_gradients_are_those_of_pytorchs_autocast() {
             let of_images = of(&expected, &at("gradient"));
             let norm = f64::from(of_images[0]);
             let pairs = gradient.iter().zip(&of_images);
-            let found = pairs.map(|(a, &e)| (a - f64::from(e)).abs() / norm);
-            let found = found.fold(0.0, f64::max);
+            let found = pairs
+                .map(|(a, &e)| (a - f64::from(e)).abs() / norm)
+                .fold(0.0, f64::max);
             is_wrong |= is_far(found, 3.0 * layers);
             line += &format!(", gradient {found:.2e}; f32 {from_f32:.2e}");
             if is_wrong {
@@ -141,8 +147,10 @@ fn step(model: &Model, size: usize) -> [Vec<f32>; 3] {
     let probe = images([size; 2], &device).reshape([-1]);
     let [rows, columns] = class.dims();
     let probe = probe.narrow(0, 0, rows * columns).reshape([rows, columns]);
-    let loss = [others, aux].into_iter().flatten();
-    let loss = loss.fold((class.clone() * probe).sum(), |a, b| a + b);
+    let loss = [others, aux]
+        .into_iter()
+        .flatten()
+        .fold((class.clone() * probe).sum(), |a, b| a + b);
     let grads = loss.backward();
     let mut collected = Collected {
         grads: &grads,
@@ -193,13 +201,14 @@ fn every_family_learns_in_half_types_as_in_f32() {
         assert_eq!(all.len(), 10);
         for config in all {
             let what = format!("{} {}", config.name(), attention.kind());
-            let [bf16, f16] = match what.starts_with("so_vit") {
+            let [bf16, f16] = if what.starts_with("so_vit") {
                 // Its ReLUs, its max pooling and batch norms over 32 tokens make gradients jump: measured 0.24 and
                 // 0.11, with logits of 0.08 and 0.005. PyTorch's autocast moves those of the official code by 0.07 to
                 // 0.47 and 0.01 to 0.20, over 25 seeds: `scripts/reference/sovit_half.py`.
-                true => [0.5, 0.3],
+                [0.5, 0.3]
+            } else {
                 // The gradient of a Visformer in bf16: 0.075; all others 0.007 and 0.002.
-                false => [0.15, 0.03],
+                [0.15, 0.03]
             };
             compare(&what, &config, SIDE, Precision::Bf16, bf16);
             compare(&what, &config, SIDE, Precision::F16, f16);
@@ -223,8 +232,10 @@ fn every_kind_of_attention_learns_in_half_types_as_in_f32() {
             img_size: Some(64),
             ..overrides
         };
-        let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
-        let config = config.with(&overrides).unwrap();
+        let config = ModelConfig::by_name("deit_tiny_patch16_224")
+            .unwrap()
+            .with(&overrides)
+            .unwrap();
         compare(attention.kind(), &config, 64, Precision::Bf16, 0.02);
         compare(attention.kind(), &config, 64, Precision::F16, 0.003);
     }
@@ -233,16 +244,17 @@ fn every_kind_of_attention_learns_in_half_types_as_in_f32() {
 /// The original Performer in the token module of a T2T-ViT.
 #[test]
 fn performers_of_tokens_learn_in_half_types() {
-    let config = ModelConfig::by_name("t2t_vit_14").unwrap();
-    let config = config.with(&small(ModelOverrides {
-        strides: Some(vec![2, 2, 1]),
-        token_dim: Some(6),
-        embed_dim: Some(12.into()),
-        depth: Some(1.into()),
-        num_heads: Some(2.into()),
-        ..ModelOverrides::default()
-    }));
-    let config = config.unwrap();
+    let config = ModelConfig::by_name("t2t_vit_14")
+        .unwrap()
+        .with(&small(ModelOverrides {
+            strides: Some(vec![2, 2, 1]),
+            token_dim: Some(6),
+            embed_dim: Some(12.into()),
+            depth: Some(1.into()),
+            num_heads: Some(2.into()),
+            ..ModelOverrides::default()
+        }))
+        .unwrap();
     compare("performer", &config, SIDE, Precision::Bf16, 1e-3);
     compare("performer", &config, SIDE, Precision::F16, 2e-4);
 }

@@ -149,8 +149,12 @@ fn a_model_takes_the_images_of_another() {
             img_size: Some(24),
             ..ModelOverrides::default()
         };
-        let larger = config.clone().with(&larger).unwrap();
-        let larger = larger.init(&Device::flex(), Key::new(2)).unwrap();
+        let larger = config
+            .clone()
+            .with(&larger)
+            .unwrap()
+            .init(&Device::flex(), Key::new(2))
+            .unwrap();
         let weights = StateDict::from_model(&model).unwrap();
         let (larger, _) = larger.load(&weights, LoadOptions::default()).unwrap();
         let images = || images([24, 24], &Device::flex());
@@ -174,8 +178,10 @@ fn a_swin_takes_the_images_of_another() {
             num_classes: Some(3),
             ..ModelOverrides::default()
         };
-        let config = ModelConfig::by_name("swin_tiny_patch4_window7_224").unwrap();
-        let config = config.with(&overrides).unwrap();
+        let config = ModelConfig::by_name("swin_tiny_patch4_window7_224")
+            .unwrap()
+            .with(&overrides)
+            .unwrap();
         config.init(&Device::flex(), Key::new(1)).unwrap()
     };
     let (small, large) = (swin(16), swin(20));

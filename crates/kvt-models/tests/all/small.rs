@@ -114,8 +114,7 @@ pub(crate) fn families() -> Vec<(&'static str, ModelOverrides)> {
 
 /// A model on the CPU.
 pub(crate) fn build(name: &str, overrides: &ModelOverrides) -> Model {
-    let config = ModelConfig::by_name(name).unwrap();
-    let config = config.with(overrides).unwrap();
+    let config = ModelConfig::by_name(name).unwrap().with(overrides).unwrap();
     config.init(&Device::flex(), Key::new(1)).unwrap()
 }
 

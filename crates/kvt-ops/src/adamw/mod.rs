@@ -173,9 +173,10 @@ pub fn square_sum(x: Tensor<1>) -> Tensor<1> {
 pub fn square_sums(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
     let first = tensors.first()?;
     let all_are = |dtype| tensors.iter().all(|x| x.dtype() == dtype);
-    let (groups, rest) = match all_are(DType::F32) {
-        true => tensors.as_chunks::<GROUP>(),
-        false => (&[][..], tensors),
+    let (groups, rest) = if all_are(DType::F32) {
+        tensors.as_chunks::<GROUP>()
+    } else {
+        (&[][..], tensors)
     };
     let are_alike = all_are(first.dtype());
     let longest = groups.as_flattened().iter().map(|x| x.dims()[0]).max();
@@ -188,9 +189,12 @@ pub fn square_sums(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
         });
         Tensor::from_dispatch(Dispatch::sum_of_parts(parts))
     });
-    let rest = rest.iter().map(|x| match are_alike {
-        true => square_sum(x.clone()),
-        false => square_sum(x.clone()).cast(DType::F32),
+    let rest = rest.iter().map(|x| {
+        if are_alike {
+            square_sum(x.clone())
+        } else {
+            square_sum(x.clone()).cast(DType::F32)
+        }
     });
     sum.into_iter().chain(rest).reduce(|a, b| a + b)
 }

@@ -156,9 +156,10 @@ fn gradients<B: KnnSoftmaxOps>(
     let ([_, _, queries, dim], keys) = (q.shape().dims(), k.shape()[2]);
     // Scales the smaller of the two: the scores, or both gradients.
     let late = added.has_bias() && queries * keys > (queries + keys) * dim;
-    let scores = match added.has_bias() && !late {
-        true => scaled(scores),
-        false => scores,
+    let scores = if added.has_bias() && !late {
+        scaled(scores)
+    } else {
+        scores
     };
     let k_grad = B::float_matmul(transposed(scores.clone()), q);
     let mut grads = [B::float_matmul(scores, k), k_grad];

@@ -56,9 +56,10 @@ impl<B: GeluOps, C: CheckpointStrategy> GeluOps for Autodiff<B, C> {
 
 /// Casts f32 back to a half type; leaves other types unchanged.
 fn narrowed<B: ConvertOps>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
-    match is_half(dtype) {
-        true => cast::<B>(x, dtype),
-        false => x,
+    if is_half(dtype) {
+        cast::<B>(x, dtype)
+    } else {
+        x
     }
 }
 

@@ -142,8 +142,10 @@ impl WithSimd for Backward<'_> {
         let width = self.gamma.len();
         let inv_width = 1.0 / width as f32;
         let (mut gamma_grad, mut beta_grad) = (vec![0.0; width], vec![0.0; width]);
-        let rows = self.out.chunks_exact_mut(width);
-        let rows = rows.zip(self.grad.chunks_exact_mut(width));
+        let rows = self
+            .out
+            .chunks_exact_mut(width)
+            .zip(self.grad.chunks_exact_mut(width));
         for ((out, grad), (&mean, &rstd)) in rows.zip(self.mean.iter().zip(self.rstd)) {
             for x in out.iter_mut() {
                 *x = (*x - mean) * rstd;

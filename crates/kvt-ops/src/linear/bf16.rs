@@ -133,8 +133,9 @@ mod tests {
             let given = [x.clone(), round(weight.clone()), round(grad.clone())];
             let [of_x, of_weight, of_bias] = backward(kernel, given);
             let types = [&out, &plain, &of_x, &of_weight, &of_bias].map(TensorMetadata::dtype);
-            let all = [out, plain, of_x, of_weight, of_bias].map(to_f32::<Flex>);
-            let all = all.map(|x| values_in::<f32>(&x).to_vec());
+            let all = [out, plain, of_x, of_weight, of_bias]
+                .map(to_f32::<Flex>)
+                .map(|x| values_in::<f32>(&x).to_vec());
             (all, types)
         };
         let same: Round = |x| x;

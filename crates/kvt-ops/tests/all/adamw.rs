@@ -219,9 +219,10 @@ fn many_parameters_are_updated_as_each_by_itself() {
     for (count, empty) in [(1, None), (7, None), (8, None), (21, None), (9, Some(4))] {
         for (name, device) in devices() {
             let input = |i: usize| {
-                let length = match empty == Some(i) {
-                    true => 0,
-                    false => [1000, 1, 3, 70_001, 256, 257, 33, 4096][i % 8],
+                let length = if empty == Some(i) {
+                    0
+                } else {
+                    [1000, 1, 3, 70_001, 256, 257, 33, 4096][i % 8]
                 };
                 let draw = |seed| -> Tensor<1> {
                     tensor(&numbers(4 * i + seed, length), [length], &device)
@@ -251,12 +252,11 @@ fn many_parameters_are_updated_as_each_by_itself() {
                     [(weight, expected), (exp_avg, first), (exp_avg_sq, second)]
                 {
                     let (actual, expected) = (values(actual), values(expected));
-                    match device == burn::tensor::Device::flex() {
-                        true => assert_eq!(actual, expected, "{i} of {count}"),
-                        false => {
-                            let what = format!("{name}: {i} of {count}");
-                            assert_close(&what, &actual, &expected, 1e-6);
-                        }
+                    if device == burn::tensor::Device::flex() {
+                        assert_eq!(actual, expected, "{i} of {count}");
+                    } else {
+                        let what = format!("{name}: {i} of {count}");
+                        assert_close(&what, &actual, &expected, 1e-6);
                     }
                 }
             }

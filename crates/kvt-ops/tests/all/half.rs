@@ -47,8 +47,11 @@ fn a_product_is_in_the_type_of_its_activations() {
             let grads = (widened(out.clone()) * probe.clone()).sum().backward();
 
             let weight = rounded(layer.weight.val(), dtype).detach().require_grad();
-            let offset = layer.bias.as_ref().map(|bias| rounded(bias.val(), dtype));
-            let offset = offset.map(|bias| bias.detach().require_grad());
+            let offset = layer
+                .bias
+                .as_ref()
+                .map(|bias| rounded(bias.val(), dtype))
+                .map(|bias| bias.detach().require_grad());
             let wide = x.detach().require_grad();
             let product = wide.clone().matmul(weight.clone().unsqueeze());
             let expected = match &offset {
@@ -169,8 +172,10 @@ fn convolutions_are_those_of_rounded_numbers() {
     for (dtype, _) in HALF {
         for (name, shape, convolve) in &cases {
             let run = |dtype: DType, weight: Tensor<4>| {
-                let x = input([2, 4, 7, 6], 1, &device).cast(dtype).detach();
-                let x = x.require_grad();
+                let x = input([2, 4, 7, 6], 1, &device)
+                    .cast(dtype)
+                    .detach()
+                    .require_grad();
                 let weight = weight.cast(dtype).detach().require_grad();
                 let out = convolve(x.clone(), weight.clone());
                 assert_eq!(out.dtype(), dtype, "{name}");

@@ -87,8 +87,9 @@ fn a_layer_norm_of_half_types_matches_f32() {
                 let data: Vec<f32> = (0..2 * 37 * 48)
                     .map(|i| (i * 7919 % 17) as f32 * 0.25)
                     .collect();
-                let x = half(tensor(&data, [2, 37, 48], &device));
-                let x = x.detach().require_grad();
+                let x = half(tensor(&data, [2, 37, 48], &device))
+                    .detach()
+                    .require_grad();
                 let out = layer_norm(&layer, x.clone(), 1e-5);
                 assert_eq!(out.dtype(), dtype);
                 let probe = half(input([2, 37, 48], 3, &device));

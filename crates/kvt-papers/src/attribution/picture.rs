@@ -32,9 +32,12 @@ pub fn normalized(values: &[f64]) -> Vec<f64> {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let length = high - low;
-    let stretch = |value: &f64| match length > 0.0 {
-        true => (value - low) / length,
-        false => 0.0,
+    let stretch = |value: &f64| {
+        if length > 0.0 {
+            (value - low) / length
+        } else {
+            0.0
+        }
     };
     values.iter().map(stretch).collect()
 }

@@ -91,8 +91,9 @@ fn points(key: &str, runs: &Runs) -> Result<Vec<Point>, ReproduceError> {
             let all = stages.iter().map(|stage| number(stage).to_string());
             all.collect::<Vec<_>>().join("/")
         };
-        let shares = stages.iter();
-        let shares = shares.map(|stage| stage.k as f64 / stage.keys.max(1) as f64);
+        let shares = stages
+            .iter()
+            .map(|stage| stage.k as f64 / stage.keys.max(1) as f64);
         points.push(Point {
             row: row.to_owned(),
             kept: list(&|stage| stage.k),
@@ -116,15 +117,15 @@ fn is_dense(point: &Point) -> bool {
 
 /// The best k of a panel, and the means below, in and above the paper's hill, from n/3 to 2n/3; `None` without finished runs.
 fn verdict(name: &str, points: &[Point]) -> Option<String> {
-    let ended = points.iter();
-    let ended = ended.filter_map(|point| Some((point, point.last?)));
+    let ended = points.iter().filter_map(|point| Some((point, point.last?)));
     let ended: Vec<(&Point, Statistic)> = ended.collect();
     let (best, top) = ended
         .iter()
         .max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean))?;
-    let kept = match is_dense(best) {
-        true => "all keys, which is dense attention,".to_owned(),
-        false => format!("k = {} ({:.2} of the keys)", best.kept, best.share),
+    let kept = if is_dense(best) {
+        "all keys, which is dense attention,".to_owned()
+    } else {
+        format!("k = {} ({:.2} of the keys)", best.kept, best.share)
     };
     let mean = |of: &dyn Fn(f64) -> bool| {
         let means = ended.iter().filter(|(point, _)| of(point.share));
@@ -175,9 +176,10 @@ fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String 
         let rows: Vec<Vec<String>> = points
             .iter()
             .map(|point| {
-                let kept = match is_dense(point) {
-                    true => "dense".to_owned(),
-                    false => point.kept.clone(),
+                let kept = if is_dense(point) {
+                    "dense".to_owned()
+                } else {
+                    point.kept.clone()
                 };
                 let mut row = vec![kept, format!("{:.2}", point.share), String::new()];
                 row.extend(ours(point.last.as_ref()));
@@ -210,9 +212,10 @@ fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String 
 }
 
 fn title(panel: &Sweep, row: &str) -> String {
-    match row.contains("-stride1-") {
-        true => format!("{}, a key at every token", panel.name),
-        false => panel.name.to_owned(),
+    if row.contains("-stride1-") {
+        format!("{}, a key at every token", panel.name)
+    } else {
+        panel.name.to_owned()
     }
 }
 

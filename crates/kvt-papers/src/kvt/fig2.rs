@@ -134,8 +134,11 @@ fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
         ),
     };
     let all = knn.seeds.iter().chain(&dense.seeds);
-    let images = all.flat_map(|(_, layers)| layers.first());
-    let images = images.map(|layer| layer.images()).max().unwrap_or(0);
+    let images = all
+        .flat_map(|(_, layers)| layers.first())
+        .map(|layer| layer.images())
+        .max()
+        .unwrap_or(0);
     let mut text = format!(
         "The last checkpoints of {count}, on {images} validation images. Bars are the spread over the seeds, or of one seed the \
          standard error over the images. *Roughness* is the mean absolute difference of neighbouring layers.\n\n"
@@ -154,9 +157,10 @@ fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
             (*paper).to_owned(),
             number(mean(&of_dense)),
             number(mean(&of_knn)),
-            match of_knn.is_empty() {
-                true => String::new(),
-                false => format!("{above} of {}", of_knn.len()),
+            if of_knn.is_empty() {
+                String::new()
+            } else {
+                format!("{above} of {}", of_knn.len())
             },
             number(roughness(&of_dense)),
             number(roughness(&of_knn)),

@@ -194,8 +194,10 @@ fn found(rows: &[(&'static str, ByLayer)], without: &str, runs: &Runs) -> String
     let layers = last.iter().map(|(_, values)| values.len()).max();
     let mut cells: Vec<Vec<String>> = Vec::new();
     for layer in 0..layers.unwrap_or(0) {
-        let values = last.iter().map(|(_, values)| values.get(layer));
-        let values = values.map(|value| value.map_or_else(String::new, |x| format!("{x:.3}")));
+        let values = last
+            .iter()
+            .map(|(_, values)| values.get(layer))
+            .map(|value| value.map_or_else(String::new, |x| format!("{x:.3}")));
         cells.push(
             std::iter::once((layer + 1).to_string())
                 .chain(values)

@@ -103,8 +103,8 @@ fn maps(inside: &Inside, samples: &[Sample]) -> Result<Vec<Vec<HeadMap>>, Reprod
     let mut all = Vec::new();
     for sample in samples {
         let images = sample.view.clone().upload(&inside.device);
-        let maps = class_attention(&inside.model, images)?;
-        let maps = maps.map_err(|reason| TrainError::Verb(reason.to_string()))?;
+        let maps = class_attention(&inside.model, images)?
+            .map_err(|reason| TrainError::Verb(reason.to_string()))?;
         all.extend(maps.into_iter().next());
     }
     Ok(all)

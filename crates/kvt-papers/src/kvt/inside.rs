@@ -44,8 +44,11 @@ impl Inside {
         let stages = summary.attending().count();
         let (mut given, mut counts) = (Vec::new(), Vec::new());
         for (number, stage) in summary.attending().enumerate() {
-            let own = knn.neighbors.at("neighbors", number, stages);
-            let own = own.map_err(ModelError::from).map_err(TrainError::from)?;
+            let own = knn
+                .neighbors
+                .at("neighbors", number, stages)
+                .map_err(ModelError::from)
+                .map_err(TrainError::from)?;
             given.push(own);
             counts.push(NonZeroUsize::new(own.resolve(stage.keys)).map_or(own, Neighbors::Count));
         }
@@ -63,8 +66,10 @@ impl Inside {
     fn open(cell: &Cell, plan: &Plan) -> Result<Self, ReproduceError> {
         let run = RunDir::open(cell.dir()).map_err(TrainError::from)?;
         let classes = run.read_classes().map_err(TrainError::from)?;
-        let device = device::resolve(&plan.train.device).map_err(TrainError::from)?;
-        let device = device.device.inner();
+        let device = device::resolve(&plan.train.device)
+            .map_err(TrainError::from)?
+            .device
+            .inner();
         let model = match plan.task {
             TaskKind::Classify => {
                 let config = model_config(&plan.model, Some(classes.len()))?;
@@ -141,8 +146,10 @@ impl LayersOfRow {
         let mut seeds = Vec::new();
         for (cell, _) in runs.finished(row) {
             let inside = Inside::of(cell)?;
-            let batches = inside.splits.some_images(&cell.plan, Split::Val, images);
-            let batches = batches.map_err(TrainError::from)?;
+            let batches = inside
+                .splits
+                .some_images(&cell.plan, Split::Val, images)
+                .map_err(TrainError::from)?;
             let layers = analyze(&inside.model, batches, &inside.device, |_| {})?;
             seeds.push((cell.plan.seed, layers));
         }

@@ -46,9 +46,10 @@ fn percent(number: Option<f64>) -> String {
     let Some(number) = number else {
         return String::new();
     };
-    match (10.0 * number).fract().abs() < 1e-6 {
-        true => format!("{number:.1}"),
-        false => format!("{number:.2}"),
+    if (10.0 * number).fract().abs() < 1e-6 {
+        format!("{number:.1}")
+    } else {
+        format!("{number:.2}")
     }
 }
 
@@ -83,9 +84,10 @@ fn fields(statistic: Option<&Statistic>) -> String {
 
 /// How many keys of a stage a query keeps, in words.
 fn kept(stage: &StageSummary) -> String {
-    match stage.k >= stage.keys {
-        true => format!("all {}", stage.keys),
-        false => format!("{} of {}", stage.k, stage.keys),
+    if stage.k >= stage.keys {
+        format!("all {}", stage.keys)
+    } else {
+        format!("{} of {}", stage.k, stage.keys)
     }
 }
 

@@ -97,8 +97,10 @@ impl Item for Speed {
         for way in &WAYS {
             cases.push(self.case(way, order)?);
         }
-        let plan = self.document(&WAYS[0], order)?.plan_without_data();
-        let plan = plan.map_err(|error| ReproduceError::Config(Box::new(error)))?;
+        let plan = self
+            .document(&WAYS[0], order)?
+            .plan_without_data()
+            .map_err(|error| ReproduceError::Config(Box::new(error)))?;
         let device =
             device::resolve(&plan.train.device).map_err(kvt_train::error::TrainError::from)?;
         let rounds = self.rounds.warmup + self.rounds.timed;
@@ -124,14 +126,16 @@ impl Speed {
         );
         let own = way.settings.iter().map(|text| (*text).to_owned());
         let all: Vec<String> = own.chain(order.overrides.iter().cloned()).collect();
-        let document = Document::of_words("the settings of the table", text, &all);
-        let document = document.map_err(|error| ReproduceError::Config(Box::new(error)))?;
+        let document = Document::of_words("the settings of the table", text, &all)
+            .map_err(|error| ReproduceError::Config(Box::new(error)))?;
         Ok(document.shared())
     }
 
     fn case(&self, way: &Way, order: &Order) -> Result<StepCase, ReproduceError> {
-        let plan = self.document(way, order)?.plan_without_data();
-        let plan = plan.map_err(|error| ReproduceError::Config(Box::new(error)))?;
+        let plan = self
+            .document(way, order)?
+            .plan_without_data()
+            .map_err(|error| ReproduceError::Config(Box::new(error)))?;
         Ok(StepCase {
             kind: way.name.to_owned(),
             config: model_config(&plan.model, None)?,

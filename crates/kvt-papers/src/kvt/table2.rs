@@ -77,8 +77,8 @@ fn paper(model: &Convergence, order: &Order, epoch: u32) -> [Option<f64>; 2] {
 fn difference(runs: &Runs, key: &str, epoch: u32) -> Option<PairedT> {
     let of = |attention: &str| {
         let row = format!("{key}-{attention}");
-        let values = runs.finished(&row);
-        let values = values
+        let values = runs
+            .finished(&row)
             .filter_map(|(cell, found)| Some((cell.plan.seed, found.at(Metric::TOP1, epoch)?)));
         values.collect::<Vec<_>>()
     };

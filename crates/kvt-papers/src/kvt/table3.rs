@@ -92,9 +92,10 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
     let lines: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
-            let paper = match row.crashes {
-                true => "crash".to_owned(),
-                false => percent(row.paper),
+            let paper = if row.crashes {
+                "crash".to_owned()
+            } else {
+                percent(row.paper)
             };
             let mut cells = vec![row.words.clone(), paper];
             cells.extend(own(row, runs));

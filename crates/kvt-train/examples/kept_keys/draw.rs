@@ -87,8 +87,8 @@ impl<B: DrawingBackend> Canvas<'_, B> {
         side: i32,
         color: RGBColor,
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-        let corners = [(left, top), (left + side, top + side)];
-        let corners = corners.map(|(x, y)| (x * self.scale as i32, y * self.scale as i32));
+        let corners = [(left, top), (left + side, top + side)]
+            .map(|(x, y)| (x * self.scale as i32, y * self.scale as i32));
         self.root.draw(&Rectangle::new(corners, color.filled()))
     }
 

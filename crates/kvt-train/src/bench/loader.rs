@@ -144,9 +144,10 @@ fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchE
         for (number, (transform, view)) in transforms.iter().zip(&mut views).enumerate() {
             let key = view_key(key, number);
             // The last view does not need a copy of the image.
-            let copy = match number + 1 == transforms.len() {
-                true => picture.take(),
-                false => picture.clone(),
+            let copy = if number + 1 == transforms.len() {
+                picture.take()
+            } else {
+                picture.clone()
             };
             let (image, flip) = match copy {
                 Some(Picture::Whole(image)) => transform.pixels(image, key)?,

@@ -68,14 +68,15 @@ fn host_memory_gbps() -> Option<f64> {
         Some(block)
     };
     let (from, mut to) = (block(1)?, block(2)?);
-    let best = (0..RUNS).map(|_| {
-        let start = std::time::Instant::now();
-        to.par_chunks_mut(CHUNK)
-            .zip(from.par_chunks(CHUNK))
-            .for_each(|(to, from)| to.copy_from_slice(from));
-        start.elapsed().as_secs_f64()
-    });
-    let best = best.fold(f64::INFINITY, f64::min);
+    let best = (0..RUNS)
+        .map(|_| {
+            let start = std::time::Instant::now();
+            to.par_chunks_mut(CHUNK)
+                .zip(from.par_chunks(CHUNK))
+                .for_each(|(to, from)| to.copy_from_slice(from));
+            start.elapsed().as_secs_f64()
+        })
+        .fold(f64::INFINITY, f64::min);
     Some(2.0 * BYTES as f64 / best / 1e9)
 }
 

@@ -95,8 +95,10 @@ impl Running {
     /// A model before its first step. With a loss scale, some steps are skipped at first.
     fn fresh(case: &StepCase, device: &Device) -> Result<Self, BenchError> {
         let device = device.clone().autodiff();
-        let model = case.config.init(&device, Key::new(0))?;
-        let model = model.with_precision(case.precision);
+        let model = case
+            .config
+            .init(&device, Key::new(0))?
+            .with_precision(case.precision);
         let side = case.config.img_size();
         let shape = [case.batch, case.config.in_chans(), side, side];
         let images = normal(Key::new(0).named("images"), shape, &device);

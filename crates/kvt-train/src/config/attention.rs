@@ -18,8 +18,7 @@ pub(super) fn keys(name: &str, checks: &mut Checks<'_>) {
     if checks.refuses(&choice) {
         return;
     }
-    let chosen = checks.document.value(&choice);
-    let chosen = chosen.and_then(toml::Value::as_str);
+    let chosen = checks.document.value(&choice).and_then(toml::Value::as_str);
     for field in fields {
         let (of_kinds, key) = (kinds(&field.schema), join(name, &field.name));
         let Some(place) = checks.set_place(&key).filter(|_| !of_kinds.is_empty()) else {

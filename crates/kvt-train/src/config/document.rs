@@ -174,8 +174,7 @@ impl Checks<'_> {
     /// Rejects the value of a key, at the place where it was set.
     pub(super) fn refuse(&mut self, key: &str, value: &str, expected: &str) {
         self.refused.push(key.to_owned());
-        let place = self.set_place(key);
-        let place = place.unwrap_or_else(|| self.document.place());
+        let place = self.set_place(key).unwrap_or_else(|| self.document.place());
         let message = format!("invalid value `{value}` for `{key}`: expected {expected}");
         let mut problem = Problem::new(place, message);
         let words = field(key).map_or_else(Vec::new, |field| words(&field.schema));

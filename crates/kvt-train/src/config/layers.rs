@@ -133,9 +133,10 @@ pub(super) fn read(
             Err(problem) => problems.push(problem),
         }
     }
-    match problems.is_empty() {
-        true => Ok(root),
-        false => Err(ConfigError::invalid(problems)),
+    if problems.is_empty() {
+        Ok(root)
+    } else {
+        Err(ConfigError::invalid(problems))
     }
 }
 

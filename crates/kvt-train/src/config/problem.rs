@@ -92,10 +92,18 @@ impl Location {
         let end = text.floor_char_boundary(range.end).max(start);
         let before = text.get(..start).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let line = text.get(line_start..).unwrap_or_default();
-        let line = line.lines().next().unwrap_or_default();
-        let covered = text.get(start..end).unwrap_or_default();
-        let covered = covered.lines().next().unwrap_or_default();
+        let line = text
+            .get(line_start..)
+            .unwrap_or_default()
+            .lines()
+            .next()
+            .unwrap_or_default();
+        let covered = text
+            .get(start..end)
+            .unwrap_or_default()
+            .lines()
+            .next()
+            .unwrap_or_default();
         Self::Span {
             path: path.to_path_buf(),
             line: before.matches('\n').count() + 1,

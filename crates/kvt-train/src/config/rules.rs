@@ -298,8 +298,11 @@ fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
     let fields = section("dino").map_or(&[][..], |section| &section.fields);
     if plan.task != TaskKind::Dino {
         // An explicit `task = "classify"` can disable the settings of a base; a missing key cannot.
-        let set = fields.iter().map(|field| format!("dino.{}", field.name));
-        let set = set.filter(|_| !checks.sets("task")).collect::<Vec<_>>();
+        let set = fields
+            .iter()
+            .map(|field| format!("dino.{}", field.name))
+            .filter(|_| !checks.sets("task"))
+            .collect::<Vec<_>>();
         for key in set {
             if let Some(place) = checks.set_place(&key) {
                 let message = format!("`{key}` is set, but the task is `classify`");
@@ -317,8 +320,9 @@ fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
     }
     let known = !plan.model.name.is_empty() && !checks.refuses("model.name");
     for misfit in check_dino(plan).into_iter().filter(|_| known) {
-        let place = checks.set_place(misfit.key);
-        let place = place.unwrap_or_else(|| checks.document.place());
+        let place = checks
+            .set_place(misfit.key)
+            .unwrap_or_else(|| checks.document.place());
         let problem = Problem::new(place, misfit.message);
         checks.problems.push(problem.help(misfit.help));
     }

@@ -36,8 +36,10 @@ pub(super) fn dump<T>(
     let mut files = Vec::new();
     for (number, batch) in micro_batches.enumerate() {
         let batch = batch?;
-        let samples = batch.indices.iter();
-        let samples = samples.filter_map(|&index| source.samples.get(index as usize));
+        let samples = batch
+            .indices
+            .iter()
+            .filter_map(|&index| source.samples.get(index as usize));
         // JSON is text: a path that is not UTF-8 is written as far as it can be displayed.
         files.extend(samples.map(|sample| (sample.path.display().to_string(), sample.label)));
         for (view, pixels) in batch.views.into_iter().enumerate() {

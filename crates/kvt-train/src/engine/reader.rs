@@ -28,9 +28,10 @@ pub(super) struct Reading(Receiver<Result<Vec<f64>, UpdateError>>);
 impl Reader {
     /// A reader for an asynchronous device. On the CPU there is nothing to wait for: `None`.
     pub fn of(device: &Device) -> Option<Self> {
-        match *device == Device::flex() {
-            true => None,
-            false => Self::start(),
+        if *device == Device::flex() {
+            None
+        } else {
+            Self::start()
         }
     }
 

@@ -49,13 +49,14 @@ impl<'a> Sharer<'a> {
     fn share<const D: usize>(&self, tensor: Tensor<D>) -> Result<Tensor<D>, TrainError> {
         let (device, shape, dtype) = (tensor.device(), tensor.shape(), tensor.dtype());
         let trained = tensor.is_require_grad();
-        let own = match self.world.is_first() {
-            true => tensor
+        let own = if self.world.is_first() {
+            tensor
                 .try_into_data()
                 .map_err(|error| TrainError::Execution(error.to_string()))?
                 .as_bytes()
-                .to_vec(),
-            false => Vec::new(),
+                .to_vec()
+        } else {
+            Vec::new()
         };
         let bytes = self.world.share(0, own)?;
         let data = TensorData::from_bytes_vec(bytes, shape, dtype);
@@ -86,9 +87,10 @@ pub(super) fn share_state<T: Task>(
 ) -> Result<TrainState<T>, TrainError> {
     let is_first = world.is_first();
     // The first process's data is prepared first, so that the others learn of a failure before they wait for it.
-    let own = match is_first {
-        true => Sent::of(&state, *progress),
-        false => Ok(Sent::default()),
+    let own = if is_first {
+        Sent::of(&state, *progress)
+    } else {
+        Ok(Sent::default())
     };
     let own = agree(world, own)?;
     let names = world.share(0, own.names)?;
@@ -104,9 +106,10 @@ pub(super) fn share_state<T: Task>(
         let file = own_files.next().unwrap_or_default();
         files.push((name, world.share(0, file)?));
     }
-    let taken = match is_first {
-        true => Ok(state),
-        false => take(state, progress, &parts, &files),
+    let taken = if is_first {
+        Ok(state)
+    } else {
+        take(state, progress, &parts, &files)
     };
     agree(world, taken)
 }

@@ -177,8 +177,9 @@ impl<T: Task> TrainState<T> {
         // Gradients are summed over the processes here, and losses by `finish_on_host`; everything else is then the same in each
         // process.
         let gradients = accumulated.accumulator.finish();
-        let gradients = processes.reduce(gradients, image_counts, &self.network)?;
-        let gradients = gradients.ok_or(UpdateError::NoGradient)?;
+        let gradients = processes
+            .reduce(gradients, image_counts, &self.network)?
+            .ok_or(UpdateError::NoGradient)?;
         let mut gradients = gradients.unscaled(self.loss_scale.map_or(1.0, LossScale::factor));
         self.task.before_clip(&mut gradients, &self.network, at);
         let norm = gradients.norm().ok_or(UpdateError::NoGradient)?;
@@ -322,9 +323,10 @@ impl<T: Task> TrainState<T> {
         if self.optimizer.recount(&pending.optimizer_counts) {
             pending.before.restore(&self.network);
         }
-        Err(match update.is_finite() {
-            true => UpdateError::Refused(update),
-            false => UpdateError::NotFinite(update),
+        Err(if update.is_finite() {
+            UpdateError::Refused(update)
+        } else {
+            UpdateError::NotFinite(update)
         })
     }
 

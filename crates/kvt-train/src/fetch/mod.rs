@@ -127,9 +127,10 @@ pub enum FetchError {
 }
 
 fn instead(near: &[String]) -> String {
-    match near.is_empty() {
-        true => String::new(),
-        false => format!("; similar names: {}", quoted(near)),
+    if near.is_empty() {
+        String::new()
+    } else {
+        format!("; similar names: {}", quoted(near))
     }
 }
 

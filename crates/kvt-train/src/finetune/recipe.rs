@@ -98,8 +98,9 @@ impl Recipe {
     #[must_use]
     pub fn from_scratch(images: usize, params: usize) -> Self {
         let recipe = Self::new(images, params, Freeze::None);
-        let epochs = SCRATCH_IMAGES_SEEN.div_ceil(images.max(1));
-        let epochs = epochs.clamp(SCRATCH_EPOCHS[0], SCRATCH_EPOCHS[1]);
+        let epochs = SCRATCH_IMAGES_SEEN
+            .div_ceil(images.max(1))
+            .clamp(SCRATCH_EPOCHS[0], SCRATCH_EPOCHS[1]);
         let epochs = u32::try_from(epochs).unwrap_or(u32::MAX);
         Self {
             epochs,

@@ -245,8 +245,10 @@ fn is_vit(model: Option<&str>, timm: &TimmConfig, file: &Path) -> bool {
     let stem = file
         .file_stem()
         .map(|stem| stem.to_string_lossy().into_owned());
-    let name = model.map(str::to_owned);
-    let name = name.or_else(|| timm.architecture.clone()).or(stem);
+    let name = model
+        .map(str::to_owned)
+        .or_else(|| timm.architecture.clone())
+        .or(stem);
     name.is_some_and(|name| {
         let elsewhere = IMAGENET_TAGS
             .iter()

@@ -229,8 +229,8 @@ fn what_lies_beside_the_weights_is_believed() {
     // The metadata of the weights.
     let file = folder.path().join("model.safetensors");
     let state = kvt_models::weights::read(&file).unwrap();
-    let metadata = [("mean", "[0.5, 0.5, 0.5]"), ("std", "[0.25, 0.5, 0.5]")];
-    let metadata = metadata.map(|(key, text)| (key.to_owned(), text.to_owned()));
+    let metadata = [("mean", "[0.5, 0.5, 0.5]"), ("std", "[0.25, 0.5, 0.5]")]
+        .map(|(key, text)| (key.to_owned(), text.to_owned()));
     write(&file, &state, &metadata.into_iter().collect()).unwrap();
     let plan = propose(&request(&folder, "model.safetensors"))
         .unwrap()

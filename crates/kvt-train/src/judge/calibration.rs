@@ -36,8 +36,10 @@ impl Calibration {
     #[must_use]
     pub fn error(&self) -> f64 {
         let all: u64 = self.bins.iter().map(|bin| bin.images).sum();
-        let parts = self.bins.iter();
-        let parts = parts.map(|bin| (bin.right as f64 - bin.sum).abs());
+        let parts = self
+            .bins
+            .iter()
+            .map(|bin| (bin.right as f64 - bin.sum).abs());
         parts.sum::<f64>() / all.max(1) as f64
     }
 

@@ -114,12 +114,13 @@ impl RealLabels {
         let numbers = source.samples.iter().map(|sample| {
             let path = &sample.path;
             let number = number(path).ok_or_else(|| RealError::Name(path.clone()))?;
-            match number < self.0.len() {
-                true => Ok(number),
-                false => Err(RealError::TooShort {
+            if number < self.0.len() {
+                Ok(number)
+            } else {
+                Err(RealError::TooShort {
                     labels: self.0.len(),
                     path: path.clone(),
-                }),
+                })
             }
         });
         numbers.collect()

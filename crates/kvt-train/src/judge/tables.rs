@@ -131,8 +131,7 @@ impl Judgement {
     #[must_use]
     pub fn classes_csv(&self, names: &[String]) -> String {
         let number = |share: Option<f64>| share.map_or_else(String::new, |x| x.to_string());
-        let rows = self.by_class().into_iter().zip(names);
-        let rows = rows.map(|(row, name)| {
+        let rows = self.by_class().into_iter().zip(names).map(|(row, name)| {
             format!(
                 "{},{},{},{},{},{}\n",
                 csv_field(name),

@@ -82,9 +82,10 @@ fn draw(
         let y = (TITLE + (place / in_row) as u32 * ROW) as i32 + 8;
         let piece = vec![(x, y), (x + SAMPLE, y)];
         let style = color(line.color).stroke_width(2);
-        match line.dashed {
-            true => root.draw(&DashedPathElement::new(piece, 5u32, 4u32, style))?,
-            false => root.draw(&PathElement::new(piece, style))?,
+        if line.dashed {
+            root.draw(&DashedPathElement::new(piece, 5u32, 4u32, style))?;
+        } else {
+            root.draw(&PathElement::new(piece, style))?;
         }
         let text = (FONT, 14).into_font().color(&INK);
         root.draw(&Text::new(line.name.clone(), (x + SAMPLE + 6, y - 8), text))?;
@@ -127,14 +128,11 @@ fn chart(
         let style = color.stroke_width(2);
         let finite = line.points.iter().filter(|point| point.1.is_finite());
         let points: Vec<(f64, f64)> = finite.clone().map(|point| (point.0, point.1)).collect();
-        match line.dashed {
-            true => {
-                let line = DashedLineSeries::new(points.clone(), 5u32, 4u32, style);
-                chart.draw_series(line)?;
-            }
-            false => {
-                chart.draw_series(LineSeries::new(points.clone(), style))?;
-            }
+        if line.dashed {
+            let line = DashedLineSeries::new(points.clone(), 5u32, 4u32, style);
+            chart.draw_series(line)?;
+        } else {
+            chart.draw_series(LineSeries::new(points.clone(), style))?;
         }
         chart.draw_series(
             points

@@ -18,9 +18,10 @@ pub fn duration(seconds: f64) -> String {
 
 /// A metric's value with its unit.
 pub fn with_unit(metric: Metric, number: f64) -> String {
-    match metric.percent {
-        true => format!("{number:.2} %"),
-        false => format!("{number:.4}"),
+    if metric.percent {
+        format!("{number:.2} %")
+    } else {
+        format!("{number:.4}")
     }
 }
 

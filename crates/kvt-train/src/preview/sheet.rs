@@ -50,25 +50,26 @@ pub(super) fn draw(
         };
         let mut pictures = Vec::new();
         let evaluation = std::iter::once((&plain, 0, 0));
-        let training = columns.iter();
-        let training = training.map(|column| (&*column.transform, column.epoch, column.view));
+        let training = columns
+            .iter()
+            .map(|column| (&*column.transform, column.epoch, column.view));
         for (transform, epoch, view) in evaluation.chain(training) {
             // The draws are the same as in the run.
             let key = view_key(image_key(plan.seed, epoch, number), view);
             let own = transform.size();
-            let view = View::of(image.clone(), transform, key);
-            let view = view.map_err(|source| DataError::Augment {
-                path: sample.path.clone(),
-                source,
-            })?;
+            let view =
+                View::of(image.clone(), transform, key).map_err(|source| DataError::Augment {
+                    path: sample.path.clone(),
+                    source,
+                })?;
             let picture = picture(&view.pixels, own, &plan.augment);
-            pictures.push(match own == size {
-                true => picture,
+            pictures.push(if own == size {
+                picture
+            } else {
                 // A smaller view fills its cell.
-                false => {
-                    let [height, width] = [size.0, size.1].map(|side| side as u32);
-                    imageops::resize(&picture, width, height, FilterType::Nearest)
-                }
+
+                let [height, width] = [size.0, size.1].map(|side| side as u32);
+                imageops::resize(&picture, width, height, FilterType::Nearest)
             });
         }
         let class = splits.classes().get(sample.label as usize);
@@ -165,8 +166,9 @@ fn render(
     let top = |row: u32| LINE + row * row_height;
 
     let mut pixels = vec![0; 3 * sheet_width as usize * sheet_height as usize];
-    let texts = (0..).zip(names);
-    let texts = texts.map(|(column, name)| (left(column), GAP, name.clone()));
+    let texts = (0..)
+        .zip(names)
+        .map(|(column, name)| (left(column), GAP, name.clone()));
     let classes = (0..)
         .zip(rows)
         .map(|(row, (class, _))| (left(0), top(row) + GAP, class.clone()));

@@ -135,8 +135,10 @@ pub fn attention_maps(
         Layers::Last => {
             let numbered: Vec<_> = numbered.collect();
             // If no block has maps, the last one gives the reason.
-            let place = numbered.iter().rposition(|(_, seen)| seen.weights.is_ok());
-            let place = place.unwrap_or(blocks.saturating_sub(1));
+            let place = numbered
+                .iter()
+                .rposition(|(_, seen)| seen.weights.is_ok())
+                .unwrap_or(blocks.saturating_sub(1));
             numbered.into_iter().skip(place).take(1).collect()
         }
         Layers::All => {

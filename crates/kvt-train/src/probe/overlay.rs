@@ -54,8 +54,11 @@ fn part(image: &RgbImage, map: &HeadMap, drawn: Drawn) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| {
         let row = y as usize * rows / height as usize;
         let column = x as usize * columns / width as usize;
-        let weight = map.weights.get(row * columns + column).copied();
-        let weight = weight.unwrap_or(0.0);
+        let weight = map
+            .weights
+            .get(row * columns + column)
+            .copied()
+            .unwrap_or(0.0);
         if drawn == Drawn::Beside {
             return color(weight, largest);
         }

@@ -89,9 +89,10 @@ pub fn collect(
         rows.labels.extend(targets);
         rows.indices.extend(indices);
     }
-    match rows.is_empty() {
-        true => Err(TrainError::NothingEvaluated),
-        false => Ok(rows),
+    if rows.is_empty() {
+        Err(TrainError::NothingEvaluated)
+    } else {
+        Ok(rows)
     }
 }
 

@@ -171,8 +171,11 @@ fn the_class_token_looks_where_its_scores_say() {
         let sizes = "img_size = 8\npatch_size = 4\nembed_dim = 4\ndepth = 1\nnum_heads = 2\n";
         let overrides: ModelOverrides = toml::from_str(&format!("{sizes}{attention}")).unwrap();
         let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
-        let model = config.with(&overrides).unwrap();
-        let model = model.init(&device, kvt_ops::Key::new(0)).unwrap();
+        let model = config
+            .with(&overrides)
+            .unwrap()
+            .init(&device, kvt_ops::Key::new(0))
+            .unwrap();
         let mut state = StateDict::from_model(&model).unwrap();
         // Zero queries and keys: every score is 0.
         let zeros = burn::tensor::TensorData::new(vec![0.0f32; 48], [12, 4]);

@@ -137,10 +137,7 @@ impl Gradients {
 
 /// Multiplies, unless the factor is 1.
 fn times(x: Tensor<1>, factor: f64) -> Tensor<1> {
-    match factor == 1.0 {
-        true => x,
-        false => x * factor,
-    }
+    if factor == 1.0 { x } else { x * factor }
 }
 
 pub(crate) fn flat<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {

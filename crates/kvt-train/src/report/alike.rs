@@ -38,8 +38,10 @@ impl RunFacts {
 
 /// The images of a plan in words. Different paths to the same folder count as the same.
 fn data(data: &DataConfig) -> String {
-    let path = data.path.canonicalize();
-    let path = path.unwrap_or_else(|_| data.path.clone());
+    let path = data
+        .path
+        .canonicalize()
+        .unwrap_or_else(|_| data.path.clone());
     let mut text = format!("`{}`", path.display());
     let default = DataConfig::default();
     match data.val_fraction {
@@ -71,9 +73,10 @@ pub fn unlike(runs: &[RunFacts]) -> Vec<String> {
     }
     if let Some(other) = others.iter().find(|other| other.differs_in_classes(first)) {
         let [one, two] = [first, other].map(|run| run.classes.len());
-        let how = match one == two {
-            true => format!("{one} each, with other names or in another order"),
-            false => format!("{one} and {two}"),
+        let how = if one == two {
+            format!("{one} each, with other names or in another order")
+        } else {
+            format!("{one} and {two}")
         };
         found.push(format!(
             "{} have different classes ({how}): their accuracies cannot be compared",

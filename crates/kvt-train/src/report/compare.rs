@@ -114,9 +114,10 @@ fn at(run: &Curve, metric: Metric, epoch: u32) -> Option<f64> {
 
 fn best(run: &Curve, metric: Metric) -> Option<f64> {
     let values = run.values(val(metric)).map(|(_, value)| value);
-    match metric.higher {
-        true => values.max_by(f64::total_cmp),
-        false => values.min_by(f64::total_cmp),
+    if metric.higher {
+        values.max_by(f64::total_cmp)
+    } else {
+        values.min_by(f64::total_cmp)
     }
 }
 

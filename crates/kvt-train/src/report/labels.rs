@@ -57,8 +57,10 @@ pub fn labels(runs: &[(RunNames, &Plan)]) -> Result<(Vec<String>, Vec<String>), 
             }
         }
     }
-    let labels = runs.iter().zip(places);
-    let labels = labels.map(|((names, _), place)| names[place].clone());
+    let labels = runs
+        .iter()
+        .zip(places)
+        .map(|((names, _), place)| names[place].clone());
     Ok((labels.collect(), notes))
 }
 

@@ -31,8 +31,9 @@ pub fn best_metric(curves: &[Curve]) -> Metric {
         begun.all(|curve| has(curve, metric))
     };
     let is_classified = curves.iter().any(|curve| has(curve, Classify::BEST));
-    match !is_classified && all_have(Dino::BEST) {
-        true => Dino::BEST,
-        false => Classify::BEST,
+    if !is_classified && all_have(Dino::BEST) {
+        Dino::BEST
+    } else {
+        Classify::BEST
     }
 }

@@ -114,8 +114,8 @@ impl Comparison {
                 .collect(),
         ];
         for row in &self.rows {
-            let cells = cells(&row.cells, row.best.as_ref(), row.last.as_ref());
-            let cells = cells.map(|cell| row.text(cell, self.metric));
+            let cells = cells(&row.cells, row.best.as_ref(), row.last.as_ref())
+                .map(|cell| row.text(cell, self.metric));
             lines.push(std::iter::once(label(&row.label)).chain(cells).collect());
         }
         if let Some(Difference {

@@ -29,11 +29,12 @@ pub fn draw_scaling(
     title: &str,
     path: &Path,
 ) -> Result<(), ReportError> {
-    let svg = chart(lines, [x, y], title).svg();
-    let svg = svg.map_err(|reason| ReportError::Draw {
-        path: path.to_owned(),
-        reason,
-    })?;
+    let svg = chart(lines, [x, y], title)
+        .svg()
+        .map_err(|reason| ReportError::Draw {
+            path: path.to_owned(),
+            reason,
+        })?;
     Ok(write_text(path, &svg)?)
 }
 
@@ -48,14 +49,16 @@ fn chart<'a>(lines: &[ScalingLine], [x, y]: [&'a str; 2], title: &'a str) -> Cha
         logarithmic: true,
         ticks,
     };
-    let drawn = lines.iter().enumerate();
-    let drawn = drawn.filter(|(_, line)| !line.points.is_empty());
-    let drawn = drawn.map(|(number, line)| Line {
-        name: line.name.clone(),
-        color: number,
-        dash: dash(number),
-        points: line.points.clone(),
-    });
+    let drawn = lines
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| !line.points.is_empty())
+        .map(|(number, line)| Line {
+            name: line.name.clone(),
+            color: number,
+            dash: dash(number),
+            points: line.points.clone(),
+        });
     Chart {
         title,
         x: axis(x, sizes),
@@ -101,8 +104,10 @@ mod tests {
         assert!(!text.contains("nowhere"));
         let chart = chart(&lines, ["tokens", "ms"], "Time");
         assert_eq!(chart.x.ticks, [197.0, 16384.0]);
-        let looks = chart.lines.iter();
-        let looks = looks.map(|line| (line.color % PALETTE.len(), line.dash));
+        let looks = chart
+            .lines
+            .iter()
+            .map(|line| (line.color % PALETTE.len(), line.dash));
         let looks: std::collections::BTreeSet<_> = looks.collect();
         assert_eq!(looks.len(), 18);
         // A line without points keeps its colour for pictures in which it has points.

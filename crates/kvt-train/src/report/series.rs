@@ -90,9 +90,10 @@ pub(super) fn epoch_range(series: &[Series]) -> Range<i32> {
     let epochs = || series.iter().flat_map(|series| &series.line);
     let first = epochs().map(|(epoch, _)| *epoch).min().unwrap_or(0);
     let last = epochs().map(|(epoch, _)| *epoch).max().unwrap_or(1);
-    match first < last {
-        true => first..last,
-        false => first - 1..first.saturating_add(1),
+    if first < last {
+        first..last
+    } else {
+        first - 1..first.saturating_add(1)
     }
 }
 
@@ -173,8 +174,9 @@ mod tests {
     #[test]
     fn twenty_one_labels_have_colours_of_their_own() {
         let colors = |count: usize| {
-            let all = (0..count).map(color);
-            let all = all.map(|RGBColor(red, green, blue)| (red, green, blue));
+            let all = (0..count)
+                .map(color)
+                .map(|RGBColor(red, green, blue)| (red, green, blue));
             all.collect::<std::collections::BTreeSet<_>>().len()
         };
         assert_eq!(color(1), PALETTE[1]);

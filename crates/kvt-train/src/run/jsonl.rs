@@ -68,24 +68,22 @@ impl JsonlLog {
             })
             .collect();
         let kept = kept.concat();
-        let log = match kept.len() == end {
+        let log = if kept.len() == end {
             // Only a tail to cut off.
-            true => {
-                let mut file = fs::OpenOptions::new()
-                    .read(true)
-                    .write(true)
-                    .create(true)
-                    .truncate(false)
-                    .open(path)?;
-                file.set_len(end as u64)?;
-                file.seek(SeekFrom::End(0))?;
-                file.sync_all()?;
-                file
-            }
-            false => {
-                write_atomic(path, |file| file.write_all(&kept))?;
-                fs::OpenOptions::new().append(true).open(path)?
-            }
+
+            let mut file = fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)?;
+            file.set_len(end as u64)?;
+            file.seek(SeekFrom::End(0))?;
+            file.sync_all()?;
+            file
+        } else {
+            write_atomic(path, |file| file.write_all(&kept))?;
+            fs::OpenOptions::new().append(true).open(path)?
         };
         let kept = kept.len() as u64;
         let warning = (kept < offset).then(|| Warning::LogTooShort {

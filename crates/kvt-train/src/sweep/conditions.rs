@@ -45,8 +45,9 @@ pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
             None => groups.push((conditions, vec![markdown(name)])),
         }
     }
-    let lines = groups.iter();
-    let lines = lines.map(|(conditions, names)| format!("- {conditions}: {}\n", names.join(", ")));
+    let lines = groups
+        .iter()
+        .map(|(conditions, names)| format!("- {conditions}: {}\n", names.join(", ")));
     lines.chain(machines(found)).collect()
 }
 

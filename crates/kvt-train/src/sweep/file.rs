@@ -123,8 +123,9 @@ impl Sweep {
                 run: name.clone(),
                 problem: Box::new(problem),
             };
-            let plan = Document::load(&config, &all).and_then(|found| found.shared().plan());
-            let plan = plan.map_err(of_run)?;
+            let plan = Document::load(&config, &all)
+                .and_then(|found| found.shared().plan())
+                .map_err(of_run)?;
             if let Some(key) = without_effect(&entry.set, &plan) {
                 return Err(wrong(format!(
                     "run `{name}` sets `{key}`, which its kind of attention does not have: set `model.attention.kind`, too"
@@ -199,15 +200,16 @@ impl Sweep {
             let mut cells = self.cells.iter();
             cells.find(|cell| cell.name == row)
         });
-        let cells = firsts.flat_map(|first| {
-            (0..count).map(|offset| {
-                let mut cell = first.clone();
-                cell.plan.seed = first.plan.seed.saturating_add(offset);
-                cell.plan.run.dir = self.output.join("runs").join(cell.label());
-                cell
+        let cells = firsts
+            .flat_map(|first| {
+                (0..count).map(|offset| {
+                    let mut cell = first.clone();
+                    cell.plan.seed = first.plan.seed.saturating_add(offset);
+                    cell.plan.run.dir = self.output.join("runs").join(cell.label());
+                    cell
+                })
             })
-        });
-        let cells = cells.collect();
+            .collect();
         Self { cells, ..self }
     }
 

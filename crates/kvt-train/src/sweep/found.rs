@@ -91,9 +91,10 @@ impl Found {
     #[must_use]
     pub fn best(&self, metric: Metric) -> Option<f64> {
         let values = self.values(metric).map(|(_, value)| value);
-        match metric.higher {
-            true => values.max_by(f64::total_cmp),
-            false => values.min_by(f64::total_cmp),
+        if metric.higher {
+            values.max_by(f64::total_cmp)
+        } else {
+            values.min_by(f64::total_cmp)
         }
     }
 

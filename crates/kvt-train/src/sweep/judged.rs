@@ -103,8 +103,10 @@ impl Predictions {
     }
 
     fn to_csv(&self) -> String {
-        let rows = self.images.iter();
-        let rows = rows.map(|[image, class, predicted]| format!("{image},{class},{predicted}\n"));
+        let rows = self
+            .images
+            .iter()
+            .map(|[image, class, predicted]| format!("{image},{class},{predicted}\n"));
         rows.fold(format!("{HEADER}\n"), |text, row| text + &row)
     }
 }

@@ -91,9 +91,12 @@ pub(super) fn other_settings(cell: &Cell) -> Option<String> {
     let changes_numbers = |key: &str| {
         matches!(key, "train.precision" | "train.max_steps") || key.starts_with("distill.")
     };
-    let all = diff(&started, &cell.plan).ok()?;
-    let all = all.iter().filter(|one| changes_numbers(&one.key));
-    let mut all: Vec<String> = all.map(ToString::to_string).collect();
+    let mut all: Vec<String> = diff(&started, &cell.plan)
+        .ok()?
+        .iter()
+        .filter(|one| changes_numbers(&one.key))
+        .map(ToString::to_string)
+        .collect();
     all.retain(|difference| !is_noted(difference));
     (!all.is_empty()).then(|| all.join(", "))
 }

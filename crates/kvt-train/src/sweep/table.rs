@@ -83,8 +83,7 @@ impl PairRow {
     /// McNemar's counts and p values, seed by seed.
     #[must_use]
     pub fn images_text(&self) -> String {
-        let seeds = self.images.iter();
-        let seeds = seeds.map(|(seed, [first, second], p)| {
+        let seeds = self.images.iter().map(|(seed, [first, second], p)| {
             format!("seed {seed}: {first} / {second}, {}", p_is(*p))
         });
         seeds.collect::<Vec<_>>().join("; ")

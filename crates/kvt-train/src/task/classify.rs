@@ -45,9 +45,10 @@ impl Classify {
             loss: plan.loss.clone(),
             mix: plan.mix.clone(),
             normalization: Normalization::from(&plan.augment),
-            erasing: match plan.mix.mixes_first() {
-                true => RandomErasing::new(&plan.augment),
-                false => None,
+            erasing: if plan.mix.mixes_first() {
+                RandomErasing::new(&plan.augment)
+            } else {
+                None
             },
             distill: plan.distill.clone(),
             teacher: teacher.map(Arc::new),
@@ -223,8 +224,10 @@ impl Task for Classify {
         match taught {
             None => base(heads),
             Some(taught) => {
-                let student = heads.distillation.clone();
-                let student = student.unwrap_or_else(|| heads.class.clone());
+                let student = heads
+                    .distillation
+                    .clone()
+                    .unwrap_or_else(|| heads.class.clone());
                 self.distill.blend(base(heads), student, taught)
             }
         }

@@ -102,8 +102,10 @@ pub(super) fn evaluate_shares(
     device: &Device,
 ) -> Result<Evaluation, TrainError> {
     let world = data.world();
-    let own = data.val_shard().map_err(TrainError::from);
-    let own = own.and_then(|batches| count(model, batches, device, |_| {}, |_, _| {}));
+    let own = data
+        .val_shard()
+        .map_err(TrainError::from)
+        .and_then(|batches| count(model, batches, device, |_| {}, |_, _| {}));
     let (own, losses) = agree(world, own)?;
     let mut sums = [own.images, own.top1, own.top5].map(|count| count as f64);
     world.sum(&mut sums)?;
@@ -172,8 +174,9 @@ pub fn predict(
     model.check_input(images.dims())?;
     let logits = model.forward(images, Phase::Eval);
     let classes = logits.dims()[1];
-    let logits = logits.try_into_vec_as::<f32>();
-    let logits = logits.map_err(|error| TrainError::Execution(error.to_string()))?;
+    let logits = logits
+        .try_into_vec_as::<f32>()
+        .map_err(|error| TrainError::Execution(error.to_string()))?;
     Ok((logits, classes))
 }
 

@@ -101,8 +101,9 @@ pub fn build_model(
     config: &ModelConfig,
     device: &Device,
 ) -> Result<Model, TrainError> {
-    let model = config.init(device, Key::new(plan.seed).named("init"))?;
-    let model = model.with_precision(plan.train.precision);
+    let model = config
+        .init(device, Key::new(plan.seed).named("init"))?
+        .with_precision(plan.train.precision);
     Ok(match plan.init.freeze {
         Freeze::None => model,
         Freeze::Backbone => model.freeze_backbone(),

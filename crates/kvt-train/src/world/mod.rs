@@ -127,9 +127,10 @@ impl dyn World + '_ {
         let mut length = (own.len() as u64).to_le_bytes();
         self.broadcast(from, &mut length)?;
         let length = u64::from_le_bytes(length);
-        let mut bytes = match self.rank() == from {
-            true => own,
-            false => vec![0; usize::try_from(length).map_err(|_| WorldError::Lost)?],
+        let mut bytes = if self.rank() == from {
+            own
+        } else {
+            vec![0; usize::try_from(length).map_err(|_| WorldError::Lost)?]
         };
         for part in bytes.chunks_mut(MESSAGE) {
             self.broadcast(from, part)?;

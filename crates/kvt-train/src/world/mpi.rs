@@ -165,9 +165,10 @@ impl World for Mpi {
         let mut smaller = self.smaller.lock().unwrap_or_else(PoisonError::into_inner);
         let made = smaller.entry(count).or_insert_with(|| {
             let _calling = calling();
-            let color = match self.rank < count {
-                true => Color::with_value(0),
-                false => Color::undefined(),
+            let color = if self.rank < count {
+                Color::with_value(0)
+            } else {
+                Color::undefined()
             };
             let communicator = self.communicator().split_by_color(color)?;
             let world: Arc<dyn World> = Arc::new(Self {

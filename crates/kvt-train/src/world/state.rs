@@ -30,8 +30,8 @@ pub(crate) fn encode(tensors: &Tensors) -> Result<Vec<u8>, WorldError> {
             bytes: data.as_bytes().len(),
         })
         .collect();
-    let header = serde_json::to_vec(&entries);
-    let header = header.map_err(|error| WorldError::State(error.to_string()))?;
+    let header =
+        serde_json::to_vec(&entries).map_err(|error| WorldError::State(error.to_string()))?;
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header);
     for (_, data) in tensors {
@@ -47,8 +47,8 @@ pub(crate) fn encode(tensors: &Tensors) -> Result<Vec<u8>, WorldError> {
 pub(crate) fn decode(bytes: &[u8]) -> Result<Tensors, WorldError> {
     let cut_off = || WorldError::State("it is cut off".to_owned());
     let (length, rest) = bytes.split_first_chunk().ok_or_else(cut_off)?;
-    let length = usize::try_from(u64::from_le_bytes(*length));
-    let length = length.map_err(|error| WorldError::State(error.to_string()))?;
+    let length = usize::try_from(u64::from_le_bytes(*length))
+        .map_err(|error| WorldError::State(error.to_string()))?;
     let (header, mut rest) = rest.split_at_checked(length).ok_or_else(cut_off)?;
     let entries: Result<Vec<Entry>, _> = serde_json::from_slice(header);
     let entries = entries.map_err(|error| WorldError::State(error.to_string()))?;

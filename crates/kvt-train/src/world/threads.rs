@@ -177,9 +177,12 @@ impl World for Threads {
     }
 
     fn broadcast(&self, from: usize, bytes: &mut [u8]) -> Result<(), WorldError> {
-        let pick = |mut all: Vec<Vec<u8>>| match from < all.len() {
-            true => all.swap_remove(from),
-            false => Vec::new(),
+        let pick = |mut all: Vec<Vec<u8>>| {
+            if from < all.len() {
+                all.swap_remove(from)
+            } else {
+                Vec::new()
+            }
         };
         let of_one = self.through_first(bytes.to_vec(), pick)?;
         if of_one.len() != bytes.len() {

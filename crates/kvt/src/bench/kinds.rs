@@ -106,8 +106,9 @@ fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
             head_dim,
             ..
         } = shape;
-        let values = [heads, tokens, head_dim].into_iter();
-        let values = values.fold(batch, usize::saturating_mul);
+        let values = [heads, tokens, head_dim]
+            .into_iter()
+            .fold(batch, usize::saturating_mul);
         ensure!(
             values <= MOST_VALUES,
             "`--tokens {tokens}` makes more than 2^36 values with batch {batch} and {heads} heads of {head_dim} channels: \
@@ -121,8 +122,10 @@ fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
         .copied()
         .collect();
     for set in &args.set {
-        let key = set.split_once('=').map_or(set.as_str(), |(key, _)| key);
-        let key = key.trim();
+        let key = set
+            .split_once('=')
+            .map_or(set.as_str(), |(key, _)| key)
+            .trim();
         let others = kinds_with(key);
         // An unknown key is refused with the settings.
         ensure!(
@@ -131,8 +134,10 @@ fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
             others.join(", ")
         );
     }
-    let kinds = kinds.into_iter().map(|kind| settings(kind, &args.set));
-    let kinds = kinds.collect::<anyhow::Result<Vec<_>>>()?;
+    let kinds = kinds
+        .into_iter()
+        .map(|kind| settings(kind, &args.set))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let cases = sizes.iter().flat_map(|&tokens| {
         kinds.iter().map(move |attention| KindCase {
             shape: AttentionShape { tokens, ..shape },
@@ -229,8 +234,8 @@ fn csv(records: &[KindMeasurement]) -> String {
                  forward,
                  forward_backward,
              }| {
-                let all = [forward, forward_backward];
-                let all = all.map(|t| format!("{},{},{}", t.median, t.low, t.high));
+                let all = [forward, forward_backward]
+                    .map(|t| format!("{},{},{}", t.median, t.low, t.high));
                 all.join(",")
             },
         );

@@ -40,9 +40,10 @@ pub(super) struct StepArgs {
 
 pub(super) fn run(args: &StepArgs) -> anyhow::Result<()> {
     job::run(|world| {
-        match world.is_alone() {
-            true => measure(args)?,
-            false => scale(args, world)?,
+        if world.is_alone() {
+            measure(args)?;
+        } else {
+            scale(args, world)?;
         }
         Ok(ExitCode::SUCCESS)
     })?;
@@ -52,8 +53,11 @@ pub(super) fn run(args: &StepArgs) -> anyhow::Result<()> {
 /// Measures the steps of several processes alone and together, and how efficient they are together.
 fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
     let ready = || -> anyhow::Result<_> {
-        let cases = args.kind.iter().map(|kind| args.case(kind));
-        let cases = cases.collect::<anyhow::Result<Vec<_>>>()?;
+        let cases = args
+            .kind
+            .iter()
+            .map(|kind| args.case(kind))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         let plan = args.document(DenseConfig::KIND)?.plan_without_data()?;
         let device = device::resolve_local(&plan.train.device, world.local())?;
         device.check_precision(plan.train.precision)?;
@@ -62,9 +66,10 @@ fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
     let (cases, device) = job::agree(world, ready())?;
     let way = on_device::connect(world, &device)?;
     if let Some(message) = way.message() {
-        match way.is_second_best() {
-            true => output::warning(&message),
-            false => output::status(&message),
+        if way.is_second_best() {
+            output::warning(&message);
+        } else {
+            output::status(&message);
         }
     }
     let processes = Processes::new(Arc::clone(world), true).with_way(way);

@@ -53,8 +53,7 @@ pub(super) fn tables(judged: &Judgement, names: &[String]) -> String {
 /// Each class, as JSON, with shares in percent.
 pub(super) fn classes(judged: &Judgement, names: &[String]) -> Value {
     let percent = |share: Option<f64>| share.map(|share| 100.0 * share);
-    let rows = judged.by_class().into_iter().zip(names);
-    let rows = rows.map(|(row, name)| {
+    let rows = judged.by_class().into_iter().zip(names).map(|(row, name)| {
         json!({
             "class": name,
             "images": row.images,

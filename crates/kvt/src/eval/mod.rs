@@ -68,8 +68,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let trained = args.trained.load(&args.overrides)?;
-    let trained = trained.named(args.classes.as_deref())?;
+    let trained = args
+        .trained
+        .load(&args.overrides)?
+        .named(args.classes.as_deref())?;
     let Chosen {
         source,
         words,
@@ -244,8 +246,10 @@ impl Args {
             Some(path) => names_in(path.as_ref())?,
             None => only.split(',').map(str::to_owned).collect(),
         };
-        let names = names.iter().map(|name| name.trim());
-        let names = names.filter(|name| !name.is_empty());
+        let names = names
+            .iter()
+            .map(|name| name.trim())
+            .filter(|name| !name.is_empty());
         let names: Vec<String> = names.map(str::to_owned).collect();
         let among = details::among(&names, &source.classes)?;
         let is_among = |label: u32| among.get(label as usize).copied().unwrap_or(false);
@@ -267,9 +271,10 @@ impl Args {
 /// The results as lines of text.
 fn text(evaluation: &Evaluation, judged: &Judgement, images: &Images, chosen: usize) -> String {
     // With at most five classes, top-5 is always 100 %.
-    let top5 = match chosen > 5 {
-        true => format!("  top-5 {:.2} %", evaluation.top5_percent()),
-        false => String::new(),
+    let top5 = if chosen > 5 {
+        format!("  top-5 {:.2} %", evaluation.top5_percent())
+    } else {
+        String::new()
     };
     let calibration = judged.calibration();
     let mut text = format!(

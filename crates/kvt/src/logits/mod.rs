@@ -100,8 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut logits = Vec::new();
     for start in (0..shape[0]).step_by(BATCH) {
         let batch = images.clone().narrow(0, start, BATCH.min(shape[0] - start));
-        let values = model.forward(batch, Phase::Eval);
-        let values = values.try_into_vec_as::<f32>();
+        let values = model.forward(batch, Phase::Eval).try_into_vec_as::<f32>();
         logits.extend(values.context("could not read the logits")?);
     }
     let broken = broken(&logits, config.num_classes());

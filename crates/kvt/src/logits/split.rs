@@ -80,9 +80,10 @@ pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<ExitCode> {
     let mut out = StateDict::default();
     out.insert(
         LOGITS,
-        match own.half {
-            true => data.convert_dtype(DType::F16),
-            false => data,
+        if own.half {
+            data.convert_dtype(DType::F16)
+        } else {
+            data
         },
     );
     out.insert(LABELS, TensorData::new(labels, [images]));

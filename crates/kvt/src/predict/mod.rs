@@ -64,17 +64,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.output {
         check_writable(path)?;
     }
-    let trained = args.trained.load(&args.overrides)?;
-    let trained = trained.named(args.classes.as_deref())?;
+    let trained = args
+        .trained
+        .load(&args.overrides)?
+        .named(args.classes.as_deref())?;
     let count = match &args.output {
         Some(path) => into_file(path, args, &trained, &files)?,
         None => {
-            let rows = match args.json {
-                true => Rows::Json,
-                false => {
-                    let classes = trained.model.config().num_classes();
-                    Rows::table(&files, classes, trained.classes.as_deref())
-                }
+            let rows = if args.json {
+                Rows::Json
+            } else {
+                let classes = trained.model.config().num_classes();
+                Rows::table(&files, classes, trained.classes.as_deref())
             };
             classify(args, &trained, &files, &rows, &mut output::write)?
         }
@@ -87,9 +88,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ));
     }
     // As with `cat` and `rg`, the other images are still classified, and the exit status reports the failure.
-    Ok(match are_all && count.failed == 0 {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if are_all && count.failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 
@@ -166,15 +168,14 @@ fn batch(
     };
     let prepared: Vec<_> = files.iter().map(prepare).collect();
     let readable: Vec<&[f32]> = prepared.iter().flatten().map(Vec::as_slice).collect();
-    let (logits, classes) = match readable.is_empty() {
-        true => (Vec::new(), 1),
-        false => {
-            let images = View {
-                pixels: readable.concat(),
-                size: trained.size,
-            };
-            task::predict(&trained.model, images, &trained.device.device)?
-        }
+    let (logits, classes) = if readable.is_empty() {
+        (Vec::new(), 1)
+    } else {
+        let images = View {
+            pixels: readable.concat(),
+            size: trained.size,
+        };
+        task::predict(&trained.model, images, &trained.device.device)?
     };
     let mut rows = logits.chunks_exact(classes.max(1));
     let predictions = files.iter().zip(prepared).map(|(path, image)| {

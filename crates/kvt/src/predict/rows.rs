@@ -43,9 +43,10 @@ impl Rows {
 
     /// The format given by the extension of a file.
     pub(super) fn of_file(path: &Path) -> Self {
-        match path.extension().is_some_and(|ending| ending == "json") {
-            true => Self::Json,
-            false => Self::Csv,
+        if path.extension().is_some_and(|ending| ending == "json") {
+            Self::Json
+        } else {
+            Self::Csv
         }
     }
 
@@ -63,9 +64,10 @@ impl Rows {
         match (self, &prediction.found) {
             (Self::Table { .. }, Err(_)) => String::new(),
             (Self::Table { .. }, Ok(guesses)) => {
-                let mut text = match is_first {
-                    true => self.line("image", "class", "probability"),
-                    false => String::new(),
+                let mut text = if is_first {
+                    self.line("image", "class", "probability")
+                } else {
+                    String::new()
                 };
                 for (rank, guess) in guesses.iter().enumerate() {
                     // The file's name only beside its first class.

@@ -155,9 +155,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         })?;
         output::status(&format!("results are in `{}`", folder.display()));
     }
-    output::print(&match args.json {
-        true => format!("{:#}", results.to_json()),
-        false => results.to_text(),
+    output::print(&if args.json {
+        format!("{:#}", results.to_json())
+    } else {
+        results.to_text()
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -271,8 +272,9 @@ impl Results {
         let rows = self.rows.iter().map(|row| {
             let images = images.and_then(|place| row.get(place));
             let cells = row.iter().zip(self.header).map(|(value, name)| {
-                let interval = images.filter(|_| *name == "top1");
-                let interval = interval.map(|images| interval_of(*value, *images as usize));
+                let interval = images
+                    .filter(|_| *name == "top1")
+                    .map(|images| interval_of(*value, *images as usize));
                 shown((value, name)) + &interval.unwrap_or_default()
             });
             cells.collect()
@@ -291,8 +293,11 @@ impl Results {
 
     fn to_json(&self) -> serde_json::Value {
         let row = |row: &Vec<f64>| {
-            let cells = self.header.iter().zip(row);
-            let cells = cells.map(|(name, value)| ((*name).to_owned(), json!(value)));
+            let cells = self
+                .header
+                .iter()
+                .zip(row)
+                .map(|(name, value)| ((*name).to_owned(), json!(value)));
             serde_json::Value::Object(cells.collect())
         };
         json!(self.rows.iter().map(row).collect::<Vec<_>>())

@@ -116,8 +116,10 @@ impl Bar {
             ..
         } = self.workload;
         let digits = |number: u64| number.to_string().len();
-        let left = self.eta.left(update.step);
-        let left = left.map_or_else(|| "-".to_owned(), duration);
+        let left = self
+            .eta
+            .left(update.step)
+            .map_or_else(|| "-".to_owned(), duration);
         let best = match self.tally.best {
             Some((_, best)) => format!(" best {}", value(best_metric, best)),
             None => String::new(),
@@ -214,8 +216,10 @@ impl Listener for Lines {
 
 /// The task's metrics of the last logged update.
 fn told(step: &StepRecord) -> String {
-    let numbers = step.metrics.iter();
-    let numbers = numbers.map(|(name, value)| format!("  {} {value:.3}", name.replace('_', " ")));
+    let numbers = step
+        .metrics
+        .iter()
+        .map(|(name, value)| format!("  {} {value:.3}", name.replace('_', " ")));
     numbers.collect()
 }
 

@@ -58,9 +58,10 @@ impl Tally {
     fn line(&self, what: &str, found: Option<(u32, f64)>) -> Option<String> {
         let metric = self.workload.best_metric;
         let (epoch, number) = found?;
-        let interval = match metric.percent {
-            true => interval_of(number, self.images as usize),
-            false => String::new(),
+        let interval = if metric.percent {
+            interval_of(number, self.images as usize)
+        } else {
+            String::new()
         };
         Some(format!(
             "  {what}  {} {}{interval} after epoch {}",
@@ -88,9 +89,10 @@ impl Tally {
             1 => "1 epoch".to_owned(),
             epochs => format!("{epochs} epochs"),
         };
-        let mut lines = vec![match is_done_before {
-            true => "finished before: there was nothing left to train".to_owned(),
-            false => format!("finished: {epochs} in {}", duration(seconds)),
+        let mut lines = vec![if is_done_before {
+            "finished before: there was nothing left to train".to_owned()
+        } else {
+            format!("finished: {epochs} in {}", duration(seconds))
         }];
         lines.extend(self.line("best", self.best));
         lines.extend(self.line("last", self.last));

@@ -77,9 +77,10 @@ impl Shown {
     fn open(run: usize, path: &Path, args: &Args) -> anyhow::Result<Self> {
         let from = trained::Args::of_run(path, &args.checkpoint, args.ema).with_raw(args.raw);
         // If no classes are evaluated, the backbone of DINO is enough.
-        let trained = match args.is_judged() {
-            true => from.load(&args.overrides)?,
-            false => from.load_backbone(&args.overrides, false)?,
+        let trained = if args.is_judged() {
+            from.load(&args.overrides)?
+        } else {
+            from.load_backbone(&args.overrides, false)?
         };
         let plan = &trained.plan;
         let classes = trained.classes.as_deref();
@@ -156,8 +157,12 @@ impl Shown {
                     Ok(found) => maps = found.into_iter().next().unwrap_or_default(),
                     Err(reason) => {
                         has_maps = false;
-                        let name = report.records.get(self.run).map(|record| &record.name);
-                        let name = name.cloned().unwrap_or_default();
+                        let name = report
+                            .records
+                            .get(self.run)
+                            .map(|record| &record.name)
+                            .cloned()
+                            .unwrap_or_default();
                         remark(report, format!("no attention maps of `{name}`: {reason}"));
                     }
                 }
@@ -196,8 +201,7 @@ impl Shown {
 
     fn guesses(&self, model: &Model, view: View) -> anyhow::Result<Vec<(String, f64)>> {
         let (logits, _) = predict(model, view, &self.trained.device.device)?;
-        let guesses = best(&logits, Some(&self.images.source.classes), GUESSES);
-        let guesses = guesses.into_iter();
+        let guesses = best(&logits, Some(&self.images.source.classes), GUESSES).into_iter();
         Ok(guesses
             .map(|guess| (guess.class, guess.probability))
             .collect())

@@ -25,16 +25,18 @@ fn model(golden: &Golden, neighbors: Option<u64>) -> Model {
         "depth",
         "num_heads",
         "num_classes",
-    ];
-    let sizes = sizes
-        .map(|key| format!("{key} = {}\n", number(key)))
-        .concat();
+    ]
+    .map(|key| format!("{key} = {}\n", number(key)))
+    .concat();
     let ratio = config["mlp_ratio"].as_f64().unwrap();
     let text = format!("{sizes}mlp_ratio = {ratio:?}\n{attention}");
     let overrides: ModelOverrides = toml::from_str(&text).unwrap();
     let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
-    let model = config.with(&overrides).unwrap();
-    let model = model.init(&Device::flex(), Key::new(0)).unwrap();
+    let model = config
+        .with(&overrides)
+        .unwrap()
+        .init(&Device::flex(), Key::new(0))
+        .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("weights.safetensors");
     golden.write_weights(&file);

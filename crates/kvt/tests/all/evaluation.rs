@@ -15,11 +15,14 @@ fn eval_repeats_the_number_in_the_log() {
         .assert()
         .success();
     let log = workspace.log("run");
-    let logged = log.iter().rev().find_map(|event| match event {
-        Event::Eval(eval) => Some(eval),
-        _ => None,
-    });
-    let logged = logged.unwrap();
+    let logged = log
+        .iter()
+        .rev()
+        .find_map(|event| match event {
+            Event::Eval(eval) => Some(eval),
+            _ => None,
+        })
+        .unwrap();
     assert_eq!(logged.images, 15);
     let metric = |name| logged.metrics.get(name).unwrap();
 
@@ -286,8 +289,12 @@ fn images_that_were_trained_on_are_left_out() {
         }
     }
     let said = |arguments: &[&str]| {
-        let output = workspace.kvt(arguments).assert().success();
-        let output = output.get_output().clone();
+        let output = workspace
+            .kvt(arguments)
+            .assert()
+            .success()
+            .get_output()
+            .clone();
         [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
     };
     let warning = "warning: 18 of the 24 images of `photos` are training images";

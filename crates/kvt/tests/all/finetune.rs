@@ -64,8 +64,10 @@ fn a_run_learns_other_classes() {
     let qkv = "blocks.0.attn.qkv.weight";
     assert_ne!(floats(&before, qkv), floats(&after, qkv));
     // It starts from the weights: two epochs at a low learning rate stay near them.
-    let far = floats(&before, qkv).into_iter().zip(floats(&after, qkv));
-    let far = far.map(|(a, b)| (a - b).abs());
+    let far = floats(&before, qkv)
+        .into_iter()
+        .zip(floats(&after, qkv))
+        .map(|(a, b)| (a - b).abs());
     assert!(far.fold(0.0f32, f32::max) < 0.01);
     let started = workspace.log("ft").into_iter().any(|event| match event {
         Event::Note(note) => note.message.contains("2 reset"),

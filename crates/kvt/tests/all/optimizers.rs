@@ -137,9 +137,12 @@ fn the_average_can_be_what_is_reported() {
     let best = |split: &str| {
         let of_split = ema.iter().filter(|eval| eval.split == split);
         let top1 = |eval: &EvalRecord| eval.metrics.get(Metric::TOP1.name).unwrap();
-        let better = |best: EvalRecord, eval: &EvalRecord| match top1(eval) > top1(&best) {
-            true => eval.clone(),
-            false => best,
+        let better = |best: EvalRecord, eval: &EvalRecord| {
+            if top1(eval) > top1(&best) {
+                eval.clone()
+            } else {
+                best
+            }
         };
         let first = ema.iter().find(|eval| eval.split == split).unwrap().clone();
         of_split.fold(first, better)

@@ -103,11 +103,15 @@ fn state(scale: f64, factor: f64) -> TrainState<Sum> {
         num_classes: Some(3),
         ..ModelOverrides::default()
     };
-    let config = ModelConfig::by_name("visformer_tiny").unwrap();
-    let config = config.with(&overrides).unwrap();
+    let config = ModelConfig::by_name("visformer_tiny")
+        .unwrap()
+        .with(&overrides)
+        .unwrap();
     let device = Device::flex().autodiff();
-    let model = config.init(&device, Key::new(1)).unwrap();
-    let model = model.with_precision(Precision::F16);
+    let model = config
+        .init(&device, Key::new(1))
+        .unwrap()
+        .with_precision(Precision::F16);
     let loss_scale = format!(r#"{{"scale":{scale:?},"good_updates":3}}"#);
     TrainState {
         optimizer: Optimizer::new(&OptimConfig::default(), &model),
@@ -290,9 +294,12 @@ fn json(workspace: &Workspace) -> serde_json::Value {
 fn run(workspace: &Workspace, more: &[&str]) {
     let mut arguments = vec!["train", "tiny.toml", "--set", "train.epochs=4"];
     let overrides = F16.iter().chain(more);
-    arguments.extend(overrides.flat_map(|text| match text.starts_with("--") {
-        true => vec![*text],
-        false => vec!["--set", *text],
+    arguments.extend(overrides.flat_map(|text| {
+        if text.starts_with("--") {
+            vec![*text]
+        } else {
+            vec!["--set", *text]
+        }
     }));
     workspace.kvt(&arguments).assert().success();
 }

@@ -207,8 +207,7 @@ fn the_whole_recipe_is_pytorchs() {
             step,
             ..Position::default()
         };
-        let update = state.update([Ok(batch(indices))], at, settings);
-        let update = update.unwrap();
+        let update = state.update([Ok(batch(indices))], at, settings).unwrap();
         losses.push(update.loss);
         norms.push(update.grad_norm);
     }

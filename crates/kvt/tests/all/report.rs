@@ -92,8 +92,13 @@ fn a_report_of_runs_with_images() {
         assert!(html.contains(part), "{part}");
     }
     // Each of three images once, with two heads for each of two runs.
-    let samples = html.split("id=\"samples\"").nth(1).unwrap();
-    let samples = samples.split("</section>").next().unwrap();
+    let samples = html
+        .split("id=\"samples\"")
+        .nth(1)
+        .unwrap()
+        .split("</section>")
+        .next()
+        .unwrap();
     assert_eq!(samples.matches("class=\"picture pixels\"").count(), 3);
     assert_eq!(samples.matches("patches looked at").count(), 2 * 3 * 2 * 2);
     // The same again is identical byte for byte.

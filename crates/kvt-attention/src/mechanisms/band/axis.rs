@@ -116,8 +116,9 @@ impl Axis {
         let pool = pool.min(self.tokens);
         let ([rows, len, channels], keys) = (x.dims(), self.keys());
         let blocks = keys + (pool - 1) / stride;
-        let x = x.pad([(0, blocks * stride - len), (0, 0)], PadMode::Constant(0.0));
-        let x = x.reshape([rows, blocks, stride, channels]);
+        let x = x
+            .pad([(0, blocks * stride - len), (0, 0)], PadMode::Constant(0.0))
+            .reshape([rows, blocks, stride, channels]);
         let tap = |offset: usize| {
             let of_each_key = x.clone().narrow(1, offset / stride, keys);
             of_each_key.narrow(2, offset % stride, 1)

@@ -127,8 +127,9 @@ impl Band {
         let narrower = columns
             .pool(each_row)
             .reshape([batch * heads, rows.tokens(), width]);
-        let pools = rows.pool(narrower);
-        let pools = pools.reshape([batch, heads, rows.keys() * columns.keys(), dim]);
+        let pools = rows
+            .pool(narrower)
+            .reshape([batch, heads, rows.keys() * columns.keys(), dim]);
         behind(x, self.prefix, pools)
     }
 

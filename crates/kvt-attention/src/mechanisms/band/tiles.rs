@@ -90,8 +90,7 @@ impl Band {
                     value_dim,
                 ])
                 .permute([0, 3, 1, 4, 2, 5, 6])
-                .reshape([batch * heads, height, width, value_dim]);
-            let out = out
+                .reshape([batch * heads, height, width, value_dim])
                 .narrow(1, 0, rows.tokens())
                 .narrow(2, 0, columns.tokens());
             out.reshape([batch, heads, tokens, value_dim])
@@ -139,10 +138,13 @@ impl Band {
             height,
             width,
         ];
-        let row = rows.hidden(&down, device);
-        let row = row.reshape([down.count, 1, down.queries, 1, height, 1]);
-        let column = columns.hidden(&across, device);
-        let column = column.reshape([1, across.count, 1, across.queries, 1, width]);
+        let row = rows
+            .hidden(&down, device)
+            .reshape([down.count, 1, down.queries, 1, height, 1]);
+        let column =
+            columns
+                .hidden(&across, device)
+                .reshape([1, across.count, 1, across.queries, 1, width]);
         let hidden = row.expand(shape).bool_or(column.expand(shape));
         let (tiles, queries) = (down.count * across.count, down.queries * across.queries);
         let hidden = hidden.reshape([1, tiles, queries, height * width]);

@@ -98,8 +98,8 @@ fn one_token_per_key_is_dense_attention() {
     for place in [place(), Place::new(33, 24, 3)] {
         let context = place.context(Phase::Eval);
         let [q, k, v] = [&q, &k, &v].map(Tensor::clone);
-        let dense = SoftmaxAttention::dense();
-        let dense = dense.attend(q.clone(), k.clone(), v.clone(), context.clone());
+        let dense =
+            SoftmaxAttention::dense().attend(q.clone(), k.clone(), v.clone(), context.clone());
         let out = module.attend(q, k, v, context);
         assert_close("dense", &values(out), &values(dense), 1e-6);
     }

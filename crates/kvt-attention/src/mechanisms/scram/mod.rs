@@ -96,10 +96,12 @@ impl Scram {
             x.select(0, indices.clone()).reshape([rows, 1, slots, dim])
         };
         let (near, values) = (gathered(&k, dim), gathered(&v, value_dim));
-        let searching = q.clone().narrow(2, prefix, queries);
-        let searching = searching.reshape([rows, 1, 1, dim]);
-        let out = attend(searching, near, values, Some(mask), context.dropout);
-        let out = out.reshape([batch, heads, queries, value_dim]);
+        let searching = q
+            .clone()
+            .narrow(2, prefix, queries)
+            .reshape([rows, 1, 1, dim]);
+        let out = attend(searching, near, values, Some(mask), context.dropout)
+            .reshape([batch, heads, queries, value_dim]);
         if prefix == 0 {
             return out;
         }

@@ -209,8 +209,10 @@ fn the_rest_is_left_to_the_decoder_of_whole_images() {
 #[test]
 fn a_part_between_markers_that_is_missing_is_damage() {
     let bytes = fs_err::read(format!("{FIXTURES}restart.jpg")).unwrap();
-    let markers = bytes.windows(2).enumerate();
-    let markers = markers.filter(|(_, pair)| matches!(pair, [0xff, 0xd0..=0xd7]));
+    let markers = bytes
+        .windows(2)
+        .enumerate()
+        .filter(|(_, pair)| matches!(pair, [0xff, 0xd0..=0xd7]));
     let places: Vec<usize> = markers.map(|(at, _)| at).collect();
     let cut = [&bytes[..places[0] + 2], &bytes[places[1]..]].concat();
     let (all, limits) = (crop(0, 0, 70, 52), ImageLimits::default());

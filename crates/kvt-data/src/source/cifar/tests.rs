@@ -63,8 +63,8 @@ fn records_become_labelled_pictures() {
         crate::ClassOrder::Byte,
         ImageLimits::default(),
         "label",
-    );
-    let checked = checked.unwrap();
+    )
+    .unwrap();
     assert!(
         checked.is_sound() && checked.duplicates.is_empty(),
         "{checked:?}"

@@ -78,16 +78,19 @@ impl Footer {
     pub(super) fn read(file: &mut File, length: u64) -> Result<Self, ParquetFault> {
         let damaged = |words: &str| ParquetFault::Damaged(words.to_owned());
         let mut tail = [0; TAIL as usize];
-        let start = length.checked_sub(TAIL).filter(|&start| start >= 4);
-        let start = start.ok_or_else(|| damaged("it is too short"))?;
+        let start = length
+            .checked_sub(TAIL)
+            .filter(|&start| start >= 4)
+            .ok_or_else(|| damaged("it is too short"))?;
         read_at(file, start, &mut tail)?;
         let [a, b, c, d, magic @ ..] = tail;
         if magic != *MAGIC {
             return Err(damaged("its end is missing"));
         }
         let size = u64::from(u32::from_le_bytes([a, b, c, d]));
-        let place = start.checked_sub(size);
-        let place = place.ok_or_else(|| damaged("it is shorter than its description"))?;
+        let place = start
+            .checked_sub(size)
+            .ok_or_else(|| damaged("it is shorter than its description"))?;
         let mut bytes = vec![0; size as usize];
         read_at(file, place, &mut bytes)?;
         let found = Value::read(&bytes).and_then(|(value, _)| Self::of(&value, length));
@@ -101,13 +104,16 @@ impl Footer {
         for _ in 0..root.count(5)? {
             descend(&mut elements, &Column::root(), &mut columns)?;
         }
-        let groups = value.items(4).iter().map(|group| {
-            let rows = group.count(3)?;
-            let chunks: Option<Vec<Chunk>> = group.items(1).iter().map(Chunk::of).collect();
-            let chunks = chunks?;
-            (chunks.len() == columns.len()).then_some(Group { rows, chunks })
-        });
-        let groups = groups.collect::<Option<Vec<Group>>>()?;
+        let groups = value
+            .items(4)
+            .iter()
+            .map(|group| {
+                let rows = group.count(3)?;
+                let chunks: Option<Vec<Chunk>> = group.items(1).iter().map(Chunk::of).collect();
+                let chunks = chunks?;
+                (chunks.len() == columns.len()).then_some(Group { rows, chunks })
+            })
+            .collect::<Option<Vec<Group>>>()?;
         // Memory is allocated for each row. With more rows than bytes, it would not be proportional to the file. Nor would the
         // time, if the pages of several groups or columns were the same ones.
         let rows = groups.iter().map(|group| group.rows);
@@ -119,8 +125,7 @@ impl Footer {
                 .map(|chunk| chunk.length)
                 .fold(0, u64::saturating_add),
         )?;
-        let notes = value.items(5).iter();
-        let notes = notes.filter_map(|note| {
+        let notes = value.items(5).iter().filter_map(|note| {
             let text = |number| note.text(number).map(|text| text.into_owned());
             Some((text(1)?, text(2)?))
         });

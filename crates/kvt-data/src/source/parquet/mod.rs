@@ -40,10 +40,11 @@ pub(super) fn all_files(root: &Path) -> Vec<PathBuf> {
 /// files of the folder `<split>`.
 pub(super) fn files(root: &Path, split: &str) -> Vec<PathBuf> {
     let folder = list(&root.join(split), |_| true);
-    match folder.is_empty() {
-        false => folder,
+    if folder.is_empty() {
         // `train_aug-00000` is another split.
-        true => list(root, |stem| stem == split || set_of(stem) == split),
+        list(root, |stem| stem == split || set_of(stem) == split)
+    } else {
+        folder
     }
 }
 
@@ -75,9 +76,10 @@ fn list(dir: &Path, is_right: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         files
     };
     let files = of(dir);
-    match files.is_empty() {
-        true => of(&dir.join(HUB)),
-        false => files,
+    if files.is_empty() {
+        of(&dir.join(HUB))
+    } else {
+        files
     }
 }
 
@@ -131,8 +133,9 @@ pub(super) fn open(
     let mut read = read?;
     let are_names = read.iter().any(|file| file.text.is_some());
     unite(&mut read, order, known.map(|known| known.classes));
-    let names = known.filter(|known| !known.are_labels);
-    let names = names.map(|known| known.classes);
+    let names = known
+        .filter(|known| !known.are_labels)
+        .map(|known| known.classes);
     let noted = read.first().and_then(|first| first.classes.clone());
     let classes = match (&noted, names) {
         (Some(classes), _) => classes.clone(),

@@ -85,14 +85,16 @@ impl Table {
         let footer = Footer::read(file, length)?;
         let columns = &footer.columns;
         let images = image_column(columns)?;
-        let labels = columns.iter().position(|column| {
-            let is_here = matches!(column.path.as_slice(), [name] if **name == *label);
-            is_here && !column.repeats
-        });
-        let labels = labels.ok_or_else(|| ParquetFault::NoLabels {
-            column: label.to_owned(),
-            columns: names(columns),
-        })?;
+        let labels = columns
+            .iter()
+            .position(|column| {
+                let is_here = matches!(column.path.as_slice(), [name] if **name == *label);
+                is_here && !column.repeats
+            })
+            .ok_or_else(|| ParquetFault::NoLabels {
+                column: label.to_owned(),
+                columns: names(columns),
+            })?;
         let kind = columns[labels].kind;
         if let Kind::Other(number) = kind {
             let name = number.and_then(|number| TYPES.get(usize::try_from(number).ok()?));
@@ -123,13 +125,13 @@ impl Table {
         }
         // An empty name is none.
         let none = known.get("").copied();
-        let found = found.into_iter().enumerate();
-        let found = found.map(|(row, number)| {
-            let number = number.filter(|&number| Some(number) != none);
-            let number = number.ok_or_else(|| ParquetFault::NoLabel {
-                column: label.to_owned(),
-                row,
-            })?;
+        let found = found.into_iter().enumerate().map(|(row, number)| {
+            let number = number
+                .filter(|&number| Some(number) != none)
+                .ok_or_else(|| ParquetFault::NoLabel {
+                    column: label.to_owned(),
+                    row,
+                })?;
             u32::try_from(number).map_err(|_| ParquetFault::Label {
                 column: label.to_owned(),
                 row,

@@ -169,9 +169,10 @@ fn an_orthogonal_matrix_has_orthogonal_rows_of_the_length_asked_for() {
         let values: Vec<f32> = data.try_to_vec().unwrap();
         let at = |row: usize, column: usize| f64::from(values[row * columns + column]);
         let product = |a: usize, b: usize| -> f64 {
-            match rows <= columns {
-                true => (0..columns).map(|i| at(a, i) * at(b, i)).sum(),
-                false => (0..rows).map(|i| at(i, a) * at(i, b)).sum(),
+            if rows <= columns {
+                (0..columns).map(|i| at(a, i) * at(b, i)).sum()
+            } else {
+                (0..rows).map(|i| at(i, a) * at(i, b)).sum()
             }
         };
         for (a, b) in (0..rows.min(columns)).flat_map(|a| (0..=a).map(move |b| (a, b))) {

@@ -221,8 +221,10 @@ fn positions_of_another_size_are_resized() {
     assert_eq!(positions[..12], values(&weights, "pos_embed")[..12]);
 
     let own = values(&StateDict::from_model(&model).unwrap(), "pos_embed");
-    let without = weights.iter().filter(|(name, _)| *name != "pos_embed");
-    let without = without.map(|(name, data)| (name.to_owned(), data.clone()));
+    let without = weights
+        .iter()
+        .filter(|(name, _)| *name != "pos_embed")
+        .map(|(name, data)| (name.to_owned(), data.clone()));
     let (model, report) = model
         .load(&without.collect(), LoadOptions::default())
         .unwrap();

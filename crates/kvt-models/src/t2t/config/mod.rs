@@ -204,8 +204,10 @@ impl FamilyConfig for T2tConfig {
 
     fn summary(&self) -> Summary {
         let dim = self.embed_dim;
-        let layers = LAYERS.iter().zip(self.token_sizes()).enumerate();
-        let layers = layers
+        let layers = LAYERS
+            .iter()
+            .zip(self.token_sizes())
+            .enumerate()
             .map(|(i, (name, size))| size.summary(stage_name(name), self.tokens_type.attention(i)));
         let blocks = StageSummary::of_blocks(
             "blocks".to_owned(),

@@ -134,8 +134,8 @@ fn a_name_says_what_is_not_the_originals() {
             num_heads: Some(4.into()),
             ..ModelOverrides::default()
         },
-    );
-    let config = config.unwrap();
+    )
+    .unwrap();
     assert_eq!(config.name(), "t2t_vit_t_128x4_token32_stride2-2-1_32");
     let tokens: Vec<_> = config.summary().stages.iter().map(|s| s.tokens).collect();
     assert_eq!(tokens, [256, 64, 65]);

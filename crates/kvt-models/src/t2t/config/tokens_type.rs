@@ -28,11 +28,12 @@ impl TokensType {
     /// The layers of the original's size of this name: transformers with dense attention, or Performers with its
     /// dropout.
     pub(super) fn named(size: &str) -> Self {
-        match size.starts_with(TRANSFORMER) {
-            true => Self::Transformer {
+        if size.starts_with(TRANSFORMER) {
+            Self::Transformer {
                 attention: [AttentionConfig::dense(), AttentionConfig::dense()],
-            },
-            false => Self::Performer { drop: 0.1 },
+            }
+        } else {
+            Self::Performer { drop: 0.1 }
         }
     }
 
@@ -87,9 +88,10 @@ impl TokensType {
                 let mut all = overrides.attentions(&[first, second, blocks], 3)?;
                 let [blocks, second, first] = [2, 1, 0].map(|i| all.swap_remove(i));
                 // Attention that cannot be used between the soft splits applies only to the blocks.
-                let attention = match blocks.is_softmax() {
-                    true => [first, second],
-                    false => own,
+                let attention = if blocks.is_softmax() {
+                    [first, second]
+                } else {
+                    own
                 };
                 Ok((Self::Transformer { attention }, blocks))
             }

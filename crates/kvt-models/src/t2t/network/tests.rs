@@ -134,18 +134,15 @@ fn parameters_have_the_originals_names_and_layout() {
         let shape = |name: &str| state.get(name).unwrap().shape().to_vec();
         assert_eq!(shape("pos_embed"), [1, 17, 12]);
         assert_eq!(shape("tokens_to_token.project.weight"), [12, 54]);
-        match weights.is_empty() {
-            false => {
-                assert_eq!(fixed, ["pos_embed"]);
-                let qkv = "tokens_to_token.attention1.attn.qkv.weight";
-                assert_eq!(shape(qkv), [18, 98]);
-            }
-            true => {
-                let w = [1, 2].map(|i| format!("tokens_to_token.attention{i}.w"));
-                assert_eq!(fixed, ["pos_embed", &w[0], &w[1]]);
-                assert_eq!(shape(&w[0]), [3, 6]);
-                assert_eq!(shape("tokens_to_token.attention2.kqv.weight"), [18, 54]);
-            }
+        if weights.is_empty() {
+            let w = [1, 2].map(|i| format!("tokens_to_token.attention{i}.w"));
+            assert_eq!(fixed, ["pos_embed", &w[0], &w[1]]);
+            assert_eq!(shape(&w[0]), [3, 6]);
+            assert_eq!(shape("tokens_to_token.attention2.kqv.weight"), [18, 54]);
+        } else {
+            assert_eq!(fixed, ["pos_embed"]);
+            let qkv = "tokens_to_token.attention1.attn.qkv.weight";
+            assert_eq!(shape(qkv), [18, 98]);
         }
     }
 }
@@ -304,8 +301,11 @@ fn positions_of_another_size_are_resized() {
     // They are not recomputed.
     assert_ne!(values(&state(&large), "pos_embed"), own);
     let images = images(24, &Device::flex());
-    let expected = small.forward(images, Phase::Eval).into_data();
-    let expected = expected.try_to_vec::<f32>().unwrap();
+    let expected = small
+        .forward(images, Phase::Eval)
+        .into_data()
+        .try_to_vec::<f32>()
+        .unwrap();
     for (found, expected) in logits(&large, Phase::Eval).iter().zip(expected) {
         assert!((found - expected).abs() < 1e-5, "{found} {expected}");
     }

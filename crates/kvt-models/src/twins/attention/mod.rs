@@ -27,9 +27,10 @@ pub(super) enum GroupedAttention {
 impl GroupedAttention {
     /// The attention of block number `block` of a stage.
     pub(super) fn new(init: &Init<'_>, size: &StageSize, block: usize) -> Self {
-        match StageSize::is_local(block) {
-            true => Self::Local(LocalAttention::new(init, size)),
-            false => Self::Global(GlobalAttention::new(init, size)),
+        if StageSize::is_local(block) {
+            Self::Local(LocalAttention::new(init, size))
+        } else {
+            Self::Global(GlobalAttention::new(init, size))
         }
     }
 }

@@ -191,8 +191,12 @@ fn both_attentions_drop_weights() {
     let size = config.stages().next().unwrap();
     let device = Device::flex();
     let init = Init::new(&device, Key::new(1));
-    let tokens = images(16).narrow(1, 0, 1).reshape([3, 4, 64]);
-    let tokens = tokens.swap_dims(1, 2).repeat_dim(2, 2).narrow(2, 0, 6);
+    let tokens = images(16)
+        .narrow(1, 0, 1)
+        .reshape([3, 4, 64])
+        .swap_dims(1, 2)
+        .repeat_dim(2, 2)
+        .narrow(2, 0, 6);
     for block in [0, 1] {
         let attention = GroupedAttention::new(&init, &size, block);
         let mix = |phase| {

@@ -110,8 +110,10 @@ mod tests {
                 num_classes: Some(5),
                 ..ModelOverrides::default()
             };
-            let config = ModelConfig::by_name(name).unwrap();
-            let config = config.with(&overrides).unwrap();
+            let config = ModelConfig::by_name(name)
+                .unwrap()
+                .with(&overrides)
+                .unwrap();
             let model = config.init(&Device::flex(), Key::new(1)).unwrap();
             let timm = StateDict::from_model(&model).unwrap();
             for (weights, layout) in [

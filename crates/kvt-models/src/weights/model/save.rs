@@ -67,8 +67,10 @@ mod tests {
             num_classes: Some(3),
             ..ModelOverrides::default()
         };
-        let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
-        let config = config.with(&small).unwrap();
+        let config = ModelConfig::by_name("deit_tiny_patch16_224")
+            .unwrap()
+            .with(&small)
+            .unwrap();
         config.init(&Device::flex(), Key::new(1)).unwrap()
     }
 

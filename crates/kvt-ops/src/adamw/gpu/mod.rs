@@ -91,10 +91,11 @@ impl AdamWOps for CubeBackend {
     ) -> (Eight<Self>, Eight<Self>, Eight<Self>) {
         let guard = into_contiguous(guard);
         let moments = zip(exp_avgs.into_array(), exp_avg_sqs.into_array());
-        let inputs = zip(zip(weights.into_array(), grads.into_array()), moments);
-        let inputs = inputs.map(|((weight, grad), (exp_avg, exp_avg_sq))| {
-            [weight, grad, exp_avg, exp_avg_sq].map(into_contiguous)
-        });
+        let inputs = zip(zip(weights.into_array(), grads.into_array()), moments).map(
+            |((weight, grad), (exp_avg, exp_avg_sq))| {
+                [weight, grad, exp_avg, exp_avg_sq].map(into_contiguous)
+            },
+        );
         let outputs = match at_once(&guard) {
             0 => zip(inputs, steps).map(|(input, step)| chosen_adamw(input, &guard, step)),
             at_once => update(&inputs, &guard, &steps, at_once),

@@ -109,11 +109,12 @@ fn half_types_keep_the_keys_of_exact_scores() {
     let nothing = Added::nothing();
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         for limit in [usize::MAX, keys * 5] {
-            let inputs = [(&q, queries, dim), (&k, keys, dim), (&eye, keys, keys)];
-            let inputs = inputs.map(|(x, tokens, dim)| {
-                let x = tensor(x.clone(), Shape::new([1, 1, tokens, dim]));
-                cast::<Flex>(x, dtype)
-            });
+            let inputs = [(&q, queries, dim), (&k, keys, dim), (&eye, keys, keys)].map(
+                |(x, tokens, dim)| {
+                    let x = tensor(x.clone(), Shape::new([1, 1, tokens, dim]));
+                    cast::<Flex>(x, dtype)
+                },
+            );
             let settings = settings(f64::from(2.0f32.powi(-12)), kept);
             let (out, saved) = forward::<Flex>(inputs.clone(), &nothing, settings, limit);
             assert_eq!(out.dtype(), dtype);

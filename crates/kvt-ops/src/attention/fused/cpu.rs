@@ -67,8 +67,9 @@ impl FusedAttentionOps for Flex {
         let out = tensor(out, Shape::new([problem.images, offset]));
         let [q, k, v] = parts.map(|(layout, tokens)| {
             let heads = layout.token_stride / layout.dim.max(1);
-            let part = out.narrow(1, layout.offset, tokens * layout.token_stride);
-            let part = part.reshape(Shape::new([problem.images, tokens, heads, layout.dim]));
+            let part = out
+                .narrow(1, layout.offset, tokens * layout.token_stride)
+                .reshape(Shape::new([problem.images, tokens, heads, layout.dim]));
             cast::<Flex>(part.permute(&[0, 2, 1, 3]), dtype)
         });
         (q, k, v)

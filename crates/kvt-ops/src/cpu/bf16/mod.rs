@@ -169,8 +169,10 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
     let sums = sums.map_init(scratch, |(left, right, buffers), number| {
         let (start, range) = (number / parts * band, number % parts * part);
         let range = range..rows.min(range + part);
-        let a = a.rows(range.clone()).t();
-        let a = a.rows(start..a_columns.min(start + band));
+        let a = a
+            .rows(range.clone())
+            .t()
+            .rows(start..a_columns.min(start + band));
         left.fill(kernel, a, buffers);
         right.fill(kernel, b.rows(range).t(), buffers);
         let mut out = vec![0.0; a.shape()[0] * columns];

@@ -89,8 +89,10 @@ struct Curve {
 
 impl Curve {
     fn panel(&self) -> LinePanel<'static> {
-        let points = self.points.iter();
-        let points = points.map(|(x, found)| (*x, found.mean, found.error));
+        let points = self
+            .points
+            .iter()
+            .map(|(x, found)| (*x, found.mean, found.error));
         LinePanel {
             title: format!("Lemma {}: {}", self.lemma, self.title),
             x: Axis {

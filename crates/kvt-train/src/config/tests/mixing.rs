@@ -15,8 +15,8 @@ fn what_is_off_has_its_defaults() {
             "loss.bce_sum=true",
             "loss.bce_threshold=0.1",
         ],
-    );
-    let plan = plan.unwrap();
+    )
+    .unwrap();
     assert_eq!(plan.mix, MixConfig::default());
     assert_eq!(plan.data.replicas, 1);
     assert_eq!((plan.loss.bce_sum, plan.loss.bce_threshold), (false, None));

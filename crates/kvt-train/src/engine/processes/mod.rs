@@ -77,9 +77,10 @@ impl<T> Round<T> {
         // Running statistics are also summed, but have no gradients.
         let hands_over =
             |shared: &Shared| shared.group.is_joint() && shared.used.load(Ordering::Relaxed);
-        match self.shared.as_ref().is_some_and(hands_over) && count != largest {
-            true => (loss * (count as f64 / largest as f64), largest),
-            false => (loss, count),
+        if self.shared.as_ref().is_some_and(hands_over) && count != largest {
+            (loss * (count as f64 / largest as f64), largest)
+        } else {
+            (loss, count)
         }
     }
 }
@@ -146,9 +147,10 @@ impl Processes {
             return Ok(None);
         }
         // A collective call: processes without a micro-batch take part, too.
-        let members = match taking_part == self.world.size() {
-            true => Some(Arc::clone(&self.world)),
-            false => self.timed(|| self.world.first(taking_part))?,
+        let members = if taking_part == self.world.size() {
+            Some(Arc::clone(&self.world))
+        } else {
+            self.timed(|| self.world.first(taking_part))?
         };
         let members = members.filter(|members| !members.is_alone());
         Ok(Some(Round {

@@ -60,25 +60,26 @@ fn of_two_processes(on_devices: bool) -> Vec<(Found, Option<Vec<usize>>)> {
         let own = Gradients::of_tensors(has.iter().map(gradient).collect());
         let images = [6, 2][rank];
         let (fake, log) = Fake::new(ranks[rank].clone(), Does::Sums(0));
-        let way = match on_devices {
-            true => {
-                let name = "fake 1".to_owned();
-                let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), name);
-                GradientSum::Device(Arc::new(sums))
-            }
-            false => GradientSum::Host,
+        let way = if on_devices {
+            let name = "fake 1".to_owned();
+            let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), name);
+            GradientSum::Device(Arc::new(sums))
+        } else {
+            GradientSum::Host
         };
         let processes = Processes::new(world, true).with_way(way);
         let mean = processes.reduce(Some(own), (images, 8), &network).unwrap();
         let mut mean = mean.unwrap();
-        let values = network.iter().map(|param| {
-            let (tensor, factor) = mean.remove(param.id)?;
-            assert!((factor - 1.0).abs() < f64::EPSILON);
-            let values = tensor.into_data().try_to_vec::<f32>().unwrap();
-            assert!(values.iter().all(|value| *value == values[0]));
-            Some((values.len(), values[0]))
-        });
-        let values = values.collect();
+        let values = network
+            .iter()
+            .map(|param| {
+                let (tensor, factor) = mean.remove(param.id)?;
+                assert!((factor - 1.0).abs() < f64::EPSILON);
+                let values = tensor.into_data().try_to_vec::<f32>().unwrap();
+                assert!(values.iter().all(|value| *value == values[0]));
+                Some((values.len(), values[0]))
+            })
+            .collect();
         (values, on_devices.then(|| asked(&log).buckets))
     })
 }

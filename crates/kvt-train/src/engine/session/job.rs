@@ -36,11 +36,10 @@ impl<T: Task> Session<T> {
         if !accumulate.is_multiple_of(size) {
             return Err(WorldError::Accumulate { accumulate, size }.into());
         }
-        let first = match world.is_first() {
-            true => {
-                Self::prepare_alone(Arc::clone(&world), plan.clone(), start, generating).map(Some)
-            }
-            false => Ok(None),
+        let first = if world.is_first() {
+            Self::prepare_alone(Arc::clone(&world), plan.clone(), start, generating).map(Some)
+        } else {
+            Ok(None)
         };
         let first = agree(&*world, first)?;
         let own = match first {
@@ -58,9 +57,10 @@ impl<T: Task> Session<T> {
 
     /// Logs how gradients are summed, where there was a choice.
     fn tell_way(&mut self) {
-        let topic = match self.way.is_second_best() {
-            true => Topic::Warning,
-            false => Topic::Start,
+        let topic = if self.way.is_second_best() {
+            Topic::Warning
+        } else {
+            Topic::Start
         };
         if let (true, Some(message)) = (self.world.is_first(), self.way.message()) {
             let step = self.progress.position.step;

@@ -151,9 +151,10 @@ impl<T: Task> Session<T> {
             .chain(of_device);
         notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
         let autodiff = device.device.clone().autodiff();
-        let weights = match resume {
-            true => Weights::OfCheckpoint,
-            false => Weights::OfPlan,
+        let weights = if resume {
+            Weights::OfCheckpoint
+        } else {
+            Weights::OfPlan
         };
         let state = initial_state(&plan, &config, &splits, weights, &autodiff, &mut notes)?;
 
@@ -281,15 +282,16 @@ impl<T: Task> Session<T> {
         // Values that TOML cannot hold were refused when the plan was written to the run's folder.
         let parameters = toml::Table::try_from(&self.plan).unwrap_or_default();
         let parameters = HyperParameters::new(&parameters);
-        let (mut recorder, warnings) = match self.world.is_first() {
-            true => Recorder::open(
+        let (mut recorder, warnings) = if self.world.is_first() {
+            Recorder::open(
                 &self.run,
                 self.resumed,
                 self.plan.log.tensorboard.then_some(&parameters),
                 T::METRICS,
                 listener,
-            )?,
-            false => (Recorder::without_files(listener), Vec::new()),
+            )?
+        } else {
+            (Recorder::without_files(listener), Vec::new())
         };
         let step = self.progress.position.step;
         let warnings = warnings

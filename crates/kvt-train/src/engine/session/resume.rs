@@ -76,9 +76,10 @@ fn start_over(run: &RunDir, plan: &Plan) -> Result<String, TrainError> {
             path: run.path().to_owned(),
         }));
     }
-    let kept = match finished(0) {
-        true => run.set_log_aside()?,
-        false => None,
+    let kept = if finished(0) {
+        run.set_log_aside()?
+    } else {
+        None
     };
     let message = "no checkpoint yet: starting from the beginning";
     Ok(match kept {

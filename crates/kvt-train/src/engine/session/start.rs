@@ -66,8 +66,10 @@ pub(super) fn record_start(
     notes: &mut Vec<Note>,
 ) -> Result<(), TrainError> {
     run.check()?;
-    let warnings = environment.record(&run.environment())?.into_iter();
-    let warnings = warnings.chain(run.warning());
+    let warnings = environment
+        .record(&run.environment())?
+        .into_iter()
+        .chain(run.warning());
     notes.extend(warnings.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
     run.write_classes(splits.classes())?;
     let config = resolved_toml(plan).map_err(Box::new)?;

@@ -55,8 +55,9 @@ impl<T: Task> Trainer<'_, '_, T> {
         };
         let metric = T::BEST.name;
         let reported = evaluations.first();
-        let value = reported.and_then(|(_, measured)| measured.metrics.get(metric));
-        let value = value.ok_or(TrainError::NoMetric { metric })?;
+        let value = reported
+            .and_then(|(_, measured)| measured.metrics.get(metric))
+            .ok_or(TrainError::NoMetric { metric })?;
         for (split, measured) in evaluations {
             self.report_eval(split, measured)?;
         }

@@ -38,23 +38,23 @@ impl<T: Task> Trainer<'_, '_, T> {
     /// Whether the epoch has no more micro-batches. Several processes count them, since one process may run out before the
     /// others.
     pub(super) fn is_at_end(&self, feed: &mut Feed<T::Target>) -> bool {
-        match self.processes.world().is_alone() {
-            true => feed.is_at_end(),
-            false => self.progress.position.batch >= self.splits.train_batch_count(self.plan),
+        if self.processes.world().is_alone() {
+            feed.is_at_end()
+        } else {
+            self.progress.position.batch >= self.splits.train_batch_count(self.plan)
         }
     }
 
     /// The number of micro-batches of all processes in the update at a position; this process had `own` of them.
     pub(super) fn micro_batches(&self, at: Position, own: usize) -> usize {
-        match self.processes.world().is_alone() {
-            true => own,
-            false => {
-                let left = self
-                    .splits
-                    .train_batch_count(self.plan)
-                    .saturating_sub(at.batch);
-                self.plan.train.accumulate.min(left)
-            }
+        if self.processes.world().is_alone() {
+            own
+        } else {
+            let left = self
+                .splits
+                .train_batch_count(self.plan)
+                .saturating_sub(at.batch);
+            self.plan.train.accumulate.min(left)
         }
     }
 
@@ -83,10 +83,11 @@ impl<T: Task> Trainer<'_, '_, T> {
     /// An error in all processes if they skipped too many images in total. Called after the update with the last of these images
     /// was counted, so that the saved weights and position are consistent.
     pub(super) fn refuse_skipped(&self) -> Result<(), TrainError> {
-        match self.processes.world().is_alone() {
+        if self.processes.world().is_alone() {
             // A single loader counts its own images.
-            true => Ok(()),
-            false => self.refuse_more(&self.skipped),
+            Ok(())
+        } else {
+            self.refuse_more(&self.skipped)
         }
     }
 

@@ -176,12 +176,13 @@ impl<T: Task> Trainer<'_, '_, T> {
             self.save(Stage::BeforeEval, false)?;
         }
         // Layers are logged only after the evaluation is done, since both start again if it is stopped.
-        let layers = match analyzes {
-            true => match self.analyze()? {
+        let layers = if analyzes {
+            match self.analyze()? {
                 Some(layers) => layers,
                 None => return Ok(false),
-            },
-            false => Vec::new(),
+            }
+        } else {
+            Vec::new()
         };
         if evaluates {
             improved = match self.evaluate()? {

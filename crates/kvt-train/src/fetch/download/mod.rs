@@ -73,8 +73,12 @@ impl Hub {
     ) -> Result<PathBuf, FetchError> {
         let repository = weights.repository();
         let cache = Cache::of(self.cache.clone(), &repository)?;
-        let endpoint = self.endpoint.as_deref().unwrap_or(HUB);
-        let endpoint = endpoint.trim().trim_end_matches('/');
+        let endpoint = self
+            .endpoint
+            .as_deref()
+            .unwrap_or(HUB)
+            .trim()
+            .trim_end_matches('/');
         let url = |file: &str| format!("{endpoint}/{repository}/resolve/main/{file}");
         if let Some((commit, path)) = cache.kept(FILE)? {
             // Fetch a configuration that an earlier download lacked; without a network the weights are usable without it.
@@ -112,8 +116,7 @@ fn request(url: &str, range: Option<String>, redirects: u32) -> Result<Response<
     if let Some(range) = range {
         request = request.header(header::RANGE, range);
     }
-    let answer = request.call();
-    let answer = answer.map_err(|error| interrupted(url, &error))?;
+    let answer = request.call().map_err(|error| interrupted(url, &error))?;
     let status = answer.status();
     match status.as_u16() {
         // The hub answers 401 for a missing repository, unless the client is logged in.
@@ -144,8 +147,9 @@ fn promise(url: &str) -> Result<Promise, FetchError> {
             at = at[..host].to_owned() + place;
             continue;
         }
-        let etag = text(headers, "x-linked-etag").or_else(|| text(headers, "etag"));
-        let etag = etag.unwrap_or_default();
+        let etag = text(headers, "x-linked-etag")
+            .or_else(|| text(headers, "etag"))
+            .unwrap_or_default();
         let digits = etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"');
         let commit = text(headers, "x-repo-commit").unwrap_or_default();
         let no_checksum = |given: &str| FetchError::NoChecksum {

@@ -63,9 +63,10 @@ impl Server {
                 let (path, range) = read_request(&stream);
                 requests.lock().unwrap().push((path.clone(), range.0));
                 // An error here means that the client has gone.
-                let _ = match path.ends_with("/config.json") {
-                    true => answer(stream, &mut site.lock().unwrap().config(), range),
-                    false => answer(stream, &mut site.lock().unwrap(), range),
+                let _ = if path.ends_with("/config.json") {
+                    answer(stream, &mut site.lock().unwrap().config(), range)
+                } else {
+                    answer(stream, &mut site.lock().unwrap(), range)
                 };
             }
         });
@@ -125,8 +126,10 @@ fn answer(
              X-Repo-Commit: {COMMIT}\r\nConnection: close\r\n\r\n"
         );
     }
-    let etag = site.later_etag.filter(|_| to.is_none());
-    let etag = etag.unwrap_or(&site.etag);
+    let etag = site
+        .later_etag
+        .filter(|_| to.is_none())
+        .unwrap_or(&site.etag);
     let all = site.content.len();
     if from > 0 && from >= all {
         let end = "Content-Length: 0\r\nConnection: close\r\n\r\n";
@@ -183,8 +186,10 @@ fn weights() -> Published {
 
 /// The names of all files and links below a folder, sorted.
 fn files(folder: &Path) -> Vec<String> {
-    let all = walkdir::WalkDir::new(folder).into_iter().flatten();
-    let all = all.filter(|entry| !entry.file_type().is_dir());
+    let all = walkdir::WalkDir::new(folder)
+        .into_iter()
+        .flatten()
+        .filter(|entry| !entry.file_type().is_dir());
     let mut names: Vec<String> = all
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
@@ -434,8 +439,10 @@ fn another_file_than_was_promised_is_refused_and_deleted() {
     let mut wrong = site(b"these are not the weights");
     wrong.etag = ABC.to_owned();
     let server = Server::new(wrong);
-    let error = server.hub(cache.path()).fetch(weights(), &mut |_, _| {});
-    let error = error.unwrap_err();
+    let error = server
+        .hub(cache.path())
+        .fetch(weights(), &mut |_, _| {})
+        .unwrap_err();
     assert!(
         matches!(&error, FetchError::Checksum { expected, .. } if expected == ABC),
         "{error}"

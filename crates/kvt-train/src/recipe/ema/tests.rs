@@ -24,8 +24,10 @@ fn cvt(device: &Device) -> Model {
         num_classes: Some(3),
         ..ModelOverrides::default()
     };
-    let config = ModelConfig::by_name("cvt_13").unwrap();
-    let config = config.with(&overrides).unwrap();
+    let config = ModelConfig::by_name("cvt_13")
+        .unwrap()
+        .with(&overrides)
+        .unwrap();
     config.init(device, Key::new(1)).unwrap()
 }
 

@@ -102,11 +102,12 @@ fn blend(config: &MixConfig, size: (usize, usize), rng: &mut impl Rng) -> Blend 
     if own == 1.0 {
         return Blend::Keep;
     }
-    match is_cutmix {
-        true => Blend::CutMix {
+    if is_cutmix {
+        Blend::CutMix {
             rect: rect_of_area(size, own, rng),
-        },
-        false => Blend::Mixup { own },
+        }
+    } else {
+        Blend::Mixup { own }
     }
 }
 

@@ -301,9 +301,10 @@ impl Optimizer {
 
     /// The rule of a parameter.
     fn rule(&self, id: ParamId) -> &dyn Rule {
-        match self.is_rest(id) {
-            true => &self.rest,
-            false => self.rule.as_ref(),
+        if self.is_rest(id) {
+            &self.rest
+        } else {
+            self.rule.as_ref()
         }
     }
 
@@ -350,9 +351,10 @@ impl Optimizer {
                 buffers: std::mem::take(&mut state.buffers),
                 number,
             };
-            match self.is_rest(id) {
-                true => of_rest.push(parameter),
-                false => of_rule.push(parameter),
+            if self.is_rest(id) {
+                of_rest.push(parameter);
+            } else {
+                of_rule.push(parameter);
             }
         }
         let (rest, of_rule_ids): (Vec<_>, Vec<_>) =

@@ -45,9 +45,10 @@ impl Rule for Muon {
         let gradient = gradient.scaled();
         let momentum = buffers.take(MOMENTUM_BUFFER, &weight);
         let momentum = lerp(momentum, gradient.clone(), 1.0 - self.momentum);
-        let update = match self.nesterov {
-            true => lerp(gradient, momentum.clone(), self.momentum),
-            false => momentum.clone(),
+        let update = if self.nesterov {
+            lerp(gradient, momentum.clone(), self.momentum)
+        } else {
+            momentum.clone()
         };
         buffers.put(MOMENTUM_BUFFER, momentum);
         // Each row consists of all dimensions except the first. The layout of a matrix does not matter: its transpose
@@ -64,9 +65,12 @@ impl Rule for Muon {
 fn orthogonalised(matrix: Tensor<1>, [rows, columns]: [usize; 2]) -> Tensor<1> {
     let (a, b, c) = COEFFICIENTS;
     let norm = square_sum(matrix.clone()).sqrt().clamp_min(EPS);
-    let wide = |matrix: Tensor<2>| match rows > columns {
-        true => matrix.transpose(),
-        false => matrix,
+    let wide = |matrix: Tensor<2>| {
+        if rows > columns {
+            matrix.transpose()
+        } else {
+            matrix
+        }
     };
     let mut x = wide((matrix / norm).reshape([rows, columns]));
     for _ in 0..STEPS {

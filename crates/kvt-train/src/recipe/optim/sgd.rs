@@ -18,9 +18,10 @@ pub(super) struct Sgd {
 
 impl Rule for Sgd {
     fn buffers(&self) -> &'static [&'static str] {
-        match self.momentum > 0.0 {
-            true => &[MOMENTUM_BUFFER],
-            false => &[],
+        if self.momentum > 0.0 {
+            &[MOMENTUM_BUFFER]
+        } else {
+            &[]
         }
     }
 
@@ -38,9 +39,10 @@ impl Rule for Sgd {
         if self.momentum > 0.0 {
             // PyTorch's first momentum is the gradient itself: the same as here, starting from zeros.
             let momentum = buffers.take(MOMENTUM_BUFFER, &weight) * self.momentum + update.clone();
-            update = match self.nesterov {
-                true => update + momentum.clone() * self.momentum,
-                false => momentum.clone(),
+            update = if self.nesterov {
+                update + momentum.clone() * self.momentum
+            } else {
+                momentum.clone()
             };
             buffers.put(MOMENTUM_BUFFER, momentum);
         }

@@ -373,8 +373,10 @@ fn the_state_of_another_model_is_refused() {
         num_classes: Some(2),
         ..ModelOverrides::default()
     };
-    let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
-    let config = config.with(&overrides).unwrap();
+    let config = ModelConfig::by_name("deit_tiny_patch16_224")
+        .unwrap()
+        .with(&overrides)
+        .unwrap();
     let model = config.init(&Device::flex(), Key::new(1)).unwrap();
     let mut state = BTreeMap::new();
     for Parameter { name, shape, .. } in model.parameters() {

@@ -51,14 +51,16 @@ impl Schedule {
         .map(|x| x * self.unit());
         if t < warmup {
             // The order of operations matters: another one would change the last bit of old runs' rates.
-            return match config.warmup_closed {
-                false => config.warmup_lr + t * (self.lr - config.warmup_lr) / warmup,
-                true => linspace(config.warmup_lr, self.lr, t, warmup),
+            return if config.warmup_closed {
+                linspace(config.warmup_lr, self.lr, t, warmup)
+            } else {
+                config.warmup_lr + t * (self.lr - config.warmup_lr) / warmup
             };
         }
-        let (t, total) = match config.warmup_prefix {
-            true => (t - warmup, total - warmup),
-            false => (t, total),
+        let (t, total) = if config.warmup_prefix {
+            (t - warmup, total - warmup)
+        } else {
+            (t, total)
         };
         let poly =
             |power: f64| config.min_lr + (self.lr - config.min_lr) * (1.0 - t / total).powf(power);
@@ -107,9 +109,10 @@ impl Schedule {
 
 /// Step `t` of `steps` steps on a line from `from` to `to`, both ends included; a single step is `from`: `numpy.linspace`.
 pub fn linspace(from: f64, to: f64, t: f64, steps: f64) -> f64 {
-    let share = match steps > 1.0 {
-        true => (t / (steps - 1.0)).min(1.0),
-        false => 0.0,
+    let share = if steps > 1.0 {
+        (t / (steps - 1.0)).min(1.0)
+    } else {
+        0.0
     };
     from + (to - from) * share
 }

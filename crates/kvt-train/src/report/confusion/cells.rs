@@ -22,9 +22,10 @@ pub(super) fn shared(cells: &[([usize; 2], u64)], together: usize) -> Vec<Cell> 
         let at = [label, predicted].map(|class| class / together.max(1));
         *rows.entry(at[0]).or_default() += images;
         let [right, wrong] = counts.entry(at).or_default();
-        match label == predicted {
-            true => *right += images,
-            false => *wrong += images,
+        if label == predicted {
+            *right += images;
+        } else {
+            *wrong += images;
         }
     }
     let cells = counts.into_iter().filter_map(|(at, [right, wrong])| {

@@ -58,16 +58,18 @@ fn png(cells: &[([usize; 2], u64)], names: &[String], title: &str) -> Result<Vec
     let is_named = classes <= NAMED;
     let together = classes.div_ceil(SIDE);
     let places = classes.div_ceil(together);
-    let cell = match is_named {
-        true => (SIDE / places).clamp(CELL[0], CELL[1]),
-        false => SIDE / places,
+    let cell = if is_named {
+        (SIDE / places).clamp(CELL[0], CELL[1])
+    } else {
+        SIDE / places
     };
     let names: Vec<String> = names.iter().map(|name| short(name)).collect();
     let longest = names.iter().map(|name| name.chars().count()).max();
     let pixels = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-    let label = match is_named {
-        true => LETTER * pixels(longest.unwrap_or(0)) + GAP / 2,
-        false => 0,
+    let label = if is_named {
+        LETTER * pixels(longest.unwrap_or(0)) + GAP / 2
+    } else {
+        0
     };
     let matrix = pixels(places * cell);
     // Left of the matrix: an axis title and the names. Above it: the title of the picture.
@@ -172,8 +174,10 @@ impl Matrix<'_> {
         root.draw(&Rectangle::new(corners, style))?;
         if self.places <= NUMBERED {
             let ink = if share > 0.4 { WHITE } else { INK };
-            let style = (FONT, 15).into_font().color(&ink);
-            let style = style.pos(Pos::new(HPos::Center, VPos::Center));
+            let style = (FONT, 15)
+                .into_font()
+                .color(&ink)
+                .pos(Pos::new(HPos::Center, VPos::Center));
             let middle = (x + self.cell / 2, y + self.cell / 2);
             let percent = format!("{:.0}", 100.0 * share);
             root.draw(&Text::new(percent, middle, style))?;
@@ -184,9 +188,10 @@ impl Matrix<'_> {
 
 /// A name, shortened if it is too long.
 fn short(name: &str) -> String {
-    match name.chars().count() > LETTERS {
-        true => name.chars().take(LETTERS - 1).chain(['…']).collect(),
-        false => name.to_owned(),
+    if name.chars().count() > LETTERS {
+        name.chars().take(LETTERS - 1).chain(['…']).collect()
+    } else {
+        name.to_owned()
     }
 }
 

@@ -37,8 +37,9 @@ impl Place {
 
     /// Points as an SVG attribute.
     fn points(&self, points: &[(i32, f64)]) -> String {
-        let points = points.iter();
-        let points = points.map(|&(epoch, value)| pair(self.x(epoch), self.y(value)));
+        let points = points
+            .iter()
+            .map(|&(epoch, value)| pair(self.x(epoch), self.y(value)));
         points.collect::<Vec<_>>().join(" ")
     }
 }
@@ -215,8 +216,10 @@ fn epoch_ticks(epochs: &Range<i32>) -> Vec<i32> {
     let span = epochs.end.saturating_sub(epochs.start);
     let powers = (0..9).map(|power| 10_i32.pow(power));
     let all = powers.flat_map(|power| [1, 2, 5].map(|factor| power.saturating_mul(factor)));
-    let step = all.into_iter().find(|step| span / step < TICKS);
-    let step = step.unwrap_or(i32::MAX);
+    let step = all
+        .into_iter()
+        .find(|step| span / step < TICKS)
+        .unwrap_or(i32::MAX);
     // The axis of a single epoch is longer than that epoch; it still has no epoch 0.
     let first = epochs.start.max(1);
     let first = first.div_euclid(step) + i32::from(first.rem_euclid(step) != 0);
@@ -240,9 +243,10 @@ pub(super) fn short_number(value: f64) -> String {
     }
     let digits = (5.0 - value.abs().log10().floor()).clamp(0.0, 12.0) as usize;
     let text = format!("{value:.digits$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
     }
 }
 

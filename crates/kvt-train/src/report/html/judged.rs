@@ -54,12 +54,13 @@ fn numbers(page: &mut Markup, judged: &Judged) {
         ..
     } = judged;
     // With at most five classes, top-5 is always 100 %.
-    let top5 = match judged.classes.len() > 5 {
-        true => format!(
+    let top5 = if judged.classes.len() > 5 {
+        format!(
             ", top-5 {}",
             with_unit(Metric::TOP5, evaluation.top5_percent())
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     let calibration = judgement.calibration();
     let text = format!(

@@ -92,8 +92,10 @@ fn subtitle(report: &Report) -> String {
     };
     let mut models: Vec<&str> = Vec::new();
     for record in &report.records {
-        let name = record.model.as_ref();
-        let name = name.map_or(record.plan.model.name.as_str(), |model| &model.name);
+        let name = record
+            .model
+            .as_ref()
+            .map_or(record.plan.model.name.as_str(), |model| &model.name);
         if !models.contains(&name) {
             models.push(name);
         }

@@ -81,14 +81,18 @@ impl Record {
         }
         let rows = rows.rows;
         let progress = progress(&plan, &log.events);
-        let environment = Environment::read(&run.environment());
-        let environment = environment.map_err(|error| warnings.push(error.to_string()));
-        let classes = run.read_classes();
-        let classes = classes.map_err(|error| warnings.push(error.to_string()));
-        let classes = classes.unwrap_or_default();
+        let environment =
+            Environment::read(&run.environment()).map_err(|error| warnings.push(error.to_string()));
+        let classes = run
+            .read_classes()
+            .map_err(|error| warnings.push(error.to_string()))
+            .unwrap_or_default();
         let folder = canonical(path);
-        let name = folder.file_name().unwrap_or(path.as_os_str());
-        let name = name.to_string_lossy().into_owned();
+        let name = folder
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy()
+            .into_owned();
         let curve = Curve {
             label: label_of(&name, plan.seed).to_owned(),
             seed: plan.seed,
@@ -167,9 +171,12 @@ impl Record {
     /// The first epoch (from 1) with the best value, and that value.
     pub(super) fn best(&self, metric: Metric) -> Option<(u32, f64)> {
         let values = self.curve.values(|point| point.val.get(metric.name));
-        values.reduce(|best, new| match metric.improves(new.1, best.1) {
-            true => new,
-            false => best,
+        values.reduce(|best, new| {
+            if metric.improves(new.1, best.1) {
+                new
+            } else {
+                best
+            }
         })
     }
 

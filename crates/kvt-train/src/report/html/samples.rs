@@ -116,9 +116,10 @@ fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), Repor
         .collect::<Result<Vec<_>, _>>()?;
     page.within("figure", &[("class", "card")], |page| {
         let words = format!("image of class {}", first.class);
-        let class = match first.picture.width() <= SMALL {
-            true => "picture pixels",
-            false => "picture",
+        let class = if first.picture.width() <= SMALL {
+            "picture pixels"
+        } else {
+            "picture"
         };
         let attributes = [
             ("class", class),

@@ -28,8 +28,8 @@ pub(super) fn differing(records: &[Record]) -> Result<Vec<Differing>, ReportErro
     };
     let mut keys: BTreeMap<String, Differing> = BTreeMap::new();
     for (number, other) in (1..).zip(others) {
-        let found = diff(&first.plan, &other.plan);
-        let found = found.map_err(|error| ReportError::Settings(Box::new(error)))?;
+        let found = diff(&first.plan, &other.plan)
+            .map_err(|error| ReportError::Settings(Box::new(error)))?;
         for difference in found {
             let differing = keys.entry(difference.key.clone()).or_insert(Differing {
                 key: difference.key,
@@ -59,9 +59,10 @@ pub(super) fn differences(page: &mut Markup, records: &[Record], found: &[Differ
         page.header(std::iter::once("key").chain(names));
         page.within("tbody", &[], |page| {
             for differing in found {
-                let class = match differing.is_harmless {
-                    true => "harmless",
-                    false => "",
+                let class = if differing.is_harmless {
+                    "harmless"
+                } else {
+                    ""
                 };
                 page.within("tr", &[("class", class)], |page| {
                     page.within("th", &[("scope", "row")], |page| {

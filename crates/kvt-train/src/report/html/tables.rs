@@ -193,8 +193,11 @@ pub(super) fn epochs(page: &mut Markup, record: &Record) {
                     Topic::Skipped => "skipped ",
                     Topic::Start | Topic::Resume | Topic::Stop | Topic::Scale => "",
                 };
-                let path = note.path.as_ref().map(|path| format!("`{path}`: "));
-                let path = path.unwrap_or_default();
+                let path = note
+                    .path
+                    .as_ref()
+                    .map(|path| format!("`{path}`: "))
+                    .unwrap_or_default();
                 let text = format!("step {}: {kind}{path}{}", note.step, note.message);
                 page.element("li", &[], &text);
             }

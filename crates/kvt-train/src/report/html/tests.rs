@@ -293,8 +293,10 @@ fn the_page_needs_nothing_else() {
     let policy = html
         .split("Content-Security-Policy\" content=\"")
         .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
         .unwrap();
-    let policy = policy.split('"').next().unwrap();
     assert!(
         policy.starts_with("default-src &#39;none&#39;; img-src data:; style-src &#39;sha256-")
     );
@@ -360,8 +362,13 @@ fn pictures_are_within() {
 fn the_confusion_matrix_by_hand() {
     let runs = Runs::new();
     let html = full(&runs).to_html().unwrap();
-    let matrix = html.split("<table class=\"matrix\">").nth(1).unwrap();
-    let matrix = matrix.split("</table>").next().unwrap();
+    let matrix = html
+        .split("<table class=\"matrix\">")
+        .nth(1)
+        .unwrap()
+        .split("</table>")
+        .next()
+        .unwrap();
     assert!(matrix.contains("<td class=\"right q10\" title=\"1 of cat taken for cat\">1</td>"));
     // The square root of a half is 0.71.
     assert_eq!(matrix.matches("class=\"wrong q8\"").count(), 1);

@@ -186,9 +186,10 @@ impl Checkpoints {
     /// The refusal of a path that leads to no checkpoint of this folder.
     fn foreign(&self, path: &Path) -> RunError {
         let (is_file, path, folder) = (path.is_file(), path.to_owned(), self.folder.clone());
-        match is_file {
-            true => RunError::FileAsCheckpoint { path, folder },
-            false => RunError::ForeignCheckpoint { path, folder },
+        if is_file {
+            RunError::FileAsCheckpoint { path, folder }
+        } else {
+            RunError::ForeignCheckpoint { path, folder }
         }
     }
 

@@ -48,8 +48,11 @@ impl Checkpoints {
             }
             Which::Last => {
                 let (checkpoint, warning) = self.load_last()?;
-                let name = checkpoint.path.file_name().and_then(|name| name.to_str());
-                let name = name.and_then(Name::parse);
+                let name = checkpoint
+                    .path
+                    .file_name()
+                    .and_then(|name| name.to_str())
+                    .and_then(Name::parse);
                 let newer = self
                     .names()?
                     .into_iter()
@@ -100,8 +103,12 @@ impl Checkpoints {
         settled: &mut Settled,
     ) -> Result<(), RunError> {
         // The pointer comes first, since several checkpoints may have the same step.
-        let pointed = self.pointer(BEST).ok().flatten();
-        let pointed = pointed.as_deref().and_then(Name::parse);
+        let pointed = self
+            .pointer(BEST)
+            .ok()
+            .flatten()
+            .as_deref()
+            .and_then(Name::parse);
         let candidates = match best {
             None => Vec::new(),
             Some(None) => pointed.into_iter().collect(),
@@ -148,8 +155,11 @@ impl Checkpoints {
 
     /// Restores the name of a checkpoint that was set aside.
     fn readmit(&self, checkpoint: &mut Checkpoint) -> Result<Name, RunError> {
-        let text = checkpoint.path.file_name().unwrap_or_default();
-        let text = text.to_string_lossy();
+        let text = checkpoint
+            .path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
         if let Some(name) = Name::parse(&text) {
             return Ok(name);
         }
@@ -206,9 +216,10 @@ impl Checkpoints {
             Err(error) => error,
         };
         let names = self.names()?;
-        let aside = match names.is_empty() {
-            true => self.set_aside_names()?,
-            false => Vec::new(),
+        let aside = if names.is_empty() {
+            self.set_aside_names()?
+        } else {
+            Vec::new()
         };
         if !aside.is_empty() {
             return Err(RunError::NoUsableCheckpoint {

@@ -96,9 +96,10 @@ impl Lock {
                 path: self.run.clone(),
             });
         }
-        match self.unguarded.is_some() && !self.is_named() {
-            true => Err(locked(&self.run, "")),
-            false => Ok(()),
+        if self.unguarded.is_some() && !self.is_named() {
+            Err(locked(&self.run, ""))
+        } else {
+            Ok(())
         }
     }
 

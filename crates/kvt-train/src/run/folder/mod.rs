@@ -42,10 +42,11 @@ impl RunDir {
         if resume && !holds_run(path) {
             return Err(no_run(path));
         }
-        let is_ours = match holds_run(path) {
+        let is_ours = if holds_run(path) {
             // A `config.toml` may as well be a user's own.
-            true => holds_record(path),
-            false => !path.exists() || is_free(path)?,
+            holds_record(path)
+        } else {
+            !path.exists() || is_free(path)?
         };
         if !is_ours {
             return Err(RunError::Foreign {
@@ -214,9 +215,10 @@ fn holds_run(path: &Path) -> bool {
 /// The error for a folder without a run: there never was one, or its configuration is gone.
 fn no_run(path: &Path) -> RunError {
     let path = path.to_owned();
-    match path.join(CHECKPOINTS).is_dir() {
-        true => RunError::ConfigLost { path },
-        false => RunError::NotARun { path },
+    if path.join(CHECKPOINTS).is_dir() {
+        RunError::ConfigLost { path }
+    } else {
+        RunError::NotARun { path }
     }
 }
 

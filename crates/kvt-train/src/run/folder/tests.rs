@@ -253,9 +253,12 @@ fn without_locks_a_living_process_holds_the_run() {
 #[test]
 fn where_there_is_a_lock_there_is_no_warning() {
     let folder = tempfile::tempdir().unwrap();
-    let folder_only = |file: &std::fs::File| match file.metadata().unwrap().is_dir() {
-        true => file.try_lock(),
-        false => refused(),
+    let folder_only = |file: &std::fs::File| {
+        if file.metadata().unwrap().is_dir() {
+            file.try_lock()
+        } else {
+            refused()
+        }
     };
     let lock = Lock::take(folder.path(), folder_only).unwrap();
     assert_eq!(lock.warning(), None);

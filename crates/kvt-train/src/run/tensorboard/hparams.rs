@@ -121,8 +121,8 @@ mod tests {
         let expected = [
             ("model.depth", Value::Text("[2, 2]".to_owned())),
             ("seed", Value::Number(7.0)),
-        ];
-        let expected = expected.map(|(name, value)| (name.to_owned(), value));
+        ]
+        .map(|(name, value)| (name.to_owned(), value));
         assert_eq!(HyperParameters::new(&table).0, expected);
     }
 }

@@ -126,8 +126,9 @@ fn every_point_is_there_once_after_any_resume() {
                 "killed at {done}, saved at {saved}"
             );
             // Once, or twice if the run started over.
-            let starts = payloads(folder.path());
-            let starts = starts.iter().filter(|payload| has(payload, b"_hparams_/"));
+            let starts = payloads(folder.path())
+                .into_iter()
+                .filter(|payload| has(payload, b"_hparams_/"));
             assert_eq!(starts.count(), if at == 0 { 2 } else { 1 });
         }
     }

@@ -34,8 +34,9 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
         ("mix.mixup", plan.mix.mixup),
         ("mix.cutmix", plan.mix.cutmix),
         ("mix.mix_token", plan.mix.mix_token),
-    ];
-    let mixed = mixed.into_iter().find(|(_, value)| *value > 0.0);
+    ]
+    .into_iter()
+    .find(|(_, value)| *value > 0.0);
     let keys = [
         (
             plan.mix.is_on(),
@@ -61,8 +62,7 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
             "`task = \"dino\"` trains the backbone, which is frozen",
             "set `init.freeze = \"none\"`",
         ),
-    ];
-    let keys = keys.into_iter().filter(|(is_wrong, ..)| *is_wrong);
+    ].into_iter().filter(|(is_wrong, ..)| *is_wrong);
     let mut found: Vec<Misfit> = keys
         .map(|(_, key, message, help)| Misfit::new(key, message, help))
         .collect();

@@ -62,14 +62,15 @@ section! {
 impl DinoConfig {
     /// The temperature of the teacher in an epoch, counted from 0.
     pub fn teacher_temp_in(&self, epoch: u32) -> f64 {
-        match epoch < self.warmup_teacher_temp_epochs {
-            true => linspace(
+        if epoch < self.warmup_teacher_temp_epochs {
+            linspace(
                 self.warmup_teacher_temp,
                 self.teacher_temp,
                 f64::from(epoch),
                 f64::from(self.warmup_teacher_temp_epochs),
-            ),
-            false => self.teacher_temp,
+            )
+        } else {
+            self.teacher_temp
         }
     }
 

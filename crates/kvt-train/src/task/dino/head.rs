@@ -53,9 +53,10 @@ impl DinoHead {
         Self {
             mlp: (0..config.head_layers).map(layer).collect(),
             last_layer: LastLayer {
-                weight_g: match config.norm_last_layer {
-                    true => init.fixed([config.out_dim, 1], ones(config.out_dim)),
-                    false => init.param("weight_g", [config.out_dim, 1], Law::Constant(1.0)),
+                weight_g: if config.norm_last_layer {
+                    init.fixed([config.out_dim, 1], ones(config.out_dim))
+                } else {
+                    init.param("weight_g", [config.out_dim, 1], Law::Constant(1.0))
                 },
                 weight_v: init.param("weight_v", shape, Law::Uniform { bound }),
             },

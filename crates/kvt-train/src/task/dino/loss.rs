@@ -27,14 +27,18 @@ pub fn dino_loss(teacher: &Tensor<2>, student: Tensor<2>, temperature: f64) -> T
     let log = log_softmax(student / temperature, 1);
     let of_view = |x: &Tensor<2>, view: usize| x.clone().narrow(0, view * batch, batch);
     // For all views at once: sum_v -q log p_v = -q sum_v log p_v.
-    let all = log.clone().reshape([views, batch, out_dim]);
-    let all = all.sum_dim(0).squeeze_dim::<2>(0);
+    let all = log
+        .clone()
+        .reshape([views, batch, out_dim])
+        .sum_dim(0)
+        .squeeze_dim::<2>(0);
     let pairs = GLOBAL_VIEWS * (views - 1);
     let sums = (0..GLOBAL_VIEWS).map(|view| {
         let others = all.clone() - of_view(&log, view);
         (of_view(teacher, view) * others).sum()
     });
-    let sum = sums.reduce(|a, b| a + b);
-    let sum = sum.unwrap_or_else(|| Tensor::zeros([1], &all.device()));
+    let sum = sums
+        .reduce(|a, b| a + b)
+        .unwrap_or_else(|| Tensor::zeros([1], &all.device()));
     sum / (-((pairs * batch) as f64))
 }

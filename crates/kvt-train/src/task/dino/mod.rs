@@ -279,11 +279,12 @@ impl Task for Dino {
             classes,
         };
         let found = vote.classify(&bank, &queries, device)?;
-        let std = feature_std(queries.tensor(&device.clone().inner()));
-        let std = std
+        let std = feature_std(queries.tensor(&device.clone().inner()))
             .try_into_vec_as::<f64>()
-            .map_err(|error| TrainError::Execution(error.to_string()))?;
-        let std = std.first().copied().unwrap_or(f64::NAN);
+            .map_err(|error| TrainError::Execution(error.to_string()))?
+            .first()
+            .copied()
+            .unwrap_or(f64::NAN);
         let top1 = found.first().map_or(f64::NAN, |found| found.top1_percent());
         Ok(Measured {
             metrics: Metrics::from([(Metric::KNN.name, top1), (Metric::FEATURE_STD.name, std)]),

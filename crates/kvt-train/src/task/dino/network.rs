@@ -119,8 +119,11 @@ impl Network for DinoNetwork {
 
     /// The classification head, and the lengths of the last layer if they are not trained.
     fn frozen(&self) -> Vec<ParamId> {
-        let unused = self.backbone.parameters().into_iter();
-        let unused = unused.filter(|parameter| self.backbone.is_of_head(&parameter.name));
+        let unused = self
+            .backbone
+            .parameters()
+            .into_iter()
+            .filter(|parameter| self.backbone.is_of_head(&parameter.name));
         unused
             .map(|parameter| parameter.id)
             .chain(self.head.frozen())
@@ -128,12 +131,15 @@ impl Network for DinoNetwork {
     }
 
     fn state_dict(&self) -> Result<StateDict, WeightsError> {
-        let backbone = StateDict::from_model(&self.backbone)?.into_iter();
-        let backbone = backbone
+        let backbone = StateDict::from_model(&self.backbone)?
+            .into_iter()
             .filter(|(name, _)| !self.backbone.is_of_head(name))
             .map(|(name, data)| (format!("{BACKBONE}{name}"), data));
-        let head = self.head.state_dict().into_iter();
-        let head = head.map(|(name, data)| (format!("{HEAD}{name}"), data));
+        let head = self
+            .head
+            .state_dict()
+            .into_iter()
+            .map(|(name, data)| (format!("{HEAD}{name}"), data));
         Ok(backbone.chain(head).collect())
     }
 
@@ -158,8 +164,10 @@ impl Network for DinoNetwork {
             .map(|name| format!("{BACKBONE}{name}"))
             .collect();
         let known: Vec<&str> = of_head.names(Outcome::Matched).collect();
-        let others = state.iter().map(|(name, _)| name);
-        let others = others.filter(|name| !name.starts_with(BACKBONE) && !known.contains(name));
+        let others = state
+            .iter()
+            .map(|(name, _)| name)
+            .filter(|name| !name.starts_with(BACKBONE) && !known.contains(name));
         unused.extend(others.map(str::to_owned));
         Ok((Self { backbone, head }, unused))
     }

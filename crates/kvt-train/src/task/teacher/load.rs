@@ -59,8 +59,8 @@ pub(in crate::task) fn teacher(
             let file = weights::read_as_stored(path)?;
             let samples = splits.train.samples.iter();
             let labels: Vec<u32> = samples.map(|sample| sample.label).collect();
-            let logits = SavedLogits::new(&file, &labels, splits.classes().len());
-            let logits = logits.map_err(refused(path))?;
+            let logits =
+                SavedLogits::new(&file, &labels, splits.classes().len()).map_err(refused(path))?;
             let metadata = weights::metadata(path)?;
             if !is_of(&metadata, &splits.train).map_err(refused(path))? {
                 let words = format!(

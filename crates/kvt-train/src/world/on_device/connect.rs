@@ -105,9 +105,10 @@ pub(super) fn connect_by(
         )))
     };
 
-    let id = match world.is_first() {
-        true => library.id(),
-        false => Ok(Vec::new()),
+    let id = if world.is_first() {
+        library.id()
+    } else {
+        Ok(Vec::new())
     };
     let made = id.as_ref().map(|_| true).map_err(Clone::clone);
     if let Err(failed) = settle(&**world, made, &mut || Ok(true), limit)? {
@@ -193,12 +194,13 @@ fn try_out(
         let found = found.try_into_data().ok().map(TensorData::convert::<f32>);
         found.and_then(|found| found.try_into_vec::<f32>().ok())
     });
-    let own = match found.eq(expected.into_iter().map(Some)) {
-        true => Ok(true),
-        false => Err(EngineError {
+    let own = if found.eq(expected.into_iter().map(Some)) {
+        Ok(true)
+    } else {
+        Err(EngineError {
             library,
             reason: "a sum whose result is known came out wrong".to_owned(),
-        }),
+        })
     };
     let settled = settle(&*sums.world, own, &mut || Ok(true), sums.limit)?;
     if settled.is_err() {

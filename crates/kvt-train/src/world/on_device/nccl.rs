@@ -360,13 +360,15 @@ fn meaning(error: u32) -> String {
     #[expect(unsafe_code, reason = "reads a string of C")]
     let last = unsafe {
         let last = sys::ncclGetLastError(ptr::null_mut());
-        match last.is_null() {
-            true => String::new(),
-            false => CStr::from_ptr(last).to_string_lossy().trim().to_owned(),
+        if last.is_null() {
+            String::new()
+        } else {
+            CStr::from_ptr(last).to_string_lossy().trim().to_owned()
         }
     };
-    match last.is_empty() {
-        true => format!("{known} ({error})"),
-        false => format!("{known} ({error}): {last}"),
+    if last.is_empty() {
+        format!("{known} ({error})")
+    } else {
+        format!("{known} ({error}): {last}")
     }
 }

@@ -133,9 +133,10 @@ impl Library for Fakes {
     }
 
     fn id(&self) -> Result<Vec<u8>, EngineError> {
-        match self.fails.0 {
-            true => Err(no("no id")),
-            false => Ok(vec![7; 128]),
+        if self.fails.0 {
+            Err(no("no id"))
+        } else {
+            Ok(vec![7; 128])
         }
     }
 

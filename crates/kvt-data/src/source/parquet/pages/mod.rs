@@ -66,9 +66,10 @@ impl Pages {
                 PageKind::Other => {}
             }
         }
-        match row == rows {
-            true => Ok(found),
-            false => Err(damaged(column, "has more values than rows")),
+        if row == rows {
+            Ok(found)
+        } else {
+            Err(damaged(column, "has more values than rows"))
         }
     }
 

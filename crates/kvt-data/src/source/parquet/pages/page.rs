@@ -103,8 +103,7 @@ impl Page {
             let mut bytes = vec![0; most.min(end.saturating_sub(place)) as usize];
             read_at(file, place, &mut bytes)?;
             if let Some((header, taken)) = Value::read(&bytes) {
-                let found = Self::of(&header, column, place + taken as u64);
-                let found = found.filter(|(_, page)| {
+                let found = Self::of(&header, column, place + taken as u64).filter(|(_, page)| {
                     let behind = page.place.checked_add(page.stored);
                     behind.is_some_and(|behind| behind <= end)
                 });
@@ -151,9 +150,10 @@ impl Page {
                 let levels = header.field(5)?.int(3)?;
                 let page = of(5, 2)?;
                 let page = Self {
-                    encoding: match has_levels && levels != RLE {
-                        true => BITS,
-                        false => page.encoding,
+                    encoding: if has_levels && levels != RLE {
+                        BITS
+                    } else {
+                        page.encoding
                     },
                     levels: Levels::Within,
                     ..page
@@ -195,9 +195,10 @@ impl Page {
         };
         let (ahead, rest) = stored.split_at_checked(before.try_into().ok()?)?;
         let size = self.size.checked_sub(before)?;
-        let bytes = match codec == SNAPPY && self.is_packed {
-            true => snappy(rest, size)?,
-            false => rest.to_vec(),
+        let bytes = if codec == SNAPPY && self.is_packed {
+            snappy(rest, size)?
+        } else {
+            rest.to_vec()
         };
         if bytes.len() as u64 != size {
             return None;

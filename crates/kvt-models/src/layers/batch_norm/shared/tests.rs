@@ -52,8 +52,9 @@ fn train(from: usize, count: usize, all: usize, dtype: DType) -> [Vec<f32>; 6] {
     let flat = |x: Tensor<4>| values(x.flatten(0, 3));
     let mut last = None;
     for step in 0..2 {
-        let x = images(step * all + from, count, &device).cast(dtype);
-        let x = x.require_grad();
+        let x = images(step * all + from, count, &device)
+            .cast(dtype)
+            .require_grad();
         let output = norm.forward(x.clone(), Phase::Train(Key::new(0)));
         assert_eq!(output.dtype(), dtype);
         let output = output.cast(DType::F32);

@@ -114,8 +114,10 @@ impl Backward<'_> {
         for head in 0..heads {
             let q = self.problem.q(image, head).rows(range.clone());
             let (k, v) = (self.problem.k(image, head), self.problem.v(image, head));
-            let d_out = self.problem.head(self.d_out, image, head, query_count);
-            let d_out = d_out.rows(range.clone());
+            let d_out = self
+                .problem
+                .head(self.d_out, image, head, query_count)
+                .rows(range.clone());
             let scores = grown(&mut buffers.scores, rows * keys);
             let d_scores = grown(&mut buffers.d_scores, rows * keys);
             self.problem.score(scores, q, image, head, start);
