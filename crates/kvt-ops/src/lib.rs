@@ -11,7 +11,9 @@
 //! | [`linear()`], [`linear_add()`], [`linear_with()`] | a linear layer, by itself, added to a residual, or given by its weight |
 //! | [`Residual`] | a branch added to a residual stream, whole or scaled sample by sample |
 //! | [`layer_norm()`] | layer normalisation over the last dimension |
-//! | [`gelu()`] | GELU with the exact error function |
+//! | [`gelu()`], [`quick_gelu()`] | GELU with the exact error function, or with a sigmoid |
+//! | [`batch_norm()`], [`batch_norm_train()`] | batch normalisation, with a ReLU where one follows |
+//! | [`max_pool2d()`] | max pooling of images |
 //! | [`conv2d()`] | a convolution without a bias |
 //! | [`depthwise_conv2d()`] | a separate convolution for each channel |
 //! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
@@ -34,6 +36,7 @@
 mod adamw;
 mod attention;
 mod autodiff;
+mod batch_norm;
 mod cast;
 mod collective;
 mod contiguous;
@@ -47,6 +50,7 @@ mod gpu;
 mod knn_softmax;
 mod layer_norm;
 mod linear;
+mod max_pool;
 pub mod portable;
 mod random;
 mod residual;
@@ -57,6 +61,7 @@ pub use attention::{
     AttentionSettings, attention, attention_with, flash_attention, flash_self_attention,
     self_attention,
 };
+pub use batch_norm::{BatchNormInput, Normalised, batch_norm, batch_norm_train};
 pub use cast::widened;
 pub use collective::{Collective, Group, current_group, rank_sum, with_group};
 pub use contiguous::contiguous_gradient;
@@ -64,10 +69,11 @@ pub use conv::conv2d;
 pub use convert::in_type;
 pub use cpu::bf16::cpu_multiplies_bf16;
 pub use depthwise::depthwise_conv2d;
-pub use gelu::gelu;
+pub use gelu::{gelu, quick_gelu};
 pub use knn_softmax::knn_softmax;
 pub use layer_norm::layer_norm;
 pub use linear::{linear, linear_add, linear_with};
+pub use max_pool::{MaxPool, max_pool2d};
 pub use random::{Key, Phase};
 pub use residual::Residual;
 pub use unfold::{Unfold, fold, unfold};

@@ -2,8 +2,8 @@
 
 use burn::module::Module;
 use burn::nn::Linear;
-use burn::tensor::{Tensor, activation};
-use kvt_ops::{Residual, gelu, in_type, linear, widened};
+use burn::tensor::Tensor;
+use kvt_ops::{Residual, gelu, linear, quick_gelu};
 
 use super::{Init, project};
 
@@ -44,11 +44,7 @@ impl Mlp {
         let x = linear(&self.fc1, x);
         match self.activation {
             Activation::Gelu => gelu(x),
-            Activation::QuickGelu => {
-                let dtype = x.dtype();
-                let x = widened(x);
-                in_type(x.clone() * activation::sigmoid(x * 1.702), dtype)
-            }
+            Activation::QuickGelu => quick_gelu(x),
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) use norm::Norm;
 pub use norm::NormKind;
 pub use patch_embed::PatchEmbed;
 pub(crate) use patch_embed::convolve_tokens;
-pub use pool::{avg_pool_ceil, max_pool};
+pub use pool::avg_pool_ceil;
 pub use sinusoid::sinusoid;
 pub(crate) use tokens::{to_map, to_tokens};
 pub(crate) use windows::{Windows, pad};

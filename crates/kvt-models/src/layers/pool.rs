@@ -1,8 +1,7 @@
 //! Pooling of maps.
 
 use burn::tensor::Tensor;
-use burn::tensor::module;
-use burn::tensor::ops::{MaxPoolOptions, PadMode};
+use burn::tensor::ops::PadMode;
 use kvt_ops::{in_type, widened};
 
 /// The mean of each square of `size` pixels, as PyTorch's `AvgPool2d(size, size, ceil_mode=True)`: squares at the
@@ -47,20 +46,6 @@ pub fn avg_pool_ceil(x: Tensor<4>, size: usize) -> Tensor<4> {
     }
     let areas = Tensor::<1>::from_floats(areas.as_slice(), &device);
     in_type(sums * areas.reshape([1, 1, rows, columns]), dtype)
-}
-
-/// The largest pixel of each window of `kernel` pixels a side, a `stride` apart, as PyTorch's `MaxPool2d`. The `padding` never
-/// wins.
-///
-/// # Shapes
-///
-/// `[batch, channels, height, width]` to `[batch, channels, rows, columns]`, with
-/// `rows = (height + 2 padding - kernel) / stride + 1` and `columns` likewise.
-pub fn max_pool(x: Tensor<4>, kernel: usize, stride: usize, padding: usize) -> Tensor<4> {
-    let options = MaxPoolOptions::new([kernel; 2])
-        .with_stride([stride; 2])
-        .with_padding([padding; 2]);
-    module::max_pool2d(x, options)
 }
 
 #[cfg(test)]
@@ -153,30 +138,6 @@ mod tests {
                 let actual = run(image, &device.autodiff(), |x| avg_pool_ceil(x, size));
                 let case = format!("{name} {image:?} by {size}");
                 assert_close(&case, &actual.0, &out, 1e-6);
-                assert_close(&case, &actual.1, &grad, 1e-6);
-            }
-        }
-    }
-
-    #[test]
-    fn a_maximum_is_of_the_pixels_that_there_are() {
-        let largest = |pixels: &[f32]| {
-            let max = pixels.iter().fold(f32::MIN, |max, x| max.max(*x));
-            let shares = pixels.iter().map(|x| f32::from(u8::from(*x == max)));
-            (max, shares.collect())
-        };
-        // So-ViT's; an odd map; without padding.
-        for (image, [kernel, stride, padding]) in [
-            ([8, 8], [3, 2, 1]),
-            ([5, 9], [3, 2, 1]),
-            ([6, 7], [2, 2, 0]),
-        ] {
-            let (out, grad) = defined(image, [kernel, stride, padding, 0], largest);
-            for (name, device) in devices() {
-                let device = device.autodiff();
-                let actual = run(image, &device, |x| max_pool(x, kernel, stride, padding));
-                let case = format!("{name} {image:?} by {kernel}");
-                assert_eq!(actual.0, out, "{case}");
                 assert_close(&case, &actual.1, &grad, 1e-6);
             }
         }

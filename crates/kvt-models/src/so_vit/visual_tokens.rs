@@ -3,11 +3,9 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
-use kvt_ops::{Phase, widened};
+use kvt_ops::{MaxPool, Phase, max_pool2d, widened};
 
-use crate::layers::{
-    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, max_pool, to_tokens,
-};
+use crate::layers::{BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, to_tokens};
 
 /// Channels of the stem, and of the middle of a bottleneck.
 const WIDTH: usize = 64;
@@ -18,8 +16,12 @@ const TRUNK_NORM: BatchNormSettings = BatchNormSettings {
     epsilon: 1e-3,
     momentum: 0.01,
 };
-/// Kernel, stride and padding of the pooling after the stem.
-const POOL: [usize; 3] = [3, 2, 1];
+/// The pooling after the stem.
+const POOL: MaxPool = MaxPool {
+    kernel: 3,
+    stride: 2,
+    padding: 1,
+};
 
 /// The sizes of the visual tokens.
 #[derive(Clone, Debug)]
@@ -89,10 +91,9 @@ impl VisualTokensSize {
 
     /// The bottlenecks with the sides of the maps that they see, and the side of the map after them.
     fn bottlenecks(&self, size: usize) -> (Vec<(BottleneckSize, usize)>, usize) {
-        let [kernel, stride, padding] = POOL;
         let pool = ConvSettings {
-            padding,
-            ..conv([WIDTH; 2], kernel, stride, false)
+            padding: POOL.padding,
+            ..conv([WIDTH; 2], POOL.kernel, POOL.stride, false)
         };
         let (mut size, mut in_channels) = (pool.output_size(size), WIDTH);
         let bottlenecks = self.strides.iter().map(|&stride| {
@@ -193,8 +194,7 @@ impl VisualTokens {
             stage,
             transition,
         } = &self.tokens;
-        let [kernel, stride, padding] = POOL;
-        let mut x = max_pool(stem.forward(images), kernel, stride, padding);
+        let mut x = max_pool2d(stem.forward(images), POOL);
         for bottleneck in stage {
             x = bottleneck.forward(x, phase);
         }
@@ -224,9 +224,9 @@ impl Bottleneck {
     }
 
     fn forward(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
-        let trunk = self.bn1.forward(self.conv1.forward(x.clone()), phase);
-        let trunk = self.bn2.forward(self.conv2.forward(relu(trunk)), phase);
-        let trunk = self.bn3.forward(self.conv3.forward(relu(trunk)), phase);
+        let first = self.bn1.forward_relu(self.conv1.forward(x.clone()), phase);
+        let second = self.bn2.forward_relu(self.conv2.forward(first), phase);
+        let trunk = self.bn3.forward(self.conv3.forward(second), phase);
         let shortcut = match &self.downsample {
             Some((conv, norm)) => norm.forward(conv.forward(x), phase),
             None => x,

@@ -1,7 +1,7 @@
 //! The modules of a Visformer, in the order of the paper.
 
 use burn::module::{Module, Param};
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 use kvt_ops::Phase;
 
 use super::VisformerConfig;
@@ -114,7 +114,7 @@ impl Stem {
     }
 
     fn forward(&self, images: Tensor<4>, phase: Phase) -> Tensor<4> {
-        activation::relu(self.norm.forward(self.conv.forward(images), phase))
+        self.norm.forward_relu(self.conv.forward(images), phase)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::nn::LayerNorm;
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 use kvt_attention::MultiHeadAttention;
 use kvt_ops::{Phase, layer_norm};
 
@@ -169,7 +169,7 @@ impl ConvNorm {
     }
 
     fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<4> {
-        activation::relu(self.norm.forward(self.conv.forward(map), phase))
+        self.norm.forward_relu(self.conv.forward(map), phase)
     }
 }
 

@@ -1,7 +1,8 @@
-//! GELU with the exact error function, `x Phi(x)`, and its exact gradient (Hendrycks & Gimpel, 2016).
+//! GELU (Hendrycks & Gimpel, 2016) with the exact error function, `x Phi(x)`, and with a sigmoid in its place,
+//! `x sigmoid(1.702 x)`, each with its exact gradient.
 //!
-//! On GPUs, Burn's GELU uses the gradient of the tanh approximation; on the CPU, it uses a scalar `erf` on one thread.
-//! Here GPUs compose it of operations that Burn fuses, and the CPU has a vectorised loop.
+//! On GPUs, Burn's GELU uses the gradient of the tanh approximation; on the CPU, it uses a scalar `erf` on one thread, and
+//! a scalar exponential for the sigmoid. Here GPUs compose both of operations that Burn fuses, and the CPU has a vectorised loop.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
@@ -16,6 +17,9 @@ use crate::cast::{cast, is_half, widened_primitive};
 use crate::convert::ConvertOps;
 
 mod cpu;
+
+/// The factor in the sigmoid of [`quick_gelu`].
+const QUICK: f64 = 1.702;
 
 /// GELU on a backend; the default implementations are composed of Burn's operations.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
@@ -41,6 +45,28 @@ pub(crate) trait GeluOps: ConvertOps {
         let slope = Self::float_add(normal_cdf::<Self>(x), slope);
         narrowed::<Self>(Self::float_mul(grad, slope), dtype)
     }
+
+    /// `x sigmoid(1.702 x)`; half types are computed in f32.
+    #[fusion(default)]
+    fn quick_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        let dtype = x.dtype();
+        let x = widened_primitive::<Self>(x);
+        let out = Self::float_mul(x.clone(), quick_cdf::<Self>(x));
+        narrowed::<Self>(out, dtype)
+    }
+
+    /// `grad (s + 1.702 x s (1 - s))` with `s = sigmoid(1.702 x)`.
+    #[fusion(default)]
+    fn quick_gelu_backward(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        let dtype = x.dtype();
+        let [x, grad] = [x, grad].map(widened_primitive::<Self>);
+        let cdf = quick_cdf::<Self>(x.clone());
+        let rest = Self::float_add_scalar(Self::float_neg(cdf.clone()), 1.0.into());
+        let scaled = Self::float_mul_scalar(x, QUICK.into());
+        let slope = Self::float_add_scalar(Self::float_mul(scaled, rest), 1.0.into());
+        let slope = Self::float_mul(cdf, slope);
+        narrowed::<Self>(Self::float_mul(grad, slope), dtype)
+    }
 }
 
 #[cfg(feature = "cube")]
@@ -51,6 +77,12 @@ impl<B: GeluOps, C: CheckpointStrategy> GeluOps for Autodiff<B, C> {
         let (node, [x]) = split([x]);
         let out = B::exact_gelu(x.clone());
         record::<B, C, _, _>(node, out, x, |x, grad| [B::exact_gelu_backward(x, grad)])
+    }
+
+    fn quick_gelu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        let (node, [x]) = split([x]);
+        let out = B::quick_gelu(x.clone());
+        record::<B, C, _, _>(node, out, x, |x, grad| [B::quick_gelu_backward(x, grad)])
     }
 }
 
@@ -69,7 +101,17 @@ fn normal_cdf<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
     B::float_mul_scalar(B::float_add_scalar(erf, 1.0.into()), 0.5.into())
 }
 
+/// `sigmoid(1.702 x)`
+fn quick_cdf<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
+    B::sigmoid(B::float_mul_scalar(x, QUICK.into()))
+}
+
 /// GELU with the exact error function, `x Phi(x)`, on any device. The CPU computes in f32, even for f64.
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::exact_gelu(x.into_dispatch()))
+}
+
+/// GELU with a sigmoid, `x sigmoid(1.702 x)`, on any device. The CPU computes in f32, even for f64.
+pub fn quick_gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::quick_gelu(x.into_dispatch()))
 }

@@ -2,8 +2,8 @@
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use burn::tensor::Tensor;
-use kvt_ops::gelu;
+use burn::tensor::{Tensor, activation};
+use kvt_ops::{gelu, quick_gelu};
 
 use kvt_testing::devices::{assert_close, devices, tensor, values};
 
@@ -21,10 +21,18 @@ fn forward_and_gradient_match_the_definition() {
             let grads = (y.clone() * y.clone()).sum().backward();
             (values(y), values(x.grad(&grads).unwrap()))
         };
-        let ours = run(&|x| gelu(x));
-        let defined = run(&|x| x.clone() * 0.5 * ((x * FRAC_1_SQRT_2).erf() + 1.0));
-        assert_close(name, &ours.0, &defined.0, 1e-6);
-        assert_close(name, &ours.1, &defined.1, 1e-6);
+        let exact = [
+            run(&|x| gelu(x)),
+            run(&|x| x.clone() * 0.5 * ((x * FRAC_1_SQRT_2).erf() + 1.0)),
+        ];
+        let quick = [
+            run(&|x| quick_gelu(x)),
+            run(&|x| x.clone() * activation::sigmoid(x * 1.702)),
+        ];
+        for [ours, defined] in [exact, quick] {
+            assert_close(name, &ours.0, &defined.0, 1e-6);
+            assert_close(name, &ours.1, &defined.1, 1e-6);
+        }
     }
 }
 
@@ -53,6 +61,20 @@ fn the_gradient_is_exact_on_every_device() {
                 "{name}: gelu'({}) = {grad}",
                 row[0]
             );
+        }
+    }
+}
+
+#[test]
+fn a_nan_is_not_hidden() {
+    let device = burn::tensor::Device::flex().autodiff();
+    for curve in [gelu::<1>, quick_gelu::<1>] {
+        let x = tensor(&[1.0, f32::NAN], [2], &device).require_grad();
+        let y = curve(x.clone());
+        let grads = y.clone().sum().backward();
+        for of_all in [values(y), values(x.grad(&grads).unwrap())] {
+            let is_nan: Vec<_> = of_all.iter().map(|x| x.is_nan()).collect();
+            assert_eq!(is_nan, [false, true]);
         }
     }
 }

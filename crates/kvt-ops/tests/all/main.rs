@@ -6,12 +6,14 @@
 mod adamw;
 mod attention;
 mod autodiff;
+mod batch_norm;
 mod contiguous;
 mod conv;
 mod depthwise;
 mod gelu;
 mod half;
 mod layers;
+mod max_pool;
 mod mixed;
 mod semantics;
 mod unfold;

@@ -2,8 +2,9 @@
 
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::Tensor;
-use burn::tensor::module::{batch_norm, batch_norm_train};
-use kvt_ops::{Phase, current_group, in_type, widened};
+use kvt_ops::{
+    BatchNormInput, Phase, batch_norm, batch_norm_train, current_group, in_type, widened,
+};
 
 mod shared;
 
@@ -65,8 +66,8 @@ impl BatchNorm {
     pub fn forward_tokens<const D: usize>(&self, x: Tensor<D>, phase: Phase) -> Tensor<D> {
         let shape = x.dims();
         // Every token is a sample of one pixel.
-        let samples = x.reshape([-1, shape[D - 1] as i64, 1, 1]);
-        self.forward(samples, phase).reshape(shape)
+        let samples = x.reshape([-1, shape[D - 1] as i64, 1]);
+        self.in_own_type(samples, phase, false).reshape(shape)
     }
 
     /// The output has the type of the input: between the convolutions of a stem, only the computations of norms are
@@ -76,32 +77,54 @@ impl BatchNorm {
     ///
     /// `[batch, channels, height, width]` to the same shape.
     pub fn forward(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
-        let dtype = x.dtype();
-        in_type(self.normalise(widened(x), phase), dtype)
+        self.of_maps(x, phase, false)
     }
 
-    fn normalise(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
+    /// [`forward`](Self::forward), followed by a ReLU.
+    pub fn forward_relu(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
+        self.of_maps(x, phase, true)
+    }
+
+    fn of_maps(&self, x: Tensor<4>, phase: Phase, relu: bool) -> Tensor<4> {
+        let shape = x.dims();
+        let [batch, channels, height, width] = shape;
+        let planes = x.reshape([batch, channels, height * width]);
+        self.in_own_type(planes, phase, relu).reshape(shape)
+    }
+
+    fn in_own_type(&self, x: Tensor<3>, phase: Phase, relu: bool) -> Tensor<3> {
+        let dtype = x.dtype();
+        in_type(self.normalise(widened(x), phase, relu), dtype)
+    }
+
+    /// `[outer, channels, inner]` to the same shape.
+    fn normalise(&self, x: Tensor<3>, phase: Phase, with_relu: bool) -> Tensor<3> {
         let BatchNormSettings { epsilon, momentum } = self.settings;
-        let (weight, bias) = (self.weight.val(), self.bias.val());
+        let input = BatchNormInput {
+            gamma: self.weight.val(),
+            beta: self.bias.val(),
+            epsilon,
+            relu: with_relu,
+        };
         if phase == Phase::Eval {
-            let (mean, var) = (self.running_mean.value(), self.running_var.value());
-            return batch_norm(x, weight, bias, mean, var, epsilon);
+            let statistics = [self.running_mean.value(), self.running_var.value()];
+            return batch_norm(x, input, statistics);
         }
-        let [batch, _, height, width] = x.dims();
-        let samples = (batch * height * width) as f64;
+        let [outer, _, inner] = x.dims();
+        let samples = (outer * inner) as f64;
         let group = current_group();
         if let Some(group) = group.as_ref().filter(|group| group.is_joint()) {
-            let joint = shared::normalise(x, samples, [weight, bias], epsilon, group);
+            let joint = shared::normalise(x, samples, input, group);
             keep(&self.running_mean, joint.mean, momentum);
             keep(&self.running_var, joint.unbiased, momentum);
             return joint.output;
         }
-        let result = batch_norm_train(x, weight, bias, epsilon);
+        let result = batch_norm_train(x, input);
         // The batch is normalised by the biased variance; PyTorch keeps the unbiased one in the running statistics. A
         // single value has none, and PyTorch refuses it.
         let own = (samples >= 2.0).then(|| {
-            let unbiased = result.variance.detach() * (samples / (samples - 1.0));
-            [result.mean.detach(), unbiased]
+            let unbiased = result.variance * (samples / (samples - 1.0));
+            [result.mean, unbiased]
         });
         let of_each = match (group, own) {
             (None, own) => own.into_iter().collect(),

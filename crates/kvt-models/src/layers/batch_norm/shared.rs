@@ -1,47 +1,43 @@
 //! Batch norms of a micro-batch that several processes share.
 
 use burn::tensor::Tensor;
-use kvt_ops::{Group, rank_sum};
+use burn::tensor::activation::relu;
+use kvt_ops::{BatchNormInput, Group, rank_sum};
 
 /// A batch that was normalised by the statistics of the images of all processes.
 pub(super) struct Joint {
-    /// `[batch, channels, height, width]`.
-    pub(super) output: Tensor<4>,
+    /// `[outer, channels, inner]`.
+    pub(super) output: Tensor<3>,
     /// `[channels]`, without a graph.
     pub(super) mean: Tensor<1>,
     /// The unbiased variance, `[channels]`, without a graph.
     pub(super) unbiased: Tensor<1>,
 }
 
-/// Normalises `[batch, channels, height, width]` as if the images of all processes were one batch; `samples` is the
+/// Normalises `[outer, channels, inner]` as if the images of all processes were one batch; `samples` is the
 /// number of values of a channel in this process.
 ///
 /// Takes two sums over the processes, of `channels + 1` and of `channels` numbers, and as many in the backward pass.
 /// The second one is of squared differences from the common mean, so that a large mean does not cost precision.
-pub(super) fn normalise(
-    x: Tensor<4>,
-    samples: f64,
-    [weight, bias]: [Tensor<1>; 2],
-    epsilon: f64,
-    group: &Group,
-) -> Joint {
+pub(super) fn normalise(x: Tensor<3>, samples: f64, input: BatchNormInput, group: &Group) -> Joint {
     let channels = x.dims()[1];
-    let (per_channel, device) = ([1, channels, 1, 1], x.device());
-    let sum = |x: Tensor<4>| -> Tensor<1> {
-        let sums = x.sum_dim(3).sum_dim(2).sum_dim(0);
-        sums.reshape([channels])
-    };
+    let (per_channel, device) = ([1, channels, 1], x.device());
+    let sum = |x: Tensor<3>| -> Tensor<1> { x.sum_dim(2).sum_dim(0).reshape([channels]) };
     let own = Tensor::<1>::full([1], samples, &device);
     let sums = rank_sum(Tensor::cat(vec![sum(x.clone()), own], 0), group);
     let all = sums.clone().narrow(0, channels, 1).detach();
     let mean = sums.narrow(0, 0, channels) / all.clone();
     let centred = x - mean.clone().reshape(per_channel);
     let squares = rank_sum(sum(centred.clone().square()), group);
-    let scale = weight * (squares.clone() / all.clone() + epsilon).sqrt().recip();
+    let scale = input.gamma
+        * (squares.clone() / all.clone() + input.epsilon)
+            .sqrt()
+            .recip();
+    let output = centred * scale.reshape(per_channel) + input.beta.reshape(per_channel);
     // One value has no unbiased variance: its biased one, 0, is kept.
     let unbiased = squares.detach() / (all - 1.0).clamp_min(1.0);
     Joint {
-        output: centred * scale.reshape(per_channel) + bias.reshape(per_channel),
+        output: if input.relu { relu(output) } else { output },
         mean: mean.detach(),
         unbiased,
     }

@@ -1,0 +1,226 @@
+//! Batch normalisation on the CPU: SIMD on all threads. No result depends on the number of threads.
+
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{DType, Shape};
+use pulp::Arch;
+use rayon::prelude::*;
+
+use super::{BatchNormOps, Settings};
+use crate::cpu::buffer::{par_map_copy, tensor, values_of};
+
+mod sums;
+
+use sums::{Layout, centred_products, moments};
+
+/// Approximate number of values per block.
+const BLOCK: usize = 16 * 1024;
+
+impl BatchNormOps for Flex {
+    fn channel_statistics(x: FloatTensor<Self>) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        if x.dtype() != DType::F32 {
+            return super::statistics::<Self>(x);
+        }
+        let x = x.to_contiguous();
+        let (mean, variance) = moments(values_of(&x), Layout::of(&x.shape()));
+        (of_channels(mean), of_channels(variance))
+    }
+
+    fn normalise_channels(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        variance: FloatTensor<Self>,
+        settings: Settings,
+    ) -> FloatTensor<Self> {
+        if x.dtype() != DType::F32 {
+            return super::normalise::<Self>(x, [gamma, beta], [mean, variance], settings);
+        }
+        let [x, gamma, beta, mean, variance] =
+            [x, gamma, beta, mean, variance].map(|x| x.to_contiguous());
+        let rstd = rstd(values_of(&variance), settings);
+        let scale: Vec<f32> = rstd
+            .iter()
+            .zip(values_of(&gamma))
+            .map(|(rstd, gamma)| rstd * gamma)
+            .collect();
+        let channels = Affine {
+            mean: values_of(&mean),
+            scale: &scale,
+            shift: values_of(&beta),
+        };
+        let least = if settings.relu {
+            0.0
+        } else {
+            f32::NEG_INFINITY
+        };
+        let (layout, shape) = (Layout::of(&x.shape()), x.shape());
+        let block = layout.block();
+        let starts = layout.blocks();
+        let out = par_map_copy(values_of(&x), block, starts, |block, first| {
+            Arch::new().dispatch(|| channels.apply(block, layout, first, least));
+        });
+        tensor(out, shape)
+    }
+
+    fn normalise_channels_backward(
+        x: FloatTensor<Self>,
+        out: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        variance: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        settings: Settings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        if x.dtype() != DType::F32 {
+            let statistics = [mean, variance];
+            return super::backward::<Self>([x, out], gamma, statistics, grad, settings).into();
+        }
+        let [x, out, gamma, mean, variance, grad] =
+            [x, out, gamma, mean, variance, grad].map(|x| x.to_contiguous());
+        let (layout, shape) = (Layout::of(&x.shape()), x.shape());
+        let grad = if settings.relu {
+            passed(values_of(&out), values_of(&grad), &shape)
+        } else {
+            grad
+        };
+        let (x, mean, grads) = (values_of(&x), values_of(&mean), values_of(&grad));
+        let (sums, products) = centred_products(x, mean, grads, layout);
+        let rstd = rstd(values_of(&variance), settings);
+        // With `x_hat = (x - mean) rstd`, the gradient of x is
+        // `gamma rstd (grad - mean(grad) - x_hat mean(grad x_hat))`; without the means if the statistics are given.
+        let share = if settings.own_statistics {
+            1.0 / layout.samples() as f32
+        } else {
+            0.0
+        };
+        let of_grad: Vec<f32> = rstd
+            .iter()
+            .zip(values_of(&gamma))
+            .map(|(a, b)| a * b)
+            .collect();
+        let slope = |i: usize| -of_grad[i] * rstd[i] * rstd[i] * products[i] * share;
+        let terms = Terms {
+            mean,
+            of_x: (0..layout.channels).map(slope).collect(),
+            constant: (0..layout.channels)
+                .map(|i| -of_grad[i] * sums[i] * share)
+                .collect(),
+            of_grad,
+        };
+        let block = layout.block();
+        let others = layout.blocks().zip(x.par_chunks(block));
+        let x_grad = par_map_copy(grads, block, others, |grad, (first, x)| {
+            Arch::new().dispatch(|| terms.apply(grad, x, layout, first));
+        });
+        let of_gamma = products
+            .iter()
+            .zip(&rstd)
+            .map(|(product, rstd)| product * rstd);
+        (
+            tensor(x_grad, shape),
+            of_channels(of_gamma.collect()),
+            of_channels(sums),
+        )
+    }
+}
+
+fn of_channels(values: Vec<f32>) -> FloatTensor<Flex> {
+    let shape = Shape::new([values.len()]);
+    tensor(values, shape)
+}
+
+/// `1 / sqrt(variance + epsilon)` of each channel.
+fn rstd(variance: &[f32], settings: Settings) -> Vec<f32> {
+    let of = |variance: &f32| (1.0 / (f64::from(*variance) + settings.epsilon).sqrt()) as f32;
+    variance.iter().map(of).collect()
+}
+
+/// The gradient where the output of the ReLU is positive, and 0 elsewhere.
+fn passed(out: &[f32], grad: &[f32], shape: &Shape) -> FloatTensor<Flex> {
+    let out = out.par_chunks(BLOCK);
+    let values = par_map_copy(grad, BLOCK, out, |grad, out| {
+        for (grad, out) in grad.iter_mut().zip(out) {
+            *grad = if *out > 0.0 { *grad } else { 0.0 };
+        }
+    });
+    tensor(values, shape.clone())
+}
+
+/// `(x - mean) scale + shift` of each channel.
+struct Affine<'a> {
+    mean: &'a [f32],
+    scale: &'a [f32],
+    shift: &'a [f32],
+}
+
+impl Affine<'_> {
+    /// Applies it to a block whose first row or plane is number `first`; smaller results become `least`, NaN stays.
+    #[inline(always)]
+    fn apply(&self, block: &mut [f32], layout: Layout, first: usize, least: f32) {
+        let of = |x: f32, mean: f32, scale: f32, shift: f32| {
+            let value = (x - mean) * scale + shift;
+            if value < least { least } else { value }
+        };
+        let Self { mean, scale, shift } = self;
+        if layout.inner == 1 {
+            for row in block.chunks_exact_mut(layout.channels) {
+                let channels = mean.iter().zip(*scale).zip(*shift);
+                for (x, ((mean, scale), shift)) in row.iter_mut().zip(channels) {
+                    *x = of(*x, *mean, *scale, *shift);
+                }
+            }
+        } else {
+            for (i, plane) in block.chunks_exact_mut(layout.inner).enumerate() {
+                let channel = (first + i) % layout.channels;
+                let (mean, scale, shift) = (mean[channel], scale[channel], shift[channel]);
+                for x in plane {
+                    *x = of(*x, mean, scale, shift);
+                }
+            }
+        }
+    }
+}
+
+/// What the gradient of x is composed of, for each channel.
+struct Terms<'a> {
+    mean: &'a [f32],
+    /// The factor of the gradient of the output.
+    of_grad: Vec<f32>,
+    /// The factor of `x - mean`.
+    of_x: Vec<f32>,
+    constant: Vec<f32>,
+}
+
+impl Terms<'_> {
+    /// Replaces the gradients of a block, whose first row or plane is number `first`, by those of x.
+    #[inline(always)]
+    fn apply(&self, grad: &mut [f32], x: &[f32], layout: Layout, first: usize) {
+        let Layout {
+            channels, inner, ..
+        } = layout;
+        if inner == 1 {
+            let rows = grad.chunks_exact_mut(channels);
+            for (grad, x) in rows.zip(x.chunks_exact(channels)) {
+                let factors = self.of_grad.iter().zip(&self.of_x);
+                let terms = factors.zip(self.constant.iter().zip(self.mean));
+                for ((grad, x), ((of_grad, of_x), (constant, mean))) in
+                    grad.iter_mut().zip(x).zip(terms)
+                {
+                    *grad = *grad * of_grad + (x - mean) * of_x + constant;
+                }
+            }
+        } else {
+            let planes = grad.chunks_exact_mut(inner);
+            for (i, (grad, x)) in planes.zip(x.chunks_exact(inner)).enumerate() {
+                let channel = (first + i) % channels;
+                let [of_grad, of_x, constant] =
+                    [&self.of_grad, &self.of_x, &self.constant].map(|terms| terms[channel]);
+                let mean = self.mean[channel];
+                for (grad, x) in grad.iter_mut().zip(x) {
+                    *grad = *grad * of_grad + (x - mean) * of_x + constant;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Sums over the values of each channel. Short sums are f32 in lanes, long ones f64, and where they are cut depends on the shape
+//! alone.
+
+use burn::tensor::Shape;
+use pulp::Arch;
+use rayon::prelude::*;
+
+use super::BLOCK;
+
+/// Values that are summed side by side.
+const LANES: usize = 32;
+/// Rows that are summed in f32.
+const ROWS: usize = 64;
+/// Parts of the sums over rows.
+const PARTS: usize = 16;
+
+/// Values `[outer, channels, inner]`: planes of `inner` values, or, if that is 1, rows of `channels` values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub outer: usize,
+    pub channels: usize,
+    pub inner: usize,
+}
+
+impl Layout {
+    pub(super) fn of(shape: &Shape) -> Self {
+        let [outer, channels, inner] = shape.dims();
+        Self {
+            outer,
+            channels,
+            inner,
+        }
+    }
+
+    /// Values of a channel.
+    pub(super) fn samples(self) -> usize {
+        self.outer * self.inner
+    }
+
+    /// Values of a row or plane, and their number.
+    fn units(self) -> (usize, usize) {
+        if self.inner == 1 {
+            (self.channels, self.outer)
+        } else {
+            (self.inner, self.outer * self.channels)
+        }
+    }
+
+    /// Values of a block of whole rows or planes.
+    pub(super) fn block(self) -> usize {
+        let (unit, _) = self.units();
+        (BLOCK / unit).max(1) * unit
+    }
+
+    /// The number of the first row or plane of each block.
+    pub(super) fn blocks(self) -> impl IndexedParallelIterator<Item = usize> {
+        let (unit, count) = self.units();
+        let each = self.block() / unit;
+        (0..count.div_ceil(each))
+            .into_par_iter()
+            .map(move |block| block * each)
+    }
+
+    /// The planes of a channel.
+    fn planes(self, values: &[f32], channel: usize) -> impl Iterator<Item = &[f32]> {
+        (0..self.outer).map(move |i| {
+            let start = (i * self.channels + channel) * self.inner;
+            &values[start..start + self.inner]
+        })
+    }
+
+    /// Values of each of the parts into which rows are cut.
+    fn part(self) -> usize {
+        self.outer.div_ceil(PARTS) * self.channels
+    }
+}
+
+/// The mean and the biased variance of each channel.
+pub(super) fn moments(x: &[f32], layout: Layout) -> (Vec<f32>, Vec<f32>) {
+    if layout.inner > 1 {
+        let of_channel = |channel| {
+            let mut all = Moments::default();
+            Arch::new().dispatch(|| {
+                for plane in layout.planes(x, channel) {
+                    all.merge(Moments::of(plane));
+                }
+            });
+            (all.mean as f32, (all.squares / all.count) as f32)
+        };
+        return (0..layout.channels).into_par_iter().map(of_channel).unzip();
+    }
+    let parts: Vec<Vec<Moments>> = x
+        .par_chunks(layout.part())
+        .map(|rows| {
+            let mut all = vec![Moments::default(); layout.channels];
+            Arch::new().dispatch(|| {
+                for rows in rows.chunks(ROWS * layout.channels) {
+                    merge_rows(&mut all, rows);
+                }
+            });
+            all
+        })
+        .collect();
+    let mut all = vec![Moments::default(); layout.channels];
+    for part in parts {
+        for (all, part) in all.iter_mut().zip(part) {
+            all.merge(part);
+        }
+    }
+    let of = |all: Moments| (all.mean as f32, (all.squares / all.count) as f32);
+    all.into_iter().map(of).unzip()
+}
+
+/// The sums of `grad` and of `grad (x - mean)` over each channel.
+pub(super) fn centred_products(
+    x: &[f32],
+    mean: &[f32],
+    grad: &[f32],
+    layout: Layout,
+) -> (Vec<f32>, Vec<f32>) {
+    if layout.inner > 1 {
+        let of_channel = |channel| {
+            let mean: f32 = mean[channel];
+            let (mut sum, mut product) = (0.0, 0.0);
+            Arch::new().dispatch(|| {
+                let planes = layout.planes(x, channel).zip(layout.planes(grad, channel));
+                for (x, grad) in planes {
+                    sum += total(grad, grad, |grad, _| grad);
+                    product += total(x, grad, |x, grad| grad * (x - mean));
+                }
+            });
+            (sum as f32, product as f32)
+        };
+        return (0..layout.channels).into_par_iter().map(of_channel).unzip();
+    }
+    let parts: Vec<[Vec<f64>; 2]> = x
+        .par_chunks(layout.part())
+        .zip(grad.par_chunks(layout.part()))
+        .map(|(x, grad)| {
+            let mut all = [0, 1].map(|_| vec![0.0; layout.channels]);
+            Arch::new().dispatch(|| {
+                let length = ROWS * layout.channels;
+                for (x, grad) in x.chunks(length).zip(grad.chunks(length)) {
+                    add_rows(&mut all, x, mean, grad);
+                }
+            });
+            all
+        })
+        .collect();
+    let [sums, products] = [0, 1].map(|which| {
+        let of = |channel: usize| parts.iter().map(|part| part[which][channel]).sum::<f64>() as f32;
+        (0..layout.channels).map(of).collect()
+    });
+    (sums, products)
+}
+
+/// A number of values, their mean, and the sum of the squares of their differences from it.
+#[derive(Clone, Copy, Default)]
+struct Moments {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    /// Of a few values, which stay in the cache for the second pass.
+    #[inline(always)]
+    fn of(values: &[f32]) -> Self {
+        let count = values.len() as f64;
+        let mean = total(values, values, |x, _| x) / count;
+        let centre = mean as f32;
+        let squares = total(values, values, |x, _| (x - centre) * (x - centre));
+        Self {
+            count,
+            mean,
+            squares,
+        }
+    }
+
+    /// Adds those of further values (Chan et al., 1979): no large squares are subtracted from each other.
+    #[inline(always)]
+    fn merge(&mut self, other: Self) {
+        let count = self.count + other.count;
+        let difference = other.mean - self.mean;
+        self.mean += difference * other.count / count;
+        self.squares += other.squares + difference * difference * self.count * other.count / count;
+        self.count = count;
+    }
+}
+
+/// The sum of a term over pairs of values.
+#[inline(always)]
+fn total(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f64 {
+    let mut lanes = [0.0f32; LANES];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
+        for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
+            *lane += term(*a, *b);
+        }
+    }
+    for ((lane, a), b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
+        *lane += term(*a, *b);
+    }
+    lanes.iter().map(|lane| f64::from(*lane)).sum()
+}
+
+/// Adds the moments of at most [`ROWS`] rows.
+#[inline(always)]
+fn merge_rows(all: &mut [Moments], rows: &[f32]) {
+    let channels = all.len();
+    let count = (rows.len() / channels) as f64;
+    let (mut means, mut squares) = (vec![0.0f32; channels], vec![0.0f32; channels]);
+    for row in rows.chunks_exact(channels) {
+        for (mean, x) in means.iter_mut().zip(row) {
+            *mean += x;
+        }
+    }
+    let share = 1.0 / count as f32;
+    for mean in &mut means {
+        *mean *= share;
+    }
+    for row in rows.chunks_exact(channels) {
+        for ((squares, mean), x) in squares.iter_mut().zip(&means).zip(row) {
+            *squares += (x - mean) * (x - mean);
+        }
+    }
+    for ((all, mean), squares) in all.iter_mut().zip(means).zip(squares) {
+        let [mean, squares] = [mean, squares].map(f64::from);
+        all.merge(Moments {
+            count,
+            mean,
+            squares,
+        });
+    }
+}
+
+/// Adds the sums of `grad` and of `grad (x - mean)` over at most [`ROWS`] rows.
+#[inline(always)]
+fn add_rows([sums, products]: &mut [Vec<f64>; 2], x: &[f32], mean: &[f32], grad: &[f32]) {
+    let channels = mean.len();
+    let [mut sum, mut product] = [0, 1].map(|_| vec![0.0f32; channels]);
+    for (x, grad) in x.chunks_exact(channels).zip(grad.chunks_exact(channels)) {
+        let of_channels = sum.iter_mut().zip(product.iter_mut()).zip(mean);
+        for (((sum, product), mean), (x, grad)) in of_channels.zip(x.iter().zip(grad)) {
+            *sum += grad;
+            *product += grad * (x - mean);
+        }
+    }
+    for (total, part) in sums.iter_mut().zip(sum) {
+        *total += f64::from(part);
+    }
+    for (total, part) in products.iter_mut().zip(product) {
+        *total += f64::from(part);
+    }
+}
