@@ -257,7 +257,7 @@ def differentiate(model, tensors):
     """`logits`, and `grad.*` of sum(logits * probe): the images and the parameters.
 
     Left out are gradients of nothing but rounding: of what all keys share, as a bias of k, and of the
-    queries in a last block of which only the class token is read.
+    queries in a last block if only its class token is read.
     """
     images = tensors["images"].double().requires_grad_()
     model.zero_grad()

@@ -8,7 +8,7 @@ timm's first stride is free (`patch_size`) and the others are 2: of another one 
 Without `qkv_bias`, as the authors' code allows, the biases of timm's projections are taken away.
 
 Where a map does not divide, timm pads it and keeps the padding among the keys. So does dense attention here. Where a
-query keeps fewer keys than there are, the padding is hidden before the selection, which timm does not know.
+query keeps fewer keys than there are, the padding is hidden before the selection, unlike in timm.
 """
 
 import torch
