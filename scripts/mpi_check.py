@@ -10,7 +10,7 @@ Needs Open MPI's `mpirun`, and a `kvt` that was built with the feature `mpi`. Ta
 - two processes with joint batch norms are one with twice the micro-batch, to 1e-6: CvT, running statistics included;
 - a killed process ends the job, whose output names it, and one process continues as if nothing had happened;
 - a signal to `mpirun` stops all, and everything is saved;
-- what is wrong is said once, not once per process; an image that one process cannot read is one error of all;
+- an error is reported once, not once per process; an image that one process cannot read is one error of all;
 - `kvt bench step` shows how well it scales.
 """
 

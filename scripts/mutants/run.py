@@ -90,7 +90,7 @@ def mutate(text, mutants):
 
 
 def write_tree(tree, mutants):
-    """Copies the files of the repository, mutated; what is the same keeps its time, for Cargo."""
+    """Copies the files of the repository, mutated. Unchanged files keep their time, for Cargo."""
     names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True,
                            capture_output=True, text=True).stdout.split("\0")
     by_path = {}

@@ -228,7 +228,7 @@ def shrink(model, factor=4e-3):
 
 
 def stretch(model, factor=3.0):
-    """Scores of some tens: what is taken from those of hidden keys has to be more."""
+    """Scores of some tens: a mask must subtract more than that from the scores of hidden keys."""
     for name, parameter in model.named_parameters():
         if "qkv" in name:
             parameter.data.mul_(factor)

@@ -55,7 +55,7 @@ class Context:
 
 @dataclass
 class Case:
-    """One thing to try. `work` gets an empty folder and its own generator, and returns what is to be counted."""
+    """One thing to try. `work` gets an empty folder and its own generator, and returns counts."""
 
     name: str
     work: Callable[[Path, random.Random], Counter | None]

@@ -199,7 +199,7 @@ def paths():
             at(make, path)(folder)
             (folder / "top.toml").write_text(f'base = "{path}"\n')
 
-        # An empty base is one; what is missing then is another error.
+        # An empty base is valid; the missing keys are another error.
         yield Input(f"base, {make.__name__}", ["config", "check", "top.toml"], mentions=(path, "model.name"), prepare=prepare,
                     as_nobody=make is broken.secret, limit=15)
 
@@ -274,9 +274,9 @@ def keys(context: Context):
 
 
 def train_with(key: str, value: str) -> Input:
-    """Where the check lets it pass, training does what it says, or says why it cannot."""
+    """If the check accepts a value, training uses it, or says why it cannot."""
     steps = [] if key == "train.max_steps" else ["--set", "train.max_steps=2"]
-    # A k without a kind is refused at once; what it does is wanted.
+    # A k without a kind is refused at once, but the case needs its effect.
     knn = ["--set", "model.attention.kind=knn"] if key.startswith("model.attention.n") else []
     return Input(f"train {key}={value[:40]}", ["train", "config.toml", "--run-dir", "out", *steps, *knn, "--set", f"{key}={value}"],
                  EITHER)

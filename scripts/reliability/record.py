@@ -31,7 +31,7 @@ class Record:
 
 
 def read(run: Path) -> Record:
-    """Reads a finished run; what is there twice, torn or left over is a failure of its own."""
+    """Reads a finished run; something that is there twice, torn or left over is a failure."""
     events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     kinds = {kind: [timeless(event) for event in events if event["kind"] == kind]
              for kind in ("step", "eval", "epoch")}

@@ -202,7 +202,7 @@ class Scenarios:
     # The run's folder.
 
     def flipped(self, folder: Path, random) -> None:
-        """One bit of the last checkpoint's weights, also where it is the best too: an older one takes over."""
+        """A bit of the last checkpoint's weights is flipped, which is also the best one: an older checkpoint takes over."""
         expected, _ = self.references.get("ema")
         self.references.workspace(folder, "ema")
         self.kvt(folder, "train", "config.toml", *sets(train__max_steps=32)).check_success()
@@ -230,7 +230,7 @@ class Scenarios:
             raise Failure(f"other weights, other steps, or not a word: {ended.describe()}")
 
     def without_board(self, folder: Path, random) -> None:
-        """Of TensorBoard's points those of the steps that follow are there."""
+        """TensorBoard's files are deleted: they get the points of the steps that follow."""
         expected, _ = self.references.get("ema")
         self.references.workspace(folder, "ema")
         self.kvt(folder, "train", "config.toml", *sets(train__max_steps=32)).check_success()
