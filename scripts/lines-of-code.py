@@ -18,7 +18,7 @@ def is_test(path):
 
 
 def code_lines(text):
-    # Tests of a file stand at its end.
+    # Tests of a file are at its end.
     text = re.split(r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\]\n)*mod \w+ \{", text, flags=re.M)[0]
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     lines = (line.strip() for line in text.splitlines())

@@ -8,10 +8,10 @@ Needs Open MPI's `mpirun`, and a `kvt` that was built with the feature `mpi`. Ta
 
 - two processes are one with `train.accumulate = 2`, to the bit: DeiT with k-NN attention, drop path, mixup and an average;
 - two processes with joint batch norms are one with twice the micro-batch, to 1e-6: CvT, running statistics included;
-- a killed process ends the job, which is told which one it was, and one process goes on as if nothing had happened;
+- a killed process ends the job, whose output names it, and one process continues as if nothing had happened;
 - a signal to `mpirun` stops all, and everything is saved;
-- what is wrong is said once, not once per process; an image that one process cannot read is one error of all;
-- `kvt bench step` tells how well it scales.
+- an error is reported once, not once per process; an image that one process cannot read is one error of all;
+- `kvt bench step` shows how well it scales.
 """
 
 import argparse
@@ -78,7 +78,7 @@ ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "RAYON_NUM_THREADS": "1",
 }
-# Nothing takes so long: who waits longer waits for ever.
+# Nothing takes this long: a process that waits longer would wait for ever.
 PATIENCE = 300
 
 
@@ -113,8 +113,8 @@ class Check:
     def files(self, run: str) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in self.checkpoint(run).glob("*.safetensors")}
 
-    def told(self, run: str) -> list:
-        """What does not depend on the time."""
+    def untimed_events(self, run: str) -> list:
+        """The steps and evaluations of the log, without their times."""
         events = [json.loads(line) for line in (self.folder / run / "log.jsonl").read_text().splitlines()]
         timed = ("images_per_second", "data_wait", "communication")
         events = [event for event in events if event["kind"] in ("step", "eval")]
@@ -182,7 +182,7 @@ def the_same_run(check: Check) -> None:
         assert sorted(one) == ["ema.safetensors", "model.safetensors", "optimizer.safetensors"], sorted(one)
         for name, content in one.items():
             assert two[name] == content, f"{name}: {farthest(content, two[name])}"
-        assert check.told(f"one-{batch}") == check.told(f"two-{batch}")
+        assert check.untimed_events(f"one-{batch}") == check.untimed_events(f"two-{batch}")
     epochs = [json.loads(line) for line in (check.folder / "two-4" / "log.jsonl").read_text().splitlines()]
     shares = [event["communication_share"] for event in epochs if event["kind"] == "epoch"]
     assert len(shares) == 2 and all(0 < share < 1 for share in shares), shares
@@ -194,7 +194,7 @@ def joint_batch_norms(check: Check) -> None:
     check.train(2, "cvt", "small", "train.batch_size=4", "train.accumulate=2")
     difference, name = farthest(check.files("large")["model.safetensors"], check.files("small")["model.safetensors"])
     assert difference <= 1e-6, f"{name}: {difference}"
-    print(f"  largest difference after {len(check.told('large')) - 2} updates: {difference:.1e} ({name})")
+    print(f"  largest difference after {len(check.untimed_events('large')) - 2} updates: {difference:.1e} ({name})")
     settings = ["train.batch_size=4", "train.accumulate=2", "train.sync_batch_norm=false"]
     check.train(1, "cvt", "turns-one", *settings)
     check.train(2, "cvt", "turns-two", *settings)
@@ -215,7 +215,7 @@ def a_kill(check: Check) -> None:
     check.train(1, "deit", "killed", *settings, resume=True)
     check.train(1, "deit", "unharmed", *settings)
     assert check.files("killed") == check.files("unharmed")
-    assert check.told("killed") == check.told("unharmed")
+    assert check.untimed_events("killed") == check.untimed_events("unharmed")
 
 
 def a_signal(check: Check) -> None:
@@ -235,7 +235,7 @@ def errors_are_said_once(check: Check) -> None:
         done = check.run(2, "train", *arguments, "--run-dir", "refused")
         assert done.returncode != 0
         assert done.stderr.count("error: ") == 1 and expected in done.stderr, done.stderr
-    # The data of the runs before, one image of which nobody can read.
+    # The data of the earlier runs, with one image that no process can read.
     shutil.copytree(check.folder / "data", check.folder / "broken")
     images = sorted((check.folder / "broken" / "train").rglob("*.png"))
     images[21].write_bytes(b"no image")

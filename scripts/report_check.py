@@ -72,7 +72,7 @@ TIP = """
 
 
 class Browser:
-    """A browser behind a pipe, with one tab."""
+    """A browser with one tab, controlled through a pipe."""
 
     def __init__(self, program, profile):
         # High numbers, so that 3 and 4, which the browser reads and writes, are free.

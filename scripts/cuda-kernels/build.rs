@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn module(source: &str) -> String {
-    // The comments of a file cannot stand within another.
+    // The module comments of a file are not allowed within another.
     let body = source.lines().filter(|line| !line.starts_with("//!"));
     let text = body.collect::<Vec<_>>().join("\n");
     let text = text.replace("#[cube(launch,", "#[cube(launch, create_dummy_kernel,");

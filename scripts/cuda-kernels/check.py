@@ -16,7 +16,7 @@ ARCHITECTURES = ("sm_80", "sm_90")
 
 
 def packages():
-    """The folder in which the nvidia-* packages lie."""
+    """The folder of the nvidia-* packages."""
     return Path(importlib.util.find_spec("nvidia").submodule_search_locations[0])
 
 

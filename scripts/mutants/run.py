@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Breaks the code on purpose, in the ways of `mutants.toml`, and looks which test notices.
+"""Breaks the code on purpose, in the ways of `mutants.toml`, and reports which test notices.
 
     scripts/mutants/run.py [--scratch FOLDER] [--only 3,17] [--again] [--check]
 
-Building once per mutant would take days. So a copy of the tree gets all of them at once, each behind a
+Building once per mutant would take days. So a copy of the tree gets all of them at once, each with a
 switch (mutant schemata, Untch et al. 1993):
 
     original   becomes   (if crate::mutant(17) { replacement } else { original })
@@ -13,7 +13,7 @@ tests that the list names, in a second round those of its crate, in a third thos
 fails, crashes, or takes five times as long as it should. No GPU driver is visible to them: what survives would
 also survive on a machine without one.
 
-The results are `results.tsv` in the scratch folder. A second call goes on where the first one ended; after a
+The results are `results.tsv` in the scratch folder. A second call continues where the first one ended; after a
 change of the tests, `--only` with the survivors repeats these, in a tree that has no others. Copy a target folder to `FOLDER/target` to save
 the time that the dependencies take. Python 3.11 or later, nothing else.
 """
@@ -32,7 +32,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CRATES = ["kvt-ops", "kvt-attention", "kvt-models", "kvt-data", "kvt-train", "kvt-papers", "kvt"]  # none knows those behind it
+CRATES = ["kvt-ops", "kvt-attention", "kvt-models", "kvt-data", "kvt-train", "kvt-papers", "kvt"]  # no crate uses those after it
 SWITCH = """
 /// Which mutant is on.
 fn mutant(number: u32) -> bool {
@@ -73,7 +73,7 @@ def read_list():
 
 
 def mutate(text, mutants):
-    """The text with all the mutants in it, behind their switches."""
+    """The text with all the mutants in it, each with its switch."""
     spans = {}
     for mutant in mutants:
         spans.setdefault(mutant.span(text), []).append(mutant)
@@ -90,7 +90,7 @@ def mutate(text, mutants):
 
 
 def write_tree(tree, mutants):
-    """Copies the files of the repository, mutated; what is the same keeps its time, for Cargo."""
+    """Copies the files of the repository, mutated. Unchanged files keep their time, for Cargo."""
     names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True,
                            capture_output=True, text=True).stdout.split("\0")
     by_path = {}
@@ -180,7 +180,7 @@ def run(binary, filters, number, limit, stderr=subprocess.DEVNULL):
 
 
 def hear():
-    """Who started this in the background had it ignore Ctrl-C, and so would the programs that are tested."""
+    """A shell starts a program in the background with Ctrl-C ignored, and the tested programs would inherit that."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 

@@ -3,18 +3,18 @@
 Writes `crates/kvt-data/tests/golden/augment.safetensors`, images of 8 bits `[height, width, 3]`: the inputs `input.<name>`, and for
 each entry of these lists in the metadata an output `<list>.<index>`:
 
-  draws    one of timm's operations (`AugmentOp`): name, magnitude, and its draws in the place of random numbers
+  draws    one of timm's operations (`AugmentOp`): name, magnitude, and its draws in place of random numbers
   calls    a function of Pillow or torchvision with its arguments
-  chains   RandAugment, AugMix: operations, signs and shares in the place of random numbers
+  chains   RandAugment, AugMix: operations, signs and shares in place of random numbers
   fits     evaluation transforms of 16 x 16 pixels
 
 With `policies` and `sets` timm's tables are in the metadata too: operations with probability and magnitude, or weight.
 
-and `crates/kvt-data/tests/golden/erasing.json`: rectangles of `RandomErasing`, from numbers in [0, 1) in the place of its draws.
+and `crates/kvt-data/tests/golden/erasing.json`: rectangles of `RandomErasing`, from numbers in [0, 1) in place of its draws.
 
     augment.py --photos TAR FILE
 
-writes FILE in the same layout for the middle of some photographs of an archive, 224 x 224 pixels: a test reads it in the place of
+writes FILE in the same layout for the middle of some photographs of an archive, 224 x 224 pixels: a test reads it in place of
 the committed one (`KVT_AUGMENT_GOLDEN=FILE cargo test --workspace as_pillow`).
 """
 
@@ -70,7 +70,7 @@ def hparams(draw, translate_pct=0.45):
 
 
 def timm_op(draw, translate_pct=0.45):
-    """timm's operation with what was drawn in the place of its random numbers."""
+    """timm's operation with what was drawn in place of its random numbers."""
     op = auto_augment.AugmentOp(draw["name"], prob=1.0, magnitude=draw["magnitude"], hparams=hparams(draw, translate_pct))
 
     def apply(image):
@@ -148,7 +148,7 @@ CHAINS = [
 
 
 def chain(case, image):
-    """timm's own RandAugment or AugMix with the case's operations, weights and share in the place of its random numbers."""
+    """timm's own RandAugment or AugMix with the case's operations, weights and share in place of its random numbers."""
     is_mix = case["auto"].startswith("augmix")
     ops = iter([[timm_op(draw, 0.3 if is_mix else 0.45) for draw in draws] for draws in case["chains"]])
     depths = iter([len(draws) for draws in case["chains"]])
@@ -206,7 +206,7 @@ def erasing(seed):
                 _, rows, columns = key
                 erased.append([rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start])
 
-        # Ours draws a number of rectangles also where there can be only one.
+        # kvt draws a number of rectangles even where there can be only one.
         first = [0.0] if count > 1 else [0.0, 0.0]
         transform = random_erasing.RandomErasing(probability=1.0, mode="const", max_count=count, device="cpu")
         with mock.patch("random.random", lambda: 0.0), mock.patch("random.randint", randint), \

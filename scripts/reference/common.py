@@ -228,7 +228,7 @@ def shrink(model, factor=4e-3):
 
 
 def stretch(model, factor=3.0):
-    """Scores of some tens: what is taken from those of hidden keys has to be more."""
+    """Scores of some tens: a mask must subtract more than that from the scores of hidden keys."""
     for name, parameter in model.named_parameters():
         if "qkv" in name:
             parameter.data.mul_(factor)
@@ -257,7 +257,7 @@ def differentiate(model, tensors):
     """`logits`, and `grad.*` of sum(logits * probe): the images and the parameters.
 
     Left out are gradients of nothing but rounding: of what all keys share, as a bias of k, and of the
-    queries in a last block of which only the class token is read.
+    queries in a last block if only its class token is read.
     """
     images = tensors["images"].double().requires_grad_()
     model.zero_grad()

@@ -64,7 +64,7 @@ def reference(arguments, **settings):
         if not arguments.so_vit_source:
             sys.exit("a So-ViT needs --so-vit-source, a checkout of https://github.com/jiangtaoxie/So-ViT at c31972e")
         model = sovit.published(arguments.so_vit_source, arguments.model)
-        for block in model.blocks:  # as timm's attention tells it
+        for block in model.blocks:  # timm's attention has this field
             block.attn.head_dim = block.attn.qkv.in_features // block.attn.num_heads
         return model, (3, 224, 224)
     if arguments.model.startswith("t2t_vit_"):

@@ -57,7 +57,7 @@ CASES = {
 
 
 def load(checkout):
-    """The module lib/models/cls_cvt.py; what it imports and today's PyTorch lacks is stood in for."""
+    """The module lib/models/cls_cvt.py; imports that today's PyTorch lacks are replaced."""
     six = types.ModuleType("torch._six")
     six.container_abcs = collections.abc
     stubs = {"torch._six": six}

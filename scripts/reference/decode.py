@@ -1,4 +1,4 @@
-"""Small picture files and what Pillow makes of them: orientations, colours of JPEGs, bytes behind the end.
+"""Small picture files and what Pillow makes of them: orientations, colours of JPEGs, bytes after the end.
 
     python decode.py        # Pillow 13.0.0; writes decode.json and narrow_progressive.jpg beside the pictures of kvt-data's tests
 """

@@ -12,7 +12,7 @@ and to `crates/kvt-models/tests/golden/`:
   pos_embed_dino.safetensors  <case>.input, <case>.output of DINO's interpolation of positions; metadata `config`: {case: {grid,
                               prefix_tokens}}
 
-Weights and views do not lie in the first files: they follow from the formula of `seeded.py`, by the names `weights.<name>` and
+Weights and views are not in the first files: they follow from the formula of `seeded.py`, by the names `weights.<name>` and
 `view.<step>.<number>`; shapes, centers and spreads are in the metadata `seeded`.
 
 What an update does, in the order of the original's training loop (https://github.com/facebookresearch/dino, main_dino.py):

@@ -90,7 +90,7 @@ def run(case, start, grads):
 
 
 def clipping(generator):
-    """A square linear layer, so that only its layout tells rows from columns."""
+    """A square linear layer, so that only its layout distinguishes rows from columns."""
     shapes = {"fc.weight": (4, 4), "fc.bias": (4,), "conv": (3, 2, 2, 2), "token": (1, 1, 3)}
     tensors, params = {}, {}
     for name, shape in shapes.items():

@@ -96,7 +96,7 @@ def timms(config, unit, in_epochs):
 
 
 def rates_of_a_loop(config, unit, in_epochs, before):
-    """The rates that training loops use which step the scheduler before or after what it counts."""
+    """The rates of a training loop that steps the scheduler before or after each unit that it counts."""
     optimizer, rule = timms(config, unit, in_epochs)
     step = rule.step if in_epochs else rule.step_update
     rates = []

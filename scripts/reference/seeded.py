@@ -1,4 +1,4 @@
-"""Golden files of models whose weights follow from a formula, instead of lying in the file.
+"""Golden files of models whose weights follow from a formula, instead of being in the file.
 
 `write(prefix, CASES, build, patch)` is all that a family's script calls. A case is `(config, attention)` as in
 `common.py`; `config` has `img_size`, `in_chans` and `num_classes` at least, and its key `small_activations`

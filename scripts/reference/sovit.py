@@ -3,7 +3,7 @@
   python scripts/reference/sovit.py SOVIT_CHECKOUT
 
 SOVIT_CHECKOUT is a checkout of https://github.com/jiangtaoxie/So-ViT at c31972e, which still has So-ViT (the
-repository went on to SoT); nothing of it is in this repository.
+repository continued with SoT); nothing of it is in this repository.
 
 Writes `crates/kvt-models/tests/golden/sovit_<case>.safetensors`: logits, grad.images and grad.<official name> (gradients
 of sum(logits * probe)) in evaluation mode; and of one forward in training mode, whose dropout is off:
@@ -62,7 +62,7 @@ SIZES = {
 
 
 def load(checkout):
-    """The module src/so_vit.py. It was written for timm 0.3; what it imports and does not use is stood in for."""
+    """The module src/so_vit.py. It was written for timm 0.3; imports that it does not use are replaced."""
     inception = importlib.import_module("timm.models.inception_resnet_v2")
     folder = Path(checkout) / "src"
     spec = importlib.util.spec_from_file_location(

@@ -99,7 +99,7 @@ def published(checkout, name):
 
 
 def exact(model):
-    """Without the rounding to f32 in Performers, which knows no f64."""
+    """Without the rounding to f32 in Performers, which does not support f64."""
     module = model.tokens_to_token
     forward = module.forward
 

@@ -8,7 +8,7 @@ timm's first stride is free (`patch_size`) and the others are 2: of another one 
 Without `qkv_bias`, as the authors' code allows, the biases of timm's projections are taken away.
 
 Where a map does not divide, timm pads it and keeps the padding among the keys. So does dense attention here. Where a
-query keeps fewer keys than there are, the padding is hidden before the selection, which timm does not know.
+query keeps fewer keys than there are, the padding is hidden before the selection, unlike in timm.
 """
 
 import torch
@@ -29,7 +29,7 @@ PADDED = {**SMALL, "img_size": 20, "sr_ratios": [4, 2], "mlp_ratio": 1.0}
 # Maps of 6x6 and 2x2.
 TINY = {**SMALL, "img_size": 12, "strides": [2, 3], "embed_dims": [4, 6], "num_heads": [1, 2], "depths": [2, 1],
         "wss": [3, 2], "sr_ratios": [3, 1], "mlp_ratio": 1.0}
-# Whatever writes to what a norm sees.
+# The weights that write to the input of a norm.
 RESIDUAL = r"patch_embeds\.\d\.(proj|norm)\.|attn\.(proj|sr)\.|mlp\.fc2\.|pos_block\."
 
 CASES = {

@@ -137,7 +137,7 @@ def outputs(model, drawn):
 
 
 def with_mix(official, config, attention, drawn, logits):
-    """The official model agrees in evaluation, and what it gives in training with MixToken."""
+    """Checks that the official model agrees in evaluation, and returns its outputs in training with MixToken."""
     model = seeded.loaded(partial(build_official, official), config, drawn)
     patch(model, attention)
     with torch.no_grad():

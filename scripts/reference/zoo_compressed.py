@@ -83,7 +83,7 @@ def nystrom(q, k, v, conv_weight=None, count=8, iterations=6, ridge=0.0, prefix=
 
 
 def memory_compressed(q, k, v, weight_k, bias_k, weight_v=None, bias_v=None, prefix=0, temperature=1.0):
-    """weight [H,ratio,d,d] (tap, input, output), bias [H,d]: a convolution with stride `ratio` for each head, zeros behind
+    """weight [H,ratio,d,d] (tap, input, output), bias [H,d]: a convolution with stride `ratio` for each head, zeros after
     the last token. The prefix is not compressed. Without weight_v the values have what the keys have."""
 
     def compress(x, weight, bias):
@@ -99,9 +99,9 @@ def memory_compressed(q, k, v, weight_k, bias_k, weight_v=None, bias_v=None, pre
     return weights(q, short_k, temperature) @ short_v
 
 
-def case(name, mechanism, settings=None, learned=None, told=None, **sizes):
-    """`settings`: what the file says of them; `told`: those that `mechanism` takes under its own names."""
-    function = lambda q, k, v, **weights: mechanism(q, k, v, **weights, **(told or {}))
+def case(name, mechanism, settings=None, learned=None, renamed=None, **sizes):
+    """`settings`: those in the file; `renamed`: those that `mechanism` takes under its own names."""
+    function = lambda q, k, v, **weights: mechanism(q, k, v, **weights, **(renamed or {}))
     write(name, function, settings=settings, learned=learned, **sizes)
 
 
@@ -123,11 +123,11 @@ def main():
 
     case("nystrom", nystrom, {"landmarks": 8, "iterations": 6}, seed=4)
     case("nystrom_cross", nystrom, {"landmarks": 5, "iterations": 4, "temperature": 2.0},
-         told={"count": 5, "iterations": 4, "temperature": 2.0}, keys=21, seed=5)
+         renamed={"count": 5, "iterations": 4, "temperature": 2.0}, keys=21, seed=5)
     case("nystrom_conv", nystrom, {"landmarks": 9, "iterations": 6, "prefix": 1},
          lambda g: {"conv_weight": draw(g, HEADS, 1, 5, 1) / 2}, {"count": 9, "prefix": 1}, seed=6)
     case("nystrom_ridge", nystrom, {"landmarks": 12, "iterations": 6, "ridge": 1.0},
-         told={"count": 12, "ridge": 1.0}, batch=1, heads=1, queries=65, keys=65, dim=32, seed=7)
+         renamed={"count": 12, "ridge": 1.0}, batch=1, heads=1, queries=65, keys=65, dim=32, seed=7)
 
     def kernels(ratio, names):
         return lambda g: {f"{part}_{name}": draw(g, HEADS, *shape) / 4

@@ -2,7 +2,7 @@
 
 Writes `crates/kvt-attention/tests/golden/zoo/scram*.safetensors`, with the layout of `zoo_common.py`. `fields` are the
 matches `[B,H,tokens of the map,runs]`, numbers of keys of the map or -1 for none. They are random, so that windows overlap and
-matches come twice: each key counts once all the same. The search itself is not in the files; tests write it anew.
+matches come twice: each key still counts once. The search itself is not in the files; tests implement it separately.
 """
 
 import torch

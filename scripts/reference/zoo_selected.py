@@ -8,7 +8,7 @@ in the layout of `zoo_common.py`. Besides q, k, v the files hold
   clustered*     planes [bits,d+1] (the last column is the offset), start [C] int64, the first members of the clusters
   low-rank-band* near [H], far [maps,H], the weights of both parts (learned)
 
-All is stated here in a few lines of our own. Where a choice could depend on rounding, another seed is taken: `GAP`.
+Each mechanism is written here in a few lines. Where a choice could depend on rounding, another seed is taken: `GAP`.
 """
 
 import math
@@ -39,7 +39,7 @@ def best(scores, kept):
 
 
 def behind_prefix(function, q, prefix):
-    """`function` for the queries behind the prefix, whose own queries attend densely."""
+    """`function` for the queries after the prefix, whose own queries attend densely."""
     def attend(k, v):
         return torch.cat([dense(q[:, :, :prefix], k, v), function(q[:, :, prefix:], k, v)], 2)
     return attend
@@ -75,7 +75,7 @@ def sampled(queries, keys, size):
 def assign(q, planes, start, iterations):
     """k-means of hashes, one bit for each plane, by Hamming distance: the number of each query's cluster."""
     side = q @ planes[:, :-1].T - planes[:, -1]
-    assert side.abs().min() > 1e-5, "another seed: a query lies on a plane"
+    assert side.abs().min() > 1e-5, "another seed: a query is on a plane"
     bits = side > 0
     centroids = bits[:, :, start]
     for _ in range(iterations):
@@ -118,7 +118,7 @@ def clustered_improved(iterations, kept, prefix=0):
             members = F.one_hot(groups, len(start)).double()
             scores = means(q, members) @ k.mT / math.sqrt(q.shape[-1])
             weights = scores.softmax(-1)  # [b, h, C, n]
-            # Clusters without members may tie: nobody has their weights.
+            # Clusters without members may tie: no query has their weights.
             occupied = members.sum(2) > 0
             best(scores[occupied], kept)
             chosen = torch.zeros_like(scores).scatter(-1, scores.topk(kept).indices, 1.0)
@@ -142,14 +142,14 @@ def hashed(bits, clusters, dim, tokens):
 
 
 def positions(grid, tokens):
-    """Row and column of every token of a map; without a map all stand in one row."""
+    """Row and column of every token of a map; without a map all are in one row."""
     rows, columns = grid or (1, tokens)
     assert rows * columns == tokens
     return torch.stack([torch.arange(tokens) // columns, torch.arange(tokens) % columns], -1).double()
 
 
 def far_apart(queries, keys, radius):
-    """Which keys lie outside of the square around a query."""
+    """Which keys are outside of the square around a query."""
     return (queries.unsqueeze(1) - keys.unsqueeze(0)).abs().amax(-1) > radius
 
 

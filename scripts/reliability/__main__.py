@@ -1,4 +1,4 @@
-"""Spoils trainings, disks, inputs and files, and looks whether kvt bears it.
+"""Damages runs, disks, inputs and files, and checks how kvt handles it.
 
   python3 scripts/reliability --short              # two minutes
   python3 scripts/reliability --full               # at least 1,000 kills, and everything else
@@ -77,7 +77,7 @@ def binary(given: Path | None) -> Path:
 
 
 def wanted(cases, patterns: list[str], bounded: bool):
-    """The cases that were asked for. In a section without an end the search goes on for a while."""
+    """The cases that were asked for. In a section without an end the search stops after 20,000 cases."""
     for number, case in enumerate(cases):
         if not patterns or any(case.name == pattern or fnmatchcase(case.name, pattern) for pattern in patterns):
             yield case

@@ -58,7 +58,7 @@ def read_safetensors(path: Path) -> dict[str, tuple[str, list[int], bytes]]:
 def pth(path: Path, tensors: dict[str, tuple[list[int], list[int]]], stored: int = 1, claimed: int | None = None) -> Path:
     """What `torch.save` writes for a dict of f32 tensors, by their shapes and strides.
 
-    All of them are views of one storage of `stored` numbers, of which the pickle claims `claimed`.
+    All of them are views of one storage of `stored` numbers. The pickle claims that it has `claimed`.
     """
     out = bytearray(b"\x80\x02}(")
 

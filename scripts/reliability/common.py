@@ -16,9 +16,9 @@ from typing import Callable
 
 MIB = 1 << 20
 GIB = 1 << 30
-# A case that wants more is wrong about what it needs: everything here is tiny.
+# Everything here is tiny: a case that needs more is wrong.
 MEMORY = 2 * GIB
-# The safety net of the machine; only what runs away meets it.
+# Protects the machine; only a runaway process reaches this limit.
 ADDRESS_SPACE = 8 * GIB
 # What a panic, an abort or a debugging aid leaves on stderr.
 PANICS = ("panicked at", "RUST_BACKTRACE", "memory allocation of", "stack overflow", "internal error")
@@ -35,7 +35,7 @@ class NotRun(Exception):
 
 @dataclass
 class Context:
-    """What the whole run shares."""
+    """The settings that all cases share."""
 
     kvt: Path
     work: Path
@@ -55,7 +55,7 @@ class Context:
 
 @dataclass
 class Case:
-    """One thing to try. `work` gets an empty folder and a generator of its own, and returns what is to be counted."""
+    """One thing to try. `work` gets an empty folder and its own generator, and returns counts."""
 
     name: str
     work: Callable[[Path, random.Random], Counter | None]
@@ -70,7 +70,7 @@ class Result:
 
 
 def carry_out(context: Context, case: Case) -> Result:
-    """Runs one case in a folder of its own, which stays only if the case failed."""
+    """Runs one case in its own folder, which stays only if the case failed."""
     folder = Path(tempfile.mkdtemp(prefix="case-", dir=context.work))
     folder.chmod(0o755)
     try:
@@ -80,7 +80,7 @@ def carry_out(context: Context, case: Case) -> Result:
     except NotRun as reason:
         remove(folder)
         return Result(case.name, "not run", str(reason))
-    except Exception:  # What cannot be read, say, is as bad as what differs; the other cases go on.
+    except Exception:  # For example an unreadable file: it fails this case only, as a difference would.
         return Result(case.name, "failed", f"{traceback.format_exc()}\n(left in {folder})")
     remove(folder)
     return Result(case.name, "ok", counts=counts or Counter())
@@ -116,7 +116,7 @@ class Ended:
         return f"`{self.command}`: {end} after {self.seconds:.1f} s, {self.memory / MIB:.0f} MiB\n{text}"
 
     def check_sane(self, memory: int = MEMORY) -> None:
-        """No panic, no abort, no hang, no hunger: whatever the input."""
+        """Whatever the input: no panic, no abort, no hang, and no excessive memory."""
         if self.timed_out:
             raise Failure(f"does not end: {self.describe()}")
         if self.code < 0:
@@ -150,7 +150,7 @@ class Ended:
 
 
 class Process:
-    """A running `kvt`, in a process group of its own, with its output in files beside the case."""
+    """A running `kvt`, in its own process group, with its output in files beside the case."""
 
     def __init__(self, context: Context, arguments, folder: Path, *, as_nobody=False, file_limit=None,
                  ignored=(), environment=None, stdout=None):
@@ -227,7 +227,7 @@ def run(context: Context, arguments, folder: Path, limit: float = 60.0, **option
 
 
 def sets(**values) -> list[str]:
-    """`--set` arguments; two underscores stand for the dot of a key."""
+    """`--set` arguments; two underscores mean the dot of a key."""
     return [word for key, value in values.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
 
 

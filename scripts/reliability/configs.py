@@ -1,4 +1,4 @@
-"""The small trainings that are spoilt: a second each, and together every part of a run's state."""
+"""The small runs that are disturbed: each takes a second, and together they have every part of a run's state."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ CONFIGS = {
     "ema": "[ema]\ndecay = 0.9\n",
     "knn": '[model.attention]\nkind = "knn"\nneighbors = 0.5\n',
     "euclidean": '[model.attention]\nkind = "knn"\nneighbors = 4\nselection = "euclidean"\n[ema]\ndecay = 0.5\n',
-    # Its batch norms have a state that no optimizer knows.
+    # Its batch norms have a state that is not in the optimizer.
     "cvt": '[model]\nname = "cvt_13"\npatch_stride = 2\n[ema]\ndecay = 0.8\n[train]\nepochs = 3\n',
     "accumulate": "[data]\ndrop_last = false\n[train]\nbatch_size = 5\naccumulate = 3\n",
     "intervals": "[train]\nepochs = 7\neval_every = 3\n[checkpoint]\nevery_epochs = 2\n",

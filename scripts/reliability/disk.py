@@ -1,7 +1,7 @@
-"""Full disks: an error that names the path, the earlier checkpoint still good, and the run goes on once there is room.
+"""Full disks: an error that names the path, the earlier checkpoint still good, and the run continues once there is room.
 
 A real full disk is a small tmpfs, which needs the right to mount. A limit on the size of a file needs no right, and
-fails in other places.
+makes other writes fail.
 """
 
 import subprocess

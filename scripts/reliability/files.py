@@ -30,7 +30,7 @@ class Files:
     # Runs that are moved.
 
     def moved(self, instead: str):
-        """The process of a run that was moved writes nothing into what is in its place, and the run goes on where it is."""
+        """The process of a run that was moved ends and writes nothing to the old place; the moved run can be resumed."""
         def work(folder: Path, random) -> Counter:
             expected, _ = self.references.get("plain")
             self.references.workspace(folder, "plain")
@@ -73,7 +73,7 @@ class Files:
         return Counter({"moved runs": 1})
 
     def without_locks(self, folder: Path, random) -> Counter:
-        """Where nothing can be locked a run is trained, says so, and is still refused to a second writer."""
+        """Where nothing can be locked, a run is trained and says so, and a second writer is still refused."""
         expected, _ = self.references.get("plain")
         self.references.workspace(folder, "plain")
         (folder / "lock.c").write_text(WITHOUT_LOCKS)
@@ -154,7 +154,7 @@ class Files:
             raise Failure(f"not written through the link: {ended.describe()}")
 
     def device(self, folder: Path, path: Path, command: list) -> None:
-        """One like `/dev/null`, which is made here, so that a mistake costs none of the machine's."""
+        """A device like `/dev/null`, made here, so that a mistake does not replace the machine's."""
         try:
             os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         except OSError as error:
@@ -185,7 +185,7 @@ class Files:
             raise Failure(f"replaced: {ended.describe()}")
 
     def standard_output(self, folder: Path, path: Path, command: list) -> None:
-        """`/dev/stdout` as a file and as a pipe; as root a mistake would replace the machine's, so a link stands for it."""
+        """`/dev/stdout` as a file and as a pipe; as root a mistake would replace the machine's, so the case uses a link to it."""
         path.symlink_to("/proc/self/fd/1")
         with open(folder / "all.txt", "wb") as file:
             file.write(b"before\n")

@@ -1,4 +1,4 @@
-"""Wrong inputs: every argument of every command, with what people and machines put there."""
+"""Wrong inputs: every argument of every command, with mistakes that people and machines make."""
 
 import itertools
 import os
@@ -21,8 +21,8 @@ ERROR, FINE, EITHER, REPORT = "error", "fine", "either", "report"
 class Input:
     """A command line in a folder with a small run, data and weights, and what must come of it.
 
-    `expected` is an error, success, either of the two, or a report, which tells on stdout what is wrong; `mentions` are
-    words of which an error has one.
+    `expected` is an error, success, either of the two, or a report, which says on stdout what is wrong. An error has one
+    of the words in `mentions`.
     """
 
     name: str
@@ -199,7 +199,7 @@ def paths():
             at(make, path)(folder)
             (folder / "top.toml").write_text(f'base = "{path}"\n')
 
-        # An empty base is one; what is missing then is another error.
+        # An empty base is valid; the missing keys are another error.
         yield Input(f"base, {make.__name__}", ["config", "check", "top.toml"], mentions=(path, "model.name"), prepare=prepare,
                     as_nobody=make is broken.secret, limit=15)
 
@@ -274,9 +274,9 @@ def keys(context: Context):
 
 
 def train_with(key: str, value: str) -> Input:
-    """Where the check lets it pass, training does what it says, or says why it cannot."""
+    """If the check accepts a value, training uses it, or says why it cannot."""
     steps = [] if key == "train.max_steps" else ["--set", "train.max_steps=2"]
-    # A k without a kind is refused at once; what it does is wanted.
+    # A k without a kind is refused at once, but the case needs its effect.
     knn = ["--set", "model.attention.kind=knn"] if key.startswith("model.attention.n") else []
     return Input(f"train {key}={value[:40]}", ["train", "config.toml", "--run-dir", "out", *steps, *knn, "--set", f"{key}={value}"],
                  EITHER)
@@ -291,7 +291,7 @@ def no_escape(ended: Ended, folder: Path) -> None:
 
 
 def says(*words: str):
-    """The output tells, whatever the exit code."""
+    """The output has the words, whatever the exit code."""
     def check(ended: Ended, folder: Path) -> None:
         for word in words:
             if word not in ended.stdout + ended.stderr:
@@ -312,7 +312,7 @@ def absent(name: str):
 
 
 def own(folder: Path, name: str) -> Path:
-    """A copy of something shared, to be spoilt."""
+    """A copy of something shared, to be damaged."""
     (folder / name).unlink()
     source = folder.parent / "bed" / name
     if source.is_dir():
@@ -412,7 +412,7 @@ def others():
 
 
 def commands():
-    """Command lines that are none."""
+    """Invalid command lines."""
     for arguments in (
         [], ["trian"], ["--nothing"], ["train"], ["train", "config.toml", "extra"], ["train", "config.toml", "--rseume"],
         ["train", "config.toml", "--config", "config.toml"], ["eval"], ["eval", "--run", "run", "--config", "config.toml"],
@@ -489,7 +489,7 @@ def before_measuring(ended: Ended, folder: Path) -> None:
 
 
 def configurations():
-    """Files that are no configuration, or ask for what cannot be."""
+    """Files that are not configurations, or ask for the impossible."""
     base = 'base = "config.toml"\n'
     for name, content, mentions in (
         ("circle", 'base = "top.toml"\n', ("circle",)), ("base in a section", base + "[train]\nbase = 1\n", ("base",)),
@@ -585,10 +585,10 @@ def pictures():
 
 
 def weights():
-    """Weight files that lie."""
+    """Weight files whose headers are wrong."""
     huge = [1 << 20, 1 << 14]
 
-    def lie(header: bytes):
+    def claim(header: bytes):
         return lambda path: path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(64))
 
     made = {
@@ -603,13 +603,13 @@ def weights():
         "an LFS pointer .safetensors": broken.pointer,
         "an LFS pointer .pth": broken.pointer,
         "a header of 2^63 bytes .safetensors": lambda path: path.write_bytes(b"\xff" * 7 + b"\x7f" + bytes(100)),
-        "a tensor beyond the end .safetensors": lie(b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,1000000]}}'),
-        "offsets that run backwards .safetensors": lie(b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[16,0]}}'),
-        "a shape of 2^62 .safetensors": lie(b'{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16]}}'),
-        "an unknown type .safetensors": lie(b'{"a":{"dtype":"F13","shape":[4],"data_offsets":[0,16]}}'),
-        "no object .safetensors": lie(b"[1,2,3]"),
-        "a deep header .safetensors": lie(b"[" * 100_000),
-        "no tensor .safetensors": lie(b"{}"),
+        "a tensor beyond the end .safetensors": claim(b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,1000000]}}'),
+        "offsets that run backwards .safetensors": claim(b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[16,0]}}'),
+        "a shape of 2^62 .safetensors": claim(b'{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16]}}'),
+        "an unknown type .safetensors": claim(b'{"a":{"dtype":"F13","shape":[4],"data_offsets":[0,16]}}'),
+        "no object .safetensors": claim(b"[1,2,3]"),
+        "a deep header .safetensors": claim(b"[" * 100_000),
+        "no tensor .safetensors": claim(b"{}"),
     }
     for name, make in made.items():
         path = "odd." + name.rsplit(".", 1)[1]
@@ -689,7 +689,7 @@ def cases(context: Context, references):
     for wrong in itertools.chain(others(), paths()):
         assert wrong.name not in every, wrong.name
         every[wrong.name] = bed.case(wrong)
-    # Those above know better what must come of it.
+    # The cases above expect something more precise.
     for wrong in keys(context):
         every.setdefault(wrong.name, bed.case(wrong))
     every = list(every.values())

@@ -1,4 +1,4 @@
-"""Random kills: whatever the moment, the same command goes on, and the run ends as if nothing had happened."""
+"""Random kills: whatever the moment, the same command continues, and the run ends as if nothing had happened."""
 
 import os
 import shutil
@@ -46,7 +46,7 @@ class References:
         return folder
 
     def get(self, name: str) -> tuple[record.Record, float]:
-        """What the configuration leaves behind, and how long it takes."""
+        """The finished run of a configuration, and how long it takes."""
         return self.once(name, lambda: self._train(name))
 
     def _train(self, name: str):
@@ -64,7 +64,7 @@ class References:
                 try:
                     self.known[key] = make()
                 except Failure as failure:
-                    # Every case that needs it fails with this, and nobody tries again.
+                    # Every case that needs it fails with this, and does not try again.
                     self.known[key] = failure
             if isinstance(known := self.known[key], Failure):
                 raise Failure(f"what it starts from, {key}: {known}")
@@ -205,14 +205,14 @@ def finish(context: Context, folder: Path, random, counts: Counter, seconds: flo
 
 
 def check_went_on(said: str, saved: int | None) -> None:
-    """The run goes on from its last checkpoint, not from an older one or from the beginning."""
+    """The run continues from its last checkpoint, not from an older one or from the beginning."""
     if saved is None:
         return
     for line in said.splitlines():
         if "no checkpoint yet" in line:
             raise Failure(f"step {saved} was saved, but the run starts from the beginning: {said}")
         if "resumed in epoch" in line and (after := int(line.rsplit("after step ", 1)[1].split()[0].strip(",;."))) < saved:
-            raise Failure(f"step {saved} was saved, but the run goes on after step {after}: {said}")
+            raise Failure(f"step {saved} was saved, but the run continues after step {after}: {said}")
 
 
 def compare(expected: record.Record, folder: Path) -> None:
@@ -226,7 +226,7 @@ def compare(expected: record.Record, folder: Path) -> None:
 
 
 def compare_case(context: Context, references: References):
-    """`kvt compare`, which goes on by the same command."""
+    """`kvt compare`, which the same command continues."""
 
     def work(folder: Path, random) -> Counter:
         names = ["plain", "intervals"]
@@ -327,7 +327,7 @@ def generate_case(context: Context):
 
 
 def cases(context: Context, references: References):
-    """Without an end: who runs them counts the kills."""
+    """Without an end: the caller counts the kills."""
     names = list(configs.CONFIGS)
     number = 0
     while True:

@@ -17,10 +17,10 @@ PICTURES = ROOT / "crates/kvt-data/tests/fixtures"
 WEIGHTS = ROOT / "crates/kvt-models/tests/golden"
 # Images of one process: starting it costs more than reading them.
 BATCH = 12
-# What tells a user how to go on.
-WAYS_OUT = ("use ", "restore", "delete", "remove", "rename", "repair", "copy", "run.dir", "--resume", "move", "set ", "write",
+# Words of a hint.
+HINTS = ("use ", "restore", "delete", "remove", "rename", "repair", "copy", "run.dir", "--resume", "move", "set ", "write",
             "start a new run", "give ", "put ", "from best",
-            # A folder instead of a file, say: what the system says, with the path, is all there is to say.
+            # For example a folder instead of a file: the system's message with the path is enough.
             "os error")
 
 
@@ -184,7 +184,7 @@ def toml(context: Context, references):
 
 
 def run_folder(context: Context, references):
-    """One file of a stopped run goes bad: it ends like the run that nothing disturbed, or the error says what to do."""
+    """One file of a stopped run is damaged: the run ends like an undisturbed one, or the error says what to do."""
 
     def work(folder: Path, random) -> Counter:
         name = random.choice(["ema", "steps"])
@@ -225,8 +225,8 @@ def run_folder(context: Context, references):
             ended.check_sane()
             if ended.code != 0:
                 ended.check_error(target.name, str(target.parent.relative_to(folder)), "config.toml", codes=(1,))
-                if not any(way in ended.stderr for way in WAYS_OUT):
-                    raise Failure(f"no way out in the message: {ended.describe()}")
+                if not any(hint in ended.stderr for hint in HINTS):
+                    raise Failure(f"no hint in the message: {ended.describe()}")
                 return Counter({"run folders": 1, "run folders refused": 1})
             compare(expected, folder, target, ended.stderr)
         except Failure as failure:
@@ -237,7 +237,7 @@ def run_folder(context: Context, references):
 
 
 def compare(expected: record.Record, folder: Path, target: Path, said: str) -> None:
-    """The weights are the same whatever was spoilt; a spoilt log or board may have lost what was spoilt, not in silence."""
+    """The weights are the same whatever was damaged. A damaged log or event file may lack what was damaged, but not in silence."""
     kind = target.name
     if kind == "log.jsonl":
         # Lines that no longer parse may be anywhere; what the run itself adds is as ever.
@@ -252,7 +252,7 @@ def compare(expected: record.Record, folder: Path, target: Path, said: str) -> N
         weights_alone(expected, folder)
         return
     if target.parent.name.startswith("step-") and "warning" in said:
-        # It may have been the best one, which nothing brings back: said, another becomes the best.
+        # It may have been the best one, which is lost: kvt says so, and another becomes the best.
         expected = without_best(expected)
         texts = record.differences(expected, without_best(record.read(folder / "run")))
         if left := record.leftovers(folder):
@@ -284,7 +284,7 @@ def parsed(line: str) -> dict:
 
 
 def half(context: Context, references, folder: Path, name: str) -> None:
-    """A run that was stopped after its third epoch, with more than one checkpoint behind it."""
+    """A run that was stopped after its third epoch, with more than one checkpoint."""
     source = references.once(f"half-{name}", lambda: stop(context, references, name))[0]
     references.workspace(folder, name)
     shutil.copytree(source / "run", folder / "run")

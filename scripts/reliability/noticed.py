@@ -1,4 +1,4 @@
-"""Whether the comparison notices: a finished run, spoilt in each of the ways that it looks for."""
+"""Whether the comparison notices damage: a finished run is damaged in each of the ways that it looks for."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Folders and files that may not be written or read, tried as another user where this one may do everything."""
+"""Folders and files that may not be written or read, tried as another user if this one may do everything."""
 
 import os
 from collections import Counter
@@ -36,13 +36,13 @@ class Bed:
         self.kvt("train", "config.toml", *sets(train__max_steps=32)).check_success()
 
     def finish(self) -> None:
-        """Goes on, and ends as if nothing had happened."""
+        """Continues, and ends as if nothing had happened."""
         self.kvt("train", "config.toml", "--resume").check_success()
         kill.compare(self.references.get("ema")[0], self.folder)
 
 
 def resuming(path: str, mode: int, mention: str):
-    """A part of a stopped run loses its mode: an error that names it; with the mode back the run goes on."""
+    """A part of a stopped run loses its mode: an error that names it; with the mode back the run continues."""
 
     def work(bed: Bed) -> None:
         bed.half()
@@ -57,7 +57,7 @@ def resuming(path: str, mode: int, mention: str):
 
 
 def harmless(path: str, mode: int):
-    """A part of a stopped run that is not needed: the run goes on with it or says what is wrong."""
+    """A part of a stopped run that is not needed: the run continues, or says what is wrong."""
 
     def work(bed: Bed) -> None:
         bed.half()

@@ -1,4 +1,4 @@
-"""The quick start as a new user has it, killed again and again, each time gone on with by the same command."""
+"""The quick start of a new user, killed again and again, and each time continued by the same command."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""What a run leaves behind, and whether two runs left the same."""
+"""The results of a run, and whether two runs have the same."""
 
 import csv
 import hashlib
@@ -31,7 +31,7 @@ class Record:
 
 
 def read(run: Path) -> Record:
-    """Reads a finished run; what is there twice, torn or left over is a failure of its own."""
+    """Reads a finished run; something that is there twice, torn or left over is a failure."""
     events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     kinds = {kind: [timeless(event) for event in events if event["kind"] == kind]
              for kind in ("step", "eval", "epoch")}
@@ -73,7 +73,7 @@ def board(run: Path) -> dict[tuple[str, int], float]:
 
 
 def differences(expected: Record, found: Record) -> list[str]:
-    """In what a run differs from the one that nothing disturbed."""
+    """The differences between a run and the undisturbed one."""
     texts = []
     steps = [step["step"] for step in found.steps]
     wanted = [step["step"] for step in expected.steps]
@@ -102,7 +102,7 @@ def shorten(expected, found) -> str:
 
 
 def leftovers(folder: Path) -> list[str]:
-    """Temporary files and folders that nobody cleaned up."""
+    """Temporary files and folders that were not cleaned up."""
     return [os.path.join(path, name) for path, folders, files in os.walk(folder)
             for name in folders + files if name.startswith(TEMPORARY)]
 

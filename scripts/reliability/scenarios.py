@@ -1,4 +1,4 @@
-"""Accidents with a course of their own: signals, two processes, repaired data, moved folders, lost locks."""
+"""Accidents that each need their own steps: signals, two processes, repaired data, moved folders, lost locks."""
 
 import shutil
 import signal
@@ -97,7 +97,7 @@ class Scenarios:
     # Two processes.
 
     def same_shapes(self, folder: Path, random) -> None:
-        """Two that generate one data set both go on."""
+        """Two processes that generate one data set both continue."""
         processes = []
         for name in "ab":
             (folder / name).mkdir()
@@ -109,7 +109,7 @@ class Scenarios:
             raise Failure(f"left over: {left}")
 
     def stale_files(self, folder: Path, random) -> None:
-        """The temporary files of a killed run are cleaned up by the one that goes on."""
+        """The process that continues a killed run removes its temporary files."""
         expected, _ = self.references.get("plain")
         self.references.workspace(folder, "plain")
         self.kvt(folder, "train", "config.toml", *sets(train__max_steps=16)).check_success()
@@ -120,7 +120,7 @@ class Scenarios:
         kill.compare(expected, folder)
 
     def second_writer(self, remove: bool):
-        """Nobody else writes a run that is being written, also where its lock file was removed."""
+        """No second process writes a run that is being written, even if its lock file was removed."""
         def work(folder: Path, random) -> None:
             self.references.workspace(folder, "plain")
             process = self.start(folder, *LONG)
@@ -156,7 +156,7 @@ class Scenarios:
     # Data.
 
     def repaired(self, split: str):
-        """An image that cannot be read stops the run; repaired, the run goes on where it was."""
+        """An image that cannot be read stops the run; once it is repaired, the run continues where it was."""
         def work(folder: Path, random) -> None:
             self.references.workspace(folder, "plain", '[data]\nkind = "folder"\npath = "photos"\n')
             shutil.copytree(self.references.data(), folder / "photos")
@@ -202,7 +202,7 @@ class Scenarios:
     # The run's folder.
 
     def flipped(self, folder: Path, random) -> None:
-        """One bit of the last checkpoint's weights, also where it is the best too: an older one takes over."""
+        """A bit of the last checkpoint's weights is flipped, which is also the best one: an older checkpoint takes over."""
         expected, _ = self.references.get("ema")
         self.references.workspace(folder, "ema")
         self.kvt(folder, "train", "config.toml", *sets(train__max_steps=32)).check_success()
@@ -230,7 +230,7 @@ class Scenarios:
             raise Failure(f"other weights, other steps, or not a word: {ended.describe()}")
 
     def without_board(self, folder: Path, random) -> None:
-        """Of TensorBoard's points those of the steps that follow are there."""
+        """TensorBoard's files are deleted: they get the points of the steps that follow."""
         expected, _ = self.references.get("ema")
         self.references.workspace(folder, "ema")
         self.kvt(folder, "train", "config.toml", *sets(train__max_steps=32)).check_success()

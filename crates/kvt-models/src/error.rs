@@ -65,7 +65,7 @@ pub enum ModelError {
         /// The stages with their key counts.
         stages: String,
     },
-    /// A list of attentions for layers, some of which choose no keys.
+    /// A list of attentions for layers, although some of the layers choose no keys.
     #[error(
         "`neighbors` has {given} entries, but only `{stage}` takes one: {reason}; give one entry, or {help}"
     )]

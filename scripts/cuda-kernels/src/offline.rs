@@ -32,7 +32,7 @@ pub fn write(
     Ok(())
 }
 
-/// A tensor that lies nowhere: a kernel is made for a shape, not for data.
+/// A tensor without allocated memory: a kernel is made for a shape, not for data.
 pub fn tensor() -> TensorArg {
     struct Nowhere;
     let memory = ManagedMemoryHandle::new();

@@ -23,7 +23,7 @@ impl Rank {
         for (at, value) in values.iter_mut().enumerate() {
             *value = all.iter().map(|of_one| of_one[at]).sum();
         }
-        // Nobody writes before all have read.
+        // No rank writes before all have read.
         barrier.wait();
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 
 /// Learned points attend to the tokens, and the tokens to what the points took: `z = attend(points, k, v)`, then
 /// `attend(q, W_k z, W_v z)` ([Set Transformer, ICML 2019](https://arxiv.org/abs/1810.00825), the two attentions of an
-/// induced set attention block, equations 9 and 10). The authors' block also has a residual and an MLP behind each attention
+/// induced set attention block, equations 9 and 10). The authors' block also has a residual and an MLP after each attention
 /// and scales by the width of all heads; here the scale is that of the model around the mechanism, whose blocks have residuals and
 /// MLPs already, and the points are not projected, since projected points are points.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -58,7 +58,7 @@ impl Weighing {
     ///
     /// # Shapes
     /// As for [`attend_unchecked`]; `rest` is given the other queries, and all keys and values.
-    pub(super) fn behind_prefix(
+    pub(super) fn after_prefix(
         self,
         prefix: usize,
         q: Tensor<4>,

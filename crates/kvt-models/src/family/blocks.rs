@@ -2,7 +2,7 @@
 
 use super::summary::StageSummary;
 
-/// Blocks that follow one another, each of which is a layer.
+/// Consecutive blocks. Each block is a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockGroup {
     /// The module of the blocks: their parameters are below `name.0`, `name.1`, ... or `name.blocks.0`, ...

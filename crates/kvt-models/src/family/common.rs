@@ -20,8 +20,8 @@ pub struct CommonConfig {
     pub mlp_ratio: f64,
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
-    /// Rate of stochastic depth in the last block, in [0, 1). It rises linearly from 0 in the first block: that of the
-    /// model, or in CvT that of the last stage, since the other stages of a CvT have none.
+    /// Rate of stochastic depth in the last block, in [0, 1). It rises linearly from 0 in the first block of the model. In
+    /// CvT it rises from the first block of the last stage, since the other stages have no stochastic depth.
     pub drop_path: f64,
     /// Dropout of the attention weights, in [0, 1).
     pub attn_drop: f64,

@@ -24,7 +24,7 @@ macro_rules! families {
         /// Any backbone, as one module.
         #[expect(
             clippy::large_enum_variant,
-            reason = "a handful of models, each of which holds far more memory elsewhere"
+            reason = "there are few models, and each holds far more memory elsewhere"
         )]
         #[derive(Module, Debug)]
         pub enum AnyBackbone {
@@ -79,7 +79,7 @@ macro_rules! families {
                 }
             }
 
-            /// This configuration with some values replaced, all of which the family accepts.
+            /// This configuration with some values replaced. The family accepts all of these values.
             pub(crate) fn replace(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
                 match self {
                     $(Self::$Network(config) => Ok(config.with(overrides)?.into()),)*

@@ -165,7 +165,7 @@ pub(crate) trait FamilyConfig {
         Vec::new()
     }
 
-    /// This configuration with some values replaced, all of which the family accepts; not yet validated.
+    /// This configuration with some values replaced; not yet validated. The family accepts all of these values.
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError>
     where
         Self: Sized;

@@ -117,7 +117,7 @@ impl StageSummary {
     }
 
     /// The same with the modules that lead to the blocks.
-    pub(crate) fn behind(self, params: usize, macs: Macs) -> Self {
+    pub(crate) fn with_modules(self, params: usize, macs: Macs) -> Self {
         Self {
             params: self.params + params,
             macs: self.macs + macs,

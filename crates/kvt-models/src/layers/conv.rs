@@ -143,7 +143,7 @@ impl Conv2d {
         }
     }
 
-    /// The same for tokens, each of which is a pixel. The convolution must be [pointwise](ConvSettings::pointwise),
+    /// The same for tokens: each token is a pixel. The convolution must be [pointwise](ConvSettings::pointwise),
     /// which makes it a linear layer.
     ///
     /// # Shapes

@@ -50,6 +50,6 @@ impl StageSize {
             &self.config.attention,
             &self.place,
         )
-        .behind(params, Macs::linear(macs))
+        .with_modules(params, Macs::linear(macs))
     }
 }

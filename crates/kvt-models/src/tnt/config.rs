@@ -147,7 +147,7 @@ impl TntConfig {
                 }),
                 ..inner
             },
-            outer.behind(depth * self.projection_params(), projection * depth),
+            outer.with_modules(depth * self.projection_params(), projection * depth),
         ]
     }
 }

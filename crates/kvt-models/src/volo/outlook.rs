@@ -15,7 +15,7 @@ pub(super) const WINDOWS: Unfold = Unfold {
     stride: 2,
     padding: 1,
 };
-/// Tokens of a window, each of which gets a mix of all of them.
+/// Tokens of a window. Each gets a mix of all of them.
 pub(super) const AREA: usize = WINDOWS.kernel * WINDOWS.kernel;
 
 /// Attention within overlapping windows. A linear layer makes the weights of each window from the mean of the tokens

@@ -90,7 +90,7 @@ impl StageSize {
         let bias = if self.before.is_some() { dim } else { 0 };
         let macs = Macs::linear(place.queries * inputs * dim);
         StageSummary::of_blocks(name, depth, self.block, attention, &place)
-            .behind(inputs * dim + bias, macs)
+            .with_modules(inputs * dim + bias, macs)
     }
 }
 

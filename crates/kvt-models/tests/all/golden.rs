@@ -54,7 +54,7 @@ fn one_other_weight_is_noticed() {
     let mut model = config(path, Implementation::Auto)
         .init(&device, Key::new(0))
         .unwrap();
-    let mut weights = behind(&golden.tensors, "weights.");
+    let mut weights = named_after(&golden.tensors, "weights.");
     let name = "blocks.0.mlp.fc1.weight";
     let mut values: Vec<f32> = weights.get(name).unwrap().try_to_vec().unwrap();
     values[37] += 1.0;
@@ -166,7 +166,7 @@ fn volo_is_the_official_one_with_mixed_tokens() {
         let model = config(&path, Implementation::Auto)
             .init(&device, Key::new(0))
             .unwrap();
-        let weights = behind(&golden.tensors, "weights.");
+        let weights = named_after(&golden.tensors, "weights.");
         let (model, _) = model.load(&weights, LoadOptions::default()).unwrap();
 
         let corners: Vec<f32> = golden.tensors.get("mix.box").unwrap().try_to_vec().unwrap();
@@ -213,7 +213,7 @@ fn volo_is_the_official_one_with_mixed_tokens() {
 fn a_nested_pytorch_checkpoint_gives_the_same_weights() {
     let golden = read(&folder().join("deit_nested.safetensors")).unwrap();
     let checkpoint = read(&folder().join("deit_nested.pth")).unwrap();
-    assert_eq!(checkpoint, behind(&golden, "weights."));
+    assert_eq!(checkpoint, named_after(&golden, "weights."));
 }
 
 /// One case, since a software driver takes minutes to compile the kernels of each. `KVT_GPU_CASES` selects others:
@@ -252,7 +252,7 @@ fn compare(path: &Path, implementation: Implementation, device: &Device) {
     let model = config(path, implementation)
         .init(device, Key::new(0))
         .unwrap();
-    let weights = behind(&golden.tensors, "weights.");
+    let weights = named_after(&golden.tensors, "weights.");
     let (model, report) = model.load(&weights, LoadOptions::default()).unwrap();
     let matched = report.names(Outcome::Matched).count();
     assert_eq!(matched, report.rows.len(), "{}: {report}", golden.case);
@@ -267,7 +267,7 @@ fn compare(path: &Path, implementation: Implementation, device: &Device) {
         golden.compare("logits", logits.into_data());
     }
     let after = StateDict::from_model(&model).unwrap();
-    for (name, _) in behind(&golden.tensors, "train.running.").iter() {
+    for (name, _) in named_after(&golden.tensors, "train.running.").iter() {
         let statistic = after.get(name).unwrap().clone();
         golden.compare(&format!("train.running.{name}"), statistic);
     }
@@ -394,7 +394,7 @@ impl<'a> Golden<'a> {
 }
 
 /// The tensors whose names begin with `prefix`, without it.
-fn behind(tensors: &StateDict, prefix: &str) -> StateDict {
+fn named_after(tensors: &StateDict, prefix: &str) -> StateDict {
     tensors
         .iter()
         .filter_map(|(name, data)| Some((name.strip_prefix(prefix)?.to_owned(), data.clone())))

@@ -91,8 +91,8 @@ fn families_take_every_kind_or_say_why_not() {
     // Dense and k-NN attention can be used everywhere.
     for attention in AttentionConfig::defaults() {
         for (model, ..) in refusals {
-            let stands = with(model, &attention, ModelOverrides::default()).is_ok();
-            assert_eq!(stands, attention.is_softmax(), "{model}");
+            let accepted = with(model, &attention, ModelOverrides::default()).is_ok();
+            assert_eq!(accepted, attention.is_softmax(), "{model}");
         }
     }
 }

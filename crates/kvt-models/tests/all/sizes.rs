@@ -125,9 +125,9 @@ fn a_mirrored_model_sees_mirrored_images() {
             let images = images(size, &Device::flex());
             let upright = model.backbone.features(images.clone(), &ask, Phase::Eval);
             let images = images.swap_dims(2, 3);
-            let lying = mirror.backbone.features(images.clone(), &ask, Phase::Eval);
-            for (upright, lying) in upright.maps.into_iter().zip(lying.maps) {
-                assert_close(&values(lying.swap_dims(2, 3)), &values(upright), &what);
+            let turned = mirror.backbone.features(images.clone(), &ask, Phase::Eval);
+            for (upright, turned) in upright.maps.into_iter().zip(turned.maps) {
+                assert_close(&values(turned.swap_dims(2, 3)), &values(upright), &what);
             }
             let logits = values(mirror.forward(images, Phase::Eval));
             let expected = model.forward(crate::small::images(size, &Device::flex()), Phase::Eval);

@@ -119,7 +119,7 @@ fn decision(_numbers: &TensorSpec, before: &TensorSpec, _max_norm: &f64) -> Tens
 pub struct Guard(Tensor<1>);
 
 impl Guard {
-    /// The decision about an update from these numbers, the last of which is the norm of its gradients.
+    /// The decision about an update from these numbers. The last is the norm of its gradients.
     ///
     /// The update is made if all numbers are finite and the previous update, `before`, was made. The factor is `min(1, max_norm /
     /// (norm + 1e-6))`, as in PyTorch's `clip_grad_norm_`, or 1 without a `max_norm`.

@@ -59,13 +59,14 @@ pub(super) fn backward<B: KnnSoftmaxOps>(
     inputs: [FloatTensor<B>; 3],
     added: &Added<B>,
     saved: FloatTensor<B>,
-    grad: FloatTensor<B>,
+    d_out: FloatTensor<B>,
     settings: AttentionSettings,
     limit: usize,
 ) -> Gradients<B> {
     let dtype = inputs[0].dtype();
     let inputs = inputs.map(to_f32::<B>);
-    let (grads, bias) = backward_f32::<B>(inputs, added, saved, to_f32::<B>(grad), settings, limit);
+    let (grads, bias) =
+        backward_f32::<B>(inputs, added, saved, to_f32::<B>(d_out), settings, limit);
     (grads.map(|x| cast::<B>(x, dtype)), bias)
 }
 
@@ -74,23 +75,23 @@ fn backward_f32<B: KnnSoftmaxOps>(
     [q, k, v]: [FloatTensor<B>; 3],
     added: &Added<B>,
     saved: FloatTensor<B>,
-    grad: FloatTensor<B>,
+    d_out: FloatTensor<B>,
     settings: AttentionSettings,
     limit: usize,
 ) -> Gradients<B> {
     let Some(block) = block::<B>(&q, &k, limit) else {
-        let (grads, bias) = gradients::<B>([q, k, v], added, saved, grad, settings.scale);
+        let (grads, bias) = gradients::<B>([q, k, v], added, saved, d_out, settings.scale);
         return (grads, added.join(bias.into_iter().collect()));
     };
     let (mut q_grads, mut bias_grads) = (Vec::new(), Vec::new());
     let mut sums: Option<(FloatTensor<B>, FloatTensor<B>)> = None;
     for (start, end) in blocks::<B>(&q, block) {
-        let [q, grad] = [&q, &grad].map(|x| rows::<B>(x, start, end));
+        let [q, d_out] = [&q, &d_out].map(|x| rows::<B>(x, start, end));
         let added = added.rows(start, end);
         let probabilities = probabilities::<B>(q.clone(), k.clone(), &added, settings);
         let inputs = [q, k.clone(), v.clone()];
         let ([q_grad, k_grad, v_grad], bias_grad) =
-            gradients::<B>(inputs, &added, probabilities, grad, settings.scale);
+            gradients::<B>(inputs, &added, probabilities, d_out, settings.scale);
         q_grads.push(q_grad);
         bias_grads.extend(bias_grad);
         sums = Some(match sums {
@@ -107,7 +108,7 @@ fn backward_f32<B: KnnSoftmaxOps>(
 #[cfg(any(test, feature = "cube"))]
 pub(super) fn backward_from_inputs<B: KnnSoftmaxOps>(
     [q, k, v]: [FloatTensor<B>; 3],
-    grad: FloatTensor<B>,
+    d_out: FloatTensor<B>,
     settings: AttentionSettings,
 ) -> [FloatTensor<B>; 3] {
     let added = Added::nothing();
@@ -120,7 +121,7 @@ pub(super) fn backward_from_inputs<B: KnnSoftmaxOps>(
         // Placeholder: blocks are recomputed.
         Some(_) => rows::<B>(&q, 0, 1),
     };
-    backward::<B>([q, k, v], &added, saved, grad, settings, limit).0
+    backward::<B>([q, k, v], &added, saved, d_out, settings, limit).0
 }
 
 /// `softmax(top_k(scale q k^T + bias))` over the visible keys.
@@ -140,29 +141,29 @@ fn gradients<B: KnnSoftmaxOps>(
     [q, k, v]: [FloatTensor<B>; 3],
     added: &Added<B>,
     probabilities: FloatTensor<B>,
-    grad: FloatTensor<B>,
+    d_out: FloatTensor<B>,
     scale: f64,
 ) -> Gradients<B> {
     let transposed = |x| B::float_swap_dims(x, 2, 3);
-    let v_grad = B::float_matmul(transposed(probabilities.clone()), grad.clone());
-    let weights = B::float_matmul(grad, transposed(v));
+    let v_grad = B::float_matmul(transposed(probabilities.clone()), d_out.clone());
+    let d_weights = B::float_matmul(d_out, transposed(v));
     // The gradient of a bias is the gradient of the unscaled scores. Without a bias, scaling is part of the softmax backward.
     let within = if added.has_bias() { 1.0 } else { scale };
-    let scores = B::knn_softmax_backward(probabilities, weights, within);
+    let d_scores = B::knn_softmax_backward(probabilities, d_weights, within);
     // A hidden score has a zero gradient, even in a row with NaN.
-    let scores = added.hide(scores, 0.0);
-    let bias_grad = added.bias_gradient(&scores);
+    let d_scores = added.hide(d_scores, 0.0);
+    let bias_grad = added.bias_gradient(&d_scores);
     let scaled = |x| B::float_mul_scalar(x, Scalar::from(scale));
     let ([_, _, queries, dim], keys) = (q.shape().dims(), k.shape()[2]);
-    // Scales the smaller of the two: the scores, or both gradients.
+    // Scales the smaller: the gradient of the scores, or the gradients of q and k.
     let late = added.has_bias() && queries * keys > (queries + keys) * dim;
-    let scores = if added.has_bias() && !late {
-        scaled(scores)
+    let d_scores = if added.has_bias() && !late {
+        scaled(d_scores)
     } else {
-        scores
+        d_scores
     };
-    let k_grad = B::float_matmul(transposed(scores.clone()), q);
-    let mut grads = [B::float_matmul(scores, k), k_grad];
+    let k_grad = B::float_matmul(transposed(d_scores.clone()), q);
+    let mut grads = [B::float_matmul(d_scores, k), k_grad];
     if late {
         grads = grads.map(scaled);
     }

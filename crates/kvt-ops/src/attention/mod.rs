@@ -27,9 +27,9 @@ macro_rules! record_backward {
                 let (nodes, [q, k, v]) = split([q, k, v]);
                 let (out, saved) = B::$attention(q.clone(), k.clone(), v.clone(), settings);
                 let state = ([q, k, v, saved.clone()], settings);
-                let out = record::<B, C, _, _>(nodes, out, state, |(inputs, settings), grad| {
+                let out = record::<B, C, _, _>(nodes, out, state, |(inputs, settings), d_out| {
                     let [q, k, v, saved] = inputs;
-                    B::$backward(q, k, v, saved, grad, settings).into()
+                    B::$backward(q, k, v, saved, d_out, settings).into()
                 });
                 (out, Self::from_inner(saved))
             }
@@ -42,9 +42,9 @@ macro_rules! record_backward {
                 let (node, [qkv]) = split([qkv]);
                 let (out, saved) = B::$packed(qkv.clone(), heads, settings);
                 let state = (qkv, saved.clone(), heads, settings);
-                let out = record::<B, C, _, _>(node, out, state, |state, grad| {
+                let out = record::<B, C, _, _>(node, out, state, |state, d_out| {
                     let (qkv, saved, heads, settings) = state;
-                    [B::$packed_backward(qkv, saved, grad, heads, settings)]
+                    [B::$packed_backward(qkv, saved, d_out, heads, settings)]
                 });
                 (out, Self::from_inner(saved))
             }
@@ -106,7 +106,7 @@ pub fn attention(
 /// - `bias`: `[1 or batch, heads of a window, 1 or query, 1 or key]`
 /// - `mask`: `[1 or batch, windows, 1 or query, 1 or key]`, `true` where a key is hidden
 ///
-/// Windows can stand beside the heads, window by window, so that the second dimension of q, k and v is
+/// Windows can be folded into the heads, window by window, so that the second dimension of q, k and v is
 /// `windows * heads of a window`: head `h` has the bias `h % heads of a window` and the mask
 /// `h / heads of a window`. The second dimension of bias and mask can each be any divisor of the number of heads: 1
 /// applies to all heads, and `heads` to each of them.

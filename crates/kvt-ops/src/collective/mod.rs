@@ -71,7 +71,7 @@ pub(crate) trait CollectiveOps: Backend {
         let values = data.map(|data| data.convert::<f32>().try_into_vec::<f32>());
         let mut values = match values {
             Ok(Ok(values)) => values,
-            // The other processes wait for the sum: NaN tells them about the failure.
+            // The other processes wait for the sum: NaN shows them that this one failed.
             _ => vec![f32::NAN; shape.num_elements()],
         };
         group.collective.sum(&mut values);

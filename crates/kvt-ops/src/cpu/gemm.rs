@@ -17,7 +17,7 @@ impl<'a, T: Copy> Matrix<'a, T> {
     /// Rows of adjacent values, whose starts are `stride` apart.
     ///
     /// # Panics
-    /// If the matrix does not lie within the slice.
+    /// If the matrix exceeds the slice.
     pub(crate) fn new(data: &'a [T], shape: [usize; 2], stride: usize) -> Self {
         assert_fits(data.len(), shape, stride);
         Self {
@@ -244,7 +244,7 @@ unsafe fn gemm(
     let [a_row, a_column] = a.strides.map(|s| s as isize);
     let [b_row, b_column] = b.strides.map(|s| s as isize);
     // SAFETY: the caller guarantees the conditions on `out`; `Matrix::new` checked that every element of `a` and `b`
-    // lies within its slice.
+    // is within its slice.
     unsafe {
         gemm::gemm(
             m,

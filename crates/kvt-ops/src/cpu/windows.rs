@@ -167,7 +167,7 @@ impl Windows {
         });
     }
 
-    /// Along one direction, the positions at which element `at` of the window lies within the image: the first, and
+    /// Along one direction, the positions at which element `at` of the window is within the image: the first, and
     /// their number.
     #[inline(always)]
     fn visible(&self, at: usize, length: usize, positions: usize) -> (usize, usize) {

@@ -157,7 +157,8 @@ mod tests {
         }
     }
 
-    /// 256 and 1.003, which is 1 in bf16, add up to 257: halfway between two bf16 numbers, of which 256 is the even one.
+    /// 256 and 1.003, which is 1 in bf16, add up to 257. This is halfway between two bf16 numbers, 256 and 258, and 256 is
+    /// the even one.
     #[test]
     fn a_bias_is_rounded_before_it_is_added() {
         let tensor = |value: f32, shape: Shape| tensor_of(vec![value], shape);

@@ -8,7 +8,7 @@ use super::ResidualOps;
 use crate::cpu::bf16::Number;
 use crate::cpu::buffer::{par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of};
 
-/// Approximate number of elements per block; a block lies within one sample.
+/// Approximate number of elements per block; a block belongs to one sample.
 const BLOCK: usize = 16 * 1024;
 
 impl ResidualOps for Flex {

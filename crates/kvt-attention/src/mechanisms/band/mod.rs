@@ -130,7 +130,7 @@ impl Band {
         let pools = rows
             .pool(narrower)
             .reshape([batch, heads, rows.keys() * columns.keys(), dim]);
-        behind(x, self.prefix, pools)
+        after_prefix(x, self.prefix, pools)
     }
 
     /// Softmax attention of every token to the keys that it sees.
@@ -159,7 +159,7 @@ impl Band {
 }
 
 /// The first `prefix` tokens of `x`, followed by `map`.
-fn behind(x: Tensor<4>, prefix: usize, map: Tensor<4>) -> Tensor<4> {
+fn after_prefix(x: Tensor<4>, prefix: usize, map: Tensor<4>) -> Tensor<4> {
     if prefix == 0 {
         return map;
     }

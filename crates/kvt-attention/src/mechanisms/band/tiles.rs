@@ -63,7 +63,7 @@ impl Band {
         weighing: &Weighing,
         tiles: [Tiles; 2],
     ) -> Tensor<4> {
-        weighing.behind_prefix(self.prefix, q, k, v, |q, k, v| {
+        weighing.after_prefix(self.prefix, q, k, v, |q, k, v| {
             let ([batch, heads, tokens, _], value_dim) = (q.dims(), v.dims()[3]);
             let [rows, columns] = &self.axes;
             let [down, across] = tiles;

@@ -37,7 +37,7 @@ pub struct Clustered {
 impl Mechanism for Clustered {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let weighing = self.weighing(&context);
-        weighing.behind_prefix(context.prefix, q, k, v, |q, k, v| {
+        weighing.after_prefix(context.prefix, q, k, v, |q, k, v| {
             let ([.., queries, dim], device) = (q.dims(), q.device());
             let key = |purpose| self.draws.key(context.phase, purpose);
             let planes = draw_planes(key("planes"), self.bits, dim, &device);

@@ -69,7 +69,7 @@ fn same_as_pytorch() {
             let clustered = made(1, kept);
             let [q, k, v] = [&inputs.q, &inputs.k, &inputs.v].map(Clone::clone);
             let weighing = clustered.weighing(&context);
-            let out = weighing.behind_prefix(prefix, q, k, v, |q, k, v| {
+            let out = weighing.after_prefix(prefix, q, k, v, |q, k, v| {
                 let groups = assign(q.clone(), planes, start, setting("iterations"));
                 clustered.attend_grouped(q, k, v, groups, &weighing)
             });

@@ -142,7 +142,7 @@ fn chains_on_a_small_map_have_the_exact_mean() {
     assert!(worst < 4.5, "{worst}");
 }
 
-/// By hand: a chain that cannot leave a map of one token, and one between two keys, one of which is never left.
+/// By hand: a chain that cannot leave a map of one token, and a chain between two keys that never leaves one of them.
 #[test]
 fn chains_by_hand() {
     let tokens = Tokens::new(&[1.0], &[1.0], 1, [1, 1]).unwrap();

@@ -141,7 +141,7 @@ impl BatchNorm {
 fn keep(running: &RunningState<Tensor<1>>, new: Tensor<1>, momentum: f64) {
     let value = running.value() * (1.0 - momentum) + new * momentum;
     running.update(value.detach());
-    // Burn defers an update until the next one: without this a checkpoint would be one step behind.
+    // Burn defers an update until the next one: without this a checkpoint would lack the last step.
     running.value_sync();
 }
 

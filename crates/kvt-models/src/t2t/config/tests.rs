@@ -194,7 +194,7 @@ fn sizes_that_describe_no_model_are_refused() {
                 ..default()
             }
         ),
-        "`token_dim` is 1: expected at least 2, half of which are the features of a Performer"
+        "`token_dim` is 1: expected at least 2, since a Performer has half as many features"
     );
     assert_eq!(
         refuse(

@@ -68,7 +68,7 @@ impl TokensType {
             return Err(ModelError::OutOfRange {
                 field: "token_dim",
                 value: token_dim as f64,
-                expected: "at least 2, half of which are the features of a Performer",
+                expected: "at least 2, since a Performer has half as many features",
             });
         }
         Ok(())

@@ -31,7 +31,7 @@ fn a_written_file_reads_back() {
     let bytes = fs_err::read(&path).unwrap();
     let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
     assert_eq!(header.metadata().as_ref().unwrap()["model"], "deit");
-    // Only the file is left behind.
+    // Only the file is left.
     assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 1);
 }
 

@@ -1,6 +1,6 @@
 //! Attention with a bias or a mask on the CPU: the memory layout of the tensors, for [`blocks`].
 //!
-//! Each head is treated as an image with one head: with windows beside the heads, many small heads are shared among the threads.
+//! Each head is treated as an image with one head: with windows folded into the heads, many small heads are shared among the threads.
 
 use burn::backend::{
     Flex, TensorMetadata,
@@ -43,7 +43,7 @@ impl AddedAttentionOps for Flex {
         bias: FloatTensor<Self>,
         mask: BoolTensor<Self>,
         saved: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
+        d_out: FloatTensor<Self>,
         given: Given,
         settings: AttentionSettings,
     ) -> (
@@ -53,7 +53,7 @@ impl AddedAttentionOps for Flex {
         FloatTensor<Self>,
     ) {
         let (dtype, bias_dtype) = (q.dtype(), bias.dtype());
-        let [q, k, v, grad] = [q, k, v, grad].map(prepare);
+        let [q, k, v, d_out] = [q, k, v, d_out].map(prepare);
         let (bias, mask) = prepare_terms(bias, mask);
         let problem = with_terms(problem(&q, &k, &v, settings), &bias, &mask, given);
         // Per head the gradients of q, k and v one after another, each [tokens, dim].
@@ -70,19 +70,19 @@ impl AddedAttentionOps for Flex {
             size += tokens * dim;
             layout
         });
-        let grad = Heads {
-            data: grad.storage(),
-            layout: layout(&grad),
+        let d_out = Heads {
+            data: d_out.storage(),
+            layout: layout(&d_out),
         };
         let states = states(&saved);
         let (out, bias_grad) = match &problem.terms.bias {
             Some(term) => {
-                let (out, sums) = problem.backward_with_bias(term, grad, states, size, layouts);
+                let (out, sums) = problem.backward_with_bias(term, d_out, states, size, layouts);
                 let sums = tensor(sums, bias.shape());
                 (out, cast::<Flex>(sums, bias_dtype))
             }
             // Without a bias, the gradient is a placeholder that is never read.
-            None => (problem.backward(grad, states, size, layouts), bias.clone()),
+            None => (problem.backward(d_out, states, size, layouts), bias.clone()),
         };
         let out = tensor(out, Shape::new([problem.images, size]));
         let part = |x: &FloatTensor<Flex>, layout: HeadLayout| {

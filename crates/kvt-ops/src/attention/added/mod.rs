@@ -30,7 +30,7 @@ pub(crate) struct Given {
 
 /// What is added to the scores `[batch, heads, query, key]` before the selection. Both are broadcast.
 ///
-/// Windows can stand beside the heads, window by window. Then the bias can have the heads of one window, which are
+/// Windows can be folded into the heads, window by window. Then the bias can have the heads of one window, which are
 /// repeated for every window, and the mask one matrix for each window.
 #[derive(Clone)]
 pub(super) struct Added<B: Backend> {
@@ -60,7 +60,7 @@ pub(crate) trait AddedAttentionOps: KnnSoftmaxOps {
         composed::forward::<Self>([q, k, v], &added, settings, limit)
     }
 
-    /// The gradients of q, k, v and the bias from `[saved, grad]`, where `grad` is the gradient of the output.
+    /// The gradients of q, k, v and the bias from `[saved, d_out]`, where `d_out` is the gradient of the output.
     #[fusion(default)]
     fn added_attention_backward(
         q: FloatTensor<Self>,
@@ -69,7 +69,7 @@ pub(crate) trait AddedAttentionOps: KnnSoftmaxOps {
         bias: FloatTensor<Self>,
         mask: BoolTensor<Self>,
         saved: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
+        d_out: FloatTensor<Self>,
         given: Given,
         settings: AttentionSettings,
     ) -> (
@@ -81,7 +81,7 @@ pub(crate) trait AddedAttentionOps: KnnSoftmaxOps {
         let added = Added::<Self>::new(bias.clone(), mask, given);
         let limit = composed::limit::<Self>(&q);
         let ([q, k, v], bias_grad) =
-            composed::backward::<Self>([q, k, v], &added, saved, grad, settings, limit);
+            composed::backward::<Self>([q, k, v], &added, saved, d_out, settings, limit);
         // Without a bias, the gradient is a placeholder that is never read.
         (q, k, v, bias_grad.unwrap_or(bias))
     }
@@ -104,9 +104,9 @@ impl<B: AddedAttentionOps, C: CheckpointStrategy> AddedAttentionOps for Autodiff
         let [q, k, v, bias] = inputs.clone();
         let (out, saved) = B::added_attention(q, k, v, bias, mask.clone(), given, settings);
         let state = (inputs, mask, saved.clone(), given, settings);
-        let out = record::<B, C, _, _>(nodes, out, state, |state, grad| {
+        let out = record::<B, C, _, _>(nodes, out, state, |state, d_out| {
             let ([q, k, v, bias], mask, saved, given, settings) = state;
-            B::added_attention_backward(q, k, v, bias, mask, saved, grad, given, settings).into()
+            B::added_attention_backward(q, k, v, bias, mask, saved, d_out, given, settings).into()
         });
         (out, Self::from_inner(saved))
     }

@@ -88,19 +88,19 @@ impl<B: ConvertOps> Added<B> {
     /// broadcast.
     pub(in crate::attention) fn bias_gradient(
         &self,
-        grad: &FloatTensor<B>,
+        d_scores: &FloatTensor<B>,
     ) -> Option<FloatTensor<B>> {
         let shape = self.bias.as_ref()?.shape();
         let [batch, heads, queries, keys] = shape.dims();
-        let split = in_windows(&grad.shape(), heads);
-        let mut grad = B::float_reshape(grad.clone(), split);
+        let split = in_windows(&d_scores.shape(), heads);
+        let mut d_scores = B::float_reshape(d_scores.clone(), split);
         let axes = [(0, batch), (1, 1), (3, queries), (4, keys)];
         for (axis, size) in axes {
-            if size == 1 && grad.shape()[axis] > 1 {
-                grad = B::float_sum_dim(grad, axis);
+            if size == 1 && d_scores.shape()[axis] > 1 {
+                d_scores = B::float_sum_dim(d_scores, axis);
             }
         }
-        Some(B::float_reshape(grad, shape))
+        Some(B::float_reshape(d_scores, shape))
     }
 
     /// Joins the gradients of blocks of queries.

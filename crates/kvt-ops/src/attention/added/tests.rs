@@ -58,7 +58,7 @@ fn blocks_of_queries_agree_with_the_cpu() {
     for bias in biases {
         for mask_shape in masks {
             let (bias, mask) = (floats(5, bias), mask(mask_shape));
-            let ([q, k, v], grad) = inputs(QUERIES, KEYS);
+            let ([q, k, v], d_out) = inputs(QUERIES, KEYS);
             for given in [(true, true), (true, false), (false, true)] {
                 let (with_bias, with_mask) = given;
                 let given = Given {
@@ -77,7 +77,7 @@ fn blocks_of_queries_agree_with_the_cpu() {
                     bias.clone(),
                     mask.clone(),
                     saved,
-                    grad.clone(),
+                    d_out.clone(),
                     given,
                     SETTINGS,
                 );
@@ -91,7 +91,7 @@ fn blocks_of_queries_agree_with_the_cpu() {
                         inputs,
                         &added,
                         saved,
-                        grad.clone(),
+                        d_out.clone(),
                         SETTINGS,
                         limit,
                     );

@@ -19,9 +19,9 @@ fn heads(values: &[f32], sizes: Sizes, tokens: usize) -> Floats {
 
 fn tensors(inputs: &Inputs) -> ([Floats; 3], Floats) {
     let Sizes { queries, keys, .. } = inputs.sizes;
-    let [q, grad] = [&inputs.q, &inputs.probe].map(|x| heads(x, inputs.sizes, queries));
+    let [q, d_out] = [&inputs.q, &inputs.probe].map(|x| heads(x, inputs.sizes, queries));
     let [k, v] = [&inputs.k, &inputs.v].map(|x| heads(x, inputs.sizes, keys));
-    ([q, k, v], grad)
+    ([q, k, v], d_out)
 }
 
 fn numbers(x: Floats) -> Vec<f32> {
@@ -63,15 +63,15 @@ fn outputs_and_gradients_agree_with_sorting() {
                 }
             };
             for limit in limits {
-                let (inputs, grad) = tensors(&inputs);
+                let (inputs, d_out) = tensors(&inputs);
                 let (out, saved) = forward::<Flex>(inputs.clone(), &nothing, settings, limit);
                 let ([q, k, v], _) =
-                    backward::<Flex>(inputs, &nothing, saved, grad, settings, limit);
+                    backward::<Flex>(inputs, &nothing, saved, d_out, settings, limit);
                 let what = format!("limit {limit}");
                 check(&what, vec![out, q, k, v], &expected[..4], &NAMES[..4]);
             }
-            let (inputs, grad) = tensors(&inputs);
-            let [q, k, v] = backward_from_inputs::<Flex>(inputs, grad, settings);
+            let (inputs, d_out) = tensors(&inputs);
+            let [q, k, v] = backward_from_inputs::<Flex>(inputs, d_out, settings);
             check("from inputs", vec![q, k, v], &expected[1..4], &NAMES[1..4]);
         }
     }
@@ -181,8 +181,8 @@ fn the_memory_of_a_gpu_is_asked_for() {
     assert!(is_asked::<burn_cubecl::CubeBackend>(&x.device));
     // The default methods run on this backend.
     assert!(is_asked::<burn::backend::Cube>(&x.device));
-    let told = x.client.properties().memory.clone();
-    let expected = limit_of(told.max_memory(), told.max_page_size);
+    let reported = x.client.properties().memory.clone();
+    let expected = limit_of(reported.max_memory(), reported.max_page_size);
     assert_eq!(limit::<burn_cubecl::CubeBackend>(&x), expected);
 }
 

@@ -30,16 +30,16 @@ pub(crate) trait FlashAttentionOps: FusedAttentionOps {
     }
 
     /// As [`FusedAttentionOps::fused_attention_backward`].
-    #[fusion(meta = |q, k, v, _saved, _grad, _settings| (q.clone(), k.clone(), v.clone()))]
+    #[fusion(meta = |q, k, v, _saved, _d_out, _settings| (q.clone(), k.clone(), v.clone()))]
     fn flash_attention_backward(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
         saved: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
+        d_out: FloatTensor<Self>,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        Self::fused_attention_backward(q, k, v, saved, grad, settings)
+        Self::fused_attention_backward(q, k, v, saved, d_out, settings)
     }
 
     /// As [`FusedAttentionOps::fused_self_attention`].
@@ -59,13 +59,13 @@ pub(crate) trait FlashAttentionOps: FusedAttentionOps {
     fn flash_self_attention_backward(
         qkv: FloatTensor<Self>,
         saved: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
+        d_out: FloatTensor<Self>,
         heads: usize,
         settings: AttentionSettings,
     ) -> FloatTensor<Self> {
         let [q, k, v] = packed::split::<Self>(&qkv, heads);
-        let grad = packed::split_heads::<Self>(grad, heads);
-        let (q, k, v) = Self::flash_attention_backward(q, k, v, saved, grad, settings);
+        let d_out = packed::split_heads::<Self>(d_out, heads);
+        let (q, k, v) = Self::flash_attention_backward(q, k, v, saved, d_out, settings);
         packed::join::<Self>([q, k, v])
     }
 }
@@ -83,11 +83,11 @@ impl FlashAttentionOps for Flex {
     fn flash_self_attention_backward(
         qkv: FloatTensor<Self>,
         saved: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
+        d_out: FloatTensor<Self>,
         heads: usize,
         settings: AttentionSettings,
     ) -> FloatTensor<Self> {
-        Self::fused_self_attention_backward(qkv, saved, grad, heads, settings)
+        Self::fused_self_attention_backward(qkv, saved, d_out, heads, settings)
     }
 }
 

@@ -33,11 +33,11 @@ impl FusedAttentionOps for Flex {
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
         saved: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
+        d_out: FloatTensor<Self>,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = q.dtype();
-        let [q, k, v, grad] = [q, k, v, grad].map(prepare);
+        let [q, k, v, d_out] = [q, k, v, d_out].map(prepare);
         let problem = problem(&q, &k, &v, settings);
         // Per image the gradients of q, k and v one after another, each [tokens, heads, dim].
         let mut offset = 0;
@@ -58,12 +58,12 @@ impl FusedAttentionOps for Flex {
             offset += tokens * heads * dim;
             (layout, tokens)
         });
-        let grad = Heads {
-            data: grad.storage(),
-            layout: layout(&grad),
+        let d_out = Heads {
+            data: d_out.storage(),
+            layout: layout(&d_out),
         };
         let layouts = parts.map(|(layout, _)| layout);
-        let out = problem.backward(grad, states(&saved), offset, layouts);
+        let out = problem.backward(d_out, states(&saved), offset, layouts);
         let out = tensor(out, Shape::new([problem.images, offset]));
         let [q, k, v] = parts.map(|(layout, tokens)| {
             let heads = layout.token_stride / layout.dim.max(1);
@@ -95,17 +95,17 @@ impl FusedAttentionOps for Flex {
     fn fused_self_attention_backward(
         qkv: FloatTensor<Self>,
         saved: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
+        d_out: FloatTensor<Self>,
         heads: usize,
         settings: AttentionSettings,
     ) -> FloatTensor<Self> {
         let dtype = qkv.dtype();
         let qkv = to_f32::<Flex>(qkv).to_contiguous();
         let problem = packed(&qkv, heads, settings);
-        let grad = to_f32::<Flex>(grad).to_contiguous();
-        let [_, tokens, width] = grad.shape().dims();
-        let grad_layout = HeadLayout {
-            offset: grad.layout().start_offset(),
+        let d_out = to_f32::<Flex>(d_out).to_contiguous();
+        let [_, tokens, width] = d_out.shape().dims();
+        let d_out_layout = HeadLayout {
+            offset: d_out.layout().start_offset(),
             image_stride: tokens * width,
             token_stride: width,
             ..problem.v.layout
@@ -114,12 +114,12 @@ impl FusedAttentionOps for Flex {
             offset: x.layout.offset - problem.q.layout.offset,
             ..x.layout
         });
-        let grad = Heads {
-            data: grad.storage(),
-            layout: grad_layout,
+        let d_out = Heads {
+            data: d_out.storage(),
+            layout: d_out_layout,
         };
         let size = 3 * tokens * width;
-        let out = problem.backward(grad, states(&saved), size, layouts);
+        let out = problem.backward(d_out, states(&saved), size, layouts);
         cast::<Flex>(tensor(out, qkv.shape()), dtype)
     }
 }

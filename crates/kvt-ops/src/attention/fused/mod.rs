@@ -35,13 +35,13 @@ pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
         saved: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
+        d_out: FloatTensor<Self>,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let limit = composed::limit::<Self>(&q);
         let inputs = [q, k, v];
         let added = Added::nothing();
-        let (grads, _) = composed::backward::<Self>(inputs, &added, saved, grad, settings, limit);
+        let (grads, _) = composed::backward::<Self>(inputs, &added, saved, d_out, settings, limit);
         grads.into()
     }
 
@@ -63,13 +63,13 @@ pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
     fn fused_self_attention_backward(
         qkv: FloatTensor<Self>,
         saved: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
+        d_out: FloatTensor<Self>,
         heads: usize,
         settings: AttentionSettings,
     ) -> FloatTensor<Self> {
         let [q, k, v] = packed::split::<Self>(&qkv, heads);
-        let grad = packed::split_heads::<Self>(grad, heads);
-        let (q, k, v) = Self::fused_attention_backward(q, k, v, saved, grad, settings);
+        let d_out = packed::split_heads::<Self>(d_out, heads);
+        let (q, k, v) = Self::fused_attention_backward(q, k, v, saved, d_out, settings);
         packed::join::<Self>([q, k, v])
     }
 }

@@ -118,7 +118,7 @@ fn nth_place(row: &[f32], value: f32, n: usize) -> usize {
 #[inline(never)]
 fn partition(row: &[f32], k: usize, scratch: &mut Vec<f32>) -> (f32, usize) {
     scratch.clear();
-    // Adding +0 turns -0 into +0, which `total_cmp` would tell apart.
+    // Adding +0 turns -0 into +0: `total_cmp` distinguishes the two.
     scratch.extend(row.iter().map(|x| x + 0.0));
     let at = row.len() - k;
     let (_, &mut threshold, larger) = scratch.select_nth_unstable_by(at, f32::total_cmp);

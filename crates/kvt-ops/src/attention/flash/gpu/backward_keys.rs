@@ -12,7 +12,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
     q: &Tensor<Vector<F, N>>,
     k: &Tensor<Vector<F, N>>,
     v: &Tensor<Vector<F, M>>,
-    grad: &Tensor<Vector<F, M>>,
+    d_out: &Tensor<Vector<F, M>>,
     saved: &Tensor<u32>,
     delta: &Tensor<f32>,
     k_grad: &mut Tensor<Vector<F, N>>,
@@ -87,7 +87,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
                 plan.head,
             );
             products::<F, M>(
-                grad,
+                d_out,
                 at * plan.value,
                 &v_tile,
                 &mut dp,
@@ -128,7 +128,7 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
             k_spread,
         );
         accumulate::<F, M>(
-            grad,
+            d_out,
             from,
             count,
             &weights,

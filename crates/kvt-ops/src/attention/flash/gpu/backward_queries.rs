@@ -17,7 +17,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
     q: &Tensor<Vector<F, N>>,
     k: &Tensor<Vector<F, N>>,
     v: &Tensor<Vector<F, M>>,
-    grad: &Tensor<Vector<F, M>>,
+    d_out: &Tensor<Vector<F, M>>,
     saved: &Tensor<u32>,
     q_grad: &mut Tensor<Vector<F, N>>,
     delta: &mut Tensor<f32>,
@@ -52,7 +52,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
         plan.units,
     );
     load::<F, M>(
-        grad,
+        d_out,
         &mut grad_tile,
         first_row,
         present,

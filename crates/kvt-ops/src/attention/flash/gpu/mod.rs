@@ -47,13 +47,13 @@ impl FlashAttentionOps for CubeBackend {
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
         saved: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
+        d_out: FloatTensor<Self>,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let inputs = [q, k, v];
-        match backward(&inputs, &saved, &grad, settings) {
+        match backward(&inputs, &saved, &d_out, settings) {
             Some(gradients) => gradients.into(),
-            None => composed::backward_from_inputs::<Self>(inputs, grad, settings).into(),
+            None => composed::backward_from_inputs::<Self>(inputs, d_out, settings).into(),
         }
     }
 }
@@ -151,12 +151,12 @@ fn forward(inputs: &Three, saved: &CubeTensor, settings: AttentionSettings) -> O
 fn backward(
     inputs: &Three,
     saved: &CubeTensor,
-    grad: &CubeTensor,
+    d_out: &CubeTensor,
     settings: AttentionSettings,
 ) -> Option<Three> {
     let flash = Flash::new(inputs.each_ref(), settings.kept)?;
     let [q, k, v] = inputs.clone().map(into_contiguous);
-    let grad = into_contiguous(grad.clone());
+    let d_out = into_contiguous(d_out.clone());
     let grads = [&q, &k, &v].map(|x| empty(x, x.shape(), x.dtype));
     let [batch, heads, queries, _] = q.shape().dims();
     let delta = empty(&q, Shape::new([batch, heads, queries, 1]), DType::F32);
@@ -166,7 +166,7 @@ fn backward(
         value_dim,
     } = flash.sizes;
     let (client, dtype) = (q.client.clone(), q.dtype);
-    let address = address(&[&q, &k, &v, saved, &grad]);
+    let address = address(&[&q, &k, &v, saved, &d_out]);
     let [q_grad, k_grad, v_grad] = grads.clone();
     let (count, dim) = flash.cubes(queries, flash.backward, &client);
     flash_backward_queries_kernel::launch(
@@ -179,7 +179,7 @@ fn backward(
         q.clone().into_tensor_arg(),
         k.clone().into_tensor_arg(),
         v.clone().into_tensor_arg(),
-        grad.clone().into_tensor_arg(),
+        d_out.clone().into_tensor_arg(),
         saved.clone().into_tensor_arg(),
         q_grad.into_tensor_arg(),
         delta.clone().into_tensor_arg(),
@@ -201,7 +201,7 @@ fn backward(
         q.into_tensor_arg(),
         k.into_tensor_arg(),
         v.into_tensor_arg(),
-        grad.into_tensor_arg(),
+        d_out.into_tensor_arg(),
         saved.clone().into_tensor_arg(),
         delta.into_tensor_arg(),
         k_grad.into_tensor_arg(),

@@ -110,7 +110,7 @@ impl FlashPlan {
         })
     }
 
-    /// Threads per row group, each of which reads some keys of the row.
+    /// Threads per row group. Each thread reads some keys of the row.
     pub(super) fn group_size(self) -> usize {
         self.units / self.rows
     }
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// 32 KiB are 8192 numbers, of which 128 threads need 1280 to exchange results. A row of 197 scores takes 294,
+    /// 32 KiB are 8192 numbers. 128 threads need 1280 of them to exchange results. A row of 197 scores takes 294,
     /// including its query, alignment and sum.
     #[test]
     fn rows_are_as_many_as_fit() {

@@ -173,7 +173,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Computes the scores of the queries `q`, of which the first is number `start`, with all keys of the head.
+    /// Computes the scores of the queries `q` with all keys of the head. `start` is the number of the first query.
     fn score(&self, scores: &mut [f32], q: Matrix<'_>, image: usize, head: usize, start: usize) {
         let k = self.k(image, head).t();
         multiply(scores, self.keys, Write::Replace, self.scale, q, k);
@@ -181,8 +181,8 @@ impl<'a> Problem<'a> {
         self.terms.add(scores, self.keys, place, start);
     }
 
-    /// The gradients of q, k and v: `size` values per image, placed by the `layouts` of the three within an image
-    /// (`image` is unused), the queries first and token by token. `grad` is the gradient of the output.
+    /// The gradients of q, k and v: `size` values per image. The `layouts` place the three within an image (`image_stride`
+    /// is unused): the queries come first, token by token. `d_out` is the gradient of the output.
     pub(in crate::attention) fn backward(
         &self,
         d_out: Heads<'a>,

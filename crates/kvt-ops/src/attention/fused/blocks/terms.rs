@@ -77,7 +77,7 @@ impl<'a> Terms<'a> {
     /// Sets the gradients of hidden scores to zero, even in a row with NaN.
     pub(super) fn clear_hidden(
         &self,
-        grads: &mut [f32],
+        d_scores: &mut [f32],
         keys: usize,
         place: [usize; 2],
         start: usize,
@@ -85,7 +85,7 @@ impl<'a> Terms<'a> {
         if self.mask.is_some() {
             Arch::new().dispatch(Rows {
                 terms: self,
-                rows: grads,
+                rows: d_scores,
                 keys,
                 place,
                 start,
