@@ -49,8 +49,9 @@ impl<R: IntoIterator<Item: AsRef<[String]>>> Table<R> {
 /// Lines of CSV: cells with a comma, a quotation mark or a line end are in quotation marks.
 pub fn csv_lines(rows: impl IntoIterator<Item: AsRef<[String]>>) -> String {
     // No row is refused for its length.
-    let mut lines = csv::WriterBuilder::new();
-    let mut lines = lines.flexible(true).from_writer(Vec::new());
+    let mut lines = csv::WriterBuilder::new()
+        .flexible(true)
+        .from_writer(Vec::new());
     for row in rows {
         // Writing to memory cannot fail.
         let _ = lines.write_record(row.as_ref());
@@ -71,13 +72,12 @@ pub fn or_empty(value: Option<impl Display>) -> String {
 /// A cell of Markdown in one line, with its pipes escaped where they are not.
 fn markdown_cell(cell: &str) -> String {
     let mut is_escaped = false;
-    let escaped = one_line(cell);
-    let escaped = escaped.chars().flat_map(|c| {
+    let escape = |c| {
         let is_bare = c == '|' && !is_escaped;
         is_escaped = c == '\\' && !is_escaped;
         is_bare.then_some('\\').into_iter().chain([c])
-    });
-    escaped.collect()
+    };
+    one_line(cell).chars().flat_map(escape).collect()
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
         )
     }
 
-    /// The output of Python's `csv.writer(out, lineterminator="\n")` for the same cells.
+    /// The output of Python's `csv.writer` for the same cells, whose lines end with `\r\n`.
     #[test]
     fn csv_is_as_pythons() {
         let expected = "name,\"a, \"\"b\"\"\",\n\

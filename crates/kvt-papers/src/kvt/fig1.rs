@@ -66,10 +66,7 @@ impl Item for Fig1 {
             csv: csv(&panels),
             svg: svg(&panels).map_err(ReproduceError::Draw)?,
             found: found(&panels, &runs, order),
-            files: vec![(
-                "fig1-runs.csv".to_owned(),
-                runs.csv(Metric::TOP1).into_bytes(),
-            )],
+            files: vec![runs.file(self.name())],
             failures: runs.failures,
         })
     }
@@ -217,9 +214,10 @@ fn title(panel: &Sweep, row: &str) -> String {
 }
 
 fn csv(panels: &[(&Sweep, Vec<Point>)]) -> String {
-    let all = panels.iter();
-    let all = all.flat_map(|(panel, points)| points.iter().map(move |point| (panel, point)));
-    let rows = all.map(|(panel, point)| {
+    let points = panels
+        .iter()
+        .flat_map(|(panel, points)| points.iter().map(move |point| (panel, point)));
+    let rows = points.map(|(panel, point)| {
         let Point {
             row, kept, keys, ..
         } = point;

@@ -71,10 +71,7 @@ impl Item for Fig2 {
             svg: line_panels("KVT, figure 2: layer by layer", &panels, 2)
                 .map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs),
-            files: vec![(
-                "fig2-runs.csv".to_owned(),
-                runs.csv(Metric::TOP1).into_bytes(),
-            )],
+            files: vec![runs.file(self.name())],
             failures: runs.failures,
         })
     }

@@ -86,10 +86,7 @@ impl Item for Fig3 {
             csv: Table::new(header.split(','), numbers).csv(),
             svg: line_panels(self.title(), &panels, 2).map_err(ReproduceError::Draw)?,
             found: found(&rows, &without, &runs),
-            files: vec![(
-                "fig3-runs.csv".to_owned(),
-                runs.csv(Metric::TOP1).into_bytes(),
-            )],
+            files: vec![runs.file(self.name())],
             failures: runs.failures,
         })
     }

@@ -70,10 +70,7 @@ impl Item for Table1 {
             csv: csv(&rows, order.version),
             svg: svg(&rows).map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs, order),
-            files: vec![(
-                "table1-runs.csv".to_owned(),
-                runs.csv(Metric::TOP1).into_bytes(),
-            )],
+            files: vec![runs.file(self.name())],
             failures: runs.failures,
         })
     }
@@ -184,8 +181,9 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
     text += &table(header, rows.iter().map(line));
     if order.version == Version::V1 {
         text += "\nThe convolutional networks of version 1, which are not trained here:\n\n";
-        let nets = CONV_NETS.iter();
-        let nets = nets.map(|(name, params, gflops, top1)| cells([name, params, gflops, top1]));
+        let nets = CONV_NETS
+            .iter()
+            .map(|(name, params, gflops, top1)| cells([name, params, gflops, top1]));
         text += &table(["network", "parameters", "GFLOPs", "*paper*"], nets);
     }
     text + &runs.notes(Metric::TOP1)

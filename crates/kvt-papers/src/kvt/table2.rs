@@ -46,10 +46,7 @@ impl Item for Table2 {
             csv: csv(&runs, order),
             svg: svg(&runs, order).map_err(ReproduceError::Draw)?,
             found: found(&runs, order),
-            files: vec![(
-                "table2-runs.csv".to_owned(),
-                runs.csv(Metric::TOP1).into_bytes(),
-            )],
+            files: vec![runs.file(self.name())],
             failures: runs.failures,
         })
     }

@@ -52,10 +52,7 @@ impl Item for Table3 {
             csv: csv(&rows, &runs),
             svg: svg(&rows, &runs).map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs, order),
-            files: vec![(
-                "table3-runs.csv".to_owned(),
-                runs.csv(Metric::TOP1).into_bytes(),
-            )],
+            files: vec![runs.file(self.name())],
             failures: runs.failures,
         })
     }

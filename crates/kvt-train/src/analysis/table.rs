@@ -7,8 +7,10 @@ use crate::table::{Table, cells, or_empty};
 
 /// A row for each layer, with mean and standard error of every measure; empty cells where nothing was measured.
 pub fn csv(layers: &[Layer]) -> String {
-    let names = Measure::ALL.iter().map(|measure| measure.name());
-    let names = names.flat_map(|name| [name.to_owned(), format!("{name}_se")]);
+    let names = Measure::ALL.iter().flat_map(|measure| {
+        let name = measure.name();
+        [name.to_owned(), format!("{name}_se")]
+    });
     let header = ["layer", "stage", "block", "images"].map(str::to_owned);
     let rows = layers.iter().map(|layer| {
         let (block, images) = (layer.block, layer.images());

@@ -86,12 +86,12 @@ impl EpochsCsv {
     }
 
     fn write(&self) -> Result<(), RunError> {
-        let names = [EvalRecord::VAL, EvalRecord::VAL_EMA].map(|split| {
+        let mut header = ["epoch", "train_loss", "lr"].map(str::to_owned).to_vec();
+        for split in [EvalRecord::VAL, EvalRecord::VAL_EMA] {
             let names = self.metrics.iter();
-            names.map(move |metric| format!("{split}_{}", metric.name))
-        });
-        let header = ["epoch", "train_loss", "lr"].map(str::to_owned).into_iter();
-        let header = header.chain(names.into_iter().flatten());
+            header.extend(names.map(|metric| format!("{split}_{}", metric.name)));
+        }
+        header.extend(["seconds", "images_per_second"].map(str::to_owned));
         let rows = self.rows.rows.iter().map(|row| {
             let train = &row.train;
             [
@@ -102,8 +102,7 @@ impl EpochsCsv {
             ]
             .concat()
         });
-        let speed = ["seconds", "images_per_second"].map(str::to_owned);
-        write_text(&self.path, &Table::new(header.chain(speed), rows).csv())?;
+        write_text(&self.path, &Table::new(header, rows).csv())?;
         Ok(())
     }
 

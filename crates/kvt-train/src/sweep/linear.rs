@@ -33,12 +33,12 @@ const BLOCKS: usize = 4;
 /// If the file cannot be read, or has other contents.
 pub(super) fn read(cell: &Cell) -> Result<Option<[f64; 2]>, SweepError> {
     type Row = (u32, f64, f64, f64, f64);
-    let rows = read_rows::<Row>(cell.dir().join(LINEAR), HEADER)?;
-    Ok(rows.map(|rows| {
+    let ends = |rows: Vec<Row>| {
         let top1 = rows.iter().map(|row| row.3);
         let last = top1.clone().next_back().unwrap_or(f64::NAN);
         [last, top1.fold(0.0, f64::max)]
-    }))
+    };
+    Ok(read_rows(cell.dir().join(LINEAR), HEADER)?.map(ends))
 }
 
 /// Judges the teacher of a cell, unless that was done, as `kvt probe --method linear --checkpoint last` does. `false` if a stop was

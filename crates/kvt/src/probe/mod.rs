@@ -278,9 +278,8 @@ impl Results {
     }
 
     fn to_csv(&self) -> String {
-        let rows = self.rows.iter();
-        let rows = rows.map(|row| row.iter().map(f64::to_string).collect::<Vec<_>>());
-        Table::new(self.header, rows).csv()
+        let row = |row: &Vec<f64>| row.iter().map(f64::to_string).collect::<Vec<_>>();
+        Table::new(self.header, self.rows.iter().map(row)).csv()
     }
 
     fn to_json(&self) -> serde_json::Value {
