@@ -24,6 +24,7 @@ pub use self::order::{Order, Scale, Version};
 pub use self::runs::{Runs, sweep};
 use kvt_data::fs::{check_writable, remove_leftovers, write_together};
 pub use kvt_train::sweep::Watch;
+use kvt_train::table::Table;
 
 /// All items, in the order of their papers.
 pub const ITEMS: &[&dyn Item] = &[
@@ -201,12 +202,9 @@ fn quoted(text: &str) -> String {
 }
 
 /// A Markdown table; all columns but the first are right-aligned.
-fn table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let line = |cells: Vec<&str>| format!("| {} |\n", cells.join(" | "));
-    let ruler = (0..header.len()).map(|column| if column == 0 { "---" } else { "---:" });
-    let mut text = line(header.to_vec()) + &line(ruler.collect());
-    for row in rows {
-        text += &line(row.iter().map(String::as_str).collect());
-    }
-    text
+fn table(
+    header: impl IntoIterator<Item: ToString>,
+    rows: impl IntoIterator<Item: AsRef<[String]>>,
+) -> String {
+    Table::new(header, rows).markdown(&[0])
 }

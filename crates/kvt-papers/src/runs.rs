@@ -179,9 +179,10 @@ impl Runs {
         )
     }
 
-    /// All cells as CSV.
+    /// All cells as `<item>-runs.csv`, a file of an outcome.
     #[must_use]
-    pub fn csv(&self, metric: Metric) -> String {
-        cells_csv(&self.sweep.cells, &self.found, metric)
+    pub fn file(&self, item: &str) -> (String, Vec<u8>) {
+        let csv = cells_csv(&self.sweep.cells, &self.found, Metric::TOP1);
+        (format!("{item}-runs.csv"), csv.into_bytes())
     }
 }

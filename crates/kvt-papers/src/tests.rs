@@ -77,7 +77,7 @@ impl Item for Half {
         Ok(Outcome {
             csv: "a\n0.5\n".to_owned(),
             svg: "<svg/>".to_owned(),
-            found: table(&["a", "b"], &[vec!["x".to_owned(), "0.5".to_owned()]]),
+            found: table(["a", "b"], [["x", "0.5"].map(str::to_owned)]),
             files: vec![("more.txt".to_owned(), b"more".to_vec())],
             ..Outcome::default()
         })

@@ -19,7 +19,7 @@
 //! - [`judge`]: the errors of a classifier, class by class.
 //! - [`preview`]: pictures of a plan's learning rates and augmented images, before it trains.
 //! - [`average`]: the mean of the weights of several files.
-//! - [`plot`]: what pictures and tables share.
+//! - [`plot`]: what pictures share; [`table`]: CSV and Markdown.
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
 //! - [`mod@bench`]: timing of attention operations and training steps.
 //! - [`sweep`]: many runs as one job, and their combined results.
@@ -45,6 +45,7 @@ pub mod report;
 pub mod run;
 pub mod splits;
 pub mod sweep;
+pub mod table;
 pub mod task;
 pub mod world;
 

@@ -12,8 +12,8 @@ use super::table::table;
 use super::trained::{self, Trained};
 use kvt_data::fs::write_text;
 use kvt_papers::attribution::{attribute, check, enlarge, normalized, overlay};
-use kvt_train::plot::csv_field;
 use kvt_train::probe::sheet;
+use kvt_train::table::{cells, csv_lines};
 
 /// `kvt attribution-map --run RUN IMAGE...`
 #[derive(Debug, clap::Args)]
@@ -76,12 +76,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .and_then(|names| names.get(found.class))
             .cloned()
             .unwrap_or_else(|| found.class.to_string());
-        for (place, relevance) in found.patches.iter().enumerate() {
+        let patches = found.patches.iter().enumerate();
+        csv += &csv_lines(patches.map(|(place, relevance)| {
             let (row, column) = (place / columns, place % columns);
-            let image = csv_field(&path.display().to_string());
-            let class = csv_field(&name);
-            csv += &format!("{image},{class},{row},{column},{relevance}\n");
-        }
+            cells([&path.display(), &name, &row, &column, relevance])
+        }));
         let map = enlarge(&found.patches, found.grid, [size.0, size.1]);
         let drawn = overlay(&seen, &normalized(&map));
         rows.push(vec![

@@ -6,6 +6,7 @@ use super::{cited, fields, ours};
 use kvt_train::plot::{Axis, Chart, Line, Names, beside};
 use kvt_train::report::Statistic;
 use kvt_train::run::Metric;
+use kvt_train::table::{Table, cells};
 use kvt_train::task::model_config;
 
 /// Figure 1 of both versions.
@@ -65,10 +66,7 @@ impl Item for Fig1 {
             csv: csv(&panels),
             svg: svg(&panels).map_err(ReproduceError::Draw)?,
             found: found(&panels, &runs, order),
-            files: vec![(
-                "fig1-runs.csv".to_owned(),
-                runs.csv(Metric::TOP1).into_bytes(),
-            )],
+            files: vec![runs.file(self.name())],
             failures: runs.failures,
         })
     }
@@ -173,20 +171,16 @@ fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String 
         let Some(first) = points.first() else {
             continue;
         };
-        let rows: Vec<Vec<String>> = points
-            .iter()
-            .map(|point| {
-                let kept = if is_dense(point) {
-                    "dense".to_owned()
-                } else {
-                    point.kept.clone()
-                };
-                let mut row = vec![kept, format!("{:.2}", point.share), String::new()];
-                row.extend(ours(point.last.as_ref()));
-                row.extend(ours(point.best.as_ref()));
-                row
-            })
-            .collect();
+        let rows = points.iter().map(|point| {
+            let kept = if is_dense(point) {
+                "dense".to_owned()
+            } else {
+                point.kept.clone()
+            };
+            let first = [kept, format!("{:.2}", point.share), String::new()];
+            let (last, best) = (ours(point.last.as_ref()), ours(point.best.as_ref()));
+            [&first[..], &last, &best].concat()
+        });
         text += &format!(
             "\n### {}\n\nThe paper's settings: {}; its axis goes from {} %, and its best is {}. Keys here: {}.\n\n{}",
             title(panel, &first.row),
@@ -195,7 +189,7 @@ fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String 
             panel.best,
             first.keys,
             table(
-                &[
+                [
                     "k",
                     "share",
                     "*paper*",
@@ -204,7 +198,7 @@ fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String 
                     "*ours*, best",
                     "*spread*"
                 ],
-                &rows
+                rows
             )
         );
     }
@@ -220,24 +214,19 @@ fn title(panel: &Sweep, row: &str) -> String {
 }
 
 fn csv(panels: &[(&Sweep, Vec<Point>)]) -> String {
-    let mut text =
-        "model,run,k,keys,share,last,last spread,last seeds,best,best spread,best seeds\n"
-            .to_owned();
-    for (panel, points) in panels {
-        for point in points {
-            text += &format!(
-                "{},{},{},{},{},{},{}\n",
-                panel.name,
-                point.row,
-                point.kept,
-                point.keys,
-                point.share,
-                fields(point.last.as_ref()),
-                fields(point.best.as_ref())
-            );
-        }
-    }
-    text
+    let points = panels
+        .iter()
+        .flat_map(|(panel, points)| points.iter().map(move |point| (panel, point)));
+    let rows = points.map(|(panel, point)| {
+        let Point {
+            row, kept, keys, ..
+        } = point;
+        let first = cells([&panel.name, row, kept, keys, &point.share]);
+        let (last, best) = (fields(point.last.as_ref()), fields(point.best.as_ref()));
+        [&first[..], &last, &best].concat()
+    });
+    let header = "model,run,k,keys,share,last,last spread,last seeds,best,best spread,best seeds";
+    Table::new(header.split(','), rows).csv()
 }
 
 fn svg(panels: &[(&Sweep, Vec<Point>)]) -> Result<String, String> {

@@ -1,12 +1,11 @@
 //! Figure 2: metrics of each layer.
 
-use std::fmt::Write as _;
-
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::inside::LayersOfRow;
 use kvt_train::analysis::{Measure, axis};
 use kvt_train::plot::{ErrorLine, LinePanel, line_panels};
 use kvt_train::run::Metric;
+use kvt_train::table::{Table, cells, or_empty};
 
 /// Figure 2 of KVT.
 pub(crate) struct Fig2;
@@ -72,10 +71,7 @@ impl Item for Fig2 {
             svg: line_panels("KVT, figure 2: layer by layer", &panels, 2)
                 .map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs),
-            files: vec![(
-                "fig2-runs.csv".to_owned(),
-                runs.csv(Metric::TOP1).into_bytes(),
-            )],
+            files: vec![runs.file(self.name())],
             failures: runs.failures,
         })
     }
@@ -93,30 +89,28 @@ fn lines(rows: &[LayersOfRow], measure: Measure) -> Vec<ErrorLine> {
 }
 
 fn csv(rows: &[LayersOfRow]) -> String {
-    let mut text = "run,seed,layer,stage,block,images,measure,mean,standard_error\n".to_owned();
+    let mut lines = Vec::new();
     for row in rows {
         for (seed, layers) in &row.seeds {
             for layer in layers {
-                for (measure, found) in &layer.measures {
-                    let error = found
-                        .error
-                        .map_or_else(String::new, |error| error.to_string());
-                    let _ = writeln!(
-                        text,
-                        "{},{seed},{},{},{},{},{},{},{error}",
-                        row.row,
-                        layer.number,
-                        layer.block.stage,
-                        layer.block.block,
-                        found.images,
-                        measure.name(),
-                        found.mean
-                    );
-                }
+                lines.extend(layer.measures.iter().map(|(measure, found)| {
+                    cells([
+                        &row.row,
+                        seed,
+                        &layer.number,
+                        &layer.block.stage,
+                        &layer.block.block,
+                        &found.images,
+                        &measure.name(),
+                        &found.mean,
+                        &or_empty(found.error),
+                    ])
+                }));
             }
         }
     }
-    text
+    let header = "run,seed,layer,stage,block,images,measure,mean,standard_error";
+    Table::new(header.split(','), lines).csv()
 }
 
 fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
@@ -143,7 +137,7 @@ fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
         "The last checkpoints of {count}, on {images} validation images. Bars are the spread over the seeds, or of one seed the \
          standard error over the images. *Roughness* is the mean absolute difference of neighbouring layers.\n\n"
     );
-    let cells = PANELS.iter().map(|(measure, panel, paper)| {
+    let lines = PANELS.iter().map(|(measure, panel, paper)| {
         let [of_knn, of_dense] = [knn, dense].map(|row| values(row, *measure));
         let pairs = of_knn.iter().zip(&of_dense);
         let above = pairs.filter(|(knn, dense)| knn > dense).count();
@@ -175,7 +169,7 @@ fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
         "roughness, dense",
         "k-NN",
     ];
-    text += &table(&header, &cells.collect::<Vec<_>>());
+    text += &table(header, lines);
     text + &runs.notes(Metric::TOP1)
 }
 

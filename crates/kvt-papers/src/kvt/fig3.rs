@@ -12,6 +12,7 @@ use kvt_train::plot::{ErrorLine, LinePanel, line_panels};
 use kvt_train::report::Statistic;
 use kvt_train::run::{Event, LayerRecord, Metric, RunDir, read_log};
 use kvt_train::sweep::Sweep;
+use kvt_train::table::{Table, cells, or_empty};
 
 /// Figure 3 of KVT, from the runs of Figure 2.
 pub(crate) struct Fig3;
@@ -56,12 +57,10 @@ impl Item for Fig3 {
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let runs = Runs::of(self, order, watch)?;
-        let mut csv =
-            "run,seed,epoch,layer,split,images,nonlocality,nonlocality_se,nonlocality_raw,nonlocality_raw_se\n"
-                .to_owned();
+        let mut numbers = Vec::new();
         let (mut rows, mut without) = (Vec::new(), Vec::new());
         for (row, title) in ROWS {
-            rows.push((title, of_row(&runs, row, &mut csv, &mut without)?));
+            rows.push((title, of_row(&runs, row, &mut numbers, &mut without)?));
         }
         let without = lacking(&without);
         if !without.is_empty() {
@@ -82,25 +81,23 @@ impl Item for Fig3 {
                 y_holds: all.clone(),
             })
             .collect();
+        let header = "run,seed,epoch,layer,split,images,nonlocality,nonlocality_se,nonlocality_raw,nonlocality_raw_se";
         Ok(Outcome {
-            csv,
+            csv: Table::new(header.split(','), numbers).csv(),
             svg: line_panels(self.title(), &panels, 2).map_err(ReproduceError::Draw)?,
             found: found(&rows, &without, &runs),
-            files: vec![(
-                "fig3-runs.csv".to_owned(),
-                runs.csv(Metric::TOP1).into_bytes(),
-            )],
+            files: vec![runs.file(self.name())],
             failures: runs.failures,
         })
     }
 }
 
-/// Reads the nonlocality from the logs of the finished runs of a row, and adds all its numbers to `csv`. Runs whose logs have none
+/// Reads the nonlocality from the logs of the finished runs of a row, and adds them as rows to `numbers`. Runs whose logs have none
 /// are named in `without`.
 fn of_row(
     runs: &Runs,
     row: &str,
-    csv: &mut String,
+    numbers: &mut Vec<[String; 10]>,
     without: &mut Vec<String>,
 ) -> Result<ByLayer, ReproduceError> {
     let mut by_layer = ByLayer::new();
@@ -123,20 +120,18 @@ fn of_row(
             let seed = cell.plan.seed;
             let key = (layer.layer, layer.epoch + 1);
             by_layer.entry(key).or_default().push((seed, mean, error));
-            let cell = |value: Option<f64>| value.map_or_else(String::new, |x| x.to_string());
-            let raw = number(Measure::NonlocalityRaw, "");
-            let raw_error = number(Measure::NonlocalityRaw, LayerRecord::ERROR);
-            let _ = writeln!(
-                csv,
-                "{row},{seed},{},{},{},{},{mean},{},{},{}",
-                layer.epoch + 1,
-                layer.layer,
-                layer.split,
-                layer.images,
-                cell(error),
-                cell(raw),
-                cell(raw_error)
-            );
+            numbers.push(cells([
+                &row,
+                &seed,
+                &(layer.epoch + 1),
+                &layer.layer,
+                &layer.split,
+                &layer.images,
+                &mean,
+                &or_empty(error),
+                &or_empty(number(Measure::NonlocalityRaw, "")),
+                &or_empty(number(Measure::NonlocalityRaw, LayerRecord::ERROR)),
+            ]));
         }
         if !is_measured {
             without.push(cell.label());
@@ -192,21 +187,16 @@ fn found(rows: &[(&'static str, ByLayer)], without: &str, runs: &Runs) -> String
         .map(|(title, row)| (*title, last(row)))
         .collect();
     let layers = last.iter().map(|(_, values)| values.len()).max();
-    let mut cells: Vec<Vec<String>> = Vec::new();
-    for layer in 0..layers.unwrap_or(0) {
+    let lines = (0..layers.unwrap_or(0)).map(|layer| {
         let values = last
             .iter()
             .map(|(_, values)| values.get(layer))
             .map(|value| value.map_or_else(String::new, |x| format!("{x:.3}")));
-        cells.push(
-            std::iter::once((layer + 1).to_string())
-                .chain(values)
-                .collect(),
-        );
-    }
+        let cells = std::iter::once((layer + 1).to_string()).chain(values);
+        cells.collect::<Vec<_>>()
+    });
     let titles = last.iter().map(|(title, _)| *title);
-    let header: Vec<&str> = std::iter::once("layer").chain(titles).collect();
-    text += &table(&header, &cells);
+    text += &table(std::iter::once("layer").chain(titles), lines);
     text.push('\n');
     if !without.is_empty() {
         let _ = writeln!(text, "- Missing: {without}.");

@@ -1,7 +1,5 @@
 //! Figure 4: where the class token of the last layer looks, head by head.
 
-use std::fmt::Write as _;
-
 use image::RgbImage;
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
@@ -10,6 +8,7 @@ use super::pictures::{Sample, beside, encoded, generated, stacked, validation};
 use kvt_train::error::TrainError;
 use kvt_train::probe::{Drawn, HeadMap, class_attention, draw};
 use kvt_train::run::Metric;
+use kvt_train::table::{Table, cells};
 use kvt_train::task::TaskKind;
 
 /// Figure 4 of KVT.
@@ -52,7 +51,7 @@ impl Item for Fig4 {
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let runs = Runs::of(self, order, watch)?;
-        let mut csv = "run,image,side,keys,head,row,column,weight\n".to_owned();
+        let mut csv = Vec::new();
         let mut table = Vec::new();
         // By attention; only generated images are in the picture that may be published.
         let (mut drawn, mut seen) = (Vec::new(), Vec::new());
@@ -85,8 +84,9 @@ impl Item for Fig4 {
         })?;
         let (png, svg) = encoded(&stacked(&beside(&drawn)))?;
         let (others, _) = encoded(&stacked(&beside(&seen)))?;
+        let header = "run,image,side,keys,head,row,column,weight";
         Ok(Outcome {
-            csv,
+            csv: Table::new(header.split(','), csv).csv(),
             svg,
             found: found(&table, &seeds, &runs),
             files: vec![
@@ -120,16 +120,22 @@ fn larger(side: usize, inside: &Inside, samples: &[Sample]) -> Result<usize, Rep
     Ok((side * shown + step / 2) / step * patch)
 }
 
-fn add(csv: &mut String, [row, keys]: [&str; 2], sample: &Sample, side: usize, maps: &[HeadMap]) {
+fn add(
+    csv: &mut Vec<[String; 8]>,
+    [row, keys]: [&str; 2],
+    sample: &Sample,
+    side: usize,
+    maps: &[HeadMap],
+) {
     for (head, map) in maps.iter().enumerate() {
         let columns = map.grid[1].max(1);
         for (place, weight) in map.weights.iter().enumerate() {
             let (down, across) = (place / columns, place % columns);
+            let weight = format!("{weight:.6}");
             let name = &sample.name;
-            let _ = writeln!(
-                csv,
-                "{row},{name},{side},{keys},{head},{down},{across},{weight:.6}"
-            );
+            csv.push(cells([
+                &row, name, &side, &keys, &head, &down, &across, &weight,
+            ]));
         }
     }
 }
@@ -183,7 +189,7 @@ fn found(lines: &[Vec<String>], seeds: &str, runs: &Runs) -> String {
          the k of training, where an attention without a share of the keys is drawn again. The brightest patch has the largest weight of its \
          map; a patch that is not kept is dark blue. `fig4-val.png` shows {VALIDATION} validation images in the same order. Means over the generated images and the heads:\n\n{}{}",
         seeds,
-        table(&header, lines),
+        table(header, lines),
         runs.notes(metric)
     )
 }

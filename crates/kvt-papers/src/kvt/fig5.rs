@@ -1,7 +1,5 @@
 //! Figure 5: which patches speak for the class, by Transformer Attribution.
 
-use std::fmt::Write as _;
-
 use image::RgbImage;
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
@@ -11,6 +9,7 @@ use crate::attribution::{Attribution, attribute, enlarge, normalized, overlay};
 use kvt_train::error::TrainError;
 use kvt_train::probe::sheet;
 use kvt_train::run::Metric;
+use kvt_train::table::{Table, cells};
 
 /// Figure 5 of KVT.
 pub(crate) struct Fig5;
@@ -119,23 +118,21 @@ fn picture(all: &[Explained]) -> RgbImage {
 }
 
 fn csv(all: &[Explained], classes: &[String]) -> String {
-    let mut text = "attention,image,class,row,column,relevance\n".to_owned();
+    let mut rows = Vec::new();
     for explained in all {
         for (title, found) in &explained.found {
             let columns = found.grid[1].max(1);
-            for (place, relevance) in found.patches.iter().enumerate() {
-                let _ = writeln!(
-                    text,
-                    "{title},{},{},{},{},{relevance}",
-                    explained.sample.name,
-                    class(classes, found.class),
-                    place / columns,
-                    place % columns
-                );
-            }
+            let class = class(classes, found.class);
+            let patches = found.patches.iter().enumerate();
+            rows.extend(patches.map(|(place, relevance)| {
+                let (row, column) = (place / columns, place % columns);
+                let name = &explained.sample.name;
+                cells([title, name, &class, &row, &column, relevance])
+            }));
         }
     }
-    text
+    let header = ["attention", "image", "class", "row", "column", "relevance"];
+    Table::new(header, rows).csv()
 }
 
 fn class(classes: &[String], number: usize) -> String {
@@ -169,6 +166,6 @@ fn found([drawn, seen]: [&[Explained]; 2], seeds: &str, classes: &[String], runs
         }
     }
     let header = ["image", "attention", "class", "probability", "half"];
-    text += &table(&header, &lines);
+    text += &table(header, lines);
     text + &runs.notes(Metric::TOP1)
 }

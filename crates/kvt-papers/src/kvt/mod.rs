@@ -29,6 +29,7 @@ use kvt_models::StageSummary;
 
 use super::Version;
 use kvt_train::report::Statistic;
+use kvt_train::table::or_empty;
 
 /// The citation of the ECCV version.
 const ECCV: &str = "[KVT](https://arxiv.org/abs/2106.00515), ECCV 2022";
@@ -53,11 +54,6 @@ fn percent(number: Option<f64>) -> String {
     }
 }
 
-/// A number of the paper for CSV, or an empty cell.
-fn stated(number: Option<f64>) -> String {
-    number.map_or_else(String::new, |number| number.to_string())
-}
-
 /// The mean of a statistic and its spread with the number of seeds, in percent; empty cells if there is none.
 fn ours(statistic: Option<&Statistic>) -> [String; 2] {
     let Some(statistic) = statistic else {
@@ -71,15 +67,12 @@ fn ours(statistic: Option<&Statistic>) -> [String; 2] {
     [format!("{:.2}", statistic.mean), spread]
 }
 
-/// A statistic in three fields of CSV: mean, spread, runs.
-fn fields(statistic: Option<&Statistic>) -> String {
-    let Some(statistic) = statistic else {
-        return ",,".to_owned();
-    };
-    let spread = statistic
-        .spread
-        .map_or_else(String::new, |spread| spread.to_string());
-    format!("{},{spread},{}", statistic.mean, statistic.runs)
+/// A statistic in three cells of CSV: mean, spread, runs.
+fn fields(statistic: Option<&Statistic>) -> [String; 3] {
+    let spread = statistic.and_then(|statistic| statistic.spread);
+    let mean = or_empty(statistic.map(|statistic| statistic.mean));
+    let runs = or_empty(statistic.map(|statistic| statistic.runs));
+    [mean, or_empty(spread), runs]
 }
 
 /// How many keys of a stage a query keeps, in words.

@@ -2,11 +2,12 @@
 
 use super::super::{Item, Order, Outcome, ReproduceError, Version, Watch, table};
 use super::paper::SPEED_V1;
-use super::{cited, ratio, stated};
+use super::{cited, ratio};
 use kvt_train::bench::{self, Rounds, StepCase, StepMeasurement};
 use kvt_train::config::Document;
 use kvt_train::device;
 use kvt_train::plot::{Axis, Chart, Line, Names};
+use kvt_train::table::{Table, cells, or_empty};
 use kvt_train::task::model_config;
 
 /// The speed table of version 1.
@@ -155,7 +156,7 @@ impl Speed {
                 let paper = way.paper.map(|row| SPEED_V1[row].1);
                 vec![
                     way.name.to_owned(),
-                    stated(paper),
+                    or_empty(paper),
                     paper.map_or_else(String::new, |paper| ratio(paper / paper_fast)),
                     format!("{:.1}", one.step_ms),
                     format!("{:.1} to {:.1}", one.step.low, one.step.high),
@@ -180,7 +181,7 @@ impl Speed {
             self.rounds.timed,
             self.rounds.warmup,
             table(
-                &[
+                [
                     "attention",
                     "*paper*, s",
                     "*paper*, of fast",
@@ -189,7 +190,7 @@ impl Speed {
                     "*ours*, of fast",
                     "*ours*, of dense",
                 ],
-                &rows
+                rows
             )
         )
     }
@@ -201,22 +202,21 @@ fn ours(found: &[StepMeasurement], way: usize) -> f64 {
 }
 
 fn csv(found: &[StepMeasurement]) -> String {
-    let mut text = "attention,paper s,step ms,low ms,high ms,forward ms,batch,k\n".to_owned();
-    for (way, one) in WAYS.iter().zip(found) {
+    let rows = WAYS.iter().zip(found).map(|(way, one)| {
         let k: Vec<String> = one.k.iter().map(usize::to_string).collect();
-        text += &format!(
-            "\"{}\",{},{},{},{},{},{},{}\n",
-            way.name,
-            stated(way.paper.map(|row| SPEED_V1[row].1)),
-            one.step_ms,
-            one.step.low,
-            one.step.high,
-            one.forward_ms,
-            one.batch,
-            k.join("/")
-        );
-    }
-    text
+        cells([
+            &way.name,
+            &or_empty(way.paper.map(|row| SPEED_V1[row].1)),
+            &one.step_ms,
+            &one.step.low,
+            &one.step.high,
+            &one.forward_ms,
+            &one.batch,
+            &k.join("/"),
+        ])
+    });
+    let header = "attention,paper s,step ms,low ms,high ms,forward ms,batch,k";
+    Table::new(header.split(','), rows).csv()
 }
 
 fn svg(found: &[StepMeasurement]) -> Result<String, String> {
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(lines.len(), 5);
         // Dense attention keeps all five keys of a 32 px image; the batch size is the user's.
         assert!(
-            lines[1].starts_with("\"dense\",,") && lines[1].ends_with(",2,5"),
+            lines[1].starts_with("dense,,") && lines[1].ends_with(",2,5"),
             "{}",
             lines[1]
         );

@@ -6,11 +6,12 @@ use super::super::{
     Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
 };
 use super::paper::{CONV_NETS, System, TABLE1};
-use super::{cited, fields, kept, ours, percent, short, stated};
+use super::{cited, fields, kept, ours, percent, short};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::report::Statistic;
 use kvt_train::run::{Metric, RunDir};
 use kvt_train::sweep::{Cell, Found, Sweep};
+use kvt_train::table::{Table, cells, or_empty};
 use kvt_train::task::model_config;
 
 /// Table 1 of both versions.
@@ -69,10 +70,7 @@ impl Item for Table1 {
             csv: csv(&rows, order.version),
             svg: svg(&rows).map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs, order),
-            files: vec![(
-                "table1-runs.csv".to_owned(),
-                runs.csv(Metric::TOP1).into_bytes(),
-            )],
+            files: vec![runs.file(self.name())],
             failures: runs.failures,
         })
     }
@@ -169,7 +167,6 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
         "*ours*, best",
         "*spread*",
     ];
-    let lines: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let mut text = format!(
         "{}, beside our runs at scale `{}`. Parameters and multiply-accumulate operations of one image are those of the \
          model here: with the products of queries, keys and values, and without. Before a run is begun they are counted with the \
@@ -181,26 +178,18 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
         text += "The models here are small ones on CIFAR-10: the paper's numbers are of other models on other images, and are beside \
                  them only to show which row is which.\n\n";
     }
-    text += &table(&header, &lines);
+    text += &table(header, rows.iter().map(line));
     if order.version == Version::V1 {
         text += "\nThe convolutional networks of version 1, which are not trained here:\n\n";
-        let nets: Vec<Vec<String>> = CONV_NETS
+        let nets = CONV_NETS
             .iter()
-            .map(|(name, params, gflops, top1)| {
-                vec![
-                    (*name).to_owned(),
-                    (*params).to_owned(),
-                    (*gflops).to_owned(),
-                    top1.to_string(),
-                ]
-            })
-            .collect();
-        text += &table(&["network", "parameters", "GFLOPs", "*paper*"], &nets);
+            .map(|(name, params, gflops, top1)| cells([name, params, gflops, top1]));
+        text += &table(["network", "parameters", "GFLOPs", "*paper*"], nets);
     }
     text + &runs.notes(Metric::TOP1)
 }
 
-fn cells(row: &Row<'_>) -> Vec<String> {
+fn line(row: &Row<'_>) -> Vec<String> {
     let mut cells = vec![row.system.name.to_owned(), words(row.attention).to_owned()];
     match &row.summary {
         Some(summary) => {
@@ -221,34 +210,30 @@ fn cells(row: &Row<'_>) -> Vec<String> {
 }
 
 fn csv(rows: &[Row<'_>], version: Version) -> String {
-    let mut text = "system,attention,version,input of the paper,parameters of the paper,GFLOPs of the paper,parameters,MACs,\
-                    MACs without attention,paper,last,last spread,last seeds,best,best spread,best seeds\n"
-        .to_owned();
-    for row in rows {
-        let System {
-            name,
-            input,
-            params,
-            gflops,
-            ..
-        } = row.system;
-        let counts = match &row.summary {
-            Some(summary) => {
-                let macs = summary.macs;
-                format!("{},{},{}", summary.params, macs.total(), macs.linear)
-            }
-            None => ",,".to_owned(),
-        };
-        text += &format!(
-            "{name},{},{},{input},{params},{gflops},{counts},{},{},{}\n",
-            row.attention,
-            version.name(),
-            stated(row.paper),
-            fields(row.last.as_ref()),
-            fields(row.best.as_ref())
-        );
-    }
-    text
+    let header = "system,attention,version,input of the paper,parameters of the paper,GFLOPs of the paper,parameters,MACs,\
+                  MACs without attention,paper,last,last spread,last seeds,best,best spread,best seeds";
+    let rows = rows.iter().map(|row| {
+        let system = row.system;
+        let counts = row.summary.as_ref().map(|summary| {
+            let macs = summary.macs;
+            (summary.params, macs.total(), macs.linear)
+        });
+        let first = cells([
+            &system.name,
+            &row.attention,
+            &version.name(),
+            &system.input,
+            &system.params,
+            &system.gflops,
+            &or_empty(counts.map(|counts| counts.0)),
+            &or_empty(counts.map(|counts| counts.1)),
+            &or_empty(counts.map(|counts| counts.2)),
+            &or_empty(row.paper),
+        ]);
+        let (last, best) = (fields(row.last.as_ref()), fields(row.best.as_ref()));
+        [&first[..], &last, &best].concat()
+    });
+    Table::new(header.split(','), rows).csv()
 }
 
 /// The gain of k-NN attention over dense attention, in the paper and in our runs, system by system.

@@ -2,11 +2,12 @@
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{Convergence, TABLE2, TABLE2_EPOCHS};
-use super::{cited, fields, ours, percent, stated};
+use super::{cited, fields, ours, percent};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::report::{PairedT, difference_text};
 use kvt_train::run::Metric;
 use kvt_train::sweep::p_is;
+use kvt_train::table::{Table, cells, or_empty};
 
 /// Table 2 of both versions.
 pub(crate) struct Table2;
@@ -45,10 +46,7 @@ impl Item for Table2 {
             csv: csv(&runs, order),
             svg: svg(&runs, order).map_err(ReproduceError::Draw)?,
             found: found(&runs, order),
-            files: vec![(
-                "table2-runs.csv".to_owned(),
-                runs.csv(Metric::TOP1).into_bytes(),
-            )],
+            files: vec![runs.file(self.name())],
             failures: runs.failures,
         })
     }
@@ -168,24 +166,21 @@ fn found(runs: &Runs, order: &Order) -> String {
             "difference, *paper*",
             "difference, *ours*",
         ];
-        let rows: Vec<Vec<String>> = epochs(order)
-            .iter()
-            .map(|&epoch| {
-                let [dense, knn] = paper(model, order, epoch);
-                let mut row = vec![epoch.to_string()];
-                for (attention, stated_here) in [("dense", dense), ("knn", knn)] {
-                    let name = format!("{}-{attention}", model.key);
-                    let own = runs.statistic(&name, |found| found.at(Metric::TOP1, epoch));
-                    row.push(percent(stated_here));
-                    row.extend(ours(own.as_ref()));
-                }
-                let gain = dense.zip(knn).map(|(dense, knn)| knn - dense);
-                row.push(gain.map_or_else(String::new, |gain| format!("{gain:+.2}")));
-                row.push(difference_cell(difference(runs, model.key, epoch)));
-                row
-            })
-            .collect();
-        text += &format!("\n### {}\n\n{}", model.name, table(&header, &rows));
+        let rows = epochs(order).iter().map(|&epoch| {
+            let [dense, knn] = paper(model, order, epoch);
+            let mut row = vec![epoch.to_string()];
+            for (attention, stated_here) in [("dense", dense), ("knn", knn)] {
+                let name = format!("{}-{attention}", model.key);
+                let own = runs.statistic(&name, |found| found.at(Metric::TOP1, epoch));
+                row.push(percent(stated_here));
+                row.extend(ours(own.as_ref()));
+            }
+            let gain = dense.zip(knn).map(|(dense, knn)| knn - dense);
+            row.push(gain.map_or_else(String::new, |gain| format!("{gain:+.2}")));
+            row.push(difference_cell(difference(runs, model.key, epoch)));
+            row
+        });
+        text += &format!("\n### {}\n\n{}", model.name, table(header, rows));
     }
     if order.scale != Scale::Paper {
         text += &format!("\n### The paper, ImageNet-1k\n\n{}", printed(order.version));
@@ -198,15 +193,14 @@ fn printed(version: Version) -> String {
     let names = TABLE2.iter();
     let names =
         names.flat_map(|model| ["dense", "k-NN"].map(|kind| format!("{}, {kind}", model.name)));
-    let header: Vec<String> = std::iter::once("epoch".to_owned()).chain(names).collect();
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let header = std::iter::once("epoch".to_owned()).chain(names);
     let row = |(place, epoch): (usize, &u32)| {
         let columns = TABLE2.iter().flat_map(|model| model.of(version));
         let numbers = columns.map(|column| percent(column.get(place).copied()));
-        std::iter::once(epoch.to_string()).chain(numbers).collect()
+        let cells = std::iter::once(epoch.to_string()).chain(numbers);
+        cells.collect::<Vec<_>>()
     };
-    let rows: Vec<Vec<String>> = TABLE2_EPOCHS.iter().enumerate().map(row).collect();
-    table(&header, &rows)
+    table(header, TABLE2_EPOCHS.iter().enumerate().map(row))
 }
 
 /// A difference with its interval, or an empty cell.
@@ -222,24 +216,21 @@ fn difference_cell(test: Option<PairedT>) -> String {
 }
 
 fn csv(runs: &Runs, order: &Order) -> String {
-    let mut text = "model,epoch,attention,version,paper,ours,spread,seeds\n".to_owned();
+    let mut rows = Vec::new();
     for model in TABLE2 {
         for &epoch in epochs(order) {
             let numbers = paper(model, order, epoch);
             for (attention, number) in ["dense", "knn"].into_iter().zip(numbers) {
                 let name = format!("{}-{attention}", model.key);
                 let own = runs.statistic(&name, |found| found.at(Metric::TOP1, epoch));
-                text += &format!(
-                    "{},{epoch},{attention},{},{},{}\n",
-                    model.name,
-                    order.version.name(),
-                    stated(number),
-                    fields(own.as_ref())
-                );
+                let (version, number) = (order.version.name(), or_empty(number));
+                let first = cells([&model.name, &epoch, &attention, &version, &number]);
+                rows.push([&first[..], &fields(own.as_ref())].concat());
             }
         }
     }
-    text
+    let header = "model,epoch,attention,version,paper,ours,spread,seeds";
+    Table::new(header.split(','), rows).csv()
 }
 
 /// Our curves, solid for k-NN attention and dashed for dense attention.

@@ -2,9 +2,10 @@
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{TABLE3, TABLE3_DENSE, TABLE3_KNN};
-use super::{cited, fields, ours, percent, stated};
+use super::{cited, fields, ours, percent};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::run::Metric;
+use kvt_train::table::{Table, cells, or_empty};
 
 /// Table 3 of ECCV; in version 1, Table 3 is a different one, `speed`.
 pub(crate) struct Table3;
@@ -51,10 +52,7 @@ impl Item for Table3 {
             csv: csv(&rows, &runs),
             svg: svg(&rows, &runs).map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs, order),
-            files: vec![(
-                "table3-runs.csv".to_owned(),
-                runs.csv(Metric::TOP1).into_bytes(),
-            )],
+            files: vec![runs.file(self.name())],
             failures: runs.failures,
         })
     }
@@ -89,24 +87,20 @@ fn rows() -> Vec<Row> {
 }
 
 fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
-    let lines: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| {
-            let paper = if row.crashes {
-                "crash".to_owned()
-            } else {
-                percent(row.paper)
-            };
-            let mut cells = vec![row.words.clone(), paper];
-            cells.extend(own(row, runs));
-            cells
-        })
-        .collect();
+    let lines = rows.iter().map(|row| {
+        let paper = if row.crashes {
+            "crash".to_owned()
+        } else {
+            percent(row.paper)
+        };
+        let [mean, spread] = own(row, runs);
+        [row.words.clone(), paper, mean, spread]
+    });
     let mut text = format!(
         "{}, beside our runs at scale `{}`: top-1 in percent after the last epoch.\n\n{}",
         cited(order.version, "Table 3"),
         order.scale,
-        table(&["attention", "*paper*", "*ours*", "*spread*"], &lines)
+        table(["attention", "*paper*", "*ours*", "*spread*"], lines)
     );
     if order.scale != Scale::Paper {
         text += "\nThe paper's numbers are of DeiT-Tiny on ImageNet, ours of a small DeiT on CIFAR-10.\n";
@@ -126,27 +120,23 @@ fn own(row: &Row, runs: &Runs) -> [String; 2] {
 }
 
 fn csv(rows: &[Row], runs: &Runs) -> String {
-    let mut text = "attention,temperature,paper,ours,spread,seeds,crashed\n".to_owned();
-    for row in rows {
+    let rows = rows.iter().map(|row| {
         let last = runs.statistic(&row.name, |found| found.last(Metric::TOP1));
-        text += &format!(
-            "{},{},{},{},{}\n",
-            if row.temperature.is_some() {
-                "dense"
-            } else {
-                "knn"
-            },
-            stated(row.temperature),
-            if row.crashes {
-                "crash".to_owned()
-            } else {
-                stated(row.paper)
-            },
-            fields(last.as_ref()),
-            runs.crashed(&row.name).0
-        );
-    }
-    text
+        let attention = match row.temperature {
+            Some(_) => "dense",
+            None => "knn",
+        };
+        let paper = if row.crashes {
+            "crash".to_owned()
+        } else {
+            or_empty(row.paper)
+        };
+        let first = cells([&attention, &or_empty(row.temperature), &paper]);
+        let crashed = runs.crashed(&row.name).0.to_string();
+        [&first[..], &fields(last.as_ref()), &[crashed]].concat()
+    });
+    let header = "attention,temperature,paper,ours,spread,seeds,crashed";
+    Table::new(header.split(','), rows).csv()
 }
 
 fn svg(rows: &[Row], runs: &Runs) -> Result<String, String> {

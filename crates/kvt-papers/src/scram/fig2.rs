@@ -1,13 +1,12 @@
 //! Figure 2: attention maps of a picture's low-rank approximation, full and sparse.
 
-use std::fmt::Write as _;
-
 use kvt_attention::scram::{Fields, PatchMatch, Tokens};
 use kvt_ops::Key;
 
 use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, share, weights};
 use kvt_train::plot::{Panel, heat_maps};
+use kvt_train::table::{Table, cells};
 
 /// Figure 2 of SCRAM.
 pub(crate) struct Fig2;
@@ -66,20 +65,19 @@ impl Item for Fig2 {
             panel("top-κ(max)", &maps[0].weights[..]),
             panel("top-κ(mode)", &maps[1].weights[..]),
         ];
-        let mut csv = "map,query,key,weight\n".to_owned();
-        for (name, values) in [
+        let all = [
             ("full", &whole),
             ("max", &maps[0].weights),
             ("mode", &maps[1].weights),
-        ] {
-            for (i, weight) in values
-                .iter()
-                .enumerate()
-                .filter(|(_, weight)| **weight >= 5e-7)
-            {
-                let _ = writeln!(csv, "{name},{},{},{weight:.6}", i / TOKENS, i % TOKENS);
-            }
-        }
+        ];
+        let rows = all.iter().flat_map(|(name, values)| {
+            let seen = values.iter().enumerate();
+            let seen = seen.filter(|(_, weight)| **weight >= 5e-7);
+            seen.map(move |(i, weight)| {
+                cells([name, &(i / TOKENS), &(i % TOKENS), &format!("{weight:.6}")])
+            })
+        });
+        let csv = Table::new(["map", "query", "key", "weight"], rows).csv();
         Ok(Outcome {
             csv,
             svg: heat_maps(
@@ -157,7 +155,6 @@ fn found(maps: &[Map]) -> String {
             share(map.mass[1]),
         ]
     };
-    let rows: Vec<_> = maps.iter().map(row).collect();
     let header = [
         "search",
         "keys of a query",
@@ -173,7 +170,7 @@ fn found(maps: &[Map]) -> String {
          panel has its own black.\n\n{}\n\
          \"Recall\" is the share of the matches that a search of all keys under the same rule finds as well; what \
          is missed is mostly nearly as good, as the shares of the attention show.",
-        table(&header, &rows)
+        table(header, maps.iter().map(row))
     )
 }
 

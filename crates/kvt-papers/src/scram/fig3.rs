@@ -1,13 +1,12 @@
 //! Figure 3: the best keys are neighbours, modes are not.
 
-use std::fmt::Write as _;
-
 use kvt_attention::scram::{PatchMatch, Tokens};
 use kvt_ops::Key;
 
 use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, weights};
 use kvt_train::plot::{Panel, heat_maps};
+use kvt_train::table::Table;
 
 /// Figure 3 of SCRAM.
 pub(crate) struct Fig3;
@@ -78,19 +77,14 @@ impl Item for Fig3 {
             panel("top-κ(max)", &of_best[..]),
             panel("top-κ(mode)", &of_modes[..]),
         ];
-        let mut csv = "row,column,key,full,max,mode\n".to_owned();
-        for key in 0..SIDE * SIDE {
-            let _ = writeln!(
-                csv,
-                "{},{},{:.6},{:.6},{:.6},{:.6}",
-                key / SIDE,
-                key % SIDE,
-                keys[key],
-                whole[key],
-                of_best[key],
-                of_modes[key]
-            );
-        }
+        let rows = (0..SIDE * SIDE).map(|key| {
+            let [key_value, full, best, mode] =
+                [&keys, &whole, &of_best, &of_modes].map(|values| format!("{:.6}", values[key]));
+            let (row, column) = ((key / SIDE).to_string(), (key % SIDE).to_string());
+            [row, column, key_value, full, best, mode]
+        });
+        let header = ["row", "column", "key", "full", "max", "mode"];
+        let csv = Table::new(header, rows).csv();
         Ok(Outcome {
             csv,
             svg: heat_maps("Attention of one query to the keys of the map", &panels)
@@ -143,13 +137,13 @@ fn found(best: &[usize], modes: &[usize]) -> String {
          L = {SEPARATION} (mode), b = {RADIUS}, 8 iterations. Darkness grows with the square root of a weight, and \
          each panel has its own black.\n\n{}",
         table(
-            &[
+            [
                 "search",
                 "matches (row, column)",
                 "in the blobs",
                 "as stated"
             ],
-            &rows
+            rows
         )
     )
 }

@@ -1,7 +1,5 @@
 //! Figure 4: time of a forward pass by the size of the map.
 
-use std::fmt::Write as _;
-
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::{AttentionConfig, BurnInit, Mechanism, Mixer, Phase, Place, ScramConfig};
 use kvt_ops::Key;
@@ -11,6 +9,7 @@ use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
 use super::input;
 use kvt_train::bench::{Timing, time};
 use kvt_train::plot::{Axis, Chart, Line, Names};
+use kvt_train::table::Table;
 
 /// Figure 4 of SCRAM.
 pub(crate) struct Fig4 {
@@ -126,17 +125,15 @@ fn mixers(place: &Place, device: &Device) -> Result<Vec<Mixer>, ReproduceError> 
 }
 
 fn csv(all: &[Times]) -> String {
-    let mut csv = "attention,tokens,median_ms,first_quartile_ms,third_quartile_ms\n".to_owned();
-    for times in all {
-        for (tokens, Timing { median, low, high }) in &times.by_tokens {
-            let _ = writeln!(
-                csv,
-                "\"{}\",{tokens},{median:.4},{low:.4},{high:.4}",
-                times.name
-            );
-        }
-    }
-    csv
+    let rows = all.iter().flat_map(|times| {
+        let by_tokens = times.by_tokens.iter();
+        by_tokens.map(|(tokens, Timing { median, low, high })| {
+            let [median, low, high] = [median, low, high].map(|ms| format!("{ms:.4}"));
+            [times.name.clone(), tokens.to_string(), median, low, high]
+        })
+    });
+    let header = "attention,tokens,median_ms,first_quartile_ms,third_quartile_ms";
+    Table::new(header.split(','), rows).csv()
 }
 
 impl Times {
@@ -216,8 +213,6 @@ impl Fig4 {
             cells.push(format!("{:.2}", times.exponent()));
             cells
         };
-        let rows: Vec<_> = all.iter().map(row).collect();
-        let header: Vec<&str> = header.iter().map(String::as_str).collect();
         format!(
             "Milliseconds on this machine's CPU with {} threads, f32: the median of {} runs after one that does not \
              count. One head, b = 0, 8 iterations, queries and keys as in `scram-recall` (smooth, the same picture \
@@ -226,7 +221,7 @@ impl Fig4 {
              attention, and a little more than n for n log n.\n\n{}",
             rayon::current_num_threads(),
             self.runs,
-            table(&header, &rows)
+            table(header, all.iter().map(row))
         )
     }
 }
@@ -250,8 +245,7 @@ mod tests {
         let lines: Vec<&str> = outcome.csv.lines().collect();
         assert_eq!(lines.len(), 1 + 4 * 2);
         assert!(
-            lines[1].starts_with("\"full\",16,")
-                && lines[8].starts_with("\"PatchMatch, κ = 8\",36,")
+            lines[1].starts_with("full,16,") && lines[8].starts_with("\"PatchMatch, κ = 8\",36,")
         );
         assert!(outcome.svg.contains("PatchMatch, κ = 4"));
         assert!(

@@ -1,7 +1,5 @@
 //! What the search misses, by the number of tokens. The paper does not report quality.
 
-use std::fmt::Write as _;
-
 use kvt_attention::scram::{Fields, PatchMatch, Tokens};
 use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
@@ -10,6 +8,7 @@ use rayon::prelude::*;
 use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, share};
 use kvt_train::plot::{Axis, Chart, Line, Names};
+use kvt_train::table::{Table, cells};
 
 /// Recall and attention mass of SCRAM.
 pub(crate) struct Recall {
@@ -145,22 +144,14 @@ fn compare(features: Features, side: usize) -> Result<Vec<Record>, ReproduceErro
 }
 
 fn csv(records: &[Record]) -> String {
-    let mut csv = "features,tokens,kept,recall,mass_found,mass_best\n".to_owned();
-    for record in records {
-        let Record {
-            features,
-            tokens,
-            kept,
-            recall,
-            mass: [found, best],
-        } = record;
-        let _ = writeln!(
-            csv,
-            "{},{tokens},{kept},{recall:.5},{found:.6},{best:.6}",
-            features.name()
-        );
-    }
-    csv
+    let rows = records.iter().map(|record| {
+        let [found, best] = record.mass.map(|mass| format!("{mass:.6}"));
+        let recall = format!("{:.5}", record.recall);
+        let (features, tokens) = (record.features.name(), record.tokens);
+        cells([&features, &tokens, &record.kept, &recall, &found, &best])
+    });
+    let header = "features,tokens,kept,recall,mass_found,mass_best";
+    Table::new(header.split(','), rows).csv()
 }
 
 impl Recall {
@@ -221,7 +212,6 @@ impl Recall {
                 share(record.mass[1]),
             ]
         };
-        let rows: Vec<_> = records.iter().map(row).collect();
         let header = [
             "queries and keys",
             "n",
@@ -238,7 +228,7 @@ impl Recall {
              mean over queries; the mass is the sum of the dense attention weights on the keys that were found, \
              over that on the κ best ones. The figure has κ = {}.\n\n{}",
             KEPT.into_iter().max().unwrap_or(1),
-            table(&header, &rows)
+            table(header, records.iter().map(row))
         )
     }
 }

@@ -1,34 +1,28 @@
 //! The metrics of layers as CSV, JSON and Markdown.
 
-use std::fmt::Write as _;
-
 use serde_json::{Map, Value, json};
 
 use super::{Estimate, Layer, Measure};
+use crate::table::{Table, cells, or_empty};
 
 /// A row for each layer, with mean and standard error of every measure; empty cells where nothing was measured.
 pub fn csv(layers: &[Layer]) -> String {
-    let mut text = "layer,stage,block,images".to_owned();
-    for measure in Measure::ALL {
+    let names = Measure::ALL.iter().flat_map(|measure| {
         let name = measure.name();
-        let _ = write!(text, ",{name},{name}_se");
-    }
-    for layer in layers {
+        [name.to_owned(), format!("{name}_se")]
+    });
+    let header = ["layer", "stage", "block", "images"].map(str::to_owned);
+    let rows = layers.iter().map(|layer| {
         let (block, images) = (layer.block, layer.images());
-        let _ = write!(
-            text,
-            "\n{},{},{},{images}",
-            layer.number, block.stage, block.block
-        );
-        for measure in Measure::ALL {
-            let cell = |value: Option<f64>| value.map_or_else(String::new, |x| x.to_string());
-            let found = layer.get(measure);
-            let mean = cell(found.map(|found| found.mean));
-            let error = cell(found.and_then(|found| found.error));
-            let _ = write!(text, ",{mean},{error}");
-        }
-    }
-    text + "\n"
+        let place = cells([&layer.number, &block.stage, &block.block, &images]);
+        let numbers = Measure::ALL.iter().flat_map(|measure| {
+            let found = layer.get(*measure);
+            let error = found.and_then(|found| found.error);
+            [found.map(|found| found.mean), error].map(or_empty)
+        });
+        place.into_iter().chain(numbers).collect::<Vec<_>>()
+    });
+    Table::new(header.into_iter().chain(names), rows).csv()
 }
 
 /// A list of the layers, each with `mean` and `standard_error` of every measure by its name.
@@ -51,16 +45,9 @@ pub fn json(layers: &[Layer]) -> Value {
 
 /// A table of [`Measure::SHOWN`], with mean and standard error.
 pub fn markdown(layers: &[Layer]) -> String {
-    let mut text = "| layer |".to_owned();
-    for measure in Measure::SHOWN {
-        let _ = write!(text, " {} |", measure.title());
-    }
-    text += "\n| ---: |";
-    text += &" ---: |".repeat(Measure::SHOWN.len());
-    for row in rows(layers) {
-        let _ = write!(text, "\n| {} |", row.join(" | "));
-    }
-    text + "\n"
+    let titles = Measure::SHOWN.map(Measure::title);
+    let header = std::iter::once("layer").chain(titles);
+    Table::new(header, rows(layers)).markdown(&[])
 }
 
 /// The cells of the same table.

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::Plan;
+use crate::table::Table;
 use kvt_data::schema::{self, by_kind, doc, expected, kinds, words};
 
 /// A section or, at the top level, the whole file.
@@ -103,7 +104,6 @@ pub fn reference() -> String {
             "" => write!(page, "\n## Top level\n\n"),
             name => write!(page, "\n## `[{name}]`\n\n{}\n\n", section.doc),
         };
-        page.push_str("| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
         let is_kind = |field: &&Field| field.name == "kind";
         let kind = section.fields.iter().find(is_kind);
         let all = kind.map_or_else(Vec::new, |kind| words(&kind.schema));
@@ -117,16 +117,17 @@ pub fn reference() -> String {
             .fields
             .iter()
             .filter(|field| first.is_none() || !is_kind(field));
-        for Field { name, schema, .. } in first.into_iter().chain(others) {
+        let row = |Field { name, schema, .. }: &Field| {
             let mut doc = doc(schema);
             let kinds = kinds(schema);
             if kinds.len() < all.len() && !kinds.is_empty() {
                 let _ = write!(doc, " Only with `{}`.", kinds.join("`, `"));
             }
-            let cells = [by_kind(schema, expected), by_kind(schema, default), doc];
-            let [expected, default, doc] = cells.map(|cell| cell.replace('|', "\\|"));
-            let _ = writeln!(page, "| `{name}` | {expected} | {default} | {doc} |");
-        }
+            let (expected, default) = (by_kind(schema, expected), by_kind(schema, default));
+            [format!("`{name}`"), expected, default, doc]
+        };
+        let rows = first.into_iter().chain(others).map(row);
+        page += &Table::new(["key", "type", "default", "meaning"], rows).markdown(&[0, 1, 2, 3]);
         if let Some(kind) = first {
             match described.get(&all) {
                 Some(section) => {

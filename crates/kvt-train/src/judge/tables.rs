@@ -1,8 +1,10 @@
 //! The results of a judgement: by class, by pair of classes, and as CSV.
 
+use std::iter;
+
 use super::Judgement;
 use crate::data::Source;
-use crate::plot::csv_field;
+use crate::table::{Table, cells, or_empty};
 
 /// The results of a class. Shares are in [0, 1], and `None` if their denominator is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -108,42 +110,39 @@ impl Judgement {
     /// each pair that occurs.
     #[must_use]
     pub fn confusion_csv(&self, names: &[String]) -> String {
-        let names: Vec<String> = names.iter().map(|name| csv_field(name)).collect();
         if names.len() > SQUARE {
             let name = |class: usize| names.get(class).map_or("", String::as_str);
-            let rows = self.cells().map(|cell| {
-                let (label, predicted) = (name(cell.label), name(cell.predicted));
-                format!("{label},{predicted},{}\n", cell.images)
-            });
-            return std::iter::once("class,predicted,images\n".to_owned())
-                .chain(rows)
-                .collect();
+            let rows = self
+                .cells()
+                .map(|cell| cells([&name(cell.label), &name(cell.predicted), &cell.images]));
+            return Table::new(["class", "predicted", "images"], rows).csv();
         }
-        let mut text = format!("class,{}\n", names.join(","));
-        for (label, name) in names.iter().enumerate() {
+        let rows = names.iter().enumerate().map(|(label, name)| {
             let counts = (0..names.len()).map(|predicted| self.count(label, predicted).to_string());
-            text += &format!("{name},{}\n", counts.collect::<Vec<_>>().join(","));
-        }
-        text
+            iter::once(name.clone()).chain(counts).collect::<Vec<_>>()
+        });
+        Table::new(
+            iter::once("class").chain(names.iter().map(String::as_str)),
+            rows,
+        )
+        .csv()
     }
 
     /// The classes with their shares.
     #[must_use]
     pub fn classes_csv(&self, names: &[String]) -> String {
-        let number = |share: Option<f64>| share.map_or_else(String::new, |x| x.to_string());
         let rows = self.by_class().into_iter().zip(names).map(|(row, name)| {
-            format!(
-                "{},{},{},{},{},{}\n",
-                csv_field(name),
-                row.images,
-                row.right,
-                number(row.recall()),
-                number(row.precision()),
-                number(row.f1())
-            )
+            cells([
+                name,
+                &row.images,
+                &row.right,
+                &or_empty(row.recall()),
+                &or_empty(row.precision()),
+                &or_empty(row.f1()),
+            ])
         });
-        let header = "class,images,right,accuracy,precision,f1\n".to_owned();
-        rows.fold(header, |text, row| text + &row)
+        let header = ["class", "images", "right", "accuracy", "precision", "f1"];
+        Table::new(header, rows).csv()
     }
 
     /// The images with their predictions.
@@ -151,22 +150,20 @@ impl Judgement {
     pub fn predictions_csv(&self, source: &Source) -> String {
         let name = |class: u32| {
             let name = source.classes.get(class as usize);
-            name.map_or_else(|| class.to_string(), |name| csv_field(name))
+            name.cloned().unwrap_or_else(|| class.to_string())
         };
         let rows = self.verdicts.iter().map(|verdict| {
             let sample = source.samples.get(verdict.index as usize);
-            let path = sample.map_or_else(String::new, |sample| sample.path.display().to_string());
-            format!(
-                "{},{},{},{},{}\n",
-                csv_field(&path),
-                name(verdict.label),
-                name(verdict.predicted),
-                verdict.probability,
-                verdict.label == verdict.predicted
-            )
+            cells([
+                &or_empty(sample.map(|sample| sample.path.display())),
+                &name(verdict.label),
+                &name(verdict.predicted),
+                &verdict.probability,
+                &(verdict.label == verdict.predicted),
+            ])
         });
-        let header = "image,class,predicted,probability,right\n".to_owned();
-        rows.fold(header, |text, row| text + &row)
+        let header = ["image", "class", "predicted", "probability", "right"];
+        Table::new(header, rows).csv()
     }
 
     /// The number of images of class `label` that were predicted as class `predicted`.

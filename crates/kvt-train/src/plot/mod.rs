@@ -1,9 +1,8 @@
-//! What pictures and tables share: charts, panels, colours, the font, PNG; numbers in words.
+//! What pictures share: charts, panels, colours, the font, PNG; numbers in words.
 
 mod beside;
 mod chart;
 mod colors;
-mod csv;
 mod embed;
 mod font;
 mod heat;
@@ -16,7 +15,6 @@ pub use self::chart::{Axis, Chart, Line, Names};
 pub(crate) use self::chart::{number, steps};
 pub use self::colors::PALETTE;
 pub(crate) use self::colors::{GRID, INK, color};
-pub use self::csv::csv_field;
 pub use self::embed::png_in_svg;
 pub use self::font::{FONT, register_fonts};
 pub use self::heat::{Panel, heat_maps};

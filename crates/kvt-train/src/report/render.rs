@@ -1,12 +1,12 @@
 //! A [`Comparison`] as text, Markdown, CSV and JSON.
 
-use crate::plot::csv_field;
 use comfy_table::presets::{ASCII_MARKDOWN, UTF8_HORIZONTAL_ONLY};
-use comfy_table::{CellAlignment, Table, TableComponent};
+use comfy_table::{CellAlignment, TableComponent};
 
 use super::format::{difference, value};
 use super::{Comparison, Difference, Row, Statistic};
 use crate::run::Metric;
+use crate::table::{Table, or_empty};
 use kvt_data::escape::{markdown, one_line};
 
 impl Comparison {
@@ -41,25 +41,21 @@ impl Comparison {
 
     /// The table with full precision; each column is followed by one for its spread.
     pub fn to_csv(&self) -> String {
-        let mut header = vec!["model".to_owned(), "runs".to_owned()];
-        for column in self.columns() {
-            header.push(column.clone());
-            header.push(format!("{column} spread"));
-        }
-        let mut lines = vec![header];
-        for row in &self.rows {
-            let mut line = vec![csv_field(&row.label), row.runs.to_string()];
-            for cell in cells(&row.cells, row.best.as_ref(), row.last.as_ref()) {
-                line.push(cell.map(|cell| cell.mean.to_string()).unwrap_or_default());
-                line.push(
-                    cell.and_then(|cell| cell.spread)
-                        .map(|spread| spread.to_string())
-                        .unwrap_or_default(),
-                );
-            }
-            lines.push(line);
-        }
-        lines.iter().map(|line| line.join(",") + "\n").collect()
+        let columns = self.columns().flat_map(|column| {
+            let spread = format!("{column} spread");
+            [column, spread]
+        });
+        let header = ["model", "runs"].map(str::to_owned).into_iter();
+        let rows = self.rows.iter().map(|row| {
+            let cells = cells(&row.cells, row.best.as_ref(), row.last.as_ref());
+            let numbers = cells.flat_map(|cell| {
+                let spread = cell.and_then(|cell| cell.spread);
+                [cell.map(|cell| cell.mean), spread].map(or_empty)
+            });
+            let first = [row.label.clone(), row.runs.to_string()].into_iter();
+            first.chain(numbers).collect::<Vec<_>>()
+        });
+        Table::new(header.chain(columns), rows).csv()
     }
 
     /// The comparison as JSON.
@@ -95,8 +91,8 @@ impl Comparison {
             .chain(["best".to_owned(), "last".to_owned()])
     }
 
-    fn table(&self, label: impl Fn(&str) -> String) -> Table {
-        let mut table = Table::new();
+    fn table(&self, label: impl Fn(&str) -> String) -> comfy_table::Table {
+        let mut table = comfy_table::Table::new();
         let mut lines = self.lines(label).into_iter();
         table.set_header(lines.next().unwrap_or_default());
         table.add_rows(lines);

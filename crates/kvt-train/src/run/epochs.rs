@@ -1,10 +1,10 @@
 //! `epochs.csv`: one row per finished epoch.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{EpochRecord, EvalRecord, Event, Listener, Metric, RunError};
-use kvt_data::fs::write_atomic;
+use crate::table::{Table, cells, or_empty};
+use kvt_data::fs::write_text;
 
 /// A finished epoch and the evaluations of the validation split after it, if there were any.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,42 +86,31 @@ impl EpochsCsv {
     }
 
     fn write(&self) -> Result<(), RunError> {
-        write_atomic(&self.path, |file| {
-            write!(file, "epoch,train_loss,lr")?;
-            for split in [EvalRecord::VAL, EvalRecord::VAL_EMA] {
-                for metric in self.metrics {
-                    write!(file, ",{split}_{}", metric.name)?;
-                }
-            }
-            writeln!(file, ",seconds,images_per_second")?;
-            for EpochRow {
-                train,
-                val,
-                val_ema,
-            } in &self.rows.rows
-            {
-                writeln!(
-                    file,
-                    "{},{},{}{}{},{},{}",
-                    train.epoch,
-                    train.train_loss,
-                    train.lr,
-                    self.cells(val.as_ref()),
-                    self.cells(val_ema.as_ref()),
-                    train.seconds,
-                    train.images_per_second,
-                )?;
-            }
-            Ok(())
-        })?;
+        let mut header = ["epoch", "train_loss", "lr"].map(str::to_owned).to_vec();
+        for split in [EvalRecord::VAL, EvalRecord::VAL_EMA] {
+            let names = self.metrics.iter();
+            header.extend(names.map(|metric| format!("{split}_{}", metric.name)));
+        }
+        header.extend(["seconds", "images_per_second"].map(str::to_owned));
+        let rows = self.rows.rows.iter().map(|row| {
+            let train = &row.train;
+            [
+                &cells([&train.epoch, &train.train_loss, &train.lr])[..],
+                &self.cells(row.val.as_ref()),
+                &self.cells(row.val_ema.as_ref()),
+                &cells([&train.seconds, &train.images_per_second]),
+            ]
+            .concat()
+        });
+        write_text(&self.path, &Table::new(header, rows).csv())?;
         Ok(())
     }
 
-    /// The metrics, with a comma before each; empty if one was not measured.
-    fn cells(&self, eval: Option<&EvalRecord>) -> String {
+    /// The metrics; empty if one was not measured.
+    fn cells(&self, eval: Option<&EvalRecord>) -> Vec<String> {
         let value = |metric: &Metric| eval?.metrics.get(metric.name);
-        let cell = |metric| value(metric).map_or_else(|| ",".to_owned(), |x| format!(",{x}"));
-        self.metrics.iter().map(cell).collect()
+        let cells = self.metrics.iter().map(|metric| or_empty(value(metric)));
+        cells.collect()
     }
 }
 

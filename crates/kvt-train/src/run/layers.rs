@@ -1,11 +1,11 @@
 //! `layers.csv`: one row for each layer of each analysis.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Event, LayerRecord, Listener, RunError};
 use crate::analysis::Measure;
-use kvt_data::fs::write_atomic;
+use crate::table::{Table, cells, or_empty};
+use kvt_data::fs::write_text;
 
 /// Rewrites `layers.csv` at the end of each epoch with an analysis. Epochs count from 0, as in the log, layers from 1; cells of
 /// metrics that a layer lacks are empty. A run without an analysis has no such file.
@@ -39,32 +39,26 @@ impl LayersCsv {
     }
 
     fn write(&mut self) -> Result<(), RunError> {
-        write_atomic(&self.path, |file| {
-            write!(file, "epoch,layer,stage,block,split,images")?;
-            for measure in Measure::ALL {
-                let name = measure.name();
-                write!(file, ",{name},{name}{}", LayerRecord::ERROR)?;
-            }
-            writeln!(file)?;
-            for row in &self.rows {
-                write!(
-                    file,
-                    "{},{},{},{},{},{}",
-                    row.epoch, row.layer, row.stage, row.block, row.split, row.images
-                )?;
-                for measure in Measure::ALL {
-                    for ending in ["", LayerRecord::ERROR] {
-                        let value = row.metrics.get(&format!("{}{ending}", measure.name()));
-                        match value {
-                            Some(value) => write!(file, ",{value}")?,
-                            None => write!(file, ",")?,
-                        }
-                    }
-                }
-                writeln!(file)?;
-            }
-            Ok(())
-        })?;
+        let names = Measure::ALL.map(|measure| {
+            let error = format!("{}{}", measure.name(), LayerRecord::ERROR);
+            [measure.name().to_owned(), error]
+        });
+        let names = names.as_flattened();
+        let header = ["epoch", "layer", "stage", "block", "split", "images"].map(str::to_owned);
+        let rows = self.rows.iter().map(|row| {
+            let place = cells([
+                &row.epoch,
+                &row.layer,
+                &row.stage,
+                &row.block,
+                &row.split,
+                &row.images,
+            ]);
+            let numbers = names.iter().map(|name| or_empty(row.metrics.get(name)));
+            place.into_iter().chain(numbers).collect::<Vec<_>>()
+        });
+        let table = Table::new(header.iter().chain(names), rows);
+        write_text(&self.path, &table.csv())?;
         self.is_written = true;
         Ok(())
     }

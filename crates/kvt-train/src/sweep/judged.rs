@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::table::read_rows;
 use super::{Cell, SweepError, Watch, linear};
 use crate::config::Plan;
 use crate::data::{self, open_part};
@@ -11,11 +12,11 @@ use crate::error::TrainError;
 use crate::judge::Judgement;
 use crate::run::RunDir;
 use crate::splits::{eval_batches, eval_transform};
+use crate::table::Table;
 use crate::task::{
     CheckpointWeights, TaskKind, build_model, evaluate_among, load_checkpoint_model, model_config,
 };
 use kvt_data::fs::write_text;
-use kvt_data::regular;
 
 /// The file of a finished run with the predictions of its last checkpoint for the validation images.
 pub const PREDICTIONS: &str = "predictions.csv";
@@ -34,32 +35,8 @@ impl Predictions {
     /// # Errors
     /// If it cannot be read, or has other contents.
     pub fn read(run: &Path) -> Result<Option<Self>, SweepError> {
-        let path = run.join(PREDICTIONS);
-        if !path.exists() {
-            return Ok(None);
-        }
-        let text = regular::read_to_string(&path)?;
-        let mut lines = text.lines();
-        let is_ours = lines.next() == Some(HEADER);
-        let numbers = |line: &str| {
-            let mut fields = line.split(',').map(str::parse::<u32>);
-            let row = [
-                fields.next()?.ok()?,
-                fields.next()?.ok()?,
-                fields.next()?.ok()?,
-            ];
-            fields.next().is_none().then_some(row)
-        };
-        let images: Option<Vec<_>> = lines.map(numbers).collect();
-        match images.filter(|_| is_ours) {
-            Some(images) => Ok(Some(Self { images })),
-            None => Err(SweepError::File {
-                path,
-                reason: format!(
-                    "it is not a table of `{HEADER}`: remove it, and the sweep will write it again"
-                ),
-            }),
-        }
+        let images = read_rows(run.join(PREDICTIONS), HEADER)?;
+        Ok(images.map(|images| Self { images }))
     }
 
     /// The number of images.
@@ -106,8 +83,8 @@ impl Predictions {
         let rows = self
             .images
             .iter()
-            .map(|[image, class, predicted]| format!("{image},{class},{predicted}\n"));
-        rows.fold(format!("{HEADER}\n"), |text, row| text + &row)
+            .map(|row| row.map(|cell| cell.to_string()));
+        Table::new(HEADER.split(','), rows).csv()
     }
 }
 
@@ -189,7 +166,9 @@ mod tests {
         assert_eq!(Predictions::read(folder.path()).unwrap(), Some(some));
         for wrong in [
             "image,label\n1,2\n",
+            "image,class,predicted\n",
             "image,class,predicted\n1,2\n",
+            "image,class,predicted\n1,2,3,4\n",
             "image,class,predicted\n1,2,x\n",
         ] {
             fs_err::write(&at, wrong).unwrap();

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use kvt_ops::Key;
 
+use super::table::read_rows;
 use super::{Cell, SweepError, Watch};
 use crate::config::Plan;
 use crate::data::{Batch, Split};
@@ -14,9 +15,9 @@ use crate::probe::{
 };
 use crate::run::RunDir;
 use crate::splits::Splits;
+use crate::table::{Table, cells};
 use crate::task::{DinoRole, build_model, load_checkpoint_backbone, model_config};
 use kvt_data::fs::write_text;
-use kvt_data::regular;
 
 /// The file of a run with its linear evaluation, epoch by epoch; it is written once all epochs are done.
 pub const LINEAR: &str = "linear.csv";
@@ -31,28 +32,13 @@ const BLOCKS: usize = 4;
 /// # Errors
 /// If the file cannot be read, or has other contents.
 pub(super) fn read(cell: &Cell) -> Result<Option<[f64; 2]>, SweepError> {
-    let path = cell.dir().join(LINEAR);
-    if !path.exists() {
-        return Ok(None);
-    }
-    let text = regular::read_to_string(&path)?;
-    let mut lines = text.lines();
-    let is_ours = lines.next() == Some(HEADER);
-    let top1: Option<Vec<f64>> = lines
-        .map(|line| line.split(',').nth(3)?.parse().ok())
-        .collect();
-    match top1.filter(|top1| is_ours && !top1.is_empty()) {
-        Some(top1) => {
-            let last = top1.last().copied().unwrap_or(f64::NAN);
-            Ok(Some([last, top1.into_iter().fold(0.0, f64::max)]))
-        }
-        None => Err(SweepError::File {
-            path,
-            reason: format!(
-                "it is not a table of `{HEADER}`: remove it, and the sweep will write it again"
-            ),
-        }),
-    }
+    type Row = (u32, f64, f64, f64, f64);
+    let ends = |rows: Vec<Row>| {
+        let top1 = rows.iter().map(|row| row.3);
+        let last = top1.clone().next_back().unwrap_or(f64::NAN);
+        [last, top1.fold(0.0, f64::max)]
+    };
+    Ok(read_rows(cell.dir().join(LINEAR), HEADER)?.map(ends))
 }
 
 /// Judges the teacher of a cell, unless that was done, as `kvt probe --method linear --checkpoint last` does. `false` if a stop was
@@ -72,18 +58,17 @@ pub(super) fn judge(
     if epochs.len() < recipe.epochs as usize {
         return Ok(false);
     }
-    let line = |epoch: &LinearEpoch| {
-        let LinearEpoch {
-            lr,
-            loss,
-            top1,
-            top5,
-            ..
-        } = epoch;
-        format!("{},{lr},{loss},{top1},{top5}\n", epoch.epoch + 1)
+    let row = |epoch: &LinearEpoch| {
+        cells([
+            &(epoch.epoch + 1),
+            &epoch.lr,
+            &epoch.loss,
+            &epoch.top1,
+            &epoch.top5,
+        ])
     };
-    let lines: String = epochs.iter().map(line).collect();
-    write_text(&path, &format!("{HEADER}\n{lines}"))?;
+    let table = Table::new(HEADER.split(','), epochs.iter().map(row));
+    write_text(&path, &table.csv())?;
     Ok(true)
 }
 

@@ -1,10 +1,15 @@
 //! The results of a sweep as tables: its cells, and its pairs with tests.
 
-use super::{Cell, Cost, Costs, Found, State, Sweep};
-use crate::plot::csv_field;
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+
+use super::{Cell, Cost, Costs, Found, State, Sweep, SweepError};
 use crate::report::{PairedT, difference_text, interval_text, mcnemar};
 use crate::run::Metric;
+use crate::table::{Table, cells, or_empty};
 use kvt_data::escape::{code, markdown};
+use kvt_data::regular;
 
 /// A seed, how many validation images only the first and only the second run gets right, and the p value of McNemar's exact test.
 pub type OfSeed = (u64, [u64; 2], f64);
@@ -115,20 +120,18 @@ pub fn pairs_markdown(pairs: &[PairRow], metric: Metric) -> String {
     if pairs.is_empty() {
         return String::new();
     }
-    let mut text =
-        "| pair | last epoch | best epoch | images that one of them alone gets right |\n\
-                    | --- | ---: | ---: | --- |\n"
-            .to_owned();
-    for pair in pairs {
+    let header = "pair,last epoch,best epoch,images that one of them alone gets right";
+    let rows = pairs.iter().map(|pair| {
         let [first, second] = pair.names.each_ref().map(|name| markdown(name));
-        text += &format!(
-            "| {second} minus {first} | {} | {} | {} |\n",
+        [
+            format!("{second} minus {first}"),
             PairRow::text(pair.last.as_ref(), metric),
             PairRow::text(pair.best.as_ref(), metric),
-            pair.images_text()
-        );
-    }
-    text + "\nDifferences seed by seed: mean ± sample standard deviation, the 95 % confidence interval of the mean and the p value of \
+            pair.images_text(),
+        ]
+    });
+    Table::new(header.split(','), rows).markdown(&[0, 3])
+        + "\nDifferences seed by seed: mean ± sample standard deviation, the 95 % confidence interval of the mean and the p value of \
             a paired t test. The counts are of validation images that the first and the second model alone get right after the \
             last epoch, with the p value of McNemar's exact test: whether these two networks differ, not whether other seeds \
             would.\n"
@@ -137,11 +140,8 @@ pub fn pairs_markdown(pairs: &[PairRow], metric: Metric) -> String {
 /// The pairs as CSV.
 #[must_use]
 pub fn pairs_csv(pairs: &[PairRow]) -> String {
-    let mut text =
-        "first,second,pairs,last,last spread,last t,last p,last 95% half width,best,best spread,best t,best p,best 95% half width,\
-         seeds,first alone right,second alone right,McNemar p\n"
-            .to_owned();
-    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    let header = "first,second,pairs,last,last spread,last t,last p,last 95% half width,best,best spread,best t,best p,best 95% half width,\
+                  seeds,first alone right,second alone right,McNemar p";
     let test = |test: Option<&PairedT>| {
         [
             test.map(|test| test.difference.mean),
@@ -150,53 +150,81 @@ pub fn pairs_csv(pairs: &[PairRow]) -> String {
             test.and_then(|test| test.p),
             test.and_then(|test| test.half_width),
         ]
-        .map(number)
-        .join(",")
+        .map(or_empty)
     };
-    for pair in pairs {
+    let rows = pairs.iter().map(|pair| {
         let list = |value: fn(&OfSeed) -> String| {
             pair.images.iter().map(value).collect::<Vec<_>>().join(" ")
         };
-        text += &format!(
-            "{},{},{},{},{},{},{},{},{}\n",
-            csv_field(&pair.names[0]),
-            csv_field(&pair.names[1]),
-            pair.last.map_or(0, |test| test.difference.runs),
-            test(pair.last.as_ref()),
-            test(pair.best.as_ref()),
+        let [first, second] = &pair.names;
+        let lists = [
             list(|(seed, ..)| seed.to_string()),
             list(|(_, [first, _], _)| first.to_string()),
             list(|(_, [_, second], _)| second.to_string()),
             list(|(.., p)| p.to_string()),
-        );
-    }
-    text
+        ];
+        [
+            &cells([
+                first,
+                second,
+                &pair.last.map_or(0, |test| test.difference.runs),
+            ])[..],
+            &test(pair.last.as_ref()),
+            &test(pair.best.as_ref()),
+            &lists,
+        ]
+        .concat()
+    });
+    Table::new(header.split(','), rows).csv()
 }
 
 /// All cells as CSV: the state and the results of each.
 #[must_use]
-pub fn cells_csv(cells: &[Cell], found: &[Found], metric: Metric) -> String {
-    let mut text = format!(
-        "run,seed,state,epochs,training images,validation images,last {0},best {0},seconds,command\n",
+pub fn cells_csv(all: &[Cell], found: &[Found], metric: Metric) -> String {
+    let header = format!(
+        "run,seed,state,epochs,training images,validation images,last {0},best {0},seconds,command",
         metric.name
     );
-    let shown = |value: Option<String>| value.unwrap_or_default();
-    for (cell, found) in cells.iter().zip(found) {
-        text += &format!(
-            "{},{},{},{},{},{},{},{},{},{}\n",
-            csv_field(&cell.name),
-            cell.plan.seed,
-            found.state,
-            cell.plan.epochs(),
-            shown(found.images.map(|images| images.to_string())),
-            shown(found.eval_images.map(|images| images.to_string())),
-            shown(found.last(metric).map(|value| value.to_string())),
-            shown(found.best(metric).map(|value| value.to_string())),
-            found.seconds.round(),
-            csv_field(&cell.command()),
-        );
+    let rows = all.iter().zip(found).map(|(cell, found)| {
+        cells([
+            &cell.name,
+            &cell.plan.seed,
+            &found.state,
+            &cell.plan.epochs(),
+            &or_empty(found.images),
+            &or_empty(found.eval_images),
+            &or_empty(found.last(metric)),
+            &or_empty(found.best(metric)),
+            &found.seconds.round(),
+            &cell.command(),
+        ])
+    });
+    Table::new(header.split(','), rows).csv()
+}
+
+/// The rows of a CSV file with this header, `None` without the file.
+///
+/// # Errors
+/// If the file cannot be read, or has other contents.
+pub(super) fn read_rows<T: DeserializeOwned>(
+    path: PathBuf,
+    header: &str,
+) -> Result<Option<Vec<T>>, SweepError> {
+    if !path.exists() {
+        return Ok(None);
     }
-    text
+    let text = regular::read_to_string(&path)?;
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let is_ours = matches!(reader.headers(), Ok(names) if names.iter().eq(header.split(',')));
+    match reader.deserialize().collect::<Result<Vec<T>, _>>() {
+        Ok(rows) if is_ours && !rows.is_empty() => Ok(Some(rows)),
+        _ => Err(SweepError::File {
+            path,
+            reason: format!(
+                "it is not a table of `{header}`: remove it, and the sweep will write it again"
+            ),
+        }),
+    }
 }
 
 /// The exact command of each cell in Markdown, and its state.

@@ -1,6 +1,5 @@
 //! `kvt bench attention --kind`: every kind of attention over the number of tokens.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
@@ -16,6 +15,7 @@ use kvt_train::bench::{AttentionShape, KindCase, KindMeasurement, KindTimes};
 use kvt_train::config::{Document, kinds_with};
 use kvt_train::device;
 use kvt_train::report::{ScalingLine, draw_scaling};
+use kvt_train::table::{Table, cells, or_empty};
 
 /// The word that selects every kind.
 pub(super) const ALL: &str = "all";
@@ -218,44 +218,37 @@ fn row(record: &KindMeasurement, all: &[KindMeasurement]) -> Vec<String> {
 }
 
 fn csv(records: &[KindMeasurement]) -> String {
-    let mut text = "kind,batch,heads,tokens,head_dim,params,macs,forward_ms,forward_low,forward_high,\
-                    forward_backward_ms,forward_backward_low,forward_backward_high,peak_bytes,note\n"
-        .to_owned();
-    for record in records {
-        let AttentionShape {
-            batch,
-            heads,
-            tokens,
-            head_dim,
-        } = record.shape;
-        let times = record.times.as_ref().map_or_else(
-            || ",,,,,".to_owned(),
-            |KindTimes {
-                 forward,
-                 forward_backward,
-             }| {
-                let all = [forward, forward_backward]
-                    .map(|t| format!("{},{},{}", t.median, t.low, t.high));
-                all.join(",")
-            },
-        );
-        let count = |count: Option<u64>| count.map_or_else(String::new, |count| count.to_string());
-        // Notes have commas and back-quotes, but no quotation marks that CSV would not double.
-        let note = record
-            .note
-            .as_deref()
-            .unwrap_or_default()
-            .replace('"', "\"\"");
-        let _ = writeln!(
-            text,
-            "{},{batch},{heads},{tokens},{head_dim},{},{},{times},{},\"{note}\"",
-            record.kind,
-            count(record.params.map(|params| params as u64)),
-            count(record.macs),
-            count(record.peak_bytes),
-        );
-    }
-    text
+    let header = "kind,batch,heads,tokens,head_dim,params,macs,forward_ms,forward_low,forward_high,\
+                  forward_backward_ms,forward_backward_low,forward_backward_high,peak_bytes,note";
+    let rows = records.iter().map(|record| {
+        let shape = record.shape;
+        let times = record.times.as_ref();
+        let times = |of: fn(&KindTimes) -> [f64; 3]| match times {
+            Some(times) => of(times).map(|ms| ms.to_string()),
+            None => Default::default(),
+        };
+        [
+            &cells([
+                &record.kind,
+                &shape.batch,
+                &shape.heads,
+                &shape.tokens,
+                &shape.head_dim,
+                &or_empty(record.params),
+                &or_empty(record.macs),
+            ])[..],
+            &times(|KindTimes { forward: t, .. }| [t.median, t.low, t.high]),
+            &times(
+                |KindTimes {
+                     forward_backward: t,
+                     ..
+                 }| [t.median, t.low, t.high],
+            ),
+            &[or_empty(record.peak_bytes), or_empty(record.note.as_ref())],
+        ]
+        .concat()
+    });
+    Table::new(header.split(','), rows).csv()
 }
 
 /// Time and memory over the number of tokens.

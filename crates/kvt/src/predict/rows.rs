@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use kvt_data::escape::one_line;
-use kvt_train::plot::csv_field;
+use kvt_train::table::{cells, csv_lines};
 
 /// An image and its most probable classes, best first, or the error.
 pub(super) struct Prediction {
@@ -93,16 +93,12 @@ impl Rows {
                 format!("{comma}\n  {record}")
             }
             (Self::Csv, Ok(guesses)) => {
-                let image = csv_field(&image);
                 let rows = (1..).zip(guesses).map(|(rank, guess)| {
-                    let class = csv_field(&guess.class);
-                    format!("{image},{rank},{class},{},\n", guess.probability)
+                    cells([&image, &rank, &guess.class, &guess.probability, &""])
                 });
-                rows.collect()
+                csv_lines(rows)
             }
-            (Self::Csv, Err(error)) => {
-                format!("{},,,,{}\n", csv_field(&image), csv_field(error))
-            }
+            (Self::Csv, Err(error)) => csv_lines([cells([&image, &"", &"", &"", error])]),
         }
     }
 

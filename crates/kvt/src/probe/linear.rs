@@ -1,13 +1,11 @@
 //! `kvt probe --method linear`
 
-use std::io::Write;
-
 use kvt_ops::Key;
 
 use super::{Args, Probe, Results};
 use crate::common::bar;
 use crate::output;
-use kvt_data::fs::write_atomic;
+use kvt_data::fs::write_text;
 use kvt_train::data::{Batch, Split};
 use kvt_train::error::TrainError;
 use kvt_train::probe::{
@@ -66,9 +64,7 @@ pub(super) fn linear_probe(probe: &Probe, args: &Args) -> anyhow::Result<Results
     progress.finish_and_clear();
     if let Some(folder) = &args.output {
         let svg = draw_loss(&done).map_err(anyhow::Error::msg)?;
-        write_atomic(&folder.join("linear.svg"), |out| {
-            out.write_all(svg.as_bytes())
-        })?;
+        write_text(&folder.join("linear.svg"), &svg)?;
     }
     let best = done.iter().map(|epoch| epoch.top1).fold(0.0, f64::max);
     output::status(&format!(

@@ -2,7 +2,6 @@
 
 mod linear;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,13 +17,14 @@ use super::labelled::Folder;
 use super::output;
 use super::table::table;
 use super::trained::{self, Trained};
-use kvt_data::fs::write_atomic;
+use kvt_data::fs::write_text;
 use kvt_train::config::Plan;
 use kvt_train::data::Split;
 use kvt_train::plot::save_png;
 use kvt_train::probe::{Crops, Extractor, KnnVote, LinearRecipe, Rows, collect, draw_neighbors};
 use kvt_train::report::interval_of;
 use kvt_train::splits::Splits;
+use kvt_train::table::Table;
 
 /// `kvt probe --method knn|linear --run RUN`, or `kvt probe --method ... --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -145,14 +145,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Method::Linear => linear_probe(&probe, args)?,
     };
     if let Some(folder) = &args.output {
-        let csv = results.to_csv();
-        write_atomic(&folder.join("probe.csv"), |out| {
-            out.write_all(csv.as_bytes())
-        })?;
+        write_text(&folder.join("probe.csv"), &results.to_csv())?;
         let json = format!("{:#}\n", results.to_json());
-        write_atomic(&folder.join("probe.json"), |out| {
-            out.write_all(json.as_bytes())
-        })?;
+        write_text(&folder.join("probe.json"), &json)?;
         output::status(&format!("results are in `{}`", folder.display()));
     }
     output::print(&if args.json {
@@ -283,12 +278,8 @@ impl Results {
     }
 
     fn to_csv(&self) -> String {
-        let mut text = self.header.join(",") + "\n";
-        for row in &self.rows {
-            let row: Vec<String> = row.iter().map(f64::to_string).collect();
-            text += &(row.join(",") + "\n");
-        }
-        text
+        let row = |row: &Vec<f64>| row.iter().map(f64::to_string).collect::<Vec<_>>();
+        Table::new(self.header, self.rows.iter().map(row)).csv()
     }
 
     fn to_json(&self) -> serde_json::Value {

@@ -13,6 +13,7 @@ use rand_distr::{Distribution, StandardNormal};
 use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
 use kvt_train::analysis::{Estimate, Moments, axis};
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
+use kvt_train::table::{Table, cells, or_empty};
 
 /// Lemmas 1 to 3 of KVT.
 pub(crate) struct Lemmas {
@@ -52,20 +53,23 @@ impl Item for Lemmas {
         watch.progress(2, 3);
         let third = relevant::compute(self.draws);
         watch.progress(3, 3);
-        let mut csv = "lemma,quantity,x,mean,standard_error,draws\n".to_owned();
         let curves = first.curves.iter().chain([&second, &third]);
-        for curve in curves.clone() {
-            for (x, found) in &curve.points {
-                let error = found
-                    .error
-                    .map_or_else(String::new, |error| error.to_string());
-                let _ = writeln!(
-                    csv,
-                    "{},{},{x},{},{error},{}",
-                    curve.lemma, curve.quantity, found.mean, found.images
-                );
-            }
-        }
+        let points = curves.clone().flat_map(|curve| {
+            let points = curve.points.iter();
+            points.map(move |(x, found)| (curve, x, found))
+        });
+        let rows = points.map(|(curve, x, found)| {
+            cells([
+                &curve.lemma,
+                &curve.quantity,
+                x,
+                &found.mean,
+                &or_empty(found.error),
+                &found.images,
+            ])
+        });
+        let header = "lemma,quantity,x,mean,standard_error,draws";
+        let csv = Table::new(header.split(','), rows).csv();
         let panels: Vec<_> = curves.map(Curve::panel).collect();
         let title = "Lemmas 1 to 3: mean and standard error over draws";
         Ok(Outcome {
@@ -156,7 +160,7 @@ fn found(first: &gradient::Found, second: &Curve, third: &Curve, draws: usize) -
     );
     let rows = first.errors.iter().map(|(name, errors)| {
         let [query, key, printed] = errors.map(|error| format!("{error:.1e}"));
-        vec![(*name).to_owned(), query, key, printed]
+        [(*name).to_owned(), query, key, printed]
     });
     let header = [
         "attention",
@@ -164,7 +168,7 @@ fn found(first: &gradient::Found, second: &Curve, third: &Curve, draws: usize) -
         "`W_K`: `q_l[j] Var[i,:] W_V / sqrt(d)`",
         "`W_K`, equation 15, with or without `/ sqrt(d)`: the closer one",
     ];
-    text += &table(&header, &rows.collect::<Vec<_>>());
+    text += &table(header, rows);
     let _ = write!(
         text,
         "\nSo the lemma holds with the factor `1 / sqrt(d)`, for dense and k-NN attention alike, and equation 15 does not. The claim about the \
