@@ -11,6 +11,7 @@ use kvt_models::weights::{StateDict, recognise};
 use super::output::{self, Shown};
 use kvt_data::fs::remove_leftovers;
 use kvt_train::config::{Document, Plan, load_plan};
+use kvt_train::data::Source;
 use kvt_train::run::RunDir;
 
 /// A configuration file with overrides.
@@ -169,5 +170,12 @@ pub(super) fn generating() -> impl FnMut(usize, usize) {
         if done == total {
             shown = None;
         }
+    }
+}
+
+/// Warns of files that are not read.
+pub(super) fn warn_of_others(source: &Source) {
+    for warning in source.warnings() {
+        output::warning(&warning);
     }
 }

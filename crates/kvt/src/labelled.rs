@@ -9,7 +9,7 @@ use kvt_train::config::Plan;
 use kvt_train::data::{self, Source, open_part, without_training};
 use kvt_train::splits::ensure_data;
 
-use super::common::generating;
+use super::common::{generating, warn_of_others};
 use super::output;
 
 /// A split of a run or of a configuration.
@@ -121,12 +121,5 @@ impl Folder {
             }
             None => format!("images of `{root}`, some of which may have been trained on"),
         }
-    }
-}
-
-/// Warns of files that are not read.
-pub(super) fn warn_of_others(source: &Source) {
-    for warning in source.warnings() {
-        output::warning(&warning);
     }
 }

@@ -1,20 +1,23 @@
 //! Terminal output for work that spans many runs.
 
+use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
-use super::common::bar;
+use super::common::{bar, generating};
 use super::output::Shown;
+use super::table::table;
 use super::{interrupt, output, progress};
 use kvt_train::engine::Workload;
 use kvt_train::run::{Event, Listener, RunError};
-use kvt_train::sweep::Watch;
+use kvt_train::sweep::{Costs, PLAN_HEADER, Sweep, Watch, plan_rows};
 
 /// A bar for steps, and for each run the output of `kvt train`.
 pub(super) struct Terminal {
     what: &'static str,
     /// The bar of the current steps: `None` while a run shows its own bar.
     bar: Mutex<Option<Shown>>,
+    generating: Mutex<Box<dyn FnMut(usize, usize) + Send>>,
 }
 
 impl Terminal {
@@ -22,6 +25,7 @@ impl Terminal {
         Self {
             what,
             bar: Mutex::new(None),
+            generating: Mutex::new(Box::new(generating())),
         }
     }
 }
@@ -35,6 +39,14 @@ impl Watch for Terminal {
         if done >= of {
             *shown = None;
         }
+    }
+
+    fn generating(&self, done: usize, of: usize) {
+        let mut show = self
+            .generating
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        show(done, of);
     }
 
     fn say(&self, text: &str) {
@@ -74,4 +86,18 @@ impl Listener for Beside {
         }
         Ok(())
     }
+}
+
+/// Prints the progress and the cost of each run of a sweep.
+pub(super) fn dry_run(sweep: &Sweep) -> anyhow::Result<ExitCode> {
+    let (cells, found) = (&sweep.cells, sweep.found()?);
+    let watch = Terminal::new("models measured");
+    let costs = Costs::of(cells, &found, |done, of| watch.progress(done, of))?;
+    drop(watch);
+    output::print(&table(PLAN_HEADER, plan_rows(cells, &found, &costs)))?;
+    output::status(
+        "TMAC: 10^12 multiplications and additions of training and evaluation. Times are estimated from finished runs of the same \
+         sweep, or else from one measured step of each model; loading, checkpoints and start-up are extra",
+    );
+    Ok(ExitCode::SUCCESS)
 }

@@ -110,7 +110,7 @@ fn evaluate(
     let mut plan = plan.clone();
     plan.train.batch_size = recipe.batch_size;
     let splits = Splits::open(&plan, size, Some(&classes), &mut |done, of| {
-        watch.progress(done, of);
+        watch.generating(done, of);
     })?;
     let rows = |split: Split| {
         let batches = splits.some_images(&plan, split, 0)?;
