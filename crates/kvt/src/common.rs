@@ -11,7 +11,7 @@ use kvt_models::weights::{StateDict, recognise};
 use super::output::{self, Shown};
 use kvt_data::fs::remove_leftovers;
 use kvt_train::config::{Document, Plan, load_plan};
-use kvt_train::data::Source;
+use kvt_train::data::{Source, Split};
 use kvt_train::run::RunDir;
 
 /// A configuration file with overrides.
@@ -155,6 +155,19 @@ pub(super) fn bar(what: &str, total: usize) -> Shown {
     bar.set_prefix(what.to_owned());
     Shown::new(bar)
 }
+
+/// A bar over items whose number the work tells, with its progress.
+pub(super) fn counting(what: &'static str) -> impl FnMut(usize, usize) {
+    let mut shown: Option<Shown> = None;
+    move |done, total| {
+        let bar = shown.get_or_insert_with(|| bar(what, total));
+        bar.set_position(done as u64);
+    }
+}
+
+/// The splits of a run or a configuration; the options that take them explain them.
+pub(super) const SPLITS: [(Split, &str, &str); 2] =
+    [(Split::Val, "val", ""), (Split::Train, "train", "")];
 
 /// Shows the progress of a data set that is generated on first use.
 pub(super) fn generating() -> impl FnMut(usize, usize) {

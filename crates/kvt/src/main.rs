@@ -28,7 +28,6 @@ mod finetune;
 mod images;
 mod interrupt;
 mod job;
-mod labelled;
 mod logits;
 mod models;
 mod output;

@@ -12,6 +12,7 @@ mod neighbors;
 mod overlay;
 mod picture;
 mod rows;
+mod subject;
 
 pub use attention::{HeadMap, NoMap, class_attention, draw_map};
 pub use curve::draw_loss;
@@ -25,6 +26,7 @@ pub use overlay::{Drawn, draw};
 pub use picture::{Tile, sheet};
 pub use rows::read;
 pub use rows::{Rows, collect};
+pub use subject::Subject;
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ mod curves;
 mod error;
 mod format;
 pub mod html;
+mod judged;
 mod labels;
 mod metric;
 mod plot;
