@@ -9,8 +9,7 @@ use crate::error::TrainError;
 use crate::probe::{Crops, Extractor, LinearEpoch, LinearRecipe, Subject};
 use crate::run::RunDir;
 use crate::splits::Splits;
-use crate::task::DinoRole;
-use crate::trained::Trained;
+use crate::trained::{Choice, Trained};
 use kvt_data::fs::write_text;
 use kvt_data::regular;
 
@@ -97,7 +96,7 @@ fn evaluate(
         device,
         classes,
         size,
-    } = Trained::of_dino(&run, plan.clone(), "last", DinoRole::Teacher, &mut warn)?;
+    } = Trained::of_run(&run, plan.clone(), "last", Choice::Reported, &mut warn)?;
     plan.train.batch_size = recipe.batch_size;
     let mut generating = |done, of| watch.generating(done, of);
     let subject = Subject {

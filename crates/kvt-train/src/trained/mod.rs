@@ -126,23 +126,11 @@ impl Trained {
             } => {
                 let run = RunDir::open(folder)?;
                 let plan = plan_of(&run, overrides, warn)?;
-                match (plan.task, weights) {
-                    (TaskKind::Dino, Choice::Average) => {
-                        return Err(TrainedError::NoAverage.into());
-                    }
-                    _ if random => {
-                        let classes = run.read_classes()?;
-                        Self::without_head(plan, Some(classes), warn)?
-                    }
-                    (TaskKind::Classify, choice) => {
-                        Self::of_run(&run, plan, checkpoint, *choice, warn)?
-                    }
-                    (TaskKind::Dino, Choice::Raw) => {
-                        Self::of_dino(&run, plan, checkpoint, DinoRole::Student, warn)?
-                    }
-                    (TaskKind::Dino, Choice::Reported) => {
-                        Self::of_dino(&run, plan, checkpoint, DinoRole::Teacher, warn)?
-                    }
+                if random {
+                    let classes = run.read_classes()?;
+                    Self::without_head(plan, Some(classes), warn)?
+                } else {
+                    Self::of_run(&run, plan, checkpoint, *weights, warn)?
                 }
             }
             Origin::Config { file, weights } => {
@@ -167,7 +155,7 @@ impl Trained {
         Ok(trained)
     }
 
-    /// The classifier in a checkpoint of a run.
+    /// The model in a checkpoint of a run; of a DINO run the backbone, with an untrained head.
     ///
     /// # Errors
     /// If it cannot be read, or does not match the plan.
@@ -179,6 +167,19 @@ impl Trained {
         warn: Warn<'_>,
     ) -> Result<Self, TrainError> {
         let classes = run.read_classes()?;
+        if plan.task == TaskKind::Dino {
+            let role = match choice {
+                Choice::Reported => DinoRole::Teacher,
+                Choice::Average => return Err(TrainedError::NoAverage.into()),
+                Choice::Raw => DinoRole::Student,
+            };
+            let trained = Self::without_head(plan, Some(classes), warn)?;
+            let (model, warning) = load_checkpoint_backbone(run, checkpoint, role, trained.model)?;
+            if let Some(warning) = warning {
+                warn(&warning.to_string());
+            }
+            return Ok(Self { model, ..trained });
+        }
         let device = device_of(&plan, warn)?;
         let config = model_config(&plan.model, Some(classes.len()))?;
         let model = build_model(&plan, &config, &inner(&device))?;
@@ -198,26 +199,6 @@ impl Trained {
             classes: Some(classes),
             size: (config.img_size(), config.img_size()),
         })
-    }
-
-    /// The backbone in a checkpoint of a DINO run.
-    ///
-    /// # Errors
-    /// As [`Trained::of_run`].
-    pub fn of_dino(
-        run: &RunDir,
-        plan: Plan,
-        checkpoint: &str,
-        role: DinoRole,
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainError> {
-        let classes = run.read_classes()?;
-        let trained = Self::without_head(plan, Some(classes), warn)?;
-        let (model, warning) = load_checkpoint_backbone(run, checkpoint, role, trained.model)?;
-        if let Some(warning) = warning {
-            warn(&warning.to_string());
-        }
-        Ok(Self { model, ..trained })
     }
 
     fn configured(

@@ -304,6 +304,10 @@ fn line(event: &Event, workload: &Workload) -> Option<String> {
 }
 
 #[cfg(test)]
+use kvt_train::run::{EpochRecord, EvalRecord};
+
+#[cfg(test)]
+#[path = "../../../kvt-train/src/run/records.rs"]
 mod records;
 
 #[cfg(test)]
