@@ -156,12 +156,16 @@ pub(super) fn bar(what: &str, total: usize) -> Shown {
     Shown::new(bar)
 }
 
-/// A bar over items whose number the work tells, with its progress.
-pub(super) fn counting(what: &'static str) -> impl FnMut(usize, usize) {
+/// A bar over items whose number the work tells with its progress; it is cleared when all are done.
+pub(super) fn counting(what: &'static str) -> impl FnMut(usize, usize) + Send {
     let mut shown: Option<Shown> = None;
     move |done, total| {
         let bar = shown.get_or_insert_with(|| bar(what, total));
+        bar.set_length(total as u64);
         bar.set_position(done as u64);
+        if done >= total {
+            shown = None;
+        }
     }
 }
 
@@ -170,19 +174,15 @@ pub(super) const SPLITS: [(Split, &str, &str); 2] =
     [(Split::Val, "val", ""), (Split::Train, "train", "")];
 
 /// Shows the progress of a data set that is generated on first use.
-pub(super) fn generating() -> impl FnMut(usize, usize) {
-    let mut shown: Option<Shown> = None;
+pub(super) fn generating() -> impl FnMut(usize, usize) + Send {
+    let mut count = counting("generating images");
+    let mut is_said = false;
     move |done, total| {
-        let bar = shown.get_or_insert_with(|| {
-            if !output::is_watched() {
-                output::status(&format!("generating {total} images"));
-            }
-            bar("generating images", total)
-        });
-        bar.set_position(done as u64);
-        if done == total {
-            shown = None;
+        if !is_said && !output::is_watched() {
+            output::status(&format!("generating {total} images"));
         }
+        is_said = done < total;
+        count(done, total);
     }
 }
 

@@ -68,7 +68,7 @@ mod tests {
     use fs_err as fs;
 
     use super::*;
-    use crate::run::records::{epoch, eval};
+    use crate::run::testing::{epoch, eval};
     use crate::run::{JsonlLog, Listener};
 
     #[test]

@@ -141,7 +141,7 @@ mod tests {
     use fs_err as fs;
 
     use super::*;
-    use crate::run::records::{epoch, eval};
+    use crate::run::testing::{epoch, eval};
 
     const METRICS: &[Metric] = &[Metric::LOSS, Metric::TOP1, Metric::TOP5];
 

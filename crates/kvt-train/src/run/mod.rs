@@ -27,9 +27,9 @@ mod jsonl;
 mod layers;
 mod metrics;
 mod number;
-#[cfg(test)]
-pub(crate) mod records;
 mod tensorboard;
+#[cfg(test)]
+pub(crate) mod testing;
 mod warning;
 
 pub use checkpoint::{

@@ -307,12 +307,12 @@ fn line(event: &Event, workload: &Workload) -> Option<String> {
 use kvt_train::run::{EpochRecord, EvalRecord};
 
 #[cfg(test)]
-#[path = "../../../kvt-train/src/run/records.rs"]
-mod records;
+#[path = "../../../kvt-train/src/run/testing.rs"]
+mod testing;
 
 #[cfg(test)]
 mod tests {
-    use super::records::{epoch, eval};
+    use super::testing::{epoch, eval};
     use super::*;
     use kvt_train::run::Metric;
 
