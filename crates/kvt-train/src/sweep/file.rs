@@ -80,7 +80,7 @@ pub fn is_sweep(path: &Path) -> std::io::Result<bool> {
 }
 
 impl Sweep {
-    /// The sweep in a file, which is then the only input, or one of configurations and folders of runs ([`Sweep::given`]). `seeds`
+    /// The sweep in a file, which is then the only input, or one of configurations and folders of runs. `seeds`
     /// is the number of seeds of each configuration, `output` the folder of the tables.
     ///
     /// # Errors
