@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks of the repository itself: nothing large, golden files under 12 MB, no paths of one machine,
-# every configuration valid.
+# every configuration valid, no verb that imports a verb.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 failed=0
@@ -24,5 +24,16 @@ while IFS=: read -r file link; do
     target=$(dirname "$file")/${link%%#*}
     [ -e "$target" ] || complain "\`$file\` links to \`$link\`, which is not there"
 done < <(git grep -oE '\]\([^)#:]+(#[^)]*)?\)' -- '*.md' | sed -E 's/^([^:]+):\]\((.*)\)$/\1:\2/')
+
+# What two verbs share is in a library, or in one of these files of the program.
+shared='common each_image environment images interrupt job output progress table trained training tui watch'
+mapfile -t verbs < <(sed -n 's/^mod \(.*\);$/\1/p' crates/kvt/src/main.rs | grep -vxF "$(tr ' ' '\n' <<< "$shared")")
+for verb in "${verbs[@]}"; do
+    while IFS= read -r other; do
+        complain "\`kvt $verb\` imports \`$other\`, another verb: what both need belongs into a library or a shared file"
+    done < <(find crates/kvt/src -path "crates/kvt/src/$verb.rs" -o -path "crates/kvt/src/$verb/*.rs" | xargs cat | tr -d ' \n' \
+        | grep -oE '(super|crate)::(\{[^{}]*\}|[a-z_]+)' | grep -oE '[a-z_]+' | sort -u \
+        | grep -xF "$(printf '%s\n' "${verbs[@]}")" | grep -vx "$verb")
+done
 
 exit "$failed"

@@ -77,22 +77,18 @@ impl Runs {
             if ends.contains(&End::Stopped) {
                 return Err(ReproduceError::Stopped);
             }
+            failures = sweep.failures(&ends);
             for (cell, end) in sweep.cells.iter().zip(&ends) {
-                match end {
-                    End::Failed(reason) => {
-                        failures.push(format!("run `{}` failed: {reason}", cell.label()));
-                    }
-                    End::Busy => watch.say(&format!(
+                if *end == End::Busy {
+                    watch.say(&format!(
                         "run `{}` is trained by another process: the same command adds it when it is done",
                         cell.label()
-                    )),
-                    End::Finished | End::Crashed | End::Stopped => {}
+                    ));
                 }
             }
         }
-        let found: Result<_, _> = sweep.cells.iter().map(Found::of).collect();
         Ok(Self {
-            found: found?,
+            found: sweep.found()?,
             sweep,
             failures,
         })

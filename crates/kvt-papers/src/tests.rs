@@ -29,6 +29,10 @@ impl Watch for Heard {
         self.steps.lock().unwrap().push((done, of));
     }
 
+    fn generating(&self, done: usize, of: usize) {
+        self.progress(done, of);
+    }
+
     fn say(&self, text: &str) {
         self.lines.lock().unwrap().push(text.to_owned());
     }

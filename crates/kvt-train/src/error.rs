@@ -8,6 +8,7 @@ use crate::device::DeviceError;
 use crate::recipe::OptimizerError;
 use crate::run::RunError;
 use crate::task::TeacherError;
+use crate::trained::TrainedError;
 use crate::world::{Failure, WorldError};
 
 /// An error of training, evaluation or prediction.
@@ -43,6 +44,9 @@ pub enum TrainError {
     /// The processes of a job lost contact, or cannot work together.
     #[error(transparent)]
     World(#[from] WorldError),
+    /// A trained model or images with which nothing can be judged.
+    #[error(transparent)]
+    Trained(#[from] TrainedError),
     /// An invalid optimizer state.
     #[error(transparent)]
     Optimizer(#[from] OptimizerError),

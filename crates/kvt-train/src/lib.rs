@@ -23,6 +23,7 @@
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
 //! - [`mod@bench`]: timing of attention operations and training steps.
 //! - [`sweep`]: many runs as one job, and their combined results.
+//! - [`trained`]: a trained model that is ready to predict, and the images that it is judged on.
 //! - [`device`]: device names.
 //! - [`world`]: the processes of a job.
 //! - [`error`]: errors that stop a run.
@@ -47,6 +48,7 @@ pub mod splits;
 pub mod sweep;
 pub mod table;
 pub mod task;
+pub mod trained;
 pub mod world;
 
 pub use kvt_data as data;

@@ -2,19 +2,18 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use serde_json::json;
 
-use super::common::{Overrides, bar, results_folder};
-use super::labelled::{Folder, Split};
-use super::output;
+use super::common::{Overrides, SPLITS, bar, generating, one_of, results_folder};
 use super::table::table;
-use super::trained::{self, Trained};
+use super::{output, trained};
 use kvt_data::escape::code;
 use kvt_data::fs::write_text;
 use kvt_train::analysis::{Measure, analyze, csv, figure, json, markdown, rows};
-use kvt_train::splits::{eval_transform, some_batches};
+use kvt_train::data::Split;
+use kvt_train::splits::some_batches;
+use kvt_train::trained::Images;
 
 /// `kvt analyze --run RUN`, or `kvt analyze --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -27,7 +26,7 @@ pub(super) struct Args {
     #[command(flatten)]
     overrides: Overrides,
     /// Which split, without augmentation.
-    #[arg(long, value_enum, default_value_t = Split::Val)]
+    #[arg(long, default_value = "val", value_parser = one_of(SPLITS))]
     split: Split,
     /// Images, at equal distances in the split, that are looked at; 0 is all of them.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -44,37 +43,31 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let Trained {
-        plan,
-        model,
-        device,
-        classes,
-        size,
-    } = args.trained.load_backbone(&args.overrides, false)?;
-    let source = match &args.data {
-        Some(dir) => Folder::open(dir, classes.as_deref(), &plan)?.source,
-        None => args.split.open(&plan, classes.as_deref())?,
+    let trained = args.trained.load_backbone(&args.overrides, false)?;
+    let (plan, model, classes) = (&trained.plan, &trained.model, trained.classes.as_deref());
+    let warn = &mut output::warning;
+    let images = match &args.data {
+        Some(dir) => Images::of_folder(dir, plan, classes, warn)?,
+        None => Images::of_split(args.split, plan, classes, &mut generating(), warn)?,
     };
+    let source = images.source;
     if let Some(out) = &args.out {
         // Create the folder before analysing the images.
         results_folder(out)?;
     }
-    let transform = Arc::new(eval_transform(&plan, size)?);
-    let source = Arc::new(source);
     let all = source.samples.len();
     let total = match args.images {
         0 => all,
         some => some.min(all),
     };
-    let mut batches = some_batches(&plan, &source, &transform, args.images)?;
+    let mut batches = some_batches(plan, &source, &trained.transform()?, args.images)?;
     let progress = bar("analyzing", total);
-    let layers = analyze(&model, &mut batches, &device.device, |done| {
+    let layers = analyze(model, &mut batches, &trained.device.device, |done| {
         progress.set_position(done as u64);
     });
     progress.finish_and_clear();
     for skipped in batches.skipped() {
-        let path = skipped.path.display();
-        output::warning(&format!("skipped `{path}`: {}", skipped.reason));
+        output::warning(&skipped.to_string());
     }
     let layers = layers?;
     let images = layers.first().map_or(0, |layer| layer.images());

@@ -7,10 +7,10 @@ use anyhow::Context;
 
 use super::common::Overrides;
 use super::each_image::{Shown, each_image};
-use super::output;
 use super::table::table;
-use super::trained::{self, Trained};
+use super::{output, trained};
 use kvt_train::probe::{Drawn, LayerMaps, Layers, Looking, attention_maps, draw};
+use kvt_train::trained::Trained;
 
 /// `kvt attention-map --run RUN --output DIR IMAGE...`
 #[derive(Debug, clap::Args)]

@@ -7,13 +7,13 @@ use anyhow::{Context, bail};
 
 use super::common::Overrides;
 use super::each_image::{Shown, each_image};
-use super::output;
 use super::table::table;
-use super::trained::{self, Trained};
+use super::{output, trained};
 use kvt_data::fs::write_text;
 use kvt_papers::attribution::{attribute, check, enlarge, normalized, overlay};
 use kvt_train::probe::sheet;
 use kvt_train::table::{cells, csv_lines};
+use kvt_train::trained::Trained;
 
 /// `kvt attribution-map --run RUN IMAGE...`
 #[derive(Debug, clap::Args)]

@@ -11,6 +11,7 @@ use kvt_models::weights::{StateDict, recognise};
 use super::output::{self, Shown};
 use kvt_data::fs::remove_leftovers;
 use kvt_train::config::{Document, Plan, load_plan};
+use kvt_train::data::{Source, Split};
 use kvt_train::run::RunDir;
 
 /// A configuration file with overrides.
@@ -155,19 +156,39 @@ pub(super) fn bar(what: &str, total: usize) -> Shown {
     Shown::new(bar)
 }
 
-/// Shows the progress of a data set that is generated on first use.
-pub(super) fn generating() -> impl FnMut(usize, usize) {
+/// A bar over items whose number the work tells with its progress; it is cleared when all are done.
+pub(super) fn counting(what: &'static str) -> impl FnMut(usize, usize) + Send {
     let mut shown: Option<Shown> = None;
     move |done, total| {
-        let bar = shown.get_or_insert_with(|| {
-            if !output::is_watched() {
-                output::status(&format!("generating {total} images"));
-            }
-            bar("generating images", total)
-        });
+        let bar = shown.get_or_insert_with(|| bar(what, total));
+        bar.set_length(total as u64);
         bar.set_position(done as u64);
-        if done == total {
+        if done >= total {
             shown = None;
         }
+    }
+}
+
+/// The splits of a run or a configuration; the options that take them explain them.
+pub(super) const SPLITS: [(Split, &str, &str); 2] =
+    [(Split::Val, "val", ""), (Split::Train, "train", "")];
+
+/// Shows the progress of a data set that is generated on first use.
+pub(super) fn generating() -> impl FnMut(usize, usize) + Send {
+    let mut count = counting("generating images");
+    let mut is_said = false;
+    move |done, total| {
+        if !is_said && !output::is_watched() {
+            output::status(&format!("generating {total} images"));
+        }
+        is_said = done < total;
+        count(done, total);
+    }
+}
+
+/// Warns of files that are not read.
+pub(super) fn warn_of_others(source: &Source) {
+    for warning in source.warnings() {
+        output::warning(&warning);
     }
 }

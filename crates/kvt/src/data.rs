@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 
-use super::common::{bar, generating};
-use super::labelled::warn_of_others;
+use super::common::{bar, generating, warn_of_others};
 use super::output;
 use super::table::{grouped, table};
 use kvt_data::text::quoted;

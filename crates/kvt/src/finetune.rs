@@ -8,11 +8,11 @@ use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 
 use super::common::{Overrides, generating};
-use super::train::{Display, carry_out};
-use super::{interrupt, job, output};
+use super::training::{Display, carry_out, exit_code};
+use super::{job, output};
 use kvt_train::config::{Plan, resolved_toml};
-use kvt_train::engine::{End, Session, Start, TrainError};
-use kvt_train::finetune::{Choices, Request, propose, resume, without_tag};
+use kvt_train::engine::{Session, Start, TrainError};
+use kvt_train::finetune::{Choices, Request, propose, resume};
 use kvt_train::task::Classify;
 use kvt_train::world::World;
 
@@ -89,10 +89,7 @@ fn finetune(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
     let world = Arc::clone(world);
     let session =
         Session::<Classify>::prepare_in(world, plan, start, &mut generating()).map_err(with_out)?;
-    Ok(match carry_out(session, &args.display)? {
-        End::Finished => ExitCode::SUCCESS,
-        End::Stopped => interrupt::exit_code(),
-    })
+    Ok(exit_code(carry_out(session, &args.display)?))
 }
 
 /// Makes errors about the run's folder mention the option `--out`, by which the folder is chosen here.
@@ -106,45 +103,26 @@ fn with_out(error: TrainError) -> anyhow::Error {
 impl Args {
     /// The plan to train, and how training starts.
     fn proposed(&self) -> anyhow::Result<(Plan, Start<'static>)> {
+        let is_probe = self.linear_probe || self.freeze == What::Backbone;
         if self.resume {
-            let plan = resume(self.folder.as_deref(), &self.resumed())?;
+            let choices = self.choices().resumed(self.model.as_deref(), is_probe);
+            let plan = resume(self.folder.as_deref(), &choices)?;
             return Ok((plan, Start::RESUME));
         }
-        let proposal = propose(&self.request()?)?;
+        let (Some(folder), Some(weights)) = (&self.folder, &self.weights) else {
+            bail!("a folder of images and `--weights` are needed");
+        };
+        let proposal = propose(&Request {
+            folder: folder.clone(),
+            weights: Some(weights.clone()),
+            model: self.model.clone(),
+            probe: is_probe,
+            choices: self.choices(),
+        })?;
         for note in &proposal.notes {
             output::status(note);
         }
         Ok((proposal.plan, Start::New))
-    }
-
-    fn request(&self) -> anyhow::Result<Request> {
-        let (Some(folder), Some(weights)) = (&self.folder, &self.weights) else {
-            bail!("a folder of images and `--weights` are needed");
-        };
-        Ok(Request {
-            folder: folder.clone(),
-            weights: Some(weights.clone()),
-            model: self.model.clone(),
-            probe: self.is_probe(),
-            choices: self.choices(),
-        })
-    }
-
-    fn is_probe(&self) -> bool {
-        self.linear_probe || self.freeze == What::Backbone
-    }
-
-    /// The settings for a resumed run. They include keys that cannot change, so that another value is refused, not ignored.
-    fn resumed(&self) -> Choices {
-        let mut choices = self.choices();
-        if let Some(name) = &self.model {
-            let name = without_tag(name);
-            choices.set.insert(0, format!("model.name={name}"));
-        }
-        if self.is_probe() {
-            choices.set.insert(0, "init.freeze=\"backbone\"".to_owned());
-        }
-        choices
     }
 
     fn choices(&self) -> Choices {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::common::{Overrides, one_of};
-use super::watch::Terminal;
-use super::{interrupt, output, sweep};
+use super::watch::{Terminal, dry_run};
+use super::{interrupt, output};
 use kvt_papers::{
     ITEMS, Item, Order, ReproduceError, Reproduced, Scale, Version, check, find, reproduce,
 };
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let sweep = item
             .sweep(&order)?
             .ok_or(ReproduceError::NoRuns { name: item.name() })?;
-        return sweep::dry_run(&sweep.cells);
+        return dry_run(&sweep);
     }
     if !item.scales().is_empty() {
         interrupt::listen();

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::common::{ConfigArgs, generating};
-use super::progress::Tallying;
-use super::{interrupt, job, output, progress};
+use super::job;
+use super::training::{Display, carry_out, exit_code};
 use kvt_train::config::Plan;
-use kvt_train::engine::{End, Session, Start, Workload};
-use kvt_train::run::{Listener, Which};
+use kvt_train::engine::{End, Session, Start};
+use kvt_train::run::Which;
 use kvt_train::task::{Classify, Dino, Task, TaskKind};
 use kvt_train::world::World;
 
@@ -34,15 +34,6 @@ pub(super) struct Args {
     display: Display,
 }
 
-/// How the progress of a run is shown.
-#[derive(Debug, clap::Args)]
-pub(super) struct Display {
-    /// Show Burn's terminal dashboard instead of a progress bar.
-    #[cfg(feature = "tui")]
-    #[arg(long)]
-    tui: bool,
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     job::run(|world| train(args, world))
 }
@@ -61,10 +52,7 @@ fn train(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
         TaskKind::Classify => train_task::<Classify>(world, plan, start, &args.display)?,
         TaskKind::Dino => train_task::<Dino>(world, plan, start, &args.display)?,
     };
-    Ok(match end {
-        End::Finished => ExitCode::SUCCESS,
-        End::Stopped => interrupt::exit_code(),
-    })
+    Ok(exit_code(end))
 }
 
 fn train_task<T: Task>(
@@ -76,45 +64,4 @@ fn train_task<T: Task>(
     let world = Arc::clone(world);
     let session = Session::<T>::prepare_in(world, plan, start, &mut generating())?;
     carry_out(session, display)
-}
-
-/// Trains a session until it ends or is interrupted, and prints a summary.
-pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyhow::Result<End> {
-    interrupt::listen();
-    let (dir, task) = (session.plan().run.dir.clone(), session.plan().task);
-    output::status(&progress::describe(&session));
-
-    let workload = session.workload();
-    let shown = if session.world().is_first() {
-        listener(display, &session.model_config().name(), workload)?
-    } else {
-        progress::silent()
-    };
-    let mut listener = Tallying::new(workload, shown);
-    // On an error, too, the bar or the dashboard is closed before the error is printed.
-    let end = session.train(&mut listener, &interrupt::STOP)?;
-    output::status(&listener.summary(end, &dir, task));
-    Ok(end)
-}
-
-#[cfg(feature = "tui")]
-fn listener(
-    display: &Display,
-    model: &str,
-    workload: Workload,
-) -> anyhow::Result<Box<dyn Listener>> {
-    if display.tui {
-        let dashboard = super::tui::Dashboard::start(model, workload)?;
-        return Ok(Box::new(dashboard));
-    }
-    Ok(progress::listener(workload))
-}
-
-#[cfg(not(feature = "tui"))]
-fn listener(
-    _display: &Display,
-    _model: &str,
-    workload: Workload,
-) -> anyhow::Result<Box<dyn Listener>> {
-    Ok(progress::listener(workload))
 }

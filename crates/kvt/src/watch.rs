@@ -1,40 +1,46 @@
 //! Terminal output for work that spans many runs.
 
+use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
-use super::common::bar;
-use super::output::Shown;
+use super::common::{counting, generating};
+use super::table::table;
 use super::{interrupt, output, progress};
 use kvt_train::engine::Workload;
 use kvt_train::run::{Event, Listener, RunError};
-use kvt_train::sweep::Watch;
+use kvt_train::sweep::{Costs, PLAN_HEADER, Sweep, Watch, plan_rows};
 
-/// A bar for steps, and for each run the output of `kvt train`.
+/// Shows how many steps of many are done.
+type Count = Mutex<Box<dyn FnMut(usize, usize) + Send>>;
+
+/// A bar for steps, cleared while a run shows its own, and for each run the output of `kvt train`.
 pub(super) struct Terminal {
-    what: &'static str,
-    /// The bar of the current steps: `None` while a run shows its own bar.
-    bar: Mutex<Option<Shown>>,
+    steps: Count,
+    images: Count,
 }
 
 impl Terminal {
     pub(super) fn new(what: &'static str) -> Self {
         Self {
-            what,
-            bar: Mutex::new(None),
+            steps: Mutex::new(Box::new(counting(what))),
+            images: Mutex::new(Box::new(generating())),
         }
     }
 }
 
+fn show(count: &Count, done: usize, of: usize) {
+    let mut show = count.lock().unwrap_or_else(PoisonError::into_inner);
+    show(done, of);
+}
+
 impl Watch for Terminal {
     fn progress(&self, done: usize, of: usize) {
-        let mut shown = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
-        let bar = shown.get_or_insert_with(|| bar(self.what, of));
-        bar.set_length(of as u64);
-        bar.set_position(done as u64);
-        if done >= of {
-            *shown = None;
-        }
+        show(&self.steps, done, of);
+    }
+
+    fn generating(&self, done: usize, of: usize) {
+        show(&self.images, done, of);
     }
 
     fn say(&self, text: &str) {
@@ -74,4 +80,18 @@ impl Listener for Beside {
         }
         Ok(())
     }
+}
+
+/// Prints the progress and the cost of each run of a sweep.
+pub(super) fn dry_run(sweep: &Sweep) -> anyhow::Result<ExitCode> {
+    let (cells, found) = (&sweep.cells, sweep.found()?);
+    let watch = Terminal::new("models measured");
+    let costs = Costs::of(cells, &found, |done, of| watch.progress(done, of))?;
+    drop(watch);
+    output::print(&table(PLAN_HEADER, plan_rows(cells, &found, &costs)))?;
+    output::status(
+        "TMAC: 10^12 multiplications and additions of training and evaluation. Times are estimated from finished runs of the same \
+         sweep, or else from one measured step of each model; loading, checkpoints and start-up are extra",
+    );
+    Ok(ExitCode::SUCCESS)
 }

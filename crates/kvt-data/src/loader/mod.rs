@@ -6,6 +6,7 @@
 mod make;
 
 use std::collections::HashSet;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -74,6 +75,12 @@ pub struct Skipped {
     pub path: PathBuf,
     /// Why it is unreadable.
     pub reason: String,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "skipped `{}`: {}", self.path.display(), self.reason)
+    }
 }
 
 /// The batches of one epoch. It ends after the last batch or the first error; dropping it stops the workers.

@@ -9,16 +9,12 @@ use super::super::{ReproduceError, Runs, Watch};
 use kvt_train::analysis::{Estimate, Layer, Measure, analyze};
 use kvt_train::config::Plan;
 use kvt_train::data::Split;
-use kvt_train::device;
 use kvt_train::error::TrainError;
 use kvt_train::report::Statistic;
 use kvt_train::run::RunDir;
 use kvt_train::splits::Splits;
 use kvt_train::sweep::Cell;
-use kvt_train::task::{
-    CheckpointWeights, DinoRole, TaskKind, build_model, load_checkpoint_backbone,
-    load_checkpoint_model, model_config,
-};
+use kvt_train::trained::{Choice, Trained};
 
 /// A trained model, its classes and its images.
 pub(super) struct Inside {
@@ -65,32 +61,19 @@ impl Inside {
 
     fn open(cell: &Cell, plan: &Plan) -> Result<Self, ReproduceError> {
         let run = RunDir::open(cell.dir()).map_err(TrainError::from)?;
-        let classes = run.read_classes().map_err(TrainError::from)?;
-        let device = device::resolve(&plan.train.device)
-            .map_err(TrainError::from)?
-            .device
-            .inner();
-        let model = match plan.task {
-            TaskKind::Classify => {
-                let config = model_config(&plan.model, Some(classes.len()))?;
-                let model = build_model(plan, &config, &device)?;
-                let weights = CheckpointWeights::reported(plan);
-                load_checkpoint_model(&run, "last", weights, model)?.0
-            }
-            TaskKind::Dino => {
-                let mut section = plan.model.clone();
-                section.overrides.num_classes = Some(1);
-                let config = model_config(&section, None)?;
-                let model = build_model(plan, &config, &device)?;
-                load_checkpoint_backbone(&run, "last", DinoRole::Teacher, model)?.0
-            }
-        };
-        let side = model.config().img_size();
-        let splits = Splits::open(plan, (side, side), Some(classes.as_slice()), &mut |_, _| {});
+        // As it was when the run was judged, which has warned already.
+        let Trained {
+            model,
+            device,
+            classes,
+            size,
+            ..
+        } = Trained::of_run(&run, plan.clone(), "last", Choice::Reported, &mut |_| {})?;
+        let splits = Splits::open(plan, size, classes.as_deref(), &mut |_, _| {});
         Ok(Self {
             model,
             splits: splits.map_err(TrainError::from)?,
-            device,
+            device: device.device.inner(),
         })
     }
 }

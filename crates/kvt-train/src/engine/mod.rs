@@ -7,6 +7,7 @@
 mod checkpoint;
 mod config;
 mod dump;
+mod eta;
 mod processes;
 mod progress;
 mod reader;
@@ -20,6 +21,7 @@ mod update;
 pub use crate::error::TrainError;
 pub use checkpoint::{Checkpointer, Restored};
 pub use config::{EvalConfig, TrainConfig};
+pub use eta::Eta;
 pub use processes::Processes;
 pub use progress::{Best, EpochSums, LogSums, Progress};
 pub use reader::Reader;

@@ -173,6 +173,15 @@ fn init(weights: Option<&Path>, freeze: Freeze) -> Result<Table, FinetuneError> 
 }
 
 impl Choices {
+    /// The same for a run that is resumed: with keys that cannot change, so that another value is refused, not ignored.
+    #[must_use]
+    pub fn resumed(mut self, model: Option<&str>, is_probe: bool) -> Self {
+        let name = model.map(|name| format!("model.name={}", without_tag(name)));
+        let freeze = is_probe.then(|| "init.freeze=\"backbone\"".to_owned());
+        self.set.splice(0..0, freeze.into_iter().chain(name));
+        self
+    }
+
     /// A configuration with only the chosen settings.
     fn document(&self) -> Result<Document, FinetuneError> {
         Ok(Document::of_words(NAME, String::new(), &self.overrides()?)?)
@@ -206,7 +215,7 @@ impl Choices {
 }
 
 /// A model's name without timm's tag after a dot, which identifies the weights.
-pub fn without_tag(name: &str) -> &str {
+fn without_tag(name: &str) -> &str {
     name.split_once('.').map_or(name, |(name, _)| name)
 }
 

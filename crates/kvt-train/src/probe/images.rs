@@ -40,7 +40,7 @@ impl Crops {
 ///
 /// # Errors
 /// If the settings of the configuration contradict each other.
-pub fn cut_images(
+pub(crate) fn cut_images(
     plan: &Plan,
     splits: &Splits,
     size: (usize, usize),
@@ -73,7 +73,7 @@ fn each_image_once(plan: &Plan) -> Plan {
 }
 
 /// The batches of an epoch from features that were computed once, in a new order in each epoch.
-pub fn shuffled<'a>(
+pub(crate) fn shuffled<'a>(
     bank: &'a Rows,
     device: &'a Device,
     seed: u64,

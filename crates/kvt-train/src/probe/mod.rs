@@ -12,11 +12,13 @@ mod neighbors;
 mod overlay;
 mod picture;
 mod rows;
+mod subject;
 
 pub use attention::{HeadMap, NoMap, class_attention, draw_map};
 pub use curve::draw_loss;
 pub use features::Extractor;
-pub use images::{Crops, cut_images, shuffled};
+pub use images::Crops;
+pub(crate) use images::{cut_images, shuffled};
 pub use knn::{KnnAccuracy, KnnVote, Neighbor, nearest};
 pub use layers::{LayerMaps, Layers, Looking, attention_maps};
 pub use linear::{LinearEpoch, LinearProbe, LinearRecipe, linear};
@@ -25,6 +27,7 @@ pub use overlay::{Drawn, draw};
 pub use picture::{Tile, sheet};
 pub use rows::read;
 pub use rows::{Rows, collect};
+pub use subject::Subject;
 
 #[cfg(test)]
 mod tests;

@@ -71,7 +71,7 @@ impl Rows {
 pub fn collect(
     batches: impl Iterator<Item = Result<Batch, DataError>>,
     device: &Device,
-    features: impl Fn(Tensor<4>) -> Tensor<2>,
+    mut features: impl FnMut(Tensor<4>) -> Tensor<2>,
 ) -> Result<Rows, TrainError> {
     let device = device.clone().inner();
     let mut rows = Rows::default();

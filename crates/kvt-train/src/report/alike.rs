@@ -57,7 +57,7 @@ fn data(data: &DataConfig) -> String {
 
 /// Reasons why the numbers of these runs must not be compared, in sentences: each kind of difference once, with the first run
 /// that differs from the very first.
-pub fn unlike(runs: &[RunFacts]) -> Vec<String> {
+pub(crate) fn unlike(runs: &[RunFacts]) -> Vec<String> {
     let Some((first, others)) = runs.split_first() else {
         return Vec::new();
     };

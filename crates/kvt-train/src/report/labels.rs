@@ -25,7 +25,7 @@ const NEUTRAL: [&str; 11] = [
 const LETTERS: usize = 70;
 
 /// How a run may be called, from short to long; the last name is its own.
-pub type RunNames = [String; 3];
+pub(crate) type RunNames = [String; 3];
 
 /// The label of each run, and why some have a longer name, in sentences.
 ///
@@ -34,7 +34,9 @@ pub type RunNames = [String; 3];
 ///
 /// # Errors
 /// If the settings of two plans cannot be compared.
-pub fn labels(runs: &[(RunNames, &Plan)]) -> Result<(Vec<String>, Vec<String>), ReportError> {
+pub(crate) fn labels(
+    runs: &[(RunNames, &Plan)],
+) -> Result<(Vec<String>, Vec<String>), ReportError> {
     let mut places = vec![0; runs.len()];
     let mut notes = Vec::new();
     for place in 0..2 {
@@ -102,7 +104,7 @@ pub(crate) fn heading(curves: &[Curve]) -> String {
 }
 
 /// A title of plots of runs: their labels, or their number if they do not fit.
-pub fn title(curves: &[Curve]) -> String {
+pub(crate) fn title(curves: &[Curve]) -> String {
     match heading(curves) {
         text if text.chars().count() <= LETTERS => text,
         _ => format!("{} models", by_label(curves).len()),

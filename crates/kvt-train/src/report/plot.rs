@@ -103,7 +103,7 @@ pub fn draw(curves: &[Curve], plot: Plot, title: &str, path: &Path) -> Result<()
 ///
 /// # Errors
 /// As [`draw`].
-pub fn save_plots(
+pub(crate) fn save_plots(
     curves: &[Curve],
     metric: Metric,
     title: &str,

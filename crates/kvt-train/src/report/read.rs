@@ -9,7 +9,7 @@ use crate::run::{EpochRow, EpochRows, EvalRecord, Metrics, RunDir, Warning, read
 ///
 /// # Errors
 /// When the log is missing.
-pub fn read_curve(
+pub(crate) fn read_curve(
     run: &RunDir,
     label: impl Into<String>,
     seed: u64,
@@ -34,7 +34,7 @@ pub(super) fn points(rows: &[EpochRow], report: EmaReport) -> Vec<EpochPoint> {
 }
 
 /// The short label of a run: the name of its folder without the suffix `-seedN` of its seed.
-pub fn label_of(name: &str, seed: u64) -> &str {
+pub(crate) fn label_of(name: &str, seed: u64) -> &str {
     name.strip_suffix(&format!("-seed{seed}")).unwrap_or(name)
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use fs_err as fs;
 
     use super::*;
-    use crate::run::epochs_tests::{epoch, eval};
+    use crate::run::testing::{epoch, eval};
     use crate::run::{JsonlLog, Listener};
 
     #[test]

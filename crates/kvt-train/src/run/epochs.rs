@@ -124,38 +124,15 @@ impl Listener for EpochsCsv {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use fs_err as fs;
 
     use super::*;
-    use crate::run::Metrics;
+    use crate::run::testing::{epoch, eval};
 
     const METRICS: &[Metric] = &[Metric::LOSS, Metric::TOP1, Metric::TOP5];
-
-    pub(crate) fn epoch(epoch: u32, train_loss: f64) -> Event {
-        Event::Epoch(EpochRecord {
-            epoch,
-            step: u64::from(epoch + 1) * 10,
-            train_loss,
-            lr: 0.001,
-            seconds: 2.5,
-            images_per_second: 100.0,
-            data_wait_share: 0.25,
-            communication_share: None,
-        })
-    }
-
-    pub(crate) fn eval(epoch: u32, split: &str, top1: f64) -> Event {
-        Event::Eval(EvalRecord {
-            epoch,
-            step: u64::from(epoch + 1) * 10,
-            split: split.to_owned(),
-            metrics: Metrics::from([("loss", 1.25), ("top1", top1), ("top5", 90.5)]),
-            images: 40,
-        })
-    }
 
     const EXPECTED: &str = "\
 epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema_top5,seconds,images_per_second

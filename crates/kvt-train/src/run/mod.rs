@@ -28,6 +28,8 @@ mod layers;
 mod metrics;
 mod number;
 mod tensorboard;
+#[cfg(test)]
+pub(crate) mod testing;
 mod warning;
 
 pub use checkpoint::{
@@ -36,8 +38,6 @@ pub use checkpoint::{
 pub use config::{CheckpointConfig, LogConfig, RunConfig};
 pub use environment::{Environment, Versions};
 pub use epochs::EpochsCsv;
-#[cfg(test)]
-pub(crate) use epochs::tests as epochs_tests;
 pub(crate) use epochs::{EpochRow, EpochRows};
 pub use error::RunError;
 pub use events::{EpochRecord, EvalRecord, Event, LayerRecord, Listener, Note, StepRecord, Topic};

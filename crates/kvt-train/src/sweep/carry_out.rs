@@ -40,7 +40,7 @@ pub fn carry_out(sweep: &Sweep, devices: &[String], watch: &dyn Watch) -> Vec<En
         // Generated images are made beforehand, because two cells that make the same ones at once would conflict. An error here
         // recurs in its cell.
         for cell in &sweep.cells {
-            let _ = ensure_data(&cell.plan, &mut |done, of| watch.progress(done, of));
+            let _ = ensure_data(&cell.plan, &mut |done, of| watch.generating(done, of));
         }
     }
     let work = |device: Option<&String>| {
@@ -152,7 +152,7 @@ fn session<T: Task>(
     alone: bool,
     watch: &dyn Watch,
 ) -> Result<engine::End, TrainError> {
-    let mut generating = |done, of| watch.progress(done, of);
+    let mut generating = |done, of| watch.generating(done, of);
     let run = plan.run.dir.clone();
     let session = Session::<T>::prepare(plan, start, &mut generating)?;
     // Not before it is certain that the folder is this run's, and nobody else's now.

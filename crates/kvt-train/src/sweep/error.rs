@@ -33,6 +33,31 @@ pub enum SweepError {
         /// What is wrong.
         problem: Box<ConfigError>,
     },
+    /// A sweep beside other inputs.
+    #[error("`{}` is a sweep, which is compared by itself: write the other runs into it", .path.display())]
+    NotAlone {
+        /// The sweep.
+        path: PathBuf,
+    },
+    /// An input that does not exist.
+    #[error("no file or folder `{}`: give configuration files and folders of runs", .0.display())]
+    NoInput(PathBuf),
+    /// Two inputs that are one run.
+    #[error(
+        "`{}` and `{}` are both the run in `{}`: name a run once, and give each configuration its own `run.dir`",
+        .inputs[0].display(), .inputs[1].display(), .run.display()
+    )]
+    Twice {
+        /// The inputs.
+        inputs: [PathBuf; 2],
+        /// The folder of the run.
+        run: PathBuf,
+    },
+    /// No run has a result.
+    #[error(
+        "no run has finished an epoch, or those to train are not finished: there is nothing to compare"
+    )]
+    Nothing,
     /// The log of a run cannot be read.
     #[error(transparent)]
     Report(#[from] ReportError),

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::cell::{joined, label};
+use super::given::Given;
 use super::{Cell, SweepError};
 use crate::config::{ConfigError, Document, Plan, diff};
 use crate::probe::Crops;
+use crate::report::named_metric;
+use crate::run::Metric;
 use crate::task::TaskKind;
 use kvt_data::fs::parent;
 use kvt_data::text::read_text;
@@ -19,16 +22,18 @@ const LARGEST_FILE: u64 = 1 << 20;
 /// Runs that belong together.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What it shows, in one line.
-    pub title: String,
-    /// The folder of its tables; its runs are in `runs` below it.
+    /// What it shows, in one line; without a title, its plots are called by the names of its rows.
+    pub title: Option<String>,
+    /// The folder of its tables; the runs of a file are in `runs` below it.
     pub output: PathBuf,
     /// The metric of its tables, if it is not the metric by which its runs are judged.
-    pub metric: Option<String>,
-    /// All runs, in the order in which they are trained.
+    pub metric: Option<Metric>,
+    /// All runs that it trains, in this order.
     pub cells: Vec<Cell>,
     /// Pairs of rows that are tested against each other: a baseline, and a possible improvement on it.
     pub pairs: Vec<[String; 2]>,
+    /// What was named on a command line, in its order; nothing, if the sweep is a file.
+    pub(super) given: Vec<Given>,
 }
 
 /// The contents of the file. Keys are explained in `docs/guide/compare.md`.
@@ -75,6 +80,33 @@ pub fn is_sweep(path: &Path) -> std::io::Result<bool> {
 }
 
 impl Sweep {
+    /// The sweep in a file, which is then the only input, or one of configurations and folders of runs. `seeds`
+    /// is the number of seeds of each configuration, `output` the folder of the tables.
+    ///
+    /// # Errors
+    /// If an input is missing or wrong.
+    pub fn of(
+        inputs: &[PathBuf],
+        overrides: &[String],
+        seeds: Option<u64>,
+        output: Option<&Path>,
+    ) -> Result<Self, SweepError> {
+        // Errors of reading a file are reported when it is loaded as a configuration.
+        let mut files = inputs.iter();
+        let Some(path) = files.find(|input| is_sweep(input).unwrap_or(false)) else {
+            let output = output.unwrap_or(Path::new("runs/compare"));
+            return Self::given(inputs, overrides, seeds, output);
+        };
+        if inputs.len() > 1 {
+            return Err(SweepError::NotAlone { path: path.clone() });
+        }
+        let sweep = Self::load(path, overrides, output)?;
+        Ok(match seeds {
+            Some(count) => sweep.with_seeds(count),
+            None => sweep,
+        })
+    }
+
     /// Reads a file and the configurations of all its runs, so that a mistake in the last one is found before the first is trained.
     /// `overrides` apply to all runs and come last; `output` replaces the folder that the file names for tables and runs.
     ///
@@ -182,14 +214,18 @@ impl Sweep {
         if cells.is_empty() {
             return Err(wrong("it has no `[[run]]`".to_owned()));
         }
+        let metric = file.metric.map(|name| {
+            named_metric(&name).map_err(|reason| wrong(format!("`metric` is `{name}`: {reason}")))
+        });
         Ok(Self {
             title: file
                 .title
-                .unwrap_or_else(|| stem.to_string_lossy().into_owned()),
+                .or_else(|| Some(stem.to_string_lossy().into_owned())),
             output,
-            metric: file.metric,
+            metric: metric.transpose()?,
             cells,
             pairs: file.pairs,
+            given: Vec::new(),
         })
     }
 

@@ -1,21 +1,17 @@
 //! The judgement of a trained cell: its predictions for the validation images, or the linear evaluation of its features.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use super::table::read_rows;
 use super::{Cell, SweepError, Watch, linear};
 use crate::config::Plan;
-use crate::data::{self, open_part};
-use crate::device;
+use crate::data::Split;
 use crate::error::TrainError;
 use crate::judge::Judgement;
 use crate::run::RunDir;
-use crate::splits::{eval_batches, eval_transform};
 use crate::table::Table;
-use crate::task::{
-    CheckpointWeights, TaskKind, build_model, evaluate_among, load_checkpoint_model, model_config,
-};
+use crate::task::TaskKind;
+use crate::trained::{Choice, Images, Trained};
 use kvt_data::fs::write_text;
 
 /// The file of a finished run with the predictions of its last checkpoint for the validation images.
@@ -92,7 +88,7 @@ impl Predictions {
 /// features. `false` if a stop was requested before the end. `plan` has the cell's settings, with the device that is free.
 pub(super) fn judge(cell: &Cell, plan: &Plan, watch: &dyn Watch) -> Result<bool, SweepError> {
     if plan.task == TaskKind::Classify && !cell.dir().join(PREDICTIONS).exists() {
-        let predictions = predict(plan)?;
+        let predictions = predict(plan, watch)?;
         write_text(&cell.dir().join(PREDICTIONS), &predictions.to_csv())?;
     }
     match cell.linear {
@@ -102,27 +98,15 @@ pub(super) fn judge(cell: &Cell, plan: &Plan, watch: &dyn Watch) -> Result<bool,
 }
 
 /// The predictions of the last checkpoint of a plan's run for the validation images.
-fn predict(plan: &Plan) -> Result<Predictions, TrainError> {
+fn predict(plan: &Plan, watch: &dyn Watch) -> Result<Predictions, TrainError> {
     let run = RunDir::open(&plan.run.dir)?;
-    let classes = run.read_classes()?;
-    let device = device::resolve(&plan.train.device)?;
-    let config = model_config(&plan.model, Some(classes.len()))?;
-    let model = build_model(plan, &config, &device.device.clone().inner())?;
-    let weights = CheckpointWeights::reported(plan);
-    let (model, _) = load_checkpoint_model(&run, "last", weights, model)?;
-    let source = Arc::new(open_part(&plan.data, data::Split::Val, Some(&classes))?);
-    let size = (config.img_size(), config.img_size());
-    let transform = Arc::new(eval_transform(plan, size)?);
-    let mut judged = Judgement::new(classes.len());
-    let batches = eval_batches(plan, &source, &transform)?;
-    evaluate_among(
-        &model,
-        batches,
-        &device.device,
-        None,
-        |_| {},
-        |batch, logits| judged.hear(batch, logits),
-    )?;
+    let mut warn = |text: &str| watch.warn(text);
+    let trained = Trained::of_run(&run, plan.clone(), "last", Choice::Reported, &mut warn)?;
+    let mut generating = |done, of| watch.generating(done, of);
+    let classes = trained.classes.as_deref();
+    let images = Images::of_split(Split::Val, plan, classes, &mut generating, &mut warn)?;
+    let mut judged = Judgement::new(images.source.classes.len());
+    trained.judge(&images, &mut judged, &mut |_, _| {}, &mut warn)?;
     Ok(Predictions::of(&judged))
 }
 

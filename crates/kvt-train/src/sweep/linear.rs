@@ -2,21 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use kvt_ops::Key;
-
 use super::table::read_rows;
 use super::{Cell, SweepError, Watch};
 use crate::config::Plan;
-use crate::data::{Batch, Split};
-use crate::device;
+use crate::data::Split;
 use crate::error::TrainError;
-use crate::probe::{
-    Crops, Extractor, LinearEpoch, LinearProbe, LinearRecipe, collect, cut_images, linear, shuffled,
-};
+use crate::probe::{Crops, Extractor, LinearEpoch, LinearRecipe, Subject};
 use crate::run::RunDir;
 use crate::splits::Splits;
 use crate::table::{Table, cells};
-use crate::task::{DinoRole, build_model, load_checkpoint_backbone, model_config};
+use crate::trained::{Choice, Trained};
 use kvt_data::fs::write_text;
 
 /// The file of a run with its linear evaluation, epoch by epoch; it is written once all epochs are done.
@@ -79,57 +74,35 @@ fn evaluate(
     watch: &dyn Watch,
 ) -> Result<Vec<LinearEpoch>, TrainError> {
     let run = RunDir::open(&plan.run.dir)?;
-    let classes = run.read_classes()?;
-    let device = device::resolve(&plan.train.device)?.device.inner();
-    let mut section = plan.model.clone();
-    section.overrides.num_classes = Some(1);
-    let config = model_config(&section, None)?;
-    let model = build_model(plan, &config, &device)?;
-    let (model, _) = load_checkpoint_backbone(&run, "last", DinoRole::Teacher, model)?;
-    let extractor = Extractor::Backbone {
-        model: Box::new(model),
-        blocks: BLOCKS,
-        avgpool: false,
-    };
-    let size = (config.img_size(), config.img_size());
-    let mut plan = plan.clone();
+    let mut warn = |text: &str| watch.warn(text);
+    let Trained {
+        mut plan,
+        model,
+        device,
+        classes,
+        size,
+    } = Trained::of_run(&run, plan.clone(), "last", Choice::Reported, &mut warn)?;
     plan.train.batch_size = recipe.batch_size;
-    let splits = Splits::open(&plan, size, Some(&classes), &mut |done, of| {
-        watch.progress(done, of);
-    })?;
-    let rows = |split: Split| {
-        let batches = splits.some_images(&plan, split, 0)?;
-        collect(batches, &device, |images| extractor.features(images))
+    let mut generating = |done, of| watch.generating(done, of);
+    let subject = Subject {
+        splits: Splits::open(&plan, size, classes.as_deref(), &mut generating)?,
+        plan,
+        size,
+        device: device.device.inner(),
+        extractor: Extractor::Backbone {
+            model: Box::new(model),
+            blocks: BLOCKS,
+            avgpool: false,
+        },
+    };
+    let rows = |split| {
+        let mut progress = |done, of| watch.progress(done, of);
+        subject.rows(split, 0, &mut progress, &mut |text| watch.warn(text))
     };
     let val = rows(Split::Val)?;
-    let key = Key::new(plan.seed).named("probe");
-    let layer = LinearProbe::new(val.dim, classes.len(), &device, key);
-    let tell = |epoch: &LinearEpoch| {
+    let bank = || rows(Split::Train);
+    subject.linear(recipe, crops, &val, bank, |epoch| {
         watch.progress(epoch.epoch as usize + 1, recipe.epochs as usize);
         !watch.stop().load(Ordering::Relaxed)
-    };
-    match crops {
-        Crops::None => {
-            let bank = rows(Split::Train)?;
-            let batches = |epoch: u32| {
-                let batches = shuffled(&bank, &device, plan.seed, recipe.batch_size, epoch);
-                Ok(batches.map(Ok))
-            };
-            linear(recipe, layer, (&val, &device), batches, tell)
-        }
-        Crops::Dino | Crops::Config => {
-            let (plan, splits) = cut_images(&plan, &splits, size, crops)?;
-            let batches = |epoch: u32| {
-                let loader = splits.train_batches(&plan, |sample| sample.label, epoch, 0)?;
-                Ok(loader.map(|batch| -> Result<_, TrainError> {
-                    let Batch {
-                        mut views, targets, ..
-                    } = batch?;
-                    let images = views.swap_remove(0).upload(&device);
-                    Ok((extractor.features(images), targets))
-                }))
-            };
-            linear(recipe, layer, (&val, &device), batches, tell)
-        }
-    }
+    })
 }

@@ -1,6 +1,6 @@
 //! Many runs as one job: configurations times seeds times overrides, and their joint results.
 //!
-//! A [`Sweep`] is a TOML file. Each of its [`Cell`]s is an ordinary run in a separate folder, so a finished cell is not trained
+//! A [`Sweep`] is a TOML file, or the configurations that a command line names. Each of its [`Cell`]s is an ordinary run in a separate folder, so a finished cell is not trained
 //! again, a stopped one resumes, and `kvt eval`, `kvt probe` and `kvt compare` take it like any other run. The state and the
 //! results of a cell are read only from its folder: [`State`], [`Found`].
 
@@ -11,8 +11,10 @@ mod cost;
 mod error;
 mod file;
 mod found;
+mod given;
 mod judged;
 mod linear;
+mod outcome;
 mod state;
 mod table;
 mod watch;
@@ -26,9 +28,12 @@ pub use self::file::{Sweep, is_sweep};
 pub use self::found::Found;
 pub use self::judged::{PREDICTIONS, Predictions};
 pub use self::linear::LINEAR;
+pub use self::outcome::Outcome;
 pub use self::state::{CRASH, State};
 pub use self::table::{
-    OfSeed, PLAN_HEADER, PairRow, cells_csv, commands_markdown, p_is, pairs, pairs_csv,
-    pairs_markdown, plan_rows,
+    OfSeed, PLAN_HEADER, PairRow, cells_csv, commands_markdown, p_is, pairs, pairs_markdown,
+    plan_rows,
 };
 pub use self::watch::Watch;
+
+use self::table::pairs_csv;

@@ -139,7 +139,7 @@ pub fn pairs_markdown(pairs: &[PairRow], metric: Metric) -> String {
 
 /// The pairs as CSV.
 #[must_use]
-pub fn pairs_csv(pairs: &[PairRow]) -> String {
+pub(super) fn pairs_csv(pairs: &[PairRow]) -> String {
     let header = "first,second,pairs,last,last spread,last t,last p,last 95% half width,best,best spread,best t,best p,best 95% half width,\
                   seeds,first alone right,second alone right,McNemar p";
     let test = |test: Option<&PairedT>| {

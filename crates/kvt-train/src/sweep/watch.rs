@@ -10,6 +10,9 @@ pub trait Watch: Sync {
     /// `done` of `of` steps are done.
     fn progress(&self, done: usize, of: usize);
 
+    /// `done` of `of` images of a data set are generated.
+    fn generating(&self, done: usize, of: usize);
+
     /// Shows a line to the user.
     fn say(&self, text: &str);
 

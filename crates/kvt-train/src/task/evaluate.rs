@@ -71,7 +71,7 @@ pub fn evaluate(
 ///
 /// # Errors
 /// As [`evaluate`].
-pub fn evaluate_among(
+pub(crate) fn evaluate_among(
     model: &Model,
     batches: impl Iterator<Item = Result<Batch, DataError>>,
     device: &Device,

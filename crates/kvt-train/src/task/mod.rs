@@ -36,11 +36,13 @@ pub use dino::{
     load_backbone, part_of_backbone, teacher_probabilities,
 };
 pub use eval_data::EvalData;
-pub use evaluate::{Evaluation, evaluate, evaluate_among, predict};
+pub(crate) use evaluate::evaluate_among;
+pub use evaluate::{Evaluation, evaluate, predict};
 pub use model::{
-    Freeze, HeadReset, InitConfig, ResetHead, build_model, check_classes, model_config,
-    read_weights, start_from, write_weights,
+    Freeze, InitConfig, ResetHead, build_model, check_classes, model_config, read_weights,
+    write_weights,
 };
+pub(crate) use model::{HeadReset, start_from};
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
     origin,

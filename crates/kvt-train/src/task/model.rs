@@ -112,7 +112,7 @@ pub fn build_model(
 
 /// Whether [`start_from`] can leave the classification head as initialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadReset {
+pub(crate) enum HeadReset {
     /// No: it must match.
     Never,
     /// According to `init.reset_head`.
@@ -132,7 +132,7 @@ pub fn read_weights(path: &Path) -> Result<StateDict, WeightsError> {
 ///
 /// # Errors
 /// If the weights cannot be read or do not match.
-pub fn start_from(
+pub(crate) fn start_from(
     plan: &InitConfig,
     head: HeadReset,
     model: Model,

@@ -1,11 +1,8 @@
 //! The results of `kvt eval` for each class, and its restriction to some of the classes.
 
-use anyhow::bail;
 use serde_json::{Value, json};
 
 use crate::table::table;
-use kvt_data::text::quoted;
-use kvt_train::data::Source;
 use kvt_train::judge::Judgement;
 
 /// Maximum number of class pairs shown.
@@ -81,31 +78,4 @@ pub(super) fn confused(judged: &Judgement, names: &[String]) -> Value {
 fn name(names: &[String], class: usize) -> String {
     let name = names.get(class).cloned();
     name.unwrap_or_else(|| class.to_string())
-}
-
-/// For each known class, whether it is among these names.
-pub(super) fn among(names: &[String], known: &[String]) -> anyhow::Result<Vec<bool>> {
-    if let Some(stranger) = names.iter().find(|name| !known.contains(name)) {
-        bail!(
-            "there is no class `{stranger}`: the model has {}",
-            quoted(known)
-        );
-    }
-    if names.is_empty() {
-        bail!("`--only` names no class");
-    }
-    Ok(known.iter().map(|class| names.contains(class)).collect())
-}
-
-/// Images of some of the known classes, relabelled with the numbers of the known classes.
-pub(super) fn renumbered(mut source: Source, known: &[String]) -> Source {
-    let number = |class: &String| known.iter().position(|name| name == class);
-    let numbers: Vec<Option<usize>> = source.classes.iter().map(number).collect();
-    for sample in &mut source.samples {
-        let number = numbers.get(sample.label as usize).copied().flatten();
-        let number = number.and_then(|number| u32::try_from(number).ok());
-        sample.label = number.unwrap_or(sample.label);
-    }
-    source.classes = known.to_vec();
-    source
 }

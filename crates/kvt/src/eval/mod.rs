@@ -4,28 +4,17 @@ mod details;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
 
-use super::common::{Overrides, bar, results_folder};
-use super::labelled::{Folder, Split};
+use super::common::{Overrides, SPLITS, counting, generating, one_of, results_folder};
 use super::output;
-use super::trained::{Trained, names_in};
-use kvt_data::fs::{check_writable, write_text};
-use kvt_train::augment::Transform;
-use kvt_train::data::Source;
+use kvt_data::fs::check_writable;
+use kvt_train::data::{Source, Split};
 use kvt_train::judge::{Judgement, RealLabels};
-use kvt_train::report::{draw_confusion, interval_of, wilson};
-use kvt_train::splits::{eval_batches, eval_transform};
-use kvt_train::task::{Evaluation, check_classes, evaluate_among};
-
-/// The files of `--out`.
-const CLASSES: &str = "classes.csv";
-const CONFUSION: &str = "confusion.csv";
-const PICTURE: &str = "confusion.png";
-const PREDICTIONS: &str = "predictions.csv";
+use kvt_train::report::{interval_of, wilson};
+use kvt_train::task::{Evaluation, check_classes};
+use kvt_train::trained::{Images, Trained, names_in};
 
 /// `kvt eval --run RUN`, or `kvt eval --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -38,7 +27,7 @@ pub(super) struct Args {
     #[command(flatten)]
     overrides: Overrides,
     /// Which split.
-    #[arg(long, value_enum, default_value_t = Split::Val)]
+    #[arg(long, default_value = "val", value_parser = one_of(SPLITS))]
     split: Split,
     /// Print JSON instead of text.
     #[arg(long)]
@@ -72,25 +61,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .trained
         .load(&args.overrides)?
         .named(args.classes.as_deref())?;
-    let Chosen {
-        source,
-        words,
-        left_out,
-        among,
-    } = args.images(&trained)?;
-    let config = trained.model.config();
-    check_classes(&config, &source)?;
-    let images = Images {
-        transform: Arc::new(eval_transform(&trained.plan, trained.size)?),
-        source: Arc::new(source),
-        words,
-    };
-    let source = &images.source;
+    let images = args.images(&trained)?;
+    let (config, source) = (trained.model.config(), &images.source);
+    check_classes(&config, source)?;
     let mut judged = Judgement::new(source.classes.len());
     if let Some(path) = &args.real {
         let labels = RealLabels::read(path)?;
         let numbers = labels.numbers(source)?;
-        let labels = match &among {
+        let labels = match &images.among {
             Some(among) => labels.among(among),
             None => labels,
         };
@@ -99,41 +77,32 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         // Check the files before evaluating the images.
         results_folder(out)?;
-        for file in [CLASSES, CONFUSION, PICTURE, PREDICTIONS] {
+        for file in Judgement::FILES {
             check_writable(&out.join(file))?;
         }
     }
-    let evaluation = judge(&trained, &images, among.as_deref(), &mut judged)?;
+    let progress = &mut counting("evaluating");
+    let evaluation = trained.judge(&images, &mut judged, progress, &mut output::warning)?;
     if let Some(out) = &args.out {
-        let write = |file: &str, text: &str| write_text(&out.join(file), text);
-        write(CLASSES, &judged.classes_csv(&source.classes))?;
-        write(CONFUSION, &judged.confusion_csv(&source.classes))?;
-        write(PREDICTIONS, &judged.predictions_csv(source))?;
         let title = format!(
             "{}: {:.2} % of {} images right",
             config.name(),
             evaluation.top1_percent(),
             evaluation.images
         );
-        let cells = judged.cells();
-        let cells: Vec<_> = cells
-            .map(|cell| ([cell.label, cell.predicted], cell.images))
-            .collect();
-        draw_confusion(&cells, &source.classes, &title, &out.join(PICTURE))?;
+        judged.save(source, &title, out)?;
     }
-    let chosen = among.map_or(source.classes.len(), |among| {
-        among.iter().filter(|is_among| **is_among).count()
-    });
     if args.json {
         let mut json = record(&evaluation, &judged, source, args.per_class);
         // What the images are: those of a split, or of a folder.
-        let split = args.data.is_none().then(|| args.split.name());
-        json.insert("split".to_owned(), json!(split));
-        json.insert("left_out".to_owned(), json!(left_out));
+        let mut splits = SPLITS.into_iter();
+        let split = splits.find(|(split, ..)| args.data.is_none() && *split == args.split);
+        json.insert("split".to_owned(), json!(split.map(|(_, name, _)| name)));
+        json.insert("left_out".to_owned(), json!(images.left_out));
         let json = Value::from(json);
         output::print(&format!("{json:#}"))?;
     } else {
-        output::print(&text(&evaluation, &judged, &images, chosen))?;
+        output::print(&text(&evaluation, &judged, &images))?;
         if args.per_class {
             output::print(&format!("\n{}", details::tables(&judged, &source.classes)))?;
         }
@@ -144,103 +113,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Labelled images, and the transform applied to each.
-pub(super) struct Images {
-    pub(super) source: Arc<Source>,
-    /// What they are, to be put after their number.
-    pub(super) words: String,
-    pub(super) transform: Arc<Transform>,
-}
-
-/// Evaluates images with a progress bar, and warns of those that were skipped. The model chooses among the classes marked in
-/// `among`, or all; `judged` collects the result of each image.
-pub(super) fn judge(
-    trained: &Trained,
-    images: &Images,
-    among: Option<&[bool]>,
-    judged: &mut Judgement,
-) -> anyhow::Result<Evaluation> {
-    let Images {
-        source, transform, ..
-    } = images;
-    let mut batches = eval_batches(&trained.plan, source, transform)?;
-    let progress = bar("evaluating", source.samples.len());
-    let evaluation = evaluate_among(
-        &trained.model,
-        &mut batches,
-        &trained.device.device,
-        among,
-        |done| progress.set_position(done as u64),
-        |batch, logits| judged.hear(batch, logits),
-    );
-    progress.finish_and_clear();
-    for skipped in batches.skipped() {
-        output::warning(&format!(
-            "skipped `{}`: {}",
-            skipped.path.display(),
-            skipped.reason
-        ));
-    }
-    let evaluation = evaluation?;
-    // The weights are finite, but logits computed from them may overflow.
-    if !evaluation.loss().is_finite() {
-        bail!(
-            "the loss over {} images is {}: the logits are not finite; take other weights",
-            evaluation.images,
-            evaluation.loss()
-        );
-    }
-    Ok(evaluation)
-}
-
-/// What is evaluated.
-struct Chosen {
-    /// The images, labelled by the model's classes.
-    source: Source,
-    /// What they are, to be put after their number.
-    words: String,
-    /// The number of training images that were left out; `None` if that is not known.
-    left_out: Option<usize>,
-    /// The classes among which the model may choose, if not all.
-    among: Option<Vec<bool>>,
-}
-
 impl Args {
-    fn images(&self, trained: &Trained) -> anyhow::Result<Chosen> {
-        let Trained { plan, classes, .. } = trained;
-        if let (Some(dir), true) = (&self.data, self.only_present) {
-            let known = classes
-                .as_deref()
-                .context("`--only-present`: the names of the model's classes are not known; give them with `--classes FILE`")?;
-            let present = Source::open(dir, plan.data.class_order)?;
-            let among = details::among(&present.classes, known)?;
-            let folder = Folder::new(details::renumbered(present, known), plan)?;
-            return Ok(Chosen {
-                words: folder.words(),
-                left_out: folder.left_out,
-                source: folder.source,
-                among: Some(among),
-            });
-        }
-        let (mut source, words, left_out) = match &self.data {
-            Some(dir) => {
-                let folder = Folder::open(dir, classes.as_deref(), plan)?;
-                let words = folder.words();
-                (folder.source, words, folder.left_out)
-            }
-            None => {
-                let source = self.split.open(plan, classes.as_deref())?;
-                let words = self.split.words(&source);
-                (source, words, Some(0))
-            }
+    /// The images that are evaluated.
+    fn images(&self, trained: &Trained) -> anyhow::Result<Images> {
+        let (plan, classes) = (&trained.plan, trained.classes.as_deref());
+        let warn = &mut output::warning;
+        let images = match &self.data {
+            Some(dir) if self.only_present => Images::of_present(dir, plan, classes, warn)?,
+            Some(dir) => Images::of_folder(dir, plan, classes, warn)?,
+            None => Images::of_split(self.split, plan, classes, &mut generating(), warn)?,
         };
         let Some(only) = &self.only else {
-            return Ok(Chosen {
-                source,
-                words,
-                left_out,
-                among: None,
-            });
+            return Ok(images);
         };
         let names = match only.strip_prefix('@') {
             Some(path) => names_in(path.as_ref())?,
@@ -251,25 +135,13 @@ impl Args {
             .map(|name| name.trim())
             .filter(|name| !name.is_empty());
         let names: Vec<String> = names.map(str::to_owned).collect();
-        let among = details::among(&names, &source.classes)?;
-        let is_among = |label: u32| among.get(label as usize).copied().unwrap_or(false);
-        source.samples.retain(|sample| is_among(sample.label));
-        ensure!(
-            !source.samples.is_empty(),
-            "`{}` has no image of the classes of `--only`",
-            source.root.display()
-        );
-        Ok(Chosen {
-            source,
-            words,
-            left_out,
-            among: Some(among),
-        })
+        Ok(images.only(&names)?)
     }
 }
 
 /// The results as lines of text.
-fn text(evaluation: &Evaluation, judged: &Judgement, images: &Images, chosen: usize) -> String {
+fn text(evaluation: &Evaluation, judged: &Judgement, images: &Images) -> String {
+    let chosen = images.choices();
     // With at most five classes, top-5 is always 100 %.
     let top5 = if chosen > 5 {
         format!("  top-5 {:.2} %", evaluation.top5_percent())

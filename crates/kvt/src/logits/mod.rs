@@ -7,21 +7,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
-use burn::tensor::{Tensor, TensorData};
+use anyhow::bail;
 use clap::ArgGroup;
 use kvt_models::weights::{self, LoadOptions, StateDict};
-use kvt_ops::{Key, Phase};
+use kvt_ops::Key;
 
 use super::common::{ModelArgs, Overrides, classes};
 use super::output;
 use kvt_data::fs::check_writable;
 use kvt_train::device;
-use kvt_train::task::write_weights;
-use kvt_train::task::{LOGITS, model_config};
-
-/// Images of one forward pass.
-const BATCH: usize = 16;
+use kvt_train::task::{LOGITS, model_config, write_weights};
+use kvt_train::trained::{count_broken, of_images};
 
 /// `kvt logits --model NAME --weights W.safetensors --input IN.safetensors --output OUT.safetensors`
 ///
@@ -81,52 +77,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::warning(&format!("`{name}` of the weights is not used"));
     }
 
-    let tensors = weights::read(input)?;
-    let Some(images) = tensors.get("images") else {
-        bail!("`{}` has no tensor `images`", input.display());
-    };
-    let shape: [usize; 4] = images
-        .shape()
-        .to_vec()
-        .try_into()
-        .map_err(|found: Vec<usize>| {
-            anyhow::anyhow!(
-                "`images` in `{}` has shape {found:?}, expected [n, channels, height, width]",
-                input.display()
-            )
-        })?;
-    model.check_input(shape)?;
-    let images = Tensor::<4>::from_data(images.clone(), &device.device);
-    let mut logits = Vec::new();
-    for start in (0..shape[0]).step_by(BATCH) {
-        let batch = images.clone().narrow(0, start, BATCH.min(shape[0] - start));
-        let values = model.forward(batch, Phase::Eval).try_into_vec_as::<f32>();
-        logits.extend(values.context("could not read the logits")?);
-    }
-    let broken = broken(&logits, config.num_classes());
+    let logits = of_images(&model, &weights::read(input)?, input, &device.device)?;
+    let classes = config.num_classes();
+    let images = logits.num_elements() / classes;
+    let broken = logits
+        .as_slice::<f32>()
+        .map_or(0, |logits| count_broken(logits, classes));
     if broken > 0 {
         output::warning(&format!(
-            "the logits of {broken} of {} images are not finite",
-            shape[0]
+            "the logits of {broken} of {images} images are not finite"
         ));
     }
-    let shape_out = [shape[0], config.num_classes()];
     let mut out = StateDict::default();
-    out.insert(LOGITS, TensorData::new(logits, shape_out));
+    out.insert(LOGITS, logits);
     write_weights(&args.output, &out, &BTreeMap::new())?;
     output::status(&format!(
-        "wrote the logits of {} images to `{}` ({} on {})",
-        shape[0],
+        "wrote the logits of {images} images to `{}` ({} on {})",
         args.output.display(),
         config.name(),
         device.name
     ));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Number of rows with logits that are not finite.
-fn broken(logits: &[f32], classes: usize) -> usize {
-    let rows = logits.chunks(classes);
-    rows.filter(|row| !row.iter().all(|x| x.is_finite()))
-        .count()
 }

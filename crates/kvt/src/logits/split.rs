@@ -2,21 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use anyhow::bail;
-use burn::tensor::{DType, TensorData};
-use kvt_models::weights::StateDict;
-
-use super::broken;
-use crate::common::bar;
-use crate::labelled::Split;
+use crate::common::{SPLITS, counting, generating, one_of};
 use crate::output;
-use crate::trained::{self, Trained};
-use kvt_train::data::OnError;
-use kvt_train::splits::{eval_batches, eval_transform};
-use kvt_train::task::write_weights;
-use kvt_train::task::{LABELS, LOGITS, check_classes, origin, predict};
+use crate::trained::choice;
+use kvt_train::data::Split;
+use kvt_train::task::check_classes;
+use kvt_train::trained::{Images, Origin, Trained};
 
 /// A run, and which of its images.
 #[derive(Debug, clap::Args)]
@@ -37,7 +29,7 @@ pub(super) struct Args {
     #[arg(long, requires = "run")]
     ema: bool,
     /// Which split.
-    #[arg(long, value_enum, default_value_t = Split::Train, requires = "run")]
+    #[arg(long, default_value = "train", value_parser = one_of(SPLITS), requires = "run")]
     split: Split,
     /// Write the logits in 16 bits, which take half the space.
     #[arg(long, requires = "run")]
@@ -46,54 +38,26 @@ pub(super) struct Args {
 
 pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<ExitCode> {
     let own = &args.split;
-    let trained = trained::Args::of_run(run, &own.checkpoint, own.ema);
-    let Trained {
-        mut plan,
-        model,
-        device,
-        classes,
-        size,
-    } = trained.load(&args.overrides)?;
-    // Row n is image n, so no image may be left out.
-    plan.data.on_error = OnError::Fail;
-    let transform = Arc::new(eval_transform(&plan, size)?);
-    let source = Arc::new(own.split.open(&plan, classes.as_deref())?);
-    check_classes(&model.config(), &source)?;
-    let images = source.samples.len();
-    let classes = model.config().num_classes();
-    let progress = bar("computing logits", images);
-    let (mut logits, mut labels) = (Vec::new(), Vec::new());
-    for batch in eval_batches(&plan, &source, &transform)? {
-        let batch = batch?;
-        for images in batch.views {
-            logits.extend(predict(&model, images, &device.device)?.0);
-        }
-        labels.extend(batch.targets.into_iter().map(i64::from));
-        progress.set_position(labels.len() as u64);
-    }
-    progress.finish_and_clear();
-    let broken = broken(&logits, classes);
-    if broken > 0 {
-        bail!("the logits of {broken} of {images} images are not finite: take other weights");
-    }
-    let data = TensorData::new(logits, [images, classes]);
-    let mut out = StateDict::default();
-    out.insert(
-        LOGITS,
-        if own.half {
-            data.convert_dtype(DType::F16)
-        } else {
-            data
-        },
-    );
-    out.insert(LABELS, TensorData::new(labels, [images]));
-    write_weights(&args.output, &out, &origin(&source)?)?;
+    let origin = Origin::Run {
+        folder: run.to_owned(),
+        checkpoint: own.checkpoint.clone(),
+        weights: choice(own.ema, false),
+    };
+    let warn = &mut output::warning;
+    let trained = Trained::load(&origin, &args.overrides.all(), warn)?;
+    let (plan, classes) = (&trained.plan, trained.classes.as_deref());
+    let images = Images::of_split(own.split, plan, classes, &mut generating(), warn)?;
+    let config = trained.model.config();
+    check_classes(&config, &images.source)?;
+    let device = trained.device.name.clone();
+    let progress = &mut counting("computing logits");
+    trained.write_logits(&images, own.half, &args.output, progress)?;
     output::status(&format!(
-        "wrote the logits of the {images} images in `{}` to `{}` ({} on {})",
-        source.root.display(),
+        "wrote the logits of the {} images in `{}` to `{}` ({} on {device})",
+        images.source.samples.len(),
+        images.source.root.display(),
         args.output.display(),
-        model.config().name(),
-        device.name
+        config.name(),
     ));
     Ok(ExitCode::SUCCESS)
 }

@@ -6,21 +6,15 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
-use kvt_ops::Key;
+use anyhow::Context;
 
-use self::rows::{Prediction, Rows};
+use self::rows::Rows;
 use super::common::{Overrides, bar};
 use super::images::expand;
 use super::output;
-use super::trained::Trained;
 use kvt_data::escape::one_line;
 use kvt_data::fs::{check_writable, write_atomic};
-use kvt_train::augment::Transform;
-use kvt_train::data::{View, decode};
-use kvt_train::judge::best;
-use kvt_train::splits::{eval_transform, image_limits};
-use kvt_train::task;
+use kvt_train::trained::Trained;
 
 /// `kvt predict --run RUN FILE...`
 #[derive(Debug, clap::Args)]
@@ -128,14 +122,14 @@ fn classify(
     rows: &Rows,
     write: &mut dyn FnMut(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<Count> {
-    let transform = eval_transform(&trained.plan, trained.size)?;
+    let transform = trained.transform()?;
     let progress = bar("classifying", files.len());
     let mut count = Count::default();
     let mut is_first = true;
     write(&rows.begin())?;
     for files in files.chunks(trained.plan.eval.batch_size) {
         let mut text = String::new();
-        for prediction in batch(trained, &transform, files, args.top)? {
+        for prediction in trained.predict(&transform, files, args.top)? {
             match &prediction.found {
                 Ok(_) => count.answered += 1,
                 Err(error) => {
@@ -151,49 +145,6 @@ fn classify(
     }
     write(rows.end(is_first))?;
     Ok(count)
-}
-
-/// The model's predictions for some files, in order.
-fn batch(
-    trained: &Trained,
-    transform: &Transform,
-    files: &[PathBuf],
-    top: usize,
-) -> anyhow::Result<Vec<Prediction>> {
-    let prepare = |path: &PathBuf| {
-        let image = decode(path, image_limits(&trained.plan))?;
-        let view = View::of(image, transform, Key::new(0))
-            .with_context(|| format!("could not prepare `{}`", path.display()))?;
-        anyhow::Ok(view.pixels)
-    };
-    let prepared: Vec<_> = files.iter().map(prepare).collect();
-    let readable: Vec<&[f32]> = prepared.iter().flatten().map(Vec::as_slice).collect();
-    let (logits, classes) = if readable.is_empty() {
-        (Vec::new(), 1)
-    } else {
-        let images = View {
-            pixels: readable.concat(),
-            size: trained.size,
-        };
-        task::predict(&trained.model, images, &trained.device.device)?
-    };
-    let mut rows = logits.chunks_exact(classes.max(1));
-    let predictions = files.iter().zip(prepared).map(|(path, image)| {
-        let found = image.and_then(|_| {
-            let row = rows.next().unwrap_or_default();
-            ensure!(
-                !row.is_empty() && row.iter().all(|x| x.is_finite()),
-                "the logits of `{}` are not finite: take other weights",
-                path.display()
-            );
-            Ok(best(row, trained.classes.as_deref(), top))
-        });
-        Prediction {
-            image: path.clone(),
-            found: found.map_err(|error| format!("{error:#}")),
-        }
-    });
-    Ok(predictions.collect())
 }
 
 /// A file with the extension of a supported format, or a device or a pipe, which gets CSV.

@@ -1,18 +1,12 @@
 //! How `kvt predict` writes its results: row by row, as images are classified.
 
-use kvt_train::judge::Guess;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use kvt_data::escape::one_line;
 use kvt_train::table::{cells, csv_lines};
-
-/// An image and its most probable classes, best first, or the error.
-pub(super) struct Prediction {
-    pub(super) image: PathBuf,
-    pub(super) found: Result<Vec<Guess>, String>,
-}
+use kvt_train::trained::Prediction;
 
 /// A text that grows with every image. The parts returned by `begin`, `row` and `end` are concatenated without separators.
 pub(super) enum Rows {
@@ -135,6 +129,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use kvt_train::judge::Guess;
 
     fn predictions() -> [Prediction; 3] {
         let guess = |class: &str, probability| Guess {

@@ -4,27 +4,24 @@ mod linear;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::bail;
-use burn::tensor::Device;
 use clap::ValueEnum;
 use serde_json::json;
 
 use self::linear::linear_probe;
-use super::common::{Overrides, bar, generating, one_of};
-use super::labelled::Folder;
-use super::output;
+use super::common::{Overrides, counting, generating, one_of};
 use super::table::table;
-use super::trained::{self, Trained};
+use super::{output, trained};
 use kvt_data::fs::write_text;
-use kvt_train::config::Plan;
 use kvt_train::data::Split;
+use kvt_train::error::TrainError;
 use kvt_train::plot::save_png;
-use kvt_train::probe::{Crops, Extractor, KnnVote, LinearRecipe, Rows, collect, draw_neighbors};
+use kvt_train::probe::{Crops, Extractor, KnnVote, LinearRecipe, Rows, Subject, draw_neighbors};
 use kvt_train::report::interval_of;
 use kvt_train::splits::Splits;
 use kvt_train::table::Table;
+use kvt_train::trained::{Images, Trained};
 
 /// `kvt probe --method knn|linear --run RUN`, or `kvt probe --method ... --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -99,15 +96,6 @@ enum Features {
     Pixels,
 }
 
-/// Everything that a probe needs.
-struct Probe {
-    plan: Plan,
-    splits: Splits,
-    size: (usize, usize),
-    device: Device,
-    extractor: Extractor,
-}
-
 /// A table of results.
 struct Results {
     header: &'static [&'static str],
@@ -158,7 +146,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn prepare(args: &Args) -> anyhow::Result<Probe> {
+fn prepare(args: &Args) -> anyhow::Result<Subject> {
     let random = args.features != Features::Model;
     let Trained {
         mut plan,
@@ -185,12 +173,13 @@ fn prepare(args: &Args) -> anyhow::Result<Probe> {
         output::warning(&warning);
     }
     if let Some(dir) = &args.data {
-        splits.val = Arc::new(Folder::open(dir, Some(splits.classes()), &plan)?.source);
+        let classes = Some(splits.classes());
+        splits.val = Images::of_folder(dir, &plan, classes, &mut output::warning)?.source;
     }
     if splits.classes().len() < 2 {
         bail!("the data has one class: there is nothing to tell apart");
     }
-    Ok(Probe {
+    Ok(Subject {
         plan,
         splits,
         size,
@@ -199,42 +188,18 @@ fn prepare(args: &Args) -> anyhow::Result<Probe> {
     })
 }
 
-impl Probe {
-    /// The features of a split, without augmentation.
-    fn rows(&self, split: Split, images: usize) -> anyhow::Result<Rows> {
-        let (source, what) = match split {
-            Split::Train => (&self.splits.train, "training images"),
-            Split::Val => (&self.splits.val, "validation images"),
-        };
-        let total = match images {
-            0 => source.samples.len(),
-            images => images.min(source.samples.len()),
-        };
-        let progress = bar(what, total);
-        let mut batches = self.splits.some_images(&self.plan, split, images)?;
-        let rows = collect(&mut batches, &self.device, |images| {
-            progress.inc(images.dims()[0] as u64);
-            self.extractor.features(images)
-        });
-        progress.finish_and_clear();
-        for skipped in batches.skipped() {
-            output::warning(&format!(
-                "skipped `{}`: {}",
-                skipped.path.display(),
-                skipped.reason
-            ));
-        }
-        Ok(rows?)
-    }
-
-    fn classes(&self) -> usize {
-        self.splits.classes().len()
-    }
+/// The features of a split, without augmentation.
+fn rows(probe: &Subject, split: Split, images: usize) -> Result<Rows, TrainError> {
+    let progress = &mut counting(match split {
+        Split::Train => "training images",
+        Split::Val => "validation images",
+    });
+    probe.rows(split, images, progress, &mut output::warning)
 }
 
-fn knn(probe: &Probe, args: &Args) -> anyhow::Result<Results> {
-    let bank = probe.rows(Split::Train, args.train_images)?;
-    let queries = probe.rows(Split::Val, args.val_images)?;
+fn knn(probe: &Subject, args: &Args) -> anyhow::Result<Results> {
+    let bank = rows(probe, Split::Train, args.train_images)?;
+    let queries = rows(probe, Split::Val, args.val_images)?;
     let vote = KnnVote {
         neighbors: args.neighbors.clone(),
         temperature: args.temperature,

@@ -4,16 +4,14 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-mod eta;
 mod summary;
 
-use self::eta::Eta;
 use self::summary::Tally;
 pub(super) use self::summary::Tallying;
 use super::output;
 use super::table::grouped;
 use kvt_data::escape::one_line;
-use kvt_train::engine::{Session, Workload};
+use kvt_train::engine::{Eta, Session, Workload};
 use kvt_train::plot::{duration, with_unit as value};
 use kvt_train::run::{Event, Listener, Metrics, RunError, StepRecord, Topic};
 use kvt_train::task::Task;
@@ -304,11 +302,15 @@ fn line(event: &Event, workload: &Workload) -> Option<String> {
 }
 
 #[cfg(test)]
-mod records;
+use kvt_train::run::{EpochRecord, EvalRecord};
+
+#[cfg(test)]
+#[path = "../../../kvt-train/src/run/testing.rs"]
+mod testing;
 
 #[cfg(test)]
 mod tests {
-    use super::records::{epoch, eval};
+    use super::testing::{epoch, eval};
     use super::*;
     use kvt_train::run::Metric;
 

@@ -155,7 +155,7 @@ impl Listener for Tallying {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::records::{epoch, eval};
+    use crate::progress::testing::{epoch, eval};
     use kvt_train::run::{EvalRecord, Metric};
 
     fn workload(best: Option<(u32, f64)>) -> Workload {

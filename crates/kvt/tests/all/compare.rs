@@ -86,6 +86,63 @@ fn two_configurations_with_two_seeds_each() {
     );
 }
 
+/// Configurations are compared as the runs of a sweep are: on several devices, with the tests of pairs, a failure at the end.
+#[test]
+fn configurations_are_a_sweep_without_a_file() {
+    let workspace = Workspace::with_data(6, 4);
+    for (name, more) in [
+        ("dense", ""),
+        ("knn", "[model.attention]\nkind = \"knn\"\n"),
+        ("broken", "[init]\nweights = \"missing.safetensors\"\n"),
+    ] {
+        let text = format!("base = \"tiny.toml\"\n{more}\n[run]\ndir = \"runs/{name}\"\n");
+        workspace.write(&format!("{name}.toml"), text);
+    }
+    let both = ["compare", "dense.toml", "knn.toml", "--output", "cmp"];
+    let plan = [&both[..], &["--dry-run"]].concat();
+    let plan = workspace.kvt(&plan).assert().success();
+    let plan = String::from_utf8(plan.get_output().stdout.clone()).unwrap();
+    assert!(
+        plan.contains("knn-seed3") && plan.contains("2 runs"),
+        "{plan}"
+    );
+    assert!(!workspace.path("runs").exists());
+
+    let devices = [&both[..], &["--devices", "cpu,cpu"]].concat();
+    let output = workspace.kvt(&devices).assert().success();
+    let printed = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    assert!(printed.contains("knn minus dense"), "{printed}");
+    let pairs = workspace.read("cmp/pairs.csv");
+    assert!(
+        pairs.lines().nth(1).unwrap().starts_with("dense,knn,1,"),
+        "{pairs}"
+    );
+    let cells = workspace.read("cmp/cells.csv");
+    assert!(
+        cells.contains("kvt train knn.toml --set seed=3 --run-dir runs/knn"),
+        "{cells}"
+    );
+    let before = workspace.read("runs/knn/log.jsonl");
+
+    let error = workspace.error(&[&both[..], &["broken.toml"]].concat());
+    assert!(error.contains("run `broken-seed3` failed: "), "{error}");
+    assert_eq!(workspace.read("runs/knn/log.jsonl"), before);
+    let table = workspace.read("cmp/table.csv");
+    assert_eq!(table.lines().count(), 3, "{table}");
+
+    // A run that is finished already, beside one that is trained.
+    let mixed = [
+        "compare",
+        "runs/dense",
+        "knn.toml",
+        "--output",
+        "mixed",
+        "--as-is",
+    ];
+    workspace.kvt(&mixed).assert().success();
+    assert_eq!(workspace.read("mixed/table.csv"), table);
+}
+
 /// Runs are compared by the metric of their task, if it is the same for all.
 #[test]
 fn runs_are_compared_by_what_they_are_judged_by() {

@@ -517,8 +517,10 @@ fn what_is_wrong_with_a_sweep_is_said() {
         let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
         assert!(said.contains("is not in 1..=1000"), "{said}");
     }
-    let error = workspace.error(&["compare", "tiny.toml", "--dry-run"]);
-    assert!(error.contains("`--dry-run` is for a sweep"), "{error}");
+    workspace.train("run", &["train.epochs=1"]);
+    let error = workspace.error(&["compare", "run", "--dry-run"]);
+    let expected = "`--dry-run` is for configurations and sweeps: a run's folder is only read";
+    assert!(error.contains(expected), "{error}");
 }
 
 /// Every sweep of the paper's items, with all configurations that it names.

@@ -38,7 +38,7 @@ const LETTER: i32 = 10;
 ///
 /// # Errors
 /// Failures of drawing and of the file system.
-pub fn draw_confusion(
+pub(crate) fn draw_confusion(
     cells: &[([usize; 2], u64)],
     names: &[String],
     title: &str,

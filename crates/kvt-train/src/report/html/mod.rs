@@ -6,6 +6,7 @@
 //! its own style and script, which it lists by hash. The same runs give the same file.
 
 mod chart;
+mod images;
 mod judged;
 mod markup;
 mod page;
@@ -17,6 +18,7 @@ mod tables;
 
 use std::path::Path;
 
+pub use self::images::Asked;
 pub use self::judged::Judged;
 pub use self::record::Record;
 pub use self::samples::Sample;

@@ -258,7 +258,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::run::epochs_tests::{epoch, eval};
+    use crate::run::testing::{epoch, eval};
 
     #[test]
     fn a_run_ends_with_its_last_epoch_or_the_evaluation_after_its_last_update() {

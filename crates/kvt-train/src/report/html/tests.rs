@@ -13,7 +13,7 @@ use crate::data::Batch;
 use crate::judge::Judgement;
 use crate::plot::color;
 use crate::probe::HeadMap;
-use crate::run::epochs_tests::{epoch, eval};
+use crate::run::testing::{epoch, eval};
 use crate::run::{EpochsCsv, Event, JsonlLog, Listener, Note, RunDir, Topic};
 use crate::task::Evaluation;
 

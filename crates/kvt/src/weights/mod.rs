@@ -1,5 +1,7 @@
 //! `kvt weights`
 
+mod fetch;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -40,7 +42,7 @@ enum What {
     /// Write the mean of the weights of several files, such as the last checkpoints of a run.
     Average(Average),
     /// Download published weights, those of timm's hub, and print where they are.
-    Fetch(super::fetch::Args),
+    Fetch(fetch::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -117,7 +119,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Inspect(args) => inspect(args),
         What::Convert(args) => convert(args),
         What::Average(args) => mean(args),
-        What::Fetch(args) => super::fetch::run(args),
+        What::Fetch(args) => fetch::run(args),
     }
 }
 
@@ -288,7 +290,7 @@ fn mean(args: &Average) -> anyhow::Result<ExitCode> {
 }
 
 /// Refuses a file that cannot be written, or that exists unless `force` is set.
-pub(super) fn check_output(path: &Path, force: bool) -> anyhow::Result<()> {
+fn check_output(path: &Path, force: bool) -> anyhow::Result<()> {
     if path
         .extension()
         .is_none_or(|ending| ending != "safetensors")

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::output;
-use super::weights::check_output;
+use super::check_output;
+use crate::output;
 use kvt_train::fetch::Published;
 
 /// `kvt weights fetch NAME`
@@ -55,7 +55,7 @@ fn fetched(weights: Published) -> anyhow::Result<PathBuf> {
                 let name = weights.name();
                 output::status(&format!("downloading `{name}`, {} MB", total / 1_000_000));
             }
-            super::common::bytes_bar("downloading", total)
+            crate::common::bytes_bar("downloading", total)
         });
         bar.set_position(done);
     };

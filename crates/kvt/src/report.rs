@@ -1,15 +1,14 @@
 //! `kvt report`
 
-mod judge;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::common::Overrides;
+use super::common::{Overrides, counting, generating};
 use super::output;
+use super::trained::choice;
 use kvt_data::fs::check_writable;
 use kvt_train::report::Curve;
-use kvt_train::report::html::{Record, Report};
+use kvt_train::report::html::{Asked, Record, Report};
 use kvt_train::report::{best_metric, named_metric};
 use kvt_train::run::Metric;
 
@@ -70,13 +69,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     // Check the file before evaluating the images.
     check_writable(&out)?;
-    if args.eval || args.data.is_some() || args.samples > 0 {
+    let asked = args.asked();
+    if asked.is_judged || asked.samples > 0 {
         // Find errors in the last run before the first is evaluated.
-        for record in &report.records {
-            judge::check(&record.path, args)?;
-        }
-        for run in 0..report.records.len() {
-            judge::add(&mut report, run, args)?;
+        report.check(&asked, &mut generating(), &mut output::warning)?;
+        let names = report.records.iter().map(|record| record.name.clone());
+        let names: Vec<String> = names.collect();
+        for (run, name) in names.iter().enumerate() {
+            if names.len() > 1 {
+                output::status(&format!("{name}:"));
+            }
+            let progress = &mut counting("evaluating");
+            report.ask(run, &asked, progress, &mut output::warning)?;
         }
     }
     report.save(&out)?;
@@ -97,8 +101,14 @@ impl Args {
         }
     }
 
-    /// Whether all images of the split are evaluated.
-    fn is_judged(&self) -> bool {
-        self.eval || self.data.is_some()
+    fn asked(&self) -> Asked {
+        Asked {
+            is_judged: self.eval || self.data.is_some(),
+            samples: self.samples,
+            data: self.data.clone(),
+            checkpoint: self.checkpoint.clone(),
+            weights: choice(self.ema, self.raw),
+            overrides: self.overrides.all(),
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! Records of a run, for tests.
+//! Events of a run, for tests, also for those of the program.
 
-use kvt_train::run::{EpochRecord, EvalRecord, Event, Metrics};
+use super::{EpochRecord, EvalRecord, Event, Metrics};
 
-pub(super) fn epoch(epoch: u32, train_loss: f64) -> Event {
+pub(crate) fn epoch(epoch: u32, train_loss: f64) -> Event {
     Event::Epoch(EpochRecord {
         epoch,
         step: u64::from(epoch + 1) * 10,
@@ -15,7 +15,7 @@ pub(super) fn epoch(epoch: u32, train_loss: f64) -> Event {
     })
 }
 
-pub(super) fn eval(epoch: u32, split: &str, top1: f64) -> Event {
+pub(crate) fn eval(epoch: u32, split: &str, top1: f64) -> Event {
     Event::Eval(EvalRecord {
         epoch,
         step: u64::from(epoch + 1) * 10,

@@ -1,6 +1,6 @@
 //! Estimates the remaining time of a run from measured times.
 
-use kvt_train::engine::Workload;
+use super::Workload;
 
 /// Weight of the newest update in the mean, once there are many: about the last hundred count.
 const NEWEST: f64 = 0.02;
@@ -11,7 +11,7 @@ const EVALUATION: f64 = 1.0 / 3.0;
 /// Times of updates, and of the work after an epoch, separately for epochs with and without an evaluation. The first update after
 /// a start is left out of the mean: it starts threads and compiles kernels, which would distort the estimate of a resumed run.
 #[derive(Clone, Debug)]
-pub(super) struct Eta {
+pub struct Eta {
     workload: Workload,
     /// Seconds at the last update or the last end of an epoch.
     last: Option<f64>,
@@ -41,7 +41,9 @@ impl Mean {
 }
 
 impl Eta {
-    pub(super) fn new(workload: Workload) -> Self {
+    /// The estimate of a run before its first update.
+    #[must_use]
+    pub fn new(workload: Workload) -> Self {
         Self {
             workload,
             last: None,
@@ -53,7 +55,7 @@ impl Eta {
     }
 
     /// Records an update at `now` seconds after the start.
-    pub(super) fn update(&mut self, now: f64) {
+    pub fn update(&mut self, now: f64) {
         if let Some(last) = self.last {
             self.per_update.add(now - last, NEWEST);
         }
@@ -61,7 +63,7 @@ impl Eta {
     }
 
     /// Records the end of an epoch, counted from 0, after its evaluation if it had one.
-    pub(super) fn epoch_end(&mut self, epoch: u32, now: f64) {
+    pub fn epoch_end(&mut self, epoch: u32, now: f64) {
         let epoch = u64::from(epoch);
         if let Some(last) = self.last {
             let mean = match self.evaluations(epoch, epoch + 1) {
@@ -75,7 +77,8 @@ impl Eta {
     }
 
     /// Remaining seconds after update `step`; `None` before two updates were timed.
-    pub(super) fn left(&self, step: u64) -> Option<f64> {
+    #[must_use]
+    pub fn left(&self, step: u64) -> Option<f64> {
         if self.per_update.count == 0 {
             return None;
         }
@@ -128,7 +131,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use kvt_train::run::Metric;
+    use crate::run::Metric;
 
     /// 3 epochs of 10 updates of 8 images, with 24 validation images.
     fn workload(done: u64) -> Workload {

@@ -1,0 +1,342 @@
+//! A trained model that is ready to predict, from a run or from a configuration and weights, and the images that it is judged on.
+
+mod error;
+mod images;
+mod judge;
+mod logits;
+mod predict;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use kvt_models::Model;
+use kvt_models::weights::{LoadOptions, LoadReport, Outcome};
+
+pub use self::error::TrainedError;
+pub use self::images::Images;
+pub use self::logits::{count_broken, of_images};
+pub use self::predict::Prediction;
+use crate::augment::Transform;
+use crate::config::{Plan, load_plan, load_run_plan};
+use crate::data::{DataError, Split, open_part};
+use crate::device::{self, ResolvedDevice};
+use crate::error::TrainError;
+use crate::run::RunDir;
+use crate::splits::eval_transform;
+use crate::task::{
+    CheckpointWeights, DinoRole, HeadReset, TaskKind, build_model, load_checkpoint_backbone,
+    load_checkpoint_model, model_config, read_weights, start_from,
+};
+use kvt_data::text::{LARGEST_LIST, read_text};
+
+/// Receives warnings, each in a sentence.
+pub type Warn<'a> = &'a mut dyn FnMut(&str);
+
+/// Where a model comes from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// A run.
+    Run {
+        /// Its folder.
+        folder: PathBuf,
+        /// Its checkpoint: `best`, `last`, a name or a folder.
+        checkpoint: String,
+        /// Which weights of the checkpoint.
+        weights: Choice,
+    },
+    /// A configuration.
+    Config {
+        /// Its file.
+        file: PathBuf,
+        /// A file of weights, in place of `init.weights`.
+        weights: Option<PathBuf>,
+    },
+}
+
+/// Which weights of a checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Those that the run reports; of DINO, the teacher.
+    #[default]
+    Reported,
+    /// The average of the weights.
+    Average,
+    /// The trained weights; of DINO, the student.
+    Raw,
+}
+
+/// A model that is ready to predict, with its plan and classes.
+#[derive(Debug)]
+pub struct Trained {
+    /// Its plan.
+    pub plan: Plan,
+    /// The model, without autodiff.
+    pub model: Model,
+    /// Where it is.
+    pub device: ResolvedDevice,
+    /// The class names in label order, if they are known.
+    pub classes: Option<Vec<String>>,
+    /// Height and width of its images.
+    pub size: (usize, usize),
+}
+
+impl Trained {
+    /// A classifier, whose weights are finite.
+    ///
+    /// # Errors
+    /// If the run is not that of a classifier, something that it consists of cannot be read, or they do not match.
+    pub fn load(origin: &Origin, overrides: &[String], warn: Warn<'_>) -> Result<Self, TrainError> {
+        let trained = match origin {
+            Origin::Run {
+                folder,
+                checkpoint,
+                weights,
+            } => {
+                let run = RunDir::open(folder)?;
+                let plan = plan_of(&run, overrides, warn)?;
+                if plan.task != TaskKind::Classify {
+                    return Err(TrainedError::NoClasses(folder.clone()).into());
+                }
+                Self::of_run(&run, plan, checkpoint, *weights, warn)?
+            }
+            Origin::Config { file, weights } => {
+                Self::configured(file, weights.as_deref(), overrides, warn)?
+            }
+        };
+        trained.model.check_finite()?;
+        Ok(trained)
+    }
+
+    /// A model of which only the backbone is used. It may come from a DINO run, or have `random` weights.
+    ///
+    /// # Errors
+    /// As [`Trained::load`].
+    pub fn load_backbone(
+        origin: &Origin,
+        overrides: &[String],
+        random: bool,
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainError> {
+        let trained = match origin {
+            Origin::Run {
+                folder,
+                checkpoint,
+                weights,
+            } => {
+                let run = RunDir::open(folder)?;
+                let plan = plan_of(&run, overrides, warn)?;
+                if random {
+                    let classes = run.read_classes()?;
+                    Self::without_head(plan, Some(classes), warn)?
+                } else {
+                    Self::of_run(&run, plan, checkpoint, *weights, warn)?
+                }
+            }
+            Origin::Config { file, weights } => {
+                let plan = load_plan(file, overrides)?;
+                let weights = weights.clone().or_else(|| plan.init.weights.clone());
+                let classes = classes_of_data(&plan);
+                let mut trained = Self::without_head(plan, classes, warn)?;
+                match weights {
+                    _ if random => {}
+                    None => {
+                        return Err(TrainedError::NoWeights(
+                            "use `--weights FILE`, set `init.weights`, or take `--features random`",
+                        )
+                        .into());
+                    }
+                    Some(path) => trained.model = backbone_of(&path, trained.model, warn)?,
+                }
+                trained
+            }
+        };
+        trained.model.check_finite()?;
+        Ok(trained)
+    }
+
+    /// The model in a checkpoint of a run; of a DINO run the backbone, with an untrained head.
+    ///
+    /// # Errors
+    /// If it cannot be read, or does not match the plan.
+    pub fn of_run(
+        run: &RunDir,
+        plan: Plan,
+        checkpoint: &str,
+        choice: Choice,
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainError> {
+        let classes = run.read_classes()?;
+        if plan.task == TaskKind::Dino {
+            let role = match choice {
+                Choice::Reported => DinoRole::Teacher,
+                Choice::Average => return Err(TrainedError::NoAverage.into()),
+                Choice::Raw => DinoRole::Student,
+            };
+            let trained = Self::without_head(plan, Some(classes), warn)?;
+            let (model, warning) = load_checkpoint_backbone(run, checkpoint, role, trained.model)?;
+            if let Some(warning) = warning {
+                warn(&warning.to_string());
+            }
+            return Ok(Self { model, ..trained });
+        }
+        let device = device_of(&plan, warn)?;
+        let config = model_config(&plan.model, Some(classes.len()))?;
+        let model = build_model(&plan, &config, &inner(&device))?;
+        let weights = match choice {
+            Choice::Reported => CheckpointWeights::reported(&plan),
+            Choice::Average => CheckpointWeights::Ema,
+            Choice::Raw => CheckpointWeights::Trained,
+        };
+        let (model, warning) = load_checkpoint_model(run, checkpoint, weights, model)?;
+        if let Some(warning) = warning {
+            warn(&warning.to_string());
+        }
+        Ok(Self {
+            plan,
+            model,
+            device,
+            classes: Some(classes),
+            size: (config.img_size(), config.img_size()),
+        })
+    }
+
+    fn configured(
+        file: &Path,
+        weights: Option<&Path>,
+        overrides: &[String],
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainError> {
+        let mut plan = load_plan(file, overrides)?;
+        if let Some(weights) = weights {
+            plan.init.weights = Some(weights.to_owned());
+        }
+        if plan.init.weights.is_none() {
+            let hint = "use `--weights FILE` or set `init.weights`";
+            return Err(TrainedError::NoWeights(hint).into());
+        }
+        let device = device_of(&plan, warn)?;
+        // So that the head can be checked against them.
+        let classes = classes_of_data(&plan);
+        let config = model_config(&plan.model, classes.as_ref().map(Vec::len))?;
+        let model = build_model(&plan, &config, &inner(&device))?;
+        // Never reset the head: a random head would be evaluated as if it had been trained.
+        let (model, report) = start_from(&plan.init, HeadReset::Never, model)?;
+        if let Some(report) = report {
+            warn_of_unused(&report, warn);
+        }
+        Ok(Self {
+            plan,
+            model,
+            device,
+            classes,
+            size: (config.img_size(), config.img_size()),
+        })
+    }
+
+    /// A model with random weights, and the smallest classification head.
+    fn without_head(
+        plan: Plan,
+        classes: Option<Vec<String>>,
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainError> {
+        let device = device_of(&plan, warn)?;
+        let mut section = plan.model.clone();
+        section.overrides.num_classes = Some(1);
+        let config = model_config(&section, None)?;
+        Ok(Self {
+            model: build_model(&plan, &config, &inner(&device))?,
+            plan,
+            device,
+            classes,
+            size: (config.img_size(), config.img_size()),
+        })
+    }
+
+    /// The same with the class names of a file, if one is given.
+    ///
+    /// # Errors
+    /// If it cannot be read, or names another number of classes.
+    pub fn named(self, file: Option<&Path>) -> Result<Self, TrainError> {
+        let Some(path) = file else {
+            return Ok(self);
+        };
+        let names = names_in(path)?;
+        let classes = self.model.config().num_classes();
+        if names.len() != classes {
+            return Err(TrainedError::Names {
+                path: path.to_owned(),
+                names: names.len(),
+                classes,
+            }
+            .into());
+        }
+        Ok(Self {
+            classes: Some(names),
+            ..self
+        })
+    }
+
+    /// What is done to an image before the model sees it.
+    ///
+    /// # Errors
+    /// If the settings of the plan contradict each other.
+    pub fn transform(&self) -> Result<Arc<Transform>, DataError> {
+        Ok(Arc::new(eval_transform(&self.plan, self.size)?))
+    }
+}
+
+/// The names in a file, one per line.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn names_in(path: &Path) -> std::io::Result<Vec<String>> {
+    let text = read_text(path, LARGEST_LIST)?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// The classes of a plan's data, if these are there.
+fn classes_of_data(plan: &Plan) -> Option<Vec<String>> {
+    let source = open_part(&plan.data, Split::Train, None).ok()?;
+    Some(source.classes)
+}
+
+/// The plan of a run, with a warning if its images may be others.
+fn plan_of(run: &RunDir, overrides: &[String], warn: Warn<'_>) -> Result<Plan, TrainError> {
+    let (plan, warning) = load_run_plan(run, overrides)?;
+    if let Some(warning) = warning {
+        warn(&warning);
+    }
+    Ok(plan)
+}
+
+/// The backbone from a weight file of a classifier, or of a DINO student or teacher.
+fn backbone_of(path: &Path, model: Model, warn: Warn<'_>) -> Result<Model, TrainError> {
+    let options = LoadOptions {
+        reset_head: true,
+        new_head: true,
+        ..LoadOptions::default()
+    };
+    let (model, report) = model.load(&read_weights(path)?, options)?;
+    warn_of_unused(&report, warn);
+    Ok(model)
+}
+
+fn warn_of_unused(report: &LoadReport, warn: Warn<'_>) {
+    for name in report.names(Outcome::Unused) {
+        warn(&format!("`{name}` of the weights is not used"));
+    }
+}
+
+/// The device of a plan, which must support its precision.
+fn device_of(plan: &Plan, warn: Warn<'_>) -> Result<ResolvedDevice, TrainError> {
+    let device = device::resolve(&plan.train.device)?;
+    if let Some(warning) = device.check_precision(plan.train.precision)? {
+        warn(&warning);
+    }
+    Ok(device)
+}
+
+fn inner(device: &ResolvedDevice) -> Device {
+    device.device.clone().inner()
+}

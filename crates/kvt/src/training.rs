@@ -1,0 +1,66 @@
+//! How the verbs that train one run show it.
+
+use std::process::ExitCode;
+
+use super::progress::Tallying;
+use super::{interrupt, output, progress};
+use kvt_train::engine::{End, Session, Workload};
+use kvt_train::run::Listener;
+use kvt_train::task::Task;
+
+/// How the progress of a run is shown.
+#[derive(Debug, clap::Args)]
+pub(super) struct Display {
+    /// Show Burn's terminal dashboard instead of a progress bar.
+    #[cfg(feature = "tui")]
+    #[arg(long)]
+    tui: bool,
+}
+
+/// Trains a session until it ends or is interrupted, and prints a summary.
+pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyhow::Result<End> {
+    interrupt::listen();
+    let (dir, task) = (session.plan().run.dir.clone(), session.plan().task);
+    output::status(&progress::describe(&session));
+
+    let workload = session.workload();
+    let shown = if session.world().is_first() {
+        listener(display, &session.model_config().name(), workload)?
+    } else {
+        progress::silent()
+    };
+    let mut listener = Tallying::new(workload, shown);
+    // On an error, too, the bar or the dashboard is closed before the error is printed.
+    let end = session.train(&mut listener, &interrupt::STOP)?;
+    output::status(&listener.summary(end, &dir, task));
+    Ok(end)
+}
+
+#[cfg(feature = "tui")]
+fn listener(
+    display: &Display,
+    model: &str,
+    workload: Workload,
+) -> anyhow::Result<Box<dyn Listener>> {
+    if display.tui {
+        let dashboard = super::tui::Dashboard::start(model, workload)?;
+        return Ok(Box::new(dashboard));
+    }
+    Ok(progress::listener(workload))
+}
+
+#[cfg(not(feature = "tui"))]
+fn listener(
+    _display: &Display,
+    _model: &str,
+    workload: Workload,
+) -> anyhow::Result<Box<dyn Listener>> {
+    Ok(progress::listener(workload))
+}
+
+pub(super) fn exit_code(end: End) -> ExitCode {
+    match end {
+        End::Finished => ExitCode::SUCCESS,
+        End::Stopped => interrupt::exit_code(),
+    }
+}
