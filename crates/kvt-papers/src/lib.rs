@@ -42,6 +42,7 @@ pub const ITEMS: &[&dyn Item] = &[
     &scram::Fig3,
     &scram::Fig4::PAPER,
     &scram::Recall::PAPER,
+    &scram::Estimators::PAPER,
 ];
 
 /// Finds an item by its name.

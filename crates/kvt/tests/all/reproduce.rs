@@ -8,20 +8,21 @@ fn names_are_listed() {
     let output = workspace.kvt(&["reproduce", "list"]).assert().success();
     let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
     insta::assert_snapshot!(text, @r"
-    table1        KVT, table 1: top-1 of every system with dense and with k-NN attention
-    table2        KVT, table 2: top-1 by epoch with dense and with k-NN attention
-    table3        KVT, table 3: top-1 of dense attention by the temperature of its softmax
-    speed         KVT version 1, table 3: time of an iteration, slow and fast
-    fig1          KVT, figure 1: top-1 by the number of keys that are kept
-    fig2          KVT, figure 2: similarity of tokens, spread of attention weights and residual ratios, layer by layer
-    fig3          KVT, figure 3: nonlocality of each layer, epoch by epoch
-    fig4          KVT, figure 4: attention of the class token in the last layer, head by head
-    fig5          KVT, figure 5: patches that speak for the class, by Transformer Attribution
-    lemmas        KVT, lemmas 1 to 3 as numbers
-    scram-fig2    SCRAM, figure 2: sparse and full attention maps
-    scram-fig3    SCRAM, figure 3: the best keys and the modes of one query
-    scram-fig4    SCRAM, figure 4: forward time by the number of tokens
-    scram-recall  SCRAM: recall and attention mass of the search by the number of tokens
+    table1            KVT, table 1: top-1 of every system with dense and with k-NN attention
+    table2            KVT, table 2: top-1 by epoch with dense and with k-NN attention
+    table3            KVT, table 3: top-1 of dense attention by the temperature of its softmax
+    speed             KVT version 1, table 3: time of an iteration, slow and fast
+    fig1              KVT, figure 1: top-1 by the number of keys that are kept
+    fig2              KVT, figure 2: similarity of tokens, spread of attention weights and residual ratios, layer by layer
+    fig3              KVT, figure 3: nonlocality of each layer, epoch by epoch
+    fig4              KVT, figure 4: attention of the class token in the last layer, head by head
+    fig5              KVT, figure 5: patches that speak for the class, by Transformer Attribution
+    lemmas            KVT, lemmas 1 to 3 as numbers
+    scram-fig2        SCRAM, figure 2: sparse and full attention maps
+    scram-fig3        SCRAM, figure 3: the best keys and the modes of one query
+    scram-fig4        SCRAM, figure 4: forward time by the number of tokens
+    scram-recall      SCRAM: recall and attention mass of the search by the number of tokens
+    scram-estimators  SCRAM: bias and spread of the estimators by the number of samples
     ");
 }
 
