@@ -76,7 +76,10 @@ def variants():
     write("nulls", images=nulls)
     write("no_label", labels=[None if n == 4 else n % 3 for n in range(12)])
     write("no_labels", labels=[-1] * 12)
-    write("zstd", compression="zstd")
+    # Every compression that is read, and one that is not.
+    for codec in ["zstd", "gzip", "lz4", "brotli"]:
+        write(codec, compression=codec)
+    write("zstd_v2", compression="zstd", use_dictionary=False, data_page_version="2.0", data_page_size=300, write_batch_size=2)
     write("delta", use_dictionary=False, column_encoding={"image.bytes": "DELTA_LENGTH_BYTE_ARRAY"})
     # The labels are names, by dictionary and plain; in `text_empty` row 4 has an empty one.
     texts = [TEXTS[n % 3] for n in range(12)]

@@ -4,11 +4,13 @@
 //!
 //! The ends of the files, the headers of the pages and the labels are read once. Then every image is read independently with
 //! the page that contains it, so that an epoch can visit the images in any order, each once, and continue in the middle. A
-//! thread that reads images in order reads each page once.
+//! thread that reads images in order reads each page once. The crate `parquet` reads the format; here are the locations of pages,
+//! which it does not keep, and the bounds of what it reserves memory for.
 
 mod footer;
-mod levels;
+mod headers;
 mod pages;
+mod schema;
 mod table;
 mod thrift;
 

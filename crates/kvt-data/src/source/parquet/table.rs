@@ -4,12 +4,16 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fs_err as fs;
+use parquet::basic::Type;
+use parquet::file::metadata::KeyValue;
+use parquet::schema::types::ColumnDescPtr;
 
-use super::footer::{Column, Footer, Kind, words};
-use super::pages::{OpenPage, Pages, integers, texts};
+use super::footer::{self, name, words};
+use super::pages::{OpenPage, Pages};
 use crate::{DataError, ParquetFault};
 
 /// The column of the images if there are several candidates.
@@ -18,18 +22,6 @@ const IMAGE: &str = "image";
 const BYTES: &str = "bytes";
 /// The metadata entry in which Hugging Face's `datasets` describes the columns.
 const NOTE: &str = "huggingface";
-
-/// The types of values, by their numbers in the format.
-const TYPES: [&str; 8] = [
-    "BOOLEAN",
-    "INT32",
-    "INT64",
-    "INT96",
-    "FLOAT",
-    "DOUBLE",
-    "BYTE_ARRAY",
-    "FIXED_LEN_BYTE_ARRAY",
-];
 
 /// Bytes of a page that a thread keeps for the next image. Writers first check the size of a page after 1,024 rows, so a
 /// page can contain all images of a group.
@@ -51,7 +43,7 @@ pub(in crate::source) struct Table {
     pub(in crate::source) path: PathBuf,
     /// Unique among all tables that this process has opened.
     number: u64,
-    images: Column,
+    images: ColumnDescPtr,
     /// The first row of each group, and the location of its images.
     groups: Vec<(u64, Pages)>,
 }
@@ -82,25 +74,25 @@ pub(super) fn read(path: &Path, label: &str) -> Result<Read, DataError> {
 
 impl Table {
     fn read(path: &Path, file: &mut File, length: u64, label: &str) -> Result<Read, ParquetFault> {
-        let footer = Footer::read(file, length)?;
-        let columns = &footer.columns;
+        let metadata = footer::read(file, length)?;
+        let described = metadata.file_metadata();
+        let columns = described.schema_descr().columns();
         let images = image_column(columns)?;
         let labels = columns
             .iter()
             .position(|column| {
-                let is_here = matches!(column.path.as_slice(), [name] if **name == *label);
-                is_here && !column.repeats
+                let is_here = matches!(column.path().parts(), [name] if name == label);
+                is_here && column.max_rep_level() == 0
             })
             .ok_or_else(|| ParquetFault::NoLabels {
                 column: label.to_owned(),
                 columns: names(columns),
             })?;
-        let kind = columns[labels].kind;
-        if let Kind::Other(number) = kind {
-            let name = number.and_then(|number| TYPES.get(usize::try_from(number).ok()?));
+        let kind = columns[labels].physical_type();
+        if !matches!(kind, Type::INT32 | Type::INT64 | Type::BYTE_ARRAY) {
             return Err(ParquetFault::Unread {
                 column: label.to_owned(),
-                what: format!("of type {}", name.unwrap_or(&"unknown")),
+                what: format!("of type {kind}"),
                 instead: "whole numbers or names",
             });
         }
@@ -108,20 +100,13 @@ impl Table {
         let mut groups = Vec::new();
         let mut found = Vec::new();
         let mut first = 0;
-        for group in &footer.groups {
-            let mut pages = |column: usize| {
-                let chunk = &group.chunks[column];
-                Pages::find(file, length, &columns[column], chunk, group.rows)
-            };
+        for group in metadata.row_groups() {
+            let rows = group.num_rows() as u64;
+            let mut pages = |column| Pages::find(file, length, group.column(column), rows);
             let (image, label) = (pages(images)?, pages(labels)?);
             groups.push((first, image));
-            found.extend(
-                label.numbers(file, &columns[labels], |bytes, count| match kind {
-                    Kind::Bytes => texts(bytes, count, &mut known),
-                    kind => integers(bytes, kind, count),
-                })?,
-            );
-            first += group.rows;
+            found.extend(label.numbers(file, &mut known)?);
+            first += rows;
         }
         // An empty name is none.
         let none = known.get("").copied();
@@ -148,12 +133,12 @@ impl Table {
         let names = names.into_iter().map(|(_, name)| name).collect();
         Ok(Read {
             labels,
-            text: (kind == Kind::Bytes).then_some(names),
-            classes: classes(&footer.notes, label),
+            text: (kind == Type::BYTE_ARRAY).then_some(names),
+            classes: classes(described.key_value_metadata(), label),
             table: Self {
                 path: path.to_owned(),
                 number: OPENED.fetch_add(1, Ordering::Relaxed),
-                images: columns[images].clone(),
+                images: Arc::clone(&columns[images]),
                 groups,
             },
         })
@@ -187,16 +172,16 @@ impl Table {
                 Some((_, page)) => page,
                 None => self.open(pages, in_group)?,
             };
-            let found = page.bytes(&self.images, at as usize);
-            if page.size() <= KEPT {
+            let found = page.bytes(at as usize);
+            if page.size <= KEPT {
                 *last = Some((place, page));
             }
-            found.map_err(|fault| fault.to_string())
+            Ok::<_, String>(found)
         })?;
         found.ok_or_else(|| {
             format!(
                 "column `{}` is empty in this row: write the data set again with the images in it",
-                self.images.name()
+                name(&self.images)
             )
         })
     }
@@ -205,38 +190,41 @@ impl Table {
     /// the allowed number of open files.
     fn open(&self, pages: &Pages, row: u64) -> Result<OpenPage, String> {
         let mut file = File::open(&self.path).map_err(|error| error.to_string())?;
-        let page = pages.open(&mut file, &self.images, row);
+        let page = pages.open(&mut file, row);
         page.map_err(|fault| fault.to_string())
     }
 }
 
 /// The column of images: `image.bytes`, or the only similar column under another name.
-fn image_column(columns: &[Column]) -> Result<usize, ParquetFault> {
-    let is_image = |column: &Column| {
-        let path: Vec<&str> = column.path.iter().map(|name| &**name).collect();
-        let is_path = matches!(path.as_slice(), [_, BYTES] | [IMAGE]);
-        is_path && column.kind == Kind::Bytes && !column.repeats
+fn image_column(columns: &[ColumnDescPtr]) -> Result<usize, ParquetFault> {
+    let is_image = |column: &ColumnDescPtr| {
+        let path = column.path().parts();
+        let is_path =
+            matches!(path, [_, part] if part == BYTES) || matches!(path, [name] if name == IMAGE);
+        is_path && column.physical_type() == Type::BYTE_ARRAY && column.max_rep_level() == 0
     };
     let found = columns.iter().enumerate().filter(|(_, c)| is_image(c));
-    let found: Vec<(usize, &Column)> = found.collect();
-    let named = found.iter().find(|(_, c)| *c.path[0] == *IMAGE);
+    let found: Vec<_> = found
+        .map(|(at, column)| (at, &column.path().parts()[..1]))
+        .collect();
+    let named = found.iter().find(|(_, name)| *name == [IMAGE]);
     match (named, found.as_slice()) {
         (Some((at, _)), _) | (None, [(at, _)]) => Ok(*at),
         (None, []) => Err(ParquetFault::NoImages(names(columns))),
         (None, several) => Err(ParquetFault::SeveralImages(
-            several.iter().map(|(_, c)| words(&c.path[..1])).collect(),
+            several.iter().map(|(_, name)| words(name)).collect(),
         )),
     }
 }
 
-fn names(columns: &[Column]) -> Vec<String> {
-    columns.iter().map(Column::name).collect()
+fn names(columns: &[ColumnDescPtr]) -> Vec<String> {
+    columns.iter().map(|column| name(column)).collect()
 }
 
 /// The names of the classes in Hugging Face's metadata entry for a column.
-fn classes(notes: &[(String, String)], label: &str) -> Option<Vec<String>> {
-    let (_, note) = notes.iter().find(|(key, _)| key == NOTE)?;
-    let note: serde_json::Value = serde_json::from_str(note).ok()?;
+fn classes(notes: Option<&Vec<KeyValue>>, label: &str) -> Option<Vec<String>> {
+    let note = notes?.iter().find(|note| note.key == NOTE)?;
+    let note: serde_json::Value = serde_json::from_str(note.value.as_deref()?).ok()?;
     let names = note
         .get("info")?
         .get("features")?

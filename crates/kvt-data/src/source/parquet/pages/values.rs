@@ -1,69 +1,61 @@
-//! Values as stored in a page: one after another, or as indices into a dictionary.
+//! The values in pages that have been read.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
-use super::super::footer::Kind;
-use super::super::levels::numbers;
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::column::reader::ColumnReaderImpl;
+use parquet::data_type::DataType;
+use parquet::errors::{ParquetError, Result};
+use parquet::schema::types::ColumnDescPtr;
 
-/// One of several byte arrays, each after its length.
-pub(super) fn nth(mut bytes: &[u8], at: usize) -> Option<Vec<u8>> {
-    for _ in 0..at {
-        bytes = split(bytes)?.1;
+/// The values of `rows` rows of the dictionary and these pages, `None` for missing ones.
+pub(super) fn values<T: DataType>(
+    column: &ColumnDescPtr,
+    pages: Vec<Page>,
+    rows: usize,
+) -> Result<Vec<Option<T::T>>> {
+    let (mut levels, mut values) = (Vec::new(), Vec::new());
+    let pages = Box::new(Queue(pages.into_iter()));
+    let mut reader = ColumnReaderImpl::<T>::new(Arc::clone(column), pages);
+    let (read, ..) = reader.read_records(rows, Some(&mut levels), None, &mut values)?;
+    if read != rows {
+        return Err(cannot("it has fewer values than rows"));
     }
-    Some(split(bytes)?.0.to_vec())
+    let mut values = values.into_iter();
+    // A column that has a value in every row has no levels.
+    let whole = column.max_def_level();
+    levels.resize(rows, whole);
+    let levels = levels.into_iter();
+    Ok(levels
+        .map(|level| (level == whole).then(|| values.next()).flatten())
+        .collect())
 }
 
-fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<4>()?;
-    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+fn cannot(words: &str) -> ParquetError {
+    ParquetError::General(words.to_owned())
 }
 
-/// Indices into a dictionary: the number of bits of each, then the indices.
-pub(super) fn indices(bytes: &[u8], count: usize) -> Option<Vec<u32>> {
-    // A page without values can be empty.
-    if count == 0 {
-        return Some(Vec::new());
+/// Pages that have been read.
+struct Queue(std::vec::IntoIter<Page>);
+
+impl Iterator for Queue {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Result<Page>> {
+        self.0.next().map(Ok)
     }
-    let (&width, places) = bytes.split_first()?;
-    numbers(places, width.into(), count)
 }
 
-/// The first `count` texts as numbers: each new one gets the next number.
-pub(in super::super) fn texts(
-    mut bytes: &[u8],
-    count: usize,
-    known: &mut HashMap<String, i64>,
-) -> Option<Vec<i64>> {
-    let numbers = (0..count).map(|_| {
-        let (text, rest) = split(bytes)?;
-        bytes = rest;
-        let text = str::from_utf8(text).ok()?;
-        if let Some(number) = known.get(text) {
-            return Some(*number);
-        }
-        let number = known.len() as i64;
-        known.insert(text.to_owned(), number);
-        Some(number)
-    });
-    numbers.collect()
-}
+impl PageReader for Queue {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        Ok(self.0.next())
+    }
 
-/// The first `count` integers.
-pub(in super::super) fn integers(bytes: &[u8], kind: Kind, count: usize) -> Option<Vec<i64>> {
-    match kind {
-        Kind::Int64 => {
-            let (numbers, _) = bytes.as_chunks::<8>();
-            let numbers = numbers.get(..count)?.iter();
-            Some(numbers.map(|&bytes| i64::from_le_bytes(bytes)).collect())
-        }
-        _ => {
-            let (numbers, _) = bytes.as_chunks::<4>();
-            let numbers = numbers.get(..count)?.iter();
-            Some(
-                numbers
-                    .map(|&bytes| i32::from_le_bytes(bytes).into())
-                    .collect(),
-            )
-        }
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        Err(cannot("nothing is skipped"))
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        Err(cannot("nothing is skipped"))
     }
 }

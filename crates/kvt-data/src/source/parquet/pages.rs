@@ -1,0 +1,333 @@
+//! The pages of a column: their locations, and their content.
+
+mod values;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding, Type};
+use parquet::column::page::{Page, PageReader};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::page_index::offset_index::PageLocation;
+use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::schema::types::ColumnDescPtr;
+
+use self::values::values;
+use super::footer::{guarded, name, read_at};
+use super::headers::{Headers, end, sizes};
+use crate::ParquetFault;
+
+/// A page may take so many bytes for each of its values, however small it is packed: equal ones pack to almost nothing.
+const PER_VALUE: u64 = 256;
+
+/// Enough bytes for the sizes at the beginning of a header.
+const SIZES: u64 = 32;
+
+/// The pages of a column in a group of rows.
+#[derive(Debug)]
+pub(super) struct Pages {
+    column: ColumnDescPtr,
+    codec: Compression,
+    dictionary: Option<Spot>,
+    /// Each with the row of the group that it begins with.
+    pages: Vec<(u64, Spot)>,
+}
+
+/// Where a page is in the file.
+#[derive(Debug)]
+struct Spot {
+    place: u64,
+    header: u64,
+    stored: u32,
+    /// Bytes of the unpacked content.
+    size: u32,
+    rows: usize,
+}
+
+/// A page of byte arrays that has been read.
+#[derive(Debug)]
+pub(super) struct OpenPage {
+    values: Vec<Option<ByteArray>>,
+    /// The bytes that it takes in memory.
+    pub(super) size: usize,
+}
+
+impl Pages {
+    /// Finds the pages of `rows` values of a column. `length` is the length of the file.
+    pub(super) fn find(
+        file: &mut File,
+        length: u64,
+        chunk: &ColumnChunkMetaData,
+        rows: u64,
+    ) -> Result<Self, ParquetFault> {
+        let column = chunk.column_descr_ptr();
+        let codec = chunk.compression();
+        let ratio = ratio(codec).ok_or_else(|| ParquetFault::Unread {
+            column: name(&column),
+            what: format!("compressed with {}", chunk.compression_codec()),
+            instead: "SNAPPY",
+        })?;
+        chunk
+            .encodings()
+            .filter(|encoding| !of_levels(*encoding))
+            .try_for_each(|encoding| is_read(encoding, &column))?;
+        let mut found = Self {
+            column,
+            codec,
+            dictionary: None,
+            pages: Vec::new(),
+        };
+        // Some writers use 0 for none.
+        let dictionary = chunk.dictionary_page_offset().filter(|&place| place > 0);
+        let pages = chunk.data_page_offset();
+        let start = dictionary.map_or(pages, |place| place.min(pages));
+        let end = start.checked_add(chunk.compressed_size());
+        let end = end.filter(|&end| start >= 0 && end as u64 <= length);
+        let end = end.ok_or_else(|| found.damaged("its pages are past the end of the file"))?;
+        let located = ColumnChunkMetaData::builder(Arc::clone(&found.column))
+            .set_data_page_offset(start)
+            .set_total_compressed_size(end - start);
+        let walk = guarded(|| {
+            let headers = Arc::new(Headers::new(file, length)?);
+            let chunk = located.build()?;
+            let pages = SerializedPageReader::new(Arc::clone(&headers), &chunk, 0, None)?;
+            Ok((headers, pages))
+        });
+        let (headers, mut walk) = walk.map_err(|why| found.damaged(&why))?;
+        let mut row = 0;
+        while row < rows {
+            let next = guarded(|| {
+                let Some(next) = walk.peek_next_page()? else {
+                    return Ok(None);
+                };
+                let header = headers.last();
+                walk.skip_next_page()?;
+                Ok(Some((next, header)))
+            });
+            let next = next.map_err(|why| found.damaged(&why))?;
+            let (next, header) =
+                next.ok_or_else(|| found.damaged("it has fewer values than rows"))?;
+            let values = next.num_levels.unwrap_or_default();
+            if values as u64 > rows - row {
+                return Err(found.damaged("it has more values than rows"));
+            }
+            let page = found.spot(file, header, end as u64, values, ratio)?;
+            if next.is_dict {
+                found.dictionary = Some(page);
+            } else if values > 0 {
+                found.pages.push((row, page));
+                row += values as u64;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The page of so many rows behind a header, given by its place and length, in a column that ends at `end`.
+    fn spot(
+        &self,
+        file: &mut File,
+        (place, header): (u64, u64),
+        end: u64,
+        rows: usize,
+        ratio: u64,
+    ) -> Result<Spot, ParquetFault> {
+        let mut first = vec![0; header.min(SIZES) as usize];
+        read_at(file, place, &mut first)?;
+        let sizes = sizes(&first);
+        let (size, stored) = sizes.ok_or_else(|| self.damaged("a page has no size"))?;
+        // Memory is reserved for this size before the content is unpacked.
+        let most = ratio * u64::from(stored) + PER_VALUE * rows as u64;
+        if u64::from(size) > most || place + header + u64::from(stored) > end {
+            return Err(self.damaged("a page is larger than it can be"));
+        }
+        Ok(Spot {
+            place,
+            header,
+            stored,
+            size,
+            rows,
+        })
+    }
+
+    fn damaged(&self, words: &str) -> ParquetFault {
+        ParquetFault::Damaged(format!("column `{}`: {words}", name(&self.column)))
+    }
+
+    /// The stored bytes of the page that contains a row.
+    pub(super) fn stored(&self, row: u64) -> u64 {
+        self.page(row).map_or(0, |(_, page)| page.stored.into())
+    }
+
+    fn page(&self, row: u64) -> Option<&(u64, Spot)> {
+        let behind = self.pages.partition_point(|(first, _)| *first <= row);
+        self.pages.get(behind.checked_sub(1)?)
+    }
+
+    /// The first row of the page that contains a row.
+    pub(super) fn first(&self, row: u64) -> Option<u64> {
+        self.page(row).map(|(first, _)| *first)
+    }
+
+    /// Reads and unpacks a page.
+    fn read(&self, file: &mut File, spot: &Spot) -> Result<Page, ParquetFault> {
+        let page = guarded(|| {
+            let mut bytes = Vec::with_capacity(spot.header as usize + spot.stored as usize + 8);
+            append(file, spot.place, spot.header.saturating_sub(1), &mut bytes)?;
+            bytes.extend(end(spot.size));
+            append(
+                file,
+                spot.place + spot.header,
+                spot.stored.into(),
+                &mut bytes,
+            )?;
+            let chunk = ColumnChunkMetaData::builder(Arc::clone(&self.column))
+                .set_compression(self.codec)
+                .build()?;
+            let place = PageLocation {
+                offset: 0,
+                compressed_page_size: bytes.len().try_into()?,
+                first_row_index: 0,
+            };
+            let bytes = Arc::new(Bytes::from(bytes));
+            SerializedPageReader::new(bytes, &chunk, spot.rows, Some(vec![place]))?.get_next_page()
+        });
+        let page = page.map_err(|why| self.damaged(&why))?;
+        let page = page.ok_or_else(|| self.damaged("a page is not there"))?;
+        is_read(page.encoding(), &self.column)?;
+        // Memory is reserved for the values of a dictionary, each of which takes four bytes or more.
+        let is_whole = match &page {
+            Page::DictionaryPage {
+                buf, num_values, ..
+            } => *num_values as usize <= buf.len() / 4,
+            page => page.encoding() == Encoding::PLAIN || self.dictionary.is_some(),
+        };
+        if is_whole {
+            Ok(page)
+        } else {
+            Err(self.damaged("a dictionary is not whole"))
+        }
+    }
+
+    /// The values of `rows` rows of the dictionary and these pages, `None` for missing ones.
+    fn values<T: DataType>(
+        &self,
+        pages: Vec<Page>,
+        rows: usize,
+    ) -> Result<Vec<Option<T::T>>, ParquetFault> {
+        let values = guarded(|| values::<T>(&self.column, pages, rows));
+        values.map_err(|why| self.damaged(&why))
+    }
+
+    /// Reads the page that contains a row, and the dictionary of its values if there is one.
+    pub(super) fn open(&self, file: &mut File, row: u64) -> Result<OpenPage, ParquetFault> {
+        let spot = self.page(row);
+        let (_, spot) = spot.ok_or_else(|| self.damaged("a page is not there"))?;
+        let page = self.read(file, spot)?;
+        let mut pages = Vec::new();
+        if let Some(dictionary) = &self.dictionary
+            && page.encoding() != Encoding::PLAIN
+        {
+            pages.push(self.read(file, dictionary)?);
+        }
+        pages.push(page);
+        let unpacked = pages.iter().map(|page| page.buffer().len());
+        let size = unpacked.sum::<usize>() + spot.rows * size_of::<ByteArray>();
+        let values = self.values::<ByteArrayType>(pages, spot.rows)?;
+        // Such a value would panic.
+        if values.contains(&Some(ByteArray::new())) {
+            return Err(self.damaged("a dictionary is not whole"));
+        }
+        Ok(OpenPage { values, size })
+    }
+
+    /// The numbers of all rows, `None` for missing ones. Those of names are by their first occurrence, also in `known`.
+    pub(super) fn numbers(
+        &self,
+        file: &mut File,
+        known: &mut HashMap<String, i64>,
+    ) -> Result<Vec<Option<i64>>, ParquetFault> {
+        let spots = self.pages.iter().map(|(_, page)| page);
+        let rows = spots.clone().map(|page| page.rows).sum();
+        let pages = self.dictionary.iter().chain(spots);
+        let pages: Result<Vec<Page>, _> = pages.map(|page| self.read(file, page)).collect();
+        let pages = pages?;
+        Ok(match self.column.physical_type() {
+            Type::INT32 => {
+                let values = self.values::<Int32Type>(pages, rows)?.into_iter();
+                values.map(|value| value.map(i64::from)).collect()
+            }
+            Type::INT64 => self.values::<Int64Type>(pages, rows)?,
+            _ => {
+                let values = self.values::<ByteArrayType>(pages, rows)?.into_iter();
+                let mut number = |value: ByteArray| {
+                    let text = value.as_utf8();
+                    let text = text.map_err(|error| self.damaged(&error.to_string()))?;
+                    if let Some(number) = known.get(text) {
+                        return Ok(*number);
+                    }
+                    let number = known.len() as i64;
+                    known.insert(text.to_owned(), number);
+                    Ok(number)
+                };
+                let numbers = values.map(|value| value.map(&mut number).transpose());
+                numbers.collect::<Result<_, _>>()?
+            }
+        })
+    }
+}
+
+impl OpenPage {
+    /// The bytes of its row number `at`, from 0; `None` if they are missing.
+    pub(super) fn bytes(&self, at: usize) -> Option<Vec<u8>> {
+        let value = self.values.get(at)?.as_ref()?;
+        Some(value.data().to_vec())
+    }
+}
+
+/// Reads a part of a file.
+fn append(file: &mut File, place: u64, length: u64, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    file.seek(SeekFrom::Start(place))?;
+    file.take(length).read_to_end(bytes)
+}
+
+/// How many times as large as it is stored a page can be; `None` for a compression that is not read.
+fn ratio(codec: Compression) -> Option<u64> {
+    match codec {
+        Compression::UNCOMPRESSED => Some(1),
+        // Three bytes stand for at most 64.
+        Compression::SNAPPY => Some(22),
+        // One byte stands for at most 255.
+        Compression::LZ4 | Compression::LZ4_RAW => Some(255),
+        // What Deflate reaches. Zstandard has no limit, but images are already compressed.
+        Compression::GZIP(_) | Compression::ZSTD(_) => Some(1032),
+        Compression::LZO | Compression::BROTLI(_) => None,
+    }
+}
+
+/// Whether an encoding can be that of the levels beside the values.
+#[expect(
+    deprecated,
+    reason = "parquet-mr names it even where there are no levels"
+)]
+fn of_levels(encoding: Encoding) -> bool {
+    matches!(encoding, Encoding::RLE | Encoding::BIT_PACKED)
+}
+
+/// Refuses values in an encoding other than the common ones: some stand for values that are much larger together than the page.
+fn is_read(encoding: Encoding, column: &ColumnDescPtr) -> Result<(), ParquetFault> {
+    match encoding {
+        Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY => Ok(()),
+        _ => Err(ParquetFault::Unread {
+            column: name(column),
+            what: format!("encoded as {encoding}"),
+            instead: "PLAIN",
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;
