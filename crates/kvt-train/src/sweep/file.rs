@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::cell::{joined, label};
+use super::cell::joined;
 use super::given::Given;
 use super::{Cell, SweepError};
 use crate::config::{ConfigError, Document, Plan, diff};
@@ -117,105 +117,58 @@ impl Sweep {
         overrides: &[String],
         output: Option<&Path>,
     ) -> Result<Self, SweepError> {
-        let wrong = |reason: String| SweepError::File {
-            path: path.to_owned(),
-            reason,
-        };
         let text = read_text(path, LARGEST_FILE)?;
-        let file: File = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let file: File = toml::from_str(&text).map_err(|error| wrong(path, error.to_string()))?;
         let stem = path.file_stem().unwrap_or_default();
-        let own = || {
-            file.output
-                .clone()
-                .unwrap_or_else(|| Path::new("runs").join(stem))
+        let output = match (output, &file.output) {
+            (Some(asked), _) => asked.to_owned(),
+            (None, Some(own)) => own.clone(),
+            (None, None) => Path::new("runs").join(stem),
         };
-        let output = output.map_or_else(own, Path::to_owned);
         let mut cells: Vec<Cell> = Vec::new();
-        let mut folders = BTreeSet::new();
+        let mut folders: BTreeSet<String> = BTreeSet::new();
         for entry in &file.run {
-            let config = joined(parent(path), &entry.config);
-            let name = match &entry.name {
-                Some(name) => name.clone(),
-                None => config
-                    .file_stem()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned(),
-            };
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-            if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
-                return Err(wrong(format!(
-                    "`{name}` cannot be the name of a run, which also names its folder: use only letters, digits, `-`, `_` and `.`"
-                )));
-            }
-            let all = file.set.iter().chain(&entry.set).chain(overrides);
-            let all: Vec<String> = all.cloned().collect();
-            let of_run = |problem: ConfigError| SweepError::Config {
-                path: path.to_owned(),
-                run: name.clone(),
-                problem: Box::new(problem),
-            };
-            let plan = Document::load(&config, &all)
-                .and_then(|found| found.shared().plan())
-                .map_err(of_run)?;
-            if let Some(key) = without_effect(&entry.set, &plan) {
-                return Err(wrong(format!(
-                    "run `{name}` sets `{key}`, which its kind of attention does not have: set `model.attention.kind`, too"
-                )));
-            }
-            if entry.linear.is_some() && plan.task != TaskKind::Dino {
-                return Err(wrong(format!(
-                    "run `{name}` is supervised, but `linear` is only for `task = \"dino\"`"
-                )));
-            }
-            if let Some(first) = cells.iter().find(|cell| cell.name == name) {
-                let unlike = unlike(first, &plan, entry.linear).map_err(of_run)?;
+            let row = entry.row(path, &file.set, overrides)?;
+            if let Some(first) = cells.iter().find(|cell| cell.name == row.name) {
+                let unlike = unlike(first, &row)
+                    .map_err(|problem| wrong_configuration(path, &row.name, problem))?;
                 if !unlike.is_empty() {
-                    return Err(wrong(format!(
-                        "two runs are called `{name}` and differ in more than their seeds ({}): give one of them another `name`",
+                    let reason = format!(
+                        "two runs are called `{}` and differ in more than their seeds ({}): give one of them another `name`",
+                        row.name,
                         unlike.join(", ")
-                    )));
+                    );
+                    return Err(wrong(path, reason));
                 }
             }
-            let seeds = [&entry.seeds, &file.seeds]
-                .into_iter()
-                .find(|seeds| !seeds.is_empty());
-            for seed in seeds.cloned().unwrap_or_else(|| vec![plan.seed]) {
-                let mut plan = plan.clone();
-                plan.seed = seed;
-                plan.run.dir = output.join("runs").join(label(&name, seed));
-                if !folders.insert(label(&name, seed)) {
-                    return Err(wrong(format!(
-                        "two runs are called `{name}` and have the seed {seed}: give one of them another `name`"
-                    )));
+            let seeds: Vec<u64> = match (entry.seeds.as_slice(), file.seeds.as_slice()) {
+                ([], []) => vec![row.plan.seed],
+                ([], of_all) => of_all.to_vec(),
+                (own, _) => own.to_vec(),
+            };
+            for seed in seeds {
+                let mut cell = row.clone();
+                cell.plan.seed = seed;
+                cell.plan.run.dir = output.join("runs").join(cell.label());
+                if !folders.insert(cell.label()) {
+                    let reason = format!(
+                        "two runs are called `{}` and have the seed {seed}: give one of them another `name`",
+                        cell.name
+                    );
+                    return Err(wrong(path, reason));
                 }
-                cells.push(Cell {
-                    name: name.clone(),
-                    config: config.clone(),
-                    overrides: all.clone(),
-                    plan,
-                    linear: entry.linear,
-                });
+                cells.push(cell);
             }
         }
-        let names: BTreeSet<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
-        if let Some(name) = file
-            .pairs
-            .iter()
-            .flatten()
-            .find(|name| !names.contains(name.as_str()))
-        {
-            let names: Vec<&str> = names.into_iter().collect();
-            return Err(wrong(format!(
-                "no run is called `{name}`, which `pairs` names: the runs are `{}`",
-                names.join("`, `")
-            )));
+        if let Some(reason) = stray_pair(&file.pairs, &cells) {
+            return Err(wrong(path, reason));
         }
         if cells.is_empty() {
-            return Err(wrong("it has no `[[run]]`".to_owned()));
+            return Err(wrong(path, "it has no `[[run]]`".to_owned()));
         }
         let metric = file.metric.map(|name| {
-            named_metric(&name).map_err(|reason| wrong(format!("`metric` is `{name}`: {reason}")))
+            named_metric(&name)
+                .map_err(|reason| wrong(path, format!("`metric` is `{name}`: {reason}")))
         });
         Ok(Self {
             title: file
@@ -257,12 +210,80 @@ impl Sweep {
     }
 }
 
-/// How an entry differs from the first cell of the same name, apart from the seed and the folder.
-fn unlike(first: &Cell, plan: &Plan, linear: Option<Crops>) -> Result<Vec<String>, ConfigError> {
-    let mut all = diff(&first.plan, plan)?;
+impl Entry {
+    /// Its cell before the sweep gives it a seed and a folder; `set` is of all runs in the file at `path`.
+    fn row(&self, path: &Path, set: &[String], overrides: &[String]) -> Result<Cell, SweepError> {
+        let config = joined(parent(path), &self.config);
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => {
+                let stem = config.file_stem().unwrap_or_default();
+                stem.to_string_lossy().into_owned()
+            }
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
+            let reason = format!(
+                "`{name}` cannot be the name of a run, which also names its folder: use only letters, digits, `-`, `_` and `.`"
+            );
+            return Err(wrong(path, reason));
+        }
+        let overrides: Vec<String> = [set, self.set.as_slice(), overrides].concat();
+        let plan = Document::load(&config, &overrides)
+            .and_then(|found| found.shared().plan())
+            .map_err(|problem| wrong_configuration(path, &name, problem))?;
+        if let Some(key) = without_effect(&self.set, &plan) {
+            let reason = format!(
+                "run `{name}` sets `{key}`, which its kind of attention does not have: set `model.attention.kind`, too"
+            );
+            return Err(wrong(path, reason));
+        }
+        if self.linear.is_some() && plan.task != TaskKind::Dino {
+            let reason =
+                format!("run `{name}` is supervised, but `linear` is only for `task = \"dino\"`");
+            return Err(wrong(path, reason));
+        }
+        Ok(Cell {
+            name,
+            config,
+            overrides,
+            plan,
+            linear: self.linear,
+        })
+    }
+}
+
+fn wrong(path: &Path, reason: String) -> SweepError {
+    let path = path.to_owned();
+    SweepError::File { path, reason }
+}
+
+fn wrong_configuration(path: &Path, run: &str, problem: ConfigError) -> SweepError {
+    SweepError::Config {
+        path: path.to_owned(),
+        run: run.to_owned(),
+        problem: Box::new(problem),
+    }
+}
+
+/// What is wrong with pairs, if one names no row.
+fn stray_pair(pairs: &[[String; 2]], cells: &[Cell]) -> Option<String> {
+    let rows: BTreeSet<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
+    let mut named = pairs.iter().flatten();
+    let stray = named.find(|name| !rows.contains(name.as_str()))?;
+    let rows: Vec<&str> = rows.into_iter().collect();
+    Some(format!(
+        "no run is called `{stray}`, which `pairs` names: the runs are `{}`",
+        rows.join("`, `")
+    ))
+}
+
+/// How a row differs from the first cell of the same name, apart from the seed and the folder.
+fn unlike(first: &Cell, row: &Cell) -> Result<Vec<String>, ConfigError> {
+    let mut all = diff(&first.plan, &row.plan)?;
     all.retain(|one| !matches!(one.key.as_str(), "seed" | "run.dir"));
     let mut all: Vec<String> = all.iter().map(ToString::to_string).collect();
-    if first.linear != linear {
+    if first.linear != row.linear {
         all.push("`linear`".to_owned());
     }
     Ok(all)
