@@ -71,16 +71,17 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
             ))
         }
         DataKind::Tar | DataKind::Parquet => {
-            let names = [name(data, Split::Train)?, name(data, Split::Val)?];
-            let mut train = listed(data, Some(names[0]), None)?;
+            let of_train = name(data, Split::Train)?;
+            let of_val = name(data, Split::Val)?;
+            let mut train = listed(data, Some(of_train), None)?;
             if data.kind == DataKind::Parquet {
-                train.beside = parquet::others(&data.path, &names);
+                train.beside = parquet::others(&data.path, &[of_train, of_val]);
             }
             let known = Known {
                 classes: &train.classes,
                 are_labels: train.are_labels,
             };
-            let val = listed(data, Some(names[1]), Some(known))?;
+            let val = listed(data, Some(of_val), Some(known))?;
             let train = relabelled(train, classes)?;
             let val = val.relabelled(&train.classes)?;
             Ok([train, val])
@@ -144,10 +145,18 @@ pub fn open_split(
 /// The name by which a folder contains a split: the given one, or another usual one in place of `train` or `val`. That of the
 /// test images never takes the place of another.
 pub fn split_name<'a>(kind: DataKind, root: &Path, split: &'a str) -> Option<&'a str> {
-    let mut usual = [&TRAIN[..], &VAL].into_iter();
-    let usual = usual.find(|names| names.first() == Some(&split));
-    let mut names = std::iter::once(split).chain(usual.into_iter().flatten().copied());
-    names.find(|name| is_split(kind, root, name))
+    if is_split(kind, root, split) {
+        return Some(split);
+    }
+    let usual: &[&'static str] = if split == TRAIN[0] {
+        &TRAIN
+    } else if split == VAL[0] {
+        &VAL
+    } else {
+        &[]
+    };
+    let mut usual = usual.iter().copied();
+    usual.find(|name| is_split(kind, root, name))
 }
 
 /// Warnings about further splits of the same use (only the first is read): `valid` beside `val`. None if the configuration
@@ -156,27 +165,23 @@ pub fn unused_splits(data: &DataConfig) -> Vec<String> {
     if data.val_fraction > 0.0 || data.kind == DataKind::Cifar {
         return Vec::new();
     }
-    let both = [(&data.train, &TRAIN[..]), (&data.val, &VAL)];
-    let asked = both
-        .into_iter()
-        .filter(|(asked, usual)| usual.first() == Some(&asked.as_str()));
-    let there = asked.map(|(_, usual)| {
-        usual
-            .iter()
-            .filter(|name| is_split(data.kind, &data.path, name))
-    });
-    let warnings = there.filter_map(|mut there| {
-        let used = there.next()?;
-        let unused: Vec<String> = there.map(|&name| name.to_owned()).collect();
-        let root = data.path.display();
-        (!unused.is_empty()).then(|| {
-            format!(
-                "`{root}` has `{used}`, which is used, and also {}, which is not read",
-                quoted(&unused)
-            )
-        })
-    });
-    warnings.collect()
+    let mut warnings = Vec::new();
+    for (asked, usual) in [(&data.train, &TRAIN[..]), (&data.val, &VAL[..])] {
+        if usual.first() != Some(&asked.as_str()) {
+            continue;
+        }
+        let mut there: Vec<String> = usual.iter().map(|&name| name.to_owned()).collect();
+        there.retain(|name| is_split(data.kind, &data.path, name));
+        if let [used, unused @ ..] = there.as_slice()
+            && !unused.is_empty()
+        {
+            let (root, unused) = (data.path.display(), quoted(unused));
+            warnings.push(format!(
+                "`{root}` has `{used}`, which is used, and also {unused}, which is not read"
+            ));
+        }
+    }
+    warnings
 }
 
 /// The split of test images in a folder of any kind of data, if there is one.
@@ -232,32 +237,36 @@ pub(crate) fn surveys(
     order: ClassOrder,
     label_column: &str,
 ) -> Result<Vec<Survey>, DataError> {
-    let surveys = splits
-        .iter()
-        .map(|split| survey(root, split, order, label_column));
-    let mut surveys = surveys.collect::<Result<Vec<_>, _>>()?;
+    let mut surveys: Vec<Survey> = Vec::new();
+    for split in splits {
+        surveys.push(survey(root, split, order, label_column)?);
+    }
     if let Some(first) = surveys.first_mut()
         && first.source.is_table()
         && splits != [""]
     {
         first.source.beside = parquet::others(root, splits);
     }
-    let numbered = surveys
-        .iter()
-        .filter(|survey| survey.source.is_numbered)
-        .map(|survey| &survey.source.classes);
-    let first = surveys.first().filter(|first| !first.source.is_numbered);
-    let names = match first {
-        Some(first) => Some(&first.source.classes),
-        None => numbered.max_by_key(|classes| classes.len()),
-    };
-    let names = names.cloned().unwrap_or_default();
+    let names = shared_classes(&surveys);
     for Survey { source, .. } in &mut surveys {
         if source.is_numbered && source.classes.len() <= names.len() {
             source.classes.clone_from(&names);
         }
     }
     Ok(surveys)
+}
+
+/// The classes of splits that do not name theirs.
+fn shared_classes(surveys: &[Survey]) -> Vec<String> {
+    if let Some(first) = surveys.first()
+        && !first.source.is_numbered
+    {
+        return first.source.classes.clone();
+    }
+    let mut sources: Vec<&Source> = surveys.iter().map(|survey| &survey.source).collect();
+    sources.retain(|source| source.is_numbered);
+    let longest = sources.iter().max_by_key(|source| source.classes.len());
+    longest.map_or_else(Vec::new, |source| source.classes.clone())
 }
 
 fn survey(
@@ -353,13 +362,14 @@ fn refuse_whole(data: &DataConfig) -> Result<(), DataError> {
 
 /// Rejects several splits where a share of a whole is to validate.
 fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
-    let own = [data.train.as_str(), data.val.as_str()].into_iter();
-    let own = own.filter(|&own| names::usual().all(|name| name != own));
-    let all = names::usual()
-        .map(str::to_owned)
-        .chain(own.map(str::to_owned));
-    let splits = all.filter(|name| is_split(data.kind, &data.path, name));
-    let mut splits: Vec<String> = splits.collect();
+    let mut candidates: Vec<&str> = names::usual().collect();
+    for own in [data.train.as_str(), data.val.as_str()] {
+        if names::usual().all(|usual| usual != own) {
+            candidates.push(own);
+        }
+    }
+    candidates.retain(|name| is_split(data.kind, &data.path, name));
+    let mut splits: Vec<String> = candidates.into_iter().map(str::to_owned).collect();
     if splits.len() < 2 {
         splits.clear();
         match data.kind {
