@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use crate::source::{detected, surveys};
+use crate::source::{Survey, detected, surveys};
 use crate::{
     ClassOrder, ColorKind, DataError, ImageLimits, OtherFormats, Sample, Source, Unlisted, file,
 };
@@ -91,6 +91,12 @@ struct Seen {
     image: Result<((u32, u32), ColorKind), String>,
 }
 
+/// A file of some content, and the number of its split.
+struct Occurrence<'a> {
+    split: usize,
+    path: &'a Path,
+}
+
 /// Reads every image of the [splits](crate::split_name) `root/<split>` on all cores: image folders, tar shards, Parquet
 /// files with their labels in `label_column`, or CIFAR's files, depending on what is found.
 ///
@@ -107,43 +113,24 @@ pub fn check(
 ) -> Result<Check, DataError> {
     let splits: Vec<&str> = splits.iter().map(|split| detected(root, split)).collect();
     let surveys = surveys(root, &splits, order, label_column)?;
-    // By hash: the split number and path of each file; a tree, so that the order of the result is fixed.
-    let mut contents: BTreeMap<[u8; 32], Vec<(usize, &Path)>> = BTreeMap::new();
+    // By hash; a tree, so that the order of the result is fixed.
+    let mut contents: BTreeMap<[u8; 32], Vec<Occurrence<'_>>> = BTreeMap::new();
     let mut reports = Vec::new();
-    for (number, (name, survey)) in splits.iter().zip(&surveys).enumerate() {
-        let folder = &survey.source;
-        let samples = folder.samples.par_iter();
-        let seen: Vec<_> = samples.map(|s| look(folder, s, limits)).collect();
-        let mut report = SplitCheck {
-            name: (*name).to_owned(),
-            classes: folder
-                .classes
-                .iter()
-                .cloned()
-                .zip(folder.class_counts())
-                .collect(),
-            unreadable: Vec::new(),
-            dead_links: Vec::new(),
-            unlisted: survey.unlisted.clone(),
-            others: folder.others.clone(),
-            beside: folder.beside.clone(),
-            gaps: folder.gaps(),
-            sizes: None,
-            grey: 0,
-            cmyk: 0,
-        };
-        for (sample, seen) in folder.samples.iter().zip(seen) {
+    for (split, (name, survey)) in splits.iter().zip(&surveys).enumerate() {
+        let source = &survey.source;
+        let samples = source.samples.par_iter();
+        let seen: Vec<_> = samples.map(|s| look(source, s, limits)).collect();
+        let mut report = SplitCheck::unread(name, survey);
+        for (sample, seen) in source.samples.iter().zip(seen) {
             let path = sample.path.as_path();
             let unreadable = |reason| Unreadable {
                 path: path.to_owned(),
                 reason,
             };
-            match seen.map(|seen| (seen.hash, seen.image)) {
-                Ok((hash, image)) => {
-                    contents
-                        .entry(*hash.as_bytes())
-                        .or_default()
-                        .push((number, path));
+            match seen {
+                Ok(Seen { hash, image }) => {
+                    let same = contents.entry(*hash.as_bytes()).or_default();
+                    same.push(Occurrence { split, path });
                     match image {
                         Ok((size, color)) => report.count(size, color),
                         Err(reason) => report.unreadable.push(unreadable(reason)),
@@ -157,18 +144,6 @@ pub fn check(
         }
         reports.push(report);
     }
-    let mut duplicates: Vec<_> = contents
-        .into_values()
-        .filter(|files| {
-            files
-                .iter()
-                .any(|(split, _)| Some(*split) != files.first().map(|f| f.0))
-        })
-        .map(|files| Duplicate {
-            paths: files.into_iter().map(|(_, path)| path.to_owned()).collect(),
-        })
-        .collect();
-    duplicates.sort_by(|a, b| a.paths.cmp(&b.paths));
     let same_classes = surveys.windows(2).all(|pair| match pair {
         [a, b] => a.source.classes == b.source.classes,
         _ => true,
@@ -176,26 +151,53 @@ pub fn check(
     Ok(Check {
         splits: reports,
         same_classes,
-        duplicates,
+        duplicates: duplicates(&contents),
     })
 }
 
+/// The contents that are in several splits.
+fn duplicates(contents: &BTreeMap<[u8; 32], Vec<Occurrence<'_>>>) -> Vec<Duplicate> {
+    let mut found: Vec<Duplicate> = Vec::new();
+    for same in contents.values() {
+        if same.iter().any(|file| file.split != same[0].split) {
+            let paths = same.iter().map(|file| file.path.to_owned()).collect();
+            found.push(Duplicate { paths });
+        }
+    }
+    found.sort_by(|a, b| a.paths.cmp(&b.paths));
+    found
+}
+
 impl SplitCheck {
+    /// What is known before an image is read.
+    fn unread(name: &str, survey: &Survey) -> Self {
+        let source = &survey.source;
+        let classes = source.classes.iter().cloned();
+        Self {
+            name: name.to_owned(),
+            classes: classes.zip(source.class_counts()).collect(),
+            unreadable: Vec::new(),
+            dead_links: Vec::new(),
+            unlisted: survey.unlisted.clone(),
+            others: source.others.clone(),
+            beside: source.beside.clone(),
+            gaps: source.gaps(),
+            sizes: None,
+            grey: 0,
+            cmyk: 0,
+        }
+    }
+
     fn count(&mut self, size: (u32, u32), color: ColorKind) {
         let area = |(w, h): (u32, u32)| u64::from(w) * u64::from(h);
-        let (small, large) = self.sizes.unwrap_or((size, size));
-        self.sizes = Some((
-            if area(size) < area(small) {
-                size
-            } else {
-                small
-            },
-            if area(size) > area(large) {
-                size
-            } else {
-                large
-            },
-        ));
+        let (mut small, mut large) = self.sizes.unwrap_or((size, size));
+        if area(size) < area(small) {
+            small = size;
+        }
+        if area(size) > area(large) {
+            large = size;
+        }
+        self.sizes = Some((small, large));
         match color {
             ColorKind::Grey => self.grey += 1,
             ColorKind::Cmyk => self.cmyk += 1,
