@@ -85,30 +85,39 @@ fn list(dir: &Path, is_right: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     }
 }
 
+/// One of the numbered files of a set, and how many its name says there are.
+struct Numbered<'a> {
+    number: u32,
+    of: u32,
+    path: &'a PathBuf,
+}
+
 /// Rejects sets of numbered files that are not whole.
 fn refuse_parts(files: &[PathBuf]) -> Result<(), DataError> {
-    let mut sets: BTreeMap<_, Vec<(u32, u32, &PathBuf)>> = BTreeMap::new();
+    let mut sets: BTreeMap<_, Vec<Numbered<'_>>> = BTreeMap::new();
     for path in files {
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         if let Some((set, number, of)) = stem.and_then(part) {
             let set = sets.entry((path.parent(), set)).or_default();
-            set.push((number, of, path));
+            set.push(Numbered { number, of, path });
         }
     }
     for parts in sets.values() {
-        let Some(&(_, of, path)) = parts.first() else {
+        let Some(&Numbered { of, path, .. }) = parts.first() else {
             continue;
         };
-        let same = parts.iter().filter(|(_, other, _)| *other == of);
-        let there: BTreeSet<u32> = same.map(|(number, ..)| *number).collect();
+        let same = parts.iter().filter(|part| part.of == of);
+        let there: BTreeSet<u32> = same.map(|part| part.number).collect();
         // Some programs count from 1.
         let first = u32::from(there.contains(&of));
         let missing = (first..first + of).filter(|number| !there.contains(number));
         let missing: Vec<String> = missing.map(|number| format!("{number:05}")).collect();
-        let fault = match missing.is_empty() {
-            false => ParquetFault::MissingParts { of, missing },
-            true if parts.len() != of as usize => ParquetFault::OtherParts(of),
-            true => continue,
+        let fault = if !missing.is_empty() {
+            ParquetFault::MissingParts { of, missing }
+        } else if parts.len() != of as usize {
+            ParquetFault::OtherParts(of)
+        } else {
+            continue;
         };
         let path = path.clone();
         return Err(DataError::Parquet { path, fault });
@@ -142,14 +151,7 @@ pub(super) fn open(
     let classes = match (&noted, names) {
         (Some(classes), _) => classes.clone(),
         (None, Some(names)) => names.to_vec(),
-        (None, None) => {
-            let labels = read.iter().flat_map(|file| &file.labels);
-            let most = labels
-                .copied()
-                .max()
-                .map_or(0, |most| most.saturating_add(1));
-            (0..most.min(MAX_CLASSES)).map(|n| n.to_string()).collect()
-        }
+        (None, None) => numbers_up_to_largest_label(&read),
     };
     let mut samples = Vec::new();
     let mut tables = Vec::new();
@@ -190,6 +192,13 @@ pub(super) fn open(
         are_labels: are_names,
         ..Source::new(root.to_owned(), classes, samples)?
     })
+}
+
+fn numbers_up_to_largest_label(files: &[table::Read]) -> Vec<String> {
+    let labels = files.iter().flat_map(|file| &file.labels);
+    let largest = labels.copied().max();
+    let count = largest.map_or(0, |label| label.saturating_add(1));
+    (0..count.min(MAX_CLASSES)).map(|n| n.to_string()).collect()
 }
 
 /// Numbers the classes of labels that are names, over all files.

@@ -33,8 +33,7 @@ pub(super) struct Pages {
     column: ColumnDescPtr,
     codec: Compression,
     dictionary: Option<Spot>,
-    /// Each with the row of the group that it begins with.
-    pages: Vec<(u64, Spot)>,
+    pages: Vec<Spot>,
 }
 
 /// Where a page is in the file.
@@ -45,6 +44,8 @@ struct Spot {
     stored: u32,
     /// Bytes of the unpacked content.
     size: u32,
+    /// The row of the group that it begins with; 0 for a dictionary.
+    first: u64,
     rows: usize,
 }
 
@@ -71,10 +72,11 @@ impl Pages {
             what: format!("compressed with {}", chunk.compression_codec()),
             instead: "SNAPPY",
         })?;
-        chunk
-            .encodings()
-            .filter(|encoding| !of_levels(*encoding))
-            .try_for_each(|encoding| is_read(encoding, &column))?;
+        for encoding in chunk.encodings() {
+            if !of_levels(encoding) {
+                refuse_others(encoding, &column)?;
+            }
+        }
         let mut found = Self {
             column,
             codec,
@@ -83,43 +85,44 @@ impl Pages {
         };
         // Some writers use 0 for none.
         let dictionary = chunk.dictionary_page_offset().filter(|&place| place > 0);
-        let pages = chunk.data_page_offset();
-        let start = dictionary.map_or(pages, |place| place.min(pages));
+        let data = chunk.data_page_offset();
+        let start = dictionary.map_or(data, |place| place.min(data));
         let end = start.checked_add(chunk.compressed_size());
         let end = end.filter(|&end| start >= 0 && end as u64 <= length);
         let end = end.ok_or_else(|| found.damaged("its pages are past the end of the file"))?;
         let located = ColumnChunkMetaData::builder(Arc::clone(&found.column))
             .set_data_page_offset(start)
             .set_total_compressed_size(end - start);
-        let walk = guarded(|| {
+        let opened = guarded(|| {
             let headers = Arc::new(Headers::new(file, length)?);
             let chunk = located.build()?;
-            let pages = SerializedPageReader::new(Arc::clone(&headers), &chunk, 0, None)?;
-            Ok((headers, pages))
+            let reader = SerializedPageReader::new(Arc::clone(&headers), &chunk, 0, None)?;
+            Ok((headers, reader))
         });
-        let (headers, mut walk) = walk.map_err(|why| found.damaged(&why))?;
+        let (headers, mut reader) = opened.map_err(|why| found.damaged(&why))?;
         let mut row = 0;
         while row < rows {
-            let next = guarded(|| {
-                let Some(next) = walk.peek_next_page()? else {
+            let passed = guarded(|| {
+                let Some(page) = reader.peek_next_page()? else {
                     return Ok(None);
                 };
                 let header = headers.last();
-                walk.skip_next_page()?;
-                Ok(Some((next, header)))
+                reader.skip_next_page()?;
+                Ok(Some((page, header)))
             });
-            let next = next.map_err(|why| found.damaged(&why))?;
-            let (next, header) =
-                next.ok_or_else(|| found.damaged("it has fewer values than rows"))?;
-            let values = next.num_levels.unwrap_or_default();
+            let passed = passed.map_err(|why| found.damaged(&why))?;
+            let (page, header) =
+                passed.ok_or_else(|| found.damaged("it has fewer values than rows"))?;
+            let values = page.num_levels.unwrap_or_default();
             if values as u64 > rows - row {
                 return Err(found.damaged("it has more values than rows"));
             }
-            let page = found.spot(file, header, end as u64, values, ratio)?;
-            if next.is_dict {
-                found.dictionary = Some(page);
+            let mut spot = found.spot(file, header, end as u64, values, ratio)?;
+            if page.is_dict {
+                found.dictionary = Some(spot);
             } else if values > 0 {
-                found.pages.push((row, page));
+                spot.first = row;
+                found.pages.push(spot);
                 row += values as u64;
             }
         }
@@ -149,6 +152,7 @@ impl Pages {
             header,
             stored,
             size,
+            first: 0,
             rows,
         })
     }
@@ -159,17 +163,17 @@ impl Pages {
 
     /// The stored bytes of the page that contains a row.
     pub(super) fn stored(&self, row: u64) -> u64 {
-        self.page(row).map_or(0, |(_, page)| page.stored.into())
+        self.page(row).map_or(0, |page| page.stored.into())
     }
 
-    fn page(&self, row: u64) -> Option<&(u64, Spot)> {
-        let behind = self.pages.partition_point(|(first, _)| *first <= row);
+    fn page(&self, row: u64) -> Option<&Spot> {
+        let behind = self.pages.partition_point(|page| page.first <= row);
         self.pages.get(behind.checked_sub(1)?)
     }
 
     /// The first row of the page that contains a row.
     pub(super) fn first(&self, row: u64) -> Option<u64> {
-        self.page(row).map(|(first, _)| *first)
+        self.page(row).map(|page| page.first)
     }
 
     /// Reads and unpacks a page.
@@ -197,7 +201,7 @@ impl Pages {
         });
         let page = page.map_err(|why| self.damaged(&why))?;
         let page = page.ok_or_else(|| self.damaged("a page is not there"))?;
-        is_read(page.encoding(), &self.column)?;
+        refuse_others(page.encoding(), &self.column)?;
         // Memory is reserved for the values of a dictionary, each of which takes four bytes or more.
         let is_whole = match &page {
             Page::DictionaryPage {
@@ -225,7 +229,7 @@ impl Pages {
     /// Reads the page that contains a row, and the dictionary of its values if there is one.
     pub(super) fn open(&self, file: &mut File, row: u64) -> Result<OpenPage, ParquetFault> {
         let spot = self.page(row);
-        let (_, spot) = spot.ok_or_else(|| self.damaged("a page is not there"))?;
+        let spot = spot.ok_or_else(|| self.damaged("a page is not there"))?;
         let page = self.read(file, spot)?;
         let mut pages = Vec::new();
         if let Some(dictionary) = &self.dictionary
@@ -250,11 +254,11 @@ impl Pages {
         file: &mut File,
         known: &mut HashMap<String, i64>,
     ) -> Result<Vec<Option<i64>>, ParquetFault> {
-        let spots = self.pages.iter().map(|(_, page)| page);
-        let rows = spots.clone().map(|page| page.rows).sum();
-        let pages = self.dictionary.iter().chain(spots);
-        let pages: Result<Vec<Page>, _> = pages.map(|page| self.read(file, page)).collect();
-        let pages = pages?;
+        let mut pages: Vec<Page> = Vec::new();
+        for spot in self.dictionary.iter().chain(&self.pages) {
+            pages.push(self.read(file, spot)?);
+        }
+        let rows: usize = self.pages.iter().map(|page| page.rows).sum();
         Ok(match self.column.physical_type() {
             Type::INT32 => {
                 let values = self.values::<Int32Type>(pages, rows)?.into_iter();
@@ -262,19 +266,22 @@ impl Pages {
             }
             Type::INT64 => self.values::<Int64Type>(pages, rows)?,
             _ => {
-                let values = self.values::<ByteArrayType>(pages, rows)?.into_iter();
-                let mut number = |value: ByteArray| {
-                    let text = value.as_utf8();
-                    let text = text.map_err(|error| self.damaged(&error.to_string()))?;
-                    if let Some(number) = known.get(text) {
-                        return Ok(*number);
+                let mut numbers: Vec<Option<i64>> = Vec::new();
+                for value in self.values::<ByteArrayType>(pages, rows)? {
+                    let Some(value) = value else {
+                        numbers.push(None);
+                        continue;
+                    };
+                    let name = value.as_utf8();
+                    let name = name.map_err(|error| self.damaged(&error.to_string()))?;
+                    let known_number = known.get(name).copied();
+                    let number = known_number.unwrap_or(known.len() as i64);
+                    if known_number.is_none() {
+                        known.insert(name.to_owned(), number);
                     }
-                    let number = known.len() as i64;
-                    known.insert(text.to_owned(), number);
-                    Ok(number)
-                };
-                let numbers = values.map(|value| value.map(&mut number).transpose());
-                numbers.collect::<Result<_, _>>()?
+                    numbers.push(Some(number));
+                }
+                numbers
             }
         })
     }
@@ -318,7 +325,7 @@ fn of_levels(encoding: Encoding) -> bool {
 }
 
 /// Refuses values in an encoding other than the common ones: some stand for values that are much larger together than the page.
-fn is_read(encoding: Encoding, column: &ColumnDescPtr) -> Result<(), ParquetFault> {
+fn refuse_others(encoding: Encoding, column: &ColumnDescPtr) -> Result<(), ParquetFault> {
     match encoding {
         Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY => Ok(()),
         _ => Err(ParquetFault::Unread {

@@ -27,8 +27,12 @@ const NOTE: &str = "huggingface";
 /// page can contain all images of a group.
 const KEPT: usize = 64 << 20;
 
-/// A page, identified by the number of its table and its first row.
-type Kept = ((u64, u64), OpenPage);
+/// A page, and what identifies it: the number of its table, and its first row.
+struct Kept {
+    table: u64,
+    start: u64,
+    page: OpenPage,
+}
 
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
@@ -44,8 +48,14 @@ pub(in crate::source) struct Table {
     /// Unique among all tables that this process has opened.
     number: u64,
     images: ColumnDescPtr,
-    /// The first row of each group, and the location of its images.
-    groups: Vec<(u64, Pages)>,
+    groups: Vec<Group>,
+}
+
+/// A group of rows: the first one, and where their images are.
+#[derive(Debug)]
+struct Group {
+    first: u64,
+    pages: Pages,
 }
 
 /// A table, and what is read from its file when it is opened.
@@ -78,62 +88,28 @@ impl Table {
         let described = metadata.file_metadata();
         let columns = described.schema_descr().columns();
         let images = image_column(columns)?;
-        let labels = columns
-            .iter()
-            .position(|column| {
-                let is_here = matches!(column.path().parts(), [name] if name == label);
-                is_here && column.max_rep_level() == 0
-            })
-            .ok_or_else(|| ParquetFault::NoLabels {
-                column: label.to_owned(),
-                columns: names(columns),
-            })?;
-        let kind = columns[labels].physical_type();
-        if !matches!(kind, Type::INT32 | Type::INT64 | Type::BYTE_ARRAY) {
-            return Err(ParquetFault::Unread {
-                column: label.to_owned(),
-                what: format!("of type {kind}"),
-                instead: "whole numbers or names",
-            });
-        }
-        let mut known = HashMap::new();
+        let labels = label_column(columns, label)?;
+        let mut known: HashMap<String, i64> = HashMap::new();
         let mut groups = Vec::new();
-        let mut found = Vec::new();
+        let mut numbers = Vec::new();
         let mut first = 0;
         for group in metadata.row_groups() {
             let rows = group.num_rows() as u64;
-            let mut pages = |column| Pages::find(file, length, group.column(column), rows);
-            let (image, label) = (pages(images)?, pages(labels)?);
-            groups.push((first, image));
-            found.extend(label.numbers(file, &mut known)?);
+            let mut find = |column| Pages::find(file, length, group.column(column), rows);
+            let (pages, of_labels) = (find(images)?, find(labels)?);
+            groups.push(Group { first, pages });
+            numbers.extend(of_labels.numbers(file, &mut known)?);
             first += rows;
         }
         // An empty name is none.
         let none = known.get("").copied();
-        let found = found.into_iter().enumerate().map(|(row, number)| {
-            let number = number
-                .filter(|&number| Some(number) != none)
-                .ok_or_else(|| ParquetFault::NoLabel {
-                    column: label.to_owned(),
-                    row,
-                })?;
-            u32::try_from(number).map_err(|_| ParquetFault::Label {
-                column: label.to_owned(),
-                row,
-                label: number,
-                classes: None,
-            })
-        });
-        let labels = found.collect::<Result<_, _>>()?;
-        let mut names: Vec<(i64, String)> = known
-            .into_iter()
-            .map(|(name, number)| (number, name))
-            .collect();
-        names.sort_unstable();
-        let names = names.into_iter().map(|(_, name)| name).collect();
+        let mut names: Vec<(String, i64)> = known.into_iter().collect();
+        names.sort_unstable_by_key(|(_, number)| *number);
+        let names = names.into_iter().map(|(name, _)| name).collect();
+        let is_text = columns[labels].physical_type() == Type::BYTE_ARRAY;
         Ok(Read {
-            labels,
-            text: (kind == Type::BYTE_ARRAY).then_some(names),
+            labels: to_labels(numbers, none, label)?,
+            text: is_text.then_some(names),
             classes: classes(described.key_value_metadata(), label),
             table: Self {
                 path: path.to_owned(),
@@ -146,9 +122,9 @@ impl Table {
 
     /// The group of a row: its pages, and the row within it.
     fn group(&self, row: u64) -> Option<(&Pages, u64)> {
-        let behind = self.groups.partition_point(|(first, _)| *first <= row);
-        let (first, pages) = self.groups.get(behind.checked_sub(1)?)?;
-        Some((pages, row - first))
+        let behind = self.groups.partition_point(|group| group.first <= row);
+        let group = self.groups.get(behind.checked_sub(1)?)?;
+        Some((&group.pages, row - group.first))
     }
 
     /// The stored bytes of the page that contains an image.
@@ -165,18 +141,19 @@ impl Table {
         let (pages, in_group) = self.group(row).ok_or("no such row")?;
         let first = pages.first(in_group).ok_or("no such row")?;
         let at = in_group - first;
-        let place = (self.number, row - at);
+        let (table, start) = (self.number, row - at);
         let found = LAST.with_borrow_mut(|last| {
             // Another page is dropped before the next one is read.
-            let page = match last.take().filter(|(known, _)| *known == place) {
-                Some((_, page)) => page,
+            let is_it = |kept: &Kept| kept.table == table && kept.start == start;
+            let page = match last.take().filter(is_it) {
+                Some(kept) => kept.page,
                 None => self.open(pages, in_group)?,
             };
-            let found = page.bytes(at as usize);
+            let bytes = page.bytes(at as usize);
             if page.size <= KEPT {
-                *last = Some((place, page));
+                *last = Some(Kept { table, start, page });
             }
-            Ok::<_, String>(found)
+            Ok::<_, String>(bytes)
         })?;
         found.ok_or_else(|| {
             format!(
@@ -215,6 +192,52 @@ fn image_column(columns: &[ColumnDescPtr]) -> Result<usize, ParquetFault> {
             several.iter().map(|(_, name)| words(name)).collect(),
         )),
     }
+}
+
+/// The column of the labels: whole numbers or names, one for each row.
+fn label_column(columns: &[ColumnDescPtr], label: &str) -> Result<usize, ParquetFault> {
+    let is_label = |column: &ColumnDescPtr| {
+        let is_named = matches!(column.path().parts(), [name] if name == label);
+        is_named && column.max_rep_level() == 0
+    };
+    let Some(place) = columns.iter().position(is_label) else {
+        return Err(ParquetFault::NoLabels {
+            column: label.to_owned(),
+            columns: names(columns),
+        });
+    };
+    match columns[place].physical_type() {
+        Type::INT32 | Type::INT64 | Type::BYTE_ARRAY => Ok(place),
+        kind => Err(ParquetFault::Unread {
+            column: label.to_owned(),
+            what: format!("of type {kind}"),
+            instead: "whole numbers or names",
+        }),
+    }
+}
+
+/// The numbers of all rows as labels; `none` is that of the empty name.
+fn to_labels(
+    numbers: Vec<Option<i64>>,
+    none: Option<i64>,
+    column: &str,
+) -> Result<Vec<u32>, ParquetFault> {
+    let mut labels: Vec<u32> = Vec::new();
+    for (row, number) in numbers.into_iter().enumerate() {
+        let Some(number) = number.filter(|&number| Some(number) != none) else {
+            return Err(ParquetFault::NoLabel {
+                column: column.to_owned(),
+                row,
+            });
+        };
+        labels.push(u32::try_from(number).map_err(|_| ParquetFault::Label {
+            column: column.to_owned(),
+            row,
+            label: number,
+            classes: None,
+        })?);
+    }
+    Ok(labels)
 }
 
 fn names(columns: &[ColumnDescPtr]) -> Vec<String> {

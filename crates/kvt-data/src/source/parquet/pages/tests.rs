@@ -105,7 +105,7 @@ fn the_size_that_is_checked_is_the_one_that_is_unpacked() {
     let fields = [&DATA[..], &int(&[5, 4], 1 << 20)].concat();
     let bytes = page(0, 4, &fields, &SNAPPY);
     let (mut file, pages) = find(&bytes, Compression::SNAPPY, Repetition::REQUIRED).unwrap();
-    let page = pages.read(&mut file, &pages.pages[0].1).unwrap();
+    let page = pages.read(&mut file, &pages.pages[0]).unwrap();
     assert_eq!(page.buffer()[..], PLAIN);
     // The first field of a header is the kind of the page, then come the sizes.
     let other = [&int(&[0x25], 4)[..], &int(&[0x15], 4), &DATA, &[0], &PLAIN].concat();
