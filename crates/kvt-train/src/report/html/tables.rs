@@ -80,38 +80,26 @@ fn tiles(page: &mut Markup, report: &Report, record: &Record) {
     let epochs = format!("{} of {} epochs", record.epochs(), record.plan.epochs());
     let macs = model(record, |facts| format!("{} MACs", human(facts.macs as f64)));
     let keys = model(record, |facts| facts.keys.clone());
-    let tiles = [
-        (format!("best {}", metric.title), best, best_epoch),
-        (format!("last {}", metric.title), last, last_epoch),
-        (
-            "training time".to_owned(),
-            duration(record.seconds()),
-            epochs,
-        ),
-        (
-            "images per second".to_owned(),
-            speed(record),
-            "in training".to_owned(),
-        ),
-        (
-            "parameters".to_owned(),
-            model(record, |facts| grouped(facts.parameters)),
-            macs,
-        ),
-        (
-            "keys per query".to_owned(),
-            keys,
-            "stage by stage".to_owned(),
-        ),
-    ];
+    let parameters = model(record, |facts| grouped(facts.parameters));
     page.within("div", &[("class", "tiles")], |page| {
-        for (name, value, more) in tiles.iter().filter(|(_, value, _)| !value.is_empty()) {
-            page.within("div", &[("class", "tile")], |page| {
-                page.element("span", &[("class", "name")], name);
-                page.element("strong", &[], value);
-                page.element("span", &[("class", "more")], more);
-            });
-        }
+        tile(page, &format!("best {}", metric.title), &best, &best_epoch);
+        tile(page, &format!("last {}", metric.title), &last, &last_epoch);
+        tile(page, "training time", &duration(record.seconds()), &epochs);
+        tile(page, "images per second", &speed(record), "in training");
+        tile(page, "parameters", &parameters, &macs);
+        tile(page, "keys per query", &keys, "stage by stage");
+    });
+}
+
+/// A number with its name above and more about it below; nothing without the number.
+fn tile(page: &mut Markup, name: &str, value: &str, more: &str) {
+    if value.is_empty() {
+        return;
+    }
+    page.within("div", &[("class", "tile")], |page| {
+        page.element("span", &[("class", "name")], name);
+        page.element("strong", &[], value);
+        page.element("span", &[("class", "more")], more);
     });
 }
 
@@ -154,14 +142,11 @@ pub(super) fn comparison(page: &mut Markup, report: &Report, curves: &[Curve]) {
 pub(super) fn epochs(page: &mut Markup, record: &Record) {
     page.folded(&format!("All epochs of {}", record.name), |page| {
         let [own, ema] = record.measured();
-        let columns = |split: &str, names: &[String]| {
-            let names = names.iter().map(|name| format!("{split}_{name}"));
-            names.collect::<Vec<String>>()
-        };
         page.table("numbers", |page| {
             let mut header = ["epoch", "train_loss", "lr"].map(str::to_owned).to_vec();
-            header.extend(columns(EvalRecord::VAL, &own));
-            header.extend(columns(EvalRecord::VAL_EMA, &ema));
+            for (split, names) in [(EvalRecord::VAL, &own), (EvalRecord::VAL_EMA, &ema)] {
+                header.extend(names.iter().map(|name| format!("{split}_{name}")));
+            }
             header.extend(["seconds", "images_per_second"].map(str::to_owned));
             page.header(header.iter().map(String::as_str));
             page.within("tbody", &[], |page| {
@@ -182,33 +167,31 @@ pub(super) fn epochs(page: &mut Markup, record: &Record) {
             });
         });
     });
-    if record.notes.is_empty() {
-        return;
-    }
-    page.folded(&format!("Notes of {}", record.name), |page| {
-        page.within("ul", &[], |page| {
-            for note in record.notes.iter().take(NOTES) {
-                let kind = match note.topic {
-                    Topic::Warning => "warning: ",
-                    Topic::Skipped => "skipped ",
-                    Topic::Start | Topic::Resume | Topic::Stop | Topic::Scale => "",
-                };
-                let path = note
-                    .path
-                    .as_ref()
-                    .map(|path| format!("`{path}`: "))
-                    .unwrap_or_default();
-                let text = format!("step {}: {kind}{path}{}", note.step, note.message);
-                page.element("li", &[], &text);
-            }
+    if !record.notes.is_empty() {
+        page.folded(&format!("Notes of {}", record.name), |page| {
+            notes(page, record);
         });
-        let more = record.notes.len().saturating_sub(NOTES);
-        if more > 0 {
-            page.element(
-                "p",
-                &[("class", "note")],
-                &format!("and {more} more in `log.jsonl`"),
-            );
+    }
+}
+
+/// The first notes of the log, and how many more there are.
+fn notes(page: &mut Markup, record: &Record) {
+    page.within("ul", &[], |page| {
+        for note in record.notes.iter().take(NOTES) {
+            let kind = match note.topic {
+                Topic::Warning => "warning: ",
+                Topic::Skipped => "skipped ",
+                Topic::Start | Topic::Resume | Topic::Stop | Topic::Scale => "",
+            };
+            let path = note.path.as_ref().map(|path| format!("`{path}`: "));
+            let path = path.unwrap_or_default();
+            let text = format!("step {}: {kind}{path}{}", note.step, note.message);
+            page.element("li", &[], &text);
         }
     });
+    let more = record.notes.len().saturating_sub(NOTES);
+    if more > 0 {
+        let text = format!("and {more} more in `log.jsonl`");
+        page.element("p", &[("class", "note")], &text);
+    }
 }
