@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use burn::module::Module;
+use burn::module::{Module, ParamId};
 use burn::tensor::{DType, Device, Tensor};
 use kvt_ops::in_type;
 
@@ -39,18 +39,16 @@ impl Processes {
             return Ok(own);
         }
         let places = Places::of(network);
-        let own = own.map(Gradients::into_tensors).unwrap_or_default();
-        let own: Vec<Option<Tensor<1>>> = places.sort(own);
+        let tensors = own.map(Gradients::into_tensors).unwrap_or_default();
+        let gradients: Vec<Option<Tensor<1>>> = places.sort(tensors);
         // A parameter has a gradient if it got one in any process.
-        let mut present: Vec<f64> = own
-            .iter()
-            .map(|own| f64::from(u8::from(own.is_some())))
-            .collect();
-        self.timed(|| self.world.sum(&mut present))?;
-        let taken = (0..own.len())
-            .rev()
-            .filter(|place| present.get(*place).is_some_and(|n| *n > 0.0));
-        let buckets = places.buckets(taken);
+        let mut holders: Vec<f64> = Vec::new();
+        for gradient in &gradients {
+            holders.push(f64::from(u8::from(gradient.is_some())));
+        }
+        self.timed(|| self.world.sum(&mut holders))?;
+        let from_the_last = (0..holders.len()).rev();
+        let buckets = places.buckets(from_the_last.filter(|place| holders[*place] > 0.0));
 
         let devices = network.devices();
         let Some(device) = devices.into_iter().next().map(|device| device.inner()) else {
@@ -59,7 +57,7 @@ impl Processes {
         let own = Own {
             places: &places,
             buckets: &buckets,
-            gradients: own,
+            gradients,
             // The same weight as in the accumulator, so that the sums match its own bit for bit.
             share: own_images as f64 / images as f64,
         };
@@ -67,15 +65,15 @@ impl Processes {
             GradientSum::Device(sums) => self.on_device(sums, own, &device)?,
             GradientSum::Host | GradientSum::HostInstead(_) => self.on_host(own, &device)?,
         };
-        let mut tensors: Vec<Option<Tensor<1>>> = vec![None; places.ids.len()];
+        let mut by_place: Vec<Option<Tensor<1>>> = vec![None; places.ids.len()];
         for (place, sum) in buckets.into_iter().flatten().zip(sums) {
-            tensors[place] = Some(sum);
+            by_place[place] = Some(sum);
         }
-        let tensors = places.ids.iter().zip(tensors);
-        let tensors: Vec<_> = tensors
-            .filter_map(|(id, tensor)| Some((*id, tensor?)))
-            .collect();
-        Ok((!tensors.is_empty()).then(|| Gradients::of_tensors(tensors)))
+        let mut summed: Vec<(ParamId, Tensor<1>)> = Vec::new();
+        for (id, sum) in places.ids.iter().zip(by_place) {
+            summed.extend(sum.map(|sum| (*id, sum)));
+        }
+        Ok((!summed.is_empty()).then(|| Gradients::of_tensors(summed)))
     }
 
     /// The sums at the places of all buckets, in order, through host memory.
@@ -85,7 +83,7 @@ impl Processes {
         let mut reading = Duration::ZERO;
         let start = Instant::now();
         let sums = self.world.sum_buckets(&lengths, &mut |number, bucket| {
-            let start = Instant::now();
+            let packing = Instant::now();
             let mut rest = bucket;
             for place in buckets.get(number).into_iter().flatten() {
                 let (own_part, after) =
@@ -95,7 +93,7 @@ impl Processes {
                     read(gradient * own.share, own_part);
                 }
             }
-            reading += start.elapsed();
+            reading += packing.elapsed();
         })?;
         self.note(start.elapsed().saturating_sub(reading));
 
