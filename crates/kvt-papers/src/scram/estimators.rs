@@ -118,9 +118,8 @@ impl Item for Estimators {
         };
         let modes = search.search(&tokens, key.named("modes"));
         let count = tokens.tokens();
-        let found: usize = (0..count)
-            .map(|query| modes.matches(0, query).count())
-            .sum();
+        let of_query = (0..count).map(|query| modes.matches(0, query).count());
+        let all_modes: usize = of_query.sum();
         let scale = (DIM as f64).powf(-0.5);
         let estimator = Estimator::new(tokens, &values, scale, &modes)?;
         let exact = sums(&values, (0..count).map(|query| full(&tokens, query, scale)));
@@ -137,7 +136,7 @@ impl Item for Estimators {
                     let draw = |run| drawn(method, &estimator, samples, key.child(run));
                     let mut record = self.draws.measure(method, &exact, draw)?;
                     record.samples = if method == Method::Chains {
-                        (samples / KEPT * found) as f64 / count as f64
+                        (samples / KEPT * all_modes) as f64 / count as f64
                     } else {
                         samples as f64
                     };
@@ -150,11 +149,11 @@ impl Item for Estimators {
             let near: Vec<_> = (0..count)
                 .map(|query| modes.candidates(0, query, radius))
                 .collect();
-            let keys: usize = near.iter().map(Vec::len).sum();
-            let found = near.iter().enumerate();
-            let found = found.map(|(query, keys)| weights(&tokens, query, scale, keys));
+            let added: usize = near.iter().map(Vec::len).sum();
+            let queries = near.iter().enumerate();
+            let found = queries.map(|(query, keys)| weights(&tokens, query, scale, keys));
             records.push(Record {
-                samples: keys as f64 / count as f64,
+                samples: added as f64 / count as f64,
                 ..sparse(&exact, &sums(&values, found))
             });
         }
@@ -226,7 +225,9 @@ impl Draws {
     ) -> Result<Record, ReproduceError> {
         let length = product(exact, exact);
         let (runs, mut run) = (self.runs as f64, 0);
-        let mut means: [Mean; 5] = Default::default();
+        let (mut bias, mut spread, mut predicted) =
+            (Mean::default(), Mean::default(), Mean::default());
+        let (mut effective, mut accepted) = (Mean::default(), Mean::default());
         for _ in 0..self.pairs {
             let mut errors = [(); 2].map(|()| exact.iter().map(|x| -x).collect::<Vec<f64>>());
             for error in &mut errors {
@@ -236,17 +237,16 @@ impl Draws {
                     for (error, output) in error.iter_mut().zip(&drawn.output) {
                         *error += output / runs;
                     }
-                    means[2].add(drawn.variance.map(|sum| sum / length));
-                    means[3].add(drawn.effective);
-                    means[4].add(drawn.accepted);
+                    predicted.add(drawn.variance.map(|sum| sum / length));
+                    effective.add(drawn.effective);
+                    accepted.add(drawn.accepted);
                 }
             }
             let [a, b] = &errors;
-            means[0].add(Some(product(a, b) / length));
+            bias.add(Some(product(a, b) / length));
             let apart: f64 = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum();
-            means[1].add(Some(apart * runs / 2.0 / length));
+            spread.add(Some(apart * runs / 2.0 / length));
         }
-        let [bias, spread, predicted, effective, accepted] = &means;
         Ok(Record {
             method,
             samples: 0.0,
