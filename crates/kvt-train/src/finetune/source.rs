@@ -86,8 +86,7 @@ impl Source {
         let timm = TimmConfig::beside(&file)?
             .or_else(|| TimmConfig::of_metadata(weights::metadata(&file).ok()?))
             .unwrap_or_default();
-        let named = model.map(without_tag);
-        let (table, how) = match (named, &run) {
+        let (keys, how) = match (model.map(without_tag), &run) {
             (Some(name), _) => (named_model(name), "as you named it"),
             (None, Some(plan)) => (model_of(plan)?, "as its run has it"),
             (None, None) => match timm.architecture.as_deref().filter(|name| is_known(name)) {
@@ -99,34 +98,22 @@ impl Source {
                 }
             },
         };
-        let name = table
-            .get("name")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let name = keys.get("name").and_then(Value::as_str);
+        let name = name.unwrap_or_default();
         let classes = recognise(&weights).and_then(|known| known.classes);
         let classes = classes.map_or_else(String::new, |n| format!(", trained for {n} classes"));
-        let mut notes = vec![format!(
-            "weights  `{}`: {name} ({how}){classes}",
-            file.display()
-        )];
+        let of_model = format!("weights  `{}`: {name} ({how}){classes}", file.display());
 
-        let (augment, how) = match (&run, timm.augment()) {
-            (Some(plan), _) => (augment_of(plan)?, "the mean and std of its run"),
-            (None, Some(augment)) => (augment, "the mean and std of the weights' own description"),
-            (None, None) if is_vit(model, &timm, &file) => {
-                (half(), "the mean and std that timm has for its `vit_*`")
-            }
-            (None, None) => (
-                Table::new(),
-                "ImageNet's mean and std, because the weights name none; change them with `--set augment.mean=...` and `augment.std`",
-            ),
+        let (augment, with) = match &run {
+            Some(plan) => (augment_of(plan)?, "the mean and std of its run"),
+            None => normalisation(&timm, is_vit(model, &timm, &file)),
         };
-        notes.push(format!("images are normalised with {how}"));
+        let of_images = format!("images are normalised with {with}");
         Ok(Self {
             file: Some(file),
-            model: table,
+            model: keys,
             augment,
-            notes,
+            notes: vec![of_model, of_images],
         })
     }
 
@@ -204,30 +191,33 @@ fn named_model(name: &str) -> Table {
 
 /// The model of a run, for other classes.
 fn model_of(plan: &Plan) -> Result<Table, FinetuneError> {
-    let mut table = table(&plan.model)?;
-    table.remove("num_classes");
-    Ok(table)
+    let mut keys = table(&plan.model)?;
+    keys.remove("num_classes");
+    Ok(keys)
 }
 
 /// The input preparation of a run, without random augmentation.
 fn augment_of(plan: &Plan) -> Result<Table, FinetuneError> {
-    let keys = [
-        "preset",
-        "padding",
-        "hflip",
-        "interpolation",
-        "mean",
-        "std",
-        "crop_pct",
-        "crop_mode",
-    ];
-    let mut table = table(&plan.augment)?;
-    table.retain(|key, _| keys.contains(&key));
-    Ok(table)
+    let kept = "preset padding hflip interpolation mean std crop_pct crop_mode";
+    let mut keys = table(&plan.augment)?;
+    keys.retain(|key, _| kept.split(' ').any(|name| name == key));
+    Ok(keys)
 }
 
 fn table(section: &impl serde::Serialize) -> Result<Table, FinetuneError> {
     Table::try_from(section).map_err(|error| FinetuneError::Config(error.into()))
+}
+
+/// The keys of `[augment]` for weights without a run, and what they are.
+fn normalisation(timm: &TimmConfig, is_vit: bool) -> (Table, &'static str) {
+    if let Some(augment) = timm.augment() {
+        (augment, "the mean and std of the weights' own description")
+    } else if is_vit {
+        (half(), "the mean and std that timm has for its `vit_*`")
+    } else {
+        let usual = "ImageNet's mean and std, because the weights name none; change them with `--set augment.mean=...` and `augment.std`";
+        (Table::new(), usual)
+    }
 }
 
 /// The normalisation of timm's `vit_*`.
@@ -242,19 +232,16 @@ fn half() -> Table {
 
 /// Whether the weights are named like one of timm's `vit_*` with Google's weights.
 fn is_vit(model: Option<&str>, timm: &TimmConfig, file: &Path) -> bool {
-    let stem = file
-        .file_stem()
-        .map(|stem| stem.to_string_lossy().into_owned());
-    let name = model
-        .map(str::to_owned)
-        .or_else(|| timm.architecture.clone())
-        .or(stem);
-    name.is_some_and(|name| {
-        let elsewhere = IMAGENET_TAGS
-            .iter()
-            .any(|tag| name.contains(&format!(".{tag}")));
-        name.starts_with("vit_") && !elsewhere
-    })
+    let name = match (model, timm.architecture.as_deref()) {
+        (Some(name), _) | (None, Some(name)) => name.to_owned(),
+        (None, None) => {
+            let stem = file.file_stem().unwrap_or_default();
+            stem.to_string_lossy().into_owned()
+        }
+    };
+    let mut tags = IMAGENET_TAGS.iter();
+    let is_elsewhere = tags.any(|tag| name.contains(&format!(".{tag}")));
+    name.starts_with("vit_") && !is_elsewhere
 }
 
 /// timm's description of published weights.
