@@ -264,42 +264,59 @@ fn unknown_key(section: &str, key: &str, place: Location) -> Problem {
         "" => "at the top level".to_owned(),
         section => format!("in `[{section}]`"),
     };
-    let names = |section: &'static Section| {
-        let fields = section.fields.iter();
-        fields.map(move |field| (section.name.as_str(), field.name.as_str()))
-    };
-    let own = || known_section(section).into_iter().flat_map(names);
-    let all = || sections().iter().flat_map(names);
-    let near = closest_by(key, own(), |(_, name)| name);
-    let elsewhere = all().filter(|(_, name)| *name == key);
-    let elsewhere: Vec<String> = elsewhere.map(|(other, _)| whereabouts(other)).collect();
+    let near = closest_by(key, keys_of(section), |known: KnownKey| known.name);
+    let elsewhere = all_keys().filter(|known| known.name == key);
+    let elsewhere: Vec<String> = elsewhere.map(|known| whereabouts(known.section)).collect();
 
     let message = format!("unknown key `{key}` {}", whereabouts(section));
     let mut problem = Problem::new(place, message);
-    if let Some((_, name)) = near {
-        problem = problem.help(format!("did you mean `{name}`?"));
+    if let Some(known) = near {
+        problem = problem.help(format!("did you mean `{}`?", known.name));
     }
     if !elsewhere.is_empty() {
         problem = problem.help(format!("`{key}` belongs {}", elsewhere.join(" or ")));
     } else if near.is_none() {
-        problem = problem.help(match closest_by(key, all(), |(_, name)| name) {
-            Some((other, name)) if !other.is_empty() => {
-                // Several sections may have the key; `[train]` is what most people mean.
-                let mut others: Vec<&str> = all()
-                    .filter(|(_, known)| *known == name)
-                    .map(|(other, _)| other)
-                    .collect();
-                others.sort_by_key(|other| *other != "train");
-                let others: Vec<String> = others.iter().map(|one| format!("`[{one}]`")).collect();
-                format!("did you mean `{name}` in {}?", others.join(" or "))
-            }
-            _ => {
-                let list: Vec<String> = own().map(|(_, name)| format!("`{name}`")).collect();
-                format!("the keys here are {}", list.join(", "))
-            }
-        });
+        problem = problem.help(help_with_another_key(section, key));
     }
     problem
+}
+
+/// A similar key of other sections, or otherwise the keys of this one.
+fn help_with_another_key(section: &str, key: &str) -> String {
+    let similar = closest_by(key, all_keys(), |known: KnownKey| known.name);
+    let Some(similar) = similar.filter(|known| !known.section.is_empty()) else {
+        let own = keys_of(section).map(|known| format!("`{}`", known.name));
+        let own: Vec<String> = own.collect();
+        return format!("the keys here are {}", own.join(", "));
+    };
+    // Several sections may have the key; `[train]` is what most people mean.
+    let mut same: Vec<KnownKey> = all_keys().collect();
+    same.retain(|known| known.name == similar.name);
+    same.sort_by_key(|known| known.section != "train");
+    let same: Vec<String> = same.iter().map(|k| format!("`[{}]`", k.section)).collect();
+    format!("did you mean `{}` in {}?", similar.name, same.join(" or "))
+}
+
+/// A key that there is.
+#[derive(Clone, Copy)]
+struct KnownKey {
+    section: &'static str,
+    name: &'static str,
+}
+
+fn keys(section: &'static Section) -> impl Iterator<Item = KnownKey> {
+    section.fields.iter().map(move |field| KnownKey {
+        section: section.name.as_str(),
+        name: field.name.as_str(),
+    })
+}
+
+fn all_keys() -> impl Iterator<Item = KnownKey> {
+    sections().iter().flat_map(keys)
+}
+
+fn keys_of(section: &str) -> impl Iterator<Item = KnownKey> {
+    known_section(section).into_iter().flat_map(keys)
 }
 
 /// The candidate that differs from `word` only by a typing error, if there is one.
