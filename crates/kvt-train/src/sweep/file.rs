@@ -214,13 +214,8 @@ impl Entry {
     /// Its cell before the sweep gives it a seed and a folder; `set` is of all runs in the file at `path`.
     fn row(&self, path: &Path, set: &[String], overrides: &[String]) -> Result<Cell, SweepError> {
         let config = joined(parent(path), &self.config);
-        let name = match &self.name {
-            Some(name) => name.clone(),
-            None => {
-                let stem = config.file_stem().unwrap_or_default();
-                stem.to_string_lossy().into_owned()
-            }
-        };
+        let stem = config.file_stem().unwrap_or_default().to_string_lossy();
+        let name = self.name.clone().unwrap_or_else(|| stem.into_owned());
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
             let reason = format!(
