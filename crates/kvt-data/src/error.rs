@@ -480,21 +480,18 @@ fn expected(split: &Option<String>) -> String {
 }
 
 fn of_split(split: &Option<String>) -> String {
-    split
-        .as_ref()
-        .map_or(String::new(), |split| format!(" of the split `{split}`"))
+    let split = split.as_ref();
+    split.map_or(String::new(), |name| format!(" of the split `{name}`"))
 }
 
 fn below(classes: Option<usize>) -> String {
-    classes.map_or(String::new(), |count| {
-        format!(" below {count}, the number of classes")
-    })
+    let words = |count: usize| format!(" below {count}, the number of classes");
+    classes.map_or(String::new(), words)
 }
 
 fn in_shard(member: &Option<String>) -> String {
-    member
-        .as_ref()
-        .map_or(String::new(), |name| format!(", `{name}`"))
+    let member = member.as_ref();
+    member.map_or(String::new(), |name| format!(", `{name}`"))
 }
 
 /// The content of a class folder without images, and what to do.

@@ -148,15 +148,12 @@ pub fn split_name<'a>(kind: DataKind, root: &Path, split: &'a str) -> Option<&'a
     if is_split(kind, root, split) {
         return Some(split);
     }
-    let usual: &[&'static str] = if split == TRAIN[0] {
-        &TRAIN
-    } else if split == VAL[0] {
-        &VAL
-    } else {
-        &[]
+    let others = match split {
+        _ if split == TRAIN[0] => TRAIN.iter(),
+        _ if split == VAL[0] => VAL.iter(),
+        _ => return None,
     };
-    let mut usual = usual.iter().copied();
-    usual.find(|name| is_split(kind, root, name))
+    others.copied().find(|name| is_split(kind, root, name))
 }
 
 /// Warnings about further splits of the same use (only the first is read): `valid` beside `val`. None if the configuration
