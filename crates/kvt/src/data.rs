@@ -323,15 +323,13 @@ fn describe(found: &Check) -> String {
     let size = |(width, height): (u32, u32)| format!("{width}x{height}");
     let rows = found.splits.iter().map(|split| {
         let counts = split.classes.iter().map(|(_, count)| *count);
+        let least = counts.clone().min().unwrap_or_default();
+        let most = counts.max().unwrap_or_default();
         vec![
             split.name.clone(),
             split.classes.len().to_string(),
             grouped(split.images()),
-            format!(
-                "{} to {}",
-                counts.clone().min().unwrap_or_default(),
-                counts.max().unwrap_or_default()
-            ),
+            format!("{least} to {most}"),
             split.sizes.map_or_else(String::new, |(small, large)| {
                 format!("{} to {}", size(small), size(large))
             }),
@@ -342,18 +340,9 @@ fn describe(found: &Check) -> String {
             split.others.count().to_string(),
         ]
     });
-    let header = [
-        "split",
-        "classes",
-        "images",
-        "per class",
-        "sizes",
-        "grey",
-        "CMYK",
-        "unreadable",
-        "bad links",
-        "other formats",
-    ];
+    let header =
+        "split,classes,images,per class,sizes,grey,CMYK,unreadable,bad links,other formats";
+    let header: Vec<&str> = header.split(',').collect();
     let mut text = table(&header, rows);
     let mut say = |line: String| {
         text.push('\n');
@@ -377,11 +366,8 @@ fn describe(found: &Check) -> String {
             found.duplicates.len()
         ));
         for duplicate in found.duplicates.iter().take(SHOWN) {
-            let paths: Vec<String> = duplicate
-                .paths
-                .iter()
-                .map(|p| format!("`{}`", p.display()))
-                .collect();
+            let paths = duplicate.paths.iter();
+            let paths: Vec<String> = paths.map(|p| format!("`{}`", p.display())).collect();
             say(format!("  {}", paths.join(" = ")));
         }
     }
@@ -395,21 +381,15 @@ fn tell_files(split: &SplitCheck, say: &mut impl FnMut(String)) {
         say(format!("class `{class}` of `{name}` has no image"));
     }
     for bad in split.unreadable.iter().take(SHOWN) {
-        say(format!(
-            "unreadable `{}`: {}",
-            bad.path.display(),
-            bad.reason
-        ));
+        let (path, reason) = (bad.path.display(), &bad.reason);
+        say(format!("unreadable `{path}`: {reason}"));
     }
     for bad in split.dead_links.iter().take(SHOWN) {
         say(format!("image `{}`: {}", bad.path.display(), bad.reason));
     }
     for bad in split.unlisted.iter().take(SHOWN) {
-        say(format!(
-            "could not list `{}`: {}",
-            bad.path.display(),
-            bad.reason
-        ));
+        let (path, reason) = (bad.path.display(), &bad.reason);
+        say(format!("could not list `{path}`: {reason}"));
     }
     if let Some(others) = split.others.describe() {
         say(format!(

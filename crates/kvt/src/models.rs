@@ -207,19 +207,16 @@ fn show(config: &ModelConfig) -> String {
         number => number.to_string(),
     };
     let stages = summary.stages.iter().map(|stage| {
+        let own = stage.attention;
         vec![
             stage.name.clone(),
             stage.depth.to_string(),
             stage.tokens.to_string(),
             count(stage.keys),
             count(stage.k),
-            stage.attention.map_or("-", |own| own.kind).to_owned(),
-            stage
-                .attention
-                .map_or("-".to_owned(), |own| grouped(own.params)),
-            stage
-                .attention
-                .map_or("-".to_owned(), |own| human(own.macs.total() as f64)),
+            own.map_or("-", |own| own.kind).to_owned(),
+            own.map_or("-".to_owned(), |own| grouped(own.params)),
+            own.map_or("-".to_owned(), |own| human(own.macs.total() as f64)),
             grouped(stage.params),
             human(stage.macs.total() as f64),
         ]
