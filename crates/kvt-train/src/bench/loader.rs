@@ -80,20 +80,16 @@ pub fn loader(
     }
     let ms = stages.map(|runs| Timing::of(runs).median);
     let total: f64 = ms.iter().sum();
+    let stage = |(name, ms): (&'static str, f64)| {
+        let share = ms / total;
+        Stage { name, ms, share }
+    };
     let loader = Timing::of(rates);
     Ok(LoaderMeasurement {
         images: case.images,
         views: splits.train_views().len(),
         workers: case.workers,
-        stages: STAGES
-            .into_iter()
-            .zip(ms)
-            .map(|(name, ms)| Stage {
-                name,
-                ms,
-                share: ms / total,
-            })
-            .collect(),
+        stages: STAGES.into_iter().zip(ms).map(stage).collect(),
         images_per_second_alone: 1e3 / total,
         decode_limit: 1e3 / (ms[0] + ms[1]),
         loader,

@@ -100,15 +100,9 @@ fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
         sizes => sizes,
     };
     for &tokens in sizes {
-        let AttentionShape {
-            batch,
-            heads,
-            head_dim,
-            ..
-        } = shape;
-        let values = [heads, tokens, head_dim]
-            .into_iter()
-            .fold(batch, usize::saturating_mul);
+        let (batch, heads, head_dim) = (shape.batch, shape.heads, shape.head_dim);
+        let values = batch.saturating_mul(heads);
+        let values = values.saturating_mul(tokens).saturating_mul(head_dim);
         ensure!(
             values <= MOST_VALUES,
             "`--tokens {tokens}` makes more than 2^36 values with batch {batch} and {heads} heads of {head_dim} channels: \
@@ -122,10 +116,7 @@ fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
         .copied()
         .collect();
     for set in &args.set {
-        let key = set
-            .split_once('=')
-            .map_or(set.as_str(), |(key, _)| key)
-            .trim();
+        let key = set.split('=').next().unwrap_or_default().trim();
         let others = kinds_with(key);
         // An unknown key is refused with the settings.
         ensure!(
@@ -134,10 +125,8 @@ fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
             others.join(", ")
         );
     }
-    let kinds = kinds
-        .into_iter()
-        .map(|kind| settings(kind, &args.set))
-        .collect::<anyhow::Result<Vec<_>>>()?;
+    let kinds = kinds.into_iter().map(|kind| settings(kind, &args.set));
+    let kinds = kinds.collect::<anyhow::Result<Vec<_>>>()?;
     let cases = sizes.iter().flat_map(|&tokens| {
         kinds.iter().map(move |attention| KindCase {
             shape: AttentionShape { tokens, ..shape },
