@@ -134,20 +134,15 @@ fn chart(
         } else {
             chart.draw_series(LineSeries::new(points.clone(), style))?;
         }
-        chart.draw_series(
-            points
-                .into_iter()
-                .map(|point| Circle::new(point, 2, color.filled())),
-        )?;
+        let dots = points.into_iter();
+        chart.draw_series(dots.map(|dot| Circle::new(dot, 2, color.filled())))?;
         for &(x, y, error) in finite {
             let Some(error) = error.filter(|error| error.is_finite()) else {
                 continue;
             };
             let bar = [(x, y - error), (x, y + error)];
-            chart.draw_series(std::iter::once(PathElement::new(
-                bar,
-                color.stroke_width(1),
-            )))?;
+            let bar = PathElement::new(bar, color.stroke_width(1));
+            chart.draw_series(std::iter::once(bar))?;
         }
     }
     Ok(())

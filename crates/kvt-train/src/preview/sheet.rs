@@ -67,7 +67,6 @@ pub(super) fn draw(
                 picture
             } else {
                 // A smaller view fills its cell.
-
                 let [height, width] = [size.0, size.1].map(|side| side as u32);
                 imageops::resize(&picture, width, height, FilterType::Nearest)
             });
@@ -78,10 +77,8 @@ pub(super) fn draw(
     match unreadable {
         Some(error) if rows.is_empty() => Err(DataError::from(error).into()),
         _ => {
-            let names = columns.into_iter().map(|column| column.name);
-            let names: Vec<String> = std::iter::once("evaluation".to_owned())
-                .chain(names)
-                .collect();
+            let mut names: Vec<String> = vec!["evaluation".to_owned()];
+            names.extend(columns.into_iter().map(|column| column.name));
             render(&rows, &names, size).map_err(PreviewError::Draw)
         }
     }

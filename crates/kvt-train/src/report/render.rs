@@ -156,11 +156,8 @@ impl Comparison {
         }
         caption += ".\n";
         if let (Some(_), [first, second]) = (&self.difference, self.rows.as_slice()) {
-            caption += &format!(
-                "Difference: {} minus {}",
-                label(&second.label),
-                label(&first.label)
-            );
+            let (baseline, other) = (label(&first.label), label(&second.label));
+            caption += &format!("Difference: {other} minus {baseline}");
             caption += if most > 1 {
                 ", seed by seed where both have the same seeds.\n"
             } else {
@@ -175,11 +172,8 @@ impl Comparison {
             .iter()
             .filter(|row| row.last_ema.is_some())
             .map(|row| {
-                format!(
-                    "{} {}",
-                    label(&row.label),
-                    row.text(row.last_ema.as_ref(), self.metric)
-                )
+                let text = row.text(row.last_ema.as_ref(), self.metric);
+                format!("{} {text}", label(&row.label))
             })
             .collect();
         if !averaged.is_empty() {

@@ -70,7 +70,6 @@ impl JsonlLog {
         let kept = kept.concat();
         let log = if kept.len() == end {
             // Only a tail to cut off.
-
             let mut file = fs::OpenOptions::new()
                 .read(true)
                 .write(true)
