@@ -14,7 +14,6 @@ use kvt_train::config::{reference, resolved_toml, schema, warnings};
 use kvt_train::finetune::{Request, propose};
 use kvt_train::preview::Preview;
 use kvt_train::sweep::{Sweep, is_sweep};
-use kvt_train::task::model_config;
 
 /// `kvt config init|print|check|preview|schema|reference`
 #[derive(Debug, clap::Args)]
@@ -99,7 +98,7 @@ fn check(config: &ConfigArgs) -> anyhow::Result<()> {
     };
     for plan in &plans {
         // Also checks that need the model: sizes that do not divide, lists of the wrong length.
-        let model = model_config(&plan.model, None)?;
+        let model = plan.model.config(None)?;
         for warning in warnings(plan, &model, None) {
             output::warning(&warning);
         }

@@ -12,7 +12,6 @@ use super::output;
 use super::table::{grouped, human, table};
 use kvt_train::config::Document;
 use kvt_train::fetch::Published;
-use kvt_train::task::model_config;
 
 /// `kvt models list` and `kvt models show NAME`
 #[derive(Debug, clap::Args)]
@@ -87,7 +86,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 }
                 (None, None) => bail!("neither a model's name nor `--config`"),
             };
-            let config = model_config(&document.plan_without_data()?.model, None)?;
+            let config = document.plan_without_data()?.model.config(None)?;
             if *json {
                 serde_json::to_string_pretty(&show_json(&config))?
             } else {

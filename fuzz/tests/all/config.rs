@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kvt_train::config::{Document, diff, resolved_toml};
-use kvt_train::task::model_config;
+
 use proptest::prelude::any;
 
 use crate::corpus::corpus;
@@ -40,7 +40,7 @@ fn read(text: String, overrides: &[String]) {
             .is_some()
     );
     // Building it would take as long as it is large: what `config check` looks at must do.
-    if let Ok(config) = model_config(&plan.model, None) {
+    if let Ok(config) = plan.model.config(None) {
         let _ = config.summary();
     }
 }

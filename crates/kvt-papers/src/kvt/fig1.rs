@@ -7,7 +7,6 @@ use kvt_train::plot::{Axis, Chart, Line, Names, beside};
 use kvt_train::report::Statistic;
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells};
-use kvt_train::task::model_config;
 
 /// Figure 1 of both versions.
 pub(crate) struct Fig1;
@@ -83,7 +82,7 @@ fn points(key: &str, runs: &Runs) -> Result<Vec<Point>, ReproduceError> {
     let mut points = Vec::new();
     for row in runs.sweep.rows().filter(of_panel) {
         let Some(cell) = runs.cell(row) else { continue };
-        let summary = model_config(&cell.plan.model, None)?.summary();
+        let summary = cell.plan.model.config(None)?.summary();
         let stages: Vec<_> = summary.attending().collect();
         let list = |number: &dyn Fn(&kvt_models::StageSummary) -> usize| {
             let all = stages.iter().map(|stage| number(stage).to_string());

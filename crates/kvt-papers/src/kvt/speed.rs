@@ -8,7 +8,6 @@ use kvt_train::config::Document;
 use kvt_train::device;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells, or_empty};
-use kvt_train::task::model_config;
 
 /// The speed table of version 1.
 pub(crate) struct Speed {
@@ -139,7 +138,7 @@ impl Speed {
             .map_err(|error| ReproduceError::Config(Box::new(error)))?;
         Ok(StepCase {
             kind: way.name.to_owned(),
-            config: model_config(&plan.model, None)?,
+            config: plan.model.config(None)?,
             batch: plan.train.batch_size,
             precision: plan.train.precision,
         })

@@ -12,7 +12,6 @@ use kvt_train::report::Statistic;
 use kvt_train::run::{Metric, RunDir};
 use kvt_train::sweep::{Cell, Found, Sweep};
 use kvt_train::table::{Table, cells, or_empty};
-use kvt_train::task::model_config;
 
 /// Table 1 of both versions.
 pub(crate) struct Table1;
@@ -138,10 +137,10 @@ fn summary(cell: &Cell) -> Result<Summary, ReproduceError> {
     let mut section = cell.plan.model.clone();
     if cell.linear.is_some() {
         section.overrides.num_classes = Some(1);
-        return Ok(model_config(&section, None)?.summary());
+        return Ok(section.config(None)?.summary());
     }
     let classes = classes().map(|classes| classes.len());
-    Ok(model_config(&section, classes)?.summary())
+    Ok(section.config(classes)?.summary())
 }
 
 /// The kind of attention in words.

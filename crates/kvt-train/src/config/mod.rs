@@ -1,6 +1,6 @@
 //! From TOML files to a complete plan.
 //!
-//! A section of a file is a struct next to the code that uses it, a `section!` of `schema.rs`. It is the only declaration
+//! A section of a file is a struct next to the code that uses it, a `section!` of `kvt_data::schema`. It is the only declaration
 //! of its keys: the reference, the JSON schema, "did you mean", the checks, the file in a run's folder and the comparison
 //! on resume are all derived from it.
 //!
@@ -18,6 +18,7 @@ mod plan;
 mod problem;
 mod reference;
 mod rules;
+mod suggest;
 mod warnings;
 
 pub use attention::kinds_with;

@@ -1,8 +1,10 @@
 //! `[model]`: a named model and what differs from it.
 
-use kvt_models::ModelOverrides;
+use kvt_models::{ModelConfig, ModelOverrides};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
 
 /// The backbone: a named model and what differs from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -15,4 +17,16 @@ pub struct ModelSection {
     /// What differs from it.
     #[serde(flatten)]
     pub overrides: ModelOverrides,
+}
+
+impl ModelSection {
+    /// The model, with the number of classes of the data if the section does not specify it.
+    ///
+    /// # Errors
+    /// If there is no such model, or what differs from it conflicts.
+    pub fn config(&self, classes: Option<usize>) -> Result<ModelConfig, TrainError> {
+        let mut overrides = self.overrides.clone();
+        overrides.num_classes = overrides.num_classes.or(classes);
+        Ok(ModelConfig::by_name(&self.name)?.with(&overrides)?)
+    }
 }

@@ -6,9 +6,10 @@ use std::path::Path;
 use kvt_models::ModelConfig;
 use kvt_models::weights::is_of_weights;
 
-use super::document::{Checks, closest};
+use super::document::Checks;
 use super::problem::Problem;
 use super::reference::section;
+use super::suggest::closest;
 use super::{Plan, attention};
 use crate::augment::AugmentConfig;
 use crate::data::{DataConfig, DataKind, DecodeMode, OnError};

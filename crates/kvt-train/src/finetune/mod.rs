@@ -16,9 +16,9 @@ use toml::{Table, Value};
 
 pub use self::error::FinetuneError;
 pub use self::recipe::Recipe;
-use crate::config::{Document, Plan, load_plan};
+use crate::config::{Document, ModelSection, Plan, load_plan};
 use crate::run::RunDir;
-use crate::task::{Freeze, model_config};
+use crate::task::Freeze;
 
 use self::images::Images;
 use self::source::Source;
@@ -130,7 +130,7 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     let document = Document::of_words(NAME, text.clone(), &choices.overrides()?);
     let plan = document.and_then(|document| document.plan())?;
     // This also checks conditions that only the model knows, such as an image size that is not a multiple of its patch size.
-    model_config(&plan.model, Some(images.classes))?;
+    plan.model.config(Some(images.classes))?;
     let mut notes = source.notes;
     notes.push(images.describe());
     notes.push(Recipe::describe(&plan));
@@ -239,11 +239,11 @@ fn one(key: &str, value: Value) -> Value {
 
 /// Number of parameters of the model in a `[model]` section.
 fn params(section: &Table) -> Result<usize, FinetuneError> {
-    let section = section
+    let section: ModelSection = section
         .clone()
         .try_into()
         .map_err(|error: toml::de::Error| FinetuneError::Model(error.to_string()))?;
-    Ok(model_config(&section, None)?.summary().params)
+    Ok(section.config(None)?.summary().params)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::data::DataError;
 use crate::error::TrainError;
 use crate::recipe::{Schedule, scaled_lr};
 use crate::splits::Splits;
-use crate::task::model_config;
+
 use kvt_data::fs::write_atomic;
 
 pub use sheet::picture;
@@ -61,7 +61,7 @@ impl Preview {
         plan: &Plan,
         generating: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, PreviewError> {
-        let side = model_config(&plan.model, None)?.img_size();
+        let side = plan.model.config(None)?.img_size();
         let splits = Splits::open(plan, (side, side), None, generating)?;
         let images_per_step = plan.train.batch_size * plan.train.accumulate;
         let batches = splits.train_batch_count(plan);

@@ -10,7 +10,7 @@ use crate::config::Plan;
 use crate::data::{DataConfig, DataError, Split, open_part};
 use crate::device;
 use crate::error::TrainError;
-use crate::task::{TaskKind, model_config};
+use crate::task::TaskKind;
 
 /// Pixels of the images in a measured step: 128 images of 32 px are a whole batch, and 16 of 224 px need little memory.
 const PIXELS: usize = 16 * 224 * 224;
@@ -130,7 +130,7 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
         trained: f64::from(epochs) * train as f64 * views(plan),
         evaluated: f64::from(evaluations) * val as f64,
     };
-    let config = model_config(&plan.model, None)?;
+    let config = plan.model.config(None)?;
     let images = UPDATE * passes.trained + passes.evaluated;
     Ok(Cost {
         images: train,
@@ -168,7 +168,7 @@ struct Measured {
 
 impl Measured {
     fn of(plan: &Plan) -> Result<Self, TrainError> {
-        let config = model_config(&plan.model, None)?;
+        let config = plan.model.config(None)?;
         let most = PIXELS / config.img_size().pow(2).max(1);
         Ok(Self {
             batch: plan.train.batch_size.clamp(1, most.max(1)),

@@ -10,10 +10,7 @@ use kvt_ops::Phase;
 
 use super::evaluate::evaluate_shares;
 use super::teacher::{Teacher, teacher};
-use super::{
-    EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, model_config,
-    start_from,
-};
+use super::{EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, start_from};
 use crate::augment::{Normalization, RandomErasing};
 use crate::config::Plan;
 use crate::data::{DeviceBatch, Sample};
@@ -141,7 +138,7 @@ impl Task for Classify {
 
     /// The model has as many classes as the data if the plan does not specify the number.
     fn model(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError> {
-        let config = model_config(&plan.model, Some(splits.classes().len()))?;
+        let config = plan.model.config(Some(splits.classes().len()))?;
         check_classes(&config, &splits.train)?;
         if config.in_chans() != 3 {
             return Err(TrainError::Channels(config.in_chans()));

@@ -39,8 +39,7 @@ pub use eval_data::EvalData;
 pub(crate) use evaluate::evaluate_among;
 pub use evaluate::{Evaluation, evaluate, predict};
 pub use model::{
-    Freeze, InitConfig, ResetHead, build_model, check_classes, model_config, read_weights,
-    write_weights,
+    Freeze, InitConfig, ResetHead, build_model, check_classes, read_weights, write_weights,
 };
 pub(crate) use model::{HeadReset, start_from};
 pub use teacher::{

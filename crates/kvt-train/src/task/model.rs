@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dino::part_of_backbone;
-use crate::config::{ModelSection, Plan};
+use crate::config::Plan;
 use crate::data::Source;
 use crate::error::TrainError;
 use kvt_data::fs::write_atomic;
@@ -54,19 +54,6 @@ pub enum Freeze {
     None,
     /// Everything but the classification head stays: a linear probe.
     Backbone,
-}
-
-/// The model of a plan, with the number of classes of the data if the plan does not specify it.
-///
-/// # Errors
-/// If there is no such model, or the overrides conflict.
-pub fn model_config(
-    section: &ModelSection,
-    classes: Option<usize>,
-) -> Result<ModelConfig, TrainError> {
-    let mut overrides = section.overrides.clone();
-    overrides.num_classes = overrides.num_classes.or(classes);
-    Ok(ModelConfig::by_name(&section.name)?.with(&overrides)?)
 }
 
 /// Rejects labels that do not match the model's head, and data with a single class, for which every model is right.

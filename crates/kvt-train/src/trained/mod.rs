@@ -26,7 +26,7 @@ use crate::run::RunDir;
 use crate::splits::eval_transform;
 use crate::task::{
     CheckpointWeights, DinoRole, HeadReset, TaskKind, build_model, load_checkpoint_backbone,
-    load_checkpoint_model, model_config, read_weights, start_from,
+    load_checkpoint_model, read_weights, start_from,
 };
 use kvt_data::text::{LARGEST_LIST, read_text};
 
@@ -181,7 +181,7 @@ impl Trained {
             return Ok(Self { model, ..trained });
         }
         let device = device_of(&plan, warn)?;
-        let config = model_config(&plan.model, Some(classes.len()))?;
+        let config = plan.model.config(Some(classes.len()))?;
         let model = build_model(&plan, &config, &inner(&device))?;
         let weights = match choice {
             Choice::Reported => CheckpointWeights::reported(&plan),
@@ -218,7 +218,7 @@ impl Trained {
         let device = device_of(&plan, warn)?;
         // So that the head can be checked against them.
         let classes = classes_of_data(&plan);
-        let config = model_config(&plan.model, classes.as_ref().map(Vec::len))?;
+        let config = plan.model.config(classes.as_ref().map(Vec::len))?;
         let model = build_model(&plan, &config, &inner(&device))?;
         // Never reset the head: a random head would be evaluated as if it had been trained.
         let (model, report) = start_from(&plan.init, HeadReset::Never, model)?;
@@ -243,7 +243,7 @@ impl Trained {
         let device = device_of(&plan, warn)?;
         let mut section = plan.model.clone();
         section.overrides.num_classes = Some(1);
-        let config = model_config(&section, None)?;
+        let config = section.config(None)?;
         Ok(Self {
             model: build_model(&plan, &config, &inner(&device))?,
             plan,

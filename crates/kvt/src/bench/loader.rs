@@ -11,7 +11,7 @@ use crate::table::table;
 use kvt_data::fs::write_text;
 use kvt_train::bench::{self, LoaderCase, LoaderMeasurement};
 use kvt_train::splits::Splits;
-use kvt_train::task::{Classify, Dino, Task, TaskKind, model_config};
+use kvt_train::task::{Classify, Dino, Task, TaskKind};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -57,7 +57,7 @@ fn rate(text: &str) -> Result<f64, String> {
 
 pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
     let plan = args.config.plan()?;
-    let side = model_config(&plan.model, None)?.img_size();
+    let side = plan.model.config(None)?.img_size();
     let size = (side, side);
     let views = match plan.task {
         TaskKind::Classify => Classify::views(&plan, size)?,

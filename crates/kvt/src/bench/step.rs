@@ -16,7 +16,7 @@ use kvt_train::bench::{self, StepCase};
 use kvt_train::config::Document;
 use kvt_train::device;
 use kvt_train::engine::Processes;
-use kvt_train::task::model_config;
+
 use kvt_train::world::{World, on_device};
 
 #[derive(Debug, clap::Args)]
@@ -166,7 +166,7 @@ impl StepArgs {
         let plan = self.document(kind)?.plan_without_data()?;
         Ok(StepCase {
             kind: kind.to_owned(),
-            config: model_config(&plan.model, None)?,
+            config: plan.model.config(None)?,
             batch: self.batch,
             precision: plan.train.precision,
         })

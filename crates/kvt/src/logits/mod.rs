@@ -16,7 +16,7 @@ use super::common::{ModelArgs, Overrides, classes};
 use super::output;
 use kvt_data::fs::check_writable;
 use kvt_train::device;
-use kvt_train::task::{LOGITS, model_config, write_weights};
+use kvt_train::task::{LOGITS, write_weights};
 use kvt_train::trained::{count_broken, of_images};
 
 /// `kvt logits --model NAME --weights W.safetensors --input IN.safetensors --output OUT.safetensors`
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let weights = weights::read(weights)?;
     let document = model.document(&args.overrides.all())?;
     let plan = document.plan_without_data()?;
-    let config = model_config(&plan.model, classes(&weights))?;
+    let config = plan.model.config(classes(&weights))?;
     let device = device::resolve(&plan.train.device)?;
     let model = config.init(&device.device, Key::new(0))?;
     let (model, report) = model.load(&weights, LoadOptions::default())?;

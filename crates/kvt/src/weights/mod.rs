@@ -20,7 +20,7 @@ use kvt_data::fs::check_writable;
 use kvt_train::average::average;
 use kvt_train::device;
 use kvt_train::task::write_weights;
-use kvt_train::task::{model_config, part_of_backbone, read_weights};
+use kvt_train::task::{part_of_backbone, read_weights};
 
 /// `kvt weights inspect FILE`, `kvt weights convert IN OUT --model NAME`, `kvt weights average FILE... --output FILE` and
 /// `kvt weights fetch NAME`
@@ -309,7 +309,10 @@ fn check_output(path: &Path, force: bool) -> anyhow::Result<()> {
 /// The model, by default with as many classes as the weights have.
 fn build(model: &ModelArgs, set: &[String], weights: &StateDict) -> anyhow::Result<Model> {
     let document = model.document(set)?;
-    let config = model_config(&document.plan_without_data()?.model, classes(weights))?;
+    let config = document
+        .plan_without_data()?
+        .model
+        .config(classes(weights))?;
     let device = device::resolve("cpu")?.device.inner();
     Ok(config.init(&device, Key::new(0))?)
 }

@@ -11,7 +11,7 @@ use kvt_train::data::DeviceBatch;
 use kvt_train::engine::{End, Session, Start, TrainError, TrainState, UpdateSettings};
 use kvt_train::recipe::{Gradients, Network, Optimizer, Position, Rates, Schedule};
 use kvt_train::run::{Event, Listener, RunError};
-use kvt_train::task::{Dino, DinoNetwork, Task, build_model, model_config};
+use kvt_train::task::{Dino, DinoNetwork, Task, build_model};
 use serde_json::Value;
 
 use crate::seeded;
@@ -98,7 +98,7 @@ impl Run {
         let golden = Golden::read(&name);
         let plan = golden_plan(&golden.config);
         let device = Device::flex().autodiff();
-        let config = model_config(&plan.model, None).unwrap();
+        let config = plan.model.config(None).unwrap();
         let model = build_model(&plan, &config, &device).unwrap();
         let network = DinoNetwork::new(model, &plan.dino, &device, Key::new(0));
         let weights = tensors.iter().filter_map(|(name, data)| {

@@ -7,7 +7,7 @@ use kvt_train::config::load_plan;
 use kvt_train::data::DeviceBatch;
 use kvt_train::engine::{TrainState, UpdateSettings};
 use kvt_train::recipe::{Network, Optimizer, Position, Rates};
-use kvt_train::task::{Dino, DinoNetwork, build_model, model_config};
+use kvt_train::task::{Dino, DinoNetwork, build_model};
 
 use crate::support::Workspace;
 
@@ -117,7 +117,7 @@ fn learns(model: &[&str], has_norms: bool) {
     keys.push(format!("dino.local_size={}", SIDES[1]));
     let plan = load_plan(&workspace.path("tiny.toml"), &keys).unwrap();
     let device = Device::flex().autodiff();
-    let config = model_config(&plan.model, Some(1)).unwrap();
+    let config = plan.model.config(Some(1)).unwrap();
     let model = build_model(&plan, &config, &device).unwrap();
     model.check_size([SIDES[1]; 2]).unwrap();
     let network = DinoNetwork::new(model, &plan.dino, &device, Key::new(0));

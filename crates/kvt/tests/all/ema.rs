@@ -14,8 +14,7 @@ use kvt_train::recipe::{Ema, Optimizer, Schedule};
 use kvt_train::run::{EvalRecord, Event, Metric};
 use kvt_train::splits::Splits;
 use kvt_train::task::{
-    CheckpointWeights, Classify, Task, build_model, evaluate, load_checkpoint_model, model_config,
-    predict,
+    CheckpointWeights, Classify, Task, build_model, evaluate, load_checkpoint_model, predict,
 };
 
 use crate::support::{Heard, Workspace, set, steps, take_run};
@@ -43,7 +42,7 @@ fn what_is_read_back_is_what_was_in_memory() {
     let run = take_run(&plan.run.dir);
     let device = device::resolve("cpu").unwrap().device;
     let splits = Splits::open(&plan, (16, 16), None, &mut |_, _| {}).unwrap();
-    let config = model_config(&plan.model, Some(3)).unwrap();
+    let config = plan.model.config(Some(3)).unwrap();
     let model = build_model(&plan, &config, &device.clone().autodiff()).unwrap();
     let mut heard = Heard::default();
     let (mut recorder, _) =

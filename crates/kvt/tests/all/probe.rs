@@ -5,7 +5,7 @@ use kvt_models::weights::StateDict;
 use kvt_train::config::load_plan;
 use kvt_train::probe::{KnnVote, LinearEpoch, LinearProbe, LinearRecipe, Rows, linear};
 use kvt_train::run::RunDir;
-use kvt_train::task::{DinoRole, build_model, load_checkpoint_backbone, model_config};
+use kvt_train::task::{DinoRole, build_model, load_checkpoint_backbone};
 
 use crate::support::{Golden, Workspace, assert_each_close, floats, read_weights};
 
@@ -183,7 +183,7 @@ fn student_and_teacher_are_told_apart() {
     assert_ne!(tokens[0], tokens[1]);
     let run = RunDir::open(&workspace.path("dino")).unwrap();
     let plan = load_plan(&run.config(), &[]).unwrap();
-    let config = model_config(&plan.model, Some(1)).unwrap();
+    let config = plan.model.config(Some(1)).unwrap();
     for (role, expected) in [DinoRole::Teacher, DinoRole::Student]
         .into_iter()
         .zip(tokens)

@@ -15,7 +15,7 @@ use kvt_train::recipe::mix::{Blend, Mixing, Rect, write_patches};
 use kvt_train::recipe::{Ema, LossConfig, Optimizer, Position, Rates};
 use kvt_train::run::{Metric, Note};
 use kvt_train::splits::Splits;
-use kvt_train::task::{EvalData, Measured, Task, Weights, build_model, model_config};
+use kvt_train::task::{EvalData, Measured, Task, Weights, build_model};
 
 use crate::support::{Golden, Workspace, assert_each_close, read_weights};
 use crate::trajectory;
@@ -153,7 +153,7 @@ fn the_whole_recipe_is_pytorchs() {
     .unwrap();
 
     let device = Device::flex().autodiff();
-    let config = model_config(&plan.model, Some(5)).unwrap();
+    let config = plan.model.config(Some(5)).unwrap();
     let model = build_model(&plan, &config, &device).unwrap();
     let weights = read_weights(&workspace.path("init.safetensors"));
     let (model, _) = model.load(&weights, LoadOptions::default()).unwrap();

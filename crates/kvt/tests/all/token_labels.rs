@@ -8,7 +8,7 @@ use kvt_train::config::{Plan, load_plan};
 use kvt_train::data::DeviceBatch;
 use kvt_train::recipe::Position;
 use kvt_train::recipe::mix::{Rect, draw_tokens};
-use kvt_train::task::{Classify, Task, build_model, model_config};
+use kvt_train::task::{Classify, Task, build_model};
 
 use crate::support::{Workspace, assert_each_close};
 
@@ -56,7 +56,7 @@ fn plan(set: &[&str]) -> Plan {
 }
 
 fn model(plan: &Plan) -> Model {
-    let config = model_config(&plan.model, None).unwrap();
+    let config = plan.model.config(None).unwrap();
     build_model(plan, &config, &Device::flex().autodiff()).unwrap()
 }
 

@@ -89,10 +89,9 @@ fn each_replica_has_its_micro_batches() {
 /// 5000 generated images: with repeats rounded down to a multiple of 256, 4864 for one replica and 4 x 1216 for four.
 #[test]
 fn repeats_count_in_the_warnings() {
-    use crate::task::model_config;
     let warned = |sets: &[&str]| {
         let plan = plan_of(SMALL, sets).unwrap();
-        let model = model_config(&plan.model, None).unwrap();
+        let model = plan.model.config(None).unwrap();
         !warnings(&plan, &model, None).is_empty()
     };
     // 76 updates per epoch instead of 78: the warm-up of 5 epochs takes 380.

@@ -1,11 +1,10 @@
 //! Settings that are allowed but probably not intended.
 
 use super::*;
-use crate::task::model_config;
 
 fn of(sets: &[&str]) -> Vec<String> {
     let plan = plan_of(SMALL, sets).unwrap();
-    warnings(&plan, &model_config(&plan.model, None).unwrap(), None)
+    warnings(&plan, &plan.model.config(None).unwrap(), None)
 }
 
 /// 5000 generated images in batches of 64: 78 updates per epoch.

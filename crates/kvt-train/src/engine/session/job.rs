@@ -11,7 +11,7 @@ use crate::engine::progress::Progress;
 use crate::engine::share::share_state;
 use crate::run::{Note, RunDir, Topic};
 use crate::splits::Splits;
-use crate::task::{Task, Weights, model_config};
+use crate::task::{Task, Weights};
 use crate::world::on_device::{self, GradientSum};
 use crate::world::{World, WorldError, agree};
 
@@ -72,7 +72,7 @@ impl<T: Task> Session<T> {
     fn follow(world: Arc<dyn World>, plan: Plan) -> Result<Self, TrainError> {
         let device = device::resolve_local(&plan.train.device, world.local())?;
         device.check_precision(plan.train.precision)?;
-        let config = model_config(&plan.model, None)?;
+        let config = plan.model.config(None)?;
         let size = (config.img_size(), config.img_size());
         let views = T::views(&plan, size)?;
         let splits = Splits::open(&plan, size, None, &mut |_, _| {})?.with_train_views(views);

@@ -23,7 +23,7 @@ use crate::run::{
     EvalRecord, Event, HyperParameters, Listener, Metric, Note, RunDir, Topic, Warning, Which,
 };
 use crate::splits::Splits;
-use crate::task::{Task, Weights, model_config};
+use crate::task::{Task, Weights};
 use crate::world::on_device::GradientSum;
 use crate::world::{World, alone};
 
@@ -124,7 +124,7 @@ impl<T: Task> Session<T> {
         // Check everything that can fail before creating the run folder.
         let device = device::resolve_local(&plan.train.device, world.local())?;
         let slow = device.check_precision(plan.train.precision)?;
-        let config = model_config(&plan.model, None)?;
+        let config = plan.model.config(None)?;
         let size = (config.img_size(), config.img_size());
         let mut notes = Vec::new();
         let resume = start != Start::New;

@@ -9,7 +9,7 @@ use crate::config::{Plan, load_run_plan};
 use crate::run::{
     Environment, EpochRow, EpochRows, Event, Metric, Metrics, Note, RunDir, Topic, read_log,
 };
-use crate::task::{TaskKind, model_config};
+use crate::task::TaskKind;
 use kvt_data::regular;
 
 /// A run as read from its folder.
@@ -239,7 +239,7 @@ fn progress(plan: &Plan, events: &[Event]) -> Progress {
 /// Size and cost of a classifier; not available for DINO's network with its heads.
 fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
     let is_known = plan.task == TaskKind::Classify && classes > 0;
-    let config = is_known.then(|| model_config(&plan.model, Some(classes)).ok());
+    let config = is_known.then(|| plan.model.config(Some(classes)).ok());
     let summary = config.flatten()?.summary();
     let keys: Vec<String> = summary
         .attending()

@@ -5,7 +5,7 @@ use kvt_models::{ModelConfig, Summary};
 
 use crate::config::Plan;
 use crate::recipe::DistillKind;
-use crate::task::{Freeze, model_config};
+use crate::task::Freeze;
 
 /// A key that conflicts with the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
 /// A conflict between the model and local views.
 fn local_size(plan: &Plan) -> Option<Misfit> {
     // Errors of the model itself are reported elsewhere.
-    let model = model_config(&plan.model, None).ok()?;
+    let model = plan.model.config(None).ok()?;
     let side = plan.dino.local_size;
     if side == model.img_size() {
         return None;
@@ -109,7 +109,7 @@ fn local_size(plan: &Plan) -> Option<Misfit> {
 fn at(plan: &Plan, side: usize) -> Result<ModelConfig, String> {
     let mut section = plan.model.clone();
     section.overrides.img_size = Some(side);
-    model_config(&section, None).map_err(|error| error.to_string())
+    section.config(None).map_err(|error| error.to_string())
 }
 
 /// The first stage whose attention has different parameters for images of another size, as in

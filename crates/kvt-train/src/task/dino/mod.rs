@@ -26,7 +26,7 @@ use kvt_ops::{Key, Phase};
 use self::signals::{Numbers, Seen, feature_std};
 use super::{
     EvalData, HeadReset, InitConfig, Measured, ResetHead, Task, Unread, Weights, build_model,
-    model_config, start_from,
+    start_from,
 };
 use crate::augment::Transform;
 use crate::config::Plan;
@@ -101,7 +101,7 @@ impl Task for Dino {
     fn model(plan: &Plan, _: &Splits) -> Result<ModelConfig, TrainError> {
         let mut section = plan.model.clone();
         section.overrides.num_classes = Some(1);
-        let config = model_config(&section, None)?;
+        let config = section.config(None)?;
         match config.in_chans() {
             3 => Ok(config),
             channels => Err(TrainError::Channels(channels)),

@@ -17,9 +17,7 @@ use crate::error::TrainError;
 use crate::recipe::{DistillConfig, DistillKind};
 use crate::run::{Note, RunDir, Topic};
 use crate::splits::Splits;
-use crate::task::{
-    CheckpointWeights, build_model, load_checkpoint_model, model_config, read_weights,
-};
+use crate::task::{CheckpointWeights, build_model, load_checkpoint_model, read_weights};
 
 /// The teacher of a plan, on a device without autodiff; a note describes it.
 ///
@@ -106,7 +104,7 @@ impl Loading<'_> {
         let plan = load_plan(&run.config(), &[])?;
         let classes = run.read_classes()?;
         same_classes(&classes, self.classes).map_err(refused(path))?;
-        let config = model_config(&plan.model, Some(classes.len()))?;
+        let config = plan.model.config(Some(classes.len()))?;
         let model = build_model(&plan, &config, self.device)?;
         let (model, warning) =
             load_checkpoint_model(&run, "best", CheckpointWeights::reported(&plan), model)?;
@@ -120,7 +118,7 @@ impl Loading<'_> {
             name: name.to_owned(),
             ..ModelSection::default()
         };
-        let config = model_config(&section, Some(self.classes.len()))?;
+        let config = section.config(Some(self.classes.len()))?;
         // All weights are replaced by those of the file.
         let model = config.init(self.device, Key::new(0))?;
         let loaded = model.load(&read_weights(path)?, LoadOptions::default());

@@ -16,7 +16,7 @@ use kvt_train::engine::TrainError;
 use kvt_train::recipe::{Ema, Gradients, Network, Position, cross_entropy};
 use kvt_train::run::{Metric, Metrics, Note};
 use kvt_train::splits::Splits;
-use kvt_train::task::{EvalData, Measured, Task, Weights, build_model, model_config};
+use kvt_train::task::{EvalData, Measured, Task, Weights, build_model};
 
 /// Outputs of the backbone, which is a classifier of three classes, and of the last layer.
 pub(super) const FEATURES: usize = 3;
@@ -152,7 +152,7 @@ impl Task for Distil {
     }
 
     fn model(plan: &Plan, _: &Splits) -> Result<ModelConfig, TrainError> {
-        model_config(&plan.model, Some(FEATURES))
+        plan.model.config(Some(FEATURES))
     }
 
     fn start(
