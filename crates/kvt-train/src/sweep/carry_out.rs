@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::state::{other_data, other_settings};
-use super::{CRASH, Cell, LINEAR, PREDICTIONS, State, Sweep, Watch, judged};
+use super::{CRASH, Cell, State, Sweep, Watch, judged};
 use crate::config::Plan;
 use crate::engine::{self, Session, Start};
 use crate::error::{TrainError, chain};
@@ -134,17 +134,6 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
     }
 }
 
-/// Removes the judgement of a run's earlier weights before they change.
-fn forget_judgement(run: &Path) -> std::io::Result<()> {
-    for name in [PREDICTIONS, LINEAR] {
-        match fs_err::remove_file(run.join(name)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
 fn session<T: Task>(
     plan: Plan,
     start: Start<'_>,
@@ -153,10 +142,7 @@ fn session<T: Task>(
     watch: &dyn Watch,
 ) -> Result<engine::End, TrainError> {
     let mut generating = |done, of| watch.generating(done, of);
-    let run = plan.run.dir.clone();
     let session = Session::<T>::prepare(plan, start, &mut generating)?;
-    // Not before it is certain that the folder is this run's, and nobody else's now.
-    forget_judgement(&run)?;
     let mut listener = watch.training(name, session.workload(), alone);
     session.train(listener.as_mut(), watch.stop())
 }

@@ -8,14 +8,11 @@ use crate::config::Plan;
 use crate::data::Split;
 use crate::error::TrainError;
 use crate::judge::Judgement;
-use crate::run::RunDir;
+use crate::run::{PREDICTIONS, RunDir};
 use crate::table::Table;
 use crate::task::TaskKind;
 use crate::trained::{Choice, Images, Trained};
 use kvt_data::fs::write_text;
-
-/// The file of a finished run with the predictions of its last checkpoint for the validation images.
-pub const PREDICTIONS: &str = "predictions.csv";
 
 const HEADER: &str = "image,class,predicted";
 

@@ -8,14 +8,11 @@ use crate::config::Plan;
 use crate::data::Split;
 use crate::error::TrainError;
 use crate::probe::{Crops, Extractor, LinearEpoch, LinearRecipe, Subject};
-use crate::run::RunDir;
+use crate::run::{LINEAR, RunDir};
 use crate::splits::Splits;
 use crate::table::{Table, cells};
 use crate::trained::{Choice, Trained};
 use kvt_data::fs::write_text;
-
-/// The file of a run with its linear evaluation, epoch by epoch; it is written once all epochs are done.
-pub const LINEAR: &str = "linear.csv";
 
 const HEADER: &str = "epoch,lr,loss,top1,top5";
 

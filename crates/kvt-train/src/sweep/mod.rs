@@ -26,8 +26,7 @@ pub use self::cost::{Cost, Costs};
 pub use self::error::SweepError;
 pub use self::file::{Sweep, is_sweep};
 pub use self::found::Found;
-pub use self::judged::{PREDICTIONS, Predictions};
-pub use self::linear::LINEAR;
+pub use self::judged::Predictions;
 pub use self::outcome::Outcome;
 pub use self::state::{CRASH, State};
 pub use self::table::{

@@ -45,8 +45,8 @@ impl State {
             Ok(differences) if differences.is_empty() => {}
             Ok(differences) => {
                 return Self::Foreign(format!(
-                    "run `{}` was started with another configuration ({differences}): give it another name or \
-                     output, or remove the run",
+                    "run `{}` was started with another configuration ({differences}): give it another name, \
+                     `run.dir` or output, or remove the run",
                     cell.dir().display()
                 ));
             }

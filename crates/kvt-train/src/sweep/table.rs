@@ -57,7 +57,15 @@ fn pair(names: &[String; 2], cells: &[Cell], found: &[Found], metric: Metric) ->
             differences.filter_map(|(_, first, second)| Some(value(second)? - value(first)?));
         PairedT::of(&differences.collect::<Vec<_>>())
     };
+    // Numbers of images say nothing across folders.
+    let [folder, other_folder] = names.each_ref().map(|name| {
+        let cell = cells.iter().find(|cell| cell.name == *name);
+        cell.map(|cell| &cell.plan.data.path)
+    });
     let images = both.iter().filter_map(|(seed, first, second)| {
+        if folder != other_folder {
+            return None;
+        }
         let [first, second] = [first, second].map(|found| found.predictions.as_ref());
         let counts = first?.discordant(second?)?;
         Some((*seed, counts, mcnemar(counts)))

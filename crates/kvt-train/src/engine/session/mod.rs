@@ -21,6 +21,7 @@ use crate::device::{self, ResolvedDevice};
 use crate::recipe::{EmaReport, Schedule, scaled_lr};
 use crate::run::{
     EvalRecord, Event, HyperParameters, Listener, Metric, Note, RunDir, Topic, Warning, Which,
+    forget_judgement,
 };
 use crate::splits::Splits;
 use crate::task::{Task, Weights};
@@ -283,6 +284,8 @@ impl<T: Task> Session<T> {
         let parameters = toml::Table::try_from(&self.plan).unwrap_or_default();
         let parameters = HyperParameters::new(&parameters);
         let (mut recorder, warnings) = if self.world.is_first() {
+            // Here the folder is certainly this run's, and nobody else's.
+            forget_judgement(&self.plan.run.dir)?;
             Recorder::open(
                 &self.run,
                 self.resumed,
