@@ -143,6 +143,50 @@ fn configurations_are_a_sweep_without_a_file() {
     assert_eq!(workspace.read("mixed/table.csv"), table);
 }
 
+/// The judgement of a run's earlier weights does not outlive them, numbers of images mean nothing in another folder, and a device that
+/// is not there uses up no run.
+#[cfg(unix)]
+#[test]
+fn what_is_tested_is_of_the_last_weights_and_of_the_same_images() {
+    let workspace = Workspace::with_data(6, 4);
+    std::os::unix::fs::symlink(workspace.path("data"), workspace.path("other")).unwrap();
+    for (name, more) in [
+        ("one", ""),
+        ("two", ""),
+        ("three", "[data]\npath = \"other\"\n"),
+    ] {
+        let text = format!("base = \"tiny.toml\"\n{more}\n[run]\ndir = \"runs/{name}\"\n");
+        workspace.write(&format!("{name}.toml"), text);
+    }
+    let compare = [
+        "compare",
+        "one.toml",
+        "two.toml",
+        "three.toml",
+        "--output",
+        "cmp",
+    ];
+    let error = workspace.error(&[&compare[..], &["--devices", "cpu,bogus"]].concat());
+    assert!(error.contains("`bogus` is not a device"), "{error}");
+    assert!(!workspace.path("runs").exists());
+
+    // One of two epochs.
+    let begun = [&compare[..], &["--set", "train.max_steps=3"]].concat();
+    workspace.kvt(&begun).assert().success();
+    let pairs = workspace.read("cmp/pairs.csv");
+    let rows: Vec<_> = pairs.lines().skip(1).collect();
+    let are_empty: Vec<_> = rows.iter().map(|row| row.ends_with(",,,")).collect();
+    assert_eq!(are_empty, [false, true], "{pairs}");
+
+    let judged = workspace.path("runs/one/predictions.csv");
+    assert!(judged.exists());
+    workspace
+        .kvt(&["train", "one.toml", "--resume"])
+        .assert()
+        .success();
+    assert!(!judged.exists());
+}
+
 /// Runs are compared by the metric of their task, if it is the same for all.
 #[test]
 fn runs_are_compared_by_what_they_are_judged_by() {
