@@ -52,17 +52,16 @@ impl State {
             }
             Err(problem) => return Self::Foreign(problem),
         }
+        let log = read_log(&run.log());
+        let events = log.map(|log| log.events).unwrap_or_default();
+        // The last event of a run is logged after its weights were saved. A run that crashed may have been trained to its end since.
+        if Record::is_finished(&cell.plan, &events) {
+            return Self::Finished;
+        }
         if let Ok(message) = regular::read_to_string(&cell.dir().join(CRASH)) {
             return Self::Crashed(message.trim().to_owned());
         }
-        let Ok(log) = read_log(&run.log()) else {
-            return Self::Begun(0);
-        };
-        // The last event of a run is logged after its weights were saved.
-        if Record::is_finished(&cell.plan, &log.events) {
-            return Self::Finished;
-        }
-        let mut epochs = log.events.iter().filter_map(|event| match event {
+        let mut epochs = events.iter().filter_map(|event| match event {
             Event::Epoch(epoch) => Some(epoch.epoch + 1),
             _ => None,
         });
