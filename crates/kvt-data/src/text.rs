@@ -1,6 +1,7 @@
 //! Text files given by the user, such as configurations and lists of classes, read completely but with a size limit. Also lists
-//! of names in messages, and quoting of shell words.
+//! of names and numbers of things in messages, and quoting of shell words.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -70,6 +71,13 @@ pub fn quoted(names: &[String]) -> String {
     }
 }
 
+/// A number of things: `1 epoch`, `0.5 epochs`.
+pub fn counted(number: impl Display, thing: &str) -> String {
+    let number = number.to_string();
+    let plural = if number == "1" { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
 /// A word of a command, quoted for a shell if necessary.
 pub fn shell(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@=".contains(c);
@@ -104,6 +112,12 @@ mod tests {
         assert_eq!(quoted(&names[..2]), "`1`, `2`");
         assert_eq!(quoted(&names[..5]), "`1`, `2`, `3`, `4`, `5`");
         assert_eq!(quoted(&names), "`1`, `2`, `3`, `4`, `5` and 2 more");
+    }
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        let found = [0.0, 0.5, 1.0, 2.0].map(|number| counted(number, "epoch"));
+        assert_eq!(found, ["0 epochs", "0.5 epochs", "1 epoch", "2 epochs"]);
     }
 
     #[test]

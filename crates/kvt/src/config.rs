@@ -10,6 +10,7 @@ use super::common::{ConfigArgs, generating};
 use super::output;
 use super::table::{grouped, table};
 use kvt_data::fs::{check_writable, write_text};
+use kvt_data::text::counted;
 use kvt_train::config::{reference, resolved_toml, schema, warnings};
 use kvt_train::finetune::{Request, propose};
 use kvt_train::preview::Preview;
@@ -161,12 +162,12 @@ fn preview(config: &ConfigArgs, out: Option<&Path>) -> anyhow::Result<()> {
         .iter()
         .map(|(epoch, rate)| vec![epoch.to_string(), format!("{rate:.3e}")]);
     output::print(&format!(
-        "{}{} images, {} updates of {} in an epoch, {} epochs\n\n{}",
+        "{}{} images, {} updates of {} in an epoch, {}\n\n{}",
         paths.collect::<String>(),
         grouped(preview.images),
         preview.steps_per_epoch,
         preview.images_per_step,
-        plan.epochs(),
+        counted(plan.epochs(), "epoch"),
         table(&["epoch", "learning rate"], rates)
     ))
 }

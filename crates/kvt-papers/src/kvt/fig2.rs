@@ -2,6 +2,7 @@
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::inside::LayersOfRow;
+use kvt_data::text::counted;
 use kvt_train::analysis::{Measure, axis};
 use kvt_train::plot::{ErrorLine, LinePanel, line_panels};
 use kvt_train::run::Metric;
@@ -118,7 +119,7 @@ fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
     let (Some(knn), Some(dense)) = (knn, dense) else {
         return String::new();
     };
-    let count = |number: usize| format!("{number} seed{}", if number == 1 { "" } else { "s" });
+    let count = |number: usize| counted(number, "seed");
     let count = match (dense.seeds.len(), knn.seeds.len()) {
         (dense, knn) if dense == knn => format!("{} of each row", count(dense)),
         (dense, knn) => format!(

@@ -10,6 +10,7 @@ use toml::{Table, Value};
 use crate::config::Plan;
 use crate::recipe::scaled_lr;
 use crate::task::Freeze;
+use kvt_data::text::counted;
 
 /// Images processed in a run of default length: about ten minutes for DeiT-Tiny on two cores.
 const IMAGES_SEEN: usize = 20_000;
@@ -184,9 +185,10 @@ impl Recipe {
             Freeze::Backbone => "the head alone (a linear probe)",
         };
         format!(
-            "recipe   {what}: {} epochs in batches of {images}, learning rate {lr:.2e}, warm-up {} epochs; every key: \
+            "recipe   {what}: {} in batches of {images}, learning rate {lr:.2e}, warm-up {}; every key: \
              `--print-config`",
-            plan.train.epochs, plan.schedule.warmup_epochs
+            counted(plan.train.epochs, "epoch"),
+            counted(plan.schedule.warmup_epochs, "epoch")
         )
     }
 }

@@ -3,6 +3,7 @@
 use super::table::duration;
 use super::{Cell, Found};
 use kvt_data::escape::markdown;
+use kvt_data::text::counted;
 
 /// Images, epochs, precision and seeds of all finished cells, as a Markdown list that groups rows with the same conditions, then the
 /// machines and how long they trained. Empty if nothing is finished.
@@ -15,14 +16,11 @@ pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
             continue;
         }
         let count = |images: Option<u64>| images.map_or_else(|| "?".to_owned(), |n| n.to_string());
-        let epochs = match cell.plan.epochs() {
-            1 => "1 epoch".to_owned(),
-            epochs => format!("{epochs} epochs"),
-        };
         let conditions = format!(
-            "{} training images per epoch, {} validation images, {epochs}, {}",
+            "{} training images per epoch, {} validation images, {}, {}",
             count(found.images),
             count(found.eval_images),
+            counted(cell.plan.epochs(), "epoch"),
             cell.plan.train.precision.name(),
         );
         match rows.iter_mut().find(|(name, ..)| *name == cell.name) {

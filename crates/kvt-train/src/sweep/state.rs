@@ -8,6 +8,7 @@ use crate::config::{Effect, Plan, diff, load_plan};
 use crate::report::html::Record;
 use crate::run::{Event, RunDir, RunError, Topic, read_log};
 use kvt_data::regular;
+use kvt_data::text::counted;
 
 /// The file in a run's folder that records how its training crashed, with values that are not finite. The same configuration would
 /// crash again, so the run is not retried as long as the file exists.
@@ -104,7 +105,7 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.pad("to be trained"),
-            Self::Begun(epochs) => f.pad(&format!("stopped after {epochs} epochs")),
+            Self::Begun(epochs) => f.pad(&format!("stopped after {}", counted(epochs, "epoch"))),
             Self::Finished => f.pad("finished"),
             Self::Crashed(_) => f.pad("crashed"),
             Self::Foreign(_) => f.pad("another run"),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::{duration, value};
-use kvt_data::text::shell;
+use kvt_data::text::{counted, shell};
 use kvt_train::engine::{End, Workload};
 use kvt_train::report::interval_of;
 use kvt_train::run::{Event, Listener, RunError, StepRecord};
@@ -86,8 +86,7 @@ impl Tally {
         let epochs = match self.epochs {
             // If `train.max_steps` is less than one epoch.
             0 => format!("{} updates", self.step - self.workload.done),
-            1 => "1 epoch".to_owned(),
-            epochs => format!("{epochs} epochs"),
+            epochs => counted(epochs, "epoch"),
         };
         let mut lines = vec![if is_done_before {
             "finished before: there was nothing left to train".to_owned()

@@ -17,6 +17,7 @@ use super::common::{ModelArgs, classes};
 use super::output;
 use super::table::{grouped, table};
 use kvt_data::fs::check_writable;
+use kvt_data::text::counted;
 use kvt_train::average::average;
 use kvt_train::device;
 use kvt_train::task::write_weights;
@@ -186,10 +187,10 @@ fn not_finite(weights: &StateDict) -> Option<String> {
         tensors += 1;
     }
     let are = if numbers == 1 { "is" } else { "are" };
-    let plural = if tensors == 1 { "" } else { "s" };
     Some(format!(
-        "{} {are} NaN or infinite, in {tensors} tensor{plural}, the first of them `{first}`",
-        grouped(numbers)
+        "{} {are} NaN or infinite, in {}, the first of them `{first}`",
+        grouped(numbers),
+        counted(tensors, "tensor")
     ))
 }
 

@@ -11,6 +11,7 @@ use crate::run::{
 };
 use crate::task::TaskKind;
 use kvt_data::regular;
+use kvt_data::text::counted;
 
 /// A run as read from its folder.
 #[derive(Debug)]
@@ -150,14 +151,14 @@ impl Record {
 
     /// A note if the run is unfinished or was never evaluated.
     pub(super) fn state(&self) -> Option<String> {
-        let (name, epochs, of) = (&self.name, self.epochs(), self.plan.epochs());
+        let (name, epochs, of) = (&self.name, self.epochs(), counted(self.plan.epochs(), "epoch"));
         let done = match self.progress {
             Progress::Finished => None,
             Progress::Stopped => Some("was stopped"),
             Progress::Open => Some("is still in training, or was killed,"),
         };
         let done = done.map(|how| {
-            format!("`{name}` {how} after {epochs} of {of} epochs: its numbers are those of now")
+            format!("`{name}` {how} after {epochs} of {of}: its numbers are those of now")
         });
         let evaluated = self.rows.iter().any(|row| row.val.is_some());
         let unjudged =

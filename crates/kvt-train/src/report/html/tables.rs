@@ -7,6 +7,7 @@ use super::markup::Markup;
 use super::record::Record;
 use crate::plot::{duration, grouped, human, with_unit};
 use crate::run::{EvalRecord, Topic};
+use kvt_data::text::counted;
 
 /// Maximum number of notes shown per run.
 const NOTES: usize = 100;
@@ -77,7 +78,11 @@ fn tiles(page: &mut Markup, report: &Report, record: &Record) {
     };
     let (best, best_epoch) = found(record.best(metric));
     let (last, last_epoch) = found(record.last(metric));
-    let epochs = format!("{} of {} epochs", record.epochs(), record.plan.epochs());
+    let epochs = format!(
+        "{} of {}",
+        record.epochs(),
+        counted(record.plan.epochs(), "epoch")
+    );
     let macs = model(record, |facts| format!("{} MACs", human(facts.macs as f64)));
     let keys = model(record, |facts| facts.keys.clone());
     let parameters = model(record, |facts| grouped(facts.parameters));
