@@ -21,7 +21,7 @@ pub(super) struct Display {
 pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyhow::Result<End> {
     interrupt::listen();
     let (dir, task) = (session.plan().run.dir.clone(), session.plan().task);
-    output::status(&progress::describe(&session));
+    output::status(&session.describe());
 
     let workload = session.workload();
     let shown = if session.world().is_first() {

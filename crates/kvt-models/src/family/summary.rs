@@ -30,6 +30,15 @@ impl Summary {
     pub fn attending(&self) -> impl Iterator<Item = &StageSummary> {
         self.stages.iter().filter(|stage| stage.takes_attention)
     }
+
+    /// How many keys each query of these stages keeps, first to last: `65 of 65, 17 of 17`.
+    pub fn kept(&self) -> String {
+        let stages = self.attending();
+        let kept: Vec<String> = stages
+            .map(|stage| format!("{} of {}", stage.k, stage.keys))
+            .collect();
+        kept.join(", ")
+    }
 }
 
 /// Size and cost of one stage: blocks that share a resolution and an attention.

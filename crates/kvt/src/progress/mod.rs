@@ -9,41 +9,13 @@ mod summary;
 use self::summary::Tally;
 pub(super) use self::summary::Tallying;
 use super::output;
-use super::table::grouped;
 use kvt_data::escape::one_line;
-use kvt_train::engine::{Eta, Session, Workload};
+use kvt_train::engine::{Eta, Workload};
 use kvt_train::plot::{duration, with_unit as value};
 use kvt_train::run::{Event, Listener, Metrics, RunError, StepRecord, Topic};
-use kvt_train::task::Task;
 
 /// How often a run without a terminal prints its progress.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
-
-/// One line that describes the model, the planned training and the device.
-pub(super) fn describe<T: Task>(session: &Session<T>) -> String {
-    let config = session.model_config();
-    let summary = config.summary();
-    let kept: Vec<String> = summary
-        .attending()
-        .map(|stage| format!("{} of {}", stage.k, stage.keys))
-        .collect();
-    let device = session.device();
-    let workload = session.workload();
-    let processes = match session.world().size() {
-        1 => String::new(),
-        size => format!(", {size} processes"),
-    };
-    format!(
-        "{}: {} parameters, {} keys per query, {} epochs of {} steps on {} ({}){processes}",
-        summary.name,
-        grouped(summary.params),
-        kept.join(", "),
-        workload.epochs,
-        workload.steps_per_epoch,
-        device.name,
-        device.description
-    )
-}
 
 /// The listener that suits the terminal.
 pub(super) fn listener(workload: Workload) -> Box<dyn Listener> {

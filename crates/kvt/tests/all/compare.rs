@@ -110,6 +110,13 @@ fn configurations_are_a_sweep_without_a_file() {
 
     let devices = [&both[..], &["--devices", "cpu,cpu"]].concat();
     let output = workspace.kvt(&devices).assert().success();
+    let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    // Sixteen patches and a class token.
+    assert!(
+        said.contains("knn-seed3 (2 of 2): ")
+            && said.contains(" parameters, 17 of 17 keys per query, 2 epochs of 3 steps on cpu"),
+        "{said}"
+    );
     let printed = String::from_utf8(output.get_output().stdout.clone()).unwrap();
     assert!(printed.contains("knn minus dense"), "{printed}");
     let pairs = workspace.read("cmp/pairs.csv");

@@ -1,5 +1,6 @@
 //! From a validated plan to a trained run: folder, data, device, network, optimizer, loop.
 
+mod describe;
 mod job;
 mod resume;
 mod start;
@@ -236,11 +237,6 @@ impl<T: Task> Session<T> {
     /// The processes that train together.
     pub fn world(&self) -> &dyn World {
         &*self.world
-    }
-
-    /// The device it runs on.
-    pub fn device(&self) -> &ResolvedDevice {
-        &self.device
     }
 
     /// The model's configuration.

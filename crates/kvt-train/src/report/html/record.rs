@@ -242,14 +242,10 @@ fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
     let is_known = plan.task == TaskKind::Classify && classes > 0;
     let config = is_known.then(|| plan.model.config(Some(classes)).ok());
     let summary = config.flatten()?.summary();
-    let keys: Vec<String> = summary
-        .attending()
-        .map(|stage| format!("{} of {}", stage.k, stage.keys))
-        .collect();
     Some(ModelFacts {
         parameters: summary.params,
         macs: summary.macs.total(),
-        keys: keys.join(", "),
+        keys: summary.kept(),
         name: summary.name,
     })
 }
