@@ -5,8 +5,8 @@ use super::{Item, Order, ReproduceError, Version, Watch};
 use kvt_train::report::Statistic;
 use kvt_train::run::Metric;
 use kvt_train::sweep::{
-    Cell, End, Found, PairRow, State, Sweep, carry_out, cells_csv, commands_markdown, conditions,
-    pairs, pairs_markdown,
+    Cell, End, Found, LeftOut, PairRow, State, Sweep, carry_out, cells_csv, commands_markdown,
+    conditions, pairs, pairs_markdown,
 };
 
 /// The runs of an item, with the state and results of each.
@@ -77,18 +77,19 @@ impl Runs {
             if ends.contains(&End::Stopped) {
                 return Err(ReproduceError::Stopped);
             }
-            failures = sweep.failures(&ends);
-            for (cell, end) in sweep.cells.iter().zip(&ends) {
-                if *end == End::Busy {
-                    watch.say(&format!(
-                        "run `{}` is trained by another process: the same command adds it when it is done",
-                        cell.label()
-                    ));
-                }
-            }
+            let LeftOut {
+                failures: all,
+                busy,
+            } = sweep.left_out(&ends);
+            failures = all;
+            busy.iter().for_each(|line| watch.say(line));
+        }
+        let found = sweep.found()?;
+        for line in found.iter().flat_map(|found| &found.unread) {
+            watch.warn(line);
         }
         Ok(Self {
-            found: sweep.found()?,
+            found,
             sweep,
             failures,
         })

@@ -80,12 +80,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             output::status("stopped; the same command continues from here");
             return Ok(interrupt::exit_code());
         }
-        let busy = ends.iter().filter(|end| **end == End::Busy).count();
-        if busy > 0 {
-            output::status(&format!(
-                "{busy} runs are trained by other processes: the same command finishes the tables when they are done"
-            ));
-        }
     }
     let outcome = sweep.finish(&ends, args.metric)?;
     show(&sweep, &outcome)
@@ -95,8 +89,14 @@ impl Args {
     fn sweep(&self) -> anyhow::Result<Sweep> {
         let overrides = self.overrides.all();
         let mut sweep = Sweep::of(&self.inputs, &overrides, self.seeds, self.output.as_deref())?;
+        if self.title.is_some() && sweep.title.is_some() {
+            bail!("`--title` is not for a sweep: write `title` into its file");
+        }
         if sweep.cells.is_empty() {
             for (option, is_given) in [
+                ("--set", !self.overrides.set.is_empty()),
+                ("--device", self.overrides.device.is_some()),
+                ("--seeds", self.seeds.is_some()),
                 ("--devices", !self.devices.is_empty()),
                 ("--dry-run", self.dry_run),
                 ("--as-is", self.as_is),
@@ -126,7 +126,7 @@ fn show(sweep: &Sweep, outcome: &Outcome) -> anyhow::Result<ExitCode> {
             "tables and plots are in `{}`",
             sweep.output.display()
         ));
-        let folders = sweep.given_folders();
+        let folders = outcome.folders.iter();
         let folders: Vec<String> = folders
             .map(|folder| shell(&folder.display().to_string()))
             .collect();

@@ -28,7 +28,7 @@ pub use error::ReportError;
 pub use format::{difference as difference_text, interval as interval_text};
 pub(crate) use labels::{RunNames, heading, labels, title};
 pub use metric::{best_metric, named_metric};
-pub(crate) use plot::save_plots;
+pub(crate) use plot::{PLOTS, save_plots};
 pub use plot::{Plot, draw};
 pub(crate) use read::{label_of, read_curve};
 pub use scaling::{ScalingLine, draw_scaling};

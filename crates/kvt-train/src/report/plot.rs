@@ -32,6 +32,9 @@ const PNG_SCALE: u32 = 2;
 /// Up to this many epochs, each measurement gets a dot.
 const MAX_DOTTED: i32 = 40;
 
+/// The formats of a plot, by the ends of their files.
+pub(crate) const PLOTS: [&str; 2] = ["svg", "png"];
+
 /// What a plot shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plot {
@@ -117,7 +120,7 @@ pub(crate) fn save_plots(
         if series(plot, curves).is_empty() {
             continue;
         }
-        for extension in ["svg", "png"] {
+        for extension in PLOTS {
             let path = folder.join(stem).with_extension(extension);
             draw(curves, plot, title, &path)?;
             paths.push(path);

@@ -17,14 +17,16 @@ use kvt_data::fs::write_text;
 /// The outcome of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It is trained, now or before, and judged.
+    /// It is trained now, and judged.
     Finished,
-    /// Its training crashed, now or before: a result, not an error of kvt.
+    /// Its training crashed now: a result, not an error of kvt.
     Crashed,
+    /// It was trained to its end before, and is judged, or crashed before.
+    Before,
     /// It could not be trained or judged, for this reason.
     Failed(String),
-    /// Another process trains it.
-    Busy,
+    /// Another process trains it: this one, as far as its lock shows.
+    Busy(String),
     /// A stop was requested before it was done.
     Stopped,
 }
@@ -51,8 +53,12 @@ pub fn carry_out(sweep: &Sweep, devices: &[String], watch: &dyn Watch) -> Vec<En
             };
             let name = format!("{} ({} of {total})", cell.label(), number + 1);
             let end = train(cell, &name, device, alone, watch);
-            if let End::Failed(reason) = &end {
-                watch.warn(&format!("{name} failed: {reason}"));
+            match &end {
+                // At the end all of these are listed.
+                _ if total == 1 => {}
+                End::Failed(reason) => watch.warn(&format!("{name} failed: {reason}")),
+                End::Busy(holder) => watch.say(&format!("{name}: {holder} trains it")),
+                End::Finished | End::Crashed | End::Before | End::Stopped => {}
             }
             if let Some(place) = ends
                 .lock()
@@ -88,7 +94,7 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
         State::Finished => None,
         State::Crashed(message) => {
             watch.say(&format!("{name}: crashed before: {message}"));
-            return End::Crashed;
+            return End::Before;
         }
         State::Foreign(reason) => return End::Failed(reason),
     };
@@ -106,9 +112,9 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
             Ok(engine::End::Finished) => {}
             Ok(engine::End::Stopped) => return End::Stopped,
             // Another process has taken it, before or after its state was read.
-            Err(TrainError::Run(RunError::Locked { .. } | RunError::Exists { .. })) => {
-                watch.say(&format!("{name}: another process trains it"));
-                return End::Busy;
+            Err(TrainError::Run(RunError::Locked { holder, .. })) => return End::Busy(holder),
+            Err(TrainError::Run(RunError::Exists { .. })) => {
+                return End::Busy("another process".to_owned());
             }
             Err(error) if is_crash(&error) => return crashed(cell.dir(), name, &error, watch),
             Err(error) => return End::Failed(chain(&error)),
@@ -128,7 +134,8 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
         }
     }
     match judged::judge(cell, &plan, watch) {
-        Ok(true) => End::Finished,
+        Ok(true) if start.is_some() => End::Finished,
+        Ok(true) => End::Before,
         Ok(false) => End::Stopped,
         Err(error) => End::Failed(format!("it is trained, but was not judged: {error}")),
     }

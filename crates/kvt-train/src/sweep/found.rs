@@ -23,6 +23,8 @@ pub struct Found {
     pub seconds: f64,
     /// Its last start, if that is recorded.
     pub environment: Option<Environment>,
+    /// Why some of its results cannot be read, a line for each.
+    pub unread: Vec<String>,
 }
 
 impl Found {
@@ -44,6 +46,7 @@ impl Found {
             eval_images: None,
             seconds: 0.0,
             environment: None,
+            unread: Vec::new(),
             state,
         };
         // The numbers of another run do not belong to this cell.
@@ -69,10 +72,18 @@ impl Found {
         if found.state == State::Finished {
             let report = cell.plan.ema.report;
             found.curve = read_curve(&run, cell.name.as_str(), cell.plan.seed, report)?.0;
-            found.predictions = Predictions::read(cell.dir())?;
-            found.linear = linear::read(cell)?;
+            found.predictions = found.readable(Predictions::read(cell.dir()));
+            found.linear = found.readable(linear::read(cell));
         }
         Ok(found)
+    }
+
+    /// A result, or none and the reason why it cannot be read: the other results count without it.
+    fn readable<T>(&mut self, read: Result<Option<T>, SweepError>) -> Option<T> {
+        read.unwrap_or_else(|error| {
+            self.unread.push(error.to_string());
+            None
+        })
     }
 
     /// Whether its training is finished.

@@ -17,6 +17,15 @@ pub(super) enum Given {
     Run(Box<Plan>),
 }
 
+/// What there is to compare.
+#[derive(Default)]
+pub(super) struct Beside {
+    pub(super) curves: Vec<Curve>,
+    /// The folders of the runs with an epoch, if a command line names them.
+    pub(super) folders: Vec<PathBuf>,
+    pub(super) warnings: Vec<String>,
+}
+
 /// A run beside others.
 struct Row {
     /// Without its label.
@@ -105,19 +114,8 @@ impl Sweep {
         Ok(())
     }
 
-    /// The folders of the runs that were named on a command line; none, if the sweep is a file.
-    pub fn given_folders(&self) -> impl Iterator<Item = &Path> {
-        self.given.iter().map(|given| match given {
-            Given::Cell(number) => self.cells[*number].dir(),
-            Given::Run(plan) => &plan.run.dir,
-        })
-    }
-
-    /// The curves of what was named on a command line, without runs to train that are not finished, and warnings about them.
-    pub(super) fn side_by_side(
-        &self,
-        found: &[Found],
-    ) -> Result<(Vec<Curve>, Vec<String>), SweepError> {
+    /// The curves of what was named on a command line, without runs to train that are not finished.
+    pub(super) fn side_by_side(&self, found: &[Found]) -> Result<Beside, SweepError> {
         let (mut rows, mut warnings) = (Vec::new(), Vec::new());
         for given in &self.given {
             match given {
@@ -148,13 +146,19 @@ impl Sweep {
         let named = rows.iter().map(|row| (row.names.clone(), &row.plan));
         let (labels, notes) = labels(&named.collect::<Vec<_>>())?;
         warnings.extend(notes);
+        let trained = rows.iter().filter(|row| !row.curve.epochs.is_empty());
+        let folders = trained.map(|row| row.plan.run.dir.clone()).collect();
         let (curves, facts): (Vec<_>, Vec<_>) = rows
             .into_iter()
             .zip(labels)
             .map(|(row, label)| (Curve { label, ..row.curve }, row.facts))
             .unzip();
         warnings.extend(unlike(&facts));
-        Ok((curves, warnings))
+        Ok(Beside {
+            curves,
+            folders,
+            warnings,
+        })
     }
 }
 

@@ -155,7 +155,7 @@ mod tests {
             fs_err::write(&at, wrong).unwrap();
             let error = Predictions::read(folder.path()).unwrap_err().to_string();
             assert!(
-                error.contains("predictions.csv") && error.contains("write it again"),
+                error.contains("predictions.csv") && error.contains("writes it again"),
                 "{error}"
             );
         }

@@ -27,7 +27,7 @@ pub use self::error::SweepError;
 pub use self::file::{Sweep, is_sweep};
 pub use self::found::Found;
 pub use self::judged::Predictions;
-pub use self::outcome::Outcome;
+pub use self::outcome::{LeftOut, Outcome};
 pub use self::state::{CRASH, State};
 pub use self::table::{
     OfSeed, PLAN_HEADER, PairRow, cells_csv, commands_markdown, p_is, pairs, pairs_markdown,

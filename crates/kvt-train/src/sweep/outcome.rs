@@ -1,14 +1,31 @@
 //! The results of a sweep: its tables and plots, and what there is to say about them.
 
+use std::path::{Path, PathBuf};
+
+use super::given::Beside;
 use super::{
     Cell, End, Found, PairRow, State, Sweep, SweepError, cells_csv, commands_markdown, conditions,
     pairs, pairs_csv, pairs_markdown,
 };
-use crate::report::{Comparison, Curve, best_metric, save_plots, title};
+use crate::report::{Comparison, Curve, PLOTS, best_metric, save_plots, title};
 use crate::run::Metric;
 use crate::task::{Classify, Dino, Task as _, TaskKind};
 use kvt_data::escape::markdown;
 use kvt_data::fs::{remove_leftovers, write_text};
+
+/// The files of the results: the table as a page and for programs, the state of each cell, the tests of the pairs.
+const TABLES: [&str; 3] = ["table.md", "table.csv", "table.json"];
+const CELLS: &str = "cells.csv";
+const PAIRS: &str = "pairs.csv";
+
+/// Cells that are not in the tables, a line for each.
+#[derive(Debug, Default)]
+pub struct LeftOut {
+    /// Those that could not be trained.
+    pub failures: Vec<String>,
+    /// Those that other processes train.
+    pub busy: Vec<String>,
+}
 
 /// The results of a sweep, which are also in its folder.
 #[derive(Debug)]
@@ -19,6 +36,8 @@ pub struct Outcome {
     pub pairs: Vec<PairRow>,
     /// The metric of both.
     pub metric: Metric,
+    /// The folders of the runs in the table that a command line names.
+    pub folders: Vec<PathBuf>,
     /// What a reader must know about the numbers.
     pub warnings: Vec<String>,
     /// A line for each run that could not be trained.
@@ -26,21 +45,28 @@ pub struct Outcome {
 }
 
 impl Sweep {
-    /// Writes the tables and the plots of the runs that are finished. `ends` has the outcomes of the cells, if they were carried out
-    /// now; `metric` replaces the sweep's own.
+    /// Writes the tables and the plots of the runs that are finished, in place of those of an earlier comparison in the same folder.
+    /// `ends` has the outcomes of the cells, if they were carried out now; `metric` replaces the sweep's own.
     ///
     /// # Errors
     /// [`SweepError::Nothing`] if there is no result, neither a table nor a crash nor a failure; if a run cannot be read, or a file
     /// not be written.
     pub fn finish(&self, ends: &[End], metric: Option<Metric>) -> Result<Outcome, SweepError> {
         let found = self.found()?;
-        let (curves, mut warnings) = if self.given.is_empty() {
-            (finished(&found), Vec::new())
+        let Beside {
+            curves,
+            folders,
+            mut warnings,
+        } = if self.given.is_empty() {
+            Beside {
+                curves: finished(&found),
+                ..Beside::default()
+            }
         } else {
             self.side_by_side(&found)?
         };
         let crashes = self.crashes(&found);
-        let failures = self.failures(ends);
+        let LeftOut { failures, busy } = self.left_out(ends);
         let has_table = curves.iter().any(|curve| !curve.epochs.is_empty());
         if !has_table && crashes.is_empty() && failures.is_empty() {
             return Err(SweepError::Nothing);
@@ -52,24 +78,36 @@ impl Sweep {
                 self.best_metric()
             }
         });
-        if !self.cells.is_empty() && (has_table || !crashes.is_empty()) {
+        let has_result = has_table || !crashes.is_empty();
+        let mut written = Vec::new();
+        if !self.cells.is_empty() && has_result {
             fs_err::create_dir_all(&self.output)?;
             let cells = cells_csv(&self.cells, &found, metric);
-            write_text(&self.output.join("cells.csv"), &cells)?;
+            written.push(self.output.join(CELLS));
+            write_text(&self.output.join(CELLS), &cells)?;
         }
-        warnings.extend(crashes);
+        // A single run that crashed now has just said so.
+        if self.cells.len() > 1 || ends.is_empty() {
+            warnings.extend(crashes);
+        }
+        warnings.extend(found.iter().flat_map(|found| found.unread.clone()));
+        warnings.extend(busy);
         let mut outcome = Outcome {
             comparison: None,
             pairs: Vec::new(),
             metric,
+            folders,
             warnings,
             failures,
         };
         if has_table {
             outcome.pairs = pairs(self, &found, metric);
             let comparison = Comparison::new(&curves, metric);
-            self.save(&comparison, &curves, &outcome.pairs, &found)?;
+            written.extend(self.save(&comparison, &curves, &outcome.pairs, &found)?);
             outcome.comparison = Some(comparison);
+        }
+        if has_result {
+            remove_earlier(&self.output, &written)?;
         }
         Ok(outcome)
     }
@@ -82,14 +120,28 @@ impl Sweep {
         self.cells.iter().map(Found::of).collect()
     }
 
-    /// A line for each cell that could not be trained.
+    /// The cells that these outcomes leave out of the tables. It is a failure that others train some, if nothing was trained here.
     #[must_use]
-    pub fn failures(&self, ends: &[End]) -> Vec<String> {
-        let failed = |(cell, end): (&Cell, &End)| match end {
-            End::Failed(reason) => Some(format!("run `{}` failed: {reason}", cell.label())),
-            End::Finished | End::Crashed | End::Busy | End::Stopped => None,
-        };
-        self.cells.iter().zip(ends).filter_map(failed).collect()
+    pub fn left_out(&self, ends: &[End]) -> LeftOut {
+        let mut left_out = LeftOut::default();
+        for (cell, end) in self.cells.iter().zip(ends) {
+            let run = cell.label();
+            match end {
+                End::Failed(reason) => {
+                    let line = format!("run `{run}` failed: {reason}");
+                    left_out.failures.push(line);
+                }
+                End::Busy(holder) => left_out.busy.push(format!(
+                    "run `{run}` is trained by {holder}: the same command adds it when it is done"
+                )),
+                End::Finished | End::Crashed | End::Before | End::Stopped => {}
+            }
+        }
+        let is_ours = |end: &End| matches!(end, End::Finished | End::Crashed);
+        if !ends.iter().any(is_ours) {
+            left_out.failures.append(&mut left_out.busy);
+        }
+        left_out
     }
 
     /// A line for each cell that crashed.
@@ -117,7 +169,7 @@ impl Sweep {
         curves: &[Curve],
         pairs: &[PairRow],
         found: &[Found],
-    ) -> Result<(), SweepError> {
+    ) -> Result<Vec<PathBuf>, SweepError> {
         let title = self.title.clone().unwrap_or_else(|| title(curves));
         let mut page = comparison.to_markdown();
         if self.given.is_empty() {
@@ -135,22 +187,33 @@ impl Sweep {
         let folder = &self.output;
         fs_err::create_dir_all(folder)?;
         remove_leftovers(folder);
-        for (name, text) in [
-            ("table.md", page),
-            ("table.csv", comparison.to_csv()),
-            (
-                "table.json",
-                comparison.to_json().map_err(std::io::Error::from)?,
-            ),
-        ] {
-            write_text(&folder.join(name), &text)?;
-        }
-        save_plots(curves, comparison.metric, &title, folder)?;
+        let json = comparison.to_json().map_err(std::io::Error::from)?;
+        let texts = TABLES.into_iter().zip([page, comparison.to_csv(), json]);
+        let mut files: Vec<_> = texts.collect();
         if !self.cells.is_empty() {
-            write_text(&folder.join("pairs.csv"), &pairs_csv(pairs))?;
+            files.push((PAIRS, pairs_csv(pairs)));
         }
-        Ok(())
+        let mut written = save_plots(curves, comparison.metric, &title, folder)?;
+        for (name, text) in files {
+            let path = folder.join(name);
+            write_text(&path, &text)?;
+            written.push(path);
+        }
+        Ok(written)
     }
+}
+
+/// Removes from a folder what an earlier comparison left there, if it was not written now: it is of other runs, or of another metric.
+fn remove_earlier(folder: &Path, written: &[PathBuf]) -> Result<(), SweepError> {
+    let metrics = Classify::METRICS.iter().chain(Dino::METRICS);
+    let plots = metrics.flat_map(|metric| PLOTS.map(|ending| format!("{}.{ending}", metric.name)));
+    let tables = TABLES.into_iter().chain([CELLS, PAIRS]).map(str::to_owned);
+    for path in plots.chain(tables).map(|name| folder.join(name)) {
+        if path.is_file() && !written.contains(&path) {
+            fs_err::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 /// The curves of the finished runs. A run may end within its first epoch.

@@ -229,7 +229,7 @@ pub(super) fn read_rows<T: DeserializeOwned>(
         _ => Err(SweepError::File {
             path,
             reason: format!(
-                "it is not a table of `{header}`: remove it, and the sweep will write it again"
+                "it is not a table of `{header}`: remove it, and the same command writes it again"
             ),
         }),
     }

@@ -131,11 +131,48 @@ fn configurations_are_a_sweep_without_a_file() {
     );
     let before = workspace.read("runs/knn/log.jsonl");
 
-    let error = workspace.error(&[&both[..], &["broken.toml"]].concat());
-    assert!(error.contains("run `broken-seed3` failed: "), "{error}");
+    let refused = |arguments: &[&str]| {
+        let output = workspace.kvt(arguments).assert().code(1);
+        String::from_utf8(output.get_output().stderr.clone()).unwrap()
+    };
+    let said = refused(&[&both[..], &["broken.toml"]].concat());
+    assert!(
+        said.contains("error: run `broken-seed3` failed: ")
+            && said.contains("next: kvt report runs/dense runs/knn\n"),
+        "{said}"
+    );
+    let said = refused(&["compare", "broken.toml"]);
+    assert_eq!(said.matches("missing.safetensors").count(), 1, "{said}");
     assert_eq!(workspace.read("runs/knn/log.jsonl"), before);
     let table = workspace.read("cmp/table.csv");
     assert_eq!(table.lines().count(), 3, "{table}");
+
+    // One that another process trains is not done, and here there is nothing else to do.
+    let held = crate::support::take_run(&workspace.path("runs/held"));
+    workspace.write(
+        "held.toml",
+        "base = \"tiny.toml\"\n[run]\ndir = \"runs/held\"\n",
+    );
+    let said = refused(&["compare", "dense.toml", "held.toml", "--output", "held"]);
+    let holder = format!(
+        "error: run `held-seed3` is trained by process {} on `",
+        std::process::id()
+    );
+    assert!(said.contains(&holder), "{said}");
+    drop(held);
+
+    // The others are compared without a file that is damaged. The pictures of another metric are not of this table.
+    workspace.write("runs/knn/predictions.csv", "garbage");
+    let loss = [&both[..], &["--metric", "loss", "--as-is"]].concat();
+    let output = workspace.kvt(&loss).assert().success();
+    let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert!(
+        said.contains("warning: `runs/knn/predictions.csv`: it is not a table of "),
+        "{said}"
+    );
+    let pairs = workspace.read("cmp/pairs.csv");
+    assert!(pairs.lines().nth(1).unwrap().ends_with(",,,"), "{pairs}");
+    assert!(workspace.path("cmp/loss.svg").exists() && !workspace.path("cmp/top1.svg").exists());
 
     // A run that is finished already, beside one that is trained.
     let mixed = [

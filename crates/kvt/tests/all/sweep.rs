@@ -282,12 +282,20 @@ fn a_sweep_of_crashes_has_a_result() {
     let sweep = "[[run]]\nname = \"crash\"\nconfig = \"tiny.toml\"\n\
                  set = [\"optim.lr=1e30\", \"optim.clip_norm=0.0\"]\n";
     workspace.write("sweep.toml", sweep);
-    workspace.kvt(&["compare", "sweep.toml"]).assert().success();
+    for file in ["table.md", "loss.png", "mine.png"] {
+        workspace.write(&format!("runs/sweep/{file}"), "before");
+    }
+    let output = workspace.kvt(&["compare", "sweep.toml"]).assert().success();
+    let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert_eq!(said.matches("crashed: step").count(), 1, "{said}");
     let cells = workspace.read("runs/sweep/cells.csv");
     assert!(cells.starts_with("run,seed,state,epochs,"), "{cells}");
     assert!(cells.contains("\ncrash,3,crashed,2,"), "{cells}");
     assert!(cells.contains(",last top1,"), "{cells}");
-    assert!(!workspace.path("runs/sweep/table.md").exists());
+    // What an earlier comparison left is gone, and nothing else.
+    let mut files = workspace.entries("runs/sweep");
+    files.sort();
+    assert_eq!(files, ["cells.csv", "mine.png", "runs"]);
 }
 
 /// `train.max_steps` may end a run within an epoch, and a later end continues it from there.
@@ -545,6 +553,21 @@ fn the_sweeps_of_the_repository_are_accepted() {
         }
     }
     assert!(sweeps >= 12, "{sweeps}");
+}
+
+/// A sweep has its own title, and folders of runs take none of the options of training.
+#[test]
+fn an_option_without_effect_is_refused() {
+    let workspace = Workspace::with_data(2, 1);
+    workspace.write("sweep.toml", "[[run]]\nconfig = \"tiny.toml\"\n");
+    let error = workspace.error(&["compare", "sweep.toml", "--title", "x"]);
+    assert!(error.contains("`--title` is not for a sweep"), "{error}");
+    workspace.train("run", &["train.epochs=1"]);
+    for (option, value) in [("--seeds", "2"), ("--set", "seed=1"), ("--device", "cpu")] {
+        let error = workspace.error(&["compare", "run", option, value]);
+        let expected = format!("`{option}` is for configurations and sweeps");
+        assert!(error.contains(&expected), "{error}");
+    }
 }
 
 /// The folder of a cell with files of the user, which have the names of ours.

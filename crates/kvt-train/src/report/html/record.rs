@@ -151,7 +151,11 @@ impl Record {
 
     /// A note if the run is unfinished or was never evaluated.
     pub(super) fn state(&self) -> Option<String> {
-        let (name, epochs, of) = (&self.name, self.epochs(), counted(self.plan.epochs(), "epoch"));
+        let (name, epochs, of) = (
+            &self.name,
+            self.epochs(),
+            counted(self.plan.epochs(), "epoch"),
+        );
         let done = match self.progress {
             Progress::Finished => None,
             Progress::Stopped => Some("was stopped"),
