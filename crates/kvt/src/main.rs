@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
+use kvt_data::is_guarded;
 use kvt_train::config::keys_named;
 use kvt_train::world;
 
@@ -110,6 +111,7 @@ enum Command {
 
 fn main() -> ExitCode {
     environment::prepare();
+    keep_back_panics();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
@@ -156,6 +158,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints no message of a panic that becomes an error, which is printed in its place.
+fn keep_back_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !is_guarded() {
+            print(panic);
+        }
+    }));
 }
 
 /// Prints clap's message about a command line, which may also be a help page. Users of other programs tend to pass configuration

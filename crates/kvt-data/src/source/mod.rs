@@ -28,6 +28,7 @@ use crate::listing::{OtherFormats, Unlisted};
 use crate::text::quoted;
 use crate::{ColorKind, DataError, DecodeError, Decoded, View, decode_bytes};
 
+pub use self::parquet::is_guarded;
 pub use folder::ClassOrder;
 use names::gaps;
 pub use names::{TEST, TRAIN, VAL};

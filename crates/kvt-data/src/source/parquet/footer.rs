@@ -1,5 +1,6 @@
 //! The end of a Parquet file: its columns, and the location of their pages.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,9 +36,21 @@ pub(super) fn words(path: &[String]) -> String {
     text.skip(1).take(LONGEST).collect()
 }
 
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic of this thread becomes an error about a damaged file. A program may then keep the panic's own message back, by a
+/// hook: a library must not replace the hook of its program.
+pub fn is_guarded() -> bool {
+    GUARDED.get()
+}
+
 /// What the crate `parquet` reads, or why it cannot. It panics at some contents of damaged files.
 pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
+    GUARDED.set(true);
     let found = catch_unwind(AssertUnwindSafe(read));
+    GUARDED.set(false);
     let found = found.map_err(|panic| panic_message(&*panic))?;
     found.map_err(|error| error.to_string())
 }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use fs_err as fs;
 use rayon::prelude::*;
 
+pub use self::footer::is_guarded;
 pub(super) use self::table::Table;
 use super::names::{part, set_of, usual};
 use super::shards::MAX_CLASSES;

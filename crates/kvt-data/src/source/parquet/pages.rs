@@ -144,7 +144,15 @@ impl Pages {
         let (size, stored) = sizes.ok_or_else(|| self.damaged("a page has no size"))?;
         // Memory is reserved for this size before the content is unpacked.
         let most = ratio * u64::from(stored) + PER_VALUE * rows as u64;
-        if u64::from(size) > most || place + header + u64::from(stored) > end {
+        let is_larger = u64::from(size) > most;
+        if is_larger && matches!(self.codec, Compression::ZSTD(_)) {
+            return Err(ParquetFault::Unread {
+                column: name(&self.column),
+                what: format!("packed to a page of {stored} bytes that unpacks to {size}"),
+                instead: "SNAPPY",
+            });
+        }
+        if is_larger || place + header + u64::from(stored) > end {
             return Err(self.damaged("a page is larger than it can be"));
         }
         Ok(Spot {
@@ -272,8 +280,11 @@ impl Pages {
                         numbers.push(None);
                         continue;
                     };
-                    let name = value.as_utf8();
-                    let name = name.map_err(|error| self.damaged(&error.to_string()))?;
+                    let name = value.as_utf8().map_err(|_| ParquetFault::Unread {
+                        column: name(&self.column),
+                        what: "of bytes that are no text in UTF-8".to_owned(),
+                        instead: "whole numbers or names",
+                    })?;
                     let known_number = known.get(name).copied();
                     let number = known_number.unwrap_or(known.len() as i64);
                     if known_number.is_none() {
@@ -309,7 +320,7 @@ fn ratio(codec: Compression) -> Option<u64> {
         Compression::SNAPPY => Some(22),
         // One byte stands for at most 255.
         Compression::LZ4 | Compression::LZ4_RAW => Some(255),
-        // What Deflate reaches. Zstandard has no limit, but images are already compressed.
+        // What Deflate reaches. Zstandard has no limit, but images are already compressed: more is refused, though it may be whole.
         Compression::GZIP(_) | Compression::ZSTD(_) => Some(1032),
         Compression::LZO | Compression::BROTLI(_) => None,
     }

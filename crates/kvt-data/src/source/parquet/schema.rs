@@ -87,7 +87,8 @@ impl Elements<'_> {
             2 => Repetition::REPEATED,
             _ => Repetition::REQUIRED,
         };
-        if below > 0 {
+        // A file without columns has a group of none.
+        if below > 0 || kind.is_none() {
             let mut columns = Vec::new();
             for _ in 0..below {
                 columns.push(Arc::new(self.next(depth, path)?));

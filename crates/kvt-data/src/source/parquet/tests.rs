@@ -284,6 +284,19 @@ fn labels_may_be_names() {
     }
 }
 
+/// A column of bytes may hold names; other bytes are none.
+#[test]
+fn labels_that_are_no_text_are_refused() {
+    let mut bytes = fs::read(Path::new(FILES).join("text.parquet")).unwrap();
+    // A value of the dictionary, after its length.
+    let value = bytes.windows(7).position(|part| part == b"\x03\0\0\0cat");
+    bytes[value.unwrap() + 4] = 0xff;
+    let dir = tempfile::tempdir().unwrap();
+    let error = changed(&dir, &bytes).unwrap_err().to_string();
+    let expected = "column `label` is of bytes that are no text in UTF-8, which is not read: write the file again with whole numbers or names";
+    assert!(error.ends_with(expected), "{error}");
+}
+
 /// Neither those that train or validate, nor the test images.
 #[test]
 fn files_of_no_split_are_counted() {

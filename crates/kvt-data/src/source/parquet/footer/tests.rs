@@ -71,6 +71,19 @@ fn reason(schema: &[Vec<u8>], groups: &[Vec<u8>]) -> String {
     read(schema, groups).unwrap_err().to_string()
 }
 
+#[test]
+fn a_panic_is_an_error_and_known_to_be_one() {
+    let why = guarded::<()>(|| unreachable!("{}", is_guarded())).unwrap_err();
+    assert!(why.ends_with("true"), "{why}");
+    assert!(!is_guarded());
+}
+
+#[test]
+fn a_file_may_have_no_columns() {
+    let metadata = read(&[structure("schema", 0)], &[]).unwrap();
+    assert_eq!(metadata.file_metadata().schema_descr().num_columns(), 0);
+}
+
 /// A long name is part of the path of each column below it: with many, they would take the memory of a file many times as large.
 #[test]
 fn a_long_name_is_shown_in_part_and_shared_by_few() {
