@@ -15,6 +15,8 @@ use super::{tensor_error, unwrap_names};
 
 /// Bytes of the length of the header, at the beginning of the file.
 const LENGTH: u64 = 8;
+/// How a header with metadata begins.
+const METADATA: &str = r#"{"__metadata__":"#;
 /// The longest header that the format allows.
 const LONGEST_HEADER: u64 = 100_000_000;
 
@@ -117,8 +119,18 @@ pub fn bytes(
             Ok((name, view.map_err(invalid)?))
         })
         .collect::<Result<Vec<_>, WeightsError>>()?;
-    let metadata = (!metadata.is_empty()).then(|| metadata.clone().into_iter().collect());
-    safetensors::serialize(views, metadata).map_err(invalid)
+    if metadata.is_empty() {
+        return safetensors::serialize(views, None).map_err(invalid);
+    }
+    let unordered = metadata.clone().into_iter().collect();
+    let mut bytes = safetensors::serialize(views, Some(unordered)).map_err(invalid)?;
+    // The header begins with the entries in an order that differs from file to file. In their own order they are as long.
+    let ordered = serde_json::to_vec(metadata).map_err(|error| invalid(error.into()))?;
+    let start = LENGTH as usize + METADATA.len();
+    if let Some(entries) = bytes.get_mut(start..start + ordered.len()) {
+        entries.copy_from_slice(&ordered);
+    }
+    Ok(bytes)
 }
 
 /// Writes weights as a `.safetensors` file that Python reads under the same names. The file is written as a whole or

@@ -17,6 +17,24 @@ fn masks_of_bools_are_read_too() {
     assert_eq!(mask.as_bytes(), [1, 0, 1]);
 }
 
+/// The same content is the same file.
+#[test]
+fn metadata_is_in_order() {
+    let entries = (0..9).map(|number| (format!("key {number}"), format!("\"{number}\" é\n")));
+    let metadata: BTreeMap<String, String> = entries.collect();
+    let weights: StateDict = [("w".to_owned(), TensorData::from([1.0f32]))]
+        .into_iter()
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    write(&path, &weights, &metadata).unwrap();
+    let bytes = fs_err::read(&path).unwrap();
+    let header = format!("{METADATA}{},\"w\":", serde_json::to_string(&metadata).unwrap());
+    assert!(bytes[8..].starts_with(header.as_bytes()));
+    assert_eq!(file::metadata(&path).unwrap(), metadata);
+    assert_eq!(file::read(&path).unwrap().get("w"), weights.get("w"));
+}
+
 /// The error of a file of these bytes.
 fn error(bytes: &[u8]) -> WeightsError {
     let folder = tempfile::tempdir().unwrap();
