@@ -5,11 +5,7 @@ use crate::family::common::CommonConfig;
 use crate::family::families::{ModelConfig, aliased, named};
 use crate::family::overrides::ModelOverrides;
 use crate::family::summary::Summary;
-
-/// The minimum similarity of two names (Jaro-Winkler, 0 to 1) for one to be suggested for the other.
-const NEAR: f64 = 0.8;
-/// The maximum number of suggested names.
-const SUGGESTIONS: usize = 3;
+use crate::similar::similar;
 
 /// The largest number of parameters that is not refused as a mistake: 16 GiB of weights, and four times as much to
 /// train.
@@ -164,25 +160,15 @@ fn describe_stages(summary: &Summary) -> String {
 
 fn suggest(name: &str) -> String {
     let aliases = aliased().into_iter().map(|(alias, _)| alias);
-    let mut near: Vec<(f64, String)> = names()
-        .into_iter()
-        .chain(aliases)
-        .map(|known| (strsim::jaro_winkler(name, &known), known))
-        .filter(|(likeness, _)| *likeness >= NEAR)
-        .collect();
-    near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    let list = |names: &mut dyn Iterator<Item = String>| {
-        let quoted: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-        quoted.join(", ")
-    };
+    let near = similar(name, names().into_iter().chain(aliases));
     if near.is_empty() {
         return format!(
             "`kvt models list` shows the {} that there are",
             names().len()
         );
     }
-    let nearest = near.into_iter().map(|(_, name)| name).take(SUGGESTIONS);
-    format!("did you mean {}?", list(&mut { nearest }))
+    let quoted: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+    format!("did you mean {}?", quoted.join(", "))
 }
 
 #[cfg(test)]

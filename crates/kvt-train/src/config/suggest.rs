@@ -1,5 +1,7 @@
 //! What was meant by an unknown section, key or word.
 
+use kvt_models::similar;
+
 use super::problem::{Location, Problem};
 use super::reference::{Section, section as known_section, sections};
 
@@ -23,7 +25,7 @@ pub(super) fn unknown_key(section: &str, key: &str, place: Location) -> Problem 
         "" => "at the top level".to_owned(),
         section => format!("in `[{section}]`"),
     };
-    let near = closest_by(key, keys_of(section), |known: KnownKey| known.name);
+    let near = closest(key, keys_of(section));
     let elsewhere = all_keys().filter(|known| known.name == key);
     let elsewhere: Vec<String> = elsewhere.map(|known| whereabouts(known.section)).collect();
 
@@ -42,7 +44,7 @@ pub(super) fn unknown_key(section: &str, key: &str, place: Location) -> Problem 
 
 /// A similar key of other sections, or otherwise the keys of this one.
 fn help_with_another_key(section: &str, key: &str) -> String {
-    let similar = closest_by(key, all_keys(), |known: KnownKey| known.name);
+    let similar = closest(key, all_keys());
     let Some(similar) = similar.filter(|known| !known.section.is_empty()) else {
         let own = keys_of(section).map(|known| format!("`{}`", known.name));
         let own: Vec<String> = own.collect();
@@ -63,6 +65,12 @@ struct KnownKey {
     name: &'static str,
 }
 
+impl AsRef<str> for KnownKey {
+    fn as_ref(&self) -> &str {
+        self.name
+    }
+}
+
 fn keys(section: &'static Section) -> impl Iterator<Item = KnownKey> {
     section.fields.iter().map(move |field| KnownKey {
         section: section.name.as_str(),
@@ -78,23 +86,8 @@ fn keys_of(section: &str) -> impl Iterator<Item = KnownKey> {
     known_section(section).into_iter().flat_map(keys)
 }
 
-/// The candidate that differs from `word` only by a typing error, if there is one.
-pub(super) fn closest<'a>(
-    word: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
-    closest_by(word, candidates, |candidate| candidate)
-}
-
-fn closest_by<'a, T: Copy>(
-    word: &str,
-    candidates: impl Iterator<Item = T>,
-    name: impl Fn(T) -> &'a str,
-) -> Option<T> {
-    candidates
-        .map(|candidate| (strsim::jaro_winkler(word, name(candidate)), candidate))
-        .filter(|(similarity, _)| *similarity > 0.8)
-        // The first of equally good ones: `deit_tiny` means the 224 px model, which is listed before the 384 px one.
-        .reduce(|best, next| if next.0 > best.0 { next } else { best })
-        .map(|(_, candidate)| candidate)
+/// The candidate that differs from `word` only by a typing error, if there is one. Of equally similar ones it is the first:
+/// `deit_tiny` means the 224 px model, which is listed before the 384 px one.
+pub(super) fn closest<T: AsRef<str>>(word: &str, candidates: impl Iterator<Item = T>) -> Option<T> {
+    similar(word, candidates).into_iter().next()
 }

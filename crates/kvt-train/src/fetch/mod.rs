@@ -9,9 +9,6 @@ pub use self::download::Hub;
 use self::published::PUBLISHED;
 use kvt_data::text::quoted;
 
-/// The smallest similarity of a name that is suggested instead.
-const ALIKE: f64 = 0.85;
-
 /// Weights of a model on timm's hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
@@ -37,18 +34,9 @@ impl Published {
         let wanted = name.strip_prefix("timm/").unwrap_or(name);
         let mut all = Self::all();
         let found = all.find(|one| one.model == wanted || one.name() == wanted);
-        found.ok_or_else(|| {
-            let mut near: Vec<(f64, String)> = Self::all()
-                .map(|one| (strsim::jaro_winkler(wanted, &one.name()), one.name()))
-                .filter(|(alike, _)| *alike >= ALIKE)
-                .collect();
-            // The sort is stable: ties keep the order of the list.
-            near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-            near.truncate(3);
-            FetchError::Unknown {
-                name: name.to_owned(),
-                near: near.into_iter().map(|(_, name)| name).collect(),
-            }
+        found.ok_or_else(|| FetchError::Unknown {
+            name: name.to_owned(),
+            near: kvt_models::similar(wanted, Self::all().map(Self::name)),
         })
     }
 

@@ -29,7 +29,10 @@ fn metadata_is_in_order() {
     let path = folder.path().join("w.safetensors");
     write(&path, &weights, &metadata).unwrap();
     let bytes = fs_err::read(&path).unwrap();
-    let header = format!("{METADATA}{},\"w\":", serde_json::to_string(&metadata).unwrap());
+    let header = format!(
+        "{METADATA}{},\"w\":",
+        serde_json::to_string(&metadata).unwrap()
+    );
     assert!(bytes[8..].starts_with(header.as_bytes()));
     assert_eq!(file::metadata(&path).unwrap(), metadata);
     assert_eq!(file::read(&path).unwrap().get("w"), weights.get("w"));
