@@ -8,6 +8,7 @@ use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{full, input, weights};
 use kvt_train::analysis::Moments;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
+use kvt_train::table::{Table, cells, or_empty};
 
 /// Bias and spread of SCRAM's estimators.
 pub(crate) struct Estimators {
@@ -225,9 +226,13 @@ impl Draws {
     ) -> Result<Record, ReproduceError> {
         let length = product(exact, exact);
         let (runs, mut run) = (self.runs as f64, 0);
-        let (mut bias, mut spread, mut predicted) =
-            (Mean::default(), Mean::default(), Mean::default());
-        let (mut effective, mut accepted) = (Mean::default(), Mean::default());
+        let [
+            mut bias,
+            mut spread,
+            mut predicted,
+            mut effective,
+            mut accepted,
+        ] = [Moments::default(); 5];
         for _ in 0..self.pairs {
             let mut errors = [(); 2].map(|()| exact.iter().map(|x| -x).collect::<Vec<f64>>());
             for error in &mut errors {
@@ -237,25 +242,26 @@ impl Draws {
                     for (error, output) in error.iter_mut().zip(&drawn.output) {
                         *error += output / runs;
                     }
-                    predicted.add(drawn.variance.map(|sum| sum / length));
-                    effective.add(drawn.effective);
-                    accepted.add(drawn.accepted);
+                    predicted.extend(drawn.variance.map(|sum| sum / length));
+                    effective.extend(drawn.effective);
+                    accepted.extend(drawn.accepted);
                 }
             }
             let [a, b] = &errors;
-            bias.add(Some(product(a, b) / length));
+            bias.extend([product(a, b) / length]);
             let apart: f64 = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum();
-            spread.add(Some(apart * runs / 2.0 / length));
+            spread.extend([apart * runs / 2.0 / length]);
         }
+        let mean = |moments: Moments| moments.estimate().map(|found| found.mean);
         Ok(Record {
             method,
             samples: 0.0,
-            bias: bias.mean().unwrap_or(f64::NAN),
-            error: bias.0.estimate().and_then(|found| found.error),
-            spread: spread.mean(),
-            predicted: predicted.mean(),
-            effective: effective.mean(),
-            accepted: accepted.mean(),
+            bias: mean(bias).unwrap_or(f64::NAN),
+            error: bias.estimate().and_then(|found| found.error),
+            spread: mean(spread),
+            predicted: mean(predicted),
+            effective: mean(effective),
+            accepted: mean(accepted),
         })
     }
 }
@@ -275,22 +281,6 @@ fn sparse(exact: &[f64], output: &[f64]) -> Record {
     }
 }
 
-/// The mean of numbers that are added one by one, if there are any.
-#[derive(Default)]
-struct Mean(Moments);
-
-impl Mean {
-    fn add(&mut self, value: Option<f64>) {
-        if let Some(value) = value {
-            self.0.merge(Moments::new(1, value, 0.0));
-        }
-    }
-
-    fn mean(&self) -> Option<f64> {
-        self.0.estimate().map(|found| found.mean)
-    }
-}
-
 fn product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
@@ -306,7 +296,6 @@ impl Record {
     /// The cells of the page, without the method.
     fn cells(&self) -> [String; 6] {
         let percent = |square: f64| format!("{:.1}", 100.0 * square.sqrt());
-        let or_empty = |value: Option<String>| value.unwrap_or_default();
         let bias = match self.bias() {
             Some((bias, Some(error))) => format!("{:.1} ± {:.1}", 100.0 * bias, 100.0 * error),
             Some((bias, None)) => format!("{:.1}", 100.0 * bias),
@@ -334,21 +323,20 @@ fn short(number: f64) -> String {
 
 fn csv(records: &[Record]) -> String {
     let rows = records.iter().map(|record| {
-        let number = |value: Option<f64>| value.map_or_else(String::new, |x| format!("{x:.8}"));
-        let cells = [
-            record.method.name().to_owned(),
-            short(record.samples),
-            number(Some(record.bias)),
-            number(record.error),
-            number(record.spread),
-            number(record.predicted),
-            number(record.effective),
-            number(record.accepted),
-        ];
-        cells.join(",") + "\n"
+        let number = |value: Option<f64>| or_empty(value.map(|x| format!("{x:.8}")));
+        cells([
+            &record.method.name(),
+            &short(record.samples),
+            &number(Some(record.bias)),
+            &number(record.error),
+            &number(record.spread),
+            &number(record.predicted),
+            &number(record.effective),
+            &number(record.accepted),
+        ])
     });
-    "estimator,samples,bias_squared,standard_error,spread_squared,predicted_spread_squared,effective,accepted\n".to_owned()
-        + &rows.collect::<String>()
+    let header = "estimator,samples,bias_squared,standard_error,spread_squared,predicted_spread_squared,effective,accepted";
+    Table::new(header.split(','), rows).csv()
 }
 
 impl Estimators {

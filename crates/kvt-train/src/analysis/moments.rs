@@ -10,6 +10,14 @@ pub struct Moments {
     squares: f64,
 }
 
+impl Extend<f64> for Moments {
+    fn extend<T: IntoIterator<Item = f64>>(&mut self, values: T) {
+        for value in values {
+            self.merge(Self::new(1, value, 0.0));
+        }
+    }
+}
+
 impl Moments {
     /// The moments of `count` numbers with this mean and this sum of squared differences from it.
     pub fn new(count: u64, mean: f64, squares: f64) -> Self {

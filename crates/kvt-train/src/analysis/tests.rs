@@ -133,6 +133,12 @@ fn moments_of_batches_are_those_of_all() {
     }
     assert_eq!(Moments::default().estimate(), None);
     assert_eq!(Moments::new(1, 2.0, 0.0).estimate().unwrap().error, None);
+    // One by one: 1, 2 and 6 differ from 3 by 4, 1 and 9 in squares.
+    let mut moments = Moments::default();
+    moments.extend([1.0, 2.0, 6.0]);
+    let found = moments.estimate().unwrap();
+    assert!((found.mean - 3.0).abs() < 1e-12);
+    assert!((found.error.unwrap() - (14.0_f64 / 6.0).sqrt()).abs() < 1e-12);
 }
 
 #[test]

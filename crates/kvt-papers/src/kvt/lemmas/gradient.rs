@@ -5,7 +5,8 @@ use kvt_attention::{Neighbors, Score, SoftmaxAttention, attend};
 use kvt_ops::Key;
 
 use super::super::super::ReproduceError;
-use super::{Curve, Draws, normal};
+use super::{Curve, normal};
+use kvt_train::analysis::Moments;
 use kvt_train::error::TrainError;
 use kvt_train::probe::read;
 
@@ -38,14 +39,14 @@ struct Drawn {
 
 pub(super) fn compute(draws: usize) -> Result<Found, ReproduceError> {
     let mut errors = vec![("dense", [0.0; 3]), ("k-NN", [0.0; 3])];
-    let mut ratios: Vec<Draws> = (0..TOKENS).map(|_| Draws::default()).collect();
+    let mut ratios = [Moments::default(); TOKENS];
     let (mut larger, of) = (0, MORE * draws);
     for draw in 0..of {
         let drawn = Drawn::of(Key::new(draw as u64).named("lemma 1"));
         let whole = trace(&drawn.variance(&drawn.weights(TOKENS)));
         for (kept, ratios) in (1..).zip(&mut ratios) {
             let own = trace(&drawn.variance(&drawn.weights(kept)));
-            ratios.add(own / whole);
+            ratios.extend([own / whole]);
             larger += usize::from(kept == KEPT && own > whole);
         }
         if draw < draws {
@@ -63,7 +64,7 @@ pub(super) fn compute(draws: usize) -> Result<Found, ReproduceError> {
         title: "trace of Var, k-NN / dense",
         x: "k of 7 keys",
         points: points
-            .map(|(kept, ratios)| (f64::from(kept), ratios.estimate()))
+            .filter_map(|(kept, ratios)| Some((f64::from(kept), ratios.estimate()?)))
             .collect(),
     };
     Ok(Found {

@@ -11,7 +11,7 @@ use kvt_ops::Key;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
-use kvt_train::analysis::{Estimate, Moments, axis};
+use kvt_train::analysis::{Estimate, axis};
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
 
@@ -121,25 +121,6 @@ impl Curve {
             .iter()
             .min_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
         lowest.map_or(f64::NAN, |(x, _)| *x)
-    }
-}
-
-/// Moments of numbers that are added one by one.
-#[derive(Default)]
-struct Draws(Moments);
-
-impl Draws {
-    fn add(&mut self, value: f64) {
-        self.0.merge(Moments::new(1, value, 0.0));
-    }
-
-    fn estimate(&self) -> Estimate {
-        let none = Estimate {
-            mean: f64::NAN,
-            error: None,
-            images: 0,
-        };
-        self.0.estimate().unwrap_or(none)
     }
 }
 

@@ -5,7 +5,8 @@ use kvt_attention::{Neighbors, Score, SoftmaxAttention, attend};
 use kvt_ops::Key;
 
 use super::super::super::ReproduceError;
-use super::{Curve, Draws, normal};
+use super::{Curve, normal};
+use kvt_train::analysis::Moments;
 use kvt_train::probe::read;
 
 /// As in `scripts/reference/lemmas.py`.
@@ -16,7 +17,7 @@ const COUNTS: [usize; 8] = [1, 10, 40, 60, 80, 100, 150, 196];
 
 pub(super) fn compute(draws: usize) -> Result<Curve, ReproduceError> {
     let device = Device::flex();
-    let mut errors: Vec<Draws> = COUNTS.iter().map(|_| Draws::default()).collect();
+    let mut errors = [Moments::default(); COUNTS.len()];
     for draw in 0..draws {
         let key = Key::new(draw as u64).named("lemma 2");
         let noise = normal(key, TOKENS * DIM);
@@ -45,7 +46,7 @@ pub(super) fn compute(draws: usize) -> Result<Curve, ReproduceError> {
             )?;
             let out = read(out)?.into_iter().enumerate();
             let off = out.map(|(c, value)| f64::from(value) - if c == 0 { 2.0 } else { 0.0 });
-            errors.add(off.fold(0.0, |largest: f64, off| largest.max(off.abs())));
+            errors.extend([off.fold(0.0, |largest: f64, off| largest.max(off.abs()))]);
         }
     }
     let points = COUNTS.into_iter().zip(errors);
@@ -55,7 +56,7 @@ pub(super) fn compute(draws: usize) -> Result<Curve, ReproduceError> {
         title: "distance from the relevant mean",
         x: "k of 196 tokens, 60 relevant",
         points: points
-            .map(|(kept, errors)| (kept as f64, errors.estimate()))
+            .filter_map(|(kept, errors)| Some((kept as f64, errors.estimate()?)))
             .collect(),
     })
 }

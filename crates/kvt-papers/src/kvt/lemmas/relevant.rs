@@ -2,7 +2,8 @@
 
 use kvt_ops::Key;
 
-use super::{Curve, Draws, normal};
+use super::{Curve, normal};
+use kvt_train::analysis::Moments;
 
 /// As in `scripts/reference/lemmas.py`.
 pub(super) const KEYS: usize = 196;
@@ -12,8 +13,8 @@ const NOISE: f64 = 0.5;
 
 /// k-NN attention keeps all relevant keys if k is at least the number of keys that score no lower than the lowest relevant key.
 pub(super) fn compute(draws: usize) -> Curve {
-    let points = DIMS.into_iter().map(|dim| {
-        let mut shares = Draws::default();
+    let points = DIMS.into_iter().filter_map(|dim| {
+        let mut shares = Moments::default();
         for draw in 0..draws {
             let key = Key::new(draw as u64).named("lemma 3").child(dim as u64);
             let keys = normal(key.child(0), KEYS * dim);
@@ -29,9 +30,9 @@ pub(super) fn compute(draws: usize) -> Curve {
             let relevant = scores.iter().take(RELEVANT).copied();
             let least = relevant.fold(f64::INFINITY, f64::min);
             let needed = scores.iter().filter(|score| **score >= least).count();
-            shares.add(needed as f64 / KEYS as f64);
+            shares.extend([needed as f64 / KEYS as f64]);
         }
-        (dim as f64, shares.estimate())
+        Some((dim as f64, shares.estimate()?))
     });
     Curve {
         lemma: 3,
