@@ -5,6 +5,7 @@ mod images;
 mod judge;
 mod logits;
 mod predict;
+mod results;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ pub use self::error::TrainedError;
 pub use self::images::Images;
 pub use self::logits::{count_broken, of_images};
 pub use self::predict::Prediction;
+pub use self::results::Results;
 use crate::augment::Transform;
 use crate::config::{Plan, load_plan, load_run_plan};
 use crate::data::{DataError, Split, open_part};

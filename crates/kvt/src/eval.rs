@@ -1,20 +1,18 @@
 //! `kvt eval`
 
-mod details;
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::common::{Overrides, SPLITS, counting, generating, one_of, results_folder};
 use super::output;
+use super::table::table;
 use kvt_data::fs::check_writable;
-use kvt_train::data::{Source, Split};
+use kvt_train::data::Split;
 use kvt_train::judge::{Judgement, RealLabels};
-use kvt_train::report::{interval_of, wilson};
-use kvt_train::task::{Evaluation, check_classes};
-use kvt_train::trained::{Images, Trained, names_in};
+use kvt_train::task::check_classes;
+use kvt_train::trained::{Images, Results, Trained, names_in};
 
 /// `kvt eval --run RUN`, or `kvt eval --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -92,8 +90,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         );
         judged.save(source, &title, out)?;
     }
+    let results = Results {
+        evaluation: &evaluation,
+        judged: &judged,
+        images: &images,
+    };
     if args.json {
-        let mut json = record(&evaluation, &judged, source, args.per_class);
+        let mut json = results.json(args.per_class);
         // What the images are: those of a split, or of a folder.
         let mut splits = SPLITS.into_iter();
         let split = splits.find(|(split, ..)| args.data.is_none() && *split == args.split);
@@ -102,9 +105,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let json = Value::from(json);
         output::print(&format!("{json:#}"))?;
     } else {
-        output::print(&text(&evaluation, &judged, &images))?;
+        output::print(&results.text())?;
         if args.per_class {
-            output::print(&format!("\n{}", details::tables(&judged, &source.classes)))?;
+            output::print(&format!("\n{}", by_class(&results)))?;
         }
     }
     if let Some(out) = &args.out {
@@ -139,70 +142,18 @@ impl Args {
     }
 }
 
-/// The results as lines of text.
-fn text(evaluation: &Evaluation, judged: &Judgement, images: &Images) -> String {
-    let chosen = images.choices();
-    // With at most five classes, top-5 is always 100 %.
-    let top5 = if chosen > 5 {
-        format!("  top-5 {:.2} %", evaluation.top5_percent())
-    } else {
-        String::new()
-    };
-    let calibration = judged.calibration();
+/// The classes and the most confused pairs.
+fn by_class(results: &Results<'_>) -> String {
+    let header = ["class", "images", "accuracy", "precision", "F1"];
     let mut text = format!(
-        "top-1 {:.2} %{}{top5}  loss {:.4}  ({} {})\n\
-         calibration error (ECE) {:.2} %, with a mean confidence of {:.2} %",
-        evaluation.top1_percent(),
-        interval_of(evaluation.top1_percent(), evaluation.images),
-        evaluation.loss(),
-        evaluation.images,
-        images.words,
-        100.0 * calibration.error(),
-        100.0 * calibration.confidence(),
+        "{}\n\n{}",
+        table(&header, results.classes()),
+        results.mean_accuracy()
     );
-    let classes = images.source.classes.len();
-    if chosen < classes {
-        text += &format!("\nchosen among {chosen} of {classes} classes");
-    }
-    if let Some((images, top1, top5)) = judged.real() {
-        text += &format!(
-            "\nreassessed labels (ReaL): top-1 {top1:.2} %{}  top-5 {top5:.2} %  ({images} images)",
-            interval_of(top1, images)
-        );
+    let pairs = results.confused();
+    if !pairs.is_empty() {
+        let header = ["confused most: class", "taken for", "images"];
+        text += &format!("\n\n{}", table(&header, pairs));
     }
     text
-}
-
-/// The results as JSON. All shares are in percent.
-fn record(
-    evaluation: &Evaluation,
-    judged: &Judgement,
-    source: &Source,
-    per_class: bool,
-) -> Map<String, Value> {
-    let calibration = judged.calibration();
-    let mut record = Map::new();
-    let mut add = |key: &str, value: Value| record.insert(key.to_owned(), value);
-    // JSON cannot hold a path that is not UTF-8.
-    add("data", json!(source.root.display().to_string()));
-    add("images", json!(evaluation.images));
-    add("loss", json!(evaluation.loss()));
-    add("unit", json!("percent"));
-    add("top1", json!(evaluation.top1_percent()));
-    let interval = wilson(evaluation.top1, evaluation.images).map(|end| 100.0 * end);
-    add("top1_interval", json!(interval));
-    add("top5", json!(evaluation.top5_percent()));
-    add("ece", json!(100.0 * calibration.error()));
-    add("confidence", json!(100.0 * calibration.confidence()));
-    let balanced = 100.0 * judged.balanced_accuracy();
-    add("balanced_accuracy", json!(balanced));
-    if let Some((images, top1, top5)) = judged.real() {
-        let real = json!({ "images": images, "top1": top1, "top5": top5 });
-        add("real", real);
-    }
-    if per_class {
-        add("classes", details::classes(judged, &source.classes));
-        add("confused", details::confused(judged, &source.classes));
-    }
-    record
 }
