@@ -7,6 +7,7 @@ mod kinds;
 mod loader;
 mod memory;
 mod peak;
+mod records;
 mod scaling;
 mod step;
 mod timing;

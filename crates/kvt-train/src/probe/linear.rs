@@ -160,6 +160,24 @@ pub struct LinearEpoch {
     pub top5: f64,
 }
 
+impl LinearEpoch {
+    /// The columns of a table of epochs.
+    pub const HEADER: [&str; 5] = ["epoch", "lr", "loss", "top1", "top5"];
+
+    /// Its row in such a table, where epochs count from 1.
+    #[must_use]
+    pub fn row(&self) -> [f64; 5] {
+        let epoch = f64::from(self.epoch + 1);
+        [epoch, self.lr, self.loss, self.top1, self.top5]
+    }
+
+    /// Top-1 of the best epoch, in percent; 0 without epochs.
+    #[must_use]
+    pub fn best(done: &[Self]) -> f64 {
+        done.iter().map(|epoch| epoch.top1).fold(0.0, f64::max)
+    }
+}
+
 /// Trains a layer on the training images of each epoch, and judges it after each on the validation images. `epoch` returns the
 /// batches of features and labels of an epoch; `tell` receives the result of each epoch, and returns whether to continue.
 ///

@@ -10,11 +10,9 @@ use crate::error::TrainError;
 use crate::probe::{Crops, Extractor, LinearEpoch, LinearRecipe, Subject};
 use crate::run::{LINEAR, RunDir};
 use crate::splits::Splits;
-use crate::table::{Table, cells};
+use crate::table::Table;
 use crate::trained::{Choice, Trained};
 use kvt_data::fs::write_text;
-
-const HEADER: &str = "epoch,lr,loss,top1,top5";
 
 /// The blocks whose class tokens are the features, as in the original.
 const BLOCKS: usize = 4;
@@ -30,7 +28,7 @@ pub(super) fn read(cell: &Cell) -> Result<Option<[f64; 2]>, SweepError> {
         let last = top1.clone().next_back().unwrap_or(f64::NAN);
         [last, top1.fold(0.0, f64::max)]
     };
-    Ok(read_rows(cell.dir().join(LINEAR), HEADER)?.map(ends))
+    Ok(read_rows(cell.dir().join(LINEAR), &LinearEpoch::HEADER.join(","))?.map(ends))
 }
 
 /// Judges the teacher of a cell, unless that was done, as `kvt probe --method linear --checkpoint last` does. `false` if a stop was
@@ -50,16 +48,8 @@ pub(super) fn judge(
     if epochs.len() < recipe.epochs as usize {
         return Ok(false);
     }
-    let row = |epoch: &LinearEpoch| {
-        cells([
-            &(epoch.epoch + 1),
-            &epoch.lr,
-            &epoch.loss,
-            &epoch.top1,
-            &epoch.top5,
-        ])
-    };
-    let table = Table::new(HEADER.split(','), epochs.iter().map(row));
+    let row = |epoch: &LinearEpoch| epoch.row().map(|cell| cell.to_string());
+    let table = Table::new(LinearEpoch::HEADER, epochs.iter().map(row));
     write_text(&path, &table.csv())?;
     Ok(true)
 }

@@ -1,7 +1,5 @@
 //! `kvt bench attention --kind`: every kind of attention over the number of tokens.
 
-use std::path::Path;
-
 use anyhow::{Context, ensure};
 use kvt_attention::AttentionConfig;
 
@@ -14,14 +12,9 @@ use kvt_data::fs::{check_writable, write_text};
 use kvt_train::bench::{AttentionShape, KindCase, KindMeasurement, KindTimes};
 use kvt_train::config::{Document, kinds_with};
 use kvt_train::device;
-use kvt_train::report::{ScalingLine, draw_scaling};
-use kvt_train::table::{Table, cells, or_empty};
 
 /// The word that selects every kind.
 pub(super) const ALL: &str = "all";
-/// The files of `--out`: the table, and a plot per measure.
-const CSV: &str = "attention.csv";
-const PLOTS: [&str; 3] = ["forward.svg", "forward_backward.svg", "memory.svg"];
 /// Maximum number of values of q: no machine has memory for more.
 const MOST_VALUES: usize = 1 << 36;
 /// The default sizes of a case, apart from its tokens.
@@ -47,8 +40,8 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
     if let Some(folder) = &args.out {
         fs_err::create_dir_all(folder)?;
         // Check the files before measuring.
-        for file in [CSV].iter().chain(&PLOTS) {
-            check_writable(&folder.join(file))?;
+        for file in KindMeasurement::files(folder) {
+            check_writable(&file)?;
         }
     }
     let progress = bar("cases", cases.len());
@@ -58,7 +51,8 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         progress.inc(1);
         if let Some(folder) = &args.out {
             // After each case, since a later one may exhaust the machine's memory.
-            write_text(&folder.join(CSV), &csv(&records))?;
+            let table = KindMeasurement::csv(&records);
+            write_text(&folder.join(KindMeasurement::CSV), &table)?;
         }
     }
     progress.finish_and_clear();
@@ -85,10 +79,11 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
     let rows = records.iter().map(|record| row(record, &records));
     common.finish(&title, &device, &table(&header, rows), &records)?;
     // The table and `--json` come first, since they do not need the plots.
-    match &args.out {
-        Some(folder) => plots(folder, &records),
-        None => Ok(()),
+    if let Some(folder) = &args.out {
+        KindMeasurement::draw(&records, folder)?;
+        output::status(&format!("table and plots are in `{}`", folder.display()));
     }
+    Ok(())
 }
 
 /// The cases: size by size, and within a size kind by kind.
@@ -175,22 +170,12 @@ fn measure(case: &KindCase, number: usize, common: &Common) -> KindMeasurement {
     record
 }
 
-/// The median of dense attention at the same size.
-fn dense(
-    record: &KindMeasurement,
-    all: &[KindMeasurement],
-    of: fn(&KindTimes) -> f64,
-) -> Option<f64> {
-    let same = |other: &&KindMeasurement| other.kind == "dense" && other.shape == record.shape;
-    all.iter().find(same)?.times.as_ref().map(of)
-}
-
 fn row(record: &KindMeasurement, all: &[KindMeasurement]) -> Vec<String> {
     let none = || "-".to_owned();
     let times = record.times.as_ref();
     let share = |of: fn(&KindTimes) -> f64| {
-        let share = times.map(of).zip(dense(record, all, of));
-        share.map_or_else(none, |(own, dense)| format!("{:.2}", own / dense))
+        let share = record.of_dense(all, of);
+        share.map_or_else(none, |share| format!("{share:.2}"))
     };
     vec![
         record.kind.to_owned(),
@@ -204,69 +189,4 @@ fn row(record: &KindMeasurement, all: &[KindMeasurement]) -> Vec<String> {
         mebibytes(record.peak_bytes),
         record.note.clone().unwrap_or_default(),
     ]
-}
-
-fn csv(records: &[KindMeasurement]) -> String {
-    let header = "kind,batch,heads,tokens,head_dim,params,macs,forward_ms,forward_low,forward_high,\
-                  forward_backward_ms,forward_backward_low,forward_backward_high,peak_bytes,note";
-    let rows = records.iter().map(|record| {
-        let shape = record.shape;
-        let times = record.times.as_ref();
-        let times = |of: fn(&KindTimes) -> [f64; 3]| match times {
-            Some(times) => of(times).map(|ms| ms.to_string()),
-            None => Default::default(),
-        };
-        [
-            &cells([
-                &record.kind,
-                &shape.batch,
-                &shape.heads,
-                &shape.tokens,
-                &shape.head_dim,
-                &or_empty(record.params),
-                &or_empty(record.macs),
-            ])[..],
-            &times(|KindTimes { forward: t, .. }| [t.median, t.low, t.high]),
-            &times(
-                |KindTimes {
-                     forward_backward: t,
-                     ..
-                 }| [t.median, t.low, t.high],
-            ),
-            &[or_empty(record.peak_bytes), or_empty(record.note.as_ref())],
-        ]
-        .concat()
-    });
-    Table::new(header.split(','), rows).csv()
-}
-
-/// Time and memory over the number of tokens.
-fn plots(folder: &Path, records: &[KindMeasurement]) -> anyhow::Result<()> {
-    let lines = |value: &dyn Fn(&KindMeasurement) -> Option<f64>| -> Vec<ScalingLine> {
-        let kinds = AttentionConfig::KINDS.iter().map(|kind| {
-            let own = records.iter().filter(|record| record.kind == *kind);
-            let points = own.filter_map(|record| {
-                let value = value(record).filter(|value| *value > 0.0)?;
-                Some((record.shape.tokens as f64, value))
-            });
-            ScalingLine {
-                name: (*kind).to_owned(),
-                points: points.collect(),
-            }
-        });
-        kinds.collect()
-    };
-    let forward = lines(&|record| Some(record.times.as_ref()?.forward.median));
-    let both = lines(&|record| Some(record.times.as_ref()?.forward_backward.median));
-    let memory = lines(&|record| Some(record.peak_bytes? as f64 / 1_048_576.0));
-    let pictures = [
-        (forward, "ms", "Forward"),
-        (both, "ms", "Forward and backward"),
-        (memory, "MiB", "Peak memory, forward and backward"),
-    ];
-    for (file, (lines, unit, title)) in PLOTS.into_iter().zip(pictures) {
-        draw_scaling(&lines, ["tokens", unit], title, &folder.join(file))?;
-    }
-    output::status(&format!("table and plots are in `{}`", folder.display()));
-    Ok(())
 }

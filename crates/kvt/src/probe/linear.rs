@@ -4,6 +4,7 @@ use super::{Args, Results, rows};
 use crate::common::bar;
 use crate::output;
 use kvt_data::fs::write_text;
+use kvt_data::text::counted;
 use kvt_train::data::Split;
 use kvt_train::probe::{LinearEpoch, LinearRecipe, Subject, draw_loss};
 use kvt_train::report::interval_of;
@@ -35,23 +36,14 @@ pub(super) fn linear_probe(probe: &Subject, args: &Args) -> anyhow::Result<Resul
         let svg = draw_loss(&done).map_err(anyhow::Error::msg)?;
         write_text(&folder.join("linear.svg"), &svg)?;
     }
-    let best = done.iter().map(|epoch| epoch.top1).fold(0.0, f64::max);
+    let best = LinearEpoch::best(&done);
     output::status(&format!(
-        "best top-1 {best:.2} %{} of {} epochs",
+        "best top-1 {best:.2} %{} of {}",
         interval_of(best, val.len()),
-        done.len()
+        counted(done.len(), "epoch")
     ));
-    let row = |epoch: &LinearEpoch| {
-        vec![
-            f64::from(epoch.epoch + 1),
-            epoch.lr,
-            epoch.loss,
-            epoch.top1,
-            epoch.top5,
-        ]
-    };
     Ok(Results {
-        header: &["epoch", "lr", "loss", "top1", "top5"],
-        rows: done.iter().map(row).collect(),
+        header: &LinearEpoch::HEADER,
+        rows: done.iter().map(|epoch| epoch.row().into()).collect(),
     })
 }
