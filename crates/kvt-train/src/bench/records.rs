@@ -12,14 +12,14 @@ use crate::table::{Table, cells, or_empty};
 const PLOTS: [&str; 3] = ["forward.svg", "forward_backward.svg", "memory.svg"];
 
 impl KindMeasurement {
+    /// The file of the table.
+    pub const CSV: &str = "attention.csv";
+
     /// The files in a folder of results: the table, then the pictures.
     pub fn files(folder: &Path) -> Vec<PathBuf> {
         let names = [Self::CSV].into_iter().chain(PLOTS);
         names.map(|name| folder.join(name)).collect()
     }
-
-    /// The file of the table.
-    pub const CSV: &str = "attention.csv";
 
     /// Measurements as CSV.
     #[must_use]
