@@ -20,8 +20,8 @@ pub fn without_training(
     if !matches!(data.kind, DataKind::Folder | DataKind::Shapes) {
         return Ok((source, 0));
     }
-    let train = open_part(data, Split::Train, None)?;
-    let train: HashSet<PathBuf> = train.samples.par_iter().filter_map(file).collect();
+    let split = open_part(data, Split::Train, None)?;
+    let train: HashSet<PathBuf> = split.samples.par_iter().filter_map(file).collect();
     let is_new = |sample: &Sample| file(sample).is_none_or(|file| !train.contains(&file));
     let all = source.samples.len();
     let samples: Vec<Sample> = source

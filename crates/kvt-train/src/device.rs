@@ -212,8 +212,8 @@ impl ResolvedDevice {
         let has = |precision: &Precision| self.device.supports_dtype(precision.dtype());
         if !has(&precision) {
             let all = [Precision::F16, Precision::Bf16, Precision::F32];
-            let ways = all.iter().filter(|precision| has(precision));
-            let ways: Vec<String> = ways.map(|way| format!("\"{}\"", way.name())).collect();
+            let supported = all.iter().filter(|precision| has(precision));
+            let ways: Vec<String> = supported.map(|way| format!("\"{}\"", way.name())).collect();
             return Err(DeviceError::Precision {
                 precision,
                 device: self.name.clone(),

@@ -90,12 +90,11 @@ fn text(kind: [u8; 4], value: &[u8]) -> Option<Cow<'_, [u8]>> {
 
 /// The bytes that ImageMagick and ExifTool write in hexadecimal, after three lines: an empty one, a name, a length.
 fn unhex(text: &[u8]) -> Option<Vec<u8>> {
-    let digits = text
+    let digits: Option<Vec<u32>> = text
         .splitn(4, |&byte| byte == b'\n')
         .nth(3)?
         .iter()
-        .filter(|byte| !byte.is_ascii_whitespace());
-    let digits: Option<Vec<u32>> = digits
+        .filter(|byte| !byte.is_ascii_whitespace())
         .map(|&digit| char::from(digit).to_digit(16))
         .collect();
     let (pairs, []) = digits.as_deref()?.as_chunks::<2>() else {

@@ -95,8 +95,7 @@ fn stage(
     let to = match Target::of(path).map_err(|error| named(path, &error))? {
         Target::File(to) => to,
         Target::Stream(stream) => {
-            let opened = stream.open();
-            let mut opened = opened.map_err(|error| named(path, &error))?;
+            let mut opened = stream.open().map_err(|error| named(path, &error))?;
             return fill(&mut opened, path).map(|()| None);
         }
     };

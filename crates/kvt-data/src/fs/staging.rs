@@ -143,8 +143,9 @@ fn remove(folder: &Path, mut remove: impl FnMut(&Path) -> io::Result<()>) {
 /// Whether a folder is a staging folder, judged by the form of its name and by its content.
 fn is_staging(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str());
-    let random = name.and_then(|name| name.strip_prefix(TEMPORARY_PREFIX));
-    let random = random.map(|random| random.strip_suffix(REMOVED).unwrap_or(random));
+    let random = name
+        .and_then(|name| name.strip_prefix(TEMPORARY_PREFIX))
+        .map(|random| random.strip_suffix(REMOVED).unwrap_or(random));
     if random.map(str::len) != Some(RANDOM) || folder.is_symlink() {
         return false;
     }

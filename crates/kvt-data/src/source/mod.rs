@@ -184,8 +184,8 @@ impl Source {
     /// Where the images are: their files, if these hold several images each, or otherwise their folder.
     pub fn place(&self) -> String {
         let tables = self.tables.iter().map(|table| table.path.as_path());
-        let files = self.files.iter().map(PathBuf::as_path).chain(tables);
-        let files: Vec<_> = files.map(Path::display).collect();
+        let paths = self.files.iter().map(PathBuf::as_path).chain(tables);
+        let files: Vec<_> = paths.map(Path::display).collect();
         match files.as_slice() {
             [] => format!("`{}`", self.root.display()),
             [file] => format!("`{file}`"),
@@ -370,8 +370,8 @@ impl Source {
     /// These images with the labels of a list, which must contain the same names in any order.
     fn relabelled(mut self, classes: &[String]) -> Result<Self, DataError> {
         // Of equal names, the first one counts.
-        let numbers = classes.iter().enumerate().rev();
-        let numbers: HashMap<&String, usize> = numbers.map(|(n, class)| (class, n)).collect();
+        let last_first = classes.iter().enumerate().rev();
+        let numbers: HashMap<&String, usize> = last_first.map(|(n, class)| (class, n)).collect();
         let number = |name: &String| numbers.get(name).copied();
         let labels: Option<Vec<usize>> = self.classes.iter().map(number).collect();
         match labels {

@@ -111,8 +111,8 @@ fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchE
         return Ok([0.0; 4]);
     };
     let parts = splits.train_loading(plan, |_| (), 0, 0).parts;
-    let views = transforms.iter();
-    let mut views: Vec<View> = views.map(|view| View::zeros(1, view.size())).collect();
+    let empty = transforms.iter().map(|view| View::zeros(1, view.size()));
+    let mut views: Vec<View> = empty.collect();
     let mut seconds = [0.0; 4];
     for index in order(plan, source, images) {
         let Some(sample) = source.samples.get(index as usize) else {

@@ -56,8 +56,8 @@ pub fn kinds_with(key: &str) -> Vec<&'static str> {
 /// The kinds that have a key, and the default kind.
 fn choose(of_kinds: &[&str], name: &str) -> String {
     let (first, others) = of_kinds.split_first().unwrap_or((&DEFAULT, &[]));
-    let others = others.iter().chain([&DEFAULT]);
-    let others: Vec<String> = others.map(|kind| format!("\"{kind}\"")).collect();
+    let all = others.iter().chain([&DEFAULT]);
+    let others: Vec<String> = all.map(|kind| format!("\"{kind}\"")).collect();
     format!(
         "add `kind = \"{first}\"` under `[{name}]`, or {}",
         others.join(", or ")
@@ -65,10 +65,12 @@ fn choose(of_kinds: &[&str], name: &str) -> String {
 }
 
 fn own_keys(kind: &str, fields: &[Field]) -> String {
-    let own = fields
+    let its_fields = fields
         .iter()
         .filter(|field| kinds(&field.schema).contains(&kind));
-    let own: Vec<String> = own.map(|field| format!("`{}`", field.name)).collect();
+    let own: Vec<String> = its_fields
+        .map(|field| format!("`{}`", field.name))
+        .collect();
     match own.as_slice() {
         [] => "it has no keys".to_owned(),
         own => format!("its keys are {}", own.join(", ")),

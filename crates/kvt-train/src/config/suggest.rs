@@ -26,8 +26,8 @@ pub(super) fn unknown_key(section: &str, key: &str, place: Location) -> Problem 
         section => format!("in `[{section}]`"),
     };
     let near = closest(key, keys_of(section));
-    let elsewhere = all_keys().filter(|known| known.name == key);
-    let elsewhere: Vec<String> = elsewhere.map(|known| whereabouts(known.section)).collect();
+    let same = all_keys().filter(|known| known.name == key);
+    let elsewhere: Vec<String> = same.map(|known| whereabouts(known.section)).collect();
 
     let message = format!("unknown key `{key}` {}", whereabouts(section));
     let mut problem = Problem::new(place, message);
@@ -46,8 +46,8 @@ pub(super) fn unknown_key(section: &str, key: &str, place: Location) -> Problem 
 fn help_with_another_key(section: &str, key: &str) -> String {
     let similar = closest(key, all_keys());
     let Some(similar) = similar.filter(|known| !known.section.is_empty()) else {
-        let own = keys_of(section).map(|known| format!("`{}`", known.name));
-        let own: Vec<String> = own.collect();
+        let quoted = keys_of(section).map(|known| format!("`{}`", known.name));
+        let own: Vec<String> = quoted.collect();
         return format!("the keys here are {}", own.join(", "));
     };
     // Several sections may have the key; `[train]` is what most people mean.

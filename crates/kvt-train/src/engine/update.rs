@@ -177,10 +177,10 @@ impl<T: Task> TrainState<T> {
         // Gradients are summed over the processes here, and losses by `finish_on_host`; everything else is then the same in each
         // process.
         let gradients = accumulated.accumulator.finish();
-        let gradients = processes
+        let mut gradients = processes
             .reduce(gradients, image_counts, &self.network)?
-            .ok_or(UpdateError::NoGradient)?;
-        let mut gradients = gradients.unscaled(self.loss_scale.map_or(1.0, LossScale::factor));
+            .ok_or(UpdateError::NoGradient)?
+            .unscaled(self.loss_scale.map_or(1.0, LossScale::factor));
         self.task.before_clip(&mut gradients, &self.network, at);
         let norm = gradients.norm().ok_or(UpdateError::NoGradient)?;
         let share = |(loss, count): (Tensor<1>, usize)| loss * (count as f64 / images as f64);

@@ -116,13 +116,12 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     }
     let dir = Path::new("runs").join("finetune").join(images.name());
     table.insert("run".to_owned(), one("dir", text(&dir)?));
-    let head = [
+    let head: Vec<String> = [
         "A configuration for `kvt train`, with settings for small data. Keys that are not here have their defaults: \
          `kvt config print FILE` shows all, `kvt config check FILE` checks them."
             .to_owned(),
         images.describe(),
-    ];
-    let head: Vec<String> = head
+    ]
         .into_iter()
         .chain(source.notes.iter().cloned())
         .collect();

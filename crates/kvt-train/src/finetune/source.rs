@@ -98,10 +98,9 @@ impl Source {
                 }
             },
         };
-        let name = keys.get("name").and_then(Value::as_str);
-        let name = name.unwrap_or_default();
-        let classes = recognise(&weights).and_then(|known| known.classes);
-        let classes = classes.map_or_else(String::new, |n| format!(", trained for {n} classes"));
+        let name = keys.get("name").and_then(Value::as_str).unwrap_or_default();
+        let known = recognise(&weights).and_then(|known| known.classes);
+        let classes = known.map_or_else(String::new, |n| format!(", trained for {n} classes"));
         let of_model = format!("weights  `{}`: {name} ({how}){classes}", file.display());
 
         let (augment, with) = match &run {
@@ -289,8 +288,8 @@ impl TimmConfig {
     /// The keys of `[augment]` that are specified.
     fn augment(&self) -> Option<Table> {
         let three = |key: &str| {
-            let numbers = self.pretrained.get(key)?.as_array()?.iter();
-            let numbers: Vec<f64> = numbers.map(Json::as_f64).collect::<Option<_>>()?;
+            let list = self.pretrained.get(key)?.as_array()?.iter();
+            let numbers: Vec<f64> = list.map(Json::as_f64).collect::<Option<_>>()?;
             (numbers.len() == 3).then(|| Value::from(numbers))
         };
         let mut keys = Table::from_iter([

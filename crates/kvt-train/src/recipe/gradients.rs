@@ -82,8 +82,8 @@ impl Gradients {
 
     /// The L2 norm over all parameters, as a tensor `[1]` on the device.
     pub fn norm(&self) -> Option<Tensor<1>> {
-        let gradients = self.by_parameter.iter();
-        let gradients: Vec<_> = gradients.map(|(_, gradient)| gradient.clone()).collect();
+        let all = self.by_parameter.iter();
+        let gradients: Vec<_> = all.map(|(_, gradient)| gradient.clone()).collect();
         let norm = square_sums(&gradients).map(Tensor::sqrt);
         norm.map(|norm| times(norm, self.grad_scale))
     }
@@ -120,8 +120,8 @@ impl Gradients {
     /// The sum with the gradients of another pass through the same model. A parameter can have a gradient in only one of
     /// them.
     fn add(self, mut other: Self) -> Self {
-        let by_parameter = self.by_parameter.into_iter();
-        let mut by_parameter: Vec<_> = by_parameter
+        let own = self.by_parameter.into_iter();
+        let mut by_parameter: Vec<_> = own
             .map(|(id, gradient)| match other.remove(id) {
                 Some((more, _)) => (id, gradient + more),
                 None => (id, gradient),

@@ -26,8 +26,8 @@ impl Judgement {
         write_text(&folder.join(CLASSES), &self.classes_csv(classes))?;
         write_text(&folder.join(CONFUSION), &self.confusion_csv(classes))?;
         write_text(&folder.join(PREDICTIONS), &self.predictions_csv(source))?;
-        let cells = self.cells();
-        let cells: Vec<_> = cells
+        let cells: Vec<_> = self
+            .cells()
             .map(|cell| ([cell.label, cell.predicted], cell.images))
             .collect();
         draw_confusion(&cells, classes, title, &folder.join(PICTURE))

@@ -74,8 +74,8 @@ fn unlike(plans: &[&Plan]) -> Result<Option<String>, ReportError> {
     let mut seeds = BTreeSet::from([first.seed]);
     for other in others {
         let all = diff(first, other).map_err(|error| ReportError::Settings(Box::new(error)))?;
-        let keys = all.iter().map(|one| one.key.as_str());
-        let keys: Vec<&str> = keys.filter(|key| !is_neutral(key)).collect();
+        let differing = all.iter().map(|one| one.key.as_str());
+        let keys: Vec<&str> = differing.filter(|key| !is_neutral(key)).collect();
         if !keys.is_empty() {
             return Ok(Some(format!("differ in `{}`", keys.join("`, `"))));
         }
@@ -95,8 +95,8 @@ fn is_neutral(key: &str) -> bool {
 
 /// A common heading for runs: their labels.
 pub(crate) fn heading(curves: &[Curve]) -> String {
-    let labels = by_label(curves).into_iter().map(|(label, _)| label);
-    let labels: Vec<&str> = labels.collect();
+    let names = by_label(curves).into_iter().map(|(label, _)| label);
+    let labels: Vec<&str> = names.collect();
     match labels.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
         _ => labels.concat(),

@@ -61,8 +61,8 @@ impl Costs {
         mut progress: impl FnMut(usize, usize),
     ) -> Result<Self, SweepError> {
         let mut counts = BTreeMap::new();
-        let costs = cells.iter().map(|cell| cost(&cell.plan, &mut counts));
-        let mut costs = costs.collect::<Result<Vec<_>, _>>()?;
+        let of_cells = cells.iter().map(|cell| cost(&cell.plan, &mut counts));
+        let mut costs = of_cells.collect::<Result<Vec<_>, _>>()?;
         let rates: Vec<(&str, f64)> = cells
             .iter()
             .zip(found)

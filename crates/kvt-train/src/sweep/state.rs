@@ -117,6 +117,6 @@ impl fmt::Display for State {
 fn differences(started: &Plan, plan: &Plan) -> Result<String, String> {
     let all = diff(started, plan).map_err(|error| error.to_string())?;
     let refused = all.iter().filter(|one| one.effect == Effect::Refused);
-    let refused: Vec<String> = refused.map(ToString::to_string).collect();
-    Ok(refused.join(", "))
+    let words: Vec<String> = refused.map(ToString::to_string).collect();
+    Ok(words.join(", "))
 }

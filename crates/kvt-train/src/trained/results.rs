@@ -140,8 +140,8 @@ impl Results<'_> {
 
     fn classes_json(&self) -> Value {
         let percent = |share: Option<f64>| share.map(|share| 100.0 * share);
-        let rows = self.judged.by_class().into_iter();
-        let rows = rows.zip(&self.images.source.classes).map(|(row, name)| {
+        let all = self.judged.by_class().into_iter();
+        let rows = all.zip(&self.images.source.classes).map(|(row, name)| {
             json!({
                 "class": name,
                 "images": row.images,

@@ -52,8 +52,8 @@ pub(super) fn cover((width, height): (u32, u32), size: (u32, u32), crop_pct: f64
 /// The (width, height) to resize to, so that the longer side fits `size / crop_pct`: timm's `ResizeKeepRatio` with `longest` 1.
 pub(super) fn contain((width, height): (u32, u32), size: (u32, u32), crop_pct: f64) -> (u32, u32) {
     let target = enlarged(size, crop_pct);
-    let shrink = |side: u32, target: u32| f64::from(side) / f64::from(target);
-    let shrink = shrink(width, target.0).max(shrink(height, target.1));
+    let ratio = |side: u32, target: u32| f64::from(side) / f64::from(target);
+    let shrink = ratio(width, target.0).max(ratio(height, target.1));
     let side = |side: u32| ((f64::from(side) / shrink).round_ties_even() as u32).max(1);
     (side(width), side(height))
 }

@@ -111,8 +111,8 @@ fn refuse_parts(files: &[PathBuf]) -> Result<(), DataError> {
         let there: BTreeSet<u32> = same.map(|part| part.number).collect();
         // Some programs count from 1.
         let first = u32::from(there.contains(&of));
-        let missing = (first..first + of).filter(|number| !there.contains(number));
-        let missing: Vec<String> = missing.map(|number| format!("{number:05}")).collect();
+        let absent = (first..first + of).filter(|number| !there.contains(number));
+        let missing: Vec<String> = absent.map(|number| format!("{number:05}")).collect();
         let fault = if !missing.is_empty() {
             ParquetFault::MissingParts { of, missing }
         } else if parts.len() != of as usize {
@@ -138,11 +138,8 @@ pub(super) fn open(
     known: Option<Known<'_>>,
 ) -> Result<Source, DataError> {
     refuse_parts(files)?;
-    let read: Result<Vec<_>, DataError> = files
-        .par_iter()
-        .map(|path| table::read(path, label))
-        .collect();
-    let mut read = read?;
+    let opened = files.par_iter().map(|path| table::read(path, label));
+    let mut read = opened.collect::<Result<Vec<_>, DataError>>()?;
     let are_names = read.iter().any(|file| file.text.is_some());
     unite(&mut read, order, known.map(|known| known.classes));
     let names = known

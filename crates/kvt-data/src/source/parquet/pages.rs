@@ -87,8 +87,9 @@ impl Pages {
         let dictionary = chunk.dictionary_page_offset().filter(|&place| place > 0);
         let data = chunk.data_page_offset();
         let start = dictionary.map_or(data, |place| place.min(data));
-        let end = start.checked_add(chunk.compressed_size());
-        let end = end.filter(|&end| start >= 0 && end as u64 <= length);
+        let end = start
+            .checked_add(chunk.compressed_size())
+            .filter(|&end| start >= 0 && end as u64 <= length);
         let end = end.ok_or_else(|| found.damaged("its pages are past the end of the file"))?;
         let located = ColumnChunkMetaData::builder(Arc::clone(&found.column))
             .set_data_page_offset(start)
@@ -207,8 +208,9 @@ impl Pages {
             let bytes = Arc::new(Bytes::from(bytes));
             SerializedPageReader::new(bytes, &chunk, spot.rows, Some(vec![place]))?.get_next_page()
         });
-        let page = page.map_err(|why| self.damaged(&why))?;
-        let page = page.ok_or_else(|| self.damaged("a page is not there"))?;
+        let page = page
+            .map_err(|why| self.damaged(&why))?
+            .ok_or_else(|| self.damaged("a page is not there"))?;
         refuse_others(page.encoding(), &self.column)?;
         // Memory is reserved for the values of a dictionary, each of which takes four bytes or more.
         let is_whole = match &page {
@@ -236,8 +238,9 @@ impl Pages {
 
     /// Reads the page that contains a row, and the dictionary of its values if there is one.
     pub(super) fn open(&self, file: &mut File, row: u64) -> Result<OpenPage, ParquetFault> {
-        let spot = self.page(row);
-        let spot = spot.ok_or_else(|| self.damaged("a page is not there"))?;
+        let spot = self
+            .page(row)
+            .ok_or_else(|| self.damaged("a page is not there"))?;
         let page = self.read(file, spot)?;
         let mut pages = Vec::new();
         if let Some(dictionary) = &self.dictionary

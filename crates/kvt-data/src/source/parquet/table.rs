@@ -180,8 +180,8 @@ fn image_column(columns: &[ColumnDescPtr]) -> Result<usize, ParquetFault> {
             matches!(path, [_, part] if part == BYTES) || matches!(path, [name] if name == IMAGE);
         is_path && column.physical_type() == Type::BYTE_ARRAY && column.max_rep_level() == 0
     };
-    let found = columns.iter().enumerate().filter(|(_, c)| is_image(c));
-    let found: Vec<_> = found
+    let candidates = columns.iter().enumerate().filter(|(_, c)| is_image(c));
+    let found: Vec<_> = candidates
         .map(|(at, column)| (at, &column.path().parts()[..1]))
         .collect();
     let named = found.iter().find(|(_, name)| *name == [IMAGE]);

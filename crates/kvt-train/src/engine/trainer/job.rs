@@ -69,8 +69,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
         let known_by_all = self.skipped.len();
         let mut new = self.tell_skipped(skipped.get(known..).unwrap_or_default())?;
-        let told = self.skipped.iter().map(|image| image.path.clone());
-        let mut told: HashSet<_> = told.collect();
+        let paths = self.skipped.iter().map(|image| image.path.clone());
+        let mut told: HashSet<_> = paths.collect();
         // With `data.repeats`, several processes may meet the same image at once.
         new.retain(|image| told.insert(image.path.clone()));
         self.skipped.extend(new);

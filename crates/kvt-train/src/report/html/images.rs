@@ -77,8 +77,8 @@ impl Report {
             let mut wrong: Vec<_> = verdicts.filter(|one| one.label != one.predicted).collect();
             // Stable: equally confident ones stay in the order of the split.
             wrong.sort_by(|one, other| other.probability.total_cmp(&one.probability));
-            let wrong = wrong.iter().map(|one| one.index).take(asked.samples);
-            let wrong: Vec<u32> = wrong.collect();
+            let surest = wrong.iter().map(|one| one.index).take(asked.samples);
+            let wrong: Vec<u32> = surest.collect();
             self.judged.push(judged);
             let mistakes = shown.samples(&wrong, self, warn)?;
             self.mistakes.extend(mistakes);
@@ -86,8 +86,8 @@ impl Report {
         let images = shown.images.source.samples.len();
         let count = asked.samples.min(images);
         // Evenly spaced, so that all classes have their share.
-        let places = (0..count).map(|place| (2 * place + 1) * images / (2 * count));
-        let places: Vec<u32> = places
+        let places: Vec<u32> = (0..count)
+            .map(|place| (2 * place + 1) * images / (2 * count))
             .filter_map(|place| u32::try_from(place).ok())
             .collect();
         let samples = shown.samples(&places, self, warn)?;

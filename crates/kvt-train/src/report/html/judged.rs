@@ -199,11 +199,11 @@ fn by_class(page: &mut Markup, judged: &Judged) {
     };
     let rows = judged.judgement.by_class();
     // Skip classes without images.
-    let rows = rows
+    let rows: Vec<(usize, ClassRow)> = rows
         .into_iter()
         .enumerate()
-        .filter(|(_, row)| row.images > 0);
-    let rows: Vec<(usize, ClassRow)> = rows.collect();
+        .filter(|(_, row)| row.images > 0)
+        .collect();
     page.folded(&format!("Each of {} classes", rows.len()), |page| {
         page.table("numbers", |page| {
             page.header(["class", "images", "accuracy", "precision", "F1"]);

@@ -156,12 +156,12 @@ impl Record {
             self.epochs(),
             counted(self.plan.epochs(), "epoch"),
         );
-        let done = match self.progress {
+        let how = match self.progress {
             Progress::Finished => None,
             Progress::Stopped => Some("was stopped"),
             Progress::Open => Some("is still in training, or was killed,"),
         };
-        let done = done.map(|how| {
+        let done = how.map(|how| {
             format!("`{name}` {how} after {epochs} of {of}: its numbers are those of now")
         });
         let evaluated = self.rows.iter().any(|row| row.val.is_some());

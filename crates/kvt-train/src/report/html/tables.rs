@@ -188,8 +188,8 @@ fn notes(page: &mut Markup, record: &Record) {
                 Topic::Skipped => "skipped ",
                 Topic::Start | Topic::Resume | Topic::Stop | Topic::Scale => "",
             };
-            let path = note.path.as_ref().map(|path| format!("`{path}`: "));
-            let path = path.unwrap_or_default();
+            let prefix = note.path.as_ref().map(|path| format!("`{path}`: "));
+            let path = prefix.unwrap_or_default();
             let text = format!("step {}: {kind}{path}{}", note.step, note.message);
             page.element("li", &[], &text);
         }

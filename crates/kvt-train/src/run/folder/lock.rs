@@ -153,8 +153,9 @@ pub(super) fn is_ours(file: &Path) -> bool {
 /// Whether the process that a lock file names may still live. On this machine that is known. Our own number is that of a process
 /// in an earlier container.
 fn may_live(holder: &str) -> bool {
-    let named = holder.strip_prefix(PROCESS);
-    let named = named.and_then(|named| named.strip_suffix('`')?.split_once(" on `"));
+    let named = holder
+        .strip_prefix(PROCESS)
+        .and_then(|named| named.strip_suffix('`')?.split_once(" on `"));
     let Some((pid, host)) = named.and_then(|(pid, host)| Some((pid.parse::<u32>().ok()?, host)))
     else {
         return !holder.is_empty();

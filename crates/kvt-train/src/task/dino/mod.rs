@@ -157,8 +157,8 @@ impl Task for Dino {
         at: Position,
         phase: Phase,
     ) -> Tensor<1> {
-        let globals = batch.views.iter().take(GLOBAL_VIEWS);
-        let globals: Vec<_> = globals.map(|view| view.clone().inner()).collect();
+        let first = batch.views.iter().take(GLOBAL_VIEWS);
+        let globals: Vec<_> = first.map(|view| view.clone().inner()).collect();
         let said = self.teacher.network().forward(&globals, Phase::Eval);
         let temperature = self.config.teacher_temp_in(at.epoch);
         let centre = self.centre.clone();

@@ -108,8 +108,8 @@ impl SavedLogits {
 
     /// The logits of these images, `[images, classes]`.
     pub(super) fn rows(&self, indices: &[u32], device: &Device) -> Tensor<2> {
-        let rows = indices.iter().flat_map(|&index| self.row(index as usize));
-        let rows: Vec<f32> = rows.collect();
+        let numbers = indices.iter().flat_map(|&index| self.row(index as usize));
+        let rows: Vec<f32> = numbers.collect();
         Tensor::from_data(TensorData::new(rows, [indices.len(), self.classes]), device)
     }
 
