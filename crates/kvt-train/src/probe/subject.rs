@@ -11,7 +11,7 @@ use crate::error::TrainError;
 use crate::splits::Splits;
 use crate::trained::Warn;
 
-/// Features, and the images of which they are.
+/// Features, and their images.
 #[derive(Debug)]
 pub struct Subject {
     /// The plan, with the batch size of the probe.

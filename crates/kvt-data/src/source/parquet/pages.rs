@@ -319,9 +319,9 @@ fn append(file: &mut File, place: u64, length: u64, bytes: &mut Vec<u8>) -> io::
 fn ratio(codec: Compression) -> Option<u64> {
     match codec {
         Compression::UNCOMPRESSED => Some(1),
-        // Three bytes stand for at most 64.
+        // Three bytes become at most 64.
         Compression::SNAPPY => Some(22),
-        // One byte stands for at most 255.
+        // One byte becomes at most 255.
         Compression::LZ4 | Compression::LZ4_RAW => Some(255),
         // What Deflate reaches. Zstandard has no limit, but images are already compressed: more is refused, though it may be whole.
         Compression::GZIP(_) | Compression::ZSTD(_) => Some(1032),
@@ -338,7 +338,7 @@ fn of_levels(encoding: Encoding) -> bool {
     matches!(encoding, Encoding::RLE | Encoding::BIT_PACKED)
 }
 
-/// Refuses values in an encoding other than the common ones: some stand for values that are much larger together than the page.
+/// Refuses values in an encoding other than the common ones: in some, values are much larger together than their page.
 fn refuse_others(encoding: Encoding, column: &ColumnDescPtr) -> Result<(), ParquetFault> {
     match encoding {
         Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY => Ok(()),
