@@ -1,5 +1,6 @@
 //! `kvt compare`.
 
+use kvt_train::run::RunDir;
 use serde_json::Value;
 
 use crate::support::{Workspace, steps};
@@ -148,7 +149,7 @@ fn configurations_are_a_sweep_without_a_file() {
     assert_eq!(table.lines().count(), 3, "{table}");
 
     // One that another process trains is not done, and here there is nothing else to do.
-    let held = crate::support::take_run(&workspace.path("runs/held"));
+    let held = RunDir::create(&workspace.path("runs/held"), false).unwrap();
     workspace.write(
         "held.toml",
         "base = \"tiny.toml\"\n[run]\ndir = \"runs/held\"\n",
