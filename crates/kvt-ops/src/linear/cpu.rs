@@ -8,14 +8,18 @@ use rayon::prelude::*;
 use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward};
 use crate::cast::{cast, to_f32};
 use crate::cpu::bf16::{Kernel, Number};
-use crate::cpu::buffer::{nothing, par_map_copy, tensor, values_of};
-use crate::cpu::gemm::{Matrix, add_product, product, product_over_rows};
+use crate::cpu::buffer::{par_map_copy, par_map_rows, tensor, values_of};
+use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on, product, product_over_rows};
 
 /// Parts of the sum over the rows: a constant, so that the result does not depend on the number of threads.
 const PARTS: usize = 16;
 
-/// Approximate number of values per block of rows.
-const BLOCK: usize = 64 * 1024;
+/// Maximum number of values that a product writes into a block of rows: they stay in the cache of a core until the block is done.
+const BLOCK: usize = 96 * 1024;
+
+/// Minimum and maximum number of rows per block. For each block, a product packs the weight.
+const LEAST: usize = 96;
+const MOST: usize = 256;
 
 impl LinearOps for Flex {
     fn affine(
@@ -36,11 +40,9 @@ impl LinearOps for Flex {
         let rows = shape.num_elements() / inputs;
         let last = shape.num_dims() - 1;
         shape[last] = outputs;
-        let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
-        let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
-        let mut out = product(x, weight);
-        out.par_chunks_mut(block_len(outputs)).for_each(|rows| {
-            add_to_rows(rows, values_of(&bias));
+        let product = Onto::new(&x, &weight, rows);
+        let out = par_map_rows(values_of(&bias), rows, product.height, |out, number| {
+            product.add(out, number);
         });
         cast::<Self>(tensor(out, shape), dtype)
     }
@@ -61,16 +63,15 @@ impl LinearOps for Flex {
         }
         let [x, weight, bias, residual] =
             [x, weight, bias, residual].map(|tensor| prepared(tensor, DType::F32));
-        let [inputs, outputs] = weight.shape().dims();
+        let [_, outputs] = weight.shape().dims();
         let shape = residual.shape();
-        let rows = shape.num_elements() / outputs;
-        let (values, block) = (values_of(&residual), block_len(outputs));
-        let mut out = par_map_copy(values, block, nothing(values.len(), block), |rows, ()| {
-            add_to_rows(rows, values_of(&bias));
+        let product = Onto::new(&x, &weight, shape.num_elements() / outputs);
+        let (values, block) = (values_of(&residual), product.height * outputs);
+        let numbers = (0..values.len().div_ceil(block)).into_par_iter();
+        let out = par_map_copy(values, block, numbers, |out, number| {
+            add_to_rows(out, values_of(&bias));
+            product.add(out, number);
         });
-        let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
-        let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
-        add_product(&mut out, x, weight);
         tensor(out, shape)
     }
 
@@ -104,6 +105,46 @@ impl LinearOps for Flex {
     }
 }
 
+/// A product that is added to an output block by block, on all threads.
+struct Onto<'a> {
+    x: Matrix<'a>,
+    weight: Matrix<'a>,
+    /// Rows of a block.
+    height: usize,
+    threads: Threads,
+}
+
+impl<'a> Onto<'a> {
+    /// Of `rows` contiguous rows and a contiguous weight.
+    fn new(x: &'a FloatTensor<Flex>, weight: &'a FloatTensor<Flex>, rows: usize) -> Self {
+        let [inputs, outputs] = weight.shape().dims();
+        let height = height(rows, outputs);
+        Self {
+            x: Matrix::new(values_of(x), [rows, inputs], inputs),
+            weight: Matrix::new(values_of(weight), [inputs, outputs], outputs),
+            height,
+            threads: Threads::of_each(rows.div_ceil(height)),
+        }
+    }
+
+    /// Adds its part to a block.
+    fn add(&self, out: &mut [f32], number: usize) {
+        let ([_, outputs], start) = (self.weight.shape(), number * self.height);
+        let x = self.x.rows(start..start + out.len() / outputs);
+        let out = (out, outputs);
+        multiply_on(self.threads, out, Write::Add, 1.0, x, self.weight);
+    }
+}
+
+/// Rows per block of a product with `outputs` columns. It depends only on the shape, and so does every sum.
+pub(crate) fn height(rows: usize, outputs: usize) -> usize {
+    /// Any usual number of threads can share this number of blocks equally.
+    const SHARED: usize = 8;
+    let fewest = rows.div_ceil((BLOCK / outputs).clamp(LEAST, MOST)).max(1);
+    let blocks = fewest.next_multiple_of(SHARED).min(rows / LEAST);
+    rows.div_ceil(blocks.max(fewest))
+}
+
 /// Whether `x` is bf16, and the others can be read in a product with it; none is empty.
 fn is_bf16<const N: usize>(x: &FloatTensor<Flex>, others: [&FloatTensor<Flex>; N]) -> bool {
     let read = |x: &FloatTensor<Flex>| matches!(x.dtype(), DType::F32 | DType::BF16);
@@ -112,7 +153,7 @@ fn is_bf16<const N: usize>(x: &FloatTensor<Flex>, others: [&FloatTensor<Flex>; N
 }
 
 /// Rounded to a type, then contiguous in f32.
-pub(super) fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
+pub(crate) fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
     to_f32::<Flex>(cast::<Flex>(tensor, dtype)).to_contiguous()
 }
 
@@ -120,12 +161,7 @@ fn is_empty(tensor: &FloatTensor<Flex>) -> bool {
     tensor.shape().num_elements() == 0
 }
 
-/// Values per block, in whole rows of `outputs` values.
-fn block_len(outputs: usize) -> usize {
-    (BLOCK / outputs).max(1) * outputs
-}
-
-fn add_to_rows(rows: &mut [f32], bias: &[f32]) {
+pub(crate) fn add_to_rows(rows: &mut [f32], bias: &[f32]) {
     for row in rows.chunks_exact_mut(bias.len()) {
         add(row, bias);
     }
