@@ -17,9 +17,8 @@ const PARTS: usize = 16;
 /// Maximum number of values that a product writes into a block of rows: they stay in the cache of a core until the block is done.
 const BLOCK: usize = 96 * 1024;
 
-/// Minimum and maximum number of rows per block. For each block, a product packs the weight.
+/// Minimum number of rows per block: for each block, a product packs the weight.
 const LEAST: usize = 96;
-const MOST: usize = 256;
 
 impl LinearOps for Flex {
     fn affine(
@@ -140,7 +139,7 @@ impl<'a> Onto<'a> {
 pub(crate) fn height(rows: usize, outputs: usize) -> usize {
     /// Any usual number of threads can share this number of blocks equally.
     const SHARED: usize = 8;
-    let fewest = rows.div_ceil((BLOCK / outputs).clamp(LEAST, MOST)).max(1);
+    let fewest = rows.div_ceil((BLOCK / outputs).max(LEAST)).max(1);
     let blocks = fewest.next_multiple_of(SHARED).min(rows / LEAST);
     rows.div_ceil(blocks.max(fewest))
 }

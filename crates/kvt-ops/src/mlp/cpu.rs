@@ -29,9 +29,9 @@ impl MlpOps for Flex {
         let others_are_f32 = all[1..].iter().all(|x| x.dtype() == DType::F32);
         match Kernel::detect() {
             _ if is_empty => composed::<Self>(x, layer1, layer2, residual),
-            _ if are(DType::F32) => in_f32(x, layer1, layer2, &residual.to_contiguous()),
+            _ if are(DType::F32) => in_f32(&x, layer1, layer2, &residual.to_contiguous()),
             Some(kernel) if x.dtype() == DType::BF16 && others_are_f32 => {
-                in_bf16(kernel, x, layer1, layer2, &residual.to_contiguous())
+                in_bf16(kernel, &x, layer1, layer2, &residual.to_contiguous())
             }
             _ => composed::<Self>(x, layer1, layer2, residual),
         }
@@ -40,7 +40,7 @@ impl MlpOps for Flex {
 
 /// In f32: the hidden values of a block stay in the cache of the core that makes them.
 fn in_f32(
-    x: FloatTensor<Flex>,
+    x: &FloatTensor<Flex>,
     layer1: [FloatTensor<Flex>; 2],
     layer2: [FloatTensor<Flex>; 2],
     residual: &FloatTensor<Flex>,
@@ -79,7 +79,7 @@ fn in_f32_layer(layer: &[FloatTensor<Flex>; 2]) -> ([&[f32]; 2], usize, usize) {
 /// In bf16, with a residual in f32. Weights are packed once for all blocks.
 fn in_bf16(
     kernel: Kernel,
-    x: FloatTensor<Flex>,
+    x: &FloatTensor<Flex>,
     layer1: [FloatTensor<Flex>; 2],
     layer2: [FloatTensor<Flex>; 2],
     residual: &FloatTensor<Flex>,
