@@ -1,5 +1,6 @@
 //! The MLP in one operation: compared with Burn's layers, and with our own operations one after the other.
 
+use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::activation::gelu as burn_gelu;
 use burn::tensor::{DType, Device, Tensor};
@@ -56,7 +57,7 @@ fn an_mlp_matches_burn_and_its_gradients_reach_every_layer() {
             for (number, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
                 assert_close(&format!("{name} {rows}: {number}"), ours, theirs, 1e-4);
             }
-            let [first, second] = [first, second].map(burn::module::Module::valid);
+            let [first, second] = [first, second].map(|layer| layer.valid());
             let [x, residual] = [x, residual].map(Tensor::inner);
             let alone = values(mlp_add([&first, &second], x, residual));
             if name == "wgpu" {
