@@ -9,16 +9,11 @@ use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward};
 use crate::cast::{cast, to_f32};
 use crate::cpu::bf16::{Kernel, Number};
 use crate::cpu::buffer::{par_map_copy, par_map_rows, tensor, values_of};
-use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on, product, product_over_rows};
+use crate::cpu::gemm::{Matrix, product, product_over_rows};
+use crate::cpu::weight::Weight;
 
 /// Parts of the sum over the rows: a constant, so that the result does not depend on the number of threads.
 const PARTS: usize = 16;
-
-/// Maximum number of values that a product writes into a block of rows: they stay in the cache of a core until the block is done.
-const BLOCK: usize = 96 * 1024;
-
-/// Minimum number of rows per block: for each block, a product packs the weight.
-const LEAST: usize = 96;
 
 impl LinearOps for Flex {
     fn affine(
@@ -39,9 +34,12 @@ impl LinearOps for Flex {
         let rows = shape.num_elements() / inputs;
         let last = shape.num_dims() - 1;
         shape[last] = outputs;
-        let product = Onto::new(&x, &weight, rows);
-        let out = par_map_rows(values_of(&bias), rows, product.height, |out, number| {
-            product.add(out, number);
+        let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
+        let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
+        let weight = Weight::for_rows(rows, weight);
+        let blocks = weight.blocks(rows, inputs.max(outputs));
+        let out = par_map_rows(values_of(&bias), rows, blocks.height, |out, number| {
+            weight.add_product(blocks, out, x.rows(blocks.rows(number, rows)));
         });
         cast::<Self>(tensor(out, shape), dtype)
     }
@@ -62,14 +60,18 @@ impl LinearOps for Flex {
         }
         let [x, weight, bias, residual] =
             [x, weight, bias, residual].map(|tensor| prepared(tensor, DType::F32));
-        let [_, outputs] = weight.shape().dims();
+        let [inputs, outputs] = weight.shape().dims();
         let shape = residual.shape();
-        let product = Onto::new(&x, &weight, shape.num_elements() / outputs);
-        let (values, block) = (values_of(&residual), product.height * outputs);
-        let numbers = (0..values.len().div_ceil(block)).into_par_iter();
+        let rows = shape.num_elements() / outputs;
+        let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
+        let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
+        let weight = Weight::for_rows(rows, weight);
+        let blocks = weight.blocks(rows, inputs.max(outputs));
+        let (values, block) = (values_of(&residual), blocks.height * outputs);
+        let numbers = (0..blocks.count).into_par_iter();
         let out = par_map_copy(values, block, numbers, |out, number| {
             add_to_rows(out, values_of(&bias));
-            product.add(out, number);
+            weight.add_product(blocks, out, x.rows(blocks.rows(number, rows)));
         });
         tensor(out, shape)
     }
@@ -102,46 +104,6 @@ impl LinearOps for Flex {
             cast::<Self>(in_dtype(sum, Shape::new([outputs])), own),
         )
     }
-}
-
-/// A product that is added to an output block by block, on all threads.
-struct Onto<'a> {
-    x: Matrix<'a>,
-    weight: Matrix<'a>,
-    /// Rows of a block.
-    height: usize,
-    threads: Threads,
-}
-
-impl<'a> Onto<'a> {
-    /// Of `rows` contiguous rows and a contiguous weight.
-    fn new(x: &'a FloatTensor<Flex>, weight: &'a FloatTensor<Flex>, rows: usize) -> Self {
-        let [inputs, outputs] = weight.shape().dims();
-        let height = height(rows, outputs);
-        Self {
-            x: Matrix::new(values_of(x), [rows, inputs], inputs),
-            weight: Matrix::new(values_of(weight), [inputs, outputs], outputs),
-            height,
-            threads: Threads::of_each(rows.div_ceil(height)),
-        }
-    }
-
-    /// Adds its part to a block.
-    fn add(&self, out: &mut [f32], number: usize) {
-        let ([_, outputs], start) = (self.weight.shape(), number * self.height);
-        let x = self.x.rows(start..start + out.len() / outputs);
-        let out = (out, outputs);
-        multiply_on(self.threads, out, Write::Add, 1.0, x, self.weight);
-    }
-}
-
-/// Rows per block of a product with `outputs` columns. It depends only on the shape, and so does every sum.
-pub(crate) fn height(rows: usize, outputs: usize) -> usize {
-    /// Any usual number of threads can share this number of blocks equally.
-    const SHARED: usize = 8;
-    let fewest = rows.div_ceil((BLOCK / outputs).max(LEAST)).max(1);
-    let blocks = fewest.next_multiple_of(SHARED).min(rows / LEAST);
-    rows.div_ceil(blocks.max(fewest))
 }
 
 /// Whether `x` is bf16, and the others can be read in a product with it; none is empty.

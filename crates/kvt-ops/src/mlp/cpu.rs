@@ -7,9 +7,10 @@ use rayon::prelude::*;
 use super::{MlpOps, composed};
 use crate::cpu::bf16::{Added, Kernel, Right, Scratch, block_height, rows_of_product};
 use crate::cpu::buffer::{par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of};
-use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on};
+use crate::cpu::gemm::Matrix;
+use crate::cpu::weight::Weight;
 use crate::gelu::{exact, exact_bf16};
-use crate::linear::cpu::{add_to_rows, height, prepared};
+use crate::linear::cpu::{add_to_rows, prepared};
 
 impl MlpOps for Flex {
     fn gelu_mlp(
@@ -52,20 +53,20 @@ fn in_f32(
     let rows = residual.shape().num_elements() / outputs;
     let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
     let weight1 = Matrix::new(weight1, [inputs, hidden], hidden);
+    let weight1 = Weight::for_rows(rows, weight1);
     let weight2 = Matrix::new(weight2, [hidden, outputs], outputs);
-    let height = height(rows, hidden);
-    let numbers = (0..rows.div_ceil(height)).into_par_iter();
-    let threads = Threads::of_each(numbers.len());
-    let values = values_of(residual);
-    let out = par_map_copy(values, height * outputs, numbers, |out, number| {
-        let start = number * height;
-        let x = x.rows(start..start + out.len() / outputs);
+    let weight2 = Weight::for_rows(rows, weight2);
+    let blocks = weight1.blocks(rows, inputs.max(hidden).max(outputs));
+    let (values, block) = (values_of(residual), blocks.height * outputs);
+    let numbers = (0..blocks.count).into_par_iter();
+    let out = par_map_copy(values, block, numbers, |out, number| {
+        let x = x.rows(blocks.rows(number, rows));
         let mut middle = bias1.repeat(x.shape()[0]);
-        multiply_on(threads, (&mut middle, hidden), Write::Add, 1.0, x, weight1);
+        weight1.add_product(blocks, &mut middle, x);
         exact(&mut middle);
         let middle = Matrix::new(&middle, [x.shape()[0], hidden], hidden);
         add_to_rows(out, bias2);
-        multiply_on(threads, (out, outputs), Write::Add, 1.0, middle, weight2);
+        weight2.add_product(blocks, out, middle);
     });
     tensor(out, residual.shape())
 }
