@@ -52,7 +52,9 @@ fn an_mlp_matches_burn_and_its_gradients_reach_every_layer() {
                 all
             };
             let ours = run(mlp_add([&first, &second], x.clone(), residual.clone()));
-            let hidden = burn_gelu(first.forward(x.clone()));
+            // On a GPU, Burn's gradient is that of the approximation with tanh.
+            let activation = if name == "wgpu" { gelu } else { burn_gelu };
+            let hidden = activation(first.forward(x.clone()));
             let theirs = run(residual.clone() + second.forward(hidden));
             for (number, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
                 assert_close(&format!("{name} {rows}: {number}"), ours, theirs, 1e-4);
