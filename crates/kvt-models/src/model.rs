@@ -6,7 +6,7 @@ use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Tensor};
 use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, burn_pack};
 use kvt_attention::UNDECAYED;
-use kvt_ops::{Key, Phase};
+use kvt_ops::{Key, Phase, on_pool};
 
 use crate::backbone::{Ask, Backbone};
 use crate::error::ModelError;
@@ -63,7 +63,8 @@ impl ModelConfig {
 }
 
 impl Model {
-    /// The logits of a batch of images: several outputs are [combined](Logits::mean).
+    /// The logits of a batch of images: several outputs are [combined](Logits::mean). In evaluation, a CPU works on them as in
+    /// [`on_pool`](kvt_ops::on_pool).
     ///
     /// # Shapes
     ///
@@ -73,7 +74,13 @@ impl Model {
     ///
     /// On images that [`check_input`](Self::check_input) refuses, unless the backbone supports their size.
     pub fn forward(&self, images: Tensor<4>, phase: Phase) -> Tensor<2> {
-        self.forward_heads(images, phase).mean()
+        match phase {
+            Phase::Eval => {
+                let device = images.device();
+                on_pool(&device, || self.forward_heads(images, phase).mean())
+            }
+            Phase::Train(_) => self.forward_heads(images, phase).mean(),
+        }
     }
 
     /// The logits of each output.

@@ -9,6 +9,7 @@
 //! | [`knn_softmax()`] | from scores to the probabilities of the kept keys |
 //! | [`portable`] | the same selection, composed of Burn's operations |
 //! | [`linear()`], [`linear_add()`], [`linear_with()`] | a linear layer, by itself, added to a residual, or given by its weight |
+//! | [`mlp_add()`] | two linear layers with a GELU between them, added to a residual |
 //! | [`Residual`] | a branch added to a residual stream, whole or scaled sample by sample |
 //! | [`layer_norm()`] | layer normalisation over the last dimension |
 //! | [`gelu()`], [`quick_gelu()`] | GELU with the exact error function, or with a sigmoid |
@@ -21,6 +22,7 @@
 //! | [`widened()`], [`in_type()`] | casts between half types and f32 |
 //! | [`adamw()`], [`Guard`], [`square_sum()`], [`square_sums()`] | optimizer updates that the device can skip, norms for clipping |
 //! | [`rank_sum()`] | a sum over the processes that train together |
+//! | [`on_pool()`] | many operations in a row on the threads of the CPU |
 //! | [`Key`], [`Phase`] | keyed randomness: a seed gives one result |
 //!
 //! # Layout
@@ -51,6 +53,8 @@ mod knn_softmax;
 mod layer_norm;
 mod linear;
 mod max_pool;
+mod mlp;
+mod pool;
 pub mod portable;
 mod random;
 mod residual;
@@ -74,6 +78,8 @@ pub use knn_softmax::knn_softmax;
 pub use layer_norm::layer_norm;
 pub use linear::{linear, linear_add, linear_with};
 pub use max_pool::{MaxPool, max_pool2d};
+pub use mlp::mlp_add;
+pub use pool::on_pool;
 pub use random::{Key, Phase};
 pub use residual::Residual;
 pub use unfold::{Unfold, fold, unfold};

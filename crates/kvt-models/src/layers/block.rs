@@ -168,23 +168,17 @@ impl<A: Module> Block<A> {
 
         watch.tokens(Point::Middle, || x.clone());
         let normed = self.norm2.forward(x.clone(), self.norm_epsilon, phase);
-        let hidden = self.mlp.hidden(pass.lower(normed));
-        let project = |hidden, residual| self.mlp.project(hidden, residual);
-        watch.tokens(Point::Mlp, || project(hidden.clone(), None));
-        let x = add_branch(
-            x,
-            hidden,
-            self.drop_path,
-            phase.named("drop_path2"),
-            project,
-        );
+        let normed = pass.lower(normed);
+        let mlp = |normed, residual| self.mlp.forward(normed, residual);
+        watch.tokens(Point::Mlp, || mlp(normed.clone(), None));
+        let x = add_branch(x, normed, self.drop_path, phase.named("drop_path2"), mlp);
         watch.tokens(Point::Output, || x.clone());
         x
     }
 }
 
-/// Adds a branch of any type to the f32 stream. Only the last projection of the branch is missing: it adds the stream
-/// in the same operation, and scales the branch if paths are dropped.
+/// Adds a branch of any type to the f32 stream. Only its last part, `project`, is missing: it adds the stream in the same
+/// operation, and scales the branch if paths are dropped.
 pub(crate) fn add_branch<const D: usize>(
     stream: Tensor<D>,
     branch: Tensor<D>,

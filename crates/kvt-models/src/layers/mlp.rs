@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_ops::{Residual, gelu, linear, quick_gelu};
+use kvt_ops::{Residual, gelu, linear, mlp_add, quick_gelu};
 
 use super::{Init, project};
 
@@ -35,29 +35,22 @@ impl Mlp {
         }
     }
 
-    /// The input of the second layer.
+    /// The output, added to a residual if there is one.
     ///
     /// # Shapes
     ///
-    /// `[.., dim]` to `[.., hidden]`.
-    pub fn hidden<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        let x = linear(&self.fc1, x);
-        match self.activation {
-            Activation::Gelu => gelu(x),
-            Activation::QuickGelu => quick_gelu(x),
-        }
-    }
-
-    /// The output from [`hidden`](Self::hidden), added to a residual if there is one.
-    ///
-    /// # Shapes
-    ///
-    /// `[.., hidden]` to `[.., dim]`.
-    pub fn project<const D: usize>(
+    /// `[.., dim]` to the same shape.
+    pub fn forward<const D: usize>(
         &self,
-        hidden: Tensor<D>,
+        x: Tensor<D>,
         residual: Option<Residual<D>>,
     ) -> Tensor<D> {
-        project(&self.fc2, hidden, residual)
+        match (self.activation, residual) {
+            (Activation::Gelu, Some(residual)) => mlp_add([&self.fc1, &self.fc2], x, residual),
+            (Activation::Gelu, None) => linear(&self.fc2, gelu(linear(&self.fc1, x))),
+            (Activation::QuickGelu, residual) => {
+                project(&self.fc2, quick_gelu(linear(&self.fc1, x)), residual)
+            }
+        }
     }
 }

@@ -77,9 +77,9 @@ impl TokenTransformer {
 
         watch.tokens(Point::Middle, || x.clone());
         let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
-        let hidden = self.mlp.hidden(pass.lower(normed));
-        watch.tokens(Point::Mlp, || self.mlp.project(hidden.clone(), None));
-        let x = self.mlp.project(hidden, Some(x.into()));
+        let normed = pass.lower(normed);
+        watch.tokens(Point::Mlp, || self.mlp.forward(normed.clone(), None));
+        let x = self.mlp.forward(normed, Some(x.into()));
         watch.tokens(Point::Output, || x.clone());
         x
     }

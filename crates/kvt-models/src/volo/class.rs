@@ -64,9 +64,9 @@ impl ClassBlock {
 
         watch.tokens(Point::Middle, || class.clone());
         let normed = layer_norm(&self.norm2, class.clone(), NORM_EPSILON);
-        let hidden = self.mlp.hidden(pass.lower(normed));
-        watch.tokens(Point::Mlp, || self.mlp.project(hidden.clone(), None));
-        let class = self.mlp.project(hidden, Some(class.into()));
+        let normed = pass.lower(normed);
+        watch.tokens(Point::Mlp, || self.mlp.forward(normed.clone(), None));
+        let class = self.mlp.forward(normed, Some(class.into()));
         watch.tokens(Point::Output, || class.clone());
         class
     }

@@ -33,6 +33,36 @@ pub(crate) fn par_map_copy<T: Send>(
     copy
 }
 
+/// `rows` copies of a row, changed block by block, of `height` rows, while the block is in the cache. `change` gets the values of a
+/// block and its number.
+pub(crate) fn par_map_rows(
+    row: &[f32],
+    rows: usize,
+    height: usize,
+    change: impl Fn(&mut [f32], usize) + Sync + Send,
+) -> Vec<f32> {
+    let len = rows * row.len();
+    let mut values = Vec::with_capacity(len);
+    let spare = &mut values.spare_capacity_mut()[..len];
+    let blocks = spare
+        .par_chunks_mut((height * row.len()).max(1))
+        .enumerate();
+    blocks.for_each(|(number, spare)| {
+        for spare in spare.chunks_exact_mut(row.len()) {
+            spare.write_copy_of_slice(row);
+        }
+        #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
+        // SAFETY: a block has whole rows, and every one has just been written.
+        change(unsafe { spare.assume_init_mut() }, number);
+    });
+    #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
+    // SAFETY: the blocks cover every value.
+    unsafe {
+        values.set_len(len);
+    }
+    values
+}
+
 /// `len` new values, built part by part. `build` gets a part, filled with zeros on the same thread, and the part's
 /// item of `others`.
 pub(crate) fn par_build<T: Send>(
@@ -131,6 +161,20 @@ mod tests {
                 }
             });
             let expected: Vec<f32> = (0..len).map(|i| (i / 64) as f32).collect();
+            assert_eq!(values, expected);
+        }
+    }
+
+    #[test]
+    fn every_row_is_a_copy_and_every_block_changed_once() {
+        for (rows, height) in [(0, 3), (1, 3), (6, 3), (7, 3), (7, 100)] {
+            let values = par_map_rows(&[1.0, 2.0], rows, height, |block, number| {
+                for x in block {
+                    *x += 10.0 * number as f32;
+                }
+            });
+            let row = |row: usize| [1.0, 2.0].map(|x| x + 10.0 * (row / height) as f32);
+            let expected: Vec<f32> = (0..rows).flat_map(row).collect();
             assert_eq!(values, expected);
         }
     }

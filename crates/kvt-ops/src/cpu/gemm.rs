@@ -159,21 +159,6 @@ pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
     product_by(a, b, Parallelism::Rayon(0))
 }
 
-/// `out += a b` on all threads, as [`product`]; `out` is stored row by row.
-///
-/// # Panics
-/// If the shapes do not match.
-pub(crate) fn add_product(out: &mut [f32], a: Matrix<'_>, b: Matrix<'_>) {
-    let columns = b.shape[1];
-    assert_fits(out.len(), [a.shape[0], columns], columns);
-    let threads = Parallelism::Rayon(0);
-    #[expect(unsafe_code, reason = "`gemm` takes pointers")]
-    // SAFETY: checked above; `out` is borrowed mutably and initialised.
-    unsafe {
-        gemm(out.as_mut_ptr(), columns, Write::Add, 1.0, a, b, threads);
-    }
-}
-
 fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
     let [rows, columns] = [a.shape[0], b.shape[1]];
     if rows == 1 || columns == 1 {
@@ -304,7 +289,8 @@ mod tests {
             assert_eq!(product_over_rows(a, b), expected);
             assert_eq!(product(a.t(), b), expected);
             let mut sum = vec![0.5; m * n];
-            add_product(&mut sum, a.t(), b);
+            let out = (&mut sum[..], n);
+            multiply_on(Threads::All, out, Write::Add, 1.0, a.t(), b);
             assert!(sum.iter().zip(&expected).all(|(sum, x)| *sum == 0.5 + x));
             // Writes to the middle columns of wider rows; the others keep their values.
             let mut wide = vec![0.5; m * (n + 3)];

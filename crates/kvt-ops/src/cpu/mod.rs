@@ -9,4 +9,5 @@ pub(crate) mod gemm;
 pub(crate) mod round;
 pub(crate) mod simd;
 pub(crate) mod softmax_row;
+pub(crate) mod weight;
 pub(crate) mod windows;

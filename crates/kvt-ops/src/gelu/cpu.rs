@@ -90,6 +90,22 @@ fn backward<F: Curve>(x: FloatTensor<Flex>, grad: FloatTensor<Flex>) -> FloatTen
     cast::<Flex>(tensor(out, shape), dtype)
 }
 
+/// GELU of values, in place, on this thread.
+pub(crate) fn exact(values: &mut [f32]) {
+    Arch::new().dispatch(Forward::<Exact>(values, PhantomData));
+}
+
+/// As [`exact`]; computed in f32, and rounded when it is written.
+pub(crate) fn exact_bf16(values: &mut [bf16]) {
+    let mut block = [0.0; 1024];
+    for values in values.chunks_mut(block.len()) {
+        let block = &mut block[..values.len()];
+        copy::<bf16, f32>(values, block);
+        exact(block);
+        copy::<f32, bf16>(block, values);
+    }
+}
+
 /// Widens a block in the cache, and rounds it when it is written.
 fn bf16_forward<F: Curve>(x: &FloatTensor<Flex>) -> FloatTensor<Flex> {
     let values: &[bf16] = values_in(x);

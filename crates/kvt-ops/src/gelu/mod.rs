@@ -18,6 +18,8 @@ use crate::convert::ConvertOps;
 
 mod cpu;
 
+pub(crate) use cpu::{exact, exact_bf16};
+
 /// The factor in the sigmoid of [`quick_gelu`].
 const QUICK: f64 = 1.702;
 

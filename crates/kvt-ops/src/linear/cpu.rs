@@ -8,14 +8,12 @@ use rayon::prelude::*;
 use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward};
 use crate::cast::{cast, to_f32};
 use crate::cpu::bf16::{Kernel, Number};
-use crate::cpu::buffer::{nothing, par_map_copy, tensor, values_of};
-use crate::cpu::gemm::{Matrix, add_product, product, product_over_rows};
+use crate::cpu::buffer::{par_map_copy, par_map_rows, tensor, values_of};
+use crate::cpu::gemm::{Matrix, product, product_over_rows};
+use crate::cpu::weight::Weight;
 
 /// Parts of the sum over the rows: a constant, so that the result does not depend on the number of threads.
 const PARTS: usize = 16;
-
-/// Approximate number of values per block of rows.
-const BLOCK: usize = 64 * 1024;
 
 impl LinearOps for Flex {
     fn affine(
@@ -38,9 +36,10 @@ impl LinearOps for Flex {
         shape[last] = outputs;
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
-        let mut out = product(x, weight);
-        out.par_chunks_mut(block_len(outputs)).for_each(|rows| {
-            add_to_rows(rows, values_of(&bias));
+        let weight = Weight::for_rows(rows, weight);
+        let blocks = weight.blocks(rows, inputs.max(outputs));
+        let out = par_map_rows(values_of(&bias), rows, blocks.height, |out, number| {
+            weight.add_product(blocks, out, x.rows(blocks.rows(number, rows)));
         });
         cast::<Self>(tensor(out, shape), dtype)
     }
@@ -64,13 +63,16 @@ impl LinearOps for Flex {
         let [inputs, outputs] = weight.shape().dims();
         let shape = residual.shape();
         let rows = shape.num_elements() / outputs;
-        let (values, block) = (values_of(&residual), block_len(outputs));
-        let mut out = par_map_copy(values, block, nothing(values.len(), block), |rows, ()| {
-            add_to_rows(rows, values_of(&bias));
-        });
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
-        add_product(&mut out, x, weight);
+        let weight = Weight::for_rows(rows, weight);
+        let blocks = weight.blocks(rows, inputs.max(outputs));
+        let (values, block) = (values_of(&residual), blocks.height * outputs);
+        let numbers = (0..blocks.count).into_par_iter();
+        let out = par_map_copy(values, block, numbers, |out, number| {
+            add_to_rows(out, values_of(&bias));
+            weight.add_product(blocks, out, x.rows(blocks.rows(number, rows)));
+        });
         tensor(out, shape)
     }
 
@@ -112,7 +114,7 @@ fn is_bf16<const N: usize>(x: &FloatTensor<Flex>, others: [&FloatTensor<Flex>; N
 }
 
 /// Rounded to a type, then contiguous in f32.
-pub(super) fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
+pub(crate) fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
     to_f32::<Flex>(cast::<Flex>(tensor, dtype)).to_contiguous()
 }
 
@@ -120,12 +122,7 @@ fn is_empty(tensor: &FloatTensor<Flex>) -> bool {
     tensor.shape().num_elements() == 0
 }
 
-/// Values per block, in whole rows of `outputs` values.
-fn block_len(outputs: usize) -> usize {
-    (BLOCK / outputs).max(1) * outputs
-}
-
-fn add_to_rows(rows: &mut [f32], bias: &[f32]) {
+pub(crate) fn add_to_rows(rows: &mut [f32], bias: &[f32]) {
     for row in rows.chunks_exact_mut(bias.len()) {
         add(row, bias);
     }

@@ -24,7 +24,7 @@ use crate::convert::{ConvertOps, in_type};
 use crate::residual::{Residual, ResidualOps};
 
 mod bf16;
-mod cpu;
+pub(crate) mod cpu;
 
 /// Linear layers on a backend; the default implementations are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
@@ -203,7 +203,7 @@ fn affine<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Tensor<1>) -> T
 }
 
 /// Whether the rows of an input have the width that a weight takes.
-fn fits<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>) -> bool {
+pub(crate) fn fits<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>) -> bool {
     D >= 2 && x.dims()[D - 1] == weight.dims()[0]
 }
 

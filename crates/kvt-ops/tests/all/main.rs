@@ -15,5 +15,6 @@ mod half;
 mod layers;
 mod max_pool;
 mod mixed;
+mod mlp;
 mod semantics;
 mod unfold;

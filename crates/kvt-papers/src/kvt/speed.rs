@@ -3,7 +3,7 @@
 use super::super::{Item, Order, Outcome, ReproduceError, Version, Watch, table};
 use super::paper::SPEED_V1;
 use super::{cited, ratio};
-use kvt_train::bench::{self, Rounds, StepCase, StepMeasurement};
+use kvt_train::bench::{self, ModelCase, Rounds, StepMeasurement};
 use kvt_train::config::Document;
 use kvt_train::device;
 use kvt_train::plot::{Axis, Chart, Line, Names};
@@ -131,12 +131,12 @@ impl Speed {
         Ok(document.shared())
     }
 
-    fn case(&self, way: &Way, order: &Order) -> Result<StepCase, ReproduceError> {
+    fn case(&self, way: &Way, order: &Order) -> Result<ModelCase, ReproduceError> {
         let plan = self
             .document(way, order)?
             .plan_without_data()
             .map_err(|error| ReproduceError::Config(Box::new(error)))?;
-        Ok(StepCase {
+        Ok(ModelCase {
             kind: way.name.to_owned(),
             config: plan.model.config(None)?,
             batch: plan.train.batch_size,

@@ -32,6 +32,13 @@ pub fn peak_of<T>(
     })
 }
 
+/// A number of bytes in MiB, for a table; `-` if it is not known.
+pub fn mebibytes(bytes: Option<u64>) -> String {
+    bytes.map_or("-".to_owned(), |bytes| {
+        format!("{:.1}", bytes as f64 / 1_048_576.0)
+    })
+}
+
 /// Resets the kernel's record of the peak. If that is not possible, the peak may be from the start of the process, and
 /// the reported number too large, never too small.
 fn reset_peak() {

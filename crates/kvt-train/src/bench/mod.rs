@@ -1,7 +1,9 @@
-//! Measurements of `kvt bench`: one attention operation, or one training step, dense and k-NN alternating in one
-//! process, so that a slowdown of the machine affects both; and the loader, stage by stage.
+//! Measurements of `kvt bench`: one attention operation, one forward pass or one training step, dense and k-NN alternating
+//! in one process, so that a slowdown of the machine affects both; and the loader, stage by stage.
 
 mod attention;
+mod case;
+mod forward;
 mod inputs;
 mod kinds;
 mod loader;
@@ -13,13 +15,15 @@ mod step;
 mod timing;
 
 pub use attention::{AttentionCase, AttentionMeasurement, AttentionShape, attention};
+pub use case::ModelCase;
+pub use forward::{ForwardMeasurement, forward};
 pub use inputs::AttentionInput;
 pub use kinds::{KindCase, KindMeasurement, KindTimes};
 pub use loader::{LoaderCase, LoaderMeasurement, Stage, loader};
-pub use memory::peak_of;
+pub use memory::{mebibytes, peak_of};
 pub use peak::Peak;
 pub use scaling::{ScalingMeasurement, scaling};
-pub use step::{StepCase, StepMeasurement, step};
+pub use step::{StepMeasurement, step};
 pub use timing::time;
 pub use timing::{Rounds, Timing};
 

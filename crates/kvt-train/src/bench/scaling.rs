@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::step::Running;
 use super::timing::{Rounds, Timing, time};
-use super::{BenchError, StepCase};
+use super::{BenchError, ModelCase};
 use crate::engine::Processes;
 
 /// The measurements. Times in milliseconds.
@@ -37,7 +37,7 @@ pub struct ScalingMeasurement {
 /// # Errors
 /// If a model cannot be built, the device fails, or a process is lost.
 pub fn scaling(
-    cases: &[StepCase],
+    cases: &[ModelCase],
     device: &Device,
     all: &Processes,
     rounds: Rounds,
@@ -85,7 +85,7 @@ pub fn scaling(
 }
 
 fn record(
-    case: &StepCase,
+    case: &ModelCase,
     processes: usize,
     [alone, together, communication]: [Timing; 3],
 ) -> ScalingMeasurement {

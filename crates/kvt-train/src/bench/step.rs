@@ -2,31 +2,16 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kvt_models::{ModelConfig, Precision};
 use kvt_ops::{Key, Phase};
 use serde::{Deserialize, Serialize};
 
-use super::inputs::normal;
 use super::timing::{Rounds, Timing, time};
-use super::{BenchError, peak_of};
+use super::{BenchError, ModelCase, peak_of};
 use crate::config::Plan;
 use crate::data::DeviceBatch;
 use crate::engine::{Processes, Reader, Started, TrainState, Update, UpdateSettings};
 use crate::recipe::{Clip, LossScale, OptimConfig, Optimizer, Position, Rates};
 use crate::task::Classify;
-
-/// The case to measure.
-#[derive(Clone, Debug)]
-pub struct StepCase {
-    /// `dense` or `knn`.
-    pub kind: String,
-    /// The model.
-    pub config: ModelConfig,
-    /// Images per step.
-    pub batch: usize,
-    /// The type of matrix products.
-    pub precision: Precision,
-}
 
 /// The measurements. Times in milliseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -83,7 +68,7 @@ pub(super) struct Running {
 
 impl Running {
     /// A model whose next step is made, not skipped.
-    pub(super) fn new(case: &StepCase, device: &Device) -> Result<Self, BenchError> {
+    pub(super) fn new(case: &ModelCase, device: &Device) -> Result<Self, BenchError> {
         let mut running = Self::fresh(case, device)?;
         // A skipped update takes less time than one that is made.
         if running.state.loss_scale.is_some() {
@@ -93,15 +78,13 @@ impl Running {
     }
 
     /// A model before its first step. With a loss scale, some steps are skipped at first.
-    fn fresh(case: &StepCase, device: &Device) -> Result<Self, BenchError> {
+    fn fresh(case: &ModelCase, device: &Device) -> Result<Self, BenchError> {
         let device = device.clone().autodiff();
         let model = case
             .config
             .init(&device, Key::new(0))?
             .with_precision(case.precision);
-        let side = case.config.img_size();
-        let shape = [case.batch, case.config.in_chans(), side, side];
-        let images = normal(Key::new(0).named("images"), shape, &device);
+        let images = case.images(&device);
         let labels = (0..case.batch).map(|image| (image % case.config.num_classes()) as u32);
         Ok(Self {
             batch: DeviceBatch {
@@ -150,12 +133,12 @@ impl Running {
     }
 }
 
-impl StepCase {
+impl ModelCase {
     /// The memory of one step in this process.
     ///
     /// # Errors
-    /// If the device fails.
-    pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
+    /// If the model cannot be built or the device fails.
+    pub fn step_peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
         // The steps that look for the loss scale are measured, too: the allocator keeps their memory,
         // so that a step after them would seem to need none.
         let mut running = Running::fresh(self, device)?;
@@ -168,7 +151,7 @@ impl StepCase {
 /// # Errors
 /// If a model cannot be built or the device fails.
 pub fn step(
-    cases: &[StepCase],
+    cases: &[ModelCase],
     device: &Device,
     rounds: Rounds,
     mut progress: impl FnMut(usize),
@@ -198,7 +181,7 @@ pub fn step(
         .collect())
 }
 
-fn record(case: &StepCase, forward: Timing, step: Timing) -> StepMeasurement {
+fn record(case: &ModelCase, forward: Timing, step: Timing) -> StepMeasurement {
     let summary = case.config.summary();
     let images = case.batch as f64;
     let parameters = (size_of::<f32>() * summary.params) as f64;
@@ -207,7 +190,7 @@ fn record(case: &StepCase, forward: Timing, step: Timing) -> StepMeasurement {
         model: case.config.name(),
         batch: case.batch,
         img_size: case.config.img_size(),
-        k: summary.attending().map(|stage| stage.k).collect(),
+        k: case.kept(),
         dtype: case.precision.name().to_owned(),
         forward_ms: forward.median,
         step_ms: step.median,

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use kvt_models::{Ask, Backbone, Model};
-use kvt_ops::Phase;
+use kvt_ops::{Phase, on_pool};
 
 /// How an image becomes a row of features.
 #[derive(Clone, Debug)]
@@ -30,12 +30,15 @@ impl Extractor {
                 blocks,
                 avgpool,
             } => {
-                let ask = Ask {
-                    blocks: if *blocks > 1 { *blocks } else { 0 },
-                    precision: model.precision(),
-                    ..Ask::default()
-                };
-                let features = model.backbone.features(images, &ask, Phase::Eval);
+                let device = images.device();
+                let features = on_pool(&device, || {
+                    let ask = Ask {
+                        blocks: if *blocks > 1 { *blocks } else { 0 },
+                        precision: model.precision(),
+                        ..Ask::default()
+                    };
+                    model.backbone.features(images, &ask, Phase::Eval)
+                });
                 let mut parts = features.pooled_blocks();
                 if parts.is_empty() {
                     parts.push(features.pooled());

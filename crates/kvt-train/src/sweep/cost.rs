@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kvt_models::{ModelConfig, Precision};
 
 use super::{Cell, Found, State, SweepError};
-use crate::bench::{Rounds, StepCase, step};
+use crate::bench::{ModelCase, Rounds, step};
 use crate::config::Plan;
 use crate::data::{DataConfig, DataError, Split, open_part};
 use crate::device;
@@ -181,7 +181,7 @@ impl Measured {
     /// Seconds of an image in an update and in a forward pass. The first round warms up.
     fn seconds(&self) -> Result<[f64; 2], SweepError> {
         let device = device::resolve(&self.device).map_err(TrainError::from)?;
-        let case = StepCase {
+        let case = ModelCase {
             kind: String::new(),
             config: self.config.clone(),
             batch: self.batch,

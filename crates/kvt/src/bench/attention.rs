@@ -6,9 +6,9 @@ use anyhow::Context;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use kvt_attention::{AttentionConfig, Implementation, Neighbors, SoftmaxAttention};
 
-use super::{Common, kinds, mebibytes, print_peak, spread};
+use super::{Common, kinds, print_peak, spread};
 use crate::table::table;
-use kvt_train::bench::{self, AttentionCase, AttentionInput, AttentionShape};
+use kvt_train::bench::{self, AttentionCase, AttentionInput, AttentionShape, mebibytes};
 use kvt_train::device;
 
 const SHAPE: AttentionShape = AttentionShape {

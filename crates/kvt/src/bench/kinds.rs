@@ -4,12 +4,12 @@ use anyhow::{Context, ensure};
 use kvt_attention::AttentionConfig;
 
 use super::attention::AttentionArgs;
-use super::{Common, mebibytes, spread};
+use super::{Common, spread};
 use crate::common::bar;
 use crate::output;
 use crate::table::{grouped, human, table};
 use kvt_data::fs::{check_writable, write_text};
-use kvt_train::bench::{AttentionShape, KindCase, KindMeasurement, KindTimes};
+use kvt_train::bench::{AttentionShape, KindCase, KindMeasurement, KindTimes, mebibytes};
 use kvt_train::config::{Document, kinds_with};
 use kvt_train::device;
 

@@ -1,8 +1,11 @@
-//! `kvt bench`: the cost of an attention operation or a training step, dense and k-NN, and the speed of image loading.
+//! `kvt bench`: the cost of an attention operation, a forward pass or a training step, dense and k-NN, and the speed of image
+//! loading.
 
 mod attention;
+mod forward;
 mod kinds;
 mod loader;
+mod model;
 mod step;
 
 use std::path::PathBuf;
@@ -14,6 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::attention::AttentionArgs;
+use self::forward::ForwardArgs;
 use self::loader::LoaderArgs;
 use self::step::StepArgs;
 use super::common::bar;
@@ -23,10 +27,10 @@ use kvt_train::bench::{self, Peak, Rounds, Timing};
 use kvt_train::device::ResolvedDevice;
 use kvt_train::world;
 
-/// `kvt bench attention`, `kvt bench step` and `kvt bench loader`
+/// `kvt bench attention`, `kvt bench forward`, `kvt bench step` and `kvt bench loader`
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt bench step --model deit_tiny_patch16_224\n  kvt bench attention --kind all --tokens 197,1024\n  kvt bench loader photos.toml"
+    after_help = "Examples:\n  kvt bench step --model deit_tiny_patch16_224\n  kvt bench forward --model deit_tiny_patch16_224 --batch 1,32\n  kvt bench attention --kind all --tokens 197,1024\n  kvt bench loader photos.toml"
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -37,6 +41,8 @@ pub(super) struct Args {
 enum What {
     /// One attention operation on random q, k and v.
     Attention(AttentionArgs),
+    /// One forward pass of a model in evaluation mode on random images.
+    Forward(ForwardArgs),
     /// One training step of a model on random images.
     Step(StepArgs),
     /// The way of the training images from the disk to the batch.
@@ -77,9 +83,9 @@ struct Report<'a, R> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let json = match &args.what {
-        What::Attention(AttentionArgs { common, .. }) | What::Step(StepArgs { common, .. }) => {
-            &common.json
-        }
+        What::Attention(AttentionArgs { common, .. })
+        | What::Forward(ForwardArgs { common, .. })
+        | What::Step(StepArgs { common, .. }) => &common.json,
         What::Loader(args) => &args.json,
     };
     // Check the file before measuring.
@@ -92,6 +98,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     match &args.what {
         What::Attention(args) => attention::run(args)?,
+        What::Forward(args) => forward::run(args)?,
         What::Step(args) => step::run(args)?,
         What::Loader(args) => loader::run(args)?,
     }
@@ -227,12 +234,6 @@ fn print_peak(peak: Option<u64>) -> anyhow::Result<()> {
 fn spread(timing: &Timing) -> String {
     let Timing { median, low, high } = timing;
     format!("{median:.2} ({low:.2}-{high:.2})")
-}
-
-fn mebibytes(bytes: Option<u64>) -> String {
-    bytes.map_or("-".to_owned(), |bytes| {
-        format!("{:.1}", bytes as f64 / 1_048_576.0)
-    })
 }
 
 #[cfg(test)]

@@ -4,19 +4,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
-use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
+use clap::builder::RangedU64ValueParser;
 
-use super::{Common, mebibytes, print_peak, spread};
-use crate::common::{ModelArgs, Overrides};
+use super::model::MeasuredModel;
+use super::{Common, print_peak, spread};
 use crate::job;
 use crate::output;
 use crate::table::table;
-use kvt_train::bench::{self, StepCase};
-use kvt_train::config::Document;
+use kvt_train::bench::{self, ModelCase, mebibytes};
 use kvt_train::device;
 use kvt_train::engine::Processes;
-
 use kvt_train::world::{World, on_device};
 
 #[derive(Debug, clap::Args)]
@@ -25,15 +22,10 @@ use kvt_train::world::{World, on_device};
 )]
 pub(super) struct StepArgs {
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    overrides: Overrides,
+    model: MeasuredModel,
     /// Images of a step.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
     batch: usize,
-    /// Which attention; dense and k-NN take turns by default.
-    #[arg(long, value_delimiter = ',', default_value = "dense,knn", value_parser = PossibleValuesParser::new(AttentionConfig::KINDS))]
-    kind: Vec<String>,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -53,12 +45,7 @@ pub(super) fn run(args: &StepArgs) -> anyhow::Result<()> {
 /// Measures the steps of several processes alone and together, and how efficient they are together.
 fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
     let ready = || -> anyhow::Result<_> {
-        let cases = args
-            .kind
-            .iter()
-            .map(|kind| args.case(kind))
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        let plan = args.document(DenseConfig::KIND)?.plan_without_data()?;
+        let (cases, plan) = (args.cases()?, args.model.plan()?);
         let device = device::resolve_local(&plan.train.device, world.local())?;
         device.check_precision(plan.train.precision)?;
         Ok((cases, device))
@@ -105,18 +92,14 @@ fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
 }
 
 fn measure(args: &StepArgs) -> anyhow::Result<()> {
-    let mut cases = Vec::new();
-    for kind in &args.kind {
-        cases.push(args.case(kind)?);
-    }
-    let plan = args.document(DenseConfig::KIND)?.plan_without_data()?;
+    let (cases, plan) = (args.cases()?, args.model.plan()?);
     let device = device::resolve(&plan.train.device)?;
     if let Some(warning) = device.check_precision(plan.train.precision)? {
         output::warning(&warning);
     }
     if let Some(number) = args.common.peak_of {
         let case = cases.get(number).context("no such case")?;
-        return print_peak(case.peak_bytes(&device.device)?);
+        return print_peak(case.step_peak_bytes(&device.device)?);
     }
     let peaks = args.common.peaks(cases.len());
     let mut records = args
@@ -156,19 +139,10 @@ fn measure(args: &StepArgs) -> anyhow::Result<()> {
 }
 
 impl StepArgs {
-    fn document(&self, kind: &str) -> anyhow::Result<Document> {
-        let mut overrides = self.overrides.all();
-        overrides.push(format!("model.attention.kind={kind}"));
-        Ok(self.model.document(&overrides)?.shared())
-    }
-
-    fn case(&self, kind: &str) -> anyhow::Result<StepCase> {
-        let plan = self.document(kind)?.plan_without_data()?;
-        Ok(StepCase {
-            kind: kind.to_owned(),
-            config: plan.model.config(None)?,
-            batch: self.batch,
-            precision: plan.train.precision,
-        })
+    fn cases(&self) -> anyhow::Result<Vec<ModelCase>> {
+        let kinds = self.model.kind.iter();
+        kinds
+            .map(|kind| self.model.case(kind, self.batch, &[]))
+            .collect()
     }
 }

@@ -134,21 +134,75 @@ fn kinds_of_attention_are_measured_over_the_number_of_tokens() {
     }
 }
 
+/// A DeiT of one block of 12 channels, with 17 tokens.
+const SMALL: [&str; 12] = [
+    "--model",
+    "deit_tiny_patch16_224",
+    "--set",
+    "model.img_size=16",
+    "--set",
+    "model.patch_size=4",
+    "--set",
+    "model.embed_dim=12",
+    "--set",
+    "model.depth=1",
+    "--device",
+    "cpu",
+];
+
+#[test]
+fn a_forward_pass_has_a_record_for_each_type_kind_k_and_batch() {
+    let workspace = Workspace::empty();
+    let cases = ["--batch", "1,3", "--dtype", "f32,bf16", "--k", "5,6"];
+    let out = ["--out", "bench"];
+    let records = records(
+        &workspace,
+        &[&["forward"], &SMALL[..], &cases, &out].concat(),
+    );
+    let found: Vec<[String; 4]> = records
+        .iter()
+        .map(|r| [&r["dtype"], &r["kind"], &r["k"][0], &r["batch"]].map(Value::to_string))
+        .collect();
+    let mut expected = Vec::new();
+    for dtype in ["f32", "bf16"] {
+        for (kind, k) in [("dense", 17), ("knn", 5), ("knn", 6)] {
+            for batch in [1, 3] {
+                expected.push([
+                    format!("\"{dtype}\""),
+                    format!("\"{kind}\""),
+                    k.to_string(),
+                    batch.to_string(),
+                ]);
+            }
+        }
+    }
+    assert_eq!(found, expected);
+    for record in &records {
+        let (ms, batch) = (&record["forward_ms"], &record["batch"]);
+        let time = ms.as_f64().unwrap() / batch.as_f64().unwrap();
+        // Patches 16 * 48 * 12, projections 17 * 12 * 48, scores and values 2 * 17 * 17 * 12, the MLP 2 * 17 * 12 * 48, the
+        // classifier 12 * 1000: 57,528 MACs of two operations.
+        for (rate, work) in [("images_per_second", 1e3), ("gflops", 0.115_056)] {
+            let share = record[rate].as_f64().unwrap() * time / work;
+            assert!((share - 1.0).abs() < 1e-9, "{rate} of {record}");
+        }
+        if cfg!(target_os = "linux") {
+            assert!(record["peak_bytes"].is_u64(), "{record}");
+        }
+    }
+    let csv = workspace.read("bench/forward.csv");
+    let first = csv.lines().nth(1).unwrap();
+    assert!(first.starts_with("dense,17,f32,1,"), "{csv}");
+    assert_eq!(csv.lines().count(), 1 + records.len());
+    let markdown = workspace.read("bench/forward.md");
+    assert!(markdown.contains("| knn | 6 | bf16 | 3 |"), "{markdown}");
+}
+
 #[test]
 fn a_step_has_a_record_for_dense_and_for_knn() {
     let workspace = Workspace::empty();
-    let mut arguments = vec!["step", "--model", "deit_tiny_patch16_224", "--batch", "2"];
-    for set in [
-        "model.img_size=16",
-        "model.patch_size=4",
-        "model.embed_dim=12",
-        "model.depth=1",
-        "model.attention.neighbors=5",
-    ] {
-        arguments.extend(["--set", set]);
-    }
-    arguments.extend(["--device", "cpu"]);
-    let records = records(&workspace, &arguments);
+    let more = ["--batch", "2", "--set", "model.attention.neighbors=5"];
+    let records = records(&workspace, &[&["step"], &SMALL[..], &more].concat());
     let kinds: Vec<&Value> = records.iter().map(|r| &r["kind"]).collect();
     assert_eq!(kinds, ["dense", "knn"]);
     assert_eq!(records[0]["k"][0], 17);
@@ -242,6 +296,14 @@ fn nonsense_is_refused() {
             .to_vec(),
             "error: `--tokens 1048576` makes more than 2^36 values",
         ),
+        (
+            [&["forward"], &SMALL[..], &["--kind", "dense", "--k", "5"]].concat(),
+            "error: `--k` is for `--kind knn`, which is not measured",
+        ),
+        (
+            [&["forward"], &SMALL[..], &["--dtype", "f64"]].concat(),
+            "[possible values: f32, bf16, f16]",
+        ),
     ] {
         assert_refused(&workspace, &arguments, expected);
     }
@@ -264,6 +326,10 @@ fn nonsense_is_refused() {
         ),
         (
             ["step", "--model", "deit_huge"],
+            "unknown model `deit_huge`",
+        ),
+        (
+            ["forward", "--model", "deit_huge"],
             "unknown model `deit_huge`",
         ),
     ] {

@@ -1,12 +1,14 @@
 //! Attention on the CPU: the memory layout of the tensors, for [`super::blocks`].
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::{DType, Shape};
+use burn::tensor::{DType, Shape, bf16};
+use rayon::prelude::*;
 
 use super::blocks::{HeadLayout, Heads, Problem, Terms};
 use super::{AttentionSettings, FusedAttentionOps};
 use crate::cast::{cast, to_f32};
-use crate::cpu::buffer::tensor;
+use crate::cpu::buffer::{par_build_of, tensor, tensor_of, values_in};
+use crate::cpu::round::copy;
 use crate::cpu::softmax_row::RowState;
 
 /// Numbers per [`RowState`].
@@ -81,6 +83,9 @@ impl FusedAttentionOps for Flex {
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = qkv.dtype();
+        if dtype == DType::BF16 {
+            return bf16_forward(&qkv.to_contiguous(), heads, settings);
+        }
         let qkv = to_f32::<Flex>(qkv).to_contiguous();
         let problem = packed(&qkv, heads, settings);
         let (out, saved) = forward(&problem);
@@ -141,6 +146,40 @@ pub(in crate::attention) fn forward(
     (out, saved)
 }
 
+/// The output `[batch, tokens, dim]` of a contiguous packed projection, and the row states. Each image is widened in the cache, and
+/// rounded when it is written.
+fn bf16_forward(
+    qkv: &FloatTensor<Flex>,
+    heads: usize,
+    settings: AttentionSettings,
+) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
+    let [images, tokens, width] = qkv.shape().dims();
+    let dim = width / 3;
+    let mut saved =
+        FloatTensor::<Flex>::empty(Shape::new([images, tokens, heads, STATE]), DType::F32);
+    let states: &mut [RowState] = bytemuck::cast_slice_mut(saved.storage_mut::<f32>());
+    let values: &[bf16] = values_in(qkv);
+    let values = values.par_chunks(tokens * width);
+    let states = states.par_chunks_mut(tokens * heads);
+    let out = par_build_of(
+        images * tokens * dim,
+        tokens * dim,
+        values.zip(states),
+        || vec![0.0; tokens * width],
+        |image, out, (values, states)| {
+            copy(values, image);
+            let place = Packed {
+                offset: 0,
+                sizes: [1, tokens, width],
+            };
+            let attended = place.problem(image, heads, settings).forward(states);
+            copy::<f32, bf16>(&attended, out);
+        },
+    );
+    let out = tensor_of::<bf16>(out, Shape::new([images, tokens, dim]));
+    (out, saved)
+}
+
 pub(in crate::attention) fn problem<'a>(
     q: &'a FloatTensor<Flex>,
     k: &'a FloatTensor<Flex>,
@@ -170,30 +209,51 @@ pub(in crate::attention) fn problem<'a>(
 
 /// The problem of a contiguous packed projection.
 fn packed(qkv: &FloatTensor<Flex>, heads: usize, settings: AttentionSettings) -> Problem<'_> {
-    let [images, tokens, width] = qkv.shape().dims();
-    let dim = width / 3 / heads;
-    let [q, k, v] = [0, 1, 2].map(|part| Heads {
-        data: qkv.storage(),
-        layout: HeadLayout {
-            offset: qkv.layout().start_offset() + part * heads * dim,
-            image_stride: tokens * width,
-            head_stride: dim,
-            token_stride: width,
-            dim,
-        },
-    });
-    Problem {
-        images,
-        heads,
-        heads_folded_into_images: 1,
-        queries: tokens,
-        keys: tokens,
-        q,
-        k,
-        v,
-        scale: settings.scale as f32,
-        kept: settings.kept,
-        terms: Terms::default(),
+    let place = Packed {
+        offset: qkv.layout().start_offset(),
+        sizes: qkv.shape().dims(),
+    };
+    place.problem(qkv.storage(), heads, settings)
+}
+
+/// Where a packed projection `[batch, tokens, 3 * dim]` is in a slice.
+struct Packed {
+    offset: usize,
+    sizes: [usize; 3],
+}
+
+impl Packed {
+    fn problem<'a>(
+        &self,
+        data: &'a [f32],
+        heads: usize,
+        settings: AttentionSettings,
+    ) -> Problem<'a> {
+        let [images, tokens, width] = self.sizes;
+        let dim = width / 3 / heads;
+        let [q, k, v] = [0, 1, 2].map(|part| Heads {
+            data,
+            layout: HeadLayout {
+                offset: self.offset + part * heads * dim,
+                image_stride: tokens * width,
+                head_stride: dim,
+                token_stride: width,
+                dim,
+            },
+        });
+        Problem {
+            images,
+            heads,
+            heads_folded_into_images: 1,
+            queries: tokens,
+            keys: tokens,
+            q,
+            k,
+            v,
+            scale: settings.scale as f32,
+            kept: settings.kept,
+            terms: Terms::default(),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use super::buffer::par_build_of;
 use super::gemm::{self, Matrix};
-use pack::{Buffers, HEIGHT, LANES};
+use pack::{Buffers, HEIGHT, LANES, WIDTH};
 use tiles::{Panels, in_place, tiles};
 
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_kernel.rs")]
@@ -58,6 +58,15 @@ impl<T> Added<'_, T> {
         }
     }
 
+    /// The terms for some rows of `columns` columns.
+    fn rows(&self, rows: Range<usize>, columns: usize) -> Self {
+        let place = rows.start * columns..rows.end * columns;
+        Self {
+            bias: self.bias,
+            residual: self.residual.map(|residual| &residual[place]),
+        }
+    }
+
     /// The terms for some columns of the row that begins at `start`.
     #[inline(always)]
     fn at(&self, start: usize, columns: Range<usize>) -> Self {
@@ -67,6 +76,50 @@ impl<T> Added<'_, T> {
             residual: self.residual.map(|residual| &residual[place]),
         }
     }
+}
+
+/// The right matrix of products, packed on all threads.
+pub(crate) struct Right(Panels<WIDTH>);
+
+impl Right {
+    pub(crate) fn new<T: Number>(kernel: Kernel, matrix: Matrix<'_, T>) -> Self {
+        Self(Panels::new(kernel, matrix.t()))
+    }
+}
+
+/// Buffers for [`rows_of_product`], which a thread reuses.
+#[derive(Default)]
+pub(crate) struct Scratch(Panels<HEIGHT>, Buffers);
+
+/// Rows that a thread computes at a time. Few rows are divided among all threads, which does not change any sum.
+pub(crate) fn block_height(rows: usize) -> usize {
+    let share = rows.div_ceil(rayon::current_num_threads());
+    share.next_multiple_of(HEIGHT).clamp(HEIGHT, ROWS)
+}
+
+/// Writes some rows of a product plus the added terms, on this thread.
+pub(crate) fn rows_of_product<A: Number, T: Number>(
+    kernel: Kernel,
+    a: Matrix<'_, A>,
+    right: &Right,
+    added: Added<'_, T>,
+    out: &mut [T],
+    Scratch(left, buffers): &mut Scratch,
+) {
+    let rows = a.shape()[0];
+    let columns = out.len() / rows.max(1);
+    if in_place(a, 0).is_none() {
+        left.fill(kernel, a, buffers);
+    }
+    let rows_of = |number| in_place(a, number).unwrap_or_else(|| left.rows(number));
+    kernel.run(|| {
+        tiles(kernel, (rows, rows_of), &right.0, |row, range, sums| {
+            let place = row * columns;
+            let added = added.at(place, range.clone());
+            let out = &mut out[place + range.start..place + range.end];
+            finish(out, sums, added);
+        });
+    });
 }
 
 /// `a b` plus the added terms in a new vector, row by row, on all threads. Without a kernel, it computes as on other CPUs.
@@ -91,9 +144,7 @@ pub(crate) fn product<A: Number, B: Number, T: Number>(
             "a residual that does not fit"
         );
     }
-    // Few rows are divided among all threads, which does not change any sum.
-    let share = rows.div_ceil(rayon::current_num_threads());
-    let height = share.next_multiple_of(HEIGHT).clamp(HEIGHT, ROWS);
+    let height = block_height(rows);
     let block = height * columns;
     let numbers = (0..rows.div_ceil(height)).into_par_iter();
     let Some(kernel) = kernel else {
@@ -113,31 +164,17 @@ pub(crate) fn product<A: Number, B: Number, T: Number>(
             },
         );
     };
-    let right = Panels::new(kernel, b.t());
-    let scratch = || (Panels::default(), Buffers::default());
+    let right = Right::new(kernel, b);
     par_build_of(
         rows * columns,
         block,
         numbers,
-        scratch,
-        |(left, buffers), out, number| {
+        Scratch::default,
+        |scratch, out, number| {
             let start = number * height;
-            let a = a.rows(start..rows.min(start + height));
-            if in_place(a, 0).is_none() {
-                left.fill(kernel, a, buffers);
-            }
-            let rows = |number| in_place(a, number).unwrap_or_else(|| left.rows(number));
-            kernel.run(|| {
-                tiles(kernel, (a.shape()[0], rows), &right, |row, range, sums| {
-                    let added = added.at((start + row) * columns, range.clone());
-                    let place = row * columns;
-                    finish(
-                        &mut out[place + range.start..place + range.end],
-                        sums,
-                        added,
-                    );
-                });
-            });
+            let range = start..rows.min(start + height);
+            let added = added.rows(range.clone(), columns);
+            rows_of_product(kernel, a.rows(range), &right, added, out, scratch);
         },
     )
 }

@@ -1,0 +1,90 @@
+use super::*;
+
+fn values(len: usize, seed: usize) -> Vec<f32> {
+    // Small integers: sums are exact in any order.
+    let number = |i: usize| ((i * 7919 + seed) % 7) as f32 - 3.0;
+    (0..len).map(number).collect()
+}
+
+/// No kernel, and that of this CPU if it has one.
+fn kernels() -> Vec<Option<Kernel>> {
+    let found = Kernel::detect();
+    if found.is_none() {
+        kvt_testing::skipped("the CPU has no AVX-512");
+    }
+    let mut kernels = vec![None];
+    kernels.extend(found.map(Some));
+    kernels
+}
+
+#[test]
+fn products_are_added_as_defined() {
+    // All heights of tiles, and numbers of columns below, at and above one and two registers.
+    for (rows, inputs, outputs) in [
+        (1, 1, 1),
+        (2, 3, 15),
+        (3, 5, 16),
+        (7, 4, 17),
+        (11, 0, 5),
+        (12, 33, 31),
+        (23, 17, 32),
+        (97, 8, 33),
+        (200, 600, 65),
+    ] {
+        let (x, w) = (values(rows * inputs, 1), values(inputs * outputs, 2));
+        let naive = |row: usize, column: usize| -> f32 {
+            let products = (0..inputs).map(|i| x[row * inputs + i] * w[i * outputs + column]);
+            0.5 + products.sum::<f32>()
+        };
+        let expected: Vec<f32> = (0..rows * outputs)
+            .map(|at| naive(at / outputs, at % outputs))
+            .collect();
+        // The same weight stored by column.
+        let turned: Vec<f32> = (0..w.len())
+            .map(|at| w[at % inputs * outputs + at / inputs])
+            .collect();
+        let w = Matrix::new(&w, [inputs, outputs], outputs);
+        let turned = Matrix::new(&turned, [outputs, inputs], inputs).t();
+        let x = Matrix::new(&x, [rows, inputs], inputs);
+        for kernel in kernels() {
+            for weight in [w, turned] {
+                let weight = Weight::on(kernel, weight);
+                let blocks = weight.blocks(rows, outputs);
+                let mut out = vec![0.5; rows * outputs];
+                let parts = out.chunks_mut(blocks.height * outputs).enumerate();
+                for (number, out) in parts {
+                    weight.add_product(blocks, out, x.rows(blocks.rows(number, rows)));
+                }
+                assert_eq!(out, expected, "{rows} {inputs} {outputs} {kernel:?}");
+            }
+        }
+    }
+}
+
+/// A block holds at least one row even where a row exceeds the cache; no block is empty.
+#[test]
+fn blocks_cover_all_rows() {
+    let w = values(15, 1);
+    for kernel in kernels() {
+        let weight = Weight::on(kernel, Matrix::new(&w, [5, 3], 3));
+        for (rows, width) in [
+            (0, 3),
+            (1, 3),
+            (197, 768),
+            (6304, 768),
+            (7, 1 << 20),
+            (100_000, 24),
+        ] {
+            let blocks = weight.blocks(rows, width);
+            let covered: Vec<_> = (0..blocks.count).map(|i| blocks.rows(i, rows)).collect();
+            assert!(
+                covered.iter().all(|block| !block.is_empty()),
+                "{rows} {width}"
+            );
+            assert_eq!(
+                covered.iter().map(ExactSizeIterator::len).sum::<usize>(),
+                rows
+            );
+        }
+    }
+}
