@@ -14,7 +14,7 @@ use super::{Plan, attention};
 use crate::augment::AugmentConfig;
 use crate::data::{DataConfig, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
-use crate::fetch::Published;
+use crate::fetch::{Published, instead, similar};
 use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind};
 use crate::task::{DinoConfig, ResetHead, TaskKind, check_dino};
@@ -108,8 +108,12 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     if let Some(path) = &init.weights
         && !are_weights(path)
     {
-        let expected = "a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, or a name of `kvt models list --weights`";
-        checks.refuse("init.weights", &path.display().to_string(), expected);
+        let value = path.display().to_string();
+        let expected = format!(
+            "a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, or a name of `kvt models list --weights`{}",
+            instead(&similar(&value))
+        );
+        checks.refuse("init.weights", &value, &expected);
     }
     if init.weights.is_none() {
         init.reset_head = ResetHead::IfOther(false);

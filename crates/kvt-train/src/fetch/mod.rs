@@ -19,4 +19,5 @@ pub use self::data::{Dataset, Fetched};
 pub use self::error::FetchError;
 pub(crate) use self::error::instead;
 pub use self::listen::{Listener, listen};
+pub(crate) use self::weights::similar;
 pub use self::weights::{Published, locate};

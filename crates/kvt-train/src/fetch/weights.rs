@@ -83,7 +83,7 @@ impl Published {
 }
 
 /// Names that are spelt like one, the most similar first.
-fn similar(wanted: &str) -> Vec<String> {
+pub(crate) fn similar(wanted: &str) -> Vec<String> {
     let mut near: Vec<(f64, String)> = Published::all()
         .map(|one| (strsim::jaro_winkler(wanted, &one.name()), one.name()))
         .filter(|(alike, _)| *alike >= ALIKE)

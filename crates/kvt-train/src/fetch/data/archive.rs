@@ -14,14 +14,14 @@ use crate::fetch::FetchError;
 /// Most bytes that an archive may unpack to, far more than that of any data set here.
 const LARGEST: u64 = 4 << 30;
 
+/// Receives the parts of a file's name, and the content.
+type Each<'a> = &'a mut dyn FnMut(&[&str], &mut dyn Read) -> Result<(), FetchError>;
+
 /// Calls `each` with the files of an archive: the parts of the name, each of which is safe as the name of a file, and the content.
 ///
 /// # Errors
 /// If the archive is damaged or too large, has links or other special files, or a name that leads out of it.
-pub(super) fn tgz(
-    path: &Path,
-    each: &mut dyn FnMut(&[&str], &mut dyn Read) -> Result<(), FetchError>,
-) -> Result<(), FetchError> {
+pub(super) fn tgz(path: &Path, each: Each<'_>) -> Result<(), FetchError> {
     let refused = |reason: String| FetchError::Archive {
         path: path.to_owned(),
         reason,

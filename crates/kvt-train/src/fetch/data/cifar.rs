@@ -34,7 +34,7 @@ pub(super) fn cifar10(
     for (split, source) in ["train", "val"].into_iter().zip(open(&data, None)?) {
         let folder = root.join(split);
         for class in &source.classes {
-            if !parts(class).is_some_and(|parts| parts == [class]) {
+            if parts(class).is_none_or(|parts| parts != [class]) {
                 return Err(FetchError::Archive {
                     path: archive.to_owned(),
                     reason: format!("the class `{class}` cannot be the name of a folder"),

@@ -1,6 +1,6 @@
 //! One file from one address, from where an earlier download of it was interrupted.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
