@@ -84,7 +84,7 @@ fn weights_have_a_name_wherever_they_are_given() {
 
     let said = stderr(kvt(&workspace, &address, &finetune), true);
     for words in [
-        "downloading `deit_tiny_patch16_224.fb_in1k`, licence Apache-2.0, 1 MB",
+        "downloading `deit_tiny_patch16_224.fb_in1k`, licence Apache-2.0",
         "deit_tiny_patch16_224 (as its name says), trained for 3 classes",
     ] {
         assert!(said.contains(words), "{words}: {said}");

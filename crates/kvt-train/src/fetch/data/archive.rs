@@ -1,4 +1,4 @@
-//! A `.tgz` of a data set, of which only plain files inside of it are unpacked.
+//! A `.tgz` of a data set. Only one with the known checksum gets here, and of it only plain files are unpacked, inside of the folder.
 
 use std::io::{self, BufReader, Read};
 use std::path::Path;
