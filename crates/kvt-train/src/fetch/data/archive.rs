@@ -1,11 +1,10 @@
 //! A `.tgz` of a data set. Only one with the known checksum gets here, and of it only plain files are unpacked, inside of the folder.
 
 use std::io::{self, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use fs_err as fs;
-use kvt_data::fs::parent;
 use kvt_data::regular;
 use tar::{Archive, EntryType};
 
@@ -71,9 +70,27 @@ pub(super) fn parts(name: &str) -> Option<Vec<&str>> {
     parts.iter().all(is_safe).then_some(parts)
 }
 
-/// Writes a new file, and the folders above it.
-pub(super) fn write(path: &Path, content: &mut dyn Read) -> Result<(), FetchError> {
-    fs::create_dir_all(parent(path))?;
+/// Writes a new file into folders of a folder, which must be there: one that a signal has removed does not come back.
+pub(super) fn write(
+    root: &Path,
+    folders: &[&str],
+    file: &str,
+    content: &mut dyn Read,
+) -> Result<(), FetchError> {
+    let path = make(root, folders)?.join(file);
     io::copy(content, &mut fs::File::create_new(path)?)?;
     Ok(())
+}
+
+/// Makes folders in a folder, each in the one before, unless they are there.
+pub(super) fn make(root: &Path, folders: &[&str]) -> io::Result<PathBuf> {
+    let mut path = root.to_owned();
+    for folder in folders {
+        path.push(folder);
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(path)
 }

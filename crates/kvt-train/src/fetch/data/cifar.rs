@@ -7,10 +7,12 @@ use fs_err as fs;
 use image::ImageFormat;
 use rayon::prelude::*;
 
-use super::archive::{parts, tgz, write};
+use super::archive::{make, parts, tgz, write};
 use crate::data::{DataConfig, DataError, DataKind, ImageLimits, Source, open};
 use crate::fetch::FetchError;
 
+/// The folder of the authors' files while they are read.
+const BATCHES: &str = "batches";
 /// How many images are written between two reports.
 const REPORTED: usize = 1_000;
 
@@ -21,9 +23,9 @@ pub(super) fn cifar10(
     root: &Path,
     done: &mut dyn FnMut(usize),
 ) -> Result<(), FetchError> {
-    let batches = root.join("batches");
+    let batches = root.join(BATCHES);
     tgz(archive, &mut |parts, content| match parts {
-        [_, file] => write(&batches.join(file), content),
+        [_, file] => write(root, &[BATCHES], file, content),
         _ => Ok(()),
     })?;
     let data = DataConfig {
@@ -40,7 +42,7 @@ pub(super) fn cifar10(
                     reason: format!("the class `{class}` cannot be the name of a folder"),
                 });
             }
-            fs::create_dir_all(folder.join(class))?;
+            make(root, &[split, class])?;
         }
         let all: Vec<u32> = (0..).take(source.samples.len()).collect();
         for some in all.chunks(REPORTED) {

@@ -42,7 +42,7 @@ pub(super) fn flowers(
                 reason: format!("`{file}` has no split or no class"),
             });
         };
-        write(&root.join(split).join(class).join(file), content)?;
+        write(root, &[split, &class], file, content)?;
         done(1);
         Ok(())
     })

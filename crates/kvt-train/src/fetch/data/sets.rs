@@ -78,15 +78,13 @@ fn splits(
                 reason: format!("`{id}` is none of its classes"),
             });
         };
-        let class = root.join(split).join(format!("{id}-{name}"));
-        write(&class.join(file), content)?;
+        write(root, &[split, &format!("{id}-{name}")], file, content)?;
         done(1);
         Ok(())
     })
 }
 
-const OF_IMAGENET: &str =
-    "Apache-2.0 for the selection; the photos are ImageNet's, for research that is not commercial";
+const OF_IMAGENET: &str = "Apache-2.0; photos of ImageNet, for research that is not commercial";
 
 pub(super) static ALL: [Dataset; 4] = [
     Dataset {
