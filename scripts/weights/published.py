@@ -1,4 +1,4 @@
-"""Writes the list of weights that `kvt weights fetch` knows: those of timm on its hub for models that kvt has.
+"""Writes the list of weights that kvt knows by name: those of timm on its hub for models that kvt has.
 
     python scripts/weights/published.py target/release/kvt > crates/kvt-train/src/fetch/published.rs
     cargo fmt --all

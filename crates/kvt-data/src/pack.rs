@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 
 use crate::decode::NOT_AN_IMAGE;
-use crate::fs::{Staging, parent, remove_leftovers, sync_folder, write_atomic};
+use crate::fs::{sync_folder, write_atomic, write_folder};
 use crate::source::{CLASSES, LABEL, SHARD};
 use crate::{DataError, DecodeError, ImageLimits, Source, listing};
 
@@ -37,34 +37,28 @@ pub fn pack(
     if out.exists() {
         return Err(DataError::Exists(out.to_owned()));
     }
-    let parent = parent(out);
-    fs::create_dir_all(parent)?;
-    remove_leftovers(parent);
-    let staging = Staging::create(parent)?;
-    let root = staging.data();
-    let mut packed = Packed {
-        images: 0,
-        shards: 0,
-    };
-    // All at first: a folder that is made later would bring back one that a signal has removed.
-    for (name, _) in splits {
-        fs::create_dir_all(root.join(name))?;
-    }
-    for (name, source) in splits {
-        let dir = root.join(name);
-        write_atomic(&dir.join(CLASSES), |file| {
-            Ok(serde_json::to_writer_pretty(file, &source.classes)?)
-        })?;
-        packed.shards += pack_split(source, &dir, shard_bytes, &mut |done| {
-            progress(packed.images + done);
-        })?;
-        packed.images += source.samples.len();
-        sync_folder(&dir)?;
-    }
-    sync_folder(&root)?;
-    staging.keep(out)?;
-    sync_folder(parent)?;
-    Ok(packed)
+    write_folder(out, |root| {
+        let mut packed = Packed {
+            images: 0,
+            shards: 0,
+        };
+        // All at first: a folder that is made later would bring back one that a signal has removed.
+        for (name, _) in splits {
+            fs::create_dir_all(root.join(name))?;
+        }
+        for (name, source) in splits {
+            let dir = root.join(name);
+            write_atomic(&dir.join(CLASSES), |file| {
+                Ok(serde_json::to_writer_pretty(file, &source.classes)?)
+            })?;
+            packed.shards += pack_split(source, &dir, shard_bytes, &mut |done| {
+                progress(packed.images + done);
+            })?;
+            packed.images += source.samples.len();
+            sync_folder(&dir)?;
+        }
+        Ok(packed)
+    })
 }
 
 /// Writes the shards of a split and returns their number.

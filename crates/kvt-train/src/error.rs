@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::config::ConfigError;
 use crate::data::{DataError, DataState};
 use crate::device::DeviceError;
+use crate::fetch::FetchError;
 use crate::recipe::OptimizerError;
 use crate::run::RunError;
 use crate::task::TeacherError;
@@ -29,6 +30,9 @@ pub enum TrainError {
     /// An error of the weights.
     #[error(transparent)]
     Weights(#[from] kvt_models::weights::WeightsError),
+    /// Published weights that are not here and could not be downloaded.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
     /// An error of the run's folder or its checkpoints.
     #[error(transparent)]
     Run(#[from] RunError),

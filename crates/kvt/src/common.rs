@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::ArgGroup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
 use kvt_models::weights::{StateDict, recognise};
 
 use super::output::{self, Shown};
@@ -127,10 +127,16 @@ pub(super) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     })
 }
 
+/// Shows a download: in a line what it is, then a bar.
+pub(super) fn downloading(what: &str, total: u64) -> Box<dyn FnMut(u64)> {
+    output::status(&format!("downloading {what}, {}", DecimalBytes(total)));
+    let bar = bytes_bar(total);
+    Box::new(move |done| bar.set_position(done))
+}
+
 /// A bar over a known number of bytes.
-#[cfg(feature = "fetch")]
-pub(super) fn bytes_bar(what: &str, total: u64) -> Shown {
-    let bar = bar(what, 0);
+fn bytes_bar(total: u64) -> Shown {
+    let bar = bar("downloading", 0);
     if let Ok(style) = ProgressStyle::with_template(
         "{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} eta {eta}",
     ) {

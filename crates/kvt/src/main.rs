@@ -112,6 +112,7 @@ enum Command {
 fn main() -> ExitCode {
     environment::prepare();
     keep_back_panics();
+    kvt_train::fetch::listen(common::downloading);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),

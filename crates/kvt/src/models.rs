@@ -33,7 +33,7 @@ enum What {
         /// Only names that match, with `*` and `?` as in file names; a word without them may stand anywhere in a name.
         #[arg(value_name = "FILTER")]
         filter: Option<String>,
-        /// The published weights of the models instead: the names that `kvt weights fetch` takes.
+        /// The published weights of the models instead: the names that `--weights` takes.
         #[arg(long)]
         weights: bool,
     },
@@ -131,7 +131,11 @@ fn published(filter: Option<&str>) -> anyhow::Result<String> {
             "default"
         };
         if is_meant(filter, &weights.name())? {
-            rows.push(vec![weights.name(), default.to_owned()]);
+            rows.push(vec![
+                weights.name(),
+                default.to_owned(),
+                weights.licence().to_owned(),
+            ]);
         }
     }
     if let (Some(filter), true) = (filter, rows.is_empty()) {
@@ -139,7 +143,7 @@ fn published(filter: Option<&str>) -> anyhow::Result<String> {
             "no published weights are called like `{filter}`: `kvt models list --weights` shows all"
         );
     }
-    Ok(table(&["weights", "of the model"], rows))
+    Ok(table(&["weights", "of the model", "licence"], rows))
 }
 
 fn list(filter: Option<&str>) -> anyhow::Result<String> {

@@ -36,7 +36,8 @@ pub(super) struct Args {
     /// A configuration file instead of a run.
     #[arg(long, value_name = "CONFIG")]
     config: Option<PathBuf>,
-    /// Weights for the configuration, `.safetensors` or `.pth`; short for `--set init.weights=FILE`.
+    /// Weights for the configuration, a file or a name of `kvt models list --weights`; short for
+    /// `--set init.weights=FILE`.
     #[arg(long, value_name = "FILE", requires = "config", conflicts_with = "run")]
     weights: Option<PathBuf>,
 }

@@ -210,6 +210,31 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes a folder with `fill`, which gets its path until it is whole: `to` appears complete or not at all. An empty folder is
+/// replaced. Removes what killed processes left next to it.
+///
+/// # Errors
+/// An error of `fill` or of the file system, or `to` is a folder that is not empty.
+pub fn write_folder<T, E: From<io::Error>>(
+    to: &Path,
+    fill: impl FnOnce(&Path) -> Result<T, E>,
+) -> Result<T, E> {
+    let parent = parent(to);
+    fs::create_dir_all(parent)?;
+    remove_leftovers(parent);
+    // Next to the target, so that the last step is a rename.
+    let staging = Staging::create(parent)?;
+    let root = staging.data();
+    fs::create_dir(&root)?;
+    let filled = fill(&root)?;
+    sync_folder(&root)?;
+    // Not all systems can rename onto an empty folder; a non-empty folder is not removed.
+    let _ = std::fs::remove_dir(to);
+    staging.keep(to)?;
+    sync_folder(parent)?;
+    Ok(filled)
+}
+
 /// The first of `path.1`, `path.2`, ... that does not exist: the new name for a file that is replaced.
 pub fn free_path(path: &Path) -> PathBuf {
     let mut number = 1_u64;

@@ -14,6 +14,7 @@ use super::{Plan, attention};
 use crate::augment::AugmentConfig;
 use crate::data::{DataConfig, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
+use crate::fetch::{Published, instead, similar};
 use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind};
 use crate::task::{DinoConfig, ResetHead, TaskKind, check_dino};
@@ -105,13 +106,14 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
 
     let init = &mut plan.init;
     if let Some(path) = &init.weights
-        && !is_of_weights(path)
+        && !are_weights(path)
     {
-        let (value, expected) = (
-            path.display(),
-            "a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file",
+        let value = path.display().to_string();
+        let expected = format!(
+            "a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, or a name of `kvt models list --weights`{}",
+            instead(&similar(&value))
         );
-        checks.refuse("init.weights", &value.to_string(), expected);
+        checks.refuse("init.weights", &value, &expected);
     }
     if init.weights.is_none() {
         init.reset_head = ResetHead::IfOther(false);
@@ -333,11 +335,11 @@ fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
 fn teacher_model(distill: &DistillConfig, checks: &mut Checks<'_>) {
     let key = "distill.teacher_model";
     match (&distill.teacher, &distill.teacher_model) {
-        (Some(path), None) if is_of_weights(path) => {
+        (Some(path), None) if are_weights(path) => {
             let help = "add `teacher_model = \"NAME\"` under `[distill]`: the model that the weights are for";
             checks.missing(key, help);
         }
-        (Some(path), Some(name)) if is_of_weights(path) => {
+        (Some(path), Some(name)) if are_weights(path) => {
             if ModelConfig::by_name(name).is_err() {
                 let expected = "a model's name, as `kvt models list` has them";
                 checks.refuse(key, &format!("{name:?}"), expected);
@@ -351,6 +353,11 @@ fn teacher_model(distill: &DistillConfig, checks: &mut Checks<'_>) {
         ),
         (_, None) => {}
     }
+}
+
+/// Whether a path is one of weights: by its ending, or as the name of published ones.
+fn are_weights(path: &Path) -> bool {
+    is_of_weights(path) || Published::named(path).is_some()
 }
 
 /// Reports a key that conflicts with others.

@@ -7,6 +7,7 @@ use kvt_models::weights::WeightsError;
 use crate::config::ConfigError;
 use crate::data::DataError;
 use crate::error::TrainError;
+use crate::fetch::FetchError;
 
 /// An error while creating a plan from a folder and weights.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,9 @@ pub enum FinetuneError {
     /// An error of the weights, of the run that they come from, or of the model.
     #[error(transparent)]
     Train(#[from] TrainError),
+    /// Published weights that are not here and could not be downloaded.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
     /// An error of the configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -31,8 +35,8 @@ pub enum FinetuneError {
     },
     /// The file does not exist.
     #[error(
-        "no weights `{}`: give a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, such as timm's for \
-         `deit_small_patch16_224`, or the folder of a run of kvt",
+        "no weights `{}`: give a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, the folder of a run of kvt, \
+         or a name of `kvt models list --weights`, such as `deit_small_patch16_224`",
         .0.display()
     )]
     NoWeights(PathBuf),

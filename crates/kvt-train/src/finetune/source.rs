@@ -11,6 +11,7 @@ use toml::{Table, Value};
 use super::{FinetuneError, params, without_tag};
 use crate::config::{ConfigError, Plan, load_plan};
 use crate::error::TrainError;
+use crate::fetch::{Published, locate};
 use crate::run::{Checkpoints, RunDir, RunError, Which};
 use crate::task::{CheckpointWeights, TEACHER, TaskKind, read_weights, task_file};
 use kvt_data::text::read_text;
@@ -31,7 +32,7 @@ const IMAGENET_TAGS: [&str; 3] = ["dino", "mae", "ijepa"];
 /// Weights to start from.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Source {
-    /// The file; `None` means random weights.
+    /// The file, or the name of published weights; `None` means random weights.
     pub(super) file: Option<PathBuf>,
     /// The keys of `[model]`.
     pub(super) model: Table,
@@ -60,13 +61,15 @@ impl Source {
         }
     }
 
-    /// Inspects weights: a file, or the folder of a run. `model` is the model's name if the user gave one, and
-    /// `img_size` decides between models of two sizes with the same weights.
+    /// Inspects weights: a file, the folder of a run, or the name of published weights. `model` is the model's name if the user gave
+    /// one, and `img_size` decides between models of two sizes with the same weights.
     pub(super) fn of(
-        path: &Path,
+        given: &Path,
         model: Option<&str>,
         img_size: Option<usize>,
     ) -> Result<Self, FinetuneError> {
+        let published = Published::named(given).map(Published::name);
+        let path = &locate(given)?;
         let (file, run) = if path.is_dir() {
             let run = RunDir::open(path).map_err(TrainError::from)?;
             (checkpoint(&run)?, Some(run))
@@ -86,30 +89,39 @@ impl Source {
         let timm = TimmConfig::beside(&file)?
             .or_else(|| TimmConfig::of_metadata(weights::metadata(&file).ok()?))
             .unwrap_or_default();
-        let (keys, how) = match (model.map(without_tag), &run) {
-            (Some(name), _) => (named_model(name), "as you named it"),
-            (None, Some(plan)) => (model_of(plan)?, "as its run has it"),
-            (None, None) => match timm.architecture.as_deref().filter(|name| is_known(name)) {
-                Some(name) => (named_model(name), "as the file beside it says"),
-                None => {
-                    let names = identify(&weights).map_err(unusable)?;
-                    let name = choose(&file, &weights, names, img_size)?;
-                    (named_model(&name), "by the shapes of its weights")
+        let (keys, how) = match (model.map(without_tag), &published, &run) {
+            (Some(name), ..) => (named_model(name), "as you named it"),
+            (None, Some(name), _) => (named_model(without_tag(name)), "as its name says"),
+            (None, None, Some(plan)) => (model_of(plan)?, "as its run has it"),
+            (None, None, None) => {
+                match timm.architecture.as_deref().filter(|name| is_known(name)) {
+                    Some(name) => (named_model(name), "as the file beside it says"),
+                    None => {
+                        let names = identify(&weights).map_err(unusable)?;
+                        let name = choose(&file, &weights, names, img_size)?;
+                        (named_model(&name), "by the shapes of its weights")
+                    }
                 }
-            },
+            }
         };
-        let name = keys.get("name").and_then(Value::as_str).unwrap_or_default();
-        let known = recognise(&weights).and_then(|known| known.classes);
-        let classes = known.map_or_else(String::new, |n| format!(", trained for {n} classes"));
-        let of_model = format!("weights  `{}`: {name} ({how}){classes}", file.display());
+        let name = keys.get("name").and_then(Value::as_str);
+        let name = name.unwrap_or_default();
+        let classes = recognise(&weights).and_then(|known| known.classes);
+        let classes = classes.map_or_else(String::new, |n| format!(", trained for {n} classes"));
+        // Under its whole name, so that a configuration means the same on another machine.
+        let shown = published.as_ref().map_or(file, PathBuf::from);
+        let of_model = format!("weights  `{}`: {name} ({how}){classes}", shown.display());
 
         let (augment, with) = match &run {
             Some(plan) => (augment_of(plan)?, "the mean and std of its run"),
-            None => normalisation(&timm, is_vit(model, &timm, &file)),
+            None => {
+                let named = model.or(published.as_deref());
+                normalisation(&timm, is_vit(named, &timm, &shown))
+            }
         };
         let of_images = format!("images are normalised with {with}");
         Ok(Self {
-            file: Some(file),
+            file: Some(shown),
             model: keys,
             augment,
             notes: vec![of_model, of_images],

@@ -16,8 +16,8 @@ section! {
     pub struct DistillConfig {
         /// Whether, and what of the teacher is learned: its best class, or its whole distribution.
         pub kind: DistillKind = DistillKind::None;
-        /// The teacher: the folder of a run, whose best weights are taken, or a file of weights, which wants
-        /// `distill.teacher_model`. Relative to the working directory.
+        /// The teacher: the folder of a run, whose best weights are taken, or a file of weights or the name of
+        /// published ones, which want `distill.teacher_model`. Relative to the working directory.
         pub teacher: Option<PathBuf> = None, "x-default" = "none", "x-resume" = "free";
         /// The model that a file of weights is for, by name; only with such a file.
         pub teacher_model: Option<String> = None, "x-default" = "none";

@@ -15,14 +15,16 @@ use super::dino::part_of_backbone;
 use crate::config::Plan;
 use crate::data::Source;
 use crate::error::TrainError;
+use crate::fetch::locate;
 use kvt_data::fs::write_atomic;
 use kvt_data::schema::section;
 
 section! {
     /// What the weights are before training.
     pub struct InitConfig {
-        /// Weights to start from, a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file; relative to the working directory. Of a
-        /// student or teacher of DINO the backbone is taken, and of both the teacher's.
+        /// Weights to start from, a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, relative to the working directory; or a
+        /// name of `kvt models list --weights`, which are downloaded where they are missing. Of a student or teacher of DINO the
+        /// backbone is taken, and of both the teacher's.
         pub weights: Option<PathBuf> = None, "x-default" = "none: random weights";
         /// Whether to leave the classification head as initialised, to train on other classes: `true` where its size differs
         /// from that of the weights, which is an error otherwise, and `"always"` also where it is the same.
@@ -136,7 +138,7 @@ pub(crate) fn start_from(
             ..LoadOptions::default()
         },
     };
-    match model.load(&read_weights(path)?, options) {
+    match model.load(&read_weights(&locate(path)?)?, options) {
         Ok((model, report)) => Ok((model, Some(report))),
         Err(source) => Err(TrainError::InitWeights {
             path: path.clone(),

@@ -24,6 +24,7 @@ use crate::config::{Plan, load_plan, load_run_plan};
 use crate::data::{DataError, Split, open_part};
 use crate::device::{self, ResolvedDevice};
 use crate::error::TrainError;
+use crate::fetch::locate;
 use crate::run::RunDir;
 use crate::splits::eval_transform;
 use crate::task::{
@@ -51,7 +52,7 @@ pub enum Origin {
     Config {
         /// Its file.
         file: PathBuf,
-        /// A file of weights, in place of `init.weights`.
+        /// A file or name of weights, in place of `init.weights`.
         weights: Option<PathBuf>,
     },
 }
@@ -319,7 +320,7 @@ fn backbone_of(path: &Path, model: Model, warn: Warn<'_>) -> Result<Model, Train
         new_head: true,
         ..LoadOptions::default()
     };
-    let (model, report) = model.load(&read_weights(path)?, options)?;
+    let (model, report) = model.load(&read_weights(&locate(path)?)?, options)?;
     warn_of_unused(&report, warn);
     Ok(model)
 }

@@ -16,6 +16,7 @@ use super::common::{ModelArgs, Overrides, classes};
 use super::output;
 use kvt_data::fs::check_writable;
 use kvt_train::device;
+use kvt_train::fetch::locate;
 use kvt_train::task::{LOGITS, write_weights};
 use kvt_train::trained::{count_broken, of_images};
 
@@ -42,7 +43,7 @@ pub(super) struct Args {
     config: Option<PathBuf>,
     #[command(flatten)]
     overrides: Overrides,
-    /// Weights, `.safetensors` or `.pth`.
+    /// Weights, `.safetensors` or `.pth`, or a name of `kvt models list --weights`.
     #[arg(long, value_name = "FILE", required_unless_present = "run")]
     weights: Option<PathBuf>,
     /// Normalised images.
@@ -66,7 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(model) = ModelArgs::new(args.model.clone(), args.config.clone()) else {
         bail!("neither `--model` nor `--config`");
     };
-    let weights = weights::read(weights)?;
+    let weights = weights::read(&locate(weights)?)?;
     let document = model.document(&args.overrides.all())?;
     let plan = document.plan_without_data()?;
     let config = plan.model.config(classes(&weights))?;

@@ -20,6 +20,7 @@ use kvt_data::fs::check_writable;
 use kvt_data::text::counted;
 use kvt_train::average::average;
 use kvt_train::device;
+use kvt_train::fetch::locate;
 use kvt_train::task::write_weights;
 use kvt_train::task::{part_of_backbone, read_weights};
 
@@ -51,7 +52,7 @@ enum What {
     after_help = "Examples:\n  kvt weights inspect w.pth\n  kvt weights inspect w.pth --model deit_tiny_patch16_224 --all"
 )]
 struct Inspect {
-    /// Weights, `.safetensors` or `.pth`.
+    /// Weights, `.safetensors` or `.pth`, or a name of `kvt models list --weights`.
     file: PathBuf,
     /// Compare with this model, a name of `kvt models list`.
     #[arg(long, value_name = "NAME")]
@@ -72,7 +73,7 @@ struct Inspect {
     after_help = "Examples:\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224\n  kvt weights convert runs/photos/checkpoints/step-00000100/model.safetensors w.safetensors --config photos.toml --to official"
 )]
 struct Convert {
-    /// Weights, `.safetensors` or `.pth`.
+    /// Weights, `.safetensors` or `.pth`, or a name of `kvt models list --weights`.
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The `.safetensors` file to write.
@@ -125,15 +126,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
+    let file = locate(&args.file)?;
     let model = ModelArgs::new(args.model.clone(), args.config.clone());
     let Some(model) = model else {
         if !args.set.is_empty() {
             bail!("`--set` changes a model: name it with `--model` or `--config`");
         }
-        output::print(&list(&weights::read_as_stored(&args.file)?))?;
+        output::print(&list(&weights::read_as_stored(&file)?))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let weights = read_weights(&args.file)?;
+    let weights = read_weights(&file)?;
     let model = build(&model, &args.set, &weights)?;
     let config = model.config();
     let layout = model.layout(&weights);
@@ -245,7 +247,7 @@ fn names(layout: Layout) -> &'static str {
 fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
     let path = &args.output;
     check_output(path, args.force)?;
-    let weights = read_weights(&args.input)?;
+    let weights = read_weights(&locate(&args.input)?)?;
     if let Some(text) = not_finite(&weights) {
         output::warning(&format!("of the numbers {text}"));
     }

@@ -18,6 +18,8 @@ mod ema;
 mod epochs;
 mod evaluation;
 mod families;
+#[cfg(feature = "fetch")]
+mod fetch;
 mod figures;
 mod finetune;
 mod foreign;

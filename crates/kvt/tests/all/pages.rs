@@ -341,6 +341,17 @@ const MISTAKES: &[Mistake] = &[
         plain,
     ),
     (
+        "weights-of-no-name",
+        "eval --config tiny.toml --weights deit_tiny_patch16_244",
+        plain,
+    ),
+    (
+        "init-weights-of-no-name",
+        "train tiny.toml --set init.weights=deit_tiny_patch16_244",
+        plain,
+    ),
+    ("data-fetch-unknown", "data fetch imagenet", plain),
+    (
         "weights-of-another-family",
         "weights convert run/checkpoints/step-00000001/model.safetensors out.safetensors --model pit_ti_224",
         run,

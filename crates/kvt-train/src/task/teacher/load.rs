@@ -14,6 +14,7 @@ use super::{
 use crate::augment::Normalization;
 use crate::config::{ModelSection, Plan, load_plan};
 use crate::error::TrainError;
+use crate::fetch::locate;
 use crate::recipe::{DistillConfig, DistillKind};
 use crate::run::{Note, RunDir, Topic};
 use crate::splits::Splits;
@@ -121,7 +122,7 @@ impl Loading<'_> {
         let config = section.config(Some(self.classes.len()))?;
         // All weights are replaced by those of the file.
         let model = config.init(self.device, Key::new(0))?;
-        let loaded = model.load(&read_weights(path)?, LoadOptions::default());
+        let loaded = model.load(&read_weights(&locate(path)?)?, LoadOptions::default());
         let (model, _) = loaded.map_err(|source| TrainError::TeacherWeights {
             path: path.to_owned(),
             source,

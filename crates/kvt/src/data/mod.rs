@@ -1,5 +1,7 @@
 //! `kvt data`
 
+mod fetch;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,10 +23,10 @@ const LABEL: &str = "label";
 /// Maximum number of bad files or duplicates that are listed.
 const SHOWN: usize = 20;
 
-/// `kvt data generate DIR`, `check DIR`, `split DIR` and `pack DIR OUT`
+/// `kvt data fetch NAME`, `generate DIR`, `check DIR`, `split DIR` and `pack DIR OUT`
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt data check photos\n  kvt data split photos --val-fraction 0.2\n  kvt data pack photos shards\n  kvt data generate shapes"
+    after_help = "Examples:\n  kvt data fetch imagenette-160\n  kvt data check photos\n  kvt data split photos --val-fraction 0.2\n  kvt data pack photos shards\n  kvt data generate shapes"
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -33,6 +35,8 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Download a small data set of photos as an image folder, or list those that there are.
+    Fetch(fetch::Args),
     /// Write the generated data set of geometric shapes as an image folder.
     Generate(Generate),
     /// List which images of a folder without splits train and which validate, as `data.val_fraction` has it.
@@ -118,6 +122,7 @@ struct Generate {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
+        What::Fetch(args) => fetch::run(args),
         What::Generate(args) => {
             let config = ShapesConfig {
                 image_size: args.image_size,

@@ -1,0 +1,66 @@
+//! A file while it is downloaded.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use kvt_data::fs::parent;
+
+/// A file that is being downloaded. Others wait while it is open.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) path: PathBuf,
+    to: PathBuf,
+    pub(super) file: fs::File,
+}
+
+impl Part {
+    /// Opens what was downloaded of a file, and waits while another process downloads it: the whole file may then be there.
+    pub(super) fn open(to: &Path) -> io::Result<Self> {
+        let mut path = to.as_os_str().to_owned();
+        path.push(".part");
+        let (path, to) = (PathBuf::from(path), to.to_owned());
+        fs::create_dir_all(parent(&to))?;
+        loop {
+            let mut options = fs::OpenOptions::new();
+            let file = options.create(true).append(true).open(&path)?;
+            // On a file system without locks, two downloads at once fail by the checksum.
+            let _ = file.file().lock();
+            // Another process has renamed or removed it meanwhile, unless the name still leads to what is open.
+            let is_same = fs::metadata(&path)
+                .is_ok_and(|named| file.metadata().is_ok_and(|open| same(&named, &open)));
+            if is_same || to.is_file() {
+                return Ok(Self { path, to, file });
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    pub(super) fn clear(&self) -> io::Result<()> {
+        self.file.set_len(0)
+    }
+
+    /// Makes it the file.
+    pub(super) fn keep(self) -> io::Result<()> {
+        fs::rename(&self.path, &self.to)
+    }
+
+    pub(super) fn remove(self) -> io::Result<()> {
+        fs::remove_file(&self.path)
+    }
+}
+
+#[cfg(unix)]
+fn same(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+/// Files that are open cannot be renamed or removed there.
+#[cfg(not(unix))]
+fn same(_: &std::fs::Metadata, _: &std::fs::Metadata) -> bool {
+    true
+}

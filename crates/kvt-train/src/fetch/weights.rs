@@ -1,0 +1,156 @@
+//! Weights by name.
+
+use std::path::{Path, PathBuf};
+
+use kvt_models::weights::is_of_weights;
+
+use super::FetchError;
+use super::hub::Hub;
+use super::listen::telling;
+use super::published::PUBLISHED;
+
+/// Weights of a model on timm's hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The model, a name of `kvt models list`.
+    pub model: &'static str,
+    /// What the weights were trained on, and by whom, as timm abbreviates it.
+    pub tag: &'static str,
+}
+
+impl Published {
+    /// All weights, model by model, timm's default first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        PUBLISHED
+            .iter()
+            .flat_map(|&(model, tags)| tags.iter().map(move |&tag| Self { model, tag }))
+    }
+
+    /// Finds weights by name: `MODEL.TAG`, also with the prefix `timm/`, or only the model for timm's default.
+    ///
+    /// # Errors
+    /// [`FetchError::Unknown`] with similar names.
+    pub fn find(name: &str) -> Result<Self, FetchError> {
+        let wanted = name.strip_prefix("timm/").unwrap_or(name);
+        let mut all = Self::all();
+        let found = all.find(|one| one.model == wanted || one.name() == wanted);
+        found.ok_or_else(|| FetchError::Unknown {
+            name: name.to_owned(),
+            near: similar(wanted),
+        })
+    }
+
+    /// The weights that a path names, if there is no such file.
+    pub(crate) fn named(path: &Path) -> Option<Self> {
+        if path.exists() {
+            return None;
+        }
+        Self::find(path.to_str()?).ok()
+    }
+
+    /// `MODEL.TAG`.
+    pub fn name(self) -> String {
+        format!("{}.{}", self.model, self.tag)
+    }
+
+    /// Their repository on the hub.
+    pub(super) fn repository(self) -> String {
+        format!("timm/{}", self.name())
+    }
+
+    /// Their licence, by the `license` of timm's configurations.
+    pub fn licence(self) -> &'static str {
+        match self.tag {
+            "mae" => "CC-BY-NC-4.0",
+            // In no configuration that was read.
+            "bamboo" => "see their page",
+            _ if self.model.starts_with("swin_") => "MIT",
+            _ => "Apache-2.0",
+        }
+    }
+
+    /// The file: from the cache, or where somebody has put it, or downloaded.
+    ///
+    /// # Errors
+    /// If it is not here and cannot be downloaded, which says where the file is looked for.
+    pub fn file(self) -> Result<PathBuf, FetchError> {
+        let what = format!("`{}`, licence {}", self.name(), self.licence());
+        Hub::from_env().fetch(self, &mut telling(&what))
+    }
+}
+
+/// Names that are spelt like one, the most similar first.
+pub(crate) fn similar(wanted: &str) -> Vec<String> {
+    kvt_models::similar(wanted, Published::all().map(Published::name))
+}
+
+/// What a user gives as weights: a file or folder that is there as it is, or the file of published weights. A path with nothing
+/// there comes back as it is, too.
+///
+/// # Errors
+/// As [`Published::file`], or a single word is neither.
+pub fn locate(given: &Path) -> Result<PathBuf, FetchError> {
+    if let Some(weights) = Published::named(given) {
+        return weights.file();
+    }
+    let is_path = given.exists() || is_of_weights(given) || given.components().count() != 1;
+    if is_path {
+        return Ok(given.to_owned());
+    }
+    let given = given.to_string_lossy().into_owned();
+    Err(FetchError::Nothing {
+        near: similar(&given),
+        given,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_model_stands_for_timms_default() {
+        let found = |name: &str| Published::find(name).unwrap().repository();
+        assert_eq!(
+            found("deit_tiny_patch16_224"),
+            "timm/deit_tiny_patch16_224.fb_in1k"
+        );
+        let other = "timm/swin_tiny_patch4_window7_224.ms_in22k";
+        assert_eq!(found(other), other);
+        assert_eq!(
+            found("vit_small_patch16_224.dino"),
+            "timm/vit_small_patch16_224.dino"
+        );
+    }
+
+    #[test]
+    fn another_name_is_refused_with_what_is_near() {
+        let error = |name: &str| Published::find(name).unwrap_err().to_string();
+        let text = error("deit_tiny_patch16_244");
+        assert!(
+            text.contains("; similar names: `deit_tiny_patch16_224.fb_in1k`"),
+            "{text}"
+        );
+        assert_eq!(
+            error("zzz"),
+            "no published weights `zzz`: `kvt models list --weights` shows all names"
+        );
+    }
+
+    /// Each name occurs once, and belongs to a model that kvt has.
+    #[test]
+    fn all_names_are_of_models() {
+        let mut known: BTreeSet<String> = kvt_models::names().into_iter().collect();
+        known.extend(kvt_models::aliases().into_iter().map(|(alias, _)| alias));
+        let mut seen = BTreeSet::new();
+        for one in Published::all() {
+            assert!(known.contains(one.model), "{}", one.model);
+            assert!(seen.insert(one.name()), "{} twice", one.name());
+        }
+        assert!(seen.len() > 90);
+    }
+}
