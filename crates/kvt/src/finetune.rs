@@ -21,14 +21,15 @@ use kvt_train::world::World;
 /// Everything but FOLDER and `--weights` has a default for small data; `--print-config` shows all of it.
 #[derive(Debug, clap::Args)]
 #[command(
+    before_help = "  kvt finetune photos --weights deit_small_patch16_224.safetensors",
     override_usage = "kvt finetune [OPTIONS] --weights <FILE> <FOLDER>\n       kvt finetune [OPTIONS] --resume [FOLDER]",
     after_help = "Examples:\n  kvt finetune photos --weights deit_small_patch16_224.safetensors\n  kvt finetune photos --weights runs/photos --linear-probe --epochs 10\n  kvt finetune photos --weights w.pth --print-config > photos.toml"
 )]
 pub(super) struct Args {
-    /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
+    /// Required without `--resume`: the images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
     #[arg(value_name = "FOLDER", required_unless_present = "resume")]
     folder: Option<PathBuf>,
-    /// Weights to start from, `.safetensors` or `.pth` under timm's names or the authors'; or the folder of a run.
+    /// Required without `--resume`: weights to start from, `.safetensors` or `.pth` under timm's names or the authors'; or the folder of a run.
     #[arg(long, value_name = "FILE", required_unless_present = "resume")]
     weights: Option<PathBuf>,
     /// The weights' model, a name of `kvt models list` or one of timm's `vit_*`; needed only if the weights do not tell.
