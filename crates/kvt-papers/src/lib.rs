@@ -54,7 +54,7 @@ const MISSING: &[(&str, &str)] = &[("table4", kvt::TABLE4)];
 /// # Errors
 /// [`ReproduceError::Unknown`], and [`ReproduceError::Missing`] for what a paper has and kvt does not.
 pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
-    if let Some((name, reason)) = MISSING.iter().find(|(missing, _)| *missing == name) {
+    if let Some(&(name, reason)) = MISSING.iter().find(|(missing, _)| *missing == name) {
         return Err(ReproduceError::Missing { name, reason });
     }
     let found = ITEMS.iter().find(|item| item.name() == name);
@@ -157,7 +157,10 @@ pub fn reproduce(
     let mut outcome = item.compute(order, watch)?;
     if !has_numbers(item, order)? {
         outcome.svg.clear();
-        watch.say(&format!("no run of `{}` is finished: {NO_FIGURE}", item.name()));
+        watch.say(&format!(
+            "no run of `{}` is finished: {NO_FIGURE}",
+            item.name()
+        ));
     }
     let page = page(item, order, &outcome);
     let (mut paths, mut texts) = (Vec::new(), Vec::new());
@@ -185,7 +188,10 @@ const NO_FIGURE: &str = "there is no figure yet";
 fn has_numbers(item: &dyn Item, order: &Order) -> Result<bool, ReproduceError> {
     Ok(match item.sweep(order)? {
         None => true,
-        Some(sweep) => sweep.cells.iter().any(|cell| State::of(cell) == State::Finished),
+        Some(sweep) => sweep
+            .cells
+            .iter()
+            .any(|cell| State::of(cell) == State::Finished),
     })
 }
 

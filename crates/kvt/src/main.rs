@@ -236,7 +236,11 @@ mod tests {
 
     #[test]
     fn every_verb_is_in_one_group() {
-        let mut grouped: Vec<&str> = groups::GROUPS.iter().flat_map(|(_, verbs)| *verbs).copied().collect();
+        let mut grouped: Vec<&str> = groups::GROUPS
+            .iter()
+            .flat_map(|(_, verbs)| *verbs)
+            .copied()
+            .collect();
         grouped.sort_unstable();
         let cli = Cli::command();
         let mut verbs: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
@@ -251,7 +255,11 @@ mod tests {
         let mut tried = 0;
         while let Some(verb) = left.pop() {
             let texts = [verb.get_before_help(), verb.get_after_help()];
-            let text: String = texts.into_iter().flatten().map(ToString::to_string).collect();
+            let text: String = texts
+                .into_iter()
+                .flatten()
+                .map(ToString::to_string)
+                .collect();
             let lines = text.lines().map(str::trim);
             // What one command prints is not known here.
             let lines = lines.filter(|line| line.starts_with("kvt ") && !line.contains("$("));

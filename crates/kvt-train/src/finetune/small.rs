@@ -44,10 +44,7 @@ impl Small {
             num_heads = 4
         };
         keys.insert("name".to_owned(), name.into());
-        for (key, size) in [
-            ("img_size", self.img_size),
-            ("patch_size", self.patch_size),
-        ] {
+        for (key, size) in [("img_size", self.img_size), ("patch_size", self.patch_size)] {
             keys.insert(key.to_owned(), Value::from(i64::from(size)));
         }
         keys

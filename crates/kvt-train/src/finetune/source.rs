@@ -47,7 +47,11 @@ impl Source {
     pub(super) fn random(model: Option<&str>, small: Option<Small>) -> Self {
         let name = model.map_or(DEFAULT, without_tag);
         let (model, augment, how) = match (model, small) {
-            (Some(_), _) => (named_model(name), Table::new(), "as you named it".to_owned()),
+            (Some(_), _) => (
+                named_model(name),
+                Table::new(),
+                "as you named it".to_owned(),
+            ),
             (None, Some(small)) => (small.model(name), Small::augment(), small.describe()),
             (None, None) => (named_model(name), Table::new(), "a small one".to_owned()),
         };

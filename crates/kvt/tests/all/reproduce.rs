@@ -136,10 +136,22 @@ fn what_cannot_be_reproduced_is_said() {
         "{error}"
     );
     for (line, reason) in [
-        ("table4", "`table4` cannot be reproduced: it is of detection and segmentation"),
-        ("lemmas --dry-run", "so there is nothing to plan: without `--dry-run` it is computed"),
-        ("fig4 --scale cifar", "no runs at the scale `cifar`; `--scale` can be `paper`, `cifar-short`"),
-        ("scram-fig3 --version v1", "the same in every version of its paper: leave `--version` out"),
+        (
+            "table4",
+            "`table4` cannot be reproduced: it is of detection and segmentation",
+        ),
+        (
+            "lemmas --dry-run",
+            "so there is nothing to plan: without `--dry-run` it is computed",
+        ),
+        (
+            "fig4 --scale cifar",
+            "no runs at the scale `cifar`; `--scale` can be `paper`, `cifar-short`",
+        ),
+        (
+            "scram-fig3 --version v1",
+            "the same in every version of its paper: leave `--version` out",
+        ),
     ] {
         let words: Vec<&str> = line.split(' ').collect();
         let error = workspace.error(&[&["reproduce"], &words[..]].concat());
@@ -337,7 +349,10 @@ fn every_item_of_runs_makes_its_files() {
         assert!(told.contains(&words), "{told}");
         let empty = workspace.read(&format!("{out}/{name}.md"));
         assert!(empty.contains("No run is finished."), "{empty}");
-        assert!(empty.ends_with("\nNo run is finished: there is no figure yet.\n"), "{empty}");
+        assert!(
+            empty.ends_with("\nNo run is finished: there is no figure yet.\n"),
+            "{empty}"
+        );
         assert!(!workspace.path(&format!("{out}/{name}.svg")).exists());
         workspace.kvt(&item).assert().success();
         let page = workspace.read(&format!("{out}/{name}.md"));
