@@ -255,11 +255,8 @@ mod tests {
         let mut tried = 0;
         while let Some(verb) = left.pop() {
             let texts = [verb.get_before_help(), verb.get_after_help()];
-            let text: String = texts
-                .into_iter()
-                .flatten()
-                .map(ToString::to_string)
-                .collect();
+            let texts = texts.into_iter().flatten();
+            let text: String = texts.map(|text| format!("{text}\n")).collect();
             let lines = text.lines().map(str::trim);
             // What one command prints is not known here.
             let lines = lines.filter(|line| line.starts_with("kvt ") && !line.contains("$("));

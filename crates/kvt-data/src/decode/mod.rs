@@ -106,7 +106,7 @@ pub fn decode_bytes(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String
 /// # Errors
 ///
 /// The reason, as text.
-pub(super) fn size_of(bytes: &[u8]) -> Result<(u32, u32), String> {
+pub(super) fn dimensions(bytes: &[u8]) -> Result<(u32, u32), String> {
     // As above: hostile input.
     let read = || -> Result<(u32, u32), String> {
         let format = image::guess_format(bytes).map_err(|_| NOT_AN_IMAGE.to_owned())?;

@@ -29,10 +29,10 @@ fn a_header_has_the_size() {
         ImageFormat::Bmp,
     ] {
         let bytes = encode(RgbImage::new(7, 5), format);
-        assert_eq!(size_of(&bytes), Ok((7, 5)), "{format:?}");
-        assert!(size_of(&bytes[..8]).is_err(), "{format:?}");
+        assert_eq!(dimensions(&bytes), Ok((7, 5)), "{format:?}");
+        assert!(dimensions(&bytes[..8]).is_err(), "{format:?}");
     }
-    assert_eq!(size_of(b"text"), Err(NOT_AN_IMAGE.to_owned()));
+    assert_eq!(dimensions(b"text"), Err(NOT_AN_IMAGE.to_owned()));
 }
 
 #[test]

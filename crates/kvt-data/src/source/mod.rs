@@ -22,7 +22,7 @@ use kvt_ops::Key;
 use self::cache::Cache;
 use self::parquet::Table;
 use crate::augment::{Look, Part, Transform};
-use crate::decode::{region, size_of};
+use crate::decode::{dimensions, region};
 use crate::file::{self, ImageLimits};
 use crate::listing::{OtherFormats, Unlisted};
 use crate::text::quoted;
@@ -256,7 +256,7 @@ impl Source {
     /// [`DecodeError`] with the path and the reason.
     pub fn size(&self, index: u32, limits: ImageLimits) -> Result<(u32, u32), DecodeError> {
         let size = |sample: &Sample| match self.coding {
-            Coding::File => size_of(&self.bytes(sample, limits)?),
+            Coding::File => dimensions(&self.bytes(sample, limits)?),
             Coding::Planes { side } => Ok((side, side)),
         };
         let sample = self.samples.get(index as usize);

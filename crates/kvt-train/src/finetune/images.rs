@@ -11,7 +11,7 @@ use crate::data::{
 };
 use crate::error::TrainError;
 
-/// The fraction of each class that is kept for validation where no folder is.
+/// The fraction of each class that is kept for validation if there is no folder of validation images.
 const VAL_FRACTION: f64 = 0.2;
 /// How many images are asked for their size.
 const MEASURED: usize = 15;
