@@ -93,10 +93,13 @@ fn finetune(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
     Ok(exit_code(carry_out(session, &args.display)?))
 }
 
-/// Makes errors about the run's folder mention the option `--out`, by which the folder is chosen here.
+/// Makes errors about the run's folder, and about another recipe for it, mention the options by which both are chosen here.
 fn with_out(error: TrainError) -> anyhow::Error {
     match error {
         TrainError::Run(error) => anyhow!(error.with_folder("--out")),
+        error @ TrainError::ConfigChanged { .. } => {
+            anyhow!("{error} (with `kvt finetune` they are `--out DIR` and `--weights RUN`)")
+        }
         error => error.into(),
     }
 }

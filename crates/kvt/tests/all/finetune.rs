@@ -268,6 +268,12 @@ fn a_stopped_run_goes_on() {
     ];
     let error = workspace.error(&other);
     assert!(error.contains("`train.epochs`: `2` -> `9`"), "{error}");
+    assert!(
+        error.contains(
+            "with `init.weights` (with `kvt finetune` they are `--out DIR` and `--weights RUN`)"
+        ),
+        "{error}"
+    );
     // Settings that the run cannot change are not ignored.
     for (flags, expected) in [
         (
