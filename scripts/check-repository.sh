@@ -26,7 +26,7 @@ while IFS=: read -r file link; do
 done < <(git grep -oE '\]\([^)#:]+(#[^)]*)?\)' -- '*.md' | sed -E 's/^([^:]+):\]\((.*)\)$/\1:\2/')
 
 # What two verbs share is in a library, or in one of these files of the program.
-shared='common each_image environment images interrupt job output progress table trained training tui watch'
+shared='common each_image environment groups images interrupt job output progress table trained training tui watch'
 mapfile -t verbs < <(sed -n 's/^mod \(.*\);$/\1/p' crates/kvt/src/main.rs | grep -vxF "$(tr ' ' '\n' <<< "$shared")")
 for verb in "${verbs[@]}"; do
     while IFS= read -r other; do

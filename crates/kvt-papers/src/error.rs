@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use kvt_attention::AttentionError;
 use kvt_models::ModelError;
 
-use super::Scale;
+use super::{Scale, Version};
 use kvt_train::bench::BenchError;
 use kvt_train::config::ConfigError;
 use kvt_train::error::TrainError;
@@ -24,13 +24,23 @@ pub enum ReproduceError {
         /// The names of all items.
         known: String,
     },
+    /// A paper has it, and kvt does not.
+    #[error("`{name}` cannot be reproduced: {reason}")]
+    Missing {
+        /// The requested name.
+        name: &'static str,
+        /// Why not.
+        reason: &'static str,
+    },
     /// The scale is missing, or the item does not have it.
-    #[error("`{name}` {}", no_scale(known))]
+    #[error("`{name}` {}", no_scale(known, *given))]
     Scale {
         /// The item.
         name: &'static str,
         /// The scales that it has.
         known: &'static [Scale],
+        /// The requested scale.
+        given: Option<Scale>,
     },
     /// The item is not affected by these options.
     #[error("`{name}` is not made of training runs and does not take {options}")]
@@ -50,15 +60,19 @@ pub enum ReproduceError {
         path: PathBuf,
     },
     /// The item is not in this version of the paper.
-    #[error("`{name}` is not in version `{version}` of the paper")]
+    #[error("`{name}` {}", no_version(known, *version))]
     Version {
         /// The item.
         name: &'static str,
-        /// The name of the version.
-        version: &'static str,
+        /// The requested version.
+        version: Version,
+        /// The versions that it is in; empty if its paper has only one.
+        known: &'static [Version],
     },
     /// The item has no runs to list or train.
-    #[error("`{name}` is not made of training runs")]
+    #[error(
+        "`{name}` is not made of training runs, so there is nothing to plan: without `--dry-run` it is computed at once"
+    )]
     NoRuns {
         /// The item.
         name: &'static str,
@@ -102,10 +116,33 @@ pub enum ReproduceError {
 }
 
 /// Explains a missing or wrong scale of an item that has these scales.
-fn no_scale(known: &[Scale]) -> String {
-    let names: Vec<String> = known.iter().map(|scale| format!("`{scale}`")).collect();
-    match names.as_slice() {
-        [] => "takes neither images nor training: leave `--scale` and `--data` out".to_owned(),
-        names => format!("needs one of its scales: `--scale` {}", names.join(", ")),
+fn no_scale(known: &[Scale], given: Option<Scale>) -> String {
+    let names = quoted(known.iter().map(|scale| scale.name()));
+    match given {
+        _ if known.is_empty() => {
+            "takes neither images nor training: leave `--scale` and `--data` out".to_owned()
+        }
+        Some(given) => format!("has no runs at the scale `{given}`; `--scale` can be {names}"),
+        None => format!(
+            "trains models for hours or days, so how much must be chosen: `--scale` can be {names} (`kvt reproduce --help` explains \
+             them)"
+        ),
     }
+}
+
+/// Explains why an item of these versions is not in another one.
+fn no_version(known: &[Version], given: Version) -> String {
+    if known.is_empty() {
+        return "is the same in every version of its paper: leave `--version` out".to_owned();
+    }
+    format!(
+        "is not in version `{}` of the paper, only in {}: what differs is in `docs/reproduction.md`",
+        given.name(),
+        quoted(known.iter().map(|version| version.name()))
+    )
+}
+
+fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    names.join(", ")
 }

@@ -53,7 +53,7 @@ pub trait Item: Sync {
 pub struct Outcome {
     /// All numbers, with a header.
     pub csv: String,
-    /// A figure of them.
+    /// A figure of them; empty where there is nothing to draw.
     pub svg: String,
     /// How it was computed, and the results, as Markdown.
     pub found: String,

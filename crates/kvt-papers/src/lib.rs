@@ -23,6 +23,7 @@ pub use self::item::{Item, Outcome};
 pub use self::order::{Order, Scale, Version};
 pub use self::runs::{Runs, sweep};
 use kvt_data::fs::{check_writable, remove_leftovers, write_together};
+use kvt_train::sweep::State;
 pub use kvt_train::sweep::Watch;
 use kvt_train::table::Table;
 
@@ -45,11 +46,17 @@ pub const ITEMS: &[&dyn Item] = &[
     &scram::Estimators::PAPER,
 ];
 
+/// What the papers have and kvt does not compute, and why.
+const MISSING: &[(&str, &str)] = &[("table4", kvt::TABLE4)];
+
 /// Finds an item by its name.
 ///
 /// # Errors
-/// [`ReproduceError::Unknown`].
+/// [`ReproduceError::Unknown`], and [`ReproduceError::Missing`] for what a paper has and kvt does not.
 pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
+    if let Some(&(name, reason)) = MISSING.iter().find(|(missing, _)| *missing == name) {
+        return Err(ReproduceError::Missing { name, reason });
+    }
     let found = ITEMS.iter().find(|item| item.name() == name);
     found.copied().ok_or_else(|| {
         let known: Vec<String> = ITEMS
@@ -80,7 +87,8 @@ pub fn check(
         None => known.is_empty(),
     };
     if !has_scale {
-        return Err(ReproduceError::Scale { name, known });
+        let given = scale;
+        return Err(ReproduceError::Scale { name, known, given });
     }
     let options = without_meaning(item, order);
     if !options.is_empty() {
@@ -92,7 +100,8 @@ pub fn check(
     match version {
         Some(version) if !item.versions().contains(&version) => Err(ReproduceError::Version {
             name,
-            version: version.name(),
+            version,
+            known: item.versions(),
         }),
         _ => Ok(()),
     }
@@ -129,7 +138,7 @@ pub struct Reproduced {
 }
 
 /// Computes an item and writes `<name>.csv`, `<name>.svg`, `<name>.md` and its further files into the folder of the order, which is
-/// created if it is missing. If a file cannot be written, all old files stay, unless the process ends between the renames.
+/// created if it is missing. Without a finished run there is no figure, which `watch` and the page say. If a file cannot be written, all old files stay, unless the process ends between the renames.
 ///
 /// # Errors
 /// If the files cannot be written, which is checked first, or the item cannot be computed.
@@ -142,17 +151,25 @@ pub fn reproduce(
     fs_err::create_dir_all(folder)?;
     remove_leftovers(folder);
     let named = |extension| folder.join(format!("{}.{extension}", item.name()));
-    let mut paths: Vec<PathBuf> = ["csv", "svg", "md"].map(named).into();
-    for path in &paths {
-        check_writable(path)?;
+    for extension in ["csv", "svg", "md"] {
+        check_writable(&named(extension))?;
     }
-    let outcome = item.compute(order, watch)?;
+    let mut outcome = item.compute(order, watch)?;
+    if !has_numbers(item, order)? {
+        outcome.svg.clear();
+        watch.say(&format!(
+            "no run of `{}` is finished: {NO_FIGURE}",
+            item.name()
+        ));
+    }
     let page = page(item, order, &outcome);
-    let mut texts = vec![
-        outcome.csv.as_bytes(),
-        outcome.svg.as_bytes(),
-        page.as_bytes(),
-    ];
+    let (mut paths, mut texts) = (Vec::new(), Vec::new());
+    for (extension, text) in [("csv", &outcome.csv), ("svg", &outcome.svg), ("md", &page)] {
+        if extension != "svg" || !text.is_empty() {
+            paths.push(named(extension));
+            texts.push(text.as_bytes());
+        }
+    }
     for (name, bytes) in &outcome.files {
         paths.push(folder.join(name));
         texts.push(bytes);
@@ -161,6 +178,20 @@ pub fn reproduce(
     Ok(Reproduced {
         paths,
         failures: outcome.failures,
+    })
+}
+
+/// In place of a figure of nothing.
+const NO_FIGURE: &str = "there is no figure yet";
+
+/// Whether an item has something to draw: it is not made of runs, or one of them is finished.
+fn has_numbers(item: &dyn Item, order: &Order) -> Result<bool, ReproduceError> {
+    Ok(match item.sweep(order)? {
+        None => true,
+        Some(sweep) => sweep
+            .cells
+            .iter()
+            .any(|cell| State::of(cell) == State::Finished),
     })
 }
 
@@ -184,9 +215,14 @@ fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
             command += &format!(" --set {}", quoted(text));
         }
     }
+    let figure = if outcome.svg.is_empty() {
+        format!("No run is finished: {NO_FIGURE}.")
+    } else {
+        format!("![{title}]({name}.svg)")
+    };
     format!(
         "# {title}\n\nMade by `{command}`; all numbers are in [{name}.csv]({name}.csv).\n\n\
-         ## What the paper states\n\n{}\n\n## What was computed\n\n{}\n\n![{title}]({name}.svg)\n",
+         ## What the paper states\n\n{}\n\n## What was computed\n\n{}\n\n{figure}\n",
         item.stated().trim(),
         outcome.found.trim(),
     )

@@ -24,7 +24,8 @@ pub struct Runs {
 /// paper if that file exists.
 ///
 /// # Errors
-/// If the file or one of its configurations is missing or wrong.
+/// If the file or one of its configurations is missing or wrong, or so is the data set of a run that is not finished, unless the order
+/// is `as_is`.
 pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
     let configs = Configs::find(order.configs.as_deref())?;
     let folder = configs.path().join("reproduce").join(name);
@@ -47,6 +48,9 @@ pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
     if let Some(count) = order.seeds {
         sweep = sweep.with_seeds(count);
     }
+    if !order.as_is {
+        check_data(&sweep)?;
+    }
     for cell in &mut sweep.cells {
         cell.config = configs.shown(&cell.config);
     }
@@ -59,6 +63,21 @@ pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
         }
     }
     Ok(sweep)
+}
+
+/// Refuses a data set that is not there and that a run needs to be trained: else every run would find out.
+fn check_data(sweep: &Sweep) -> Result<(), ReproduceError> {
+    let lacking = sweep.cells.iter().find(|cell| {
+        let data = &cell.plan.data;
+        let is_made = data.shapes.is_some();
+        !is_made && !data.path.exists() && State::of(cell) != State::Finished
+    });
+    match lacking {
+        Some(cell) => Err(ReproduceError::NoData {
+            path: cell.plan.data.path.clone(),
+        }),
+        None => Ok(()),
+    }
 }
 
 impl Runs {

@@ -19,7 +19,8 @@ use kvt_train::run::RunDir;
 #[command(group(ArgGroup::new("configuration").required(true).args(["file", "config"])))]
 pub(super) struct ConfigArgs {
     /// Configuration file.
-    #[arg(value_name = "CONFIG")]
+    // Within its group this means: unless `--config` is given. Help shows it as `<CONFIG>`, not as `[CONFIG]`.
+    #[arg(value_name = "CONFIG", required = true)]
     file: Option<PathBuf>,
     /// Configuration file, by name.
     #[arg(long, value_name = "CONFIG")]

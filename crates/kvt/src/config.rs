@@ -28,14 +28,14 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Look at a folder of images, and write a configuration for it, with comments: what `kvt finetune` trains by.
+    /// Look at a folder of images, their sizes and their number, and write a configuration for them, with comments.
     #[command(
         after_help = "Examples:\n  kvt config init photos > photos.toml\n  kvt config init photos --weights deit_small_patch16_224.safetensors --output photos.toml"
     )]
     Init {
         /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
         folder: PathBuf,
-        /// Weights to start from, or the folder of a run; without them the weights are random.
+        /// Weights to start from, or the folder of a run; without them the weights are random, and small images get a small model.
         #[arg(long, value_name = "FILE")]
         weights: Option<PathBuf>,
         /// The model, a name of `kvt models list`; with weights it is needed only if these do not tell.

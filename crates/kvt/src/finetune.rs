@@ -21,23 +21,24 @@ use kvt_train::world::World;
 /// Everything but FOLDER and `--weights` has a default for small data; `--print-config` shows all of it.
 #[derive(Debug, clap::Args)]
 #[command(
+    before_help = "  kvt finetune photos --weights deit_small_patch16_224.safetensors",
     override_usage = "kvt finetune [OPTIONS] --weights <FILE> <FOLDER>\n       kvt finetune [OPTIONS] --resume [FOLDER]",
     after_help = "Examples:\n  kvt finetune photos --weights deit_small_patch16_224.safetensors\n  kvt finetune photos --weights runs/photos --linear-probe --epochs 10\n  kvt finetune photos --weights w.pth --print-config > photos.toml"
 )]
 pub(super) struct Args {
-    /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
+    /// Required without `--resume`: the images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
     #[arg(value_name = "FOLDER", required_unless_present = "resume")]
     folder: Option<PathBuf>,
-    /// Weights to start from, `.safetensors` or `.pth` under timm's names or the authors'; or the folder of a run.
+    /// Required without `--resume`: weights to start from, `.safetensors` or `.pth` under timm's names or the authors'; or the folder of a run.
     #[arg(long, value_name = "FILE", required_unless_present = "resume")]
     weights: Option<PathBuf>,
     /// The weights' model, a name of `kvt models list` or one of timm's `vit_*`; needed only if the weights do not tell.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Epochs; by default 5 to 50, fewer the more images there are.
+    /// Epochs; by default 5 to 50, so that about 20,000 images are seen.
     #[arg(long, value_name = "N")]
     epochs: Option<u32>,
-    /// Learning rate of the head, whatever the batch.
+    /// Learning rate of the head, used as given; by default 5e-4 x batch / 128.
     #[arg(long, value_name = "X")]
     lr: Option<f64>,
     /// Images of an update.
@@ -92,10 +93,13 @@ fn finetune(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
     Ok(exit_code(carry_out(session, &args.display)?))
 }
 
-/// Makes errors about the run's folder mention the option `--out`, by which the folder is chosen here.
+/// Makes errors about the run's folder, and about another recipe for it, mention the options by which both are chosen here.
 fn with_out(error: TrainError) -> anyhow::Error {
     match error {
         TrainError::Run(error) => anyhow!(error.with_folder("--out")),
+        error @ TrainError::ConfigChanged { .. } => {
+            anyhow!("{error} (with `kvt finetune` they are `--out DIR` and `--weights RUN`)")
+        }
         error => error.into(),
     }
 }

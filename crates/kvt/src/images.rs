@@ -8,8 +8,8 @@ use super::output;
 use kvt_data::escape::one_line;
 use kvt_train::data::{Files, image_files};
 
-/// The files that arguments name, in their order, and whether every argument names one. The error of an argument that names none
-/// is printed, and the others are used, as `cat` does.
+/// The files that the arguments name, in their order, and whether every argument names at least one. An argument that names none
+/// is an error, which is printed; like `cat`, the program continues with the others.
 pub(super) fn expand(arguments: &[PathBuf]) -> (Vec<PathBuf>, bool) {
     let mut files = Vec::new();
     let mut are_all = true;

@@ -26,6 +26,7 @@ mod each_image;
 mod environment;
 mod eval;
 mod finetune;
+mod groups;
 mod images;
 mod interrupt;
 mod job;
@@ -57,6 +58,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     name = "kvt",
     version,
     propagate_version = true,
+    help_template = groups::template(&Command::augment_subcommands(clap::Command::new("kvt"))),
     after_help = "Examples:\n  kvt finetune photos --weights deit_small_patch16_224.safetensors\n  kvt train configs/quickstart/dense.toml\n  kvt eval --run runs/photos\n  kvt predict --run runs/photos some.jpg\n\n`kvt VERB --help` has more of each."
 )]
 struct Cli {
@@ -72,9 +74,9 @@ enum Command {
     Finetune(finetune::Args),
     /// Evaluate a run or weights on a labelled split.
     Eval(eval::Args),
-    /// Measure how good a model's features are, by a k-NN classifier or a linear probe.
+    /// Measure how good a model's features are (k-NN classifier or linear probe).
     Probe(probe::Args),
-    /// Measure what happens in the layers of a model: similarity of tokens, spread and reach of attention.
+    /// Measure the layers of a model: similarity of tokens, spread and reach of attention.
     Analyze(analyze::Args),
     /// Draw on images where the tokens of a model look, head by head.
     AttentionMap(attention_map::Args),
@@ -90,14 +92,14 @@ enum Command {
     Logits(logits::Args),
     /// Time attention operations and training steps.
     Bench(bench::Args),
-    /// Rerun a figure or table of a paper.
+    /// Rerun a table or figure of a paper.
     Reproduce(reproduce::Args),
     /// List the models, or show one in detail.
     Models(models::Args),
     /// List the devices of this machine.
     #[command(after_help = "Examples:\n  kvt devices")]
     Devices,
-    /// Print, check or describe configurations.
+    /// Write, print, check or describe configurations.
     Config(config::Args),
     /// Generate or check data sets.
     Data(data::Args),
@@ -243,6 +245,43 @@ mod tests {
             left.extend(verb.get_subcommands().cloned());
         }
         assert!(found > 10, "{found}");
+    }
+
+    #[test]
+    fn every_verb_is_in_one_group() {
+        let mut grouped: Vec<&str> = groups::GROUPS
+            .iter()
+            .flat_map(|(_, verbs)| *verbs)
+            .copied()
+            .collect();
+        grouped.sort_unstable();
+        let cli = Cli::command();
+        let mut verbs: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
+        verbs.sort_unstable();
+        assert_eq!(grouped, verbs);
+    }
+
+    /// Below `Examples:` a line that begins with `kvt` is a command line that the program takes.
+    #[test]
+    fn examples_are_taken() {
+        let mut left = vec![Cli::command()];
+        let mut tried = 0;
+        while let Some(verb) = left.pop() {
+            let texts = [verb.get_before_help(), verb.get_after_help()];
+            let texts = texts.into_iter().flatten();
+            let text: String = texts.map(|text| format!("{text}\n")).collect();
+            let lines = text.lines().map(str::trim);
+            // What one command prints is not known here.
+            let lines = lines.filter(|line| line.starts_with("kvt ") && !line.contains("$("));
+            for line in lines {
+                let line = line.split(" > ").next().unwrap_or(line).replace('\'', "");
+                let taken = Cli::try_parse_from(line.split_whitespace());
+                assert!(taken.is_ok(), "{line}: {taken:?}");
+                tried += 1;
+            }
+            left.extend(verb.get_subcommands().cloned());
+        }
+        assert!(tried > 60, "{tried}");
     }
 
     #[test]

@@ -44,6 +44,8 @@ enum What {
     #[command(group(ArgGroup::new("model or configuration").required(true).args(["name", "config"])))]
     Show {
         /// The model's name.
+        // Within its group this means: unless `--config` is given.
+        #[arg(required = true)]
         name: Option<String>,
         /// A configuration file; its `[model]` is shown.
         #[arg(long, value_name = "CONFIG")]

@@ -101,6 +101,22 @@ pub fn decode_bytes(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String
         .unwrap_or_else(|panic| Err(format!("the decoder panicked: {}", panic_message(&*panic))))
 }
 
+/// Width and height of an image file in pixels, from its header.
+///
+/// # Errors
+///
+/// The reason, as text.
+pub(super) fn dimensions(bytes: &[u8]) -> Result<(u32, u32), String> {
+    // As above: hostile input.
+    let read = || -> Result<(u32, u32), String> {
+        let format = image::guess_format(bytes).map_err(|_| NOT_AN_IMAGE.to_owned())?;
+        let reader = ImageReader::with_format(Cursor::new(bytes), format);
+        reader.into_dimensions().map_err(|error| error.to_string())
+    };
+    catch_unwind(read)
+        .unwrap_or_else(|panic| Err(format!("the decoder panicked: {}", panic_message(&*panic))))
+}
+
 fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
     let format = image::guess_format(bytes).map_err(|_| NOT_AN_IMAGE.to_owned())?;
     let truncated = "the file is truncated";

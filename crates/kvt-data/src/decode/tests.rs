@@ -21,6 +21,21 @@ fn encode(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
 }
 
 #[test]
+fn a_header_has_the_size() {
+    for format in [
+        ImageFormat::Jpeg,
+        ImageFormat::Png,
+        ImageFormat::WebP,
+        ImageFormat::Bmp,
+    ] {
+        let bytes = encode(RgbImage::new(7, 5), format);
+        assert_eq!(dimensions(&bytes), Ok((7, 5)), "{format:?}");
+        assert!(dimensions(&bytes[..8]).is_err(), "{format:?}");
+    }
+    assert_eq!(dimensions(b"text"), Err(NOT_AN_IMAGE.to_owned()));
+}
+
+#[test]
 fn agrees_with_pillow() {
     use ColorKind::{Cmyk, Grey, Rgb};
     // Printed by make.py next to the files, at (2, 3), (20, 5), (9, 20), (23, 17).

@@ -22,7 +22,7 @@ use kvt_ops::Key;
 use self::cache::Cache;
 use self::parquet::Table;
 use crate::augment::{Look, Part, Transform};
-use crate::decode::region;
+use crate::decode::{dimensions, region};
 use crate::file::{self, ImageLimits};
 use crate::listing::{OtherFormats, Unlisted};
 use crate::text::quoted;
@@ -248,6 +248,24 @@ impl Source {
                 color: ColorKind::Rgb,
             }),
         }
+    }
+
+    /// Width and height of an image in pixels, from its first bytes and without decoding it; as stored, so that an image that is shown
+    /// turned by its orientation has them the other way round.
+    ///
+    /// # Errors
+    /// [`DecodeError`] with the path and the reason.
+    pub fn size(&self, index: u32, limits: ImageLimits) -> Result<(u32, u32), DecodeError> {
+        let size = |sample: &Sample| match self.coding {
+            Coding::File => dimensions(&self.bytes(sample, limits)?),
+            Coding::Planes { side } => Ok((side, side)),
+        };
+        let sample = self.samples.get(index as usize);
+        let found = sample.map_or_else(|| Err(format!("there is no image {index}")), size);
+        found.map_err(|reason| DecodeError {
+            path: self.path_of(index),
+            reason,
+        })
     }
 
     /// The image of a sample as one for a model: transformed, with the draws of `key`.

@@ -1,4 +1,4 @@
-//! The interface of a family of models. `CONTRIBUTING.md` lists the steps of adding one.
+//! The interface of a family of models. `docs/contributing/add-model.md` lists the steps of adding one.
 
 pub(crate) mod blocks;
 pub(crate) mod common;

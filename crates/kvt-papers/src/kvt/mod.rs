@@ -31,6 +31,10 @@ use super::Version;
 use kvt_train::report::Statistic;
 use kvt_train::table::or_empty;
 
+/// Why there is no Table 4.
+pub(super) const TABLE4: &str = "it is of detection and segmentation, on COCO and ADE20K, for which kvt has no heads, losses, metrics or \
+                                 readers; the paper's numbers are in `docs/reproduction.md`";
+
 /// The citation of the ECCV version.
 const ECCV: &str = "[KVT](https://arxiv.org/abs/2106.00515), ECCV 2022";
 

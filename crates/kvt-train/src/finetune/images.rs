@@ -6,11 +6,15 @@ use toml::{Table, Value};
 
 use super::{FinetuneError, text};
 use crate::config::Document;
-use crate::data::{self, DataConfig, DataError, DataKind, TEST, TRAIN, VAL, is_split, is_whole};
+use crate::data::{
+    self, DataConfig, DataError, DataKind, ImageLimits, TEST, TRAIN, VAL, is_split, is_whole,
+};
 use crate::error::TrainError;
 
-/// The fraction of each class for validation if there is no folder for it.
+/// The fraction of each class that is kept for validation if there is no folder of validation images.
 const VAL_FRACTION: f64 = 0.2;
+/// How many images are asked for their size.
+const MEASURED: usize = 15;
 
 /// The images of a user.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +33,8 @@ pub(super) struct Images {
     pub(super) classes: usize,
     /// Number of training images.
     pub(super) train: usize,
+    /// Length of the shorter side of a training image in pixels: the median of some. `None` if none could be read.
+    pub(super) side: Option<u32>,
     /// The last part of the folder's path.
     name: String,
 }
@@ -55,6 +61,7 @@ impl Images {
                 data: train.root,
             }));
         }
+        images.side = side(&train);
         (images.classes, images.train) = (train.classes.len(), train.samples.len());
         Ok(images)
     }
@@ -83,6 +90,7 @@ impl Images {
             subset: 0,
             classes: 0,
             train: 0,
+            side: None,
             name: name.unwrap_or_else(|| "images".to_owned()),
         })
     }
@@ -158,6 +166,19 @@ impl Images {
             self.train
         )
     }
+}
+
+/// The median length of the shorter sides of images at equal distances. Training reports those that cannot be read.
+fn side(source: &data::Source) -> Option<u32> {
+    let count = source.samples.len();
+    let places = (0..MEASURED.min(count)).map(|n| n * count / MEASURED.min(count));
+    let sizes = places.filter_map(|place| {
+        let index = u32::try_from(place).ok()?;
+        source.size(index, ImageLimits::default()).ok()
+    });
+    let mut sides: Vec<u32> = sizes.map(|(width, height)| width.min(height)).collect();
+    sides.sort_unstable();
+    sides.get(sides.len() / 2).copied()
 }
 
 /// The kind of data in a folder, the location of its splits or of all its images, and the names of the splits. Images are

@@ -7,6 +7,7 @@
 mod error;
 mod images;
 mod recipe;
+mod small;
 mod source;
 mod text;
 
@@ -21,6 +22,7 @@ use crate::run::RunDir;
 use crate::task::Freeze;
 
 use self::images::Images;
+use self::small::Small;
 use self::source::Source;
 
 /// The origin of the plan in messages, since it has no file.
@@ -78,9 +80,10 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     let chosen = choices.document()?;
     let images = Images::of(&request.folder, &chosen)?;
     let model = request.model.as_deref();
+    let small = images.side.and_then(Small::of).filter(|_| model.is_none());
     let source = match &request.weights {
         Some(weights) => Source::of(weights, model, choices.img_size)?,
-        None => Source::random(model),
+        None => Source::random(model, small),
     };
     let params = source.params()?;
     let freeze = if request.probe {
@@ -88,9 +91,10 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     } else {
         Freeze::None
     };
-    let recipe = match source.file {
-        Some(_) => Recipe::new(images.train, params, freeze),
-        None => Recipe::from_scratch(images.train, params),
+    let recipe = match (&source.file, small) {
+        (Some(_), _) => Recipe::new(images.train, params, freeze),
+        (None, Some(_)) => Recipe::small(images.train),
+        (None, None) => Recipe::from_scratch(images.train, params),
     };
     // An invalid number of epochs is rejected with the other keys.
     let epochs = chosen.value("train.epochs").and_then(Value::as_integer);
@@ -121,6 +125,7 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
          `kvt config print FILE` shows all, `kvt config check FILE` checks them."
             .to_owned(),
         images.describe(),
+        recipe.length(images.train),
     ]
         .into_iter()
         .chain(source.notes.iter().cloned())

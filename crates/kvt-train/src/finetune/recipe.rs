@@ -19,8 +19,12 @@ const EPOCHS: [usize; 2] = [5, 50];
 /// The same for random weights, which take far longer.
 const SCRATCH_IMAGES_SEEN: usize = 2_000_000;
 const SCRATCH_EPOCHS: [usize; 2] = [30, 300];
-/// The maximum batch size, and the minimum number of updates per epoch, for which a smaller batch is used.
+/// The same for a small model of small images: ten epochs of CIFAR-10, ten to twenty minutes on two cores.
+const SMALL_IMAGES_SEEN: usize = 500_000;
+const SMALL_EPOCHS: [usize; 2] = [5, 100];
+/// The maximum batch size, that of a small model, and the minimum number of updates per epoch, for which a smaller batch is used.
 const BATCH: usize = 32;
+const SMALL_BATCH: usize = 128;
 const LEAST_STEPS: usize = 4;
 
 /// The settings of a fine-tuning run.
@@ -52,15 +56,8 @@ impl Recipe {
     /// The recipe for `images` training images and a model with `params` parameters.
     #[must_use]
     pub fn new(images: usize, params: usize, freeze: Freeze) -> Self {
-        let images = images.max(1);
-        let [fewest, most] = EPOCHS;
-        let epochs = IMAGES_SEEN.div_ceil(images).clamp(fewest, most);
-        let batch_size = match images / LEAST_STEPS {
-            0 | 1 => 2,
-            // The largest power of two that is not larger.
-            share => (1 << share.ilog2()).min(BATCH),
-        };
-        let epochs = u32::try_from(epochs).unwrap_or(u32::MAX);
+        let epochs = epochs(images, IMAGES_SEEN, EPOCHS);
+        let batch_size = batch(images, BATCH);
         let warmup_epochs = f64::from(epochs) / 10.0;
         match freeze {
             Freeze::None => Self {
@@ -99,10 +96,7 @@ impl Recipe {
     #[must_use]
     pub fn from_scratch(images: usize, params: usize) -> Self {
         let recipe = Self::new(images, params, Freeze::None);
-        let epochs = SCRATCH_IMAGES_SEEN
-            .div_ceil(images.max(1))
-            .clamp(SCRATCH_EPOCHS[0], SCRATCH_EPOCHS[1]);
-        let epochs = u32::try_from(epochs).unwrap_or(u32::MAX);
+        let epochs = epochs(images, SCRATCH_IMAGES_SEEN, SCRATCH_EPOCHS);
         Self {
             epochs,
             lr: 5e-4,
@@ -110,6 +104,24 @@ impl Recipe {
             layer_decay: 1.0,
             warmup_epochs: (f64::from(epochs) / 10.0).min(5.0),
             ..recipe
+        }
+    }
+
+    /// For a [`Small`](super::small::Small) model with random weights: the settings of `configs/cifar10/recipe.toml`, without
+    /// RandAugment, which costs accuracy on small images.
+    pub(super) fn small(images: usize) -> Self {
+        let epochs = epochs(images, SMALL_IMAGES_SEEN, SMALL_EPOCHS);
+        Self {
+            epochs,
+            batch_size: batch(images, SMALL_BATCH),
+            lr: 1e-3,
+            lr_batch: SMALL_BATCH,
+            layer_decay: 1.0,
+            weight_decay: 0.05,
+            drop_path: 0.05,
+            label_smoothing: 0.1,
+            warmup_epochs: f64::from(epochs) / 10.0,
+            auto: "",
         }
     }
 
@@ -175,6 +187,15 @@ impl Recipe {
         })
     }
 
+    /// The length of a run on so many images.
+    pub(super) fn length(&self, images: usize) -> String {
+        let seen = images * self.epochs as usize;
+        format!(
+            "length   {} epochs, so that {seen} images are seen",
+            self.epochs
+        )
+    }
+
     /// A description of the training in a plan with this recipe.
     pub(super) fn describe(plan: &Plan) -> String {
         let images = plan.train.batch_size * plan.train.accumulate;
@@ -190,6 +211,20 @@ impl Recipe {
             counted(plan.train.epochs, "epoch"),
             counted(plan.schedule.warmup_epochs, "epoch")
         )
+    }
+}
+
+/// The epochs in which so many images are seen, between the fewest and the most.
+fn epochs(images: usize, seen: usize, [fewest, most]: [usize; 2]) -> u32 {
+    let epochs = seen.div_ceil(images.max(1)).clamp(fewest, most);
+    u32::try_from(epochs).unwrap_or(u32::MAX)
+}
+
+/// The images of an update, at most `most`: the largest power of two with which an epoch has enough updates.
+fn batch(images: usize, most: usize) -> usize {
+    match images / LEAST_STEPS {
+        0 | 1 => 2,
+        share => (1 << share.ilog2()).min(most),
     }
 }
 
@@ -227,6 +262,18 @@ mod tests {
         assert_eq!((recipe.layer_decay, recipe.warmup_epochs), (1.0, 4.0));
         // As in DeiT.
         assert_eq!(Recipe::from_scratch(100, 5_000_000).warmup_epochs, 5.0);
+    }
+
+    #[test]
+    fn small_images_are_seen_half_a_million_times() {
+        let numbers = |images| {
+            let recipe = Recipe::small(images);
+            (recipe.epochs, recipe.batch_size)
+        };
+        assert_eq!(
+            [60, 5_000, 50_000, 1_000_000].map(numbers),
+            [(100, 8), (100, 128), (10, 128), (5, 128)]
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use kvt_models::weights::{self, StateDict, identify, recognise};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
+use super::small::Small;
 use super::{FinetuneError, params, without_tag};
 use crate::config::{ConfigError, Plan, load_plan};
 use crate::error::TrainError;
@@ -17,7 +18,7 @@ use crate::task::{CheckpointWeights, TEACHER, TaskKind, read_weights, task_file}
 use kvt_data::text::read_text;
 
 /// The model if neither the user nor the weights specify one.
-const SMALL: &str = "deit_tiny_patch16_224";
+const DEFAULT: &str = "deit_tiny_patch16_224";
 /// The file that timm publishes next to weights.
 const TIMM_CONFIG: &str = "config.json";
 /// Maximum size in bytes: far more than needed.
@@ -43,17 +44,22 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Random weights of a model, by default the smallest one that its paper trains on ImageNet.
-    pub(super) fn random(model: Option<&str>) -> Self {
-        let name = model.map_or(SMALL, without_tag);
-        let how = match model {
-            Some(_) => "as you named it",
-            None => "a small one",
+    /// Random weights of a model, by default the smallest one that its paper trains on ImageNet, or one for `small` images.
+    pub(super) fn random(model: Option<&str>, small: Option<Small>) -> Self {
+        let name = model.map_or(DEFAULT, without_tag);
+        let (model, augment, how) = match (model, small) {
+            (Some(_), _) => (
+                named_model(name),
+                Table::new(),
+                "as you named it".to_owned(),
+            ),
+            (None, Some(small)) => (small.model(name), Small::augment(), small.describe()),
+            (None, None) => (named_model(name), Table::new(), "a small one".to_owned()),
         };
         Self {
             file: None,
-            model: named_model(name),
-            augment: Table::new(),
+            model,
+            augment,
             notes: vec![format!(
                 "weights  random: {name} ({how}); they take many thousands of images of each class, trained weights (`--weights`) \
                  some dozens"

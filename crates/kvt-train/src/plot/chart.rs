@@ -44,13 +44,13 @@ pub enum Names {
     Beside,
 }
 
-/// What an axis shows.
+/// A horizontal or vertical axis.
 pub struct Axis<'a> {
-    /// What the numbers are, with their unit.
+    /// What the axis shows, and its unit.
     pub label: &'a str,
     /// Whether its scale is logarithmic.
     pub logarithmic: bool,
-    /// Where numbers are; those of a scale that fits, if there are none.
+    /// The numbers that are written at the axis; if empty, some that fit its range.
     pub ticks: Vec<f64>,
 }
 

@@ -47,7 +47,7 @@ impl State {
             Ok(differences) => {
                 return Self::Foreign(format!(
                     "run `{}` was started with another configuration ({differences}): give it another name, \
-                     `run.dir` or output, or remove the run",
+                     `run.dir` or output (`init.weights` starts from its weights), or remove the run",
                     cell.dir().display()
                 ));
             }

@@ -86,16 +86,18 @@ impl Bar {
             ..
         } = self.workload;
         let digits = |number: u64| number.to_string().len();
-        let left = self
-            .eta
-            .left(update.step)
-            .map_or_else(|| "-".to_owned(), duration);
+        let left = match self.eta.left(update.step) {
+            // Behind the last update only an evaluation is left.
+            _ if update.step == steps => "evaluating".to_owned(),
+            Some(left) => format!("eta {}", duration(left)),
+            None => "eta -".to_owned(),
+        };
         let best = match self.tally.best {
             Some((_, best)) => format!(" best {}", value(best_metric, best)),
             None => String::new(),
         };
         format!(
-            "{:>width$}/{steps} eta {left:<7} loss {:<6.4}{best} {:>5.0} images/s lr {:<7.1e} epoch {:>epoch_width$}/{epochs}{}",
+            "{:>width$}/{steps} {left:<11} loss {:<6.4}{best} {:>5.0} images/s lr {:<7.1e} epoch {:>epoch_width$}/{epochs}{}",
             update.step,
             update.loss,
             update.images_per_second,
@@ -282,27 +284,58 @@ mod testing;
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::testing::{epoch, eval};
     use super::*;
     use kvt_train::run::Metric;
 
+    /// Two epochs of ten updates.
+    const WORKLOAD: Workload = Workload {
+        done: 0,
+        steps: 20,
+        steps_per_epoch: 10,
+        epochs: 2,
+        images_per_step: 8,
+        eval_images: 40,
+        eval_every: 1,
+        classes: 3,
+        metrics: &[Metric::LOSS, Metric::TOP1],
+        best_metric: Metric::TOP1,
+        best: None,
+        reported: "val",
+        has_ema: false,
+    };
+
+    /// Behind the last update the bar shows what is being done, not how long an evaluation should take.
+    #[test]
+    fn no_time_is_left_after_the_last_update() {
+        let mut bar = Bar::new(WORKLOAD);
+        let mut message = |step: u64| {
+            let update = StepRecord {
+                step,
+                epoch: u32::try_from((step - 1) / 10).unwrap(),
+                loss: 0.5,
+                lr: 0.001,
+                grad_norm: 1.0,
+                images_per_second: 100.0,
+                data_wait: 0.0,
+                metrics: Metrics::default(),
+                communication: None,
+            };
+            bar.eta.update(step as f64);
+            bar.message(&update)
+        };
+        assert!(message(1).starts_with(" 1/20 eta -       loss 0.5000"));
+        // 18 updates of a second, and two evaluations of 40 images at a third of the cost of an update's image.
+        let left = message(2);
+        assert!(left.starts_with(" 2/20 eta 21s     loss"), "{left}");
+        let last = message(20);
+        assert!(last.starts_with("20/20 evaluating  loss"), "{last}");
+    }
+
     #[test]
     fn an_epoch_is_told_before_its_evaluation() {
-        let workload = Workload {
-            done: 0,
-            steps: 20,
-            steps_per_epoch: 10,
-            epochs: 2,
-            images_per_step: 8,
-            eval_images: 40,
-            eval_every: 1,
-            classes: 3,
-            metrics: &[Metric::LOSS, Metric::TOP1],
-            best_metric: Metric::TOP1,
-            best: None,
-            reported: "val",
-            has_ema: false,
-        };
         let mut log = Log::default();
         let mut told = Vec::new();
         for event in [
@@ -311,7 +344,7 @@ mod tests {
             eval(1, "val", 0.5),
             epoch(1, 1.0),
         ] {
-            told.extend(log.hear(&event, &workload));
+            told.extend(log.hear(&event, &WORKLOAD));
         }
         let starts = [
             "epoch 1  train",

@@ -1,9 +1,11 @@
 //! `kvt finetune`: a trained model learns new classes.
 
+use image::RgbImage;
 use kvt_models::weights::{StateDict, write};
+use kvt_train::config::load_plan;
 use kvt_train::run::Event;
 
-use crate::support::{Workspace, floats, read_weights};
+use crate::support::{Workspace, floats, read_weights, save};
 
 /// A run on three classes, and images of two other classes in `pets`.
 fn workspace() -> Workspace {
@@ -266,6 +268,12 @@ fn a_stopped_run_goes_on() {
     ];
     let error = workspace.error(&other);
     assert!(error.contains("`train.epochs`: `2` -> `9`"), "{error}");
+    assert!(
+        error.contains(
+            "with `init.weights` (with `kvt finetune` they are `--out DIR` and `--weights RUN`)"
+        ),
+        "{error}"
+    );
     // Settings that the run cannot change are not ignored.
     for (flags, expected) in [
         (
@@ -306,6 +314,56 @@ fn the_configuration_can_be_printed_and_kept() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
+}
+
+/// `config init` without weights: small images get a small model, and the epochs follow from the number of images.
+#[test]
+fn a_configuration_suits_the_images() {
+    let workspace = Workspace::empty();
+    let init = |folder: &str, side: u32, count: u32| {
+        for class in ["x", "y"] {
+            for number in 0..count {
+                let path = workspace.path(&format!("{folder}/{class}/{number}.png"));
+                save(&path, &RgbImage::new(side + number % 9, side));
+            }
+        }
+        let file = format!("{folder}.toml");
+        let output = ["config", "init", folder, "--output", &file];
+        workspace.kvt(&output).assert().success();
+        let plan = load_plan(&workspace.path(&file), &[]).unwrap();
+        (plan, workspace.read(&file))
+    };
+    let (small, text) = init("small", 32, 10);
+    let model = &small.model.overrides;
+    assert_eq!((model.img_size, model.patch_size), (Some(32), Some(4)));
+    assert_eq!((small.train.epochs, small.train.batch_size), (100, 4));
+    for words in [
+        "made small for images of 32 px",
+        "100 epochs, so that 1600 images are seen",
+        "preset = \"cifar\"",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let train = [
+        "train",
+        "small.toml",
+        "--device",
+        "cpu",
+        "--set",
+        "train.max_steps=1",
+    ];
+    workspace.kvt(&train).assert().success();
+
+    // Eight tenths of 320 images, in updates of which an epoch has four.
+    let (digits, _) = init("digits", 28, 160);
+    assert_eq!(digits.model.overrides.img_size, Some(28));
+    assert_eq!(digits.train.batch_size, 64);
+
+    let (large, text) = init("large", 224, 3);
+    assert_eq!(large.model.name, "deit_tiny_patch16_224");
+    assert_eq!(large.model.overrides.patch_size, None);
+    assert_eq!(large.train.epochs, 300);
+    assert!(!text.contains("made small"), "{text}");
 }
 
 #[test]

@@ -33,15 +33,30 @@ fn help(workspace: &Workspace, verb: &[&str]) -> String {
     String::from_utf8(output.get_output().stdout.clone()).unwrap()
 }
 
-/// The verbs below a page: the first words of the lines under `Commands:`.
+/// Headings of lists of verbs: the groups of the whole program, and what clap writes.
+const LISTS: [&str; 6] = [
+    "Start:",
+    "Train:",
+    "Judge:",
+    "Look inside:",
+    "Tools:",
+    "Commands:",
+];
+
+/// The verbs below a page: the first words of the lines under their headings.
 fn verbs(page: &str) -> Vec<String> {
-    let lines = page.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let lines = lines.take_while(|line| !line.is_empty());
-    // Continuation lines of a description are indented further.
-    let first = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    let words = first.filter_map(|line| line.split_whitespace().next());
-    let words = words.filter(|word| *word != "help").map(str::to_owned);
-    words.collect()
+    let mut verbs = Vec::new();
+    let mut is_list = false;
+    for line in page.lines() {
+        if !line.starts_with(' ') {
+            is_list = LISTS.contains(&line);
+        // Continuation lines of a description are indented further.
+        } else if is_list && !line.starts_with("   ") {
+            let word = line.split_whitespace().next();
+            verbs.extend(word.filter(|word| *word != "help").map(str::to_owned));
+        }
+    }
+    verbs
 }
 
 /// The names of existing pages, without their extension.
@@ -73,6 +88,10 @@ fn help_pages() {
             verb
         }));
     }
+    // That of the program fits in a terminal of 80 columns.
+    let first = help(&workspace, &[]);
+    let widest = first.lines().take_while(|line| *line != "Options:");
+    assert!(widest.map(str::len).max().unwrap() <= 80, "{first}");
     // All pages are there, and none of a removed verb.
     assert!(names.len() > 30, "{names:?}");
     assert_eq!(files("help-"), names);

@@ -100,7 +100,7 @@ fn what_cannot_be_reproduced_is_said() {
     let error = workspace.error(&["reproduce", "table2", "--data", "data"]);
     assert!(
         error.contains(
-            "`table2` needs one of its scales: `--scale` `paper`, `cifar`, `cifar-short`"
+            "`table2` trains models for hours or days, so how much must be chosen: `--scale` can be `paper`, `cifar`, `cifar-short` "
         ),
         "{error}"
     );
@@ -126,9 +126,37 @@ fn what_cannot_be_reproduced_is_said() {
     assert!(!workspace.path("runs").exists());
     let error = workspace.error(&["reproduce", "table3", "--scale", "cifar", "--version", "v1"]);
     assert!(
-        error.contains("`table3` is not in version `v1` of the paper"),
+        error.contains("`table3` is not in version `v1` of the paper, only in `eccv`: "),
         "{error}"
     );
+    // Without `--data` it is the folder of the configurations, which is not here.
+    let error = workspace.error(&["reproduce", "table3", "--scale", "cifar", "--dry-run"]);
+    assert!(
+        error.contains("no folder `data/cifar10`: `--data` names the folder of the data set"),
+        "{error}"
+    );
+    for (line, reason) in [
+        (
+            "table4",
+            "`table4` cannot be reproduced: it is of detection and segmentation",
+        ),
+        (
+            "lemmas --dry-run",
+            "so there is nothing to plan: without `--dry-run` it is computed",
+        ),
+        (
+            "fig4 --scale cifar",
+            "no runs at the scale `cifar`; `--scale` can be `paper`, `cifar-short`",
+        ),
+        (
+            "scram-fig3 --version v1",
+            "the same in every version of its paper: leave `--version` out",
+        ),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let error = workspace.error(&[&["reproduce"], &words[..]].concat());
+        assert!(error.contains(reason), "{line}: {error}");
+    }
     let error = workspace.error(&["reproduce", "table3", "--scale", "cifar", "--configs", "my"]);
     assert!(
         error.contains("no file `my/reproduce/table3/cifar.toml`") && error.contains("`--configs`"),
@@ -311,13 +339,21 @@ fn every_item_of_runs_makes_its_files() {
             "--out",
             &out,
         ];
-        // A run that is missing is an empty cell.
-        workspace
+        // A run that is missing is an empty cell, and there is no figure of nothing.
+        let as_is = workspace
             .kvt(&[&item[..], &["--as-is"]].concat())
             .assert()
             .success();
+        let told = String::from_utf8_lossy(&as_is.get_output().stderr).into_owned();
+        let words = format!("no run of `{name}` is finished: there is no figure yet");
+        assert!(told.contains(&words), "{told}");
         let empty = workspace.read(&format!("{out}/{name}.md"));
         assert!(empty.contains("No run is finished."), "{empty}");
+        assert!(
+            empty.ends_with("\nNo run is finished: there is no figure yet.\n"),
+            "{empty}"
+        );
+        assert!(!workspace.path(&format!("{out}/{name}.svg")).exists());
         workspace.kvt(&item).assert().success();
         let page = workspace.read(&format!("{out}/{name}.md"));
         assert!(

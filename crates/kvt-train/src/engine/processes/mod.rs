@@ -68,10 +68,10 @@ impl<T> Round<T> {
         }
     }
 
-    /// The loss whose gradients are computed for a micro-batch of `count` images, and the number of images that they count for.
+    /// The loss of a micro-batch as its gradients are computed, and the number of images with which these enter the mean.
     ///
-    /// Where batch norms pass gradients between processes, all micro-batches must have the same weight. So if they differ in
-    /// size, all count as the largest one, and each loss is scaled by its share of that size.
+    /// Usually that is `loss` and `count`. But where batch norms pass gradients between processes, all micro-batches must have the
+    /// same weight: each enters with the size of the largest one, and the loss of a smaller one is scaled down to its share of it.
     pub(super) fn weighed(&self, loss: Tensor<1>, count: usize) -> (Tensor<1>, usize) {
         let largest = self.counts.iter().copied().max().unwrap_or(count);
         // Running statistics are also summed, but have no gradients.

@@ -9,9 +9,9 @@ section! {
     pub struct LossConfig {
         /// Cross-entropy, or the binary cross-entropy of each class by itself.
         pub kind: LossKind = LossKind::CrossEntropy;
-        /// Weight of the tokens' loss, which is added to the image's; both have the image's target. VOLO trains with 0.5, and
-        /// with label maps, which kvt lacks. Only for models with an output for every token: VOLO. With 0 there is one loss, that of
-        /// the logits with which the model predicts.
+        /// Weight of the loss of the tokens. It is added to the loss of the image, and both have the image's target. Only for models
+        /// with an output for every token: VOLO, whose authors take 0.5 and label maps, which kvt lacks. With 0 the only loss is
+        /// that of the logits with which the model predicts.
         pub token_weight: f64 = 0.0, "x-range" = "[0, inf)";
         /// Share of the target that is spread over all classes.
         pub label_smoothing: f64 = 0.1, "x-range" = "[0, 1)";

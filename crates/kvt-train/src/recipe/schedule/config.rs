@@ -30,8 +30,8 @@ section! {
         pub power: f64 = 0.5, "x-range" = "(0, 100]";
         /// How often the learning rate changes.
         pub per: SchedulePer = SchedulePer::Epoch;
-        /// Whether the schedule counts epochs (or updates) that have started or those that are finished: number `n`, from 0, has the
-        /// rate at the place `n` or `max(n - 1, 0)` of the curve. DeiT's training loop counts finished epochs.
+        /// What the schedule counts: epochs (or updates) that have started, or finished ones. Number `n`, from 0, has the rate at
+        /// the place `n` of the curve, or at `max(n - 1, 0)`. DeiT's training loop counts finished epochs.
         pub counts: ScheduleCounts = ScheduleCounts::Finished,
             "x-default" = "`\"finished\"` per epoch, `\"started\"` per step";
         /// Weight decay at the end of `train.epochs`, reached from `optim.weight_decay` by half a cosine.

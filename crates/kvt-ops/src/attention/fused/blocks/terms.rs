@@ -40,11 +40,11 @@ impl<'a, T> Term<'a, T> {
 /// Bias and mask.
 #[derive(Clone, Copy, Default)]
 pub(in crate::attention) struct Terms<'a> {
-    /// Heads of the scores.
+    /// Number of heads of the scores: those of all windows, window by window.
     pub(in crate::attention) heads: usize,
-    /// Its heads are those of one window, and the same for all windows.
+    /// The bias of the heads of one window, which all windows share.
     pub(in crate::attention) bias: Option<Term<'a, f32>>,
-    /// Nonzero where a key is hidden. Each of its matrices applies to the consecutive heads of one window.
+    /// Nonzero where a key is hidden: a matrix for each window, for all heads of that window.
     pub(in crate::attention) mask: Option<Term<'a, u8>>,
 }
 
