@@ -1,4 +1,4 @@
-//! The configurations and sweeps of the papers' runs.
+//! The configurations and sweeps of the papers' runs and of the demo.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,12 +27,15 @@ impl Configs {
         match given {
             Some(given) => Ok(Self::There(given.to_owned())),
             None if here.join("reproduce").is_dir() => Ok(Self::There(here.to_owned())),
-            None => {
-                let copy = TempDir::new()?;
-                EMBEDDED.extract(copy.path())?;
-                Ok(Self::Copied(copy))
-            }
+            None => Self::embedded(),
         }
+    }
+
+    /// Those of the program, wherever it runs.
+    pub(crate) fn embedded() -> io::Result<Self> {
+        let copy = TempDir::new()?;
+        EMBEDDED.extract(copy.path())?;
+        Ok(Self::Copied(copy))
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -3,9 +3,12 @@
 //! Each item is a file with an [`Item`], and one line in [`ITEMS`]. It computes numbers (CSV), a figure (SVG), and a page
 //! (Markdown) that compares them with the paper. An [`Order`] gives its inputs: a data set, a scale, a version of the paper. Except
 //! for timings, the same program produces the same numbers.
+//!
+//! Also here, because it trains embedded configurations, too: [`demo`].
 
 pub mod attribution;
 mod configs;
+mod demo;
 mod error;
 mod item;
 mod kvt;
@@ -18,6 +21,7 @@ mod tests;
 use std::io::Write;
 use std::path::PathBuf;
 
+pub use self::demo::{Demo, demo};
 pub use self::error::ReproduceError;
 pub use self::item::{Item, Outcome};
 pub use self::order::{Order, Scale, Version};

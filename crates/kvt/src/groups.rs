@@ -5,7 +5,7 @@ use clap::builder::{StyledStr, Styles};
 
 /// The groups with their verbs. A test compares them with the verbs that there are.
 pub(super) const GROUPS: [(&str, &[&str]); 5] = [
-    ("Start", &["finetune", "predict"]),
+    ("Start", &["demo", "finetune", "predict"]),
     ("Train", &["data", "config", "train", "reproduce"]),
     ("Judge", &["report", "compare", "eval", "probe"]),
     (

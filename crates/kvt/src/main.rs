@@ -21,6 +21,7 @@ mod compare;
 mod completions;
 mod config;
 mod data;
+mod demo;
 mod devices;
 mod each_image;
 mod environment;
@@ -59,7 +60,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     version,
     propagate_version = true,
     help_template = groups::template(&Command::augment_subcommands(clap::Command::new("kvt"))),
-    after_help = "Examples:\n  kvt finetune photos --weights deit_small_patch16_224.safetensors\n  kvt train configs/quickstart/dense.toml\n  kvt eval --run runs/photos\n  kvt predict --run runs/photos some.jpg\n\n`kvt VERB --help` has more of each."
+    after_help = "Examples:\n  kvt demo\n  kvt finetune photos --weights deit_small_patch16_224.safetensors\n  kvt train configs/quickstart/dense.toml\n  kvt eval --run runs/photos\n  kvt predict --run runs/photos some.jpg\n\n`kvt VERB --help` has more of each."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -68,6 +69,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show dense and k-NN attention on generated images, in two minutes and without a download.
+    Demo(demo::Args),
     /// Train a model from a configuration file.
     Train(train::Args),
     /// Train a model further, from its weights, on the classes of a folder.
@@ -132,6 +135,7 @@ fn main() -> ExitCode {
     let done = interrupt::watch()
         .and_then(|()| started.map_err(anyhow::Error::from))
         .and_then(|()| match cli.command {
+            Command::Demo(args) => demo::run(&args),
             Command::Train(args) => train::run(&args),
             Command::Finetune(args) => finetune::run(&args),
             Command::Eval(args) => eval::run(&args),

@@ -10,6 +10,7 @@ mod bench;
 mod compare;
 #[cfg(unix)]
 mod damage;
+mod demo;
 mod dino;
 mod dino_families;
 mod documents;
