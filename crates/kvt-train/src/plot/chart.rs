@@ -12,15 +12,16 @@ use super::colors::{GRID, INK};
 use super::font::{FONT, register_fonts};
 use kvt_data::escape::lines;
 
-/// Size in SVG units: with the names within, and with the names beside.
-const SIZE: (u32, u32) = (800, 500);
-const WIDE: (u32, u32) = (1000, 600);
 /// Width of the part for the lines where the names are beside.
 const LINES_WIDTH: u32 = 800;
 /// Units from one name beside to the next.
 const ROW: i32 = 24;
 /// Length of the piece of a line before its name.
 const SAMPLE: i32 = 26;
+
+/// Number of the colour of lines that are only there for comparison: pale and thin, without dots.
+pub(crate) const PALE: usize = usize::MAX;
+const PALE_COLOR: RGBColor = RGBColor(0xcf, 0xcf, 0xcf);
 
 /// Lines and what they mean.
 pub struct Chart<'a> {
@@ -44,6 +45,12 @@ pub enum Names {
     Beside,
 }
 
+impl Names {
+    /// Size of a picture in SVG units: with the names within, and with the names beside.
+    pub const WITHIN: (u32, u32) = (800, 500);
+    pub(crate) const BESIDE: (u32, u32) = (1000, 600);
+}
+
 /// What an axis shows.
 pub struct Axis<'a> {
     /// What the numbers are, with their unit.
@@ -52,6 +59,20 @@ pub struct Axis<'a> {
     pub logarithmic: bool,
     /// Where numbers are; those of a scale that fits, if there are none.
     pub ticks: Vec<f64>,
+}
+
+impl<'a> Axis<'a> {
+    /// An axis of whole numbers up to `last`, such as epochs: about eight of them have a tick.
+    #[must_use]
+    pub fn whole(label: &'a str, last: usize) -> Self {
+        let step = steps(&(0.0..last.max(8) as f64));
+        let step = step.get(1).map_or(1, |step| *step as usize).max(1);
+        Self {
+            label,
+            logarithmic: false,
+            ticks: (0..=last).step_by(step).map(|tick| tick as f64).collect(),
+        }
+    }
 }
 
 /// One line.
@@ -81,8 +102,8 @@ impl Chart<'_> {
 
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
         let size = match self.names {
-            Names::Within(_) => SIZE,
-            Names::Beside => WIDE,
+            Names::Within(_) => Names::WITHIN,
+            Names::Beside => Names::BESIDE,
         };
         let root = SVGBackend::with_string(svg, size).into_drawing_area();
         root.fill(&WHITE)?;
@@ -108,8 +129,11 @@ impl Chart<'_> {
         mesh(&mut chart, &self.x, &self.y, [16, 14])?;
         let mut listed = 0;
         for line in &self.lines {
-            let color = PALETTE[line.color % PALETTE.len()];
-            let style = color.stroke_width(2);
+            let (color, width) = match line.color {
+                PALE => (PALE_COLOR, 1),
+                number => (PALETTE[number % PALETTE.len()], 2),
+            };
+            let style = color.stroke_width(width);
             let points = line.points.iter().copied();
             let solid = move |at: (i32, i32)| PathElement::new(sample(at), style);
             let dashed = move |at: (i32, i32), (length, gap): (u32, u32)| {
@@ -138,7 +162,9 @@ impl Chart<'_> {
                 beside.draw(&Text::new(line.name.clone(), at, text(15)))?;
                 listed += 1;
             }
-            chart.draw_series(points.map(|point| Circle::new(point, 3, color.filled())))?;
+            if line.color != PALE {
+                chart.draw_series(points.map(|point| Circle::new(point, 3, color.filled())))?;
+            }
         }
         if let Names::Within(position) = &self.names {
             chart
@@ -375,6 +401,18 @@ mod tests {
                 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3
             ]
         );
+    }
+
+    #[test]
+    fn whole_numbers_have_whole_ticks() {
+        assert_eq!(Axis::whole("layer", 4).ticks, [0.0, 1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(
+            Axis::whole("layer", 12).ticks,
+            [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0]
+        );
+        // Those outside of the lines are not drawn.
+        let scale = Scale::new(&Axis::whole("layer", 2), [1.0, 2.0].into_iter());
+        assert_eq!(scale.ticks, [1.0, 2.0]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 
-use super::series::{Series, decimals, epoch_range, series, value_range};
+use super::series::{Series, decimals, epoch_range, paired, series, value_range};
 use super::{Curve, ReportError};
 use crate::plot::{FONT, register_fonts};
 use crate::plot::{GRID, INK, encode_png};
@@ -127,7 +127,7 @@ pub(crate) fn save_plots(
 }
 
 fn svg(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
-    let series = series(plot, curves);
+    let series = paired(series(plot, curves));
     let mut text = String::new();
     {
         let root = SVGBackend::with_string(&mut text, size(&series)).into_drawing_area();
@@ -138,7 +138,7 @@ fn svg(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
 }
 
 fn png(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
-    let series = series(plot, curves);
+    let series = paired(series(plot, curves));
     let (width, height) = size(&series);
     let (width, height) = (width * PNG_SCALE, height * PNG_SCALE);
     let mut pixels = vec![0; (width * height * 3) as usize];
@@ -163,7 +163,7 @@ fn chart<B: DrawingBackend>(
     let (area, below) = root.split_vertically(px(SIZE.1));
     let epochs = epoch_range(series);
     let is_dotted = epochs.end <= MAX_DOTTED;
-    let values = value_range(series);
+    let values = value_range(plot, series);
     let decimals = decimals(&values);
     let mut chart = ChartBuilder::on(&area)
         .caption(

@@ -82,7 +82,69 @@ pub(super) fn series(plot: Plot, curves: &[Curve]) -> Vec<Series> {
         }
     }
     series.retain(|series| !series.line.is_empty());
+    joined(series)
+}
+
+/// Lines of the same numbers hide each other, so they are drawn as one with the names of all.
+fn joined(series: Vec<Series>) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for line in series {
+        let same = |other: &&mut Series| {
+            other.dashed == line.dashed && other.line == line.line && other.band == line.band
+        };
+        match all.iter_mut().find(same) {
+            Some(other) => {
+                other.name += " and ";
+                other.name += &line.name;
+            }
+            None => all.push(line),
+        }
+    }
+    all
+}
+
+/// Where several models are each trained with dense and with k-NN attention, and nothing else is dashed: a colour for each model,
+/// solid for dense and dashed for k-NN attention.
+pub(super) fn paired(mut series: Vec<Series>) -> Vec<Series> {
+    let found: Option<Vec<(String, bool)>> = series.iter().map(|line| pair(&line.name)).collect();
+    let Some(found) = found else {
+        return series;
+    };
+    let mut models: Vec<&str> = found.iter().map(|(model, _)| model.as_str()).collect();
+    models.sort_unstable();
+    models.dedup();
+    let is_whole = |model: &&str| {
+        let kinds = found.iter().filter(|(other, _)| other == model);
+        let kinds: Vec<bool> = kinds.map(|(_, is_knn)| *is_knn).collect();
+        kinds.len() == 2 && kinds[0] != kinds[1]
+    };
+    if models.len() < 2 || !models.iter().all(is_whole) || series.iter().any(|line| line.dashed) {
+        return series;
+    }
+    let mut numbers: Vec<&str> = Vec::new();
+    for (line, (model, is_knn)) in series.iter_mut().zip(&found) {
+        let known = numbers.iter().position(|other| other == model);
+        line.color = color(known.unwrap_or(numbers.len()));
+        line.dashed = *is_knn;
+        if known.is_none() {
+            numbers.push(model);
+        }
+    }
     series
+}
+
+/// The name of a model without its attention, and whether that is k-NN attention; `None` if the name says neither.
+fn pair(name: &str) -> Option<(String, bool)> {
+    let words: Vec<&str> = name
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let place = words
+        .iter()
+        .position(|word| ["dense", "knn"].contains(word))?;
+    let model = words.iter().enumerate().filter(|(at, _)| *at != place);
+    let model: Vec<&str> = model.map(|(_, word)| *word).collect();
+    Some((model.join(" "), words[place] == "knn"))
 }
 
 /// The finished epochs from the first to the last, with some length where there is only one.
@@ -97,8 +159,8 @@ pub(super) fn epoch_range(series: &[Series]) -> Range<i32> {
     }
 }
 
-/// The range of values and bands, with some space above and below.
-pub(super) fn value_range(series: &[Series]) -> Range<f64> {
+/// The range of values and bands, with some space above and below. A speed is shown from 0.
+pub(super) fn value_range(plot: Plot, series: &[Series]) -> Range<f64> {
     let values = || {
         series
             .iter()
@@ -117,6 +179,9 @@ pub(super) fn value_range(series: &[Series]) -> Range<f64> {
         // A flat curve still needs an axis with some length.
         (0.05 * high.abs()).max(1e-6)
     };
+    if plot == Plot::Throughput {
+        return 0.0..high + air;
+    }
     low - air..high + air
 }
 
@@ -134,17 +199,23 @@ mod tests {
 
     #[test]
     fn the_axis_fits_the_values_and_has_a_length() {
-        let range = |values: &[f64]| {
-            value_range(&[Series {
-                name: String::new(),
-                number: 0,
-                color: PALETTE[0],
-                dashed: false,
-                line: (1..).zip(values.iter().copied()).collect(),
-                band: Vec::new(),
-                spreads: Vec::new(),
-            }])
+        let of = |plot, values: &[f64]| {
+            value_range(
+                plot,
+                &[Series {
+                    name: String::new(),
+                    number: 0,
+                    color: PALETTE[0],
+                    dashed: false,
+                    line: (1..).zip(values.iter().copied()).collect(),
+                    band: Vec::new(),
+                    spreads: Vec::new(),
+                }],
+            )
         };
+        let range = |values: &[f64]| of(Plot::Loss, values);
+        assert_eq!(of(Plot::Throughput, &[70.0, 72.0]), 0.0..72.0 + 0.12);
+        assert_eq!(of(Plot::Throughput, &[80.0]), 0.0..84.0);
         assert_eq!(range(&[70.0, 72.0]), 70.0 - 0.12..72.0 + 0.12);
         assert_eq!(range(&[80.0, 80.0]), 76.0..84.0);
         assert!(!range(&[0.0]).is_empty());
@@ -210,6 +281,62 @@ mod tests {
             [lines[0].dashed, lines[1].dashed, lines[2].dashed],
             [false, true, false]
         );
+    }
+
+    /// Two runs have one learning rate, a third has another.
+    #[test]
+    fn equal_lines_are_one_with_both_names() {
+        let curve = |label: &str, rate| Curve {
+            label: label.to_owned(),
+            seed: 0,
+            epochs: vec![EpochPoint {
+                lr: Some(rate),
+                ..EpochPoint::default()
+            }],
+        };
+        let curves = [curve("dense", 0.1), curve("slow", 0.2), curve("knn", 0.1)];
+        let lines = series(Plot::LearningRate, &curves);
+        let found: Vec<_> = lines
+            .iter()
+            .map(|line| (&*line.name, line.number))
+            .collect();
+        assert_eq!(found, [("dense and knn", 0), ("slow", 1)]);
+    }
+
+    #[test]
+    fn models_with_both_attentions_have_a_colour_each() {
+        let looks = |names: &[&str]| {
+            let lines = (0..).zip(names).map(|(number, name)| Series {
+                name: (*name).to_owned(),
+                number,
+                color: color(number),
+                dashed: false,
+                line: vec![(1, 1.0)],
+                band: Vec::new(),
+                spreads: Vec::new(),
+            });
+            let lines = paired(lines.collect());
+            let looks = lines.iter().map(|line| (line.color, line.dashed));
+            looks.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            looks(&["t2t_dense", "t2t_knn", "Twins, dense", "Twins, knn"]),
+            [
+                (color(0), false),
+                (color(0), true),
+                (color(1), false),
+                (color(1), true)
+            ]
+        );
+        // One model, a model without its partner, and names that say nothing keep their colours.
+        for names in [
+            &["dense", "knn"][..],
+            &["a-dense", "b-dense", "b-knn"],
+            &["a", "b"],
+        ] {
+            let own = (0..names.len()).map(|number| (color(number), false));
+            assert_eq!(looks(names), own.collect::<Vec<_>>(), "{names:?}");
+        }
     }
 
     /// One of two runs has come further than the other: a single value has no spread.
