@@ -11,6 +11,7 @@ mod format;
 pub mod html;
 mod judged;
 mod labels;
+mod looks;
 mod metric;
 mod own;
 mod plot;

@@ -11,7 +11,8 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 
-use super::series::{Series, decimals, epoch_range, paired, series, value_range};
+use super::looks::paired;
+use super::series::{Series, decimals, epoch_range, series, value_range};
 use super::{Curve, ReportError};
 use crate::plot::{FONT, register_fonts};
 use crate::plot::{GRID, INK, encode_png};
