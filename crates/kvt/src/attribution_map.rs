@@ -82,7 +82,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let (row, column) = (place / columns, place % columns);
             cells([&path.display(), &name, &row, &column, relevance])
         }));
-        let drawn = said(&seen, Vec::new(), &[(format!("for {name}"), &found)]);
+        let drawn = said(
+            &seen,
+            vec!["as the model sees it".to_owned()],
+            &[(format!("for {name}"), &found)],
+        );
         rows.push(vec![
             file.display().to_string(),
             name,

@@ -158,7 +158,10 @@ mod tests {
         let line = |number: u32| ScalingLine {
             name: format!("kind {number}"),
             // The third line has no points, and the others keep their colours.
-            points: Vec::from_iter((number != 2).then_some((197.0, 1.0 + f64::from(number)))),
+            points: (number != 2)
+                .then_some((197.0, 1.0 + f64::from(number)))
+                .into_iter()
+                .collect(),
         };
         let lines: Vec<_> = (0..9).map(line).collect();
         let chart = chart(&lines, &charts[0], ["tokens", "ms"], "Time");
