@@ -130,7 +130,7 @@ fn a_report_of_runs_with_images() {
     assert!(
         workspace
             .read("knn/report.html")
-            .contains("images of `gone/val`")
+            .contains("images of <code>gone/val</code>")
     );
 }
 
