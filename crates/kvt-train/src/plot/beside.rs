@@ -1,7 +1,6 @@
 //! Several pictures combined into one.
 
-/// Pictures of [`Chart`](super::Chart) of one size, [`Names::WITHIN`](super::Names::WITHIN) or
-/// [`Names::BESIDE`](super::Names::BESIDE), in rows of `columns`.
+/// Pictures of [`Chart`](super::Chart) of one width and height, in rows of `columns`.
 pub fn beside(pictures: &[String], columns: usize, (width, height): (u32, u32)) -> String {
     let [width, height] = [width, height].map(|side| side as usize);
     let columns = columns.clamp(1, pictures.len().max(1));

@@ -178,3 +178,16 @@ const FIELDS: [Field; 12] = [
     }),
     ("compiled for", |own| Some(own.target_features.join(", "))),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_has_whole_seconds() {
+        for time in ["2026-11-25T04:44:02.976123456Z", "2026-11-25T04:44:02Z"] {
+            assert_eq!(whole_seconds(time), "2026-11-25T04:44:02Z");
+        }
+        assert_eq!(whole_seconds("some.time"), "some.time");
+    }
+}
