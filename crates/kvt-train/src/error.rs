@@ -7,6 +7,7 @@ use crate::data::{DataError, DataState};
 use crate::device::DeviceError;
 use crate::fetch::FetchError;
 use crate::recipe::OptimizerError;
+use crate::report::ReportError;
 use crate::run::RunError;
 use crate::task::TeacherError;
 use crate::trained::TrainedError;
@@ -48,6 +49,9 @@ pub enum TrainError {
     /// The processes of a job lost contact, or cannot work together.
     #[error(transparent)]
     World(#[from] WorldError),
+    /// An error of a report.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// A trained model or images with which nothing can be judged.
     #[error(transparent)]
     Trained(#[from] TrainedError),

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, Error};
 
 use super::common::Overrides;
 use super::each_image::{Shown, each_image};
 use super::table::table;
 use super::{output, trained};
-use kvt_train::probe::{Drawn, LayerMaps, Layers, Looking, attention_maps, draw};
+use kvt_train::probe::{Drawn, LayerMaps, Layers, Looking, NOTE, attention_maps, labelled, parts};
 use kvt_train::trained::Trained;
 
 /// `kvt attention-map --run RUN --output DIR IMAGE...`
@@ -42,20 +42,31 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let trained = args.trained.load_backbone(&args.overrides, false)?;
     let Trained {
-        plan,
-        model,
-        device,
-        size,
-        ..
-    } = args.trained.load_backbone(&args.overrides, false)?;
-    let device = device.device.inner();
+        plan, model, size, ..
+    } = &trained;
+    let device = trained.device.device.clone().inner();
+    let place = if args.plain {
+        Drawn::Beside
+    } else {
+        Drawn::OnImage
+    };
     let mut rows = Vec::new();
-    let are_all = each_image(&args.images, &plan, size, &device, &args.output, |shown| {
+    let are_all = each_image(&args.images, plan, *size, &device, &args.output, |shown| {
         let Shown {
-            input, seen, file, ..
+            view,
+            input,
+            seen,
+            file,
+            ..
         } = shown;
-        let layers = attention_maps(&model, input, args.layer)?
+        let guesses = trained.guesses(view, trained.classes.as_deref(), 1)?;
+        let guess = guesses.first().map(|guess| {
+            let percent = 100.0 * guess.probability;
+            format!("{percent:.1} % {}", guess.class)
+        });
+        let layers = attention_maps(model, input, args.layer)?
             .with_context(|| format!("`{}`", model.config().name()))?;
         let mut drawn = Vec::new();
         for LayerMaps {
@@ -65,28 +76,26 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         } in layers
         {
             let maps = maps.into_iter().next().unwrap_or_default();
+            let who = match looking {
+                Looking::ClassToken => "class token",
+                Looking::AllTokens => "mean of all",
+            };
             for (head, map) in maps.iter().enumerate() {
                 let largest = map.weights.iter().copied().fold(0.0, f64::max);
                 rows.push(vec![
                     file.display().to_string(),
                     layer.to_string(),
                     (head + 1).to_string(),
-                    match looking {
-                        Looking::ClassToken => "class token".to_owned(),
-                        Looking::AllTokens => "mean of all".to_owned(),
-                    },
+                    who.to_owned(),
                     format!("{} of {}", map.kept, map.weights.len()),
                     format!("{largest:.4}"),
                 ]);
             }
-            drawn.push(maps);
+            let layer = format!("layer {layer}, {who}");
+            let words = guess.iter().cloned().chain([layer]).collect();
+            drawn.push(parts(&seen, words, &maps, place));
         }
-        let place = if args.plain {
-            Drawn::Beside
-        } else {
-            Drawn::OnImage
-        };
-        Ok(draw(&seen, &drawn, place))
+        labelled(&drawn, NOTE).map_err(Error::msg)
     })?;
     let header = [
         "picture",

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Error, bail};
 
 use super::common::Overrides;
 use super::each_image::{Shown, each_image};
 use super::table::table;
 use super::{output, trained};
 use kvt_data::fs::write_text;
-use kvt_papers::attribution::{attribute, check, enlarge, normalized, overlay};
-use kvt_train::probe::sheet;
+use kvt_papers::attribution::{NOTE, attribute, check, said};
+use kvt_train::probe::labelled;
 use kvt_train::table::{cells, csv_lines};
 use kvt_train::trained::Trained;
 
@@ -32,7 +32,7 @@ pub(super) struct Args {
     /// image for.
     #[arg(long, value_name = "CLASS")]
     class: Option<String>,
-    /// The folder of the pictures, one for each image (the image, and what speaks for the class laid over it, from blue to red),
+    /// The folder of the pictures, one for each image (the image, and what speaks for the class laid over it, from dark to bright),
     /// and of `relevance.csv`.
     #[arg(
         long,
@@ -67,6 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             input,
             seen,
             file,
+            ..
         } = shown;
         let found =
             attribute(&model, input, class).with_context(|| format!("`{}`", path.display()))?;
@@ -81,15 +82,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let (row, column) = (place / columns, place % columns);
             cells([&path.display(), &name, &row, &column, relevance])
         }));
-        let map = enlarge(&found.patches, found.grid, [size.0, size.1]);
-        let drawn = overlay(&seen, &normalized(&map));
+        let drawn = said(
+            &seen,
+            vec!["as the model sees it".to_owned()],
+            &[(format!("for {name}"), &found)],
+        );
         rows.push(vec![
             file.display().to_string(),
             name,
             format!("{:.2} %", 100.0 * found.probability()),
             format!("{:.0} %", 100.0 * found.half()),
         ]);
-        Ok(sheet(&[vec![(seen, None), (drawn, None)]]))
+        labelled(&[drawn], NOTE).map_err(Error::msg)
     })?;
     if rows.is_empty() {
         bail!("no image could be read: nothing is drawn");

@@ -18,7 +18,9 @@ use kvt_train::splits::{eval_transform, image_limits};
 /// An image, and the file of its picture.
 pub(super) struct Shown<'a> {
     pub(super) path: &'a Path,
-    /// What the model gets: `[1, 3, height, width]`, normalised.
+    /// What the model gets, normalised.
+    pub(super) view: View,
+    /// The same on the device, `[1, 3, height, width]`.
     pub(super) input: Tensor<4>,
     /// The same pixels as a picture.
     pub(super) seen: RgbImage,
@@ -54,7 +56,8 @@ pub(super) fn each_image(
         let file = out.join(format!("{number:03}-{}.png", stem.to_string_lossy()));
         let picture = draw(Shown {
             path,
-            input: view.upload(device),
+            input: view.clone().upload(device),
+            view,
             seen,
             file: file.clone(),
         })?;

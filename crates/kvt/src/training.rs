@@ -2,9 +2,11 @@
 
 use std::process::ExitCode;
 
+use super::common::counting;
 use super::progress::Tallying;
 use super::{interrupt, output, progress};
 use kvt_train::engine::{End, Session, Workload};
+use kvt_train::report::report_itself;
 use kvt_train::run::Listener;
 use kvt_train::task::Task;
 
@@ -21,6 +23,7 @@ pub(super) struct Display {
 pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyhow::Result<End> {
     interrupt::listen();
     let (dir, task) = (session.plan().run.dir.clone(), session.plan().task);
+    let is_reported = session.plan().report.auto && session.world().is_first();
     output::status(&session.describe());
 
     let workload = session.workload();
@@ -32,7 +35,20 @@ pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyh
     let mut listener = Tallying::new(workload, shown);
     // On an error, too, the bar or the dashboard is closed before the error is printed.
     let end = session.train(&mut listener, &interrupt::STOP)?;
-    output::status(&listener.summary(end, &dir, task));
+    let summary = listener.summary(end, &dir, task);
+    if is_reported {
+        let is_finished = end == End::Finished;
+        let progress = &mut counting("evaluating");
+        match report_itself(&dir, is_finished, progress, &mut output::warning) {
+            Ok(Some(page)) => output::status(&format!("curves are in `{}`", page.display())),
+            Ok(None) => {}
+            Err(error) => {
+                let error = anyhow::Error::from(error);
+                output::warning(&format!("the report is not whole: {error:#}"));
+            }
+        }
+    }
+    output::status(&summary);
     Ok(end)
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::bail;
 use burn::train::Interrupter;
@@ -14,13 +15,16 @@ use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 use burn::train::renderer::{MetricState, MetricsRenderer, MetricsRendererTraining};
 
 use super::interrupt;
-use kvt_train::engine::Workload;
+use kvt_train::engine::{Eta, Workload};
+use kvt_train::plot::duration;
 use kvt_train::run::{EvalRecord, Event, Listener, Metric, RunError, StepRecord};
 
 const LOSS: &str = Metric::LOSS.title;
 const LEARNING_RATE: &str = "Learning rate";
 const THROUGHPUT: &str = "Images per second";
 const NOTE: &str = "Note";
+/// Our own estimate: Burn has none in the first half minute and at the end, and leaves out evaluations.
+const LEFT: &str = "Time left";
 
 /// The dashboard.
 pub(super) struct Dashboard {
@@ -29,6 +33,8 @@ pub(super) struct Dashboard {
     interrupter: Interrupter,
     metrics: HashMap<String, MetricId>,
     workload: Workload,
+    start: Instant,
+    eta: Eta,
 }
 
 impl Dashboard {
@@ -63,10 +69,10 @@ impl Dashboard {
             let id = register(&mut renderer, &name, attributes);
             metrics.insert(name, id);
         }
-        metrics.insert(
-            NOTE.to_owned(),
-            register(&mut renderer, NOTE, MetricAttributes::None),
-        );
+        for name in [LEFT, NOTE] {
+            let id = register(&mut renderer, name, MetricAttributes::None);
+            metrics.insert(name.to_owned(), id);
+        }
         let per_epoch = workload.steps_per_epoch.max(1);
         let epoch = usize::try_from(workload.done / per_epoch)?;
         // Burn counts epochs from 1.
@@ -79,6 +85,8 @@ impl Dashboard {
             interrupter,
             metrics,
             workload,
+            start: Instant::now(),
+            eta: Eta::new(workload),
         })
     }
 
@@ -112,9 +120,28 @@ impl Dashboard {
             .update_split(usize::try_from(within).unwrap_or(usize::MAX));
     }
 
-    /// The last status line; Burn's own event log only counts events.
-    fn note(&mut self, message: &str) {
-        if let Some(id) = self.metrics.get(NOTE) {
+    /// The end of an epoch, counted from 0.
+    fn epoch(&mut self, epoch: u32) {
+        self.eta
+            .epoch_end(epoch, self.start.elapsed().as_secs_f64());
+        // `update_epoch` takes the number of finished epochs.
+        if epoch + 1 < self.workload.epochs {
+            let done = usize::try_from(epoch).unwrap_or(usize::MAX);
+            self.renderer.update_epoch(done.saturating_add(1));
+        }
+    }
+
+    /// The time that is left after an update, evaluations included.
+    fn left(&mut self, step: u64) {
+        self.eta.update(self.start.elapsed().as_secs_f64());
+        let left = self.eta.left(step);
+        let left = left.map_or_else(|| "not known yet".to_owned(), duration);
+        self.tell(LEFT, &left);
+    }
+
+    /// A line of text under its name, such as the last status line; Burn's own event log only counts events.
+    fn tell(&mut self, name: &str, message: &str) {
+        if let Some(id) = self.metrics.get(name) {
             let text = SerializedEntry::new(message.to_owned(), message.to_owned());
             let entry = MetricEntry::new(id.clone(), text);
             self.renderer.update_train(MetricState::Generic(entry));
@@ -163,19 +190,15 @@ impl Listener for Dashboard {
             // Updates are shown by `progress`.
             Event::Step(_) | Event::Layer(_) => {}
             Event::Eval(eval) => self.eval(eval),
-            // `update_epoch` takes the number of finished epochs.
-            Event::Epoch(epoch) if epoch.epoch + 1 < self.workload.epochs => {
-                let done = usize::try_from(epoch.epoch).unwrap_or(usize::MAX);
-                self.renderer.update_epoch(done.saturating_add(1));
-            }
-            Event::Epoch(_) => {}
-            Event::Note(note) => self.note(&note.message),
+            Event::Epoch(epoch) => self.epoch(epoch.epoch),
+            Event::Note(note) => self.tell(NOTE, &note.message),
         }
         Ok(())
     }
 
     fn progress(&mut self, update: &StepRecord) {
         self.step(update);
+        self.left(update.step);
         if self.interrupter.should_stop() {
             interrupt::stop();
         }

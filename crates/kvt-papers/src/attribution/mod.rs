@@ -17,7 +17,7 @@ use burn::tensor::Tensor;
 use kvt_models::{Model, ModelConfig};
 
 pub use error::AttributionError;
-pub use picture::{enlarge, normalized, overlay};
+pub use picture::{NOTE, said};
 
 use self::back::Relevance;
 use self::forward::Forward;

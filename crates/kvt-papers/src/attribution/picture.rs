@@ -1,10 +1,49 @@
-//! Relevance as a picture: resized to the image, scaled to `[0, 1]` and overlaid.
+//! Relevance as a picture: resized to the image, scaled to `[0, 1]` and laid over it, in the colours of maps of attention.
 
-use image::{Rgb, RgbImage};
+use image::RgbImage;
+
+use super::Attribution;
+use kvt_train::probe::{Labelled, glow, readable};
+
+/// What the colours mean, in words.
+pub const NOTE: &str = "The brighter a patch, the more it speaks for the class: from the smallest relevance of a picture (dark) through \
+                        red and yellow to its largest (white).";
+
+/// A row of a picture: the image below `words`, and beside it what speaks for a class, below a title and the probability.
+#[must_use]
+pub fn said(
+    image: &RgbImage,
+    words: Vec<String>,
+    found: &[(String, &Attribution)],
+) -> Vec<Labelled> {
+    let finest = found.iter().map(|(_, found)| found.grid[1]).max();
+    let image = readable(image, finest.unwrap_or(1));
+    let (width, height) = image.dimensions();
+    let maps = found.iter().map(|(title, found)| {
+        let map = enlarge(
+            &found.patches,
+            found.grid,
+            [height, width].map(|side| side as usize),
+        );
+        Labelled {
+            picture: glow(&image, &normalized(&map)),
+            words: vec![
+                title.clone(),
+                format!("probability {:.1} %", 100.0 * found.probability()),
+            ],
+        }
+    });
+    let maps: Vec<Labelled> = maps.collect();
+    let first = Labelled {
+        picture: image,
+        words,
+    };
+    std::iter::once(first).chain(maps).collect()
+}
 
 /// Resizes a map `[rows, columns]`, row by row: bilinear between cell centres and constant beyond them, as
 /// `torch.nn.functional.interpolate(mode="bilinear")`.
-pub fn enlarge(map: &[f64], [rows, columns]: [usize; 2], [height, width]: [usize; 2]) -> Vec<f64> {
+fn enlarge(map: &[f64], [rows, columns]: [usize; 2], [height, width]: [usize; 2]) -> Vec<f64> {
     let places = |count: usize, size: usize| -> Vec<(usize, usize, f64)> {
         let last = count.saturating_sub(1);
         let place = |index: usize| {
@@ -28,7 +67,7 @@ pub fn enlarge(map: &[f64], [rows, columns]: [usize; 2], [height, width]: [usize
 }
 
 /// Scales values so that the smallest is 0 and the largest is 1; all become 0 if they are equal.
-pub fn normalized(values: &[f64]) -> Vec<f64> {
+fn normalized(values: &[f64]) -> Vec<f64> {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let length = high - low;
@@ -42,27 +81,6 @@ pub fn normalized(values: &[f64]) -> Vec<f64> {
     values.iter().map(stretch).collect()
 }
 
-/// Blends an image with a map of the same size, in `[0, 1]`: from blue at 0 through green and yellow to red at 1.
-pub fn overlay(image: &RgbImage, map: &[f64]) -> RgbImage {
-    let mut drawn = image.clone();
-    for (pixel, value) in drawn.pixels_mut().zip(map) {
-        let Rgb(heat) = jet(*value);
-        for (channel, heat) in pixel.0.iter_mut().zip(heat) {
-            *channel = u8::midpoint(*channel, heat);
-        }
-    }
-    drawn
-}
-
-/// Matlab's piecewise linear colour map `jet`.
-fn jet(value: f64) -> Rgb<u8> {
-    let level = |centre: f64| {
-        let level = 1.5 - (4.0 * value.clamp(0.0, 1.0) - centre).abs();
-        (255.0 * level.clamp(0.0, 1.0)).round() as u8
-    };
-    Rgb([level(3.0), level(2.0), level(1.0)])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,5 +92,29 @@ mod tests {
         assert_eq!(found, [0.0, 4.0, 2.0, 6.0, 6.0, 10.0, 8.0, 12.0]);
         assert_eq!(normalized(&[1.0, 3.0, 2.0]), [0.0, 1.0, 0.5]);
         assert_eq!(normalized(&[2.0, 2.0]), [0.0, 0.0]);
+    }
+
+    /// Two patches beside each other: the right one speaks for the class and is brighter.
+    #[test]
+    fn what_speaks_for_a_class_is_below_its_probability() {
+        let found = Attribution {
+            class: 1,
+            logits: vec![0.0, 3.0_f32.ln()],
+            grid: [1, 2],
+            patches: vec![0.1, 0.4],
+            blocks: Vec::new(),
+        };
+        let image = RgbImage::new(32, 32);
+        let row = said(
+            &image,
+            vec!["cat.png".to_owned()],
+            &[("for cat".to_owned(), &found)],
+        );
+        let words: Vec<_> = row.iter().map(|tile| tile.words.join(", ")).collect();
+        assert_eq!(words, ["cat.png", "for cat, probability 75.0 %"]);
+        let level = |x| row[1].picture.get_pixel(x, 100).0;
+        assert_eq!(row[1].picture.dimensions(), (224, 224));
+        // The ends: black, and 0.7 of white over black.
+        assert_eq!((level(0), level(223)), ([0; 3], [179; 3]));
     }
 }

@@ -284,7 +284,7 @@ fn svg(panels: &[(&Sweep, Vec<Point>)]) -> Result<String, String> {
         };
         pictures.push(chart.svg()?);
     }
-    Ok(beside(&pictures, 2))
+    Ok(beside(&pictures, 2, Names::WITHIN))
 }
 
 #[cfg(test)]

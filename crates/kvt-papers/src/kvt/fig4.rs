@@ -1,12 +1,10 @@
 //! Figure 4: where the class token of the last layer looks, head by head.
 
-use image::RgbImage;
-
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::inside::{Inside, each_row};
-use super::pictures::{Sample, beside, encoded, generated, stacked, validation};
+use super::pictures::{Sample, encoded, generated, validation};
 use kvt_train::error::TrainError;
-use kvt_train::probe::{Drawn, HeadMap, class_attention, draw};
+use kvt_train::probe::{Drawn, HeadMap, Labelled, NOTE, class_attention, labelled, parts};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells};
 use kvt_train::task::TaskKind;
@@ -69,9 +67,10 @@ impl Item for Fig4 {
                     add(&mut csv, [row, keys], sample, side, maps);
                 }
                 table.push(line([title, keys], side, &maps));
-                rows(&mut own, &samples, &maps);
+                rows(&mut own, [title, keys], &samples, &maps);
                 let samples = validation(&cell.plan, inside, side, VALIDATION)?;
-                rows(&mut others, &samples, &self::maps(inside, &samples)?);
+                let of_others = self::maps(inside, &samples)?;
+                rows(&mut others, [title, keys], &samples, &of_others);
             }
             if counted.is_none() {
                 // Beside the third block of the other attention, whose number of keys can be chosen in two ways.
@@ -82,8 +81,9 @@ impl Item for Fig4 {
             seen.push(others);
             Ok(())
         })?;
-        let (png, svg) = encoded(&stacked(&beside(&drawn)))?;
-        let (others, _) = encoded(&stacked(&beside(&seen)))?;
+        let picture = |columns| labelled(&joined(columns), NOTE).map_err(ReproduceError::Draw);
+        let (png, svg) = encoded(&picture(drawn)?)?;
+        let (others, _) = encoded(&picture(seen)?)?;
         let header = "run,image,side,keys,head,row,column,weight";
         Ok(Outcome {
             csv: Table::new(header.split(','), csv).csv(),
@@ -140,11 +140,35 @@ fn add(
     }
 }
 
-fn rows(all: &mut Vec<RgbImage>, samples: &[Sample], maps: &[Vec<HeadMap>]) {
-    let pairs = samples.iter().zip(maps);
-    all.extend(
-        pairs.map(|(sample, maps)| draw(&sample.seen, std::slice::from_ref(maps), Drawn::Beside)),
-    );
+/// Adds a row for each image.
+fn rows(
+    all: &mut Vec<Vec<Labelled>>,
+    [title, keys]: [&str; 2],
+    samples: &[Sample],
+    maps: &[Vec<HeadMap>],
+) {
+    all.extend(samples.iter().zip(maps).map(|(sample, maps)| {
+        let side = sample.seen.width();
+        let words = vec![
+            format!("{title}, {side} px: {}", sample.name),
+            keys.to_owned(),
+        ];
+        parts(&sample.seen, words, maps, Drawn::Beside)
+    }));
+}
+
+/// The rows of several attentions side by side.
+fn joined(attentions: Vec<Vec<Vec<Labelled>>>) -> Vec<Vec<Labelled>> {
+    let mut all: Vec<Vec<Labelled>> = Vec::new();
+    for rows in attentions {
+        for (place, row) in rows.into_iter().enumerate() {
+            match all.get_mut(place) {
+                Some(before) => before.extend(row),
+                None => all.push(row),
+            }
+        }
+    }
+    all
 }
 
 /// A line of the table: means over images and heads.
@@ -186,8 +210,8 @@ fn found(lines: &[Vec<String>], seeds: &str, runs: &Runs) -> String {
     format!(
         "{model} {}From left to right: the image and each head of dense attention, then the same for k-NN attention. From top to bottom: \
          {GENERATED} generated images at the size of training, at the larger size with the k of the configuration, and at the larger size with \
-         the k of training, where an attention without a share of the keys is drawn again. The brightest patch has the largest weight of its \
-         map; a patch that is not kept is dark blue. `fig4-val.png` shows {VALIDATION} validation images in the same order. Means over the generated images and the heads:\n\n{}{}",
+         the k of training, where an attention without a share of the keys is drawn again. The words above a map say how many \
+         patches are kept, and which weight is white; a patch that is not kept is dark blue. `fig4-val.png` shows {VALIDATION} validation images in the same order. Means over the generated images and the heads:\n\n{}{}",
         seeds,
         table(header, lines),
         runs.notes(metric)

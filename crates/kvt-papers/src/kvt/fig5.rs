@@ -4,10 +4,10 @@ use image::RgbImage;
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::inside::{Inside, each_row};
-use super::pictures::{Sample, encoded, generated, stacked, validation};
-use crate::attribution::{Attribution, attribute, enlarge, normalized, overlay};
+use super::pictures::{Sample, encoded, generated, validation};
+use crate::attribution::{Attribution, NOTE, attribute, said};
 use kvt_train::error::TrainError;
-use kvt_train::probe::sheet;
+use kvt_train::probe::labelled;
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells};
 
@@ -62,8 +62,8 @@ impl Item for Fig5 {
             let samples = validation(&cell.plan, inside, side, VALIDATION)?;
             explain(inside, title, samples, &mut seen)
         })?;
-        let (png, svg) = encoded(&picture(&drawn))?;
-        let (others, _) = encoded(&picture(&seen))?;
+        let (png, svg) = encoded(&picture(&drawn, &classes)?)?;
+        let (others, _) = encoded(&picture(&seen, &classes)?)?;
         Ok(Outcome {
             csv: csv(&drawn, &classes),
             svg,
@@ -100,21 +100,17 @@ fn explain(
 }
 
 /// A row for each image: the image, then what speaks for its class in each model.
-fn picture(all: &[Explained]) -> RgbImage {
-    let rows: Vec<RgbImage> = all
-        .iter()
-        .map(|explained| {
-            let (height, width) = explained.sample.view.size;
-            let seen = &explained.sample.seen;
-            let mut tiles = vec![(seen.clone(), None)];
-            tiles.extend(explained.found.iter().map(|(_, found)| {
-                let map = enlarge(&found.patches, found.grid, [height, width]);
-                (overlay(seen, &normalized(&map)), None)
-            }));
-            sheet(&[tiles])
-        })
-        .collect();
-    stacked(&rows)
+fn picture(all: &[Explained], classes: &[String]) -> Result<RgbImage, ReproduceError> {
+    let row = |explained: &Explained| {
+        let found = explained.found.iter().map(|(title, found)| {
+            let title = format!("{title}: for {}", class(classes, found.class));
+            (title, found)
+        });
+        let Sample { seen, name, .. } = &explained.sample;
+        said(seen, vec![name.clone()], &found.collect::<Vec<_>>())
+    };
+    let rows: Vec<_> = all.iter().map(row).collect();
+    labelled(&rows, NOTE).map_err(ReproduceError::Draw)
 }
 
 fn csv(all: &[Explained], classes: &[String]) -> String {
@@ -142,8 +138,8 @@ fn class(classes: &[String], number: usize) -> String {
 
 fn found([drawn, seen]: [&[Explained]; 2], seeds: &str, classes: &[String], runs: &Runs) -> String {
     let mut text = format!(
-        "The models are those after their last epoch. {}From left to right: the image, dense attention, k-NN attention; from blue, the \
-         smallest relevance of a picture, to red, the largest. {} generated images; `fig5-val.png` shows {} \
+        "The models are those after their last epoch. {}From left to right: the image, dense attention, k-NN attention; from black, the \
+         smallest relevance of a picture, through red and yellow to white, the largest. {} generated images; `fig5-val.png` shows {} \
          validation images. *Half* is the smallest share of the patches that have half of the relevance: small where it is concentrated.\n\n",
         seeds,
         drawn.len(),

@@ -1,8 +1,8 @@
-//! The images of figures 4 and 5, and the layout of their pictures.
+//! The images of figures 4 and 5, and their files.
 
 use std::sync::Arc;
 
-use image::{Rgb, RgbImage, imageops};
+use image::RgbImage;
 use kvt_ops::Key;
 
 use super::super::ReproduceError;
@@ -14,9 +14,6 @@ use kvt_train::error::TrainError;
 use kvt_train::plot::{encode_png, png_in_svg};
 use kvt_train::preview;
 use kvt_train::splits::{eval_transform, some_batches};
-
-/// Pixels between the rows of a picture.
-const GAP: u32 = 4;
 
 /// An input image of a model.
 #[derive(Clone)]
@@ -88,37 +85,6 @@ pub(super) fn validation(
         }
     }
     Ok(samples)
-}
-
-/// Pictures one below the other, on white.
-pub(super) fn stacked(rows: &[RgbImage]) -> RgbImage {
-    let width = rows.iter().map(RgbImage::width).max().unwrap_or(1);
-    let height: u32 = rows.iter().map(|row| row.height() + GAP).sum();
-    let mut sheet = RgbImage::from_pixel(width, height.max(1), Rgb([255; 3]));
-    let mut top = 0;
-    for row in rows {
-        imageops::replace(&mut sheet, row, 0, i64::from(top));
-        top += row.height() + GAP;
-    }
-    sheet
-}
-
-/// Joins columns of pictures side by side, on white: one picture for each row.
-pub(super) fn beside(columns: &[Vec<RgbImage>]) -> Vec<RgbImage> {
-    let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
-    let row = |place: usize| {
-        let parts: Vec<&RgbImage> = columns.iter().filter_map(|all| all.get(place)).collect();
-        let width = parts.iter().map(|part| part.width()).sum::<u32>();
-        let height = parts.iter().map(|part| part.height()).max().unwrap_or(1);
-        let mut row = RgbImage::from_pixel(width.max(1), height, Rgb([255; 3]));
-        let mut left = 0;
-        for part in parts {
-            imageops::replace(&mut row, part, i64::from(left), 0);
-            left += part.width();
-        }
-        row
-    };
-    (0..rows).map(row).collect()
 }
 
 /// A picture as a PNG, and that PNG in an SVG.

@@ -8,6 +8,8 @@ use crate::plot::{Axis, ErrorLine, LinePanel, line_panels};
 /// # Errors
 /// The message of the drawing library.
 pub fn figure(title: &str, models: &[(String, &[Layer])]) -> Result<String, String> {
+    let layers = models.iter().flat_map(|(_, layers)| *layers);
+    let last = layers.map(|layer| layer.number).max().unwrap_or(1);
     let of_measure = |measure: Measure| {
         let lines = models.iter().enumerate().map(|(color, (name, layers))| {
             let point = |layer: &Layer| {
@@ -23,7 +25,7 @@ pub fn figure(title: &str, models: &[(String, &[Layer])]) -> Result<String, Stri
         });
         LinePanel {
             title: measure.title().to_owned(),
-            x: axis("layer"),
+            x: Axis::whole("layer", last),
             y: axis(""),
             lines: lines.collect(),
             y_holds: Vec::new(),

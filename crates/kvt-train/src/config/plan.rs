@@ -14,6 +14,7 @@ use crate::data::DataConfig;
 use crate::engine::{EvalConfig, TrainConfig};
 use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
+use crate::report::ReportConfig;
 use crate::run::{CheckpointConfig, Environment, LogConfig, RunConfig, RunDir};
 use crate::task::{DinoConfig, InitConfig, TaskKind};
 
@@ -50,6 +51,7 @@ pub struct Plan {
     pub eval: EvalConfig,
     pub analysis: AnalysisConfig,
     pub log: LogConfig,
+    pub report: ReportConfig,
     pub checkpoint: CheckpointConfig,
     pub run: RunConfig,
 }

@@ -1,11 +1,8 @@
 //! Several pictures combined into one.
 
-/// Width and height of a [`Chart`](super::Chart) with the names inside the axes.
-const SIZE: (usize, usize) = (800, 500);
-
-/// Pictures of [`Chart`](super::Chart) with the names inside the axes, in rows of `columns`.
-pub fn beside(pictures: &[String], columns: usize) -> String {
-    let (width, height) = SIZE;
+/// Pictures of [`Chart`](super::Chart) of one width and height, in rows of `columns`.
+pub fn beside(pictures: &[String], columns: usize, (width, height): (u32, u32)) -> String {
+    let [width, height] = [width, height].map(|side| side as usize);
     let columns = columns.clamp(1, pictures.len().max(1));
     let rows = pictures.len().div_ceil(columns);
     let (all_width, all_height) = (columns * width, rows * height);
@@ -29,7 +26,7 @@ mod tests {
     fn pictures_stand_in_rows() {
         let pictures =
             ["a", "b", "c"].map(|name| format!("<svg width=\"800\"><svg id=\"{name}\"/></svg>"));
-        let all = beside(&pictures, 2);
+        let all = beside(&pictures, 2, (800, 500));
         assert!(all.starts_with("<svg width=\"1600\" height=\"1000\" "));
         for (name, place) in [
             ("a", "x=\"0\" y=\"0\""),
@@ -39,6 +36,6 @@ mod tests {
             let placed = format!("<svg {place} width=\"800\"><svg id=\"{name}\"/></svg>");
             assert!(all.contains(&placed), "{all}");
         }
-        assert!(beside(&[], 2).contains("height=\"0\""));
+        assert!(beside(&[], 2, (800, 500)).contains("height=\"0\""));
     }
 }

@@ -12,15 +12,16 @@ use super::colors::{GRID, INK};
 use super::font::{FONT, register_fonts};
 use kvt_data::escape::lines;
 
-/// Size in SVG units: with the names within, and with the names beside.
-const SIZE: (u32, u32) = (800, 500);
-const WIDE: (u32, u32) = (1000, 600);
 /// Width of the part for the lines where the names are beside.
 const LINES_WIDTH: u32 = 800;
 /// Units from one name beside to the next.
 const ROW: i32 = 24;
 /// Length of the piece of a line before its name.
 const SAMPLE: i32 = 26;
+
+/// Number of the colour of lines that are only there for comparison: pale and thin, without dots.
+pub(crate) const PALE: usize = usize::MAX;
+const PALE_COLOR: RGBColor = RGBColor(0xcf, 0xcf, 0xcf);
 
 /// Lines and what they mean.
 pub struct Chart<'a> {
@@ -44,6 +45,12 @@ pub enum Names {
     Beside,
 }
 
+impl Names {
+    /// Size of a picture in SVG units: with the names within, and with the names beside.
+    pub const WITHIN: (u32, u32) = (800, 500);
+    pub(crate) const BESIDE: (u32, u32) = (1000, 600);
+}
+
 /// A horizontal or vertical axis.
 pub struct Axis<'a> {
     /// What the axis shows, and its unit.
@@ -52,6 +59,20 @@ pub struct Axis<'a> {
     pub logarithmic: bool,
     /// The numbers that are written at the axis; if empty, some that fit its range.
     pub ticks: Vec<f64>,
+}
+
+impl<'a> Axis<'a> {
+    /// An axis of whole numbers up to `last`, such as epochs: about eight of them have a tick.
+    #[must_use]
+    pub fn whole(label: &'a str, last: usize) -> Self {
+        let step = steps(&(0.0..last.max(8) as f64));
+        let step = step.get(1).map_or(1, |step| *step as usize).max(1);
+        Self {
+            label,
+            logarithmic: false,
+            ticks: (0..=last).step_by(step).map(|tick| tick as f64).collect(),
+        }
+    }
 }
 
 /// One line.
@@ -81,8 +102,8 @@ impl Chart<'_> {
 
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
         let size = match self.names {
-            Names::Within(_) => SIZE,
-            Names::Beside => WIDE,
+            Names::Within(_) => Names::WITHIN,
+            Names::Beside => Names::BESIDE,
         };
         let root = SVGBackend::with_string(svg, size).into_drawing_area();
         root.fill(&WHITE)?;
@@ -108,8 +129,11 @@ impl Chart<'_> {
         mesh(&mut chart, &self.x, &self.y, [16, 14])?;
         let mut listed = 0;
         for line in &self.lines {
-            let color = PALETTE[line.color % PALETTE.len()];
-            let style = color.stroke_width(2);
+            let (color, width) = match line.color {
+                PALE => (PALE_COLOR, 1),
+                number => (PALETTE[number % PALETTE.len()], 2),
+            };
+            let style = color.stroke_width(width);
             let points = line.points.iter().copied();
             let solid = move |at: (i32, i32)| PathElement::new(sample(at), style);
             let dashed = move |at: (i32, i32), (length, gap): (u32, u32)| {
@@ -138,7 +162,9 @@ impl Chart<'_> {
                 beside.draw(&Text::new(line.name.clone(), at, text(15)))?;
                 listed += 1;
             }
-            chart.draw_series(points.map(|point| Circle::new(point, 3, color.filled())))?;
+            if line.color != PALE {
+                chart.draw_series(points.map(|point| Circle::new(point, 3, color.filled())))?;
+            }
         }
         if let Names::Within(position) = &self.names {
             chart
@@ -290,103 +316,4 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
-    use super::*;
-
-    fn axis(label: &str, logarithmic: bool, ticks: Vec<f64>) -> Axis<'_> {
-        Axis {
-            label,
-            logarithmic,
-            ticks,
-        }
-    }
-
-    #[test]
-    fn a_chart_has_its_lines_and_names() {
-        let line = |name: &str, color, factor: f64| Line {
-            name: name.to_owned(),
-            color,
-            dash: (color > 0).then_some((6, 4)),
-            points: [256.0, 1024.0, 4096.0].map(|x| (x, factor * x)).into(),
-        };
-        let chart = Chart {
-            title: "A <title>",
-            x: axis("tokens", true, vec![256.0, 1024.0, 4096.0, 9e9]),
-            y: axis("ms", true, Vec::new()),
-            lines: vec![line("full", 0, 0.1), line("less", 1, 0.01)],
-            names: Names::Within(SeriesLabelPosition::UpperLeft),
-        };
-        let svg = chart.svg().unwrap();
-        for text in ["A &lt;title&gt;", "tokens", "ms", "full", "less", "1024"] {
-            assert!(svg.contains(text), "{text}");
-        }
-        assert!(!svg.contains("9000000000"));
-        // One without a name is drawn, and not listed.
-        let mut more = chart;
-        more.lines.insert(1, line("", 0, 0.05));
-        let with_unnamed = more.svg().unwrap();
-        assert_eq!(
-            with_unnamed.matches("<circle").count(),
-            svg.matches("<circle").count() + 3
-        );
-        assert_eq!(
-            with_unnamed.matches("<text").count(),
-            svg.matches("<text").count()
-        );
-        let chart = more;
-        for color in ["#0072B2", "#D55E00"] {
-            assert!(svg.matches(color).count() > 3, "{color}");
-        }
-        assert!(svg.contains(r#"width="800" height="500""#));
-        // Beside, the names are in rows to the right of all lines.
-        let beside = Chart {
-            names: Names::Beside,
-            ..chart
-        };
-        let svg = beside.svg().unwrap();
-        assert!(svg.contains(r#"width="1000" height="600""#));
-        for place in [r#"x="838" y="52""#, r#"x="838" y="76""#] {
-            assert!(svg.contains(place), "{place} {svg}");
-        }
-    }
-
-    #[test]
-    fn places_on_a_scale() {
-        let values = || [10.0, 1000.0].into_iter();
-        let scale = Scale::new(&axis("", true, Vec::new()), values());
-        assert_eq!(scale.map(&100.0, (0, 200)), 100);
-        assert!(scale.range.start < 10.0 && scale.range.end > 1000.0);
-        assert_eq!(scale.ticks, [10.0, 100.0, 1000.0]);
-        let scale = Scale::new(&axis("", false, Vec::new()), values());
-        assert_eq!(scale.map(&505.0, (300, 100)), 200);
-        assert_eq!(scale.ticks, [0.0, 200.0, 400.0, 600.0, 800.0, 1000.0]);
-        // Neither nothing nor one value is a range of no length.
-        for values in [&[][..], &[0.5], &[f64::NAN]] {
-            for logarithmic in [false, true] {
-                let scale = Scale::new(&axis("", logarithmic, Vec::new()), values.iter().copied());
-                assert!(scale.range.start < scale.range.end);
-            }
-        }
-        assert_eq!(
-            decades(&(3.0..700.0)),
-            [
-                1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3
-            ]
-        );
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        for (value, text) in [
-            (16_384.0, "16384"),
-            (0.1 + 0.2, "0.3"),
-            (0.05, "0.05"),
-            (20.0, "20"),
-            (0.0, "0"),
-        ] {
-            assert_eq!(number(value), text);
-        }
-    }
-}
+mod tests;

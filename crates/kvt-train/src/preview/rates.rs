@@ -69,12 +69,21 @@ fn chart(
         .x_labels(11)
         .y_labels(8)
         .x_label_formatter(&|epoch| format!("{}", (100.0 * epoch).round() / 100.0))
-        .y_label_formatter(&|rate| format!("{rate:.1e}"))
+        .y_label_formatter(&|rate| label(*rate))
         .draw()?;
     let style = PALETTE.first().copied().unwrap_or(BLACK).stroke_width(4);
     chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
     root.present()?;
     Ok(())
+}
+
+/// A rate at the axis.
+fn label(rate: f64) -> String {
+    if rate == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{rate:.1e}")
+    }
 }
 
 #[cfg(test)]
@@ -89,6 +98,11 @@ mod tests {
             ..ScheduleConfig::default()
         };
         Schedule::new(config, 1e-3, steps, epochs)
+    }
+
+    #[test]
+    fn rates_at_the_axis() {
+        assert_eq!([0.0, 5e-4].map(label), ["0", "5.0e-4"]);
     }
 
     #[test]

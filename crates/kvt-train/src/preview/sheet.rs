@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use image::RgbImage;
 use image::imageops::{self, FilterType};
-use plotters::prelude::*;
+use image::{Rgb, RgbImage};
 
 use super::PreviewError;
 use crate::augment::{AugmentConfig, Transform};
 use crate::config::Plan;
 use crate::data::{DataError, OnError, View, image_key, view_key};
-use crate::plot::{FONT, INK, encode_png, register_fonts};
+use crate::plot::{encode_png, write};
 use crate::splits::{Splits, eval_transform, image_limits};
 use crate::task::{Classify, Dino, Task, TaskKind};
 
@@ -19,9 +18,10 @@ const ROWS: usize = 4;
 const COLUMNS: u32 = 8;
 /// A smaller picture is enlarged by an integer factor to at least this side, in pixels.
 const LEAST_SIDE: u32 = 96;
-/// Pixels between pictures, and height of a line of text above a row.
+/// Pixels between pictures; height of a line of text above a row, and of its letters.
 const GAP: u32 = 8;
 const LINE: u32 = 24;
+const LETTERS: u32 = 16;
 
 /// A PNG of the sheet, for pictures of `size` (height, width).
 pub(super) fn draw(
@@ -142,7 +142,7 @@ pub fn picture(
             // The cast saturates: noise of random erasing may be outside the range.
             (255.0 * share).round() as u8
         };
-        image::Rgb([level(0), level(1), level(2)])
+        Rgb([level(0), level(1), level(2)])
     })
 }
 
@@ -152,7 +152,6 @@ fn render(
     names: &[String],
     size: (usize, usize),
 ) -> Result<Vec<u8>, String> {
-    register_fonts()?;
     let (height, width) = (size.0 as u32, size.1 as u32);
     let factor = LEAST_SIDE.div_ceil(height.max(width)).max(1);
     let (cell_height, cell_width) = (height * factor, width * factor);
@@ -162,7 +161,7 @@ fn render(
     let left = |column: u32| GAP + column * (cell_width + GAP);
     let top = |row: u32| LINE + row * row_height;
 
-    let mut pixels = vec![0; 3 * sheet_width as usize * sheet_height as usize];
+    let mut sheet = RgbImage::from_pixel(sheet_width, sheet_height, Rgb([255; 3]));
     let texts = (0..)
         .zip(names)
         .map(|(column, name)| (left(column), GAP, name.clone()));
@@ -170,11 +169,7 @@ fn render(
         .zip(rows)
         .map(|(row, (class, _))| (left(0), top(row) + GAP, class.clone()));
     let texts: Vec<_> = texts.chain(classes).collect();
-    write(&mut pixels, (sheet_width, sheet_height), &texts).map_err(|error| error.to_string())?;
-
-    let Some(mut sheet) = RgbImage::from_raw(sheet_width, sheet_height, pixels) else {
-        return Err("the sheet has another size than its pixels".to_owned());
-    };
+    write(&mut sheet, LETTERS, &texts)?;
     for (row, (_, pictures)) in (0..).zip(rows) {
         for (column, picture) in (0..).zip(pictures) {
             let (x0, y0) = (left(column), top(row) + LINE + GAP);
@@ -189,28 +184,10 @@ fn render(
     encode_png(&sheet, sheet_width, sheet_height)
 }
 
-/// Writes texts at the given positions on a white sheet.
-fn write(
-    pixels: &mut [u8],
-    size: (u32, u32),
-    texts: &[(u32, u32, String)],
-) -> Result<(), Box<dyn std::error::Error>> {
-    let root = BitMapBackend::with_buffer(pixels, size).into_drawing_area();
-    root.fill(&WHITE)?;
-    let style = (FONT, 16).into_font().color(&INK);
-    for (x, y, text) in texts {
-        let place = (*x as i32, *y as i32);
-        root.draw(&Text::new(text.as_str(), place, style.clone()))?;
-    }
-    root.present()?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
-    use image::Rgb;
     use kvt_ops::Key;
 
     use super::*;

@@ -18,6 +18,19 @@ pub struct HeadMap {
     pub kept: usize,
 }
 
+impl HeadMap {
+    /// How many times the mean of the kept patches is white at least, so that a map of even weights is dim, not white everywhere.
+    const EVEN: f64 = 3.0;
+
+    /// The weight that is drawn white: the largest, or 3 times the mean of the kept patches where that is more.
+    #[must_use]
+    pub fn white(&self) -> f64 {
+        let largest = self.weights.iter().copied().fold(0.0, f64::max);
+        let mean = self.weights.iter().sum::<f64>() / self.kept.max(1) as f64;
+        largest.max(Self::EVEN * mean)
+    }
+}
+
 /// Why there is no map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoMap {
@@ -62,19 +75,24 @@ pub fn class_attention(
 /// A map without the image, with a pixel for each patch, in the colours of an overlay.
 pub fn draw_map(map: &HeadMap) -> RgbImage {
     let [rows, columns] = map.grid;
-    let largest = map.weights.iter().copied().fold(0.0, f64::max);
+    let white = map.white();
     RgbImage::from_fn(columns as u32, rows as u32, |x, y| {
         let weight = map.weights.get(y as usize * columns + x as usize).copied();
-        color(weight.unwrap_or(0.0), largest)
+        color(weight.unwrap_or(0.0), white)
     })
 }
 
-/// Dark blue for zero, otherwise from black through red and yellow to white.
-pub(super) fn color(weight: f64, largest: f64) -> Rgb<u8> {
-    if weight <= 0.0 || largest <= 0.0 {
+/// Dark blue for zero, otherwise the heat of a share of what is white.
+pub(super) fn color(weight: f64, white: f64) -> Rgb<u8> {
+    if weight <= 0.0 || white <= 0.0 {
         return Rgb([20, 24, 80]);
     }
-    let share = (weight / largest).clamp(0.0, 1.0);
+    heat(weight / white)
+}
+
+/// From black at 0 through red and yellow to white at 1.
+pub(super) fn heat(share: f64) -> Rgb<u8> {
+    let share = share.clamp(0.0, 1.0);
     let level = |from: f64| (255.0 * ((share - from) * 3.0).clamp(0.0, 1.0)).round() as u8;
     Rgb([level(0.0), level(1.0 / 3.0), level(2.0 / 3.0)])
 }

@@ -8,11 +8,6 @@ use crate::plot::{Axis, Chart, Line, Names};
 /// # Errors
 /// If it cannot be drawn.
 pub fn draw_loss(done: &[LinearEpoch]) -> Result<String, String> {
-    let axis = |label| Axis {
-        label,
-        logarithmic: false,
-        ticks: Vec::new(),
-    };
     let line = |name: &str, color, value: &dyn Fn(&LinearEpoch) -> f64| Line {
         name: name.to_owned(),
         color,
@@ -24,8 +19,12 @@ pub fn draw_loss(done: &[LinearEpoch]) -> Result<String, String> {
     };
     Chart {
         title: "Linear evaluation",
-        x: axis("epoch"),
-        y: axis("training loss"),
+        x: Axis::whole("epoch", done.len()),
+        y: Axis {
+            label: "training loss",
+            logarithmic: false,
+            ticks: Vec::new(),
+        },
         lines: vec![line("training loss", 0, &|epoch| epoch.loss)],
         names: Names::Beside,
     }

@@ -1,56 +1,68 @@
 //! Maps of attention, drawn on the image that they are of.
 
-use image::{Rgb, RgbImage, imageops};
+use image::{Rgb, RgbImage};
 
-use super::attention::{HeadMap, color};
-use super::picture::enlarged;
+use super::attention::{HeadMap, color, heat};
+use super::labelled::{Labelled, readable};
+use crate::plot::number;
 
-/// Pixels of a patch in the picture, at least, and between the parts.
-const PATCH: u32 = 8;
-const GAP: u32 = 8;
 /// How much of a colour is on the image: where the weight is small, where it is the largest, and where a patch is not kept.
 const FAINT: f64 = 0.15;
 const STRONG: f64 = 0.7;
 const DROPPED: f64 = 0.7;
+
+/// What the colours of a map mean, in words.
+pub const NOTE: &str = "From black (little) through red and yellow to white. White is the weight named above a map: its \
+                        largest, or 3 times the mean of its kept patches where that is more. Blue patches are not kept.";
 
 /// Where maps are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawn {
     /// On the image: the larger the weight of a patch, the more it glows; a patch that is not kept is grey and dark.
     OnImage,
-    /// Beside the image: the largest weight is white, a small one black, and a patch that is not kept dark blue.
+    /// Beside the image: the colours alone.
     Beside,
 }
 
-/// A row for each block: the image, and a part for each head.
-pub fn draw(image: &RgbImage, rows: &[Vec<HeadMap>], drawn: Drawn) -> RgbImage {
-    let (width, _) = image.dimensions();
-    let finest = rows.iter().flatten().map(|map| map.grid[1]).max();
-    let finest = u32::try_from(finest.unwrap_or(1)).unwrap_or(1);
-    let factor = (PATCH * finest).div_ceil(width.max(1)).max(1);
-    let image = enlarged(image, factor);
-    let (width, height) = image.dimensions();
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0) as u32 + 1;
-    let size = (
-        GAP + columns * (width + GAP),
-        GAP + rows.len().max(1) as u32 * (height + GAP),
-    );
-    let mut sheet = RgbImage::from_pixel(size.0, size.1, Rgb([255; 3]));
-    for (row, maps) in (0..).zip(rows) {
-        let top = i64::from(GAP + row * (height + GAP));
-        imageops::replace(&mut sheet, &image, GAP.into(), top);
-        for (place, map) in (1..).zip(maps) {
-            let left = i64::from(GAP + place * (width + GAP));
-            imageops::replace(&mut sheet, &part(&image, map, drawn), left, top);
-        }
+/// A row of a picture: the image below `words`, and the map of each head, large enough to be read.
+#[must_use]
+pub fn parts(
+    image: &RgbImage,
+    words: Vec<String>,
+    maps: &[HeadMap],
+    drawn: Drawn,
+) -> Vec<Labelled> {
+    let finest = maps.iter().map(|map| map.grid[1]).max().unwrap_or(1);
+    let image = readable(image, finest);
+    let heads = (1..).zip(maps).map(|(head, map)| Labelled {
+        picture: part(&image, map, drawn),
+        words: vec![
+            format!("head {head}: {} of {} kept", map.kept, map.weights.len()),
+            format!("white is {}", number(map.white())),
+        ],
+    });
+    let heads: Vec<Labelled> = heads.collect();
+    let first = Labelled {
+        picture: image,
+        words,
+    };
+    std::iter::once(first).chain(heads).collect()
+}
+
+/// An image with a map of the same size over it, a number from 0 to 1 for each pixel: the larger it is, the more the pixel glows.
+#[must_use]
+pub fn glow(image: &RgbImage, map: &[f64]) -> RgbImage {
+    let mut drawn = image.clone();
+    for (pixel, share) in drawn.pixels_mut().zip(map) {
+        *pixel = lit(*pixel, *share);
     }
-    sheet
+    drawn
 }
 
 fn part(image: &RgbImage, map: &HeadMap, drawn: Drawn) -> RgbImage {
     let (width, height) = image.dimensions();
     let [rows, columns] = map.grid;
-    let largest = map.weights.iter().copied().fold(0.0, f64::max);
+    let white = map.white();
     RgbImage::from_fn(width, height, |x, y| {
         let row = y as usize * rows / height as usize;
         let column = x as usize * columns / width as usize;
@@ -60,15 +72,20 @@ fn part(image: &RgbImage, map: &HeadMap, drawn: Drawn) -> RgbImage {
             .copied()
             .unwrap_or(0.0);
         if drawn == Drawn::Beside {
-            return color(weight, largest);
+            return color(weight, white);
         }
         let pixel = *image.get_pixel(x, y);
-        if weight <= 0.0 || largest <= 0.0 {
-            return mixed(grey(pixel), color(0.0, largest), DROPPED);
+        if weight <= 0.0 || white <= 0.0 {
+            return mixed(grey(pixel), color(0.0, white), DROPPED);
         }
-        let share = FAINT + (STRONG - FAINT) * (weight / largest).clamp(0.0, 1.0);
-        mixed(pixel, color(weight, largest), share)
+        lit(pixel, weight / white)
     })
+}
+
+/// A pixel that glows by a share, from 0 to 1.
+fn lit(pixel: Rgb<u8>, share: f64) -> Rgb<u8> {
+    let strength = FAINT + (STRONG - FAINT) * share.clamp(0.0, 1.0);
+    mixed(pixel, heat(share), strength)
 }
 
 /// The brightness of a pixel (ITU-R BT.601), as Pillow's `L`.
@@ -90,38 +107,61 @@ fn mixed(under: Rgb<u8>, over: Rgb<u8>, share: f64) -> Rgb<u8> {
 mod tests {
     use super::*;
 
-    /// Two blocks with one and two heads on a red image: the largest weight is white over red, half of it orange, and what is not
-    /// kept dark blue over the grey of red.
-    #[test]
-    fn maps_lie_on_the_image() {
-        let map = |weights: [f64; 4]| HeadMap {
+    const RED: Rgb<u8> = Rgb([200, 0, 0]);
+
+    /// The red image with maps of two by two patches, and the colours of the patches of the map at a place.
+    fn drawn(maps: &[[f64; 4]], drawn: Drawn) -> Vec<(Vec<String>, [Rgb<u8>; 4])> {
+        let maps = maps.iter().map(|weights| HeadMap {
             grid: [2, 2],
             weights: weights.to_vec(),
-            kept: 3,
-        };
-        let first = map([0.5, 0.25, 0.0, 0.1]);
-        let red = Rgb([200, 0, 0]);
-        let image = RgbImage::from_pixel(16, 16, red);
-        let rows = [vec![first.clone()], vec![first, map([0.1; 4])]];
-        let sheet = draw(&image, &rows, Drawn::OnImage);
-        assert_eq!(sheet.dimensions(), (8 + 3 * 24, 8 + 2 * 24));
-        let at = |x, y| *sheet.get_pixel(x, y);
-        // The image at the left of both rows.
-        assert_eq!([at(8, 8), at(8, 32)], [red; 2]);
-        // 0.3 of (200, 0, 0) and 0.7 of white.
-        assert_eq!(at(32, 8), Rgb([239, 179, 179]));
-        // Half of the largest: 0.575 of it and 0.425 of (255, 128, 0).
-        assert_eq!(at(40, 8), Rgb([223, 54, 0]));
+            kept: weights.iter().filter(|weight| **weight > 0.0).count(),
+        });
+        let image = RgbImage::from_pixel(16, 16, RED);
+        let words = vec!["an image".to_owned()];
+        let tiles = parts(&image, words, &maps.collect::<Vec<_>>(), drawn);
+        let tiles = tiles.into_iter().map(|tile| {
+            assert_eq!(tile.picture.dimensions(), (224, 224));
+            let places = [(0, 0), (112, 0), (0, 112), (223, 223)];
+            let colors = places.map(|(x, y)| *tile.picture.get_pixel(x, y));
+            (tile.words, colors)
+        });
+        tiles.collect()
+    }
+
+    /// By hand: three kept patches with a mean of 0.85 / 3, so that 0.85 is white.
+    #[test]
+    fn maps_lie_on_the_image() {
+        let weights = [[0.5, 0.25, 0.0, 0.1]];
+        let tiles = drawn(&weights, Drawn::OnImage);
+        assert_eq!(tiles[0], (vec!["an image".to_owned()], [RED; 4]));
+        let (words, colors) = &tiles[1];
+        assert_eq!(words, &["head 1: 3 of 4 kept", "white is 0.85"]);
+        // 0.526 of (200, 0, 0) and 0.474 of (255, 195, 0); 0.688 of it and 0.312 of (225, 0, 0).
+        assert_eq!(colors[..2], [Rgb([226, 92, 0]), Rgb([208, 0, 0])]);
         // Grey 60: 0.3 of it and 0.7 of (20, 24, 80).
-        assert_eq!(at(32, 16), Rgb([32, 35, 74]));
-        assert_eq!(at(32, 32), at(32, 8));
-        // All patches alike, at the end of the second row; nothing there in the first.
-        assert_eq!(at(56, 32), Rgb([239, 179, 179]));
-        assert_eq!(at(56, 8), Rgb([255; 3]));
-        let beside = draw(&image, &rows[..1], Drawn::Beside);
-        assert_eq!(beside.dimensions(), (8 + 2 * 24, 8 + 24));
-        let at = |x, y| *beside.get_pixel(x, y);
-        let expected = [red, Rgb([255; 3]), Rgb([255, 128, 0]), Rgb([20, 24, 80])];
-        assert_eq!([at(8, 8), at(32, 8), at(40, 8), at(32, 16)], expected);
+        assert_eq!(colors[2], Rgb([32, 35, 74]));
+        let beside = drawn(&weights, Drawn::Beside);
+        let expected = [Rgb([255, 195, 0]), Rgb([225, 0, 0]), Rgb([20, 24, 80])];
+        assert_eq!(beside[1].1[..3], expected);
+    }
+
+    /// A map of even weights stays the image, a little redder; one patch with nearly all of the weight is white.
+    #[test]
+    fn even_weights_do_not_wash_out_the_image() {
+        let tiles = drawn(&[[0.1; 4], [0.97, 0.01, 0.01, 0.01]], Drawn::OnImage);
+        // Two thirds of (200, 0, 0) and a third of (255, 0, 0).
+        assert_eq!(tiles[1].1, [Rgb([218, 0, 0]); 4]);
+        assert_eq!(tiles[2].0[1], "white is 0.97");
+        // 0.3 of (200, 0, 0) and 0.7 of white.
+        assert_eq!(tiles[2].1[0], Rgb([239, 179, 179]));
+    }
+
+    #[test]
+    fn pixels_glow_by_their_share() {
+        let image = RgbImage::from_pixel(2, 1, RED);
+        let drawn = glow(&image, &[1.0, 0.0]);
+        // 0.85 of (200, 0, 0) and 0.15 of black.
+        assert_eq!(drawn.get_pixel(1, 0), &Rgb([170, 0, 0]));
+        assert_eq!(drawn.get_pixel(0, 0), &Rgb([239, 179, 179]));
     }
 }

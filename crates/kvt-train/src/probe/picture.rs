@@ -9,10 +9,10 @@ const FRAME: u32 = 3;
 const LEAST_SIDE: u32 = 64;
 
 /// One picture of a row, and whether its frame marks it as right (`true`) or wrong; the query image has no frame.
-pub type Tile = (RgbImage, Option<bool>);
+pub(super) type Tile = (RgbImage, Option<bool>);
 
 /// Rows of pictures of one size on white: the neighbours' frames are blue where the class is the same, and orange where not.
-pub fn sheet(rows: &[Vec<Tile>]) -> RgbImage {
+pub(super) fn sheet(rows: &[Vec<Tile>]) -> RgbImage {
     let first = rows.first().and_then(|row| row.first());
     let (width, height) = first.map_or((1, 1), |(image, _)| image.dimensions());
     let factor = LEAST_SIDE.div_ceil(width.max(height).max(1)).max(1);

@@ -22,10 +22,19 @@ impl Judgement {
     /// # Errors
     /// Failures of drawing and of the file system.
     pub fn save(&self, source: &Source, title: &str, folder: &Path) -> Result<(), ReportError> {
-        let classes = &source.classes;
+        write_text(&folder.join(PREDICTIONS), &self.predictions_csv(source))?;
+        self.save_confusion(&source.classes, title, folder)
+    }
+
+    /// Writes the same without the single images.
+    pub(super) fn save_confusion(
+        &self,
+        classes: &[String],
+        title: &str,
+        folder: &Path,
+    ) -> Result<(), ReportError> {
         write_text(&folder.join(CLASSES), &self.classes_csv(classes))?;
         write_text(&folder.join(CONFUSION), &self.confusion_csv(classes))?;
-        write_text(&folder.join(PREDICTIONS), &self.predictions_csv(source))?;
         let cells: Vec<_> = self
             .cells()
             .map(|cell| ([cell.label, cell.predicted], cell.images))

@@ -11,6 +11,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 
+use super::looks::paired;
 use super::series::{Series, decimals, epoch_range, series, value_range};
 use super::{Curve, ReportError};
 use crate::plot::{FONT, register_fonts};
@@ -130,7 +131,7 @@ pub(crate) fn save_plots(
 }
 
 fn svg(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
-    let series = series(plot, curves);
+    let series = paired(series(plot, curves));
     let mut text = String::new();
     {
         let root = SVGBackend::with_string(&mut text, size(&series)).into_drawing_area();
@@ -141,7 +142,7 @@ fn svg(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
 }
 
 fn png(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
-    let series = series(plot, curves);
+    let series = paired(series(plot, curves));
     let (width, height) = size(&series);
     let (width, height) = (width * PNG_SCALE, height * PNG_SCALE);
     let mut pixels = vec![0; (width * height * 3) as usize];
@@ -166,7 +167,7 @@ fn chart<B: DrawingBackend>(
     let (area, below) = root.split_vertically(px(SIZE.1));
     let epochs = epoch_range(series);
     let is_dotted = epochs.end <= MAX_DOTTED;
-    let values = value_range(series);
+    let values = value_range(plot, series);
     let decimals = decimals(&values);
     let mut chart = ChartBuilder::on(&area)
         .caption(

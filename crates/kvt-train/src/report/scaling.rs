@@ -3,12 +3,9 @@
 use std::path::Path;
 
 use super::ReportError;
-use crate::plot::PALETTE;
 use crate::plot::{Axis, Chart, Line, Names};
+use crate::plot::{PALE, PALETTE, beside};
 use kvt_data::fs::write_text;
-
-/// Dash and gap lengths for lines that repeat a colour; the first lines are solid.
-const DASHES: [(u32, u32); 3] = [(8, 4), (3, 3), (14, 6)];
 
 /// A line of the picture.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,26 +17,65 @@ pub struct ScalingLine {
 }
 
 /// Draws lines over `x` to an SVG file, atomically. Lines without points are left out; this does not change how the others look.
+/// More lines than there are colours are drawn in several charts: each has the first line, which the others are compared with, and
+/// all lines that are not its own in grey, so that the charts have one scale.
 ///
 /// # Errors
 /// Failures of drawing and of the file system.
 pub fn draw_scaling(
     lines: &[ScalingLine],
-    [x, y]: [&str; 2],
+    axes: [&str; 2],
     title: &str,
     path: &Path,
 ) -> Result<(), ReportError> {
-    let svg = chart(lines, [x, y], title)
-        .svg()
-        .map_err(|reason| ReportError::Draw {
-            path: path.to_owned(),
-            reason,
-        })?;
+    let svg = svg(lines, axes, title).map_err(|reason| ReportError::Draw {
+        path: path.to_owned(),
+        reason,
+    })?;
     Ok(write_text(path, &svg)?)
 }
 
+fn svg(lines: &[ScalingLine], axes: [&str; 2], title: &str) -> Result<String, String> {
+    let colors = color_charts(lines.len());
+    if let [colors] = colors.as_slice() {
+        return chart(lines, colors, axes, title).svg();
+    }
+    let all = colors.len();
+    let charts = (1..).zip(&colors).map(|(number, colors)| {
+        let title = format!("{title} ({number} of {all})");
+        chart(lines, colors, axes, &title).svg()
+    });
+    let charts = charts.collect::<Result<Vec<_>, _>>()?;
+    Ok(beside(&charts, 1, Names::BESIDE))
+}
+
+/// The colour of each line in each chart.
+fn color_charts(lines: usize) -> Vec<Vec<usize>> {
+    let most = PALETTE.len();
+    if lines <= most {
+        return vec![(0..lines).collect()];
+    }
+    // The first line has the last colour, black, in all charts.
+    let first = most - 1;
+    let of_chart = |chart: usize| {
+        let own = 1 + chart * first..1 + (chart + 1) * first;
+        let color = |line: usize| match line {
+            0 => first,
+            line if own.contains(&line) => line - own.start,
+            _ => PALE,
+        };
+        (0..lines).map(color).collect()
+    };
+    (0..(lines - 1).div_ceil(first)).map(of_chart).collect()
+}
+
 /// The chart of lines, with a tick at each size.
-fn chart<'a>(lines: &[ScalingLine], [x, y]: [&'a str; 2], title: &'a str) -> Chart<'a> {
+fn chart<'a>(
+    lines: &[ScalingLine],
+    colors: &[usize],
+    [x, y]: [&'a str; 2],
+    title: &'a str,
+) -> Chart<'a> {
     let sizes = lines.iter().flat_map(|line| &line.points);
     let mut sizes: Vec<f64> = sizes.map(|(size, _)| *size).collect();
     sizes.sort_by(f64::total_cmp);
@@ -49,29 +85,28 @@ fn chart<'a>(lines: &[ScalingLine], [x, y]: [&'a str; 2], title: &'a str) -> Cha
         logarithmic: true,
         ticks,
     };
-    let drawn = lines
-        .iter()
-        .enumerate()
-        .filter(|(_, line)| !line.points.is_empty())
-        .map(|(number, line)| Line {
-            name: line.name.clone(),
-            color: number,
-            dash: dash(number),
+    let drawn = lines.iter().zip(colors);
+    let drawn = drawn.filter(|(line, _)| !line.points.is_empty());
+    let mut drawn: Vec<Line> = drawn
+        .map(|(line, &color)| Line {
+            name: match color {
+                PALE => String::new(),
+                _ => line.name.clone(),
+            },
+            color,
+            dash: None,
             points: line.points.clone(),
-        });
+        })
+        .collect();
+    // Behind the others.
+    drawn.sort_by_key(|line| line.color != PALE);
     Chart {
         title,
         x: axis(x, sizes),
         y: axis(y, Vec::new()),
-        lines: drawn.collect(),
+        lines: drawn,
         names: Names::Beside,
     }
-}
-
-/// The dash of a line: solid lines in all colours first, then each dash in all colours.
-fn dash(number: usize) -> Option<(u32, u32)> {
-    let round = (number / PALETTE.len()).checked_sub(1)?;
-    Some(DASHES[round % DASHES.len()])
 }
 
 #[cfg(test)]
@@ -102,17 +137,37 @@ mod tests {
             assert!(text.contains(expected), "{expected}");
         }
         assert!(!text.contains("nowhere"));
-        let chart = chart(&lines, ["tokens", "ms"], "Time");
-        assert_eq!(chart.x.ticks, [197.0, 16384.0]);
-        let looks = chart
-            .lines
-            .iter()
-            .map(|line| (line.color % PALETTE.len(), line.dash));
-        let looks: std::collections::BTreeSet<_> = looks.collect();
-        assert_eq!(looks.len(), 18);
-        // A line without points keeps its colour for pictures in which it has points.
-        assert_eq!((chart.lines[1].color, chart.lines[1].dash), (2, None));
-        assert_eq!(chart.lines[6].dash, Some(DASHES[0]));
+        // The first line and 18 others: three charts of six, each line named in one of them, and the first in all.
+        assert!(text.starts_with("<svg width=\"1000\" height=\"1800\""));
+        let named = |number: usize| text.matches(&format!("\nkind {number}\n")).count();
+        assert_eq!((named(0), named(1), named(17)), (3, 1, 1));
         draw_scaling(&[], ["tokens", "ms"], "nothing", &path).unwrap();
+    }
+
+    #[test]
+    fn every_chart_has_all_lines_and_the_colours_of_its_own() {
+        assert_eq!(color_charts(3), [[0, 1, 2]]);
+        let charts = color_charts(9);
+        assert_eq!(
+            charts,
+            [
+                [6, 0, 1, 2, 3, 4, 5, PALE, PALE],
+                [6, PALE, PALE, PALE, PALE, PALE, PALE, 0, 1],
+            ]
+        );
+        let line = |number: u32| ScalingLine {
+            name: format!("kind {number}"),
+            // The third line has no points, and the others keep their colours.
+            points: (number != 2)
+                .then_some((197.0, 1.0 + f64::from(number)))
+                .into_iter()
+                .collect(),
+        };
+        let lines: Vec<_> = (0..9).map(line).collect();
+        let chart = chart(&lines, &charts[0], ["tokens", "ms"], "Time");
+        assert_eq!(chart.x.ticks, [197.0]);
+        let colors: Vec<usize> = chart.lines.iter().map(|line| line.color).collect();
+        assert_eq!(colors, [PALE, PALE, 6, 0, 2, 3, 4, 5]);
+        assert!(chart.lines[0].name.is_empty());
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use plotters::style::RGBColor;
 
 use super::curves::{by_label, ema, mean_curve, val};
+use super::looks::joined;
 use super::plot::Plot;
 use super::{Curve, EpochPoint};
 use crate::plot::color;
@@ -82,7 +83,7 @@ pub(super) fn series(plot: Plot, curves: &[Curve]) -> Vec<Series> {
         }
     }
     series.retain(|series| !series.line.is_empty());
-    series
+    joined(series)
 }
 
 /// The finished epochs from the first to the last, with some length where there is only one.
@@ -97,8 +98,8 @@ pub(super) fn epoch_range(series: &[Series]) -> Range<i32> {
     }
 }
 
-/// The range of values and bands, with some space above and below.
-pub(super) fn value_range(series: &[Series]) -> Range<f64> {
+/// The range of values and bands, with some space above and below. A speed is shown from 0.
+pub(super) fn value_range(plot: Plot, series: &[Series]) -> Range<f64> {
     let values = || {
         series
             .iter()
@@ -117,6 +118,9 @@ pub(super) fn value_range(series: &[Series]) -> Range<f64> {
         // A flat curve still needs an axis with some length.
         (0.05 * high.abs()).max(1e-6)
     };
+    if plot == Plot::Throughput {
+        return 0.0..high + air;
+    }
     low - air..high + air
 }
 
@@ -134,17 +138,23 @@ mod tests {
 
     #[test]
     fn the_axis_fits_the_values_and_has_a_length() {
-        let range = |values: &[f64]| {
-            value_range(&[Series {
-                name: String::new(),
-                number: 0,
-                color: PALETTE[0],
-                dashed: false,
-                line: (1..).zip(values.iter().copied()).collect(),
-                band: Vec::new(),
-                spreads: Vec::new(),
-            }])
+        let of = |plot, values: &[f64]| {
+            value_range(
+                plot,
+                &[Series {
+                    name: String::new(),
+                    number: 0,
+                    color: PALETTE[0],
+                    dashed: false,
+                    line: (1..).zip(values.iter().copied()).collect(),
+                    band: Vec::new(),
+                    spreads: Vec::new(),
+                }],
+            )
         };
+        let range = |values: &[f64]| of(Plot::Loss, values);
+        assert_eq!(of(Plot::Throughput, &[70.0, 72.0]), 0.0..72.0 + 0.12);
+        assert_eq!(of(Plot::Throughput, &[80.0]), 0.0..84.0);
         assert_eq!(range(&[70.0, 72.0]), 70.0 - 0.12..72.0 + 0.12);
         assert_eq!(range(&[80.0, 80.0]), 76.0..84.0);
         assert!(!range(&[0.0]).is_empty());
@@ -210,6 +220,26 @@ mod tests {
             [lines[0].dashed, lines[1].dashed, lines[2].dashed],
             [false, true, false]
         );
+    }
+
+    /// Two runs have one learning rate, a third has another.
+    #[test]
+    fn equal_lines_are_one_with_both_names() {
+        let curve = |label: &str, rate| Curve {
+            label: label.to_owned(),
+            seed: 0,
+            epochs: vec![EpochPoint {
+                lr: Some(rate),
+                ..EpochPoint::default()
+            }],
+        };
+        let curves = [curve("dense", 0.1), curve("slow", 0.2), curve("knn", 0.1)];
+        let lines = series(Plot::LearningRate, &curves);
+        let found: Vec<_> = lines
+            .iter()
+            .map(|line| (&*line.name, line.number))
+            .collect();
+        assert_eq!(found, [("dense and knn", 0), ("slow", 1)]);
     }
 
     /// One of two runs has come further than the other: a single value has no spread.

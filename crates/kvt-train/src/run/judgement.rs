@@ -9,13 +9,26 @@ pub(crate) const PREDICTIONS: &str = "predictions.csv";
 /// The file of a run with its linear evaluation, epoch by epoch; it is written once all epochs are done.
 pub(crate) const LINEAR: &str = "linear.csv";
 
+/// The folder in a run's folder with its curves and its confusion matrix, which `report.auto` makes.
+pub(crate) const REPORT: &str = "report";
+
 /// Removes the judgement of a run's earlier weights before they change.
 pub(crate) fn forget_judgement(run: &Path) -> Result<()> {
     for name in [PREDICTIONS, LINEAR] {
-        match fs_err::remove_file(run.join(name)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        unless_missing(fs_err::remove_file(run.join(name)))?;
     }
-    Ok(())
+    forget_report(run)
+}
+
+/// Removes the folder of the report that the run has made of itself.
+pub(crate) fn forget_report(run: &Path) -> Result<()> {
+    unless_missing(fs_err::remove_dir_all(run.join(REPORT)))
+}
+
+/// What is not there need not be removed.
+fn unless_missing(removed: Result<()>) -> Result<()> {
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }

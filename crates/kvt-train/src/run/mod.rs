@@ -10,6 +10,8 @@
 //!   epochs.csv          one row per finished epoch
 //!   layers.csv          one row per layer and analysis, with `analysis.every`
 //!   tensorboard/        event files
+//!   report.html         its curves and, at its end, its confusion matrix, with `report.auto`
+//!   report/             the same as pictures and tables
 //!   checkpoints/        step-00001234/ and others, and the pointer files `last` and `best`
 //! ```
 //!
@@ -44,7 +46,7 @@ pub use error::RunError;
 pub use events::{EpochRecord, EvalRecord, Event, LayerRecord, Listener, Note, StepRecord, Topic};
 pub use folder::RunDir;
 pub use jsonl::{JsonlLog, Log, read_log};
-pub(crate) use judgement::{LINEAR, PREDICTIONS, forget_judgement};
+pub(crate) use judgement::{LINEAR, PREDICTIONS, REPORT, forget_judgement, forget_report};
 pub use layers::LayersCsv;
 pub use metrics::{Metric, Metrics};
 pub use tensorboard::{HyperParameters, TensorBoard};

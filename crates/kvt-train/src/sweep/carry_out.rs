@@ -9,7 +9,8 @@ use super::{CRASH, Cell, State, Sweep, Watch, judged};
 use crate::config::Plan;
 use crate::engine::{self, Session, Start};
 use crate::error::{TrainError, chain};
-use crate::run::{RunDir, RunError};
+use crate::report::report_itself;
+use crate::run::{REPORT, RunDir, RunError};
 use crate::splits::ensure_data;
 use crate::task::{Classify, Dino, Task, TaskKind};
 use kvt_data::fs::write_text;
@@ -134,10 +135,28 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
         }
     }
     match judged::judge(cell, &plan, watch) {
-        Ok(true) if start.is_some() => End::Finished,
-        Ok(true) => End::Before,
+        Ok(true) => {
+            report(&plan, watch);
+            if start.is_some() {
+                End::Finished
+            } else {
+                End::Before
+            }
+        }
         Ok(false) => End::Stopped,
         Err(error) => End::Failed(format!("it is trained, but was not judged: {error}")),
+    }
+}
+
+/// Writes the cell's own report, if it has none. The cell is finished without it.
+fn report(plan: &Plan, watch: &dyn Watch) {
+    let run = &plan.run.dir;
+    if !plan.report.auto || run.join(REPORT).exists() {
+        return;
+    }
+    if let Err(error) = report_itself(run, true, &mut |_, _| {}, &mut |text| watch.warn(text)) {
+        let problem = chain(&error);
+        watch.warn(&format!("`{}` has no report: {problem}", run.display()));
     }
 }
 

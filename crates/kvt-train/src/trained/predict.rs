@@ -10,7 +10,7 @@ use crate::data::{DataError, View, decode};
 use crate::error::{TrainError, chain};
 use crate::judge::{Guess, best};
 use crate::splits::image_limits;
-use crate::task::predict;
+use crate::task::{TaskKind, predict};
 
 /// An image and its most probable classes, best first, or the error.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +22,25 @@ pub struct Prediction {
 }
 
 impl Trained {
+    /// The most probable classes of one image, best first, with names of `classes`; none from a backbone without a trained head.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn guesses(
+        &self,
+        image: View,
+        classes: Option<&[String]>,
+        top: usize,
+    ) -> Result<Vec<Guess>, TrainError> {
+        let has_head =
+            self.plan.task == TaskKind::Classify && self.model.config().num_classes() > 1;
+        if !has_head {
+            return Ok(Vec::new());
+        }
+        let (logits, _) = predict(&self.model, image, &self.device.device)?;
+        Ok(best(&logits, classes, top))
+    }
+
     /// The model's predictions for some files, in their order: the `top` most probable classes of each.
     ///
     /// # Errors

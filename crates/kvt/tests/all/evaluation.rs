@@ -345,7 +345,9 @@ fn images_that_were_trained_on_are_left_out() {
     assert!(warnings.contains(warning), "{warnings}");
     let page = workspace.read("r.html");
     assert!(
-        page.contains("on 6 images of `photos`, without 18 that were trained on, checkpoint"),
+        page.contains(
+            "on 6 images of <code>photos</code>, without 18 that were trained on, checkpoint"
+        ),
         "{page}"
     );
     // Where nothing would be left, and where it cannot be known.

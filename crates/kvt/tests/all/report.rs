@@ -130,8 +130,40 @@ fn a_report_of_runs_with_images() {
     assert!(
         workspace
             .read("knn/report.html")
-            .contains("images of `gone/val`")
+            .contains("images of <code>gone/val</code>")
     );
+}
+
+/// Every run draws its curves, and at its end a confusion matrix, which is that of `kvt eval`.
+#[test]
+fn a_run_reports_itself() {
+    let workspace = Workspace::with_data(6, 4);
+    let train = ["train", "tiny.toml", "--set"];
+    let said = workspace
+        .kvt(&[&train[..], &["report.auto=true"]].concat())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains("curves are in `run/report.html`\n"), "{said}");
+    let mut files = workspace.entries("run/report");
+    files.sort();
+    let tables = ["classes.csv", "confusion.csv", "confusion.png"];
+    let plots = ["loss.png", "loss.svg", "top1.png", "top1.svg"];
+    assert_eq!(files, [&tables[..], &plots].concat());
+    let html = workspace.read("run/report.html");
+    assert!(html.contains("class=\"matrix\"") && html.contains("checkpoint <code>best</code>"));
+    let eval = ["eval", "--run", "run", "--out", "judged"];
+    workspace.kvt(&eval).assert().success();
+    for table in &tables[..2] {
+        let own = workspace.read(&format!("run/report/{table}"));
+        assert_eq!(own, workspace.read(&format!("judged/{table}")), "{table}");
+    }
+    // The configuration of the tests turns it off.
+    workspace
+        .kvt(&[&train[..], &["run.dir=silent"]].concat())
+        .assert()
+        .success();
+    assert!(!workspace.path("silent/report.html").exists());
 }
 
 /// A DINO run has no classes to be judged by, but its class token has attention maps.

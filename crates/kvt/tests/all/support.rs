@@ -55,6 +55,9 @@ device = "cpu"
 [log]
 tensorboard = false
 
+[report]
+auto = false
+
 [run]
 dir = "run"
 "#;

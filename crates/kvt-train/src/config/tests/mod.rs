@@ -181,6 +181,8 @@ split = "val"
 [log]
 every_steps = 5
 tensorboard = false
+[report]
+auto = false
 [checkpoint]
 every_epochs = 0
 every_steps = 50

@@ -114,6 +114,7 @@ fn only_differences_without_effect_are_harmless() {
         "run.dir=x",
         "log.every_steps=1",
         "log.tensorboard=true",
+        "report.auto=true",
         "checkpoint.every_epochs=1",
         "checkpoint.every_steps=1",
         "checkpoint.keep_last=1",

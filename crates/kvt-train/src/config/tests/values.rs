@@ -180,6 +180,9 @@ fn defaults_are_those_of_the_deit_recipe() {
     every_steps = 1
     tensorboard = true
 
+    [report]
+    auto = true
+
     [checkpoint]
     every_epochs = 1
     every_steps = 0

@@ -12,10 +12,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use self::cells::{Cell, shared};
 use super::ReportError;
-use crate::plot::PALETTE;
-use crate::plot::encode_png;
-use crate::plot::{FONT, register_fonts};
-use crate::plot::{GRID, INK};
+use crate::plot::{FONT, GRID, INK, PALETTE};
+use crate::plot::{encode_png, letters_in, register_fonts, shortened, wrapped};
 use kvt_data::fs::write_atomic;
 
 /// Up to this many classes, cells are wide enough for a number.
@@ -27,11 +25,17 @@ const LETTERS: usize = 24;
 /// Approximate side of the matrix in pixels, which is also the maximum number of cells per row; and the minimum side of a cell
 /// with a name, and the maximum side of any cell.
 const SIDE: usize = 1000;
-const CELL: [usize; 2] = [20, 72];
-/// Pixels around the picture, per line of text, and per letter of a name.
+const CELL: [usize; 2] = [20, 96];
+/// Pixels around the picture, per line of text, per line of the title, of its letters, and per letter of a name.
 const GAP: i32 = 24;
 const LINE: i32 = 40;
+const TITLE: i32 = 28;
+const BOLD: u32 = 20;
 const LETTER: i32 = 10;
+/// Minimum width of a picture, so that the title of a small matrix has few lines.
+const LEAST_WIDTH: i32 = 420;
+/// The unit of the numbers and colours.
+const UNIT: &str = "% of the images of each true class";
 
 /// Draws a confusion matrix to a PNG file, atomically. `cells` has the number of images of each pair of true and predicted class
 /// that occurs.
@@ -63,7 +67,7 @@ fn png(cells: &[([usize; 2], u64)], names: &[String], title: &str) -> Result<Vec
     } else {
         SIDE / places
     };
-    let names: Vec<String> = names.iter().map(|name| short(name)).collect();
+    let names: Vec<String> = names.iter().map(|name| shortened(name, LETTERS)).collect();
     let longest = names.iter().map(|name| name.chars().count()).max();
     let pixels = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let label = if is_named {
@@ -72,9 +76,12 @@ fn png(cells: &[([usize; 2], u64)], names: &[String], title: &str) -> Result<Vec
         0
     };
     let matrix = pixels(places * cell);
-    // Left of the matrix: an axis title and the names. Above it: the title of the picture.
-    let (left, top) = (GAP + LINE + label, GAP + LINE);
-    let width = (left + matrix + GAP).max(12 * pixels(title.chars().count()) + 2 * GAP);
+    // Left of the matrix: an axis title and the names. Above it: the title of the picture, and the unit.
+    let left = GAP + LINE + label;
+    let width = (left + matrix + GAP).max(LEAST_WIDTH);
+    let room = (width - 2 * GAP).unsigned_abs();
+    let title = wrapped(title, letters_in(room, BOLD + 2));
+    let top = GAP + TITLE * pixels(title.len()) + LINE;
     let height = top + matrix + label + LINE + GAP;
     let [width, height] = [width, height].map(i32::unsigned_abs);
     let mut bytes = vec![0; width as usize * height as usize * 3];
@@ -90,7 +97,7 @@ fn png(cells: &[([usize; 2], u64)], names: &[String], title: &str) -> Result<Vec
     {
         let root = BitMapBackend::with_buffer(&mut bytes, (width, height)).into_drawing_area();
         picture
-            .draw(&root, title)
+            .draw(&root, &title)
             .map_err(|error| error.to_string())?;
     }
     encode_png(&bytes, width, height)
@@ -115,15 +122,20 @@ impl Matrix<'_> {
     fn draw<B: DrawingBackend>(
         &self,
         root: &DrawingArea<B, plotters::coord::Shift>,
-        title: &str,
+        title: &[String],
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         root.fill(&WHITE)?;
         let (left, top) = self.place;
         let side = self.cell * i32::try_from(self.places).unwrap_or(i32::MAX);
         let text = |size: i32| (FONT, size).into_font().color(&INK);
         let at = |style: TextStyle<'static>, h, v| style.pos(Pos::new(h, v));
-        let bold = (FONT, 20, FontStyle::Bold).into_font().color(&INK);
-        root.draw(&Text::new(title.to_owned(), (GAP, GAP / 2), bold))?;
+        let bold = (FONT, BOLD, FontStyle::Bold).into_font().color(&INK);
+        let mut below = GAP / 2;
+        for line in title {
+            root.draw(&Text::new(line.clone(), (GAP, below), bold.clone()))?;
+            below += TITLE;
+        }
+        root.draw(&Text::new(UNIT, (GAP, below), text(16)))?;
         let corners = [(left - 1, top - 1), (left + side, top + side)];
         root.draw(&Rectangle::new(corners, GRID.stroke_width(1)))?;
         for cell in &self.cells {
@@ -142,12 +154,12 @@ impl Matrix<'_> {
             ))?;
         }
         let style = at(text(18), HPos::Center, VPos::Top);
-        let below = (left + side / 2, top + side + self.label + GAP / 2);
+        let under = (left + side / 2, top + side + self.label + GAP / 2);
         let axis = match self.together {
             1 => "predicted class".to_owned(),
             many => format!("predicted class ({many} classes a point)"),
         };
-        root.draw(&Text::new(axis, below, style))?;
+        root.draw(&Text::new(axis, under, style))?;
         let turned = (FONT, 18).into_font().transform(FontTransform::Rotate270);
         let style = at(turned.color(&INK), HPos::Center, VPos::Top);
         root.draw(&Text::new("true class", (GAP / 2, top + side / 2), style))
@@ -179,19 +191,22 @@ impl Matrix<'_> {
                 .color(&ink)
                 .pos(Pos::new(HPos::Center, VPos::Center));
             let middle = (x + self.cell / 2, y + self.cell / 2);
-            let percent = format!("{:.0}", 100.0 * share);
-            root.draw(&Text::new(percent, middle, style))?;
+            root.draw(&Text::new(percent(share), middle, style))?;
         }
         Ok(())
     }
 }
 
-/// A name, shortened if it is too long.
-fn short(name: &str) -> String {
-    if name.chars().count() > LETTERS {
-        name.chars().take(LETTERS - 1).chain(['…']).collect()
+/// A share above 0 in percent: whole, and with a decimal where a whole number would hide a few errors.
+fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent < 0.05 {
+        "<0.1".to_owned()
+    } else if percent < 9.95 || (99.0..100.0).contains(&percent) {
+        // Rounded down, so that only a class without errors has 100.
+        format!("{:.1}", (10.0 * percent + 1e-9).floor().max(1.0) / 10.0)
     } else {
-        name.to_owned()
+        format!("{percent:.0}")
     }
 }
 
@@ -232,17 +247,36 @@ mod tests {
     }
 
     #[test]
-    fn many_classes_have_no_names_and_long_names_an_end() {
+    fn a_few_errors_are_not_none() {
+        let shares = [1e-4, 0.0004, 0.004, 0.0449, 0.1, 0.456, 0.9899, 0.9996, 1.0];
+        let texts = [
+            "<0.1", "<0.1", "0.4", "4.4", "10", "46", "99", "99.9", "100",
+        ];
+        assert_eq!(shares.map(percent), texts);
+    }
+
+    /// A long title is as wide as the matrix: no part of the picture is blank beside it.
+    #[test]
+    fn a_long_title_does_not_widen_the_picture() {
+        let size = |title: &str| {
+            let png = png(&[([0, 0], 3)], &names(5), title).unwrap();
+            let picture = image::load_from_memory(&png).unwrap();
+            (picture.width(), picture.height())
+        };
+        let (short, long) = (size("a title"), size(&"some more words ".repeat(8)));
+        assert_eq!(short.0, long.0);
+        // Names of 7 letters, five cells of 96 pixels.
+        assert_eq!(short.0, 24 + 40 + (7 * 10 + 12) + 5 * 96 + 24);
+        assert!(long.1 > short.1);
+    }
+
+    #[test]
+    fn many_classes_have_no_names() {
         for count in [0, 1, 61, 1000, 1001, 21_841, 1_000_000] {
             let cells: Vec<_> = (0..count).step_by(7).map(|class| ([class; 2], 1)).collect();
             let png = png(&cells, &names(count), "many").unwrap();
             let picture = image::load_from_memory(&png).unwrap();
             assert!(picture.width().max(picture.height()) < 1400, "{count}");
         }
-        assert_eq!(
-            short("a name of more than twenty-four letters"),
-            "a name of more than twe…"
-        );
-        assert_eq!(short("a name"), "a name");
     }
 }

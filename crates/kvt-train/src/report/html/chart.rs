@@ -52,7 +52,7 @@ pub(super) fn draw(page: &mut Markup, plot: Plot, curves: &[Curve]) {
     }
     let place = Place {
         epochs: epoch_range(&lines),
-        values: value_range(&lines),
+        values: value_range(plot, &lines),
     };
     let title = plot.y_label();
     page.within("figure", &[("class", "chart")], |page| {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use super::{Judged, Report, Sample};
 use crate::data::{DataError, Split, View, image_key};
 use crate::error::{TrainError, chain};
-use crate::judge::{Judgement, best};
+use crate::judge::Judgement;
 use crate::preview;
 use crate::probe::class_attention;
 use crate::splits::image_limits;
-use crate::task::{TaskKind, check_classes, predict};
+use crate::task::{TaskKind, check_classes};
 use crate::trained::{Choice, Images, Origin, Trained, TrainedError, Warn};
 
 /// Number of classes shown for an image.
@@ -214,10 +214,7 @@ impl<'a> Shown<'a> {
                 image,
                 class,
                 picture: preview::picture(&view.pixels, *size, &plan.augment),
-                guesses: match plan.task {
-                    TaskKind::Classify => self.guesses(view)?,
-                    TaskKind::Dino => Vec::new(),
-                },
+                guesses: self.guesses(view)?,
                 maps,
             });
         }
@@ -242,10 +239,10 @@ impl<'a> Shown<'a> {
     }
 
     fn guesses(&self, view: View) -> Result<Vec<(String, f64)>, TrainError> {
-        let Trained { model, device, .. } = &self.trained;
-        let (logits, _) = predict(model, view, &device.device)?;
-        let guesses = best(&logits, Some(&self.images.source.classes), GUESSES).into_iter();
+        let classes = Some(self.images.source.classes.as_slice());
+        let guesses = self.trained.guesses(view, classes, GUESSES)?;
         Ok(guesses
+            .into_iter()
             .map(|guess| (guess.class, guess.probability))
             .collect())
     }

@@ -76,7 +76,7 @@ fn numbers(page: &mut Markup, judged: &Judged) {
         100.0 * calibration.error(),
         100.0 * calibration.confidence(),
     );
-    page.element("p", &[], &text);
+    page.sentence("p", &[], &text);
 }
 
 /// How dark a share is: by its square root, so that 1 % is a tenth as dark as 100 %; 0 for nothing.
@@ -204,7 +204,7 @@ fn by_class(page: &mut Markup, judged: &Judged) {
         .enumerate()
         .filter(|(_, row)| row.images > 0)
         .collect();
-    page.folded(&format!("Each of {} classes", rows.len()), |page| {
+    page.folded(&format!("Per class ({})", rows.len()), |page| {
         page.table("numbers", |page| {
             page.header(["class", "images", "accuracy", "precision", "F1"]);
             page.within("tbody", &[], |page| {

@@ -59,6 +59,22 @@ impl Markup {
         self.within(tag, attributes, |page| page.text(text));
     }
 
+    /// An element with a sentence, in which back-quotes mark code as in a message of the program.
+    pub(super) fn sentence(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
+        self.within(tag, attributes, |page| {
+            let mut rest = text;
+            while let Some((before, (code, after))) = rest
+                .split_once('`')
+                .and_then(|(before, after)| Some((before, after.split_once('`')?)))
+            {
+                page.text(before);
+                page.element("code", &[], code);
+                rest = after;
+            }
+            page.text(rest);
+        });
+    }
+
     /// A row of a table: a heading, and cells.
     pub(super) fn row<'a>(&mut self, heading: &str, cells: impl IntoIterator<Item = &'a str>) {
         self.within("tr", &[], |page| {
@@ -130,6 +146,21 @@ fn ends_line(tag: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn back_quotes_become_code() {
+        let made = |text: &str| {
+            let mut page = Markup::default();
+            page.sentence("b", &[], text);
+            page.finish()
+        };
+        assert_eq!(
+            made("of `a<b` and `c`."),
+            "<b>of <code>a&lt;b</code> and <code>c</code>.</b>"
+        );
+        // One alone is a letter like others.
+        assert_eq!(made("`a` or `b"), "<b><code>a</code> or `b</b>");
+    }
 
     #[test]
     fn every_text_is_escaped() {

@@ -79,7 +79,7 @@ fn header(page: &mut Markup, report: &Report) {
     }
     page.within("ul", &[("class", "warnings")], |page| {
         for warning in &warnings {
-            page.element("li", &[], warning);
+            page.sentence("li", &[], warning);
         }
     });
 }

@@ -1,5 +1,7 @@
 //! Single images: as the model sees them, with each run's predictions and the attention of its class token.
 
+use std::path::Path;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use image::RgbImage;
@@ -45,12 +47,13 @@ impl Sample {
 pub(super) fn chosen(report: &Report) -> Result<Markup, ReportError> {
     let mut page = Markup::default();
     for remark in &report.remarks {
-        page.element("p", &[("class", "note")], remark);
+        page.sentence("p", &[("class", "note")], remark);
     }
     let samples = &report.samples;
     if samples.iter().any(|sample| !sample.maps.is_empty()) {
-        let text = "Below each image: where the class token looks in the last block that has a map, head by head. The brightest patch has the \
-                    largest weight; dark blue patches get no attention, as with k-NN attention.";
+        let text = "Below each image: where the class token looks in the last block that has a map, head by head, and how many patches it \
+                    looks at. The brightest patch has the largest weight; a map of even weights is red throughout. Dark blue patches get no \
+                    attention, as with k-NN attention.";
         page.element("p", &[("class", "note")], text);
     }
     cards(&mut page, report, samples)?;
@@ -130,6 +133,7 @@ fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), Repor
         page.void("img", &attributes);
         page.within("figcaption", &[], |page| {
             page.element("strong", &[], &first.class);
+            page.element("span", &[("class", "file")], file(&first.image));
             for (sample, maps) in all.iter().zip(&maps) {
                 said(page, report, sample, maps);
             }
@@ -157,7 +161,7 @@ fn said(page: &mut Markup, report: &Report, sample: &Sample, maps: &[String]) {
             page.within("div", &[("class", kind)], |page| {
                 let mark = match (rank, sample.is_right()) {
                     (0, Some(true)) => "✓ ",
-                    (0, _) => "✗ ",
+                    (0, _) => "✗ taken for ",
                     _ => "",
                 };
                 page.element("span", &[], &format!("{mark}{class}"));
@@ -170,21 +174,27 @@ fn said(page: &mut Markup, report: &Report, sample: &Sample, maps: &[String]) {
         }
         page.within("div", &[("class", "maps")], |page| {
             for (head, (uri, map)) in (1..).zip(maps.iter().zip(&sample.maps)) {
-                let words = format!(
-                    "head {head}: {} of {} patches looked at",
-                    map.kept,
-                    map.weights.len()
-                );
+                let kept = format!("{} of {}", map.kept, map.weights.len());
+                let words = format!("head {head}: {kept} patches looked at");
                 let attributes = [
                     ("class", "pixels"),
                     ("src", &**uri),
                     ("alt", &*words),
                     ("title", &*words),
                 ];
-                page.void("img", &attributes);
+                page.within("div", &[], |page| {
+                    page.void("img", &attributes);
+                    page.element("span", &[], &format!("head {head}: {kept}"));
+                });
             }
         });
     });
+}
+
+/// The name of a file without its folders.
+fn file(image: &str) -> &str {
+    let name = Path::new(image).file_name();
+    name.and_then(|name| name.to_str()).unwrap_or(image)
 }
 
 /// A probability as a bar.

@@ -1,6 +1,15 @@
 "use strict";
-// Values under the pointer, and switches for lines. Everything is there to be read without it.
+// Values under the pointer, switches for lines, and folded parts opened for printing. Everything is there to be read without it.
 (() => {
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not([open])")];
+    for (const part of opened) part.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const part of opened) part.open = false;
+  });
+
   const list = (text) => (text ? text.split(" ") : []);
   const short = (text, digits) => String(Number(Number(text).toPrecision(digits)));
   const make = (parent, name, className) => {

@@ -141,6 +141,14 @@ fn one_field(page: &mut Markup, name: &str, values: &[String]) {
     });
 }
 
+/// A time such as `2026-11-25T04:44:02.976Z` without the fraction of the second.
+fn whole_seconds(time: &str) -> String {
+    match time.split_once('.') {
+        Some((seconds, fraction)) if fraction.ends_with('Z') => format!("{seconds}Z"),
+        _ => time.to_owned(),
+    }
+}
+
 /// A field of an environment: its name and its value.
 type Field = (&'static str, fn(&Environment) -> Option<String>);
 
@@ -149,7 +157,7 @@ const FIELDS: [Field; 12] = [
     ("kvt", |own| Some(own.kvt.clone())),
     ("Burn", |own| Some(own.burn.clone())),
     ("device", |own| Some(own.device.clone())),
-    ("started", |own| Some(own.started.clone())),
+    ("started", |own| Some(whole_seconds(&own.started))),
     ("command", |own| Some(own.command.join(" "))),
     ("git commit", |own| {
         let changes = match own.git_dirty {
@@ -170,3 +178,16 @@ const FIELDS: [Field; 12] = [
     }),
     ("compiled for", |own| Some(own.target_features.join(", "))),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_has_whole_seconds() {
+        for time in ["2026-11-25T04:44:02.976123456Z", "2026-11-25T04:44:02Z"] {
+            assert_eq!(whole_seconds(time), "2026-11-25T04:44:02Z");
+        }
+        assert_eq!(whole_seconds("some.time"), "some.time");
+    }
+}

@@ -92,7 +92,12 @@ fn tiles(page: &mut Markup, report: &Report, record: &Record) {
         tile(page, "training time", &duration(record.seconds()), &epochs);
         tile(page, "images per second", &speed(record), "in training");
         tile(page, "parameters", &parameters, &macs);
-        tile(page, "keys per query", &keys, "stage by stage");
+        let stages = if keys.contains(',') {
+            "stage by stage"
+        } else {
+            "in every block"
+        };
+        tile(page, "keys per query", &keys, stages);
     });
 }
 
@@ -139,7 +144,7 @@ pub(super) fn comparison(page: &mut Markup, report: &Report, curves: &[Curve]) {
         });
     });
     for sentence in comparison.caption(str::to_owned).lines() {
-        page.element("p", &[("class", "note")], sentence);
+        page.sentence("p", &[("class", "note")], sentence);
     }
 }
 
@@ -191,12 +196,12 @@ fn notes(page: &mut Markup, record: &Record) {
             let prefix = note.path.as_ref().map(|path| format!("`{path}`: "));
             let path = prefix.unwrap_or_default();
             let text = format!("step {}: {kind}{path}{}", note.step, note.message);
-            page.element("li", &[], &text);
+            page.sentence("li", &[], &text);
         }
     });
     let more = record.notes.len().saturating_sub(NOTES);
     if more > 0 {
         let text = format!("and {more} more in `log.jsonl`");
-        page.element("p", &[("class", "note")], &text);
+        page.sentence("p", &[("class", "note")], &text);
     }
 }

@@ -350,11 +350,31 @@ fn pictures_are_within() {
     assert_eq!(small.len(), 4);
     let map = decode(small[1].strip_prefix("data:image/png;base64,").unwrap());
     assert_eq!(map.dimensions(), (2, 2));
-    assert_eq!(map.get_pixel(1, 0), &Rgb([255; 3]));
+    // Two kept patches with a mean of 0.375: 0.5 is four ninths of 1.125, which is white.
+    assert_eq!(map.get_pixel(1, 0), &Rgb([255, 85, 0]));
     assert_eq!(map.get_pixel(0, 0), map.get_pixel(1, 1));
     let large = decode(small[3].strip_prefix("data:image/jpeg;base64,").unwrap());
     assert_eq!(large.dimensions(), (80, 80));
     assert!(large.get_pixel(40, 40).0[2].abs_diff(199) < 6);
+}
+
+/// Names of images, wrong classes and heads are text of the page, not only of tooltips.
+#[test]
+fn names_can_be_read_without_a_pointer() {
+    let runs = Runs::new();
+    let html = full(&runs).to_html().unwrap();
+    for text in [
+        ">x</span>",
+        ">✗ taken for &lt;script&gt;",
+        ">head 1: 2 of 4</span>",
+        "checkpoint <code>best</code>",
+    ] {
+        assert!(html.contains(text), "{text}");
+    }
+    // A model with one stage has no stages to go through.
+    let one = runs.add("one", "", &events());
+    let html = report(&[one]).to_html().unwrap();
+    assert!(html.contains("197 of 197") && !html.contains("stage by stage"));
 }
 
 /// By hand: of three images the nasty class has two, one of which is predicted as `cat`.
@@ -374,7 +394,7 @@ fn the_confusion_matrix_by_hand() {
     assert_eq!(matrix.matches("class=\"wrong q8\"").count(), 1);
     assert_eq!(matrix.matches("class=\"right q8\"").count(), 1);
     assert_eq!(matrix.matches("<td class=\"\"").count(), 6);
-    assert!(html.contains("Each of 2 classes"));
+    assert!(html.contains("Per class (2)"));
 }
 
 #[test]
@@ -511,7 +531,10 @@ fn runs_of_one_name() {
     };
     assert!(one.name.ends_with("a/dense") && two.name.ends_with("b/dense"));
     assert_eq!((found.label_number(0), found.label_number(1)), (0, 1));
-    assert_eq!(lines(&found.to_html().unwrap()).len(), 10);
+    // Equal lines are drawn once.
+    let drawn = lines(&found.to_html().unwrap());
+    assert_eq!(drawn.len(), 5);
+    assert!(drawn[0].0.contains("a/dense and ") && drawn[0].0.ends_with("b/dense"));
 }
 
 /// The style sheet has the same colours as the plots of `kvt compare`.

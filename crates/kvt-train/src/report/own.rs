@@ -1,0 +1,72 @@
+//! The report that a run makes of itself.
+
+use std::path::{Path, PathBuf};
+
+use super::html::{Asked, Record, Report};
+use super::{best_metric, save_plots};
+use crate::error::TrainError;
+use crate::run::{REPORT, forget_report};
+use crate::task::TaskKind;
+use crate::trained::{Choice, Warn};
+
+/// Writes `report.html` into a run's folder, and pictures of its curves into `report/` there. Of a classifier that has finished, both
+/// also have the confusion matrix of its best checkpoint; `progress` gets the number of evaluated images and of all. Returns the page,
+/// or nothing if the run has not finished an epoch.
+///
+/// # Errors
+/// If the run or its images cannot be read, or a file cannot be written. Without the images there are curves all the same.
+pub fn report_itself(
+    run: &Path,
+    is_finished: bool,
+    progress: &mut dyn FnMut(usize, usize),
+    warn: Warn<'_>,
+) -> Result<Option<PathBuf>, TrainError> {
+    let record = Record::read(run)?;
+    let curves = [record.curve.clone()];
+    if curves[0].epochs.is_empty() {
+        return Ok(None);
+    }
+    let is_judged = is_finished && record.plan.task == TaskKind::Classify;
+    let mut report = Report::new(vec![record], best_metric, None)?;
+    forget_report(run)?;
+    let folder = run.join(REPORT);
+    fs_err::create_dir_all(&folder)?;
+    save_plots(&curves, report.metric, &report.title, &folder)?;
+    let judged = if is_judged {
+        judge(&mut report, &folder, progress, warn)
+    } else {
+        Ok(())
+    };
+    let page = run.join("report.html");
+    report.save(&page)?;
+    judged?;
+    Ok(Some(page))
+}
+
+/// Adds the judgement of the best checkpoint, or of the last one where none was evaluated.
+fn judge(
+    report: &mut Report,
+    folder: &Path,
+    progress: &mut dyn FnMut(usize, usize),
+    warn: Warn<'_>,
+) -> Result<(), TrainError> {
+    let mut epochs = report.records.iter().flat_map(|run| &run.curve.epochs);
+    let is_evaluated = epochs.any(|epoch| epoch.val.get(report.metric.name).is_some());
+    let asked = Asked {
+        is_judged: true,
+        samples: 0,
+        data: None,
+        checkpoint: if is_evaluated { "best" } else { "last" }.to_owned(),
+        weights: Choice::Reported,
+        overrides: Vec::new(),
+    };
+    report.ask(0, &asked, progress, warn)?;
+    for judged in &report.judged {
+        let (right, images) = (judged.evaluation.top1_percent(), judged.evaluation.images);
+        let title = format!("{}: {right:.2} % of {images} images right", report.title);
+        judged
+            .judgement
+            .save_confusion(&judged.classes, &title, folder)?;
+    }
+    Ok(())
+}
