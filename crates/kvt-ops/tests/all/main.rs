@@ -17,4 +17,5 @@ mod max_pool;
 mod mixed;
 mod mlp;
 mod semantics;
+mod sparse;
 mod unfold;

@@ -11,12 +11,12 @@ use burn::tensor::Shape;
 use super::{AddedAttentionOps, Given};
 use crate::attention::AttentionSettings;
 use crate::attention::fused::blocks::{HeadLayout, Heads, Problem, Term, Terms};
-use crate::attention::fused::cpu::{forward, layout, prepare, problem, states};
+use crate::attention::fused::cpu::{forward, layout, prepare, problem};
 use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::tensor;
 
 impl AddedAttentionOps for Flex {
-    /// Saves the state of every row, `[batch * heads, query, 1, 4]`.
+    /// Saves a record of every row, `[batch * heads, query, 1, record]`.
     fn added_attention(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
@@ -74,15 +74,15 @@ impl AddedAttentionOps for Flex {
             data: d_out.storage(),
             layout: layout(&d_out),
         };
-        let states = states(&saved);
+        let saved = saved.storage();
         let (out, bias_grad) = match &problem.terms.bias {
             Some(term) => {
-                let (out, sums) = problem.backward_with_bias(term, d_out, states, size, layouts);
+                let (out, sums) = problem.backward_with_bias(term, d_out, saved, size, layouts);
                 let sums = tensor(sums, bias.shape());
                 (out, cast::<Flex>(sums, bias_dtype))
             }
             // Without a bias, the gradient is a placeholder that is never read.
-            None => (problem.backward(d_out, states, size, layouts), bias.clone()),
+            None => (problem.backward(d_out, saved, size, layouts), bias.clone()),
         };
         let out = tensor(out, Shape::new([problem.images, size]));
         let part = |x: &FloatTensor<Flex>, layout: HeadLayout| {

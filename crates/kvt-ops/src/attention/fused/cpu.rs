@@ -9,13 +9,9 @@ use super::{AttentionSettings, FusedAttentionOps};
 use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_build_of, tensor, tensor_of, values_in};
 use crate::cpu::round::copy;
-use crate::cpu::softmax_row::RowState;
-
-/// Numbers per [`RowState`].
-const STATE: usize = size_of::<RowState>() / size_of::<f32>();
 
 impl FusedAttentionOps for Flex {
-    /// Saves the state of every row, `[batch, query, heads, 4]`.
+    /// Saves a record of every row, `[batch, query, heads, record]`.
     fn fused_attention(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
@@ -65,7 +61,7 @@ impl FusedAttentionOps for Flex {
             layout: layout(&d_out),
         };
         let layouts = parts.map(|(layout, _)| layout);
-        let out = problem.backward(d_out, states(&saved), offset, layouts);
+        let out = problem.backward(d_out, saved.storage(), offset, layouts);
         let out = tensor(out, Shape::new([problem.images, offset]));
         let [q, k, v] = parts.map(|(layout, tokens)| {
             let heads = layout.token_stride / layout.dim.max(1);
@@ -124,12 +120,12 @@ impl FusedAttentionOps for Flex {
             layout: d_out_layout,
         };
         let size = 3 * tokens * width;
-        let out = problem.backward(d_out, states(&saved), size, layouts);
+        let out = problem.backward(d_out, saved.storage(), size, layouts);
         cast::<Flex>(tensor(out, qkv.shape()), dtype)
     }
 }
 
-/// The output `[batch, query, heads, value_dim]` and the row states.
+/// The output `[batch, query, heads, value_dim]` and the records of the rows.
 pub(in crate::attention) fn forward(
     problem: &Problem<'_>,
 ) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
@@ -140,13 +136,13 @@ pub(in crate::attention) fn forward(
         ..
     } = *problem;
     let shape = |last| Shape::new([images, queries, heads, last]);
-    let mut saved = FloatTensor::<Flex>::empty(shape(STATE), DType::F32);
-    let states = bytemuck::cast_slice_mut(saved.storage_mut::<f32>());
-    let out = tensor(problem.forward(states), shape(problem.v.layout.dim));
+    let mut saved = FloatTensor::<Flex>::empty(shape(problem.record()), DType::F32);
+    let out = problem.forward(saved.storage_mut());
+    let out = tensor(out, shape(problem.v.layout.dim));
     (out, saved)
 }
 
-/// The output `[batch, tokens, dim]` of a contiguous packed projection, and the row states. Each image is widened in the cache, and
+/// The output `[batch, tokens, dim]` of a contiguous packed projection, and the records of the rows. Each image is widened in the cache, and
 /// rounded when it is written.
 fn bf16_forward(
     qkv: &FloatTensor<Flex>,
@@ -155,24 +151,25 @@ fn bf16_forward(
 ) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
     let [images, tokens, width] = qkv.shape().dims();
     let dim = width / 3;
-    let mut saved =
-        FloatTensor::<Flex>::empty(Shape::new([images, tokens, heads, STATE]), DType::F32);
-    let states: &mut [RowState] = bytemuck::cast_slice_mut(saved.storage_mut::<f32>());
+    let place = Packed {
+        offset: 0,
+        sizes: [1, tokens, width],
+    };
+    let record = place.problem(&[], heads, settings).record();
+    let shape = Shape::new([images, tokens, heads, record]);
+    let mut saved = FloatTensor::<Flex>::empty(shape, DType::F32);
+    let records: &mut [f32] = saved.storage_mut();
     let values: &[bf16] = values_in(qkv);
     let values = values.par_chunks(tokens * width);
-    let states = states.par_chunks_mut(tokens * heads);
+    let records = records.par_chunks_mut(tokens * heads * record);
     let out = par_build_of(
         images * tokens * dim,
         tokens * dim,
-        values.zip(states),
+        values.zip(records),
         || vec![0.0; tokens * width],
-        |image, out, (values, states)| {
+        |image, out, (values, records)| {
             copy(values, image);
-            let place = Packed {
-                offset: 0,
-                sizes: [1, tokens, width],
-            };
-            let attended = place.problem(image, heads, settings).forward(states);
+            let attended = place.problem(image, heads, settings).forward(records);
             copy::<f32, bf16>(&attended, out);
         },
     );
@@ -287,8 +284,4 @@ pub(in crate::attention) fn layout(x: &FloatTensor<Flex>) -> HeadLayout {
         token_stride: stride(2),
         dim,
     }
-}
-
-pub(in crate::attention) fn states(saved: &FloatTensor<Flex>) -> &[RowState] {
-    bytemuck::cast_slice(saved.storage::<f32>())
 }

@@ -32,6 +32,23 @@ impl RowState {
             ..Self::default()
         }
     }
+
+    /// Sets the scores that tie with the last survivor and come after it to `-inf`. Returns the least score that survives:
+    /// smaller ones are dropped, or their weight rounds to zero. Of an undefined row all scores survive.
+    #[inline(always)]
+    pub(crate) fn drop_ties(&self, row: &mut [f32]) -> f32 {
+        if self.scale.is_nan() {
+            return f32::NEG_INFINITY;
+        }
+        // There are rarely any.
+        for x in row.iter_mut().skip(self.bound as usize) {
+            if *x == self.threshold {
+                *x = f32::NEG_INFINITY;
+            }
+        }
+        // This also drops -inf if all keys are kept.
+        self.threshold.max(self.max + SMALLEST_EXPONENT)
+    }
 }
 
 /// Replaces scores by `exp(x - max)` of the survivors and 0 elsewhere, which become probabilities when multiplied by
@@ -45,9 +62,25 @@ pub(crate) fn softmax_row<S: Simd>(
     k: usize,
     scratch: &mut Vec<f32>,
 ) -> RowState {
+    let mut state = survivors(simd, row, k, scratch);
+    if state.scale.is_nan() {
+        row.fill(f32::NAN);
+        return state;
+    }
+    state.scale = 1.0 / exp_survivors(simd, row, &state);
+    state
+}
+
+/// The scores that [`softmax_row`] keeps, with a scale of 1; or the state of an undefined row.
+#[inline(always)]
+pub(crate) fn survivors<S: Simd>(
+    simd: S,
+    row: &[f32],
+    k: usize,
+    scratch: &mut Vec<f32>,
+) -> RowState {
     let (low, max) = extremes(simd, row);
     if !max.is_finite() {
-        row.fill(f32::NAN);
         return RowState::undefined();
     }
     let (threshold, bound) = if k < row.len() {
@@ -55,14 +88,12 @@ pub(crate) fn softmax_row<S: Simd>(
     } else {
         (f32::NEG_INFINITY, row.len())
     };
-    let mut state = RowState {
+    RowState {
         max,
         scale: 1.0,
         threshold,
         bound: bound as f32,
-    };
-    state.scale = 1.0 / exp_survivors(simd, row, &state);
-    state
+    }
 }
 
 /// Replaces scores by probabilities, with the state that [`softmax_row`] returned.
@@ -133,21 +164,8 @@ fn load<S: Simd>(simd: S, rest: &[f32], fill: f32) -> S::f32s {
 /// Replaces scores by `exp(x - max)` of the survivors and 0 elsewhere, and returns the sum.
 #[inline(always)]
 fn exp_survivors<S: Simd>(simd: S, row: &mut [f32], state: &RowState) -> f32 {
-    let RowState {
-        max,
-        threshold,
-        bound,
-        ..
-    } = *state;
-    // Drops the ties past the bound; there are rarely any.
-    for x in row.iter_mut().skip(bound as usize) {
-        if *x == threshold {
-            *x = f32::NEG_INFINITY;
-        }
-    }
-    // Smaller scores round to zero. This also drops -inf if all keys are kept.
-    let least = simd.splat_f32s(threshold.max(max + SMALLEST_EXPONENT));
-    let max = simd.splat_f32s(max);
+    let least = simd.splat_f32s(state.drop_ties(row));
+    let max = simd.splat_f32s(state.max);
     let (main, rest) = S::as_mut_simd_f32s(row);
     let mut sum = simd.splat_f32s(0.0);
     for x in main {
@@ -155,6 +173,22 @@ fn exp_survivors<S: Simd>(simd: S, row: &mut [f32], state: &RowState) -> f32 {
         sum = simd.add_f32s(sum, *x);
     }
     let last = survivor_exp(simd, load(simd, rest, f32::NEG_INFINITY), max, least);
+    simd.partial_store_f32s(rest, last);
+    simd.reduce_sum_f32s(simd.add_f32s(sum, last))
+}
+
+/// Replaces scores that all survive by `exp(x - max)`, and returns the sum.
+#[inline(always)]
+pub(crate) fn exp_all<S: Simd>(simd: S, scores: &mut [f32], max: f32) -> f32 {
+    let max = simd.splat_f32s(max);
+    let (main, rest) = S::as_mut_simd_f32s(scores);
+    let mut sum = simd.splat_f32s(0.0);
+    for x in main {
+        *x = exp(simd, simd.sub_f32s(*x, max));
+        sum = simd.add_f32s(sum, *x);
+    }
+    let last = load(simd, rest, f32::NEG_INFINITY);
+    let last = survivor_exp(simd, last, max, simd.splat_f32s(f32::MIN));
     simd.partial_store_f32s(rest, last);
     simd.reduce_sum_f32s(simd.add_f32s(sum, last))
 }

@@ -3,6 +3,7 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
+use super::sparse::Gradients;
 use super::{Buffers, HeadLayout, Heads, Problem, grown};
 use crate::cpu::gemm::{Matrix, Write, multiply};
 use crate::cpu::softmax_row::{RowState, softmax_gradient, softmax_row_again};
@@ -14,7 +15,8 @@ pub(super) struct Backward<'a> {
     /// Queries per block.
     pub(super) block: usize,
     pub(super) d_out: Heads<'a>,
-    pub(super) states: &'a [RowState],
+    /// The records of all rows.
+    pub(super) saved: &'a [f32],
 }
 
 /// The destination of the gradients of an image.
@@ -111,6 +113,8 @@ impl Backward<'_> {
         let (image, start) = (self.image, number * self.block);
         let range = start..(start + self.block).min(query_count);
         let rows = range.len();
+        let records = heads * self.problem.record();
+        let saved = &self.saved[(image * query_count + start) * records..][..rows * records];
         for head in 0..heads {
             let q = self.problem.q(image, head).rows(range.clone());
             let (k, v) = (self.problem.k(image, head), self.problem.v(image, head));
@@ -118,15 +122,40 @@ impl Backward<'_> {
                 .problem
                 .head(self.d_out, image, head, query_count)
                 .rows(range.clone());
+            if self.problem.is_sparse() {
+                let at = |layout: HeadLayout| layout.offset + head * layout.head_stride;
+                let places =
+                    [q_layout, k_layout, v_layout].map(|layout| (at(layout), layout.token_stride));
+                if write == Write::Replace {
+                    for (layout, (start, stride)) in [k_layout, v_layout].iter().zip(&places[1..]) {
+                        for key in 0..keys {
+                            out[start + key * stride..][..layout.dim].fill(0.0);
+                        }
+                    }
+                }
+                let [(dq_at, dq_stride), dk, dv] = places;
+                Arch::new().dispatch(Gradients {
+                    records: self.problem.records(saved, head),
+                    scale,
+                    inputs: [q, k, v],
+                    d_out,
+                    out,
+                    places: [(dq_at + start * dq_stride, dq_stride), dk, dv],
+                    dq_out: dq_out
+                        .as_deref_mut()
+                        .map(|dq| &mut dq[head * q_layout.head_stride..]),
+                    kept: &mut buffers.kept,
+                });
+                continue;
+            }
             let scores = grown(&mut buffers.scores, rows * keys);
             let d_scores = grown(&mut buffers.d_scores, rows * keys);
             self.problem.score(scores, q, image, head, start);
             multiply(d_scores, keys, Write::Replace, 1.0, d_out, v.t());
-            let state = (image * query_count + start) * heads + head;
             Arch::new().dispatch(Gradient {
                 scores,
                 d_scores,
-                states: self.states.iter().skip(state).step_by(heads),
+                states: self.problem.records(saved, head).map(|(state, _)| state),
                 problem: self.problem,
             });
             let place = self.problem.place(image, head);

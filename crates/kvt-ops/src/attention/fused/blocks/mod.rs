@@ -2,6 +2,8 @@
 //! again for the gradient. Extra memory does not grow with queries times keys.
 
 mod backward;
+mod bits;
+mod sparse;
 mod terms;
 
 use pulp::{Arch, Simd, WithSimd};
@@ -12,11 +14,15 @@ use crate::cpu::gemm::{Matrix, Write, multiply};
 use crate::cpu::softmax_row::{RowState, scale, softmax_row};
 
 use backward::{Backward, Target};
+use sparse::{Kept, Output};
 use terms::HIDDEN;
 pub(in crate::attention) use terms::{Term, Terms};
 
 /// Minimum and maximum number of queries per block: enough for a fast matrix product.
 const QUERIES: [usize; 2] = [32, 64];
+
+/// Numbers per [`RowState`].
+const STATE: usize = size_of::<RowState>() / size_of::<f32>();
 
 /// Scores per block: few enough to stay in the cache, in buffers that are small compared with the tensors.
 const SCORES: usize = 26 << 10;
@@ -75,6 +81,7 @@ struct Buffers {
     scores: Vec<f32>,
     d_scores: Vec<f32>,
     selection: Vec<f32>,
+    kept: Kept,
 }
 
 impl<'a> Problem<'a> {
@@ -117,21 +124,49 @@ impl<'a> Problem<'a> {
         self.queries.div_ceil(self.queries.div_ceil(wanted).max(1))
     }
 
-    /// The output, `[image, query, head, value_dim]`. Fills `states`, `[image, query, head]`.
-    pub(in crate::attention) fn forward(&self, states: &mut [RowState]) -> Vec<f32> {
+    /// The output, `[image, query, head, value_dim]`. Fills `saved`, a [record](Self::record) for each
+    /// `[image, query, head]`.
+    pub(in crate::attention) fn forward(&self, saved: &mut [f32]) -> Vec<f32> {
         let width = self.heads * self.v.layout.dim;
         let block = self.block();
         let size = self.queries * width;
-        let states = states.par_chunks_mut(self.queries * self.heads).enumerate();
-        par_build(self.images * size, size, states, |out, (image, states)| {
+        let records = self.heads * self.record();
+        let saved = saved.par_chunks_mut(self.queries * records).enumerate();
+        par_build(self.images * size, size, saved, |out, (image, saved)| {
             let out = out.par_chunks_mut(block * width);
-            let states = states.par_chunks_mut(block * self.heads);
-            out.zip(states).enumerate().for_each_init(
+            let saved = saved.par_chunks_mut(block * records);
+            out.zip(saved).enumerate().for_each_init(
                 Buffers::default,
-                |buffers, (number, (out, states))| {
-                    self.forward_block(image, number * block, out, states, buffers);
+                |buffers, (number, (out, saved))| {
+                    self.forward_block(image, number * block, out, saved, buffers);
                 },
             );
+        })
+    }
+
+    /// Numbers saved of a row: its [`RowState`], and the keys that it kept if the others are skipped.
+    pub(in crate::attention) fn record(&self) -> usize {
+        STATE
+            + if self.is_sparse() {
+                bits::words(self.keys)
+            } else {
+                0
+            }
+    }
+
+    /// The records of a head in a block.
+    fn records<'b>(
+        &self,
+        saved: &'b [f32],
+        head: usize,
+    ) -> impl Iterator<Item = (&'b RowState, &'b [u32])> + use<'b> {
+        let records = saved.chunks_exact(self.record());
+        records.skip(head).step_by(self.heads).map(|record| {
+            let (state, kept) = record.split_at(STATE);
+            (
+                bytemuck::from_bytes(bytemuck::cast_slice(state)),
+                bytemuck::cast_slice(kept),
+            )
         })
     }
 
@@ -140,7 +175,7 @@ impl<'a> Problem<'a> {
         image: usize,
         start: usize,
         out: &mut [f32],
-        states: &mut [RowState],
+        saved: &mut [f32],
         buffers: &mut Buffers,
     ) {
         let dim = self.v.layout.dim;
@@ -150,25 +185,39 @@ impl<'a> Problem<'a> {
             let q = self.q(image, head).rows(start..start + queries);
             let scores = grown(&mut buffers.scores, queries * self.keys);
             self.score(scores, q, image, head, start);
+            let v = self.v(image, head);
+            let records = saved.chunks_exact_mut(self.record());
+            let records = records.skip(head).step_by(self.heads).map(|record| {
+                let (state, kept) = record.split_at_mut(STATE);
+                let state: &mut RowState =
+                    bytemuck::from_bytes_mut(bytemuck::cast_slice_mut(state));
+                (state, bytemuck::cast_slice_mut(kept))
+            });
+            let out = &mut out[head * dim..];
+            if self.is_sparse() {
+                Arch::new().dispatch(Output {
+                    problem: self,
+                    scores,
+                    records,
+                    v,
+                    out,
+                    stride: width,
+                    kept: &mut buffers.kept,
+                    selection: &mut buffers.selection,
+                });
+                continue;
+            }
             Arch::new().dispatch(Softmax {
                 scores,
-                states: states.iter_mut().skip(head).step_by(self.heads),
+                states: records.map(|(state, _)| state),
                 problem: self,
                 selection: &mut buffers.selection,
             });
             let weights = Matrix::new(scores, [queries, self.keys], self.keys);
-            let out = &mut out[head * dim..];
-            multiply(
-                out,
-                width,
-                Write::Replace,
-                1.0,
-                weights,
-                self.v(image, head),
-            );
+            multiply(out, width, Write::Replace, 1.0, weights, v);
             // Scaling the output takes `dim` multiplications per query; scaling the weights would take one per key.
-            for (token, out) in out.chunks_mut(width).enumerate() {
-                scale(&mut out[..dim], states[token * self.heads + head].scale);
+            for ((state, _), out) in self.records(saved, head).zip(out.chunks_mut(width)) {
+                scale(&mut out[..dim], state.scale);
             }
         }
     }
@@ -186,7 +235,7 @@ impl<'a> Problem<'a> {
     pub(in crate::attention) fn backward(
         &self,
         d_out: Heads<'a>,
-        states: &[RowState],
+        saved: &[f32],
         size: usize,
         layouts: [HeadLayout; 3],
     ) -> Vec<f32> {
@@ -200,7 +249,7 @@ impl<'a> Problem<'a> {
                 image,
                 block,
                 d_out,
-                states,
+                saved,
             };
             if parts > 1 {
                 backward.in_parts(out, layouts, parts, blocks);

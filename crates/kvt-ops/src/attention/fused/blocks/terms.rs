@@ -6,7 +6,6 @@ use rayon::prelude::*;
 use super::backward::{Backward, Target};
 use super::{Buffers, HeadLayout, Heads, Problem};
 use crate::cpu::gemm::Write;
-use crate::cpu::softmax_row::RowState;
 
 /// The score of a hidden key. An infinity would exclude it too, but rows with infinities take longer.
 pub(super) const HIDDEN: f32 = f32::MIN;
@@ -157,7 +156,7 @@ impl<'a> Problem<'a> {
         &self,
         bias: &Term<'a, f32>,
         d_out: Heads<'a>,
-        states: &[RowState],
+        saved: &[f32],
         size: usize,
         layouts: [HeadLayout; 3],
     ) -> (Vec<f32>, Vec<f32>) {
@@ -187,7 +186,7 @@ impl<'a> Problem<'a> {
                     image,
                     block,
                     d_out,
-                    states,
+                    saved,
                 };
                 for number in 0..blocks {
                     let target = Target {
