@@ -38,7 +38,7 @@ pub(super) struct Args {
     /// Epochs; by default 5 to 50, so that about 20,000 images are seen.
     #[arg(long, value_name = "N")]
     epochs: Option<u32>,
-    /// Learning rate of the head, used as given; by default 5e-4 x batch / 128.
+    /// Learning rate of the head, used as given; by default 5e-4 x batch / 128 (probe: 4e-3).
     #[arg(long, value_name = "X")]
     lr: Option<f64>,
     /// Images of an update.
