@@ -69,7 +69,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show dense and k-NN attention on generated images, in two minutes and without a download.
+    /// Show dense and k-NN attention on generated images: two minutes, no download.
     Demo(demo::Args),
     /// Train a model from a configuration file.
     Train(train::Args),
