@@ -271,12 +271,14 @@ fn tiles_of_knn_attention_are_in_a_table() {
         let [small, large] = [0, 1].map(|size| column(&pair[size], "union"));
         assert!(5.0 <= small && small <= large && large <= 17.0, "{csv}");
         for row in pair {
-            assert_eq!((column(row, "keys"), column(row, "kept")), (17.0, 5.0));
+            let counts = ["keys", "kept"].map(|name| column(row, name).round());
+            assert_eq!(counts, [17.0, 5.0]);
             assert!((0.0..=1.0).contains(&column(row, "heads")), "{csv}");
         }
     }
     let tiles = out["layers"][1]["tiles"].as_array().unwrap();
-    assert_eq!(tiles[1]["union"], column(&rows[3], "union"));
+    let off = tiles[1]["union"].as_f64().unwrap() - column(&rows[3], "union");
+    assert!(off.abs() < 1e-9, "{off}");
     let page = workspace.read("analysis/layers.md");
     assert!(page.contains("keys they keep together"), "{page}");
     let picture = workspace.read("analysis/tiles.svg");

@@ -32,8 +32,9 @@ pub fn figure(title: &str, layers: &[Layer]) -> Result<String, String> {
     };
     // The same for each size of a tile: points are drawn over each other.
     let own = tiles.iter().filter_map(|tile| measured(tile, tile.heads()));
-    let random = tiles.iter();
-    let random = random.map(|tile| (tile.number(), tile.kept / tile.keys, None));
+    let random = tiles
+        .iter()
+        .map(|tile| (tile.number(), tile.kept / tile.keys, None));
     let heads = vec![
         line("heads".to_owned(), SIZES.len(), false, own),
         line("at random".to_owned(), SIZES.len(), true, random),
