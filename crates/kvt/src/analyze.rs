@@ -10,7 +10,7 @@ use super::table::table;
 use super::{output, trained};
 use kvt_data::escape::code;
 use kvt_data::fs::write_text;
-use kvt_train::analysis::{Measure, analyze, csv, figure, json, markdown, rows};
+use kvt_train::analysis::{Analyzer, Measure, analyze, csv, figure, json, markdown, rows, tiles};
 use kvt_train::data::Split;
 use kvt_train::splits::some_batches;
 use kvt_train::trained::Images;
@@ -34,7 +34,8 @@ pub(super) struct Args {
     /// Look at another image folder, `DIR/<class>/*`, with the run's classes.
     #[arg(long, value_name = "DIR", conflicts_with = "split")]
     data: Option<PathBuf>,
-    /// Also write `layers.csv`, `layers.json`, `layers.md` and `layers.svg` into this folder: every convention of every metric.
+    /// Also write `layers.csv`, `layers.json`, `layers.md` and `layers.svg` into this folder: every convention of every metric;
+    /// `tiles.csv` and `tiles.svg` too, if a layer drops keys: what tiles of queries keep together.
     #[arg(long, alias = "output", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print JSON instead of a table.
@@ -62,9 +63,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut batches = some_batches(plan, &source, &trained.transform()?, args.images)?;
     let progress = bar("analyzing", total);
-    let layers = analyze(model, &mut batches, &trained.device.device, |done| {
-        progress.set_position(done as u64);
-    });
+    let layers = analyze(
+        Analyzer::with_tiles(),
+        model,
+        &mut batches,
+        &trained.device.device,
+        |done| progress.set_position(done as u64),
+    );
     progress.finish_and_clear();
     for skipped in batches.skipped() {
         output::warning(&skipped.to_string());
@@ -74,6 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let name = model.config().name();
     let seen = format!("{images} images of `{}`", source.root.display());
     let record = json!({ "model": name, "data": source.root.display().to_string(), "layers": json(&layers) });
+    let tile_rows = tiles::rows(&layers);
     if let Some(out) = &args.out {
         write_text(&out.join("layers.csv"), &csv(&layers))?;
         write_text(&out.join("layers.json"), &format!("{record:#}\n"))?;
@@ -85,6 +91,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let runs = [(name.clone(), layers.as_slice())];
         let svg = figure(&format!("{name}: {images} images"), &runs);
         write_text(&out.join("layers.svg"), &svg.map_err(anyhow::Error::msg)?)?;
+        if !tile_rows.is_empty() {
+            write_text(&out.join("tiles.csv"), &tiles::csv(&layers))?;
+            let svg = tiles::figure(&format!("{name}: kept keys, {images} images"), &layers);
+            write_text(&out.join("tiles.svg"), &svg.map_err(anyhow::Error::msg)?)?;
+        }
     }
     if args.json {
         output::print(&format!("{record:#}"))?;
@@ -93,10 +104,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let header: Vec<&str> = std::iter::once("layer").chain(titles).collect();
         output::print(&table(&header, rows(&layers)))?;
         output::print(&format!("mean ± standard error over {seen}"))?;
+        if !tile_rows.is_empty() {
+            output::print(&format!("\n{}", table(&tiles::HEADER, tile_rows)))?;
+        }
     }
     if let Some(out) = &args.out {
         output::status(&format!(
-            "tables of all conventions and a picture are in `{}`",
+            "tables of all conventions and pictures are in `{}`",
             out.display()
         ));
     }

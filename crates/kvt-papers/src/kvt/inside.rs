@@ -6,7 +6,7 @@ use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, PerStage};
 use kvt_models::{Model, ModelError};
 
 use super::super::{ReproduceError, Runs, Watch};
-use kvt_train::analysis::{Estimate, Layer, Measure, analyze};
+use kvt_train::analysis::{Analyzer, Estimate, Layer, Measure, analyze};
 use kvt_train::config::Plan;
 use kvt_train::data::Split;
 use kvt_train::error::TrainError;
@@ -133,7 +133,13 @@ impl LayersOfRow {
                 .splits
                 .some_images(&cell.plan, Split::Val, images)
                 .map_err(TrainError::from)?;
-            let layers = analyze(&inside.model, batches, &inside.device, |_| {})?;
+            let layers = analyze(
+                Analyzer::default(),
+                &inside.model,
+                batches,
+                &inside.device,
+                |_| {},
+            )?;
             seeds.push((cell.plan.seed, layers));
         }
         Ok(Self {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use burn::tensor::Device;
 use kvt_models::{BlockIndex, Model};
 
+use super::tiles::Together;
 use super::{Analyzer, Estimate, Measure};
 use crate::data::{Batch, DataError};
 use crate::error::TrainError;
@@ -18,6 +19,8 @@ pub struct Layer {
     pub block: BlockIndex,
     /// The metrics. A block without attention weights lacks theirs, and a block whose keys are not patches lacks nonlocality.
     pub measures: BTreeMap<Measure, Estimate>,
+    /// What queries and heads keep together; empty unless the analyzer was asked for it.
+    pub(super) together: BTreeMap<Together, Estimate>,
 }
 
 impl Layer {
@@ -33,18 +36,18 @@ impl Layer {
     }
 }
 
-/// Measures the layers of a model on images; `progress` receives the number of images done. Only sums over the images are kept.
+/// Measures the layers of a model on images with a new analyzer; `progress` receives the number of images done. Only sums over the images are kept.
 ///
 /// # Errors
 /// If a batch cannot be loaded, no image can be read, or the device fails.
 pub fn analyze(
+    mut analyzer: Analyzer,
     model: &Model,
     batches: impl Iterator<Item = Result<Batch, DataError>>,
     device: &Device,
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Layer>, TrainError> {
     let device = device.clone().inner();
-    let mut analyzer = Analyzer::default();
     let mut done = 0;
     for batch in batches {
         for view in batch?.views {

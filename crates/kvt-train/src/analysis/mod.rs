@@ -15,6 +15,7 @@ mod nonlocality;
 mod observe;
 mod residual;
 mod table;
+pub mod tiles;
 
 pub use config::{AnalysisConfig, AnalysisSplit};
 pub use cosine::cosine_similarity;

@@ -7,6 +7,7 @@ use burn::tensor::Tensor;
 use kvt_models::{Ask, Backbone, BlockIndex, Observer, Point, Precision};
 use kvt_ops::Phase;
 
+use super::tiles::{Together, together};
 use super::{
     Layer, Measure, Moments, between_patches, cosine_similarity, deviations, distances, layout,
     nonlocality, ratios, renormalized,
@@ -17,10 +18,26 @@ use crate::probe::read;
 /// Accumulates the measures of a model's blocks over batches of images.
 #[derive(Debug, Default)]
 pub struct Analyzer {
-    moments: BTreeMap<(BlockIndex, Measure), Moments>,
+    moments: BTreeMap<(BlockIndex, Quantity), Moments>,
+    has_tiles: bool,
+}
+
+/// What is measured of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Quantity {
+    Measure(Measure),
+    Together(Together),
 }
 
 impl Analyzer {
+    /// An analyzer that also measures what queries and heads keep together.
+    pub fn with_tiles() -> Self {
+        Self {
+            has_tiles: true,
+            ..Self::default()
+        }
+    }
+
     /// Runs a backbone without autodiff on images `[batch, 3, height, width]`, and adds the measures of its blocks. One transfer
     /// reads a mean and a sum of squares for each measure of each block from the device.
     ///
@@ -38,6 +55,7 @@ impl Analyzer {
         }
         let watcher = Watcher {
             images: count,
+            has_tiles: self.has_tiles,
             state: RefCell::default(),
         };
         let ask = Ask {
@@ -68,7 +86,7 @@ impl Analyzer {
     /// The layers, from the image to the head.
     pub fn layers(&self) -> Vec<Layer> {
         let mut layers: Vec<Layer> = Vec::new();
-        for (&(block, measure), moments) in &self.moments {
+        for (&(block, quantity), moments) in &self.moments {
             let Some(estimate) = moments.estimate() else {
                 continue;
             };
@@ -77,10 +95,14 @@ impl Analyzer {
                     number: layers.len() + 1,
                     block,
                     measures: BTreeMap::new(),
+                    together: BTreeMap::new(),
                 });
             }
             if let Some(layer) = layers.last_mut() {
-                layer.measures.insert(measure, estimate);
+                match quantity {
+                    Quantity::Measure(measure) => layer.measures.insert(measure, estimate),
+                    Quantity::Together(name) => layer.together.insert(name, estimate),
+                };
             }
         }
         layers
@@ -90,6 +112,7 @@ impl Analyzer {
 /// Measures one batch.
 struct Watcher {
     images: usize,
+    has_tiles: bool,
     state: RefCell<State>,
 }
 
@@ -98,14 +121,18 @@ struct State {
     /// The stream that entered the current branch.
     stream: Option<Tensor<3>>,
     /// `[images]` each.
-    values: Vec<((BlockIndex, Measure), Tensor<1>)>,
+    values: Vec<((BlockIndex, Quantity), Tensor<1>)>,
     /// Distances between patches, by the side of their map.
     distances: BTreeMap<usize, Tensor<2>>,
 }
 
 impl Watcher {
-    /// Records values, averaged over each image: in a TNT an image has one value per patch.
     fn note(&self, block: BlockIndex, measure: Measure, values: Tensor<1>) {
+        self.record(block, Quantity::Measure(measure), values);
+    }
+
+    /// Records values, averaged over each image: in a TNT an image has one value per patch.
+    fn record(&self, block: BlockIndex, quantity: Quantity, values: Tensor<1>) {
         let count = values.dims()[0];
         if !count.is_multiple_of(self.images) {
             return;
@@ -115,7 +142,7 @@ impl Watcher {
         self.state
             .borrow_mut()
             .values
-            .push(((block, measure), values));
+            .push(((block, quantity), values));
     }
 
     /// The ratios of a branch's output to the stream that entered it.
@@ -186,6 +213,14 @@ impl Observer for Watcher {
         self.note(block, Measure::StdKeptPopulation, found.kept_population);
         self.note(block, Measure::Kept, found.kept);
         let [_, _, queries, keys] = weights.dims();
+        if self.has_tiles {
+            let stream = self.state.borrow().stream.clone();
+            // Within windows there are more tokens than queries.
+            let has_heads = stream.is_some_and(|stream| stream.dims()[1] == queries);
+            for (name, values) in together(weights.clone(), has_heads) {
+                self.record(block, Quantity::Together(name), values);
+            }
+        }
         // Otherwise the keys are not the patches, but summaries of them.
         let Some((prefix, side)) = layout(keys).filter(|_| queries == keys) else {
             return;

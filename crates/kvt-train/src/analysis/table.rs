@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Estimate, Layer, Measure};
+use super::{Estimate, Layer, Measure, tiles};
 use crate::table::{Table, cells, or_empty};
 
 /// A row for each layer, with mean and standard error of every measure; empty cells where nothing was measured.
@@ -25,7 +25,7 @@ pub fn csv(layers: &[Layer]) -> String {
     Table::new(header.into_iter().chain(names), rows).csv()
 }
 
-/// A list of the layers, each with `mean` and `standard_error` of every measure by its name.
+/// A list of the layers, each with `mean` and `standard_error` of every measure by its name, and its tiles.
 pub fn json(layers: &[Layer]) -> Value {
     let layer = |layer: &Layer| {
         let measures = layer.measures.iter().map(|(measure, found)| {
@@ -38,16 +38,23 @@ pub fn json(layers: &[Layer]) -> Value {
             "block": layer.block.block,
             "images": layer.images(),
             "measures": measures.collect::<Map<_, _>>(),
+            "tiles": tiles::json(layer),
         })
     };
     layers.iter().map(layer).collect()
 }
 
-/// A table of [`Measure::SHOWN`], with mean and standard error.
+/// A table of [`Measure::SHOWN`], with mean and standard error; then one of the tiles, if a layer drops keys.
 pub fn markdown(layers: &[Layer]) -> String {
     let titles = Measure::SHOWN.map(Measure::title);
     let header = std::iter::once("layer").chain(titles);
-    Table::new(header, rows(layers)).markdown(&[])
+    let shown = Table::new(header, rows(layers)).markdown(&[]);
+    let tiles = tiles::rows(layers);
+    if tiles.is_empty() {
+        shown
+    } else {
+        shown + "\n" + &Table::new(tiles::HEADER, tiles).markdown(&[])
+    }
 }
 
 /// The cells of the same table.

@@ -249,6 +249,42 @@ fn a_run_tells_of_its_layers() {
     assert_eq!(losses(&plain), losses(&events));
 }
 
+/// 5 of 17 keys are kept, and 17 queries have two tiles of 8 and one of 16. What is kept together is at least what a query keeps, and
+/// a larger tile does not keep less.
+#[test]
+fn tiles_of_knn_attention_are_in_a_table() {
+    let workspace = Workspace::with_data(6, 2);
+    let knn = ["model.attention.kind=knn", "model.attention.neighbors=5"];
+    workspace.train("run", &knn);
+    let out = workspace.json(&["analyze", "--run", "run", "--json", "--out", "analysis"]);
+    let csv = workspace.read("analysis/tiles.csv");
+    let mut rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = rows.next().unwrap();
+    let column = |row: &[&str], name: &str| -> f64 {
+        let place = header.iter().position(|&found| found == name).unwrap();
+        row[place].parse().unwrap()
+    };
+    let rows: Vec<_> = rows.collect();
+    let sizes: Vec<_> = rows.iter().map(|row| column(row, "tile")).collect();
+    assert_eq!(sizes, [8.0, 16.0, 8.0, 16.0]);
+    for pair in rows.chunks(2) {
+        let [small, large] = [0, 1].map(|size| column(&pair[size], "union"));
+        assert!(5.0 <= small && small <= large && large <= 17.0, "{csv}");
+        for row in pair {
+            let counts = ["keys", "kept"].map(|name| column(row, name).round());
+            assert_eq!(counts, [17.0, 5.0]);
+            assert!((0.0..=1.0).contains(&column(row, "heads")), "{csv}");
+        }
+    }
+    let tiles = out["layers"][1]["tiles"].as_array().unwrap();
+    let off = tiles[1]["union"].as_f64().unwrap() - column(&rows[3], "union");
+    assert!(off.abs() < 1e-9, "{off}");
+    let page = workspace.read("analysis/layers.md");
+    assert!(page.contains("keys they keep together"), "{page}");
+    let picture = workspace.read("analysis/tiles.svg");
+    assert!(picture.contains("kept keys that two heads share"));
+}
+
 #[test]
 fn an_attribution_is_drawn() {
     let workspace = Workspace::with_data(4, 2);

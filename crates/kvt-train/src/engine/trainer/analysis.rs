@@ -3,7 +3,7 @@
 use burn::module::Module;
 
 use super::Trainer;
-use crate::analysis::{AnalysisSplit, Layer, analyze};
+use crate::analysis::{AnalysisSplit, Analyzer, Layer, analyze};
 use crate::engine::TrainError;
 use crate::run::{Event, LayerRecord, Listener, Metrics};
 use crate::task::{EvalData, Task};
@@ -24,7 +24,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         let batches = data.some(config.split.into(), config.images);
         let layers = batches
             .map_err(TrainError::from)
-            .and_then(|batches| analyze(model, batches, &self.device, |_| {}));
+            .and_then(|batches| analyze(Analyzer::default(), model, batches, &self.device, |_| {}));
         if self.is_stopped()? {
             return Ok(None);
         }
