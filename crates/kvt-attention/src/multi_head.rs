@@ -138,15 +138,16 @@ impl MultiHeadAttention {
     /// the trained ones, or begin with untrained ones. The layer is then as before.
     pub fn set_attention(&mut self, attention: &AttentionConfig) -> Result<(), AttentionError> {
         attention.validate_at(&self.place)?;
-        if attention.cost(&self.place).params + self.mixer.num_params() > 0 {
+        let init = BurnInit::new(&self.qkv.weight.device());
+        let mixer = attention.init(&self.place, &init.child("mixer"));
+        if self.mixer.num_params() + mixer.num_params() > 0 {
             let reason =
                 "cannot take the place of another kind where one of the two has weights of its own";
             let help =
                 "build a layer of this kind, and set its `qkv` and `proj` to those of the old one";
             return Err(AttentionError::misplaced(attention.kind(), reason, help));
         }
-        let init = BurnInit::new(&self.qkv.weight.device());
-        self.mixer = attention.init(&self.place, &init.child("mixer"));
+        self.mixer = mixer;
         Ok(())
     }
 
