@@ -130,6 +130,27 @@ impl MultiHeadAttention {
         }
     }
 
+    /// Switches to another kind of attention, or to other settings of the same kind. The weights of `qkv` and `proj` stay, and so
+    /// do dropout, tokens, prefix and grid.
+    ///
+    /// # Errors
+    /// As [`MultiHeadAttentionConfig::init`], or if the old or the new kind has weights of its own: the switch would lose
+    /// the trained ones, or begin with untrained ones. The layer is then as before.
+    pub fn set_attention(&mut self, attention: &AttentionConfig) -> Result<(), AttentionError> {
+        attention.validate_at(&self.place)?;
+        let init = BurnInit::new(&self.qkv.weight.device());
+        let mixer = attention.init(&self.place, &init.child("mixer"));
+        if self.mixer.num_params() + mixer.num_params() > 0 {
+            let reason =
+                "cannot take the place of another kind where one of the two has weights of its own";
+            let help =
+                "build a layer of this kind, and set its `qkv` and `proj` to those of the old one";
+            return Err(AttentionError::misplaced(attention.kind(), reason, help));
+        }
+        self.mixer = mixer;
+        Ok(())
+    }
+
     /// # Shapes
     /// - `x`: `[batch, tokens, dim]`
     /// - output: `[batch, tokens, dim]`

@@ -1,9 +1,6 @@
-//! Vision transformer backbones with k-NN attention per stage.
+#![doc = include_str!("../README.md")]
 //!
-//! A name becomes a [`ModelConfig`] ([`ModelConfig::by_name`]), overrides change it
-//! ([`ModelConfig::with`]), and a device and a key make it a [`Model`] ([`ModelConfig::init`]).
-//! The cost of a configuration is known without building the model ([`ModelConfig::summary`]).
-//!
+//! # Parts
 //! A model is a [`Backbone`] and a [`Head`]. A backbone can return more than its tokens ([`Ask`]): the maps of its
 //! stages, the tokens after its last blocks, or, to an [`Observer`], intermediate results of its blocks.
 //!

@@ -1,6 +1,6 @@
-//! Custom operations of vision transformers for Burn: functions from tensors to tensors, each with its gradient, on the
-//! CPU and on every GPU runtime.
+#![doc = include_str!("../README.md")]
 //!
+//! # Operations
 //! | | |
 //! |---|---|
 //! | [`attention()`], [`self_attention()`] | `softmax(top_k(scale q k^T)) v` in one operation |

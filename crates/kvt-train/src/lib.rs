@@ -53,3 +53,8 @@ pub mod world;
 
 pub use kvt_data as data;
 pub use kvt_data::augment;
+
+/// `cargo test` compiles and runs the code of this page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/burn-parts.md")]
+struct BurnParts;

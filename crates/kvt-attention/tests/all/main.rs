@@ -13,6 +13,7 @@ mod implementations;
 mod lemmas;
 mod module;
 mod operation;
+mod outside;
 mod probabilities;
 mod views;
 

@@ -90,7 +90,8 @@ impl Gradients {
 
     /// Scales all gradients, whose global norm is `norm`, so that it is at most `max_norm` (PyTorch's
     /// `clip_grad_norm_`, with its 1e-6 in the denominator).
-    pub(super) fn clip_norm(self, norm: f64, max_norm: f64) -> Self {
+    #[must_use]
+    pub fn clip_norm(self, norm: f64, max_norm: f64) -> Self {
         Self {
             grad_scale: self.grad_scale * (max_norm / (norm + 1e-6)).min(1.0),
             ..self
