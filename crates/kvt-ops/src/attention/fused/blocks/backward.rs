@@ -122,30 +122,24 @@ impl Backward<'_> {
                 .problem
                 .head(self.d_out, image, head, query_count)
                 .rows(range.clone());
+            let at = |layout: HeadLayout| layout.offset + head * layout.head_stride;
             if self.problem.is_sparse() {
-                let at = |layout: HeadLayout| layout.offset + head * layout.head_stride;
                 let places =
                     [q_layout, k_layout, v_layout].map(|layout| (at(layout), layout.token_stride));
-                if write == Write::Replace {
-                    for (layout, (start, stride)) in [k_layout, v_layout].iter().zip(&places[1..]) {
-                        for key in 0..keys {
-                            out[start + key * stride..][..layout.dim].fill(0.0);
-                        }
-                    }
-                }
-                let [(dq_at, dq_stride), dk, dv] = places;
-                Arch::new().dispatch(Gradients {
+                let gradients = Gradients {
                     records: self.problem.records(saved, head),
                     scale,
                     inputs: [q, k, v],
                     d_out,
-                    out,
-                    places: [(dq_at + start * dq_stride, dq_stride), dk, dv],
+                    out: &mut *out,
+                    places,
+                    start,
                     dq_out: dq_out
                         .as_deref_mut()
                         .map(|dq| &mut dq[head * q_layout.head_stride..]),
                     kept: &mut buffers.kept,
-                });
+                };
+                gradients.add(write);
                 continue;
             }
             let scores = grown(&mut buffers.scores, rows * keys);
@@ -167,7 +161,6 @@ impl Backward<'_> {
             }
             let weights = Matrix::new(scores, [rows, keys], keys);
             let d_scores_matrix = Matrix::new(d_scores, [rows, keys], keys);
-            let at = |layout: HeadLayout| layout.offset + head * layout.head_stride;
             let stride = q_layout.token_stride;
             let dq = match &mut dq_out {
                 Some(dq_out) => &mut dq_out[head * q_layout.head_stride..],
