@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::buffer::par_build_of;
 use super::gemm::{Matrix, Threads, Write, multiply_on};
 use kernel::Kernel;
 
@@ -120,24 +121,31 @@ fn plain_height(rows: usize, width: usize) -> usize {
 impl Panels {
     fn new(kernel: Kernel, matrix: Matrix<'_>) -> Self {
         let (shape @ [inputs, outputs], [down, along]) = (matrix.shape(), matrix.strides());
-        let mut values = vec![[0.0; WIDTH]; outputs.div_ceil(WIDTH) * inputs];
-        let panels = values.par_chunks_mut(inputs.max(1)).enumerate();
-        panels.for_each(|(number, panel)| {
-            let first = number * WIDTH;
-            let count = WIDTH.min(outputs - first);
-            for (input, to) in panel.iter_mut().enumerate() {
-                let from = &matrix.values()[input * down + first * along..];
-                if along == 1 {
-                    to[..count].copy_from_slice(&from[..count]);
-                } else {
-                    let from = from.iter().step_by(along);
-                    to[..count]
-                        .iter_mut()
-                        .zip(from)
-                        .for_each(|(to, from)| *to = *from);
+        let panels = outputs.div_ceil(WIDTH);
+        let numbers = (0..panels).into_par_iter();
+        // A panel is filled with zeros by the thread that packs it: one thread for all of them would take as long as the copies.
+        let values: Vec<[f32; WIDTH]> = par_build_of(
+            panels * inputs,
+            inputs,
+            numbers,
+            || (),
+            |(), panel, number| {
+                let first = number * WIDTH;
+                let count = WIDTH.min(outputs - first);
+                for (input, to) in panel.iter_mut().enumerate() {
+                    let from = &matrix.values()[input * down + first * along..];
+                    if along == 1 {
+                        to[..count].copy_from_slice(&from[..count]);
+                    } else {
+                        let from = from.iter().step_by(along);
+                        to[..count]
+                            .iter_mut()
+                            .zip(from)
+                            .for_each(|(to, from)| *to = *from);
+                    }
                 }
-            }
-        });
+            },
+        );
         Self {
             kernel,
             values,
