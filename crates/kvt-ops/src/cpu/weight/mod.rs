@@ -129,7 +129,7 @@ impl Panels {
             inputs,
             numbers,
             || (),
-            |(), panel, number| {
+            |(), panel: &mut [[f32; WIDTH]], number| {
                 let first = number * WIDTH;
                 let count = WIDTH.min(outputs - first);
                 for (input, to) in panel.iter_mut().enumerate() {
