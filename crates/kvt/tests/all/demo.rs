@@ -55,6 +55,6 @@ fn a_demo_is_shown_and_trained_once() {
 fn a_wrong_override_is_refused_before_anything_is_written() {
     let workspace = Workspace::empty();
     let error = workspace.error(&["demo", "--set", "train.epoch=1"]);
-    assert!(error.contains("train.epochs"), "{error}");
+    assert!(error.contains("did you mean `epochs`?"), "{error}");
     assert!(!workspace.path("runs").exists());
 }
