@@ -30,7 +30,7 @@ pub(super) struct Args {
 enum What {
     /// Look at a folder of images, their sizes and their number, and write a configuration for them, with comments.
     #[command(
-        after_help = "Examples:\n  kvt config init photos > photos.toml\n  kvt config init photos --weights deit_small_patch16_224.safetensors --output photos.toml"
+        after_help = "Examples:\n  kvt config init photos > photos.toml\n  kvt config init photos --weights deit_small_patch16_224 --output photos.toml"
     )]
     Init {
         /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.

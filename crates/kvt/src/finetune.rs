@@ -16,23 +16,24 @@ use kvt_train::finetune::{Choices, Request, propose, resume};
 use kvt_train::task::Classify;
 use kvt_train::world::World;
 
-/// `kvt finetune FOLDER --weights FILE [--model NAME] [--freeze backbone]`
+/// `kvt finetune FOLDER --weights WEIGHTS [--model NAME] [--freeze backbone]`
 ///
 /// Everything but FOLDER and `--weights` has a default for small data; `--print-config` shows all of it.
 #[derive(Debug, clap::Args)]
 #[command(
-    before_help = "  kvt finetune photos --weights deit_small_patch16_224.safetensors",
-    override_usage = "kvt finetune [OPTIONS] --weights <FILE> <FOLDER>\n       kvt finetune [OPTIONS] --resume [FOLDER]",
-    after_help = "Examples:\n  kvt finetune photos --weights deit_small_patch16_224.safetensors\n  kvt finetune photos --weights runs/photos --linear-probe --epochs 10\n  kvt finetune photos --weights w.pth --print-config > photos.toml"
+    before_help = "  kvt finetune photos --weights deit_small_patch16_224",
+    override_usage = "kvt finetune [OPTIONS] --weights <WEIGHTS> <FOLDER>\n       kvt finetune [OPTIONS] --resume [FOLDER]",
+    after_help = "Examples:\n  kvt finetune photos --weights deit_small_patch16_224\n  kvt finetune photos --weights runs/photos --linear-probe --epochs 10\n  kvt finetune photos --weights w.pth --print-config > photos.toml"
 )]
 pub(super) struct Args {
     /// Required without `--resume`: the images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
     #[arg(value_name = "FOLDER", required_unless_present = "resume")]
     folder: Option<PathBuf>,
-    /// Required without `--resume`: weights to start from, `.safetensors` or `.pth` under timm's names or the authors'; or the folder of a run.
+    /// Required without `--resume`: the weights to start from. A name of `kvt models list --weights`, which is downloaded; a file, `.safetensors`
+    /// or `.pth` under timm's names or the authors'; or the folder of a run.
     #[arg(long, value_name = "FILE", required_unless_present = "resume")]
     weights: Option<PathBuf>,
-    /// The weights' model, a name of `kvt models list` or one of timm's `vit_*`; needed only if the weights do not tell.
+    /// The weights' model, a name of `kvt models list` or one of timm's `vit_*`; needed only if the weights do not say.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     /// Epochs; by default 5 to 50, so that about 20,000 images are seen.

@@ -60,7 +60,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     version,
     propagate_version = true,
     help_template = groups::template(&Command::augment_subcommands(clap::Command::new("kvt"))),
-    after_help = "Examples:\n  kvt demo\n  kvt finetune photos --weights deit_small_patch16_224.safetensors\n  kvt train configs/quickstart/dense.toml\n  kvt eval --run runs/photos\n  kvt predict --run runs/photos some.jpg\n\n`kvt VERB --help` has more of each."
+    after_help = "Examples:\n  kvt demo\n  kvt finetune photos --weights deit_small_patch16_224\n  kvt train configs/quickstart/dense.toml\n  kvt eval --run runs/photos\n  kvt predict --run runs/photos some.jpg\n\n`kvt VERB --help` has more of each."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -93,7 +93,7 @@ enum Command {
     Report(report::Args),
     /// Run weights on prepared images, for checks against other implementations.
     Logits(logits::Args),
-    /// Time attention operations and training steps.
+    /// Time attention operations, forward passes and training steps.
     Bench(bench::Args),
     /// Rerun a table or figure of a paper.
     Reproduce(reproduce::Args),
@@ -104,7 +104,7 @@ enum Command {
     Devices,
     /// Write, print, check or describe configurations.
     Config(config::Args),
-    /// Generate or check data sets.
+    /// Download, generate or check data sets.
     Data(data::Args),
     /// Inspect, convert, average or download weight files.
     Weights(weights::Args),
