@@ -31,7 +31,7 @@ pub(super) struct Args {
     folder: Option<PathBuf>,
     /// Required without `--resume`: the weights to start from. A name of `kvt models list --weights`, which is downloaded; a file, `.safetensors`
     /// or `.pth` under timm's names or the authors'; or the folder of a run.
-    #[arg(long, value_name = "FILE", required_unless_present = "resume")]
+    #[arg(long, value_name = "WEIGHTS", required_unless_present = "resume")]
     weights: Option<PathBuf>,
     /// The weights' model, a name of `kvt models list` or one of timm's `vit_*`; needed only if the weights do not say.
     #[arg(long, value_name = "NAME")]
