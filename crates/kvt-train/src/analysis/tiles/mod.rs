@@ -11,9 +11,6 @@ use table::Tile;
 pub(super) use table::json;
 pub use table::{HEADER, csv, rows};
 
-#[cfg(test)]
-mod tests;
-
 /// Sizes of a tile, in consecutive queries.
 const SIZES: [usize; 3] = [8, 16, 64];
 /// Widths of a block, in consecutive keys.
@@ -96,3 +93,6 @@ fn overlap(is_kept: Tensor<4>) -> Tensor<1> {
     let all = count.sum_dim(3).clamp_min(1.0) * heads.saturating_sub(1).max(1) as f64;
     (shared / all).mean_dim(2).reshape([images])
 }
+
+#[cfg(test)]
+mod tests;
