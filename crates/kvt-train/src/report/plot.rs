@@ -249,7 +249,9 @@ mod tests {
                         let noise = f64::sin(f64::from(epoch * 7) + seed as f64 * 2.0);
                         EpochPoint {
                             epoch,
-                            train_loss: Some(2.3 * (-t * 0.6).exp() + 0.3 + 0.03 * noise),
+                            train_loss: Some(
+                                2.3 * (-t * 0.6).exp() + 0.3 - gain * 0.01 + 0.03 * noise,
+                            ),
                             val: Metrics::from([
                                 (
                                     "loss",

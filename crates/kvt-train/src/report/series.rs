@@ -195,21 +195,21 @@ mod tests {
 
     #[test]
     fn an_ema_has_a_line_of_its_own_and_its_absence_none() {
-        let points = |of_ema| {
-            let point = |epoch, value| EpochPoint {
+        let points = |more, of_ema| {
+            let point = |epoch, value: f64| EpochPoint {
                 epoch,
-                val: top1(Some(value)),
+                val: top1(Some(value + more)),
                 ema: top1(of_ema),
                 ..EpochPoint::default()
             };
             vec![point(0, 50.0), point(1, 60.0)]
         };
-        let curve = |label: &str, of_ema| Curve {
+        let curve = |label: &str, more, of_ema| Curve {
             label: label.to_owned(),
             seed: 0,
-            epochs: points(of_ema),
+            epochs: points(more, of_ema),
         };
-        let curves = [curve("dense", Some(40.0)), curve("knn", None)];
+        let curves = [curve("dense", 0.0, Some(40.0)), curve("knn", 1.0, None)];
         let lines = series(Plot::Metric(Metric::TOP1), &curves);
         let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["dense", "dense, EMA", "knn"]);
