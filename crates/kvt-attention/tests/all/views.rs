@@ -6,7 +6,7 @@ use kvt_attention::{Neighbors, Score, SoftmaxAttention, attend};
 use crate::devices::{tensor, values};
 
 const TOKENS: usize = 40;
-const DIM: usize = 12;
+const DIM: usize = 16;
 
 fn input(shape: [usize; 4], seed: usize, device: &Device) -> Tensor<4> {
     let data: Vec<f32> = (0..shape.iter().product())

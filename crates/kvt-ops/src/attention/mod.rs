@@ -76,6 +76,9 @@ pub struct AttentionSettings {
 /// Computed in f32; the output has the type of the inputs. Keys are selected as in
 /// [`knn_softmax`](crate::knn_softmax()).
 ///
+/// Inputs should be finite: an infinite or undefined number of a key that a query drops, and of its value, whose weight is zero, makes
+/// the query's output and gradients NaN in some implementations and not in others, which skip the key.
+///
 /// # Shapes
 /// - `q`: `[batch, heads, query, head_dim]`
 /// - `k`: `[batch, heads, key, head_dim]`
@@ -83,7 +86,7 @@ pub struct AttentionSettings {
 /// - output: `[batch, heads, query, value_dim]`
 ///
 /// # Panics
-/// If the shapes of the tensors do not match: the kernels would read out of bounds.
+/// If the shapes of the tensors do not match: the kernels would read out of bounds; or no key would be kept.
 pub fn attention(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -91,6 +94,7 @@ pub fn attention(
     settings: AttentionSettings,
 ) -> Tensor<4> {
     assert_fit(&q, &k, &v);
+    assert_kept(settings);
     let (q, k, v) = (q.into_dispatch(), k.into_dispatch(), v.into_dispatch());
     Tensor::from_dispatch(Dispatch::fused_attention(q, k, v, settings).0)
 }
@@ -112,7 +116,7 @@ pub fn attention(
 /// applies to all heads, and `heads` to each of them.
 ///
 /// # Panics
-/// If the shapes of the tensors do not match.
+/// If the shapes of the tensors do not match, or no key would be kept.
 pub fn attention_with(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -129,6 +133,7 @@ pub fn attention_with(
         return attention(q, k, v, settings);
     }
     assert_fit(&q, &k, &v);
+    assert_kept(settings);
     let device = q.device();
     let bias = bias.unwrap_or_else(|| Tensor::empty([1; 4], (&device, q.dtype())));
     let mask = mask.unwrap_or_else(|| Tensor::empty([1; 4], &device));
@@ -150,7 +155,7 @@ pub fn attention_with(
 /// As [`attention`].
 ///
 /// # Panics
-/// If the shapes of the tensors do not match: the kernels would read out of bounds.
+/// If the shapes of the tensors do not match: the kernels would read out of bounds; or no key would be kept.
 pub fn flash_attention(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -158,6 +163,7 @@ pub fn flash_attention(
     settings: AttentionSettings,
 ) -> Tensor<4> {
     assert_fit(&q, &k, &v);
+    assert_kept(settings);
     let (q, k, v) = (q.into_dispatch(), k.into_dispatch(), v.into_dispatch());
     Tensor::from_dispatch(Dispatch::flash_attention(q, k, v, settings).0)
 }
@@ -167,7 +173,11 @@ pub fn flash_attention(
 /// # Shapes
 /// - `qkv`: `[batch, tokens, 3 * dim]` in the order `(3, heads, head_dim)`
 /// - output: `[batch, tokens, dim]`
+///
+/// # Panics
+/// If no key would be kept.
 pub fn self_attention(qkv: Tensor<3>, heads: usize, settings: AttentionSettings) -> Tensor<3> {
+    assert_kept(settings);
     let qkv = qkv.into_dispatch();
     Tensor::from_dispatch(Dispatch::fused_self_attention(qkv, heads, settings).0)
 }
@@ -176,13 +186,21 @@ pub fn self_attention(qkv: Tensor<3>, heads: usize, settings: AttentionSettings)
 ///
 /// # Shapes
 /// As [`self_attention`].
+///
+/// # Panics
+/// As [`self_attention`].
 pub fn flash_self_attention(
     qkv: Tensor<3>,
     heads: usize,
     settings: AttentionSettings,
 ) -> Tensor<3> {
+    assert_kept(settings);
     let qkv = qkv.into_dispatch();
     Tensor::from_dispatch(Dispatch::flash_self_attention(qkv, heads, settings).0)
+}
+
+fn assert_kept(settings: AttentionSettings) {
+    assert!(settings.kept > 0, "attention: a query keeps at least 1 key");
 }
 
 fn assert_fit(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>) {

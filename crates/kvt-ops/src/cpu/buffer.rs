@@ -33,7 +33,7 @@ pub(crate) fn par_map_copy<T: Send>(
     copy
 }
 
-/// `rows` copies of a row, changed block by block, of `height` rows, while the block is in the cache. `change` gets the values of a
+/// `rows` copies of a row, changed block by block, of `height` rows (at least 1), while the block is in the cache. `change` gets the values of a
 /// block and its number.
 pub(crate) fn par_map_rows(
     row: &[f32],
@@ -45,7 +45,7 @@ pub(crate) fn par_map_rows(
     let mut values = Vec::with_capacity(len);
     let spare = &mut values.spare_capacity_mut()[..len];
     let blocks = spare
-        .par_chunks_mut((height * row.len()).max(1))
+        .par_chunks_mut((height.max(1) * row.len()).max(1))
         .enumerate();
     blocks.for_each(|(number, spare)| {
         for spare in spare.chunks_exact_mut(row.len()) {

@@ -69,7 +69,13 @@ pub fn mlp_add<const D: usize>(
     let [weight1, weight2] = [first, second].map(|layer| layer.weight.val());
     let mut shape = x.dims();
     shape[D - 1] = weight2.dims()[1];
+    let has_width = |bias: &Option<Tensor<1>>, weight: &Tensor<2>| {
+        let fits = |bias: &Tensor<1>| bias.dims()[0] == weight.dims()[1];
+        bias.as_ref().is_none_or(fits)
+    };
     let is_one_step = residual.scale.is_none()
+        && has_width(&bias1, &weight1)
+        && has_width(&bias2, &weight2)
         && residual.stream.dims() == shape
         && fits(&x, &weight1)
         && weight1.dims()[1] == weight2.dims()[0];

@@ -10,11 +10,13 @@ use kvt_testing::naive::draw;
 const BATCH: usize = 2;
 const HEADS: usize = 3;
 const TOKENS: usize = 21;
-const DIM: usize = 4;
-const SETTINGS: AttentionSettings = AttentionSettings {
-    scale: 0.5,
-    kept: 7,
-};
+const DIM: usize = 16;
+/// Of 7 keys the CPU computes all products, of 4 only those of the kept keys.
+const SETTINGS: [AttentionSettings; 2] = [settings(7), settings(4)];
+
+const fn settings(kept: usize) -> AttentionSettings {
+    AttentionSettings { scale: 0.5, kept }
+}
 
 /// The packed projection, and a gradient of the output.
 fn inputs(device: &Device) -> (Tensor<3>, Tensor<3>) {
@@ -29,16 +31,16 @@ type SelfAttention = fn(Tensor<3>, usize, AttentionSettings) -> Tensor<3>;
 type Attention = fn(Tensor<4>, Tensor<4>, Tensor<4>, AttentionSettings) -> Tensor<4>;
 
 /// Output and gradient of `qkv`.
-fn packed(device: &Device, attend: SelfAttention) -> [Vec<f32>; 2] {
+fn packed(device: &Device, settings: AttentionSettings, attend: SelfAttention) -> [Vec<f32>; 2] {
     let (qkv, probe) = inputs(&device.clone().autodiff());
     let qkv = qkv.require_grad();
-    let out = attend(qkv.clone(), HEADS, SETTINGS);
+    let out = attend(qkv.clone(), HEADS, settings);
     let grads = (out.clone() * probe).sum().backward();
     [values(out), values(qkv.grad(&grads).unwrap())]
 }
 
 /// The same with separate queries, keys and values.
-fn separate(device: &Device, attend: Attention) -> [Vec<f32>; 2] {
+fn separate(device: &Device, settings: AttentionSettings, attend: Attention) -> [Vec<f32>; 2] {
     let (qkv, probe) = inputs(&device.clone().autodiff());
     let qkv = qkv.require_grad();
     let heads = qkv
@@ -46,7 +48,7 @@ fn separate(device: &Device, attend: Attention) -> [Vec<f32>; 2] {
         .reshape([BATCH, TOKENS, 3, HEADS, DIM])
         .permute([2, 0, 3, 1, 4]);
     let [q, k, v] = [0, 1, 2].map(|i| heads.clone().narrow(0, i, 1).squeeze_dim::<4>(0));
-    let out = attend(q, k, v, SETTINGS)
+    let out = attend(q, k, v, settings)
         .swap_dims(1, 2)
         .reshape([BATCH, TOKENS, HEADS * DIM]);
     let grads = (out.clone() * probe).sum().backward();
@@ -56,31 +58,46 @@ fn separate(device: &Device, attend: Attention) -> [Vec<f32>; 2] {
 #[test]
 fn on_the_cpu_flash_is_fused_to_the_bit() {
     let device = Device::flex();
-    assert_eq!(
-        packed(&device, flash_self_attention),
-        packed(&device, self_attention)
-    );
-    assert_eq!(
-        separate(&device, flash_attention),
-        separate(&device, attention)
-    );
+    for settings in SETTINGS {
+        assert_eq!(
+            packed(&device, settings, flash_self_attention),
+            packed(&device, settings, self_attention)
+        );
+        assert_eq!(
+            separate(&device, settings, flash_attention),
+            separate(&device, settings, attention)
+        );
+    }
 }
 
 #[test]
 fn packed_and_separate_inputs_give_the_same_on_every_device() {
-    let expected = separate(&Device::flex(), attention);
-    for (name, device) in devices() {
-        let results = [
-            ("fused", packed(&device, self_attention)),
-            ("flash", packed(&device, flash_self_attention)),
-            ("separate flash", separate(&device, flash_attention)),
-        ];
-        for (which, actual) in results {
-            for ((what, a), e) in ["out", "qkv"].iter().zip(&actual).zip(&expected) {
-                assert_close(&format!("{name}, {which}: {what}"), a, e, 1e-5);
+    for settings in SETTINGS {
+        let expected = separate(&Device::flex(), settings, attention);
+        for (name, device) in devices() {
+            let results = [
+                ("fused", packed(&device, settings, self_attention)),
+                ("flash", packed(&device, settings, flash_self_attention)),
+                (
+                    "separate flash",
+                    separate(&device, settings, flash_attention),
+                ),
+            ];
+            for (which, actual) in results {
+                for ((what, a), e) in ["out", "qkv"].iter().zip(&actual).zip(&expected) {
+                    let case = format!("{name}, {which}, {} kept: {what}", settings.kept);
+                    assert_close(&case, a, e, 1e-5);
+                }
             }
         }
     }
+}
+
+#[test]
+#[should_panic(expected = "keeps at least 1 key")]
+fn a_query_without_a_key_is_refused() {
+    let x = Tensor::<4>::zeros([1, 1, 2, 4], &Device::flex());
+    let _ = attention(x.clone(), x.clone(), x, settings(0));
 }
 
 #[test]
@@ -88,5 +105,5 @@ fn packed_and_separate_inputs_give_the_same_on_every_device() {
 fn keys_of_another_width_are_refused() {
     let device = Device::flex();
     let x = |dim| Tensor::<4>::zeros([1, 1, 2, dim], &device);
-    let _ = attention(x(3), x(4), x(3), SETTINGS);
+    let _ = attention(x(3), x(4), x(3), settings(7));
 }

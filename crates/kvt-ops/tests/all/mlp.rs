@@ -1,6 +1,6 @@
 //! The MLP in one operation: compared with Burn's layers, and with our own operations one after the other.
 
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::activation::gelu as burn_gelu;
 use burn::tensor::{DType, Device, Tensor};
@@ -84,6 +84,22 @@ fn an_mlp_in_bf16_is_its_steps_bit_by_bit() {
         let out = mlp_add([&first, &second], x, residual);
         assert_eq!(out.dtype(), DType::F32);
         assert_eq!(values(out), values(steps), "{rows} rows");
+    }
+}
+
+/// As by itself, a layer whose bias has another width than its weight is refused, in each of the layers and types.
+#[test]
+fn biases_of_another_width_are_refused() {
+    let device = Device::flex();
+    for (layer, dtype) in [(0, DType::F32), (1, DType::F32), (1, DType::BF16)] {
+        let refused = std::panic::catch_unwind(|| {
+            let mut both = layers(&device);
+            let wide = 2 * both[layer].weight.dims()[1];
+            both[layer].bias = Some(Param::from_tensor(Tensor::ones([wide], &device)));
+            let [x, residual] = given(3, &device);
+            mlp_add([&both[0], &both[1]], in_type(x, dtype), residual).into_data()
+        });
+        assert!(refused.is_err(), "layer {layer} in {dtype:?}");
     }
 }
 

@@ -116,6 +116,43 @@ fn undefined_rows_and_endless_scores_are_those_of_dense_products() {
     }
 }
 
+/// A softmax over one key is 1 whatever its score, so no gradient reaches queries and keys, however large the scores are.
+#[test]
+fn one_kept_key_has_no_gradient_at_large_scores() {
+    let shape = [1, 2, 64, 64, 64, 64];
+    let mut inputs = numbers(shape);
+    for x in inputs[..2].iter_mut().flatten() {
+        *x *= 100.0;
+    }
+    let [_, of_q, of_k, of_v] = run(shape, &inputs, 1, false);
+    assert!(of_q.iter().chain(&of_k).all(|x| *x == 0.0));
+    assert!(of_v.iter().any(|x| x.abs() > 0.1));
+}
+
+/// Scores of -inf, and fewer others than are kept: the weights of two keys add up to 1.
+#[test]
+fn endless_scores_are_dropped() {
+    let shape = [1, 1, 3, 64, 16, 16];
+    let mut inputs = numbers(shape);
+    inputs[0].iter_mut().for_each(|x| *x = x.abs() + 0.1);
+    for key in (0..64).filter(|key| ![10, 40].contains(key)) {
+        inputs[1][key * 16] = f32::NEG_INFINITY;
+    }
+    let [sparse, dense] = [false, true].map(|dense| run(shape, &inputs, 5, dense));
+    assert!(sparse[0].iter().all(|x| x.is_finite()));
+    for (a, e) in sparse[0].iter().zip(&dense[0]) {
+        assert!((a - e).abs() < 5e-6, "{a} is not {e}");
+    }
+}
+
+#[test]
+fn no_queries_have_no_output() {
+    let shape = [1, 1, 0, 64, 16, 16];
+    let [out, of_q, of_k, of_v] = run(shape, &numbers(shape), 5, false);
+    assert!(out.is_empty() && of_q.is_empty());
+    assert_eq!([of_k, of_v], [vec![0.0; 64 * 16], vec![0.0; 64 * 16]]);
+}
+
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     for shape in [[1, 3, 130, 130, 32, 32], [7, 2, 70, 70, 16, 16]] {

@@ -160,8 +160,8 @@ fn bf16_forward(
     let mut saved = FloatTensor::<Flex>::empty(shape, DType::F32);
     let records: &mut [f32] = saved.storage_mut();
     let values: &[bf16] = values_in(qkv);
-    let values = values.par_chunks(tokens * width);
-    let records = records.par_chunks_mut(tokens * heads * record);
+    let values = values.par_chunks((tokens * width).max(1));
+    let records = records.par_chunks_mut((tokens * heads * record).max(1));
     let out = par_build_of(
         images * tokens * dim,
         tokens * dim,

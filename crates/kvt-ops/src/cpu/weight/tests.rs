@@ -56,6 +56,10 @@ fn products_are_added_as_defined() {
                     weight.add_product(blocks, out, x.rows(blocks.rows(number, rows)));
                 }
                 assert_eq!(out, expected, "{rows} {inputs} {outputs} {kernel:?}");
+                // In one block, whatever the number of threads.
+                let mut out = vec![0.5; rows * outputs];
+                weight.add_product(blocks, &mut out, x);
+                assert_eq!(out, expected, "{rows} {inputs} {outputs} {kernel:?}");
             }
         }
     }

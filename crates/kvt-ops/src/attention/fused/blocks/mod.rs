@@ -1,5 +1,6 @@
 //! k-NN attention on the CPU in blocks of queries: the scores of a block stay in the cache, and are computed
-//! again for the gradient. Extra memory does not grow with queries times keys.
+//! again for the gradient. Extra memory does not grow with queries times keys, except for a bit for each where the keys that
+//! were dropped are skipped.
 
 mod backward;
 mod bits;
@@ -131,7 +132,9 @@ impl<'a> Problem<'a> {
         let block = self.block();
         let size = self.queries * width;
         let records = self.heads * self.record();
-        let saved = saved.par_chunks_mut(self.queries * records).enumerate();
+        let saved = saved
+            .par_chunks_mut((self.queries * records).max(1))
+            .enumerate();
         par_build(self.images * size, size, saved, |out, (image, saved)| {
             let out = out.par_chunks_mut(block * width);
             let saved = saved.par_chunks_mut(block * records);

@@ -144,8 +144,12 @@ impl<'a, I: Iterator<Item = (&'a RowState, &'a [u32])>> WithSimd for Gradients<'
             for (weight, &key) in weights.iter_mut().zip(keys) {
                 *weight = self.scale * dot_of(simd, q, line(k, key as usize));
             }
-            exp_all(simd, weights, state.max);
-            scale(weights, state.scale);
+            // These scores are rounded otherwise than those of the forward pass. With their own largest score and sum the weights
+            // add up to 1, and an error common to all of them cancels, as in a softmax. NaN stays NaN.
+            let largest = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let sum = exp_all(simd, weights, largest);
+            let undefined = state.scale.is_nan();
+            scale(weights, if undefined { f32::NAN } else { 1.0 / sum });
             for (d_weight, &key) in d_weights.iter_mut().zip(keys) {
                 *d_weight = dot_of(simd, d_out, line(v, key as usize));
             }
@@ -256,3 +260,6 @@ fn columns<S: Simd, const N: usize>(
     }
     N
 }
+
+#[cfg(test)]
+mod tests;
