@@ -172,7 +172,9 @@ impl Task for Distil {
         Ok((Self::new(&student, device), student))
     }
 
-    fn target(_: &Sample) {}
+    fn prepare(plan: &Plan, splits: &Splits) -> Result<Arc<dyn Prepare<()>>, DataError> {
+        Ok(splits.train_views(plan, |_| ()))
+    }
 
     fn loss(
         &mut self,
