@@ -36,7 +36,7 @@ mod upload;
 
 pub use batch::{Batch, Image, View};
 pub use check::{Check, Duplicate, SplitCheck, Unreadable, check};
-pub use config::{DataConfig, DataKind, DecodeMode, OnError, Workers};
+pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};
 pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
@@ -49,7 +49,7 @@ pub use prepare::{Example, Prepare, PrepareError, Views, view_key};
 pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{
-    ClassOrder, Picture, Sample, Source, Split, TEST, TRAIN, VAL, is_guarded, is_split, is_whole,
+    ClassOrder, Picture, Sample, Source, Split, TEST, TRAIN, Unpaired, VAL, is_guarded, is_split, is_whole,
     open, open_part, open_split, split_name, test_split, unused_splits,
 };
 pub use state::{DataState, listing_of};
