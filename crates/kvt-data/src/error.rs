@@ -527,14 +527,17 @@ fn alone(unpaired: &Unpaired) -> String {
         ("names of the list have no image", unpaired.listed.clone()),
     ];
     let mut left = 5;
-    let words = parts.into_iter().filter(|(_, names)| !names.is_empty()).map(|(what, names)| {
-        let shown = names.get(..left.min(names.len())).unwrap_or_default();
-        left -= shown.len();
-        match shown {
-            [] => format!("{} {what}", names.len()),
-            shown => format!("{} {what}: {}", names.len(), quoted(shown)),
-        }
-    });
+    let words = parts
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(what, names)| {
+            let shown = names.get(..left.min(names.len())).unwrap_or_default();
+            left -= shown.len();
+            match shown {
+                [] => format!("{} {what}", names.len()),
+                shown => format!("{} {what}: {}", names.len(), quoted(shown)),
+            }
+        });
     words.collect::<Vec<_>>().join("; ")
 }
 

@@ -53,7 +53,10 @@ impl Values {
     fn new(data: &DataConfig, classes: usize) -> Self {
         let label = |value: usize| {
             if !data.map.is_empty() {
-                let found = data.map.iter().find(|[from, _]| usize::from(*from) == value);
+                let found = data
+                    .map
+                    .iter()
+                    .find(|[from, _]| usize::from(*from) == value);
                 return Some(found.map_or(IGNORED, |[_, label]| *label));
             }
             if value == usize::from(data.ignore) {
@@ -78,7 +81,13 @@ impl Masks {
     pub(crate) fn labels(&self, mut map: LabelMap) -> Result<LabelMap, String> {
         let width = map.size.1.max(1);
         for (at, value) in map.labels.iter_mut().enumerate() {
-            let Some(label) = self.values.labels.get(usize::from(*value)).copied().flatten() else {
+            let Some(label) = self
+                .values
+                .labels
+                .get(usize::from(*value))
+                .copied()
+                .flatten()
+            else {
                 return Err(format!(
                     "pixel ({}, {}) has the value {value}, which is none of the {} classes and not `data.ignore`: see \
                      `data.zero`, `data.map` and `data.classes`",
@@ -121,6 +130,11 @@ pub(super) fn survey(
         let mut chosen = BTreeMap::new();
         for name in names {
             let stem = OsString::from(&name);
+            if chosen.contains_key(&stem) {
+                let path = data.path.join(&data.list).join(format!("{split}.txt"));
+                let reason = format!("it has `{name}` twice");
+                return Err(DataError::Records { path, reason });
+            }
             match images.remove_entry(&stem) {
                 Some((stem, image)) => drop(chosen.insert(stem, image)),
                 None => unpaired.listed.push(name),
@@ -193,7 +207,10 @@ pub(super) fn open(
     }
     match classes {
         Some(classes) if classes != source.classes => {
-            let (missing, extra) = (without(classes, &source.classes), without(&source.classes, classes));
+            let (missing, extra) = (
+                without(classes, &source.classes),
+                without(&source.classes, classes),
+            );
             if missing.is_empty() && extra.is_empty() {
                 let reason = "its classes are in another order than those of the run".to_owned();
                 let path = source.root;
@@ -210,10 +227,7 @@ pub(super) fn open(
 }
 
 /// The picture files of a folder by their path in it, without ending and suffix. Files with another suffix are not part of the data.
-fn by_stem(
-    root: &Path,
-    suffix: &str,
-) -> Result<(BTreeMap<OsString, PathBuf>, Listing), DataError> {
+fn by_stem(root: &Path, suffix: &str) -> Result<(BTreeMap<OsString, PathBuf>, Listing), DataError> {
     let mut listing = listing::images(root);
     let mut found = BTreeMap::new();
     for path in std::mem::take(&mut listing.images) {
@@ -269,11 +283,18 @@ fn classes(data: &DataConfig) -> Result<(Vec<String>, bool), DataError> {
         }
     };
     let fault = if names.is_empty() {
-        "no classes: `data.classes` names a file with a class on each line, or their number".to_owned()
+        "no classes: `data.classes` names a file with a class on each line, or their number"
+            .to_owned()
     } else if names.len() > usize::from(IGNORED) {
-        format!("{} classes, but the values of a mask tell {IGNORED} apart", names.len())
+        format!(
+            "{} classes, but the values of a mask tell {IGNORED} apart",
+            names.len()
+        )
     } else if let Some(label) = mapped.filter(|label| usize::from(*label) >= names.len()) {
-        format!("`data.map` has the class {label}, but there are {} classes", names.len())
+        format!(
+            "`data.map` has the class {label}, but there are {} classes",
+            names.len()
+        )
     } else {
         return Ok((names, !matches!(data.classes, Some(ClassNames::File(_)))));
     };
@@ -289,14 +310,23 @@ fn numbers(count: usize) -> Vec<String> {
 
 /// The classes in a text: one on each line, or the column `Name` of a table with tabs, as ADE20K has it.
 fn names(text: &str) -> Vec<String> {
-    let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
+    let mut lines = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .peekable();
     let is_name = |cell: &str| cell.trim().eq_ignore_ascii_case("name");
     let head = lines.peek().copied().unwrap_or_default();
     let column = match head.split('\t').position(is_name) {
         Some(column) if head.contains('\t') => column,
         _ => return lines.map(|line| line.trim().to_owned()).collect(),
     };
-    let cell = |line: &str| line.split('\t').nth(column).unwrap_or_default().trim().to_owned();
+    let cell = |line: &str| {
+        line.split('\t')
+            .nth(column)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
     lines.skip(1).map(cell).collect()
 }
 

@@ -226,7 +226,11 @@ impl Source {
     ///
     /// # Errors
     /// [`DecodeError`] with the path of the image, and a reason that names the mask where it is at fault.
-    pub fn pair(&self, index: u32, limits: ImageLimits) -> Result<(RgbImage, LabelMap), DecodeError> {
+    pub fn pair(
+        &self,
+        index: u32,
+        limits: ImageLimits,
+    ) -> Result<(RgbImage, LabelMap), DecodeError> {
         let sample = self.sample(index)?;
         self.read_pair(index, limits).map_err(|reason| DecodeError {
             path: sample.path.clone(),

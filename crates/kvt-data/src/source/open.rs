@@ -226,10 +226,7 @@ fn divided(data: &DataConfig) -> PathBuf {
 }
 
 /// A split of images with masks, with the problems of its listing and what has no partner, for a check.
-pub(crate) fn mask_survey(
-    data: &DataConfig,
-    split: &str,
-) -> Result<(Survey, Unpaired), DataError> {
+pub(crate) fn mask_survey(data: &DataConfig, split: &str) -> Result<(Survey, Unpaired), DataError> {
     let split = split_name(DataKind::Masks, &divided(data), split).unwrap_or(split);
     masks::survey(data, (!split.is_empty()).then_some(split))
 }
