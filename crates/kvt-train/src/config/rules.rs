@@ -12,12 +12,12 @@ use super::problem::Problem;
 use super::reference::section;
 use super::suggest::closest;
 use super::{Plan, attention};
-use crate::augment::AugmentConfig;
-use crate::data::{DataConfig, DataKind, DecodeMode, DenseConfig, OnError};
+use crate::augment::{AugmentConfig, DenseConfig};
+use crate::data::{DataConfig, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
+use crate::engine::TrainConfig;
 use crate::fetch::{Published, instead, similar};
 use crate::recipe::mix::MixConfig;
-use crate::engine::TrainConfig;
 use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind, OptimDecay, ScheduleConfig};
 use crate::task::{
     DinoConfig, Misfit, ResetHead, SegmentConfig, SegmentEval, TaskKind, check_dino, check_segment,
@@ -346,6 +346,9 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
         }
         return;
     }
+    for (key, pair, expected) in plan.dense.reversed() {
+        checks.refuse(&format!("dense.{key}"), &pair, expected);
+    }
     let segment = &mut plan.segment;
     if !checks.sets("optim.decay") {
         plan.optim.decay = OptimDecay::Names;
@@ -366,7 +369,7 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
         segment.eval_stride = defaults.eval_stride;
     } else {
         if !checks.sets("segment.eval_crop") {
-            segment.eval_crop = plan.dense.crop;
+            segment.eval_crop = plan.dense.crop.map(|side| side as usize);
         }
         if !checks.sets("segment.eval_stride") {
             segment.eval_stride = segment.eval_crop.map(|side| (2 * side / 3).max(1));

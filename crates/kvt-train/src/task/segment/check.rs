@@ -24,7 +24,7 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
         .any(|(stride, crop)| *stride > crop);
     let keys = [
         (
-            data.kind != DataKind::Masks && !data.is_dense_shapes(),
+            data.kind != DataKind::Masks,
             "data.kind",
             "`task = \"segment\"` needs a mask of classes for each image",
             "set `data.kind = \"masks\"`, or `data.shapes.layout = \"dense\"` for generated scenes",
