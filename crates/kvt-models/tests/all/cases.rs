@@ -87,6 +87,7 @@ fn swin(config: &Json) -> SwinConfig {
         patch_size: config.size("patch_size"),
         embed_dim: config.size("embed_dim"),
         window_size: config.size("window_size"),
+        dense: None,
         stages: StagesConfig {
             attention: config.attention(depth.len()),
             depth,
@@ -193,6 +194,7 @@ fn twins(config: &Json) -> TwinsConfig {
         embed_dim: config.sizes("embed_dims"),
         window_size: config.sizes("wss"),
         sr_ratio: config.sizes("sr_ratios"),
+        dense: None,
         stages: StagesConfig {
             attention: config.attention(depth.len()),
             depth,
