@@ -1,6 +1,8 @@
 //! Networks that predict something for every pixel.
 
 mod pyramid;
+mod weights;
 
 pub use crate::layers::WindowPadding;
 pub use pyramid::{DenseKind, Pyramid};
+pub use weights::{DenseWeights, read_dense};

@@ -10,7 +10,7 @@ use super::WindowPadding;
 use crate::backbone::{Ask, Backbone};
 use crate::error::ModelError;
 use crate::family::families::ModelConfig;
-use crate::family::{Dense, DenseFamily};
+use crate::family::{Dense, DenseFamily, Family};
 use crate::layers::Init;
 use crate::model::{Model, Parameter};
 use crate::precision::Precision;
@@ -21,7 +21,7 @@ use crate::weights::{
 /// The maps of a pyramid.
 const MAPS: usize = 4;
 /// The prefix of all names in files.
-const BACKBONE: &str = "backbone.";
+pub(super) const BACKBONE: &str = "backbone.";
 /// The norm of a classifier's last map, which dense networks do not use.
 const FINAL_NORM: &str = "norm.";
 /// The field of [`Pyramid`] that holds the norms of the maps.
@@ -291,7 +291,7 @@ impl Pyramid {
 
     /// Whether a parameter of the model, by its name there, takes part in the maps.
     fn is_used(&self, name: &str) -> bool {
-        !self.backbone.is_of_head(name) && !name.starts_with(FINAL_NORM)
+        is_used(self.backbone.config.family(), name)
     }
 
     /// The norms under their names in files, not yet read from the device, each with its path through the modules.
@@ -305,4 +305,9 @@ impl Pyramid {
             Some((path, tensor))
         })
     }
+}
+
+/// Whether a parameter of a model, by its name there, takes part in the maps.
+pub(super) fn is_used(family: &Family, name: &str) -> bool {
+    !family.is_of_head(name) && !name.starts_with(FINAL_NORM)
 }

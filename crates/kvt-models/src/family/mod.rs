@@ -64,6 +64,8 @@ pub(crate) struct DenseFamily {
     pub epsilon: f64,
     /// Whether a stage begins with the normalised map of the one before it; otherwise the norms are beside the stream.
     pub in_stream: bool,
+    /// The weights of a backbone from other dense networks under timm's names or the authors'; others as they are.
+    pub to_timm: fn(StateDict) -> StateDict,
 }
 
 /// A model that looks like one of a family but computes something else.
@@ -203,6 +205,11 @@ pub(crate) trait FamilyConfig {
         Self: Sized,
     {
         self
+    }
+
+    /// Refuses weights of a classifier, under timm's names, that the backbone of a dense network cannot have.
+    fn check_dense(&self, _weights: &StateDict) -> Result<(), WeightsError> {
+        Ok(())
     }
 
     /// Refuses invalid sizes.

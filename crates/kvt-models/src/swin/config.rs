@@ -15,7 +15,10 @@ use crate::family::summary::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::family::validate;
 use crate::head::{Classifier, Reads};
 use crate::layers::{Init, WindowPadding};
+use crate::weights::{StateDict, WeightsError};
 
+/// How the names of the tables of relative positions end.
+const TABLE: &str = ".relative_position_bias_table";
 /// More stages shrink any image to nothing, and their channels would overflow.
 const MAX_STAGES: usize = 16;
 
@@ -271,8 +274,25 @@ impl FamilyConfig for SwinConfig {
         Classifier::init(init, ("head.fc", None), sizes, Reads::Mean)
     }
 
+    /// The tables would be resized, which no official network does.
+    fn check_dense(&self, weights: &StateDict) -> Result<(), WeightsError> {
+        let tables = weights.iter().filter(|(name, _)| name.ends_with(TABLE));
+        for (name, table) in tables {
+            let side = table.shape().first().map_or(0, |places| places.isqrt());
+            let found = side.div_ceil(2);
+            if found != self.window_size {
+                return Err(WeightsError::Window {
+                    name: name.to_owned(),
+                    found,
+                    expected: self.window_size,
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn resize(&self, name: &str, shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match (name.ends_with(".relative_position_bias_table"), shape) {
+        match (name.ends_with(TABLE), shape) {
             (true, [places, _]) => table::resample(weight, places.isqrt()),
             _ => None,
         }

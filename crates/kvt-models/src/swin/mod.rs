@@ -22,6 +22,7 @@ mod attention;
 mod config;
 mod layout;
 mod masks;
+mod mm;
 mod network;
 mod table;
 mod window;
@@ -51,6 +52,7 @@ pub(crate) static FAMILY: Family = Family {
         norms: "norm",
         epsilon: 1e-5,
         in_stream: false,
+        to_timm: mm::to_timm,
     }),
     variants: &[],
 };

@@ -39,6 +39,7 @@ pub(crate) static FAMILY: Family = Family {
         norms: "norm_list.",
         epsilon: 1e-6,
         in_stream: true,
+        to_timm: |weights| weights,
     }),
     variants: &[Variant {
         signature: "blocks.0.0.attn.kv.weight",
