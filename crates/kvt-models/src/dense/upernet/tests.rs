@@ -9,8 +9,7 @@ use kvt_ops::{Key, Phase};
 use kvt_testing::devices::{assert_close, devices, error, tensor, values};
 
 use super::*;
-use crate::dense::pyramid::Pyramid;
-use crate::dense::state;
+use crate::dense::{Pyramid, WindowPadding, state};
 use crate::layers::Init;
 use crate::weights::{Outcome, StateDict, WeightsError};
 use crate::{ModelConfig, ModelOverrides, Parameter, Precision};
