@@ -41,7 +41,7 @@ pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_m
 pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
 pub use fresh::without_training;
-pub use label_map::{IGNORED, LabelMap, class_color};
+pub use label_map::{IGNORED, LabelMap};
 pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
 pub use pack::{Packed, pack};
