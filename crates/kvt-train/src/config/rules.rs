@@ -13,7 +13,8 @@ use super::reference::section;
 use super::suggest::closest;
 use super::{Plan, attention};
 use crate::augment::{AugmentConfig, DenseConfig};
-use crate::data::{DataConfig, DataKind, DecodeMode, OnError};
+use crate::data::shapes::{Layout, ShapesConfig};
+use crate::data::{DataConfig, DataError, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
 use crate::engine::TrainConfig;
 use crate::fetch::{Published, instead, similar};
@@ -226,6 +227,18 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
             "0.0 for data that is divided",
         );
         checks.refuse("data.val_fraction", &value, expected);
+    }
+    if let Some(shapes) = &mut data.shapes {
+        if shapes.layout == Layout::Folder {
+            let unused = ShapesConfig::default();
+            (shapes.objects, shapes.radius) = (unused.objects, unused.radius);
+        }
+        if let Err(DataError::ShapesConfig { key, refusal }) = shapes.validate() {
+            let key = format!("data.shapes.{key}");
+            if !checks.refuses(&key) {
+                checks.refuse(&key, &refusal.value, &refusal.expected);
+            }
+        }
     }
     if let Some(shapes) = &data.shapes
         && !checks.refuses("data.shapes.classes")
