@@ -15,6 +15,7 @@ mod folder;
 mod scene;
 
 pub use config::{Layout, ShapesConfig, Split};
+pub(crate) use dense::CLASSES;
 pub use figure::Figure;
 pub use folder::{Summary, ensure, generate};
 pub use scene::render;

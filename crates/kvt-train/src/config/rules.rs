@@ -212,6 +212,10 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
                     DataKind::Cifar => {
                         "add `path = \"FOLDER\"` under `[data]`, with CIFAR's binary files in it"
                     }
+                    DataKind::Masks => {
+                        "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/images/train/*` and masks of the \
+                         same names at `FOLDER/masks/train/*`"
+                    }
                     DataKind::Folder | DataKind::Shapes => {
                         "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/<class>/*`, or \
                          `kind = \"shapes\"` for generated images"
@@ -353,6 +357,19 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
         of_another_task("dense", "segment", checks);
         plan.segment = SegmentConfig::default();
         plan.dense = DenseConfig::default();
+        if plan.data.is_masks() {
+            let key = if checks.sets("data.shapes.layout") {
+                "data.shapes.layout"
+            } else {
+                "data.kind"
+            };
+            conflict(
+                key,
+                "the images have masks of classes, but no class each",
+                "add `task = \"segment\"` at the top of the file",
+                checks,
+            );
+        }
         if plan.optim.decay == OptimDecay::Names {
             let expected = "\"family\" or \"all\" unless `task = \"segment\"`";
             checks.refuse("optim.decay", "\"names\"", expected);

@@ -11,6 +11,9 @@ use super::config::{ShapesConfig, Split};
 use super::folder::{on_all_cores, write_png};
 use crate::DataError;
 
+/// The file with the names of the classes, in the order of their numbers.
+pub(crate) const CLASSES: &str = "classes.txt";
+
 /// The files of the data set but the manifest.
 pub(super) fn write(
     config: &ShapesConfig,
@@ -53,7 +56,7 @@ pub(super) fn write(
         fs_err::write(path, text)?;
     }
     let names = config.class_names().join("\n") + "\n";
-    fs_err::write(root.join("classes.txt"), names)?;
+    fs_err::write(root.join(CLASSES), names)?;
     Ok(())
 }
 

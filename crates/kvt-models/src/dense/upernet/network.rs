@@ -180,10 +180,7 @@ impl UperNet {
     ///
     /// If something is missing, has another shape or is not floating point: by name and shape, first of the backbone, then of
     /// both heads.
-    pub fn load_state_dict(
-        self,
-        state: &StateDict,
-    ) -> Result<(Self, Vec<String>), WeightsError> {
+    pub fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
         let (pyramid, LoadReport { mut rows }) = self.pyramid.load(state, DenseKind::Network)?;
         let (decode_head, of_head) = state::load(self.decode_head, DECODE_HEAD, state)?;
         rows.extend(of_head);
