@@ -230,3 +230,6 @@ impl Task for Segment {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
