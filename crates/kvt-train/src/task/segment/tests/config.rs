@@ -111,3 +111,42 @@ fn other_tasks_refuse_its_settings() {
         assert!(error.contains(expected), "{set}: {error}");
     }
 }
+
+/// As mmengine's constructor decides for the optimizer of either recipe (`scripts/reference/dense_recipe.py`), by each of the
+/// network's own names.
+#[test]
+fn parameters_decay_as_in_mmsegmentation() {
+    let golden = include_str!("../../../../tests/golden/dense/dense_recipe.json");
+    let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
+    let small = [
+        "model.name=swin_tiny_patch4_window7_224",
+        "model.depths=[1, 1, 2, 1]",
+        "model.embed_dim=8",
+        "model.num_heads=[1, 2, 2, 4]",
+        "segment.channels=8",
+        "segment.aux_channels=4",
+    ];
+    let plan = plan_of(SMALL, &small).unwrap();
+    let model = plan.model.config(None).unwrap();
+    let network = segment_network(&plan, &model, 3, &Device::flex()).unwrap();
+    for (model, parameters) in golden["decays"].as_object().unwrap() {
+        let parameters = parameters.as_object().unwrap();
+        assert!(parameters.len() > 100);
+        for (name, decays) in parameters {
+            let parameter = kvt_models::Parameter {
+                name: name.clone(),
+                ..Network::parameters(&network).swap_remove(0)
+            };
+            let found = OptimDecay::Names.decays(&network, &parameter);
+            assert_eq!(Some(found), decays.as_bool(), "{model} {name}");
+        }
+        let has_heads = |part: &str| parameters.keys().any(|name| name.starts_with(part));
+        assert!(has_heads("decode_head.") && has_heads("auxiliary_head."));
+    }
+    for parameter in Network::parameters(&network) {
+        assert!(OptimDecay::All.decays(&network, &parameter));
+        let name = &parameter.name;
+        let by_family = OptimDecay::Family.decays(&network, &parameter);
+        assert!(!by_family || parameter.shape.len() > 1, "{name}");
+    }
+}

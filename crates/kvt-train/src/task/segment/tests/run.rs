@@ -6,6 +6,7 @@ use kvt_data::schema;
 
 use super::*;
 use crate::run::{EvalRecord, RunDir};
+use crate::world::threads;
 
 /// A run of seven updates, three per epoch, evaluated every second one.
 const TINY: &str = r#"
@@ -161,6 +162,49 @@ fn a_resumed_run_is_bit_equal() {
             workspace.weights("whole"),
             "{stop}"
         );
+    }
+}
+
+/// Two processes with batch norms of their own train and evaluate as one does: counts of pixels are summed, losses image by image.
+#[test]
+fn processes_train_and_evaluate_as_one() {
+    let workspace = Workspace::new();
+    let run = |name: &str, processes: usize| {
+        let set = [
+            format!("data.path={:?}", workspace.0.path().join("data")),
+            format!("run.dir={:?}", workspace.0.path().join(name)),
+            "train.accumulate=2".to_owned(),
+            "train.sync_batch_norm=false".to_owned(),
+            "train.updates=2".to_owned(),
+        ];
+        let plan = load_plan(&workspace.0.path().join("tiny.toml"), &set).unwrap();
+        let mut all = threads(processes, |world| {
+            let prepared =
+                Session::<Segment>::prepare_in(world, plan.clone(), Start::New, &mut |_, _| {});
+            let mut heard = Heard {
+                events: Vec::new(),
+                stop: Arc::default(),
+                last: u64::MAX,
+            };
+            let stop = AtomicBool::new(false);
+            let end = prepared.unwrap().train(&mut heard, &stop).unwrap();
+            assert_eq!(end, End::Finished);
+            heard.events
+        });
+        all.swap_remove(0)
+    };
+    let (one, two) = (run("one", 1), run("two", 2));
+    assert_eq!(evals(&one).len(), 2);
+    for (one, two) in evals(&one).into_iter().zip(evals(&two)) {
+        assert_eq!(one.images, two.images);
+        for (name, value) in one.metrics.iter() {
+            let other = two.metrics.get(name).unwrap();
+            // The gradients of the processes are summed in another order.
+            assert!(
+                (value - other).abs() <= 1e-4 * value.abs(),
+                "{name}: {value} {other}"
+            );
+        }
     }
 }
 
