@@ -3,7 +3,7 @@
 //! A [`Batch`] contains plain numbers; only its upload, by the training thread, involves a device. The content and order of
 //! every batch depend only on (seed, epoch), for any number of workers.
 //!
-//! - [`augment`]: augmentation of an image; [`shapes`]: a generated data set.
+//! - [`augment`]: augmentation of an image; [`shapes`]: a generated data set; [`coco`]: masks as COCO writes them.
 //! - [`schema`]: sections of a configuration, and the allowed values of their keys.
 //! - [`fs`], [`regular`], [`text`]: files that are written whole, and reading of a user's files; [`escape`]: text that cannot act on
 //!   what surrounds it.
@@ -11,6 +11,7 @@
 pub mod augment;
 mod batch;
 mod check;
+pub mod coco;
 mod config;
 mod decode;
 mod error;

@@ -100,7 +100,9 @@ impl Tally {
             dir.display()
         ));
         let next = match task {
-            TaskKind::Classify => ["eval --run RUN", "predict --run RUN IMAGE..."],
+            TaskKind::Classify | TaskKind::Segment => {
+                ["eval --run RUN", "predict --run RUN IMAGE..."]
+            }
             TaskKind::Dino => ["probe --run RUN", "attention-map --run RUN IMAGE..."],
         };
         for (number, command) in next.iter().chain(&["report RUN"]).enumerate() {
@@ -166,6 +168,7 @@ mod tests {
             images_per_step: 8,
             eval_images: 24,
             eval_every: 1,
+            eval_every_updates: 0,
             classes: 3,
             metrics: &[Metric::LOSS, Metric::TOP1],
             best_metric: Metric::TOP1,

@@ -1,0 +1,10 @@
+//! Networks that predict something for every pixel.
+
+mod pyramid;
+mod state;
+pub mod upernet;
+mod weights;
+
+pub use crate::layers::WindowPadding;
+pub use pyramid::{DenseKind, Pyramid};
+pub use weights::{DenseWeights, read_dense};

@@ -1,0 +1,223 @@
+//! The network: a pyramid and its heads, with names as in mmsegmentation's files.
+
+use std::collections::BTreeSet;
+
+use burn::module::{Module, ParamId};
+use burn::tensor::{Device, Tensor};
+use kvt_ops::{Key, Phase};
+
+use super::{FcnHead, UperHead, UperNetConfig};
+use crate::dense::{DenseKind, Pyramid, state};
+use crate::error::ModelError;
+use crate::layers::Init;
+use crate::model::Parameter;
+use crate::precision::Precision;
+use crate::weights::{LoadReport, Misfit, Outcome, StateDict, WeightsError};
+
+/// How the names of the parts begin in files.
+const BACKBONE: &str = "backbone.";
+const DECODE_HEAD: &str = "decode_head.";
+const AUXILIARY_HEAD: &str = "auxiliary_head.";
+/// How the names of the maps' norms begin, after that of the backbone.
+const NORMS: &str = "norm";
+/// Parameters whose names contain one of these do not decay in the recipes of Swin and of Twins. Biases and batch norms do.
+const UNDECAYED: [&str; 4] = [
+    "norm",
+    "relative_position_bias_table",
+    "absolute_pos_embed",
+    "pos_block",
+];
+/// PyTorch's counter of batches, which nothing reads.
+const COUNTER: &str = ".num_batches_tracked";
+
+/// A backbone's maps, a decode head and, for training, an auxiliary head.
+#[derive(Module, Debug)]
+pub struct UperNet {
+    /// From images to maps.
+    pub pyramid: Pyramid,
+    decode_head: UperHead,
+    auxiliary_head: Option<FcnHead>,
+    /// The map that the auxiliary head reads, counted from 1.
+    #[module(skip)]
+    aux_stage: usize,
+}
+
+/// The logits of a batch of images, f32.
+#[derive(Clone, Debug)]
+pub struct SegmentLogits {
+    /// `[batch, num_classes, height / 4, width / 4]`.
+    pub main: Tensor<4>,
+    /// Those of the auxiliary head, `[batch, num_classes, height / 16, width / 16]` for stage 3; only in training.
+    pub auxiliary: Option<Tensor<4>>,
+}
+
+impl UperNet {
+    /// New heads on a pyramid, with mmsegmentation's initialisation.
+    ///
+    /// # Errors
+    ///
+    /// Sizes that describe no heads, or no heads for this pyramid.
+    pub fn new(
+        pyramid: Pyramid,
+        config: &UperNetConfig,
+        device: &Device,
+        key: Key,
+    ) -> Result<Self, ModelError> {
+        let maps = pyramid.channels();
+        config.validate(maps.len())?;
+        let init = Init::new(device, key);
+        let of_auxiliary = config.aux_stage.checked_sub(1);
+        let of_auxiliary = of_auxiliary.and_then(|stage| maps.get(stage));
+        let auxiliary =
+            |channels: &usize| FcnHead::new(&init.child("auxiliary_head"), *channels, config);
+        Ok(Self {
+            decode_head: UperHead::new(&init.child("decode_head"), &maps, config),
+            auxiliary_head: of_auxiliary.map(auxiliary),
+            pyramid,
+            aux_stage: config.aux_stage,
+        })
+    }
+
+    /// The logits of images, `[batch, 3, height, width]`. The heads' products are in the precision of the backbone.
+    ///
+    /// # Panics
+    ///
+    /// On sizes that the pyramid refuses.
+    pub fn forward(&self, images: Tensor<4>, phase: Phase) -> SegmentLogits {
+        let maps = self.pyramid.forward(images, phase.named("backbone"));
+        let precision = self.pyramid.backbone.precision();
+        let auxiliary = self
+            .auxiliary_head
+            .as_ref()
+            .filter(|_| phase != Phase::Eval);
+        let auxiliary = auxiliary.zip(maps.get(self.aux_stage.wrapping_sub(1)));
+        let auxiliary = auxiliary
+            .map(|(head, map)| head.forward(map.clone(), precision, phase.named("auxiliary_head")));
+        SegmentLogits {
+            main: self
+                .decode_head
+                .forward(&maps, precision, phase.named("decode_head")),
+            auxiliary,
+        }
+    }
+
+    /// This network with products in another type, those of the heads included. Weights, batch norms, resizing and logits stay
+    /// f32.
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self {
+            pyramid: self.pyramid.with_precision(precision),
+            ..self
+        }
+    }
+
+    /// Every parameter that is trained, in the order of the modules.
+    pub fn parameters(&self) -> Vec<Parameter> {
+        let auxiliary = self.auxiliary_head.iter();
+        let auxiliary = auxiliary.flat_map(|head| state::parameters(head, AUXILIARY_HEAD));
+        let all = self.pyramid.parameters().into_iter();
+        all.chain(state::parameters(&self.decode_head, DECODE_HEAD))
+            .chain(auxiliary)
+            .collect()
+    }
+
+    /// Whether weight decay applies to a parameter in the recipes of Swin and of Twins, which decide by the name: biases and
+    /// batch norms decay, layer norms and positions do not.
+    pub fn decays(&self, parameter: &Parameter) -> bool {
+        !UNDECAYED.iter().any(|part| parameter.name.contains(part))
+    }
+
+    /// Whether weight decay applies to a parameter by the rule of the backbone's family ([`Model::decays`]); of the heads, to
+    /// those with more than one dimension.
+    pub fn decays_by_family(&self, parameter: &Parameter) -> bool {
+        match Self::of_model(parameter) {
+            Some(parameter) => self.pyramid.backbone.decays(&parameter),
+            None => parameter.shape.len() > 1,
+        }
+    }
+
+    /// The layer of a parameter for layer-wise learning rates: that of the backbone, where the norms of the maps and the heads
+    /// are the last.
+    pub fn layer(&self, parameter: &Parameter) -> usize {
+        match Self::of_model(parameter) {
+            Some(parameter) => self.pyramid.backbone.layer(&parameter),
+            None => self.layers().saturating_sub(1),
+        }
+    }
+
+    /// The number of layers.
+    pub fn layers(&self) -> usize {
+        self.pyramid.backbone.layers()
+    }
+
+    /// What training does not change: the parts of the backbone's model that are not used.
+    pub fn frozen(&self) -> Vec<ParamId> {
+        self.pyramid.frozen()
+    }
+
+    /// The content of a file: parameters and running statistics.
+    ///
+    /// # Errors
+    ///
+    /// If the device cannot be read.
+    pub fn state_dict(&self) -> Result<StateDict, WeightsError> {
+        let mut all = self.pyramid.state_dict()?;
+        let decode = state::state_dict(&self.decode_head, DECODE_HEAD)?;
+        let auxiliary = match &self.auxiliary_head {
+            Some(head) => state::state_dict(head, AUXILIARY_HEAD)?,
+            None => StateDict::default(),
+        };
+        for (name, data) in decode.into_iter().chain(auxiliary) {
+            all.insert(name, data);
+        }
+        Ok(all)
+    }
+
+    /// This network with the weights of a file, and the names in the file that it does not have. The counters of batch norms are
+    /// passed over.
+    ///
+    /// # Errors
+    ///
+    /// If something is missing, has another shape or is not floating point: by name and shape, first of the backbone, then of
+    /// both heads.
+    pub fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
+        let (pyramid, LoadReport { mut rows }) = self.pyramid.load(state, DenseKind::Network)?;
+        let (decode_head, of_head) = state::load(self.decode_head, DECODE_HEAD, state)?;
+        rows.extend(of_head);
+        let mut auxiliary_head = None;
+        if let Some(head) = self.auxiliary_head {
+            let (head, of_head) = state::load(head, AUXILIARY_HEAD, state)?;
+            rows.extend(of_head);
+            auxiliary_head = Some(head);
+        }
+        let report = LoadReport { rows };
+        if !report.fits() {
+            return Err(WeightsError::Incompatible {
+                report,
+                misfit: Misfit::Others,
+            });
+        }
+        let rows = report.rows.iter();
+        let known = rows.filter(|row| row.outcome != Outcome::Unused);
+        let known: BTreeSet<&str> = known.map(|row| row.name.as_str()).collect();
+        let others = state.iter().map(|(name, _)| name);
+        let others = others.filter(|name| !known.contains(name) && !name.ends_with(COUNTER));
+        let unused = others.map(str::to_owned).collect();
+        let loaded = Self {
+            pyramid,
+            decode_head,
+            auxiliary_head,
+            aux_stage: self.aux_stage,
+        };
+        Ok((loaded, unused))
+    }
+
+    /// A parameter as the backbone's model names it; `None` for those of the norms and the heads.
+    fn of_model(parameter: &Parameter) -> Option<Parameter> {
+        let name = parameter.name.strip_prefix(BACKBONE)?;
+        (!name.starts_with(NORMS)).then(|| Parameter {
+            name: name.to_owned(),
+            ..parameter.clone()
+        })
+    }
+}
