@@ -74,9 +74,13 @@ pub(super) fn draw_crop(map: &LabelMap, size: [u32; 2], most: f64, key: Key) -> 
             height,
         }
     };
-    let first = (0..REDRAWS)
-        .map(draw)
-        .find(|crop| is_mixed(map, *crop, most));
+    chosen(map, most, draw)
+}
+
+/// The first of ten draws that is mixed enough, else the eleventh.
+pub(super) fn chosen(map: &LabelMap, most: f64, draw: impl Fn(u64) -> Crop) -> Crop {
+    let mut crops = (0..REDRAWS).map(&draw);
+    let first = crops.find(|crop| is_mixed(map, *crop, most));
     first.unwrap_or_else(|| draw(REDRAWS))
 }
 

@@ -198,4 +198,6 @@ fn padded(image: Image, size: (usize, usize)) -> Image {
 }
 
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 mod tests;
