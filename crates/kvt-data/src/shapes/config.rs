@@ -149,7 +149,7 @@ impl ShapesConfig {
         let (found, wanted) = (table(self)?, table(other)?);
         let is_of_scenes = [self, other].map(|config| config.layout) == [Layout::Dense; 2];
         let differing = wanted.iter().filter(|(key, value)| {
-            let has_effect = is_of_scenes || key == "layout" || !is_dense_key(key);
+            let has_effect = is_of_scenes || key.as_str() == "layout" || !is_dense_key(key);
             has_effect && found.get(*key) != Some(value)
         });
         let words = differing.map(|(key, value)| match found.get(key) {

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::unbounded;
-use image::{EncodableLayout, ImageBuffer, ImageFormat, Pixel, PixelWithColorType};
+use image::{ImageBuffer, ImageFormat, Pixel, PixelWithColorType};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::config::{Layout, ShapesConfig, Split};
-use super::{dense, render};
+use super::{Figure, dense, render};
 use crate::DataError;
 use crate::fs::{Staging, parent, remove_leftovers};
 use crate::regular;
+use kvt_ops::Key;
 
 const MANIFEST: &str = "dataset.toml";
 /// Incremented when the same settings give different pixels.
@@ -174,8 +175,9 @@ fn write_classes(
     }
     let side = config.image_size as usize;
     let (clutter, occlusion) = (config.clutter as f32, config.occlusion as f32);
-    let write =
-        |(path, figure, key): &_| write_png(path, &render(*figure, side, clutter, occlusion, *key));
+    let write = |(path, figure, key): &(PathBuf, Figure, Key)| {
+        write_png(path, &render(*figure, side, clutter, occlusion, *key))
+    };
     on_all_cores(&jobs, write, progress)?;
     Ok(())
 }
@@ -217,7 +219,6 @@ pub(super) fn on_all_cores<J: Sync, R: Send>(
 pub(super) fn write_png<P>(path: &Path, image: &ImageBuffer<P, Vec<u8>>) -> Result<(), DataError>
 where
     P: Pixel<Subpixel = u8> + PixelWithColorType,
-    [u8]: EncodableLayout,
 {
     let mut bytes = Cursor::new(Vec::new());
     image

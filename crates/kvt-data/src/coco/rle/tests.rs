@@ -55,7 +55,7 @@ fn texts_areas_and_boxes_are_those_of_pycocotools() {
         let pixel = |row: u32, column: u32| {
             let place = (row * case.size.1 + column) as usize;
             let digit = case.rows.chars().nth(place / 4).unwrap();
-            digit.to_digit(16).unwrap() >> (3 - place % 4) & 1 == 1
+            (digit.to_digit(16).unwrap() >> (3 - place % 4)) & 1 == 1
         };
         let rle = Rle::encode(case.size, pixel).unwrap();
         assert_eq!(rle.to_text(), case.text);
@@ -107,7 +107,7 @@ fn what_is_no_mask_is_refused() {
 proptest! {
     #[test]
     fn decoding_is_the_inverse(height in 1_u32..12, width in 1_u32..12, bits: u128) {
-        let pixel = |row: u32, column: u32| bits >> ((row * width + column) % 128) & 1 == 1;
+        let pixel = |row: u32, column: u32| (bits >> ((row * width + column) % 128)) & 1 == 1;
         let rle = Rle::encode((height, width), pixel).unwrap();
         let places = (0..height * width).map(|place| pixel(place / width, place % width));
         let mask: Vec<bool> = places.collect();

@@ -1,7 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::shapes::Figure;
 use crate::{ClassOrder, ImageLimits, Source, decode};
 
 fn small() -> ShapesConfig {
