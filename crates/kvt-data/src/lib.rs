@@ -22,6 +22,7 @@ mod listing;
 mod loader;
 mod ordered;
 mod pack;
+mod prepare;
 pub mod regular;
 mod repeats;
 mod sampler;
@@ -32,7 +33,7 @@ mod state;
 pub mod text;
 mod upload;
 
-pub use batch::{Batch, View};
+pub use batch::{Batch, Image, View};
 pub use check::{Check, Duplicate, SplitCheck, Unreadable, check};
 pub use config::{DataConfig, DataKind, DecodeMode, OnError, Workers};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
@@ -40,8 +41,9 @@ pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
 pub use fresh::without_training;
 pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
-pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key, view_key};
+pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
 pub use pack::{Packed, pack};
+pub use prepare::{Example, Prepare, PrepareError, Views, view_key};
 pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{

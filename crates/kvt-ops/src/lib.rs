@@ -16,6 +16,8 @@
 //! | [`batch_norm()`], [`batch_norm_train()`] | batch normalisation, with a ReLU where one follows |
 //! | [`max_pool2d()`] | max pooling of images |
 //! | [`conv2d()`] | a convolution without a bias |
+//! | [`resize_bilinear()`] | maps of another size |
+//! | [`pixel_cross_entropy()`] | the cross-entropy of every pixel |
 //! | [`depthwise_conv2d()`] | a separate convolution for each channel |
 //! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
 //! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
@@ -54,10 +56,12 @@ mod layer_norm;
 mod linear;
 mod max_pool;
 mod mlp;
+mod pixel_cross_entropy;
 mod pool;
 pub mod portable;
 mod random;
 mod residual;
+mod resize;
 mod unfold;
 
 pub use adamw::{AdamWInput, AdamWStep, Guard, adamw, square_sum, square_sums};
@@ -79,7 +83,9 @@ pub use layer_norm::layer_norm;
 pub use linear::{linear, linear_add, linear_with};
 pub use max_pool::{MaxPool, max_pool2d};
 pub use mlp::mlp_add;
+pub use pixel_cross_entropy::{PixelAverage, pixel_cross_entropy};
 pub use pool::on_pool;
 pub use random::{Key, Phase};
 pub use residual::Residual;
+pub use resize::resize_bilinear;
 pub use unfold::{Unfold, fold, unfold};

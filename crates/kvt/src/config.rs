@@ -167,7 +167,7 @@ fn preview(config: &ConfigArgs, out: Option<&Path>) -> anyhow::Result<()> {
         grouped(preview.images),
         preview.steps_per_epoch,
         preview.images_per_step,
-        counted(plan.epochs(), "epoch"),
+        plan.length(),
         table(&["epoch", "learning rate"], rates)
     ))
 }

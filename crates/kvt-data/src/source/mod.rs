@@ -260,10 +260,9 @@ impl Source {
             Coding::File => dimensions(&self.bytes(sample, limits)?),
             Coding::Planes { side } => Ok((side, side)),
         };
-        let sample = self.samples.get(index as usize);
-        let found = sample.map_or_else(|| Err(format!("there is no image {index}")), size);
-        found.map_err(|reason| DecodeError {
-            path: self.path_of(index),
+        let sample = self.sample(index)?;
+        size(sample).map_err(|reason| DecodeError {
+            path: sample.path.clone(),
             reason,
         })
     }
@@ -300,6 +299,15 @@ impl Source {
         }
     }
 
+    /// A sample by its index.
+    pub(crate) fn sample(&self, index: u32) -> Result<&Sample, DecodeError> {
+        let sample = self.samples.get(index as usize);
+        sample.ok_or_else(|| DecodeError {
+            path: self.root.clone(),
+            reason: format!("there is no image {index}"),
+        })
+    }
+
     /// The path of a sample; that of all samples if there is no such sample.
     fn path_of(&self, index: u32) -> PathBuf {
         let sample = self.samples.get(index as usize);
@@ -322,23 +330,13 @@ impl Source {
         if let Some(image) = cache.and_then(|cache| cache.get(index)) {
             return Ok(Picture::Whole(image.clone()));
         }
-        let sample = self.samples.get(index as usize);
-        let read = |sample: &Sample| -> Result<Picture, String> {
-            let bytes = self.bytes(sample, limits)?;
-            self.look(&bytes, limits, look)
-        };
-        let picture = match sample {
-            Some(sample) => read(sample).map_err(|reason| DecodeError {
-                path: sample.path.clone(),
-                reason,
-            })?,
-            None => {
-                return Err(DecodeError {
-                    path: self.root.clone(),
-                    reason: format!("there is no image {index}"),
-                });
-            }
-        };
+        let sample = self.sample(index)?;
+        let bytes = self.bytes(sample, limits);
+        let picture = bytes.and_then(|bytes| self.look(&bytes, limits, look));
+        let picture = picture.map_err(|reason| DecodeError {
+            path: sample.path.clone(),
+            reason,
+        })?;
         if let (Some(cache), Picture::Whole(image)) = (cache, &picture) {
             cache.keep(index, image);
         }

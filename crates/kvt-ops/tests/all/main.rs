@@ -16,6 +16,8 @@ mod layers;
 mod max_pool;
 mod mixed;
 mod mlp;
+mod pixel_cross_entropy;
+mod resize;
 mod semantics;
 mod sparse;
 mod unfold;

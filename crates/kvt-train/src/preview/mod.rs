@@ -66,13 +66,8 @@ impl Preview {
         let images_per_step = plan.train.batch_size * plan.train.accumulate;
         let batches = splits.train_batch_count(plan);
         let steps_per_epoch = batches.div_ceil(plan.train.accumulate).max(1) as u64;
-        let epochs = plan.epochs();
-        let schedule = Schedule::new(
-            plan.schedule.clone(),
-            scaled_lr(plan.optim.lr, plan.optim.lr_batch, images_per_step),
-            steps_per_epoch,
-            plan.train.epochs,
-        );
+        let epochs = plan.epochs_of(steps_per_epoch);
+        let schedule = Schedule::of(plan, steps_per_epoch);
         let rate = |epoch: u32| schedule.lr(steps_per_epoch * u64::from(epoch), epoch);
         let shown = shown_epochs(epochs, plan.schedule.warmup_epochs);
         Ok(Self {

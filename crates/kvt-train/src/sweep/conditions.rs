@@ -20,7 +20,7 @@ pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
             "{} training images per epoch, {} validation images, {}, {}",
             count(found.images),
             count(found.eval_images),
-            counted(cell.plan.epochs(), "epoch"),
+            cell.plan.length(),
             cell.plan.train.precision.name(),
         );
         match rows.iter_mut().find(|(name, ..)| *name == cell.name) {

@@ -121,14 +121,18 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
         Some(known) => *known,
         None => *counts.entry(key).or_insert(count(data)?),
     };
-    let epochs = plan.epochs();
-    let evaluations = match plan.train.eval_every {
-        0 => 1,
-        every => epochs / every,
+    let images = plan.train.batch_size * plan.train.accumulate;
+    let epochs = plan.epochs_of(train.div_ceil(images as u64));
+    let evaluations = match (plan.train.eval_every, plan.train.updates) {
+        (0, Some(updates)) => updates
+            .checked_div(plan.train.eval_every_updates)
+            .unwrap_or(1),
+        (0, None) => 1,
+        (every, _) => u64::from(epochs / every),
     };
     let passes = Passes {
         trained: f64::from(epochs) * train as f64 * views(plan),
-        evaluated: f64::from(evaluations) * val as f64,
+        evaluated: evaluations as f64 * val as f64,
     };
     let config = plan.model.config(None)?;
     let images = UPDATE * passes.trained + passes.evaluated;

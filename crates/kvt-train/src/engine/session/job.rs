@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::state::initial_state;
-use super::{Session, Start, schedule};
+use super::{Session, Start};
 use crate::config::{Plan, resolved_toml};
 use crate::device;
 use crate::engine::TrainError;
 use crate::engine::progress::Progress;
 use crate::engine::share::share_state;
 use crate::run::{Note, RunDir, Topic};
+use crate::recipe::Schedule;
 use crate::splits::Splits;
 use crate::task::{Task, Weights};
 use crate::world::on_device::{self, GradientSum};
@@ -83,7 +84,7 @@ impl<T: Task> Session<T> {
         Ok(Self {
             // Several processes wait for each update.
             reader: None,
-            schedule: schedule(&plan, &splits),
+            schedule: Schedule::of(&plan, splits.updates_per_epoch(&plan)),
             run: RunDir::of_another(&plan.run.dir),
             plan,
             world,

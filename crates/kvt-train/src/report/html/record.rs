@@ -118,9 +118,11 @@ impl Record {
     /// Whether the events are those of a completed run: its last epoch is finished, or the evaluation after the last update of
     /// `train.max_steps` is, which may be within an epoch.
     pub(crate) fn is_finished(plan: &Plan, events: &[Event]) -> bool {
-        let is_last = |step: u64| plan.train.max_steps.is_some_and(|most| step >= most);
+        let is_last = |step: u64| plan.last_update().is_some_and(|most| step >= most);
         events.iter().any(|event| match event {
-            Event::Epoch(epoch) => epoch.epoch + 1 >= plan.epochs() || is_last(epoch.step),
+            Event::Epoch(epoch) => {
+                plan.epochs().is_some_and(|all| epoch.epoch + 1 >= all) || is_last(epoch.step)
+            }
             Event::Eval(eval) => is_last(eval.step),
             Event::Step(_) | Event::Layer(_) | Event::Note(_) => false,
         })
@@ -149,24 +151,30 @@ impl Record {
         self.rows.len()
     }
 
+    /// The number of finished epochs, of how many.
+    pub(super) fn epochs_of_all(&self) -> String {
+        let done = self.epochs();
+        match self.plan.epochs() {
+            Some(all) => format!("{done} of {}", counted(all, "epoch")),
+            None => format!("{} in {}", counted(done, "epoch"), self.plan.length()),
+        }
+    }
+
     /// A note if the run is unfinished or was never evaluated.
     pub(super) fn state(&self) -> Option<String> {
-        let (name, epochs, of) = (
-            &self.name,
-            self.epochs(),
-            counted(self.plan.epochs(), "epoch"),
-        );
+        let (name, done) = (&self.name, self.epochs());
+        let epochs = self.epochs_of_all();
         let how = match self.progress {
             Progress::Finished => None,
             Progress::Stopped => Some("was stopped"),
             Progress::Open => Some("is still in training, or was killed,"),
         };
         let done = how.map(|how| {
-            format!("`{name}` {how} after {epochs} of {of}: its numbers are those of now")
+            format!("`{name}` {how} after {epochs}: its numbers are those of now")
         });
         let evaluated = self.rows.iter().any(|row| row.val.is_some());
         let unjudged =
-            (!evaluated && epochs > 0).then(|| format!("`{name}` has not been evaluated yet"));
+            (!evaluated && done > 0).then(|| format!("`{name}` has not been evaluated yet"));
         match (done, unjudged) {
             (Some(done), Some(unjudged)) => Some(format!("{done}; {unjudged}")),
             (done, unjudged) => done.or(unjudged),
