@@ -11,6 +11,14 @@ pub enum TrainedError {
         "run `{}` has learned features, not classes: `kvt probe --run {}` judges them", .0.display(), .0.display()
     )]
     NoClasses(PathBuf),
+    /// A network of which this verb has no use.
+    #[error(
+        "`task = \"segment\"` labels pixels, not images: `kvt eval`, `kvt predict` and `kvt report` take it, this verb does not"
+    )]
+    Pixels,
+    /// Segmentation without the names of its classes.
+    #[error("the number of classes is not known without the data: give it with `--set data.path=DIR`")]
+    NoClassNames,
     /// The average of a DINO run.
     #[error(
         "`--ema`: a DINO run keeps no such average; the default is its teacher, and `--raw` selects the student"
