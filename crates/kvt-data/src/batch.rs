@@ -48,6 +48,22 @@ impl Image {
         Ok(own)
     }
 
+    /// Writes the image at the top left of one of `size` (height, width), which is at least as large.
+    pub(crate) fn write_into(&self, out: &mut [f32], (height, width): (usize, usize)) {
+        if self.size == (height, width) {
+            out.copy_from_slice(&self.pixels);
+            return;
+        }
+        let (rows, columns) = self.size;
+        let planes = out.chunks_exact_mut((height * width).max(1));
+        for (plane, own) in planes.zip(self.pixels.chunks_exact((rows * columns).max(1))) {
+            let lines = plane.chunks_exact_mut(width.max(1));
+            for (line, own) in lines.zip(own.chunks_exact(columns.max(1))) {
+                line.iter_mut().zip(own).for_each(|(to, from)| *to = *from);
+            }
+        }
+    }
+
     /// Zeros of `size` (height, width).
     pub(crate) fn zeros(size: (usize, usize)) -> Self {
         Self {
@@ -92,18 +108,7 @@ impl View {
         let places = view.pixels.chunks_exact_mut((3 * height * width).max(1));
         // Each image is freed once it is copied: a batch can take hundreds of megabytes.
         for (place, image) in places.zip(images) {
-            if image.size == view.size {
-                place.copy_from_slice(&image.pixels);
-                continue;
-            }
-            let (rows, columns) = image.size;
-            let planes = place.chunks_exact_mut(height * width);
-            for (plane, own) in planes.zip(image.pixels.chunks_exact((rows * columns).max(1))) {
-                let lines = plane.chunks_exact_mut(width);
-                for (line, own) in lines.zip(own.chunks_exact(columns.max(1))) {
-                    line.iter_mut().zip(own).for_each(|(to, from)| *to = *from);
-                }
-            }
+            image.write_into(place, (height, width));
         }
         view
     }

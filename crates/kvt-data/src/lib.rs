@@ -18,6 +18,7 @@ pub mod escape;
 mod file;
 mod fresh;
 pub mod fs;
+mod label_map;
 mod listing;
 mod loader;
 mod ordered;
@@ -35,11 +36,12 @@ mod upload;
 
 pub use batch::{Batch, Image, View};
 pub use check::{Check, Duplicate, SplitCheck, Unreadable, check};
-pub use config::{DataConfig, DataKind, DecodeMode, OnError, Workers};
-pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
+pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
+pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};
 pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
 pub use fresh::without_training;
+pub use label_map::{IGNORED, LabelMap, class_color};
 pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
 pub use pack::{Packed, pack};
@@ -47,8 +49,8 @@ pub use prepare::{Example, Prepare, PrepareError, Views, view_key};
 pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{
-    ClassOrder, Picture, Sample, Source, Split, TEST, TRAIN, VAL, is_guarded, is_split, is_whole,
-    open, open_part, open_split, split_name, test_split, unused_splits,
+    ClassOrder, Picture, Sample, Source, Split, TEST, TRAIN, Unpaired, VAL, is_guarded, is_split,
+    is_whole, open, open_part, open_split, split_name, test_split, unused_splits,
 };
 pub use state::{DataState, listing_of};
 pub use upload::DeviceBatch;

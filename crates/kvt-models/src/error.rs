@@ -147,6 +147,14 @@ pub enum ModelError {
         /// The sizes that it supports, in words.
         expected: String,
     },
+    /// Training in which batch norms would see one value per channel.
+    #[error(
+        "a batch norm of {images} image has one value per channel where a map is pooled to one cell: train with at least 2 images in a micro-batch"
+    )]
+    OneValue {
+        /// Images that a batch norm sees.
+        images: usize,
+    },
     /// Images of another shape than the model's.
     #[error(
         "images have shape {found:?}, but the model takes [batch, {in_chans}, {img_size}, {img_size}]: resize the images, or set `img_size` and `in_chans`"

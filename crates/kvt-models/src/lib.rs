@@ -11,6 +11,7 @@ mod backbone;
 mod config;
 pub mod cvt;
 pub mod deit;
+pub mod dense;
 mod error;
 mod family;
 mod head;

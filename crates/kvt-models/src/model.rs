@@ -187,10 +187,9 @@ impl Model {
 
     /// Every trainable parameter under timm's name, in the order of the modules.
     pub fn parameters(&self) -> Vec<Parameter> {
-        let mut trained = Trained::default();
-        self.visit(&mut trained);
+        let trained = trained(self);
         let mut state = self.state();
-        state.retain(|entry| trained.0.contains(&entry.id));
+        state.retain(|entry| trained.contains(&entry.id));
         state
     }
 
@@ -293,6 +292,13 @@ const MIXER: &str = "mixer";
 fn outputs(names: &'static [&'static str]) -> impl Iterator<Item = (&'static str, &'static str)> {
     let layers = Classifier::LAYERS.into_iter().zip(names.iter().copied());
     layers.filter(|(_, name)| !name.is_empty())
+}
+
+/// The identities of the parameters of a module that are trained.
+pub(crate) fn trained(module: &impl Module) -> HashSet<ParamId> {
+    let mut trained = Trained::default();
+    module.visit(&mut trained);
+    trained.0
 }
 
 /// The parameters that are trained. A running statistic, or a parameter whose gradient was switched

@@ -118,9 +118,13 @@ impl<'a> Init<'a> {
 
     /// A convolution with normal weights of the standard deviation `sqrt(2 parts / (out_channels kernel^2))`, and zero bias.
     fn conv_normal(&self, name: &str, settings: ConvSettings, parts: usize) -> Conv2d {
-        let init = self.child(name);
         let fan_out = settings.out_channels * settings.kernel.pow(2) / parts.max(1);
-        let std = (2.0 / fan_out as f32).sqrt();
+        self.conv_with_std(name, settings, (2.0 / fan_out as f32).sqrt())
+    }
+
+    /// A convolution with normal weights of this standard deviation, and zero bias.
+    pub fn conv_with_std(&self, name: &str, settings: ConvSettings, std: f32) -> Conv2d {
+        let init = self.child(name);
         let bias = || init.fill([settings.out_channels], || 0.0);
         Conv2d::new(
             init.normal("weight", settings.shape(), std),

@@ -15,6 +15,7 @@ mod state_dict;
 pub use crate::family::layout::Layout;
 pub use error::WeightsError;
 pub use file::{bytes, is_of_weights, metadata, read, read_as_stored, write};
+pub(crate) use model::on_host;
 pub use model::{LoadOptions, Recognised, identify, recognise};
 pub use report::{LoadReport, LoadRow, Misfit, Outcome};
 pub use state_dict::StateDict;

@@ -10,7 +10,7 @@ use super::model::ModelSection;
 use super::problem::ConfigError;
 use crate::analysis::AnalysisConfig;
 use crate::augment::AugmentConfig;
-use crate::data::DataConfig;
+use crate::data::{DataConfig, DenseConfig};
 use crate::engine::{EvalConfig, TrainConfig};
 use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
@@ -41,6 +41,7 @@ pub struct Plan {
     pub model: ModelSection,
     pub init: InitConfig,
     pub data: DataConfig,
+    pub dense: DenseConfig,
     pub augment: AugmentConfig,
     pub mix: MixConfig,
     pub optim: OptimConfig,

@@ -150,7 +150,7 @@ fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
     };
     let (checkpoint, _) = found.map_err(TrainError::from)?;
     Ok(match plan.task {
-        TaskKind::Classify => checkpoint.file(CheckpointWeights::reported(&plan).file()),
+        TaskKind::Classify | TaskKind::Segment => checkpoint.file(CheckpointWeights::reported(&plan).file()),
         TaskKind::Dino => checkpoint.file(&task_file(TEACHER)),
     })
 }

@@ -60,7 +60,7 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
     let side = plan.model.config(None)?.img_size();
     let size = (side, side);
     let views = match plan.task {
-        TaskKind::Classify => Classify::views(&plan, size)?,
+        TaskKind::Classify | TaskKind::Segment => Classify::views(&plan, size)?,
         TaskKind::Dino => Dino::views(&plan, size)?,
     };
     let splits = Splits::open(&plan, size, None, &mut generating())?.with_train_views(views);

@@ -100,7 +100,7 @@ impl Tally {
             dir.display()
         ));
         let next = match task {
-            TaskKind::Classify => ["eval --run RUN", "predict --run RUN IMAGE..."],
+            TaskKind::Classify | TaskKind::Segment => ["eval --run RUN", "predict --run RUN IMAGE..."],
             TaskKind::Dino => ["probe --run RUN", "attention-map --run RUN IMAGE..."],
         };
         for (number, command) in next.iter().chain(&["report RUN"]).enumerate() {

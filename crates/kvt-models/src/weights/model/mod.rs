@@ -8,3 +8,4 @@ mod save;
 pub use identify::identify;
 pub use layout::{Recognised, recognise};
 pub use load::LoadOptions;
+pub(crate) use save::on_host;

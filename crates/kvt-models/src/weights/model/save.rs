@@ -37,7 +37,7 @@ impl Model {
 }
 
 /// A parameter, read from its device.
-fn on_host(tensor: burn_pack::Tensor) -> Result<(String, TensorData), WeightsError> {
+pub(crate) fn on_host(tensor: burn_pack::Tensor) -> Result<(String, TensorData), WeightsError> {
     let name = tensor.name.clone();
     match bridge::into_data(tensor) {
         Ok(data) => Ok((name, data)),

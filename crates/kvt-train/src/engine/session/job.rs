@@ -74,7 +74,7 @@ impl<T: Task> Session<T> {
         let device = device::resolve_local(&plan.train.device, world.local())?;
         device.check_precision(plan.train.precision)?;
         let config = plan.model.config(None)?;
-        let size = (config.img_size(), config.img_size());
+        let size = T::size(&plan, &config);
         let views = T::views(&plan, size)?;
         let splits = Splits::open(&plan, size, None, &mut |_, _| {})?.with_train_views(views);
         let model = T::model(&plan, &splits)?;

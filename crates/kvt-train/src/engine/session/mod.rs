@@ -129,7 +129,7 @@ impl<T: Task> Session<T> {
         let device = device::resolve_local(&plan.train.device, world.local())?;
         let slow = device.check_precision(plan.train.precision)?;
         let config = plan.model.config(None)?;
-        let size = (config.img_size(), config.img_size());
+        let size = T::size(&plan, &config);
         let mut notes = Vec::new();
         let resume = start != Start::New;
         let mut classes = None;

@@ -40,7 +40,7 @@ impl<T: Task> Session<T> {
             clip: plan.optim.clip(),
             ema_decay: 0.0,
         };
-        let prepare = self.splits.train_views(plan, T::target);
+        let prepare = T::prepare(plan, &self.splits)?;
         let mut batches = self.splits.train_batches(plan, prepare, 0, 0)?;
         let first = batches.next().map(|batch| Ok(batch?.upload(&device)));
         match state.update(first, Position::default(), settings) {

@@ -15,7 +15,7 @@ impl<T: Task> Trainer<'_, '_, T> {
     pub(super) fn batches(&self) -> Result<Loader<T::Target>, TrainError> {
         let position = self.progress.position;
         let (epoch, batch) = (position.epoch, position.batch);
-        let prepare = self.splits.train_views(self.plan, T::target);
+        let prepare = T::prepare(self.plan, self.splits)?;
         Ok(self
             .splits
             .train_batches(self.plan, prepare, epoch, batch)?)
@@ -29,7 +29,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
         let position = self.progress.position;
         let (epoch, batch) = (position.epoch, position.batch);
-        let prepare = self.splits.train_views(self.plan, T::target);
+        let prepare = T::prepare(self.plan, self.splits)?;
         let mut loading = self.splits.train_loading(self.plan, prepare, epoch, batch);
         loading.first_batch += world.rank();
         loading.every = world.size();

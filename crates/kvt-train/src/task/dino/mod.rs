@@ -30,14 +30,14 @@ use super::{
 };
 use crate::augment::Transform;
 use crate::config::Plan;
-use crate::data::{DataError, DeviceBatch, Sample, Split};
+use crate::data::{DataError, DeviceBatch, Prepare, Split};
 use crate::error::TrainError;
 use crate::probe::{KnnVote, Rows, collect};
 use crate::recipe::{Ema, Gradients, Network, Position};
 use crate::run::{Metric, Metrics, Note, Topic};
 use crate::splits::Splits;
 
-pub(crate) use check::check;
+pub(crate) use check::{Misfit, check};
 pub use config::DinoConfig;
 pub use head::DinoHead;
 pub use loss::{GLOBAL_VIEWS, dino_loss, teacher_probabilities};
@@ -150,7 +150,9 @@ impl Task for Dino {
         Ok((task, student))
     }
 
-    fn target(_: &Sample) {}
+    fn prepare(plan: &Plan, splits: &Splits) -> Result<Arc<dyn Prepare<()>>, DataError> {
+        Ok(splits.train_views(plan, |_| ()))
+    }
 
     fn loss(
         &mut self,

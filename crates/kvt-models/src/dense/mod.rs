@@ -1,0 +1,5 @@
+//! Dense prediction: a class for every pixel.
+
+pub mod pyramid;
+mod state;
+pub mod upernet;

@@ -1,0 +1,81 @@
+//! The weights of a part of a network, under a prefix.
+
+use burn::module::Module;
+use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, PyTorchToBurnAdapter, bridge, burn_pack};
+
+use crate::model::{Parameter, trained};
+use crate::weights::{LoadRow, Outcome, StateDict, WeightsError, on_host};
+
+/// The tensors of a module in PyTorch's layout, not yet read from the device.
+fn tensors<M: Module>(module: &M) -> Vec<burn_pack::Tensor> {
+    module.collect(None, Some(Box::new(BurnToPyTorchAdapter)), true)
+}
+
+/// Every trainable parameter of a module, in the order of its modules.
+pub(super) fn parameters<M: Module>(module: &M, prefix: &str) -> Vec<Parameter> {
+    let trained = trained(module);
+    let named = tensors(module).into_iter().filter_map(|tensor| {
+        Some(Parameter {
+            id: burn::module::ParamId::from(tensor.param_id?),
+            shape: tensor.shape.to_vec(),
+            name: format!("{prefix}{}", tensor.name),
+        })
+    });
+    named
+        .filter(|parameter| trained.contains(&parameter.id))
+        .collect()
+}
+
+/// The parameters of a module, and what is saved with them but not trained.
+pub(super) fn state_dict<M: Module>(module: &M, prefix: &str) -> Result<StateDict, WeightsError> {
+    let named = tensors(module).into_iter().map(|tensor| {
+        let (name, data) = on_host(tensor)?;
+        Ok((format!("{prefix}{name}"), data))
+    });
+    named.collect()
+}
+
+/// A module with the weights of its names, and the outcome for each of them. Only those that fit are loaded; half types are
+/// widened.
+pub(super) fn load<M: Module>(
+    mut module: M,
+    prefix: &str,
+    state: &StateDict,
+) -> Result<(M, Vec<LoadRow>), WeightsError> {
+    let (mut rows, mut fitting) = (Vec::new(), Vec::new());
+    for tensor in tensors(&module) {
+        let (name, expected) = (format!("{prefix}{}", tensor.name), tensor.shape.to_vec());
+        let data = state.get(&name);
+        let found = data.map(|data| data.shape().to_vec());
+        let outcome = match &found {
+            None => Outcome::Missing,
+            Some(found) if *found != expected => Outcome::Mismatched,
+            Some(_) => Outcome::Matched,
+        };
+        if let Some(data) = data.filter(|_| outcome == Outcome::Matched) {
+            let not_float = || WeightsError::NotFloat {
+                name: name.clone(),
+                dtype: data.dtype(),
+            };
+            if !data.dtype().is_float() {
+                return Err(not_float());
+            }
+            let data = data.clone().try_cast_as::<f32>().map_err(|_| not_float())?;
+            fitting.push(bridge::from_data(data, tensor.name, None));
+        }
+        rows.push(LoadRow {
+            name,
+            expected: Some(expected),
+            found,
+            outcome,
+        });
+    }
+    let applied = module.apply(fitting, None, Some(Box::new(PyTorchToBurnAdapter)), true);
+    match applied.errors.first() {
+        Some(error) => Err(WeightsError::Transfer {
+            name: prefix.trim_end_matches('.').to_owned(),
+            reason: error.to_string(),
+        }),
+        None => Ok((module, rows)),
+    }
+}

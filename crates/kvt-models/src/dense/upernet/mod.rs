@@ -1,0 +1,84 @@
+//! UPerNet (Xiao et al., 2018) as mmsegmentation trains it on ADE20K: a pyramid of maps, a decode head and an auxiliary head.
+
+mod auxiliary;
+mod conv_module;
+mod head;
+mod network;
+mod pooling;
+
+pub use auxiliary::FcnHead;
+pub use head::UperHead;
+pub use network::{SegmentLogits, UperNet};
+
+use crate::error::ModelError;
+
+/// The sizes of UPerNet's heads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UperNetConfig {
+    /// Classes of a pixel.
+    pub num_classes: usize,
+    /// Channels of the decode head.
+    pub channels: usize,
+    /// The grids over which the last map is averaged: of 1 x 1 cells, 2 x 2 and so on.
+    pub pool_scales: Vec<usize>,
+    /// The share of the channels that each head drops before it classifies.
+    pub dropout: f64,
+    /// The map of the auxiliary head, counted from 1; 0 for no auxiliary head.
+    pub aux_stage: usize,
+    /// Channels of the auxiliary head.
+    pub aux_channels: usize,
+}
+
+impl UperNetConfig {
+    /// Refuses sizes of 0, a dropout outside of `[0, 1)`, and an auxiliary head on a map that is not there.
+    fn validate(&self, maps: usize) -> Result<(), ModelError> {
+        let of_auxiliary = if self.aux_stage > 0 {
+            self.aux_channels
+        } else {
+            1
+        };
+        let sizes = [
+            ("num_classes", self.num_classes),
+            ("channels", self.channels),
+            (
+                "pool_scales",
+                self.pool_scales.iter().copied().min().unwrap_or(0),
+            ),
+            ("aux_channels", of_auxiliary),
+        ];
+        if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
+            return Err(ModelError::Zero { field });
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Err(ModelError::OutOfRange {
+                field: "dropout",
+                value: self.dropout,
+                expected: "at least 0 and less than 1",
+            });
+        }
+        if self.aux_stage > maps {
+            return Err(ModelError::OutOfRange {
+                field: "aux_stage",
+                value: self.aux_stage as f64,
+                expected: "the number of a map, from 1 to 4, or 0 for no auxiliary head",
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses batch norms over a single image, where a map is pooled to one cell: a channel would have one value, and become
+    /// its bias. To be asked before training, with the images of a micro-batch: of all processes, if they share their batch norms.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::OneValue`].
+    pub fn check_batch(&self, images: usize) -> Result<(), ModelError> {
+        if images < 2 && self.pool_scales.contains(&1) {
+            return Err(ModelError::OneValue { images });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
