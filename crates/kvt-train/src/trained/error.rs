@@ -16,6 +16,17 @@ pub enum TrainedError {
         "`task = \"segment\"` labels pixels, not images: `kvt eval`, `kvt predict` and `kvt report` take it, this verb does not"
     )]
     Pixels,
+    /// A picture that cannot be drawn.
+    #[error("could not draw the classes of an image: {0}")]
+    Draw(String),
+    /// Weights of a classifier where a network for segmentation is evaluated.
+    #[error("`{}` are the weights of a classifier: they have no heads for pixels, with which to evaluate; train them with `init.weights`", .0.display())]
+    NoHeads(PathBuf),
+    /// Images of another folder for a run of segmentation.
+    #[error(
+        "run `{}` labels pixels: it is judged on the images and masks of its own `[data]`, not on those of `--data`", .0.display()
+    )]
+    FolderOfMasks(PathBuf),
     /// Segmentation without the names of its classes.
     #[error("the number of classes is not known without the data: give it with `--set data.path=DIR`")]
     NoClassNames,

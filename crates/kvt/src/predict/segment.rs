@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use serde_json::{Map, Value, json};
 
 use super::Args;
@@ -82,6 +82,5 @@ fn write(seen: &Seen, trained: &Segmenter, is_mask: bool, path: &Path) -> anyhow
         let map = &seen.prediction;
         return Ok(save_index(path, &map.labels, map.size)?);
     }
-    let picture = seen.drawn(&trained.classes).map_err(|error| anyhow!("could not draw: {error}"))?;
-    Ok(save_png(path, &picture)?)
+    Ok(save_png(path, &seen.drawn(&trained.classes)?)?)
 }

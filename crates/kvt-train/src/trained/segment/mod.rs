@@ -4,9 +4,11 @@ mod paint;
 mod results;
 
 use std::path::Path;
-use std::sync::Arc;
 
-use kvt_models::UperNet;
+use kvt_models::ModelConfig;
+use kvt_models::dense::upernet::UperNet;
+use kvt_models::dense::{DenseKind, read_dense};
+use kvt_models::weights;
 
 pub use self::paint::Seen;
 pub use self::results::SegmentResults;
@@ -17,11 +19,13 @@ use super::{
 use crate::config::{Plan, load_plan};
 use crate::device::ResolvedDevice;
 use crate::error::TrainError;
-use crate::run::{Note, RunDir};
+use crate::fetch::locate;
+use crate::recipe::Network as _;
+use crate::run::RunDir;
 use crate::splits::prepared_batches;
 use crate::task::{
     SegmentEvaluation, TaskKind, eval_images, evaluate_segments, load_checkpoint_model,
-    segment_config, segment_network, start_segment,
+    segment_network,
 };
 
 /// A network for segmentation that is ready to predict, with its plan and classes.
@@ -73,7 +77,7 @@ impl Segmenter {
     ) -> Result<Self, TrainError> {
         let classes = run.read_classes()?;
         let device = device_of(&plan, warn)?;
-        let config = segment_config(&plan)?;
+        let config = backbone(&plan)?;
         let network = segment_network(&plan, &config, classes.len(), &inner(&device))?;
         let weights = weights_of(&plan, choice);
         let (network, warning) = load_checkpoint_model(run, checkpoint, weights, network)?;
@@ -91,21 +95,24 @@ impl Segmenter {
 
     /// The network of a plan with the weights of `init.weights`, which must have its heads.
     fn configured(plan: Plan, warn: Warn<'_>) -> Result<Self, TrainError> {
-        if plan.init.weights.is_none() {
+        let Some(path) = &plan.init.weights else {
             let hint = "use `--weights FILE` or set `init.weights`";
             return Err(TrainedError::NoWeights(hint).into());
-        }
+        };
         let Some(classes) = classes_of_data(&plan) else {
             return Err(TrainedError::NoClassNames.into());
         };
         let device = device_of(&plan, warn)?;
-        let config = segment_config(&plan)?;
+        let config = backbone(&plan)?;
         let network = segment_network(&plan, &config, classes.len(), &inner(&device))?;
-        let mut notes: Vec<Note> = Vec::new();
-        // A classifier's weights have no heads: random ones would be evaluated as if they had been trained.
-        let network = start_segment(&plan.init, &config, network, true, &mut notes)?;
-        for note in notes {
-            warn(&note.text);
+        let read = read_dense(weights::read(&locate(path)?)?, &config)?;
+        if read.kind == DenseKind::Classifier {
+            // Random heads would be evaluated as if they had been trained.
+            return Err(TrainedError::NoHeads(path.clone()).into());
+        }
+        let (network, unused) = network.load_state_dict(&read.state)?;
+        for name in unused {
+            warn(&format!("`{name}` of the weights is not used"));
         }
         Self {
             plan,
@@ -180,6 +187,13 @@ impl Segmenter {
         }
         Ok(evaluation)
     }
+}
+
+/// The model of a plan; its classification head is not used, and has one output.
+fn backbone(plan: &Plan) -> Result<ModelConfig, TrainError> {
+    let mut section = plan.model.clone();
+    section.overrides.num_classes = Some(1);
+    Ok(section.config(None)?)
 }
 
 impl Origin {

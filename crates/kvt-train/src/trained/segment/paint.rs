@@ -6,11 +6,12 @@ use image::RgbImage;
 use serde_json::{Value, json};
 
 use super::Segmenter;
-use crate::data::{DataError, IGNORED, LabelMap, View, decode, image_key};
+use crate::augment::{AugmentError, JointEval};
+use crate::data::{DataError, IGNORED, LabelMap, View, decode};
 use crate::error::TrainError;
 use crate::paint::{classes_of, painted, side_by_side, with_legend};
 use crate::splits::image_limits;
-use crate::task::{eval_image, eval_images, predict_labels};
+use crate::task::predict_labels;
 use crate::trained::{Images, TrainedError};
 
 /// The shortest longer side of a painted picture: smaller ones are enlarged by a whole number.
@@ -34,16 +35,7 @@ impl Segmenter {
     /// If the file cannot be read, or the device fails.
     pub fn look(&self, path: &Path) -> Result<Seen, TrainError> {
         let picture = decode(path, image_limits(&self.plan)).map_err(DataError::from)?;
-        let size = (picture.height() as usize, picture.width() as usize);
-        let view = eval_image(&self.plan, picture.clone()).map_err(|source| {
-            let path = path.to_owned();
-            TrainedError::Prepare { path, source }
-        })?;
-        Ok(Seen {
-            prediction: self.prediction(View::from(view), size)?,
-            picture,
-            label: None,
-        })
+        self.seen(path, picture, None)
     }
 
     /// What the network sees in an image of a source with masks, and its mask.
@@ -52,28 +44,36 @@ impl Segmenter {
     /// If the image or its mask cannot be read, or the device fails.
     pub fn look_at(&self, images: &Images, index: u32) -> Result<Seen, TrainError> {
         let source = &images.source;
-        let picture = source
-            .image(index, image_limits(&self.plan))
-            .map_err(DataError::from)?;
-        let prepare = eval_images(&self.plan)?;
-        let example = prepare
-            .prepare(source, index, image_key(0, 0, index))
-            .map_err(DataError::from)?;
-        let Some(view) = example.views.into_iter().next() else {
-            return Err(TrainError::NothingEvaluated);
-        };
-        let size = example.target.size;
-        Ok(Seen {
-            prediction: self.prediction(View::from(view), size)?,
-            picture,
-            label: Some(example.target),
-        })
+        let pair = source.pair(index, image_limits(&self.plan));
+        let (picture, label) = pair.map_err(DataError::from)?;
+        let path = source.samples.get(index as usize).map(|one| &*one.path);
+        self.seen(path.unwrap_or(Path::new("")), picture, Some(label))
     }
 
-    fn prediction(&self, view: View, size: (usize, usize)) -> Result<LabelMap, TrainError> {
+    /// What the network sees in an image that was read from `path`.
+    fn seen(
+        &self,
+        path: &Path,
+        picture: RgbImage,
+        label: Option<LabelMap>,
+    ) -> Result<Seen, TrainError> {
+        let plan = &self.plan;
+        let refused = |source: AugmentError| TrainedError::Prepare {
+            path: path.to_owned(),
+            source,
+        };
+        let prepare = JointEval::new(&plan.dense, &plan.augment, image_limits(plan));
+        let image = prepare.and_then(|prepare| prepare.image(picture.clone()));
+        let image = image.map_err(refused)?;
+        let view = View::whole(image.pixels, image.size);
+        let size = (picture.height() as usize, picture.width() as usize);
         let device = &self.device.device;
-        let labels = predict_labels(&self.network, view, size, &self.plan.segment, device)?;
-        Ok(LabelMap { labels, size })
+        let labels = predict_labels(&self.network, view, size, &plan.segment, device)?;
+        Ok(Seen {
+            picture,
+            prediction: LabelMap { labels, size },
+            label,
+        })
     }
 }
 
@@ -82,13 +82,13 @@ impl Seen {
     /// the names of the classes.
     ///
     /// # Errors
-    /// The drawing library's message.
-    pub fn drawn(&self, names: &[String]) -> Result<RgbImage, String> {
+    /// If it cannot be drawn.
+    pub fn drawn(&self, names: &[String]) -> Result<RgbImage, TrainedError> {
         let maps = self.label.iter().chain([&self.prediction]);
         let maps: Vec<&[u8]> = maps.map(|map| map.labels.as_slice()).collect();
         let pictures: Vec<RgbImage> = maps.iter().map(|map| painted(&self.picture, map)).collect();
         let pictures = side_by_side(&pictures.iter().collect::<Vec<_>>(), LEAST_SIDE);
-        with_legend(&pictures, &classes_of(maps), Some(names))
+        with_legend(&pictures, &classes_of(maps), Some(names)).map_err(TrainedError::Draw)
     }
 
     /// The share of the labelled pixels whose class the network sees, in percent.
