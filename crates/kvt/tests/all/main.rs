@@ -41,6 +41,7 @@ mod restore;
 #[cfg(unix)]
 mod resume;
 mod schedule;
+mod segment_verbs;
 mod second_task;
 #[path = "../../../kvt-models/tests/all/seeded.rs"]
 mod seeded;

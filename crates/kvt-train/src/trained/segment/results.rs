@@ -113,3 +113,56 @@ fn share(counts: &SegmentCounts, class: usize) -> Option<f64> {
     let pixels = counts.pixels();
     (pixels > 0).then(|| 100.0 * counts.labelled(class) as f64 / pixels as f64)
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::data::Source;
+
+    /// The case of the plan, by hand: of four classes, one is nowhere.
+    #[test]
+    fn tables_have_the_counts_of_the_pixels() {
+        let mut counts = SegmentCounts::new(4);
+        counts.add(
+            &[0, 0, 1, 1, 0, 2, 2, 1, 0, 2, 2, 2],
+            &[0, 0, 0, 1, 0, 1, 2, 1, 255, 2, 2, 255],
+        );
+        let evaluation = SegmentEvaluation::of(counts, 1, 5.0);
+        let images = Images {
+            source: Arc::new(Source::default()),
+            words: "images".to_owned(),
+            left_out: Some(0),
+            among: None,
+        };
+        let classes = ["sky", "a, b", "sea", "nothing"].map(str::to_owned);
+        let results = SegmentResults {
+            evaluation: &evaluation,
+            images: &images,
+            classes: &classes,
+        };
+        assert_eq!(
+            results.text(),
+            "mIoU 66.67 %  mAcc 80.56 %  aAcc 80.00 %  loss 0.5000  (1 images)"
+        );
+        assert_eq!(
+            results.csv(),
+            "class,name,iou,accuracy,labelled,predicted,both\n\
+             0,sky,75,75,4,3,3\n\
+             1,\"a, b\",50,66.66666666666667,3,3,2\n\
+             2,sea,75,100,3,4,3\n\
+             3,nothing,,,0,0,0\n"
+        );
+        let rows = results.classes();
+        assert_eq!(rows[1], ["a, b", "50.00 %", "66.67 %", "30.00 %"]);
+        assert_eq!(rows[3], ["nothing", "-", "-", "0.00 %"]);
+        let json = Value::from(results.json(true));
+        assert_eq!(json["classes"][2]["both"], 3);
+        assert!(json["classes"][3]["iou"].is_null());
+        assert_eq!((&json["pixels"], &json["aacc"]), (&json!(10), &json!(80.0)));
+        assert!(results.json(false).get("classes").is_none());
+    }
+}
