@@ -121,7 +121,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::data::Source;
+    use crate::data::{ClassOrder, Source};
 
     /// The case of the plan, by hand: of four classes, one is nowhere.
     #[test]
@@ -132,8 +132,13 @@ mod tests {
             &[0, 0, 0, 1, 0, 1, 2, 1, 255, 2, 2, 255],
         );
         let evaluation = SegmentEvaluation::of(counts, 1, 5.0);
+        let folder = tempfile::tempdir().unwrap();
+        for class in ["a", "b"] {
+            fs_err::create_dir(folder.path().join(class)).unwrap();
+            fs_err::write(folder.path().join(class).join("a.png"), "").unwrap();
+        }
         let images = Images {
-            source: Arc::new(Source::default()),
+            source: Arc::new(Source::open(folder.path(), ClassOrder::Byte).unwrap()),
             words: "images".to_owned(),
             left_out: Some(0),
             among: None,
