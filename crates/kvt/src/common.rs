@@ -183,7 +183,9 @@ pub(super) const SPLITS: [(Split, &str, &str); 2] =
 /// The name of a split.
 pub(super) fn split_name(split: Split) -> Option<&'static str> {
     let mut splits = SPLITS.into_iter();
-    splits.find(|(other, ..)| *other == split).map(|(_, name, _)| name)
+    splits
+        .find(|(other, ..)| *other == split)
+        .map(|(_, name, _)| name)
 }
 
 /// Shows the progress of a data set that is generated on first use.

@@ -81,7 +81,11 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
         let mut check = MaskCheck {
             name: name.clone(),
             images: source.samples.len(),
-            classes: source.classes.iter().map(|class| (class.clone(), 0)).collect(),
+            classes: source
+                .classes
+                .iter()
+                .map(|class| (class.clone(), 0))
+                .collect(),
             ignored: 0,
             unreadable: Vec::new(),
             unpaired,
@@ -123,8 +127,13 @@ fn look(
     index: usize,
     limits: ImageLimits,
 ) -> (Option<[u8; 32]>, Result<Pair, String>) {
-    let bytes = source.samples.get(index).map(|sample| source.bytes(sample, limits));
-    let hash = bytes.and_then(Result::ok).map(|bytes| *blake3::hash(&bytes).as_bytes());
+    let bytes = source
+        .samples
+        .get(index)
+        .map(|sample| source.bytes(sample, limits));
+    let hash = bytes
+        .and_then(Result::ok)
+        .map(|bytes| *blake3::hash(&bytes).as_bytes());
     // The loader's indices have 32 bits.
     let number = u32::try_from(index).unwrap_or(u32::MAX);
     let pair = source.pair(number, limits).map(|(image, map)| {
@@ -148,8 +157,16 @@ impl MaskCheck {
         let size = pair.size;
         self.sizes = Some(self.sizes.map_or((size, size), |(small, large)| {
             (
-                if area(size) < area(small) { size } else { small },
-                if area(size) > area(large) { size } else { large },
+                if area(size) < area(small) {
+                    size
+                } else {
+                    small
+                },
+                if area(size) > area(large) {
+                    size
+                } else {
+                    large
+                },
             )
         }));
         for ((_, all), own) in self.classes.iter_mut().zip(&pair.pixels) {

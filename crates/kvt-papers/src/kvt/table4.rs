@@ -1,8 +1,6 @@
 //! Table 4, the half of segmentation: mIoU of UPerNet with dense and with k-NN attention.
 
-use super::super::{
-    Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
+use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{Dense, TABLE4};
 use super::{cited, fields, kept, ours, percent, short};
 use kvt_train::plot::{Axis, Chart, Line, Names};
@@ -194,20 +192,22 @@ fn csv(rows: &[Row]) -> String {
 
 /// mIoU of each row after the last epoch: a bar, with the paper's beside it.
 fn svg(rows: &[Row]) -> Result<String, String> {
-    let bars = |name: &'static str, color: usize, offset: f64, value: &dyn Fn(&Row) -> Option<f64>| {
-        let places = (1..).zip(rows);
-        let bars = places.filter_map(|(place, row): (u8, _)| Some((f64::from(place), value(row)?)));
-        let bars: Vec<(f64, f64)> = bars.collect();
-        let lines = bars.into_iter().enumerate();
-        lines
-            .map(|(number, (place, value))| Line {
-                name: (if number == 0 { name } else { "" }).to_owned(),
-                color,
-                dash: None,
-                points: vec![(place + offset, 0.0), (place + offset, value)],
-            })
-            .collect::<Vec<_>>()
-    };
+    let bars =
+        |name: &'static str, color: usize, offset: f64, value: &dyn Fn(&Row) -> Option<f64>| {
+            let places = (1..).zip(rows);
+            let bars =
+                places.filter_map(|(place, row): (u8, _)| Some((f64::from(place), value(row)?)));
+            let bars: Vec<(f64, f64)> = bars.collect();
+            let lines = bars.into_iter().enumerate();
+            lines
+                .map(|(number, (place, value))| Line {
+                    name: (if number == 0 { name } else { "" }).to_owned(),
+                    color,
+                    dash: None,
+                    points: vec![(place + offset, 0.0), (place + offset, value)],
+                })
+                .collect::<Vec<_>>()
+        };
     let paper = bars("paper", 0, -0.15, &|row| row.paper);
     let mean = |row: &Row| row.last[0].map(|statistic| statistic.mean);
     let ours = bars("ours, last epoch", 1, 0.15, &mean);

@@ -64,7 +64,9 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
         TaskKind::Classify => Classify::views(&plan, size)?,
         TaskKind::Dino => Dino::views(&plan, size)?,
         TaskKind::Segment => {
-            bail!("`kvt bench loader` times transforms of whole images; those of images with masks are not measured")
+            bail!(
+                "`kvt bench loader` times transforms of whole images; those of images with masks are not measured"
+            )
         }
     };
     let splits = Splits::open(&plan, size, None, &mut generating())?.with_train_views(views);

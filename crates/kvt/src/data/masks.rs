@@ -35,7 +35,15 @@ pub(super) fn run(config: &Path, overrides: &Overrides) -> anyhow::Result<ExitCo
 
 fn describe(found: &MaskChecks) -> String {
     let size = |(width, height): (u32, u32)| format!("{width}x{height}");
-    let header = ["split", "images", "sizes", "bad pairs", "no mask", "no image", "ignored"];
+    let header = [
+        "split",
+        "images",
+        "sizes",
+        "bad pairs",
+        "no mask",
+        "no image",
+        "ignored",
+    ];
     let rows = found.splits.iter().map(|split| {
         vec![
             split.name.clone(),
@@ -117,9 +125,15 @@ fn tell(split: &MaskCheck, say: &mut impl FnMut(String)) {
         say(format!("no image of the name `{listed}` in the list"));
     }
     for bad in split.unlisted.iter().take(SHOWN) {
-        say(format!("could not list `{}`: {}", bad.path.display(), bad.reason));
+        say(format!(
+            "could not list `{}`: {}",
+            bad.path.display(),
+            bad.reason
+        ));
     }
     if let Some(others) = split.others.describe() {
-        say(format!("not read in `{name}`: {others}; convert them to JPEG or PNG"));
+        say(format!(
+            "not read in `{name}`: {others}; convert them to JPEG or PNG"
+        ));
     }
 }

@@ -22,7 +22,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ("--real", args.real.is_some()),
     ];
     if let Some((option, _)) = without.iter().find(|(_, is_given)| *is_given) {
-        bail!("`{option}` is for classifiers: this model labels pixels, of the images of `--split`");
+        bail!(
+            "`{option}` is for classifiers: this model labels pixels, of the images of `--split`"
+        );
     }
     let trained = args
         .trained

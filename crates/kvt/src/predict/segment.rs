@@ -65,7 +65,14 @@ pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Resu
         output::print(&format!("{:#}", Value::from(records)))?;
     }
     if let Some(out) = out {
-        let (count, what) = (files.len() - failed, if args.masks { "masks" } else { "painted images" });
+        let (count, what) = (
+            files.len() - failed,
+            if args.masks {
+                "masks"
+            } else {
+                "painted images"
+            },
+        );
         output::status(&format!("wrote {count} {what} into `{}`", out.display()));
     }
     // As with classes: the other images are still painted, and the exit status reports the failure.

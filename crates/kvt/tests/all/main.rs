@@ -41,10 +41,10 @@ mod restore;
 #[cfg(unix)]
 mod resume;
 mod schedule;
-mod segment_verbs;
 mod second_task;
 #[path = "../../../kvt-models/tests/all/seeded.rs"]
 mod seeded;
+mod segment_verbs;
 #[cfg(unix)]
 mod signals;
 mod sources;
