@@ -87,7 +87,9 @@ impl Running {
         let task = Segment::new(plan).map_err(|error| failed(error.into()))?;
         let [_, _, height, width] = images.dims();
         let map = |image: usize| LabelMap {
-            labels: (0..height * width).map(|pixel| ((image + pixel) % ModelCase::PIXEL_CLASSES) as u8).collect(),
+            labels: (0..height * width)
+                .map(|pixel| ((image + pixel) % ModelCase::PIXEL_CLASSES) as u8)
+                .collect(),
             size: (height, width),
         };
         let maps = (0..case.batch).map(map).collect();

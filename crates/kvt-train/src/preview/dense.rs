@@ -62,7 +62,8 @@ pub(super) fn draw(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, PreviewError
     let size = (cell.1 as usize, cell.0 as usize);
     let sheet = render(&rows, &names, size).map_err(PreviewError::Draw)?;
     let classes = classes_of(maps.iter().map(Vec::as_slice));
-    let sheet = with_legend(&sheet, &classes, Some(splits.classes())).map_err(PreviewError::Draw)?;
+    let sheet =
+        with_legend(&sheet, &classes, Some(splits.classes())).map_err(PreviewError::Draw)?;
     encode_png(&sheet, sheet.width(), sheet.height()).map_err(PreviewError::Draw)
 }
 

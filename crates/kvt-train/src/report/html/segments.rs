@@ -144,7 +144,8 @@ fn numbers(page: &mut Markup, segmented: &Segmented) {
 }
 
 fn by_class(page: &mut Markup, segmented: &Segmented) {
-    let percent = |share: Option<f64>| share.map_or_else(|| "–".to_owned(), |x| format!("{x:.1} %"));
+    let percent =
+        |share: Option<f64>| share.map_or_else(|| "–".to_owned(), |x| format!("{x:.1} %"));
     let counts = &segmented.evaluation.counts;
     let title = format!("Per class ({})", segmented.classes.len());
     page.folded(&title, |page| {
@@ -200,7 +201,9 @@ pub(super) fn painted(page: &mut Markup, report: &Report) -> Result<(), ReportEr
                         page.element("strong", &[], report.name(painted.run));
                     }
                     let file = Path::new(&painted.image).file_name();
-                    let file = file.and_then(|name| name.to_str()).unwrap_or(&painted.image);
+                    let file = file
+                        .and_then(|name| name.to_str())
+                        .unwrap_or(&painted.image);
                     page.element("span", &[("class", "file")], file);
                     if let Some(right) = painted.right {
                         page.element("span", &[], &format!("{right:.1} % of the pixels right"));
