@@ -1,11 +1,12 @@
 //! `[data]`: the images, and how they are read.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shapes::ShapesConfig;
+use super::shapes::{CLASSES, Layout, ShapesConfig};
 use super::{ClassOrder, IGNORED, ImageLimits};
 use crate::schema::section;
 
@@ -88,6 +89,33 @@ section! {
         pub check_sizes: bool = true, "x-resume" = "free";
         /// The generated data set. Ignored unless `data.kind = "shapes"`.
         pub shapes: Option<ShapesConfig> = None;
+    }
+}
+
+impl DataConfig {
+    /// Whether each image has a mask of classes.
+    #[must_use]
+    pub fn is_masks(&self) -> bool {
+        let is_dense = |shapes: &ShapesConfig| shapes.layout == Layout::Dense;
+        match self.kind {
+            DataKind::Masks => true,
+            DataKind::Shapes => self.shapes.as_ref().is_some_and(is_dense),
+            DataKind::Folder | DataKind::Tar | DataKind::Parquet | DataKind::Cifar => false,
+        }
+    }
+
+    /// The settings by which the files are read: generated scenes are images with masks, whose names are those of the generator.
+    pub(crate) fn as_read(&self) -> Cow<'_, Self> {
+        if self.kind != DataKind::Shapes || !self.is_masks() {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self {
+            kind: DataKind::Masks,
+            path: self.path.clone(),
+            classes: Some(ClassNames::File(CLASSES.into())),
+            subset: self.subset,
+            ..Self::default()
+        })
     }
 }
 

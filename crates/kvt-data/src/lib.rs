@@ -3,7 +3,7 @@
 //! A [`Batch`] contains plain numbers; only its upload, by the training thread, involves a device. The content and order of
 //! every batch depend only on (seed, epoch), for any number of workers.
 //!
-//! - [`augment`]: augmentation of an image; [`shapes`]: a generated data set.
+//! - [`augment`]: augmentation of an image; [`shapes`]: a generated data set; [`coco`]: masks as COCO writes them.
 //! - [`schema`]: sections of a configuration, and the allowed values of their keys.
 //! - [`fs`], [`regular`], [`text`]: files that are written whole, and reading of a user's files; [`escape`]: text that cannot act on
 //!   what surrounds it.
@@ -11,6 +11,7 @@
 pub mod augment;
 mod batch;
 mod check;
+pub mod coco;
 mod config;
 mod decode;
 mod error;
@@ -43,7 +44,7 @@ pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_m
 pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
 pub use fresh::without_training;
-pub use label_map::{IGNORED, LabelMap, class_color};
+pub use label_map::{IGNORED, LabelMap};
 pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
 pub use pack::{Packed, pack};

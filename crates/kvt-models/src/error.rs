@@ -155,6 +155,16 @@ pub enum ModelError {
         /// Images that a batch norm sees.
         images: usize,
     },
+    /// A model without the maps that a dense network needs.
+    #[error(
+        "`{model}` has {maps}, but a dense network needs four, from a quarter of the image to a thirty-second: take a Swin or a Twins of four stages"
+    )]
+    NoPyramid {
+        /// The model.
+        model: String,
+        /// The maps that it has, in words.
+        maps: String,
+    },
     /// Images of another shape than the model's.
     #[error(
         "images have shape {found:?}, but the model takes [batch, {in_chans}, {img_size}, {img_size}]: resize the images, or set `img_size` and `in_chans`"

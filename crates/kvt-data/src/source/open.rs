@@ -24,6 +24,7 @@ pub enum Split {
 /// # Errors
 /// If something is missing, damaged or does not match.
 pub fn open(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], DataError> {
+    let data = &*data.as_read();
     let [train, val] = both(data, classes)?;
     // It would be noticed when they are evaluated, after the last epoch perhaps.
     if val.samples.is_empty() {
@@ -110,6 +111,7 @@ pub fn open_part(
     part: Split,
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
+    let data = &*data.as_read();
     let is_folder = matches!(data.kind, DataKind::Folder | DataKind::Shapes);
     if is_folder && data.val_fraction == 0.0 {
         refuse_whole(data)?;
@@ -136,6 +138,7 @@ pub fn open_split(
     split: &str,
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
+    let data = &*data.as_read();
     let split = split_name(data.kind, &divided(data), split).unwrap_or(split);
     match data.kind {
         DataKind::Folder | DataKind::Shapes => folder(&data.path.join(split), data, classes),
@@ -227,6 +230,7 @@ fn divided(data: &DataConfig) -> PathBuf {
 
 /// A split of images with masks, with the problems of its listing and what has no partner, for a check.
 pub(crate) fn mask_survey(data: &DataConfig, split: &str) -> Result<(Survey, Unpaired), DataError> {
+    let data = &*data.as_read();
     let split = split_name(DataKind::Masks, &divided(data), split).unwrap_or(split);
     masks::survey(data, (!split.is_empty()).then_some(split))
 }

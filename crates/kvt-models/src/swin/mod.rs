@@ -21,6 +21,8 @@
 mod attention;
 mod config;
 mod layout;
+mod masks;
+mod mm;
 mod network;
 mod table;
 mod window;
@@ -29,7 +31,7 @@ pub use config::SwinConfig;
 pub use network::Swin;
 
 use crate::family::overrides::{BLOCKS, COMMON};
-use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Undecayed};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Swin",
@@ -46,5 +48,11 @@ pub(crate) static FAMILY: Family = Family {
         },
         is_computed: layout::is_computed,
     },
+    dense: Dense::Pyramid(DenseFamily {
+        norms: "norm",
+        epsilon: 1e-5,
+        in_stream: false,
+        to_timm: mm::to_timm,
+    }),
     variants: &[],
 };

@@ -25,7 +25,7 @@ pub use config::TwinsConfig;
 pub use network::Twins;
 
 use crate::family::overrides::{BLOCKS, COMMON};
-use crate::family::{Family, Official, Renaming, Undecayed, Variant};
+use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Undecayed, Variant};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Twins",
@@ -35,6 +35,12 @@ pub(crate) static FAMILY: Family = Family {
     undecayed: &[Undecayed::Within("pos_block")],
     paths: Renaming::NONE,
     official: Official::TIMM,
+    dense: Dense::Pyramid(DenseFamily {
+        norms: "norm_list.",
+        epsilon: 1e-6,
+        in_stream: true,
+        to_timm: |weights| weights,
+    }),
     variants: &[Variant {
         signature: "blocks.0.0.attn.kv.weight",
         difference: "without windows, Twins-PCPVT, all of whose blocks attend to the whole map",

@@ -4,11 +4,11 @@ use burn::backend::{
     Flex, TensorMetadata,
     tensor::{FloatTensor, IntTensor},
 };
-use burn::tensor::{DType, IntDType, Shape};
+use burn::tensor::{DType, Shape};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::PixelCrossEntropyOps;
+use super::{PixelCrossEntropyOps, in_i64};
 use crate::cpu::buffer::{par_map_copy, tensor, values_in, values_of};
 use crate::cpu::simd::exp;
 
@@ -24,7 +24,10 @@ impl PixelCrossEntropyOps for Flex {
         if logits.dtype() != DType::F32 {
             return super::forward::<Self>(logits, labels, ignore);
         }
-        let (logits, labels) = (logits.to_contiguous(), in_i64(labels));
+        let (logits, labels) = (
+            logits.to_contiguous(),
+            in_i64::<Self>(labels).to_contiguous(),
+        );
         let [batch, classes, pixels] = logits.shape().dims();
         let values = values_of(&logits);
         let images = values.par_chunks(classes * pixels);
@@ -49,7 +52,12 @@ impl PixelCrossEntropyOps for Flex {
                             f64::from(normaliser - rows.of_class(class)[at])
                         })
                     };
-                    let sum = labels.iter().zip(&normaliser).enumerate().map(loss).sum();
+                    let sum = labels
+                        .iter()
+                        .zip(&normaliser)
+                        .enumerate()
+                        .map(loss)
+                        .sum::<f64>();
                     (normaliser, sum)
                 })
             })
@@ -73,9 +81,9 @@ impl PixelCrossEntropyOps for Flex {
             return super::backward::<Self>(logits, labels, [normaliser, grad], ignore);
         }
         let [logits, normaliser, grad] = [logits, normaliser, grad].map(|x| x.to_contiguous());
-        let labels = in_i64(labels);
+        let labels = in_i64::<Self>(labels).to_contiguous();
         let [_, classes, pixels] = logits.shape().dims();
-        let of_loss = values_of(&grad).iter().sum();
+        let of_loss: f32 = values_of(&grad).iter().sum();
         let labels = values_in::<i64>(&labels);
         let normaliser = values_of(&normaliser);
         let planes = (0..logits.shape().num_elements() / pixels).into_par_iter();
@@ -93,12 +101,6 @@ impl PixelCrossEntropyOps for Flex {
         });
         tensor(out, logits.shape())
     }
-}
-
-/// Contiguous labels.
-fn in_i64(labels: IntTensor<Flex>) -> IntTensor<Flex> {
-    use burn::backend::ops::IntTensorOps;
-    Flex::int_cast(labels, IntDType::I64).to_contiguous()
 }
 
 /// The logits of an image, `[classes, pixels]`, at `len` pixels from `start` on.

@@ -9,7 +9,7 @@ use burn::backend::{
     get_device_settings,
     tensor::{BoolTensor, FloatTensor, IntTensor},
 };
-use burn::tensor::{Int, Scalar, Shape, Tensor};
+use burn::tensor::{Int, IntDType, Scalar, Shape, Tensor};
 
 use crate::autodiff::{record, split};
 use crate::cast::widened;
@@ -87,14 +87,14 @@ fn forward<B: Backend>(
     let shifted = B::float_exp(B::float_sub(logits.clone(), largest.clone()));
     let normaliser = B::float_add(B::float_log(B::float_sum_dim(shifted, 1)), largest);
     let last = classes as i64 - 1;
-    let class = B::int_clamp(labels.clone(), 0.into(), last.into());
+    let class = B::int_clamp(labels.clone(), Scalar::from(0), Scalar::from(last));
     let own = B::float_gather(1, logits, class.clone());
     let losses = B::float_sub(normaliser.clone(), own);
     let settings = get_device_settings::<B>(&losses.device());
     // A label outside of the classes was changed by the clamp.
     let unknown = B::int_not_equal(labels.clone(), class, settings.bool_dtype);
     let losses = B::float_mask_fill(losses, unknown, Scalar::from(f32::NAN));
-    let losses = B::float_mask_fill(losses, is_ignored::<B>(labels, ignore), 0.into());
+    let losses = B::float_mask_fill(losses, is_ignored::<B>(labels, ignore), Scalar::from(0.0));
     let normaliser = B::float_reshape(normaliser, Shape::new([batch, pixels]));
     (B::float_sum(losses), normaliser)
 }
@@ -118,13 +118,18 @@ fn backward<B: Backend>(
     let is_class = B::int_equal(labels.clone(), all, settings.bool_dtype);
     let one_hot = B::bool_into_float(is_class, dtype.into());
     let grad = B::float_expand(B::float_reshape(grad, Shape::new([1, 1, 1])), of_pixels);
-    let grad = B::float_mask_fill(grad, is_ignored::<B>(labels, ignore), 0.into());
+    let grad = B::float_mask_fill(grad, is_ignored::<B>(labels, ignore), Scalar::from(0.0));
     B::float_mul(B::float_sub(probabilities, one_hot), grad)
+}
+
+/// Labels in one type.
+fn in_i64<B: Backend>(labels: IntTensor<B>) -> IntTensor<B> {
+    B::int_cast(labels, IntDType::I64)
 }
 
 fn is_ignored<B: Backend>(labels: IntTensor<B>, ignore: i64) -> BoolTensor<B> {
     let dtype = get_device_settings::<B>(&labels.device()).bool_dtype;
-    B::int_equal_elem(labels, ignore.into(), dtype)
+    B::int_equal_elem(labels, Scalar::from(ignore), dtype)
 }
 
 /// The mean cross-entropy of the pixels, `[1]`, on any device; pixels with the label `ignore` have the loss 0. It is 0 if there are

@@ -11,6 +11,7 @@ mod contiguous;
 mod conv;
 mod depthwise;
 mod gelu;
+mod golden;
 mod half;
 mod layers;
 mod max_pool;

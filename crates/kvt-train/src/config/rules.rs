@@ -12,12 +12,13 @@ use super::problem::Problem;
 use super::reference::section;
 use super::suggest::closest;
 use super::{Plan, attention};
-use crate::augment::AugmentConfig;
-use crate::data::{DataConfig, DataKind, DecodeMode, DenseConfig, OnError};
+use crate::augment::{AugmentConfig, DenseConfig};
+use crate::data::shapes::{Layout, ShapesConfig};
+use crate::data::{DataConfig, DataError, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
+use crate::engine::TrainConfig;
 use crate::fetch::{Published, instead, similar};
 use crate::recipe::mix::MixConfig;
-use crate::engine::TrainConfig;
 use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind, OptimDecay, ScheduleConfig};
 use crate::task::{
     DinoConfig, Misfit, ResetHead, SegmentConfig, SegmentEval, TaskKind, check_dino, check_segment,
@@ -211,6 +212,10 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
                     DataKind::Cifar => {
                         "add `path = \"FOLDER\"` under `[data]`, with CIFAR's binary files in it"
                     }
+                    DataKind::Masks => {
+                        "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/images/train/*` and masks of the \
+                         same names at `FOLDER/masks/train/*`"
+                    }
                     DataKind::Folder | DataKind::Shapes => {
                         "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/<class>/*`, or \
                          `kind = \"shapes\"` for generated images"
@@ -226,6 +231,18 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
             "0.0 for data that is divided",
         );
         checks.refuse("data.val_fraction", &value, expected);
+    }
+    if let Some(shapes) = &mut data.shapes {
+        if shapes.layout == Layout::Folder {
+            let unused = ShapesConfig::default();
+            (shapes.objects, shapes.radius) = (unused.objects, unused.radius);
+        }
+        if let Err(DataError::ShapesConfig { key, refusal }) = shapes.validate() {
+            let key = format!("data.shapes.{key}");
+            if !checks.refuses(&key) {
+                checks.refuse(&key, &refusal.value, &refusal.expected);
+            }
+        }
     }
     if let Some(shapes) = &data.shapes
         && !checks.refuses("data.shapes.classes")
@@ -340,11 +357,27 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
         of_another_task("dense", "segment", checks);
         plan.segment = SegmentConfig::default();
         plan.dense = DenseConfig::default();
+        if plan.data.is_masks() {
+            let key = if checks.sets("data.shapes.layout") {
+                "data.shapes.layout"
+            } else {
+                "data.kind"
+            };
+            conflict(
+                key,
+                "the images have masks of classes, but no class each",
+                "add `task = \"segment\"` at the top of the file",
+                checks,
+            );
+        }
         if plan.optim.decay == OptimDecay::Names {
             let expected = "\"family\" or \"all\" unless `task = \"segment\"`";
             checks.refuse("optim.decay", "\"names\"", expected);
         }
         return;
+    }
+    for (key, pair, expected) in plan.dense.reversed() {
+        checks.refuse(&format!("dense.{key}"), &pair, expected);
     }
     let segment = &mut plan.segment;
     if !checks.sets("optim.decay") {
@@ -366,7 +399,7 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
         segment.eval_stride = defaults.eval_stride;
     } else {
         if !checks.sets("segment.eval_crop") {
-            segment.eval_crop = plan.dense.crop;
+            segment.eval_crop = plan.dense.crop.map(|side| side as usize);
         }
         if !checks.sets("segment.eval_stride") {
             segment.eval_stride = segment.eval_crop.map(|side| (2 * side / 3).max(1));

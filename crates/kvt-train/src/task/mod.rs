@@ -31,11 +31,11 @@ use crate::run::{Metric, Metrics, Note};
 use crate::splits::{Splits, train_transform};
 
 pub use classify::Classify;
-pub(crate) use dino::{Misfit, check as check_dino};
 pub use dino::{
     Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, dino_loss,
     load_backbone, part_of_backbone, teacher_probabilities,
 };
+pub(crate) use dino::{Misfit, check as check_dino};
 pub use eval_data::EvalData;
 pub(crate) use evaluate::evaluate_among;
 pub use evaluate::{Evaluation, evaluate, predict};

@@ -11,7 +11,7 @@ const STD: f32 = 0.01;
 
 /// `relu(bn(conv(x)))`; the convolution has no bias and keeps the size of a map.
 #[derive(Module, Debug)]
-pub struct ConvModule {
+pub(super) struct ConvModule {
     conv: Conv2d,
     bn: BatchNorm,
 }

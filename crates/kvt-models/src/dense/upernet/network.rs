@@ -1,24 +1,25 @@
 //! The network: a pyramid and its heads, with names as in mmsegmentation's files.
 
+use std::collections::BTreeSet;
+
 use burn::module::{Module, ParamId};
-use burn::nn::LayerNorm;
 use burn::tensor::{Device, Tensor};
 use kvt_ops::{Key, Phase};
 
 use super::{FcnHead, UperHead, UperNetConfig};
-use crate::dense::pyramid::Pyramid;
-use crate::dense::state;
+use crate::dense::{DenseKind, Pyramid, state};
 use crate::error::ModelError;
 use crate::layers::Init;
-use crate::model::{Model, Parameter};
-use crate::weights::{LoadOptions, LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
+use crate::model::Parameter;
+use crate::precision::Precision;
+use crate::weights::{LoadReport, Misfit, Outcome, StateDict, WeightsError};
 
 /// How the names of the parts begin in files.
 const BACKBONE: &str = "backbone.";
 const DECODE_HEAD: &str = "decode_head.";
 const AUXILIARY_HEAD: &str = "auxiliary_head.";
-/// The final norm of a backbone, of which dense networks make no use.
-const FINAL_NORM: &str = "norm.";
+/// How the names of the maps' norms begin, after that of the backbone.
+const NORMS: &str = "norm";
 /// Parameters whose names contain one of these do not decay in the recipes of Swin and of Twins. Biases and batch norms do.
 const UNDECAYED: [&str; 4] = [
     "norm",
@@ -100,23 +101,23 @@ impl UperNet {
         }
     }
 
+    /// This network with products in another type, those of the heads included. Weights, batch norms, resizing and logits stay
+    /// f32.
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self {
+            pyramid: self.pyramid.with_precision(precision),
+            ..self
+        }
+    }
+
     /// Every parameter that is trained, in the order of the modules.
     pub fn parameters(&self) -> Vec<Parameter> {
-        let backbone = self.pyramid.backbone.parameters().into_iter();
-        let backbone = backbone
-            .filter(|parameter| !is_unused(&self.pyramid.backbone, &parameter.name))
-            .map(|parameter| Parameter {
-                name: format!("{BACKBONE}{}", parameter.name),
-                ..parameter
-            });
-        let norms = self
-            .norms()
-            .flat_map(|(name, norm)| state::parameters(norm, &name));
         let auxiliary = self.auxiliary_head.iter();
-        backbone
-            .chain(norms)
-            .chain(state::parameters(&self.decode_head, DECODE_HEAD))
-            .chain(auxiliary.flat_map(|head| state::parameters(head, AUXILIARY_HEAD)))
+        let auxiliary = auxiliary.flat_map(|head| state::parameters(head, AUXILIARY_HEAD));
+        let all = self.pyramid.parameters().into_iter();
+        all.chain(state::parameters(&self.decode_head, DECODE_HEAD))
+            .chain(auxiliary)
             .collect()
     }
 
@@ -129,7 +130,7 @@ impl UperNet {
     /// Whether weight decay applies to a parameter by the rule of the backbone's family ([`Model::decays`]); of the heads, to
     /// those with more than one dimension.
     pub fn decays_by_family(&self, parameter: &Parameter) -> bool {
-        match self.of_model(parameter) {
+        match Self::of_model(parameter) {
             Some(parameter) => self.pyramid.backbone.decays(&parameter),
             None => parameter.shape.len() > 1,
         }
@@ -138,7 +139,7 @@ impl UperNet {
     /// The layer of a parameter for layer-wise learning rates: that of the backbone, where the norms of the maps and the heads
     /// are the last.
     pub fn layer(&self, parameter: &Parameter) -> usize {
-        match self.of_model(parameter) {
+        match Self::of_model(parameter) {
             Some(parameter) => self.pyramid.backbone.layer(&parameter),
             None => self.layers().saturating_sub(1),
         }
@@ -149,15 +150,9 @@ impl UperNet {
         self.pyramid.backbone.layers()
     }
 
-    /// What training does not change: the final norm and the classifier of the backbone's model.
+    /// What training does not change: the parts of the backbone's model that are not used.
     pub fn frozen(&self) -> Vec<ParamId> {
-        let model = &self.pyramid.backbone;
-        let unused = model.parameters().into_iter();
-        unused
-            .filter(|parameter| is_unused(model, &parameter.name))
-            .map(|parameter| parameter.id)
-            .chain(model.frozen())
-            .collect()
+        self.pyramid.frozen()
     }
 
     /// The content of a file: parameters and running statistics.
@@ -166,87 +161,35 @@ impl UperNet {
     ///
     /// If the device cannot be read.
     pub fn state_dict(&self) -> Result<StateDict, WeightsError> {
-        let model = &self.pyramid.backbone;
-        let backbone = StateDict::from_model(model)?
-            .into_iter()
-            .filter(|(name, _)| !is_unused(model, name))
-            .map(|(name, data)| (format!("{BACKBONE}{name}"), data));
-        let mut all: StateDict = backbone.collect();
-        let mut others = vec![state::state_dict(&self.decode_head, DECODE_HEAD)?];
-        for (name, norm) in self.norms() {
-            others.push(state::state_dict(norm, &name)?);
-        }
-        if let Some(head) = &self.auxiliary_head {
-            others.push(state::state_dict(head, AUXILIARY_HEAD)?);
-        }
-        for (name, data) in others.into_iter().flatten() {
+        let mut all = self.pyramid.state_dict()?;
+        let decode = state::state_dict(&self.decode_head, DECODE_HEAD)?;
+        let auxiliary = match &self.auxiliary_head {
+            Some(head) => state::state_dict(head, AUXILIARY_HEAD)?,
+            None => StateDict::default(),
+        };
+        for (name, data) in decode.into_iter().chain(auxiliary) {
             all.insert(name, data);
         }
         Ok(all)
     }
 
-    /// This network with the weights of a file, and the names in the file that it does not have. Batch norms' counters, and the
-    /// backbone's final norm and classifier, are passed over.
+    /// This network with the weights of a file, and the names in the file that it does not have. The counters of batch norms are
+    /// passed over.
     ///
     /// # Errors
     ///
-    /// If something is missing, has another shape or is not floating point; all of it is listed.
-    pub fn load_state_dict(
-        mut self,
-        state: &StateDict,
-    ) -> Result<(Self, Vec<String>), WeightsError> {
-        let mut rows = Vec::new();
-        let model = self.pyramid.backbone;
-        let norms: Vec<String> = (0..self.pyramid.norms.len())
-            .map(|stage| format!("{BACKBONE}{}.", self.pyramid.norm_name(stage)))
-            .collect();
-        let is_of_norm = |name: &str| norms.iter().any(|norm| name.starts_with(norm));
-        // What the network does not use is loaded from the model itself.
-        let own = StateDict::from_model(&model)?;
-        let own = own.into_iter().filter(|(name, _)| is_unused(&model, name));
-        let given = state.iter().filter(|(name, _)| !is_of_norm(name));
-        let given = given.filter_map(|(name, data)| {
-            let name = name.strip_prefix(BACKBONE)?;
-            (!is_unused(&model, name)).then(|| (name.to_owned(), data.clone()))
-        });
-        let weights: StateDict = own.chain(given).collect();
-        let named = |row: LoadRow| LoadRow {
-            name: format!("{BACKBONE}{}", row.name),
-            ..row
-        };
-        let options = LoadOptions {
-            strict: false,
-            ..LoadOptions::default()
-        };
-        let (model, report) = model.load(&weights, options)?;
-        rows.extend(report.rows.into_iter().map(named));
-        self.pyramid.backbone = model;
-        let mut loaded = Vec::new();
-        for (norm, name) in self.pyramid.norms.into_iter().zip(&norms) {
-            let (norm, of_norm) = state::load::<LayerNorm>(norm, name, state)?;
-            rows.extend(of_norm);
-            loaded.push(norm);
-        }
-        self.pyramid.norms = loaded;
-        let (head, of_head) = state::load(self.decode_head, DECODE_HEAD, state)?;
+    /// If something is missing, has another shape or is not floating point: by name and shape, first of the backbone, then of
+    /// both heads.
+    pub fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
+        let (pyramid, LoadReport { mut rows }) = self.pyramid.load(state, DenseKind::Network)?;
+        let (decode_head, of_head) = state::load(self.decode_head, DECODE_HEAD, state)?;
         rows.extend(of_head);
-        self.decode_head = head;
+        let mut auxiliary_head = None;
         if let Some(head) = self.auxiliary_head {
             let (head, of_head) = state::load(head, AUXILIARY_HEAD, state)?;
             rows.extend(of_head);
-            self.auxiliary_head = Some(head);
+            auxiliary_head = Some(head);
         }
-        let known: std::collections::BTreeSet<&str> = rows
-            .iter()
-            .filter(|row| row.outcome != Outcome::Unused)
-            .map(|row| row.name.as_str())
-            .collect();
-        let unused: Vec<String> = state
-            .iter()
-            .map(|(name, _)| name)
-            .filter(|name| !known.contains(name) && !name.ends_with(COUNTER))
-            .map(str::to_owned)
-            .collect();
         let report = LoadReport { rows };
         if !report.fits() {
             return Err(WeightsError::Incompatible {
@@ -254,32 +197,27 @@ impl UperNet {
                 misfit: Misfit::Others,
             });
         }
-        Ok((self, unused))
-    }
-
-    /// The norms of the maps, with how the names of their weights begin.
-    fn norms(&self) -> impl Iterator<Item = (String, &LayerNorm)> {
-        let norms = self.pyramid.norms.iter().enumerate();
-        norms.map(|(stage, norm)| {
-            let name = format!("{BACKBONE}{}.", self.pyramid.norm_name(stage));
-            (name, norm)
-        })
+        let rows = report.rows.iter();
+        let known = rows.filter(|row| row.outcome != Outcome::Unused);
+        let known: BTreeSet<&str> = known.map(|row| row.name.as_str()).collect();
+        let others = state.iter().map(|(name, _)| name);
+        let others = others.filter(|name| !known.contains(name) && !name.ends_with(COUNTER));
+        let unused = others.map(str::to_owned).collect();
+        let loaded = Self {
+            pyramid,
+            decode_head,
+            auxiliary_head,
+            aux_stage: self.aux_stage,
+        };
+        Ok((loaded, unused))
     }
 
     /// A parameter as the backbone's model names it; `None` for those of the norms and the heads.
-    fn of_model(&self, parameter: &Parameter) -> Option<Parameter> {
+    fn of_model(parameter: &Parameter) -> Option<Parameter> {
         let name = parameter.name.strip_prefix(BACKBONE)?;
-        let of_norm = self
-            .norms()
-            .any(|(norm, _)| parameter.name.starts_with(&norm));
-        (!of_norm).then(|| Parameter {
+        (!name.starts_with(NORMS)).then(|| Parameter {
             name: name.to_owned(),
             ..parameter.clone()
         })
     }
-}
-
-/// Whether a parameter of the backbone's model plays no part in a dense network.
-fn is_unused(model: &Model, name: &str) -> bool {
-    name.starts_with(FINAL_NORM) || model.is_of_head(name)
 }

@@ -12,7 +12,7 @@ use crate::precision::Precision;
 /// The means of `scale` x `scale` cells that cover a map, as PyTorch's `AdaptiveAvgPool2d`: cell `i` of `n` covers the rows
 /// `floor(i height / n)` to `ceil((i + 1) height / n)`, so that cells may overlap or repeat.
 #[derive(Module, Debug)]
-pub struct Cells {
+pub(super) struct Cells {
     #[module(skip)]
     scale: usize,
 }

@@ -109,9 +109,7 @@ impl Schedule {
     pub fn weight_decay(&self, start: f64, step: u64, epoch: u32) -> f64 {
         match self.config.weight_decay_end {
             None => start,
-            Some(end) => {
-                cosine(start, end, self.place(step, epoch) / self.total())
-            }
+            Some(end) => cosine(start, end, self.place(step, epoch) / self.total()),
         }
     }
 

@@ -169,9 +169,8 @@ impl Record {
             Progress::Stopped => Some("was stopped"),
             Progress::Open => Some("is still in training, or was killed,"),
         };
-        let done = how.map(|how| {
-            format!("`{name}` {how} after {epochs}: its numbers are those of now")
-        });
+        let done =
+            how.map(|how| format!("`{name}` {how} after {epochs}: its numbers are those of now"));
         let evaluated = self.rows.iter().any(|row| row.val.is_some());
         let unjudged =
             (!evaluated && done > 0).then(|| format!("`{name}` has not been evaluated yet"));

@@ -1,7 +1,6 @@
 //! Settings that conflict with segmentation, checked before anything is created.
 
 use crate::config::Plan;
-use crate::data::DataKind;
 use crate::recipe::{DistillKind, LossConfig};
 use crate::task::dino::Misfit;
 use crate::task::{Freeze, SegmentEval};
@@ -24,7 +23,7 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
         .any(|(stride, crop)| *stride > crop);
     let keys = [
         (
-            data.kind != DataKind::Masks && !data.is_dense_shapes(),
+            !data.is_masks(),
             "data.kind",
             "`task = \"segment\"` needs a mask of classes for each image",
             "set `data.kind = \"masks\"`, or `data.shapes.layout = \"dense\"` for generated scenes",

@@ -47,7 +47,10 @@ impl SegmentCounts {
     }
 
     /// These counts summed over processes by `sum`, whose numbers are exact up to 2^53.
-    pub(crate) fn summed<E>(mut self, sum: impl FnOnce(&mut [f64]) -> Result<(), E>) -> Result<Self, E> {
+    pub(crate) fn summed<E>(
+        mut self,
+        sum: impl FnOnce(&mut [f64]) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let mut cells: Vec<f64> = self.cells.iter().map(|&count| count as f64).collect();
         sum(&mut cells)?;
         self.cells = cells.into_iter().map(|count| count as u64).collect();

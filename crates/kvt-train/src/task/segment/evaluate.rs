@@ -67,10 +67,7 @@ pub fn evaluate_segments(
 /// The same for the shares of several processes: their counts and losses are summed.
 pub(super) fn evaluate_shares(
     network: &UperNet,
-    batches: Result<
-        impl Iterator<Item = Result<Batch<LabelMap>, DataError>>,
-        DataError,
-    >,
+    batches: Result<impl Iterator<Item = Result<Batch<LabelMap>, DataError>>, DataError>,
     (classes, config): (usize, &SegmentConfig),
     world: &dyn crate::world::World,
     device: &Device,
@@ -260,13 +257,14 @@ fn slide(
             let all = sum.unwrap_or_else(|| {
                 Tensor::zeros([1, logits.dims()[1], height, width], &image.device())
             });
-            let place = |channels: usize| {
-                [0..1, 0..channels, top..top + rows, left..left + columns]
-            };
+            let place =
+                |channels: usize| [0..1, 0..channels, top..top + rows, left..left + columns];
             let at = place(logits.dims()[1]);
             sum = Some(all.clone().slice_assign(at.clone(), all.slice(at) + logits));
             let at = place(1);
-            counts = counts.clone().slice_assign(at.clone(), counts.slice(at) + 1.0);
+            counts = counts
+                .clone()
+                .slice_assign(at.clone(), counts.slice(at) + 1.0);
         }
     }
     let sum = sum.unwrap_or_else(|| image.clone());

@@ -15,7 +15,8 @@ mod network;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use kvt_data::{IGNORED, JointEval, JointTrain, LabelMap};
+use kvt_data::augment::{JointEval, JointTrain};
+use kvt_data::{IGNORED, LabelMap};
 use kvt_models::ModelConfig;
 use kvt_models::dense::upernet::{SegmentLogits, UperNet};
 use kvt_ops::{Phase, pixel_cross_entropy, resize_bilinear};
@@ -26,7 +27,7 @@ use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
 use crate::recipe::{Network, Position};
 use crate::run::{Metric, Metrics, Note};
-use crate::splits::Splits;
+use crate::splits::{Splits, image_limits};
 
 pub(crate) use check::check;
 pub use config::{Average, SegmentConfig, SegmentEval};
@@ -72,7 +73,12 @@ impl Segment {
 /// # Errors
 /// If settings are inconsistent.
 pub fn eval_images(plan: &Plan) -> Result<Arc<dyn Prepare<LabelMap>>, DataError> {
-    Ok(Arc::new(JointEval::new(&plan.dense, &plan.data)?))
+    let limits = image_limits(plan);
+    Ok(Arc::new(JointEval::new(
+        &plan.dense,
+        &plan.augment,
+        limits,
+    )?))
 }
 
 impl Task for Segment {
@@ -83,11 +89,16 @@ impl Task for Segment {
     const BEST: Metric = Metric::MIOU;
 
     fn size(plan: &Plan, _: &ModelConfig) -> (usize, usize) {
-        plan.dense.crop.into()
+        plan.dense.crop.map(|side| side as usize).into()
     }
 
     fn prepare(plan: &Plan, _: &Splits) -> Result<Arc<dyn Prepare<LabelMap>>, DataError> {
-        Ok(Arc::new(JointTrain::new(&plan.dense, &plan.data)?))
+        let limits = image_limits(plan);
+        Ok(Arc::new(JointTrain::new(
+            &plan.dense,
+            &plan.augment,
+            limits,
+        )?))
     }
 
     /// The classification head is not used, and has one output.
@@ -162,7 +173,9 @@ impl Task for Segment {
         let weights = [1.0, self.config.aux_weight];
         let weighted = losses.into_iter().zip(weights);
         let weighted = weighted.map(|(loss, weight)| loss * weight);
-        weighted.reduce(|sum, loss| sum + loss).unwrap_or_else(|| unreachable!())
+        weighted
+            .reduce(|sum, loss| sum + loss)
+            .unwrap_or_else(|| unreachable!())
     }
 
     fn begin(&mut self) {
@@ -188,7 +201,9 @@ impl Task for Segment {
                 let named = ["main_loss", "auxiliary_loss"].into_iter().zip(losses);
                 let named = named.chain(right.map(|right| ("pixel_accuracy", *right)));
                 Signals {
-                    metrics: named.map(|(name, value)| (name.to_owned(), value)).collect(),
+                    metrics: named
+                        .map(|(name, value)| (name.to_owned(), value))
+                        .collect(),
                     warning: None,
                 }
             }),

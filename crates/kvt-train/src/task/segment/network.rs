@@ -40,7 +40,12 @@ pub fn segment_network(
         aux_stage: segment.aux_stage,
         aux_channels: segment.aux_channels,
     };
-    Ok(UperNet::new(pyramid, &config, device, key.named("segment"))?)
+    Ok(UperNet::new(
+        pyramid,
+        &config,
+        device,
+        key.named("segment"),
+    )?)
 }
 
 /// A network with the weights in `init.weights`: those of a classifier for the backbone, or those of a whole network, of which
@@ -81,7 +86,9 @@ fn loaded(
         let UperNet { pyramid, .. } = network.clone();
         let (pyramid, report) = pyramid.load(&read.state, DenseKind::Classifier)?;
         let matched = report.names(Outcome::Matched).count();
-        let message = format!("a classifier's: {matched} of the backbone; norms of the maps and heads are new");
+        let message = format!(
+            "a classifier's: {matched} of the backbone; norms of the maps and heads are new"
+        );
         return Ok((UperNet { pyramid, ..network }, message));
     }
     let own = network.state_dict()?;

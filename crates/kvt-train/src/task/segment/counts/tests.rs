@@ -10,7 +10,8 @@ fn the_case_worked_by_hand() {
     let mut counts = SegmentCounts::new(4);
     let prediction = [0, 0, 1, 1, 0, 2, 2, 1, 0, 2, 2, 2];
     counts.add(&prediction, &[0, 0, 0, 1, 0, 1, 2, 1, 255, 2, 2, 255]);
-    let all = |count: fn(&SegmentCounts, usize) -> u64| [0, 1, 2, 3].map(|class| count(&counts, class));
+    let all =
+        |count: fn(&SegmentCounts, usize) -> u64| [0, 1, 2, 3].map(|class| count(&counts, class));
     assert_eq!(all(SegmentCounts::intersection), [3, 2, 3, 0]);
     assert_eq!(all(SegmentCounts::predicted), [3, 3, 4, 0]);
     assert_eq!(all(SegmentCounts::labelled), [4, 3, 3, 0]);
@@ -27,7 +28,10 @@ fn perfect_and_empty() {
     let mut counts = SegmentCounts::new(3);
     assert!(counts.miou().is_nan() && counts.macc().is_nan() && counts.aacc().is_nan());
     counts.add(&[0, 2, 2], &[0, 2, 255]);
-    assert_eq!((counts.miou(), counts.macc(), counts.aacc()), (100.0, 100.0, 100.0));
+    assert_eq!(
+        (counts.miou(), counts.macc(), counts.aacc()),
+        (100.0, 100.0, 100.0)
+    );
 }
 
 fn bytes(rows: &Value) -> Vec<u8> {
@@ -39,7 +43,9 @@ fn bytes(rows: &Value) -> Vec<u8> {
 
 fn assert_close(ours: Option<f64>, theirs: &Value, what: &str) {
     match (ours, theirs.as_f64()) {
-        (Some(ours), Some(theirs)) => assert!((ours - theirs).abs() < 1e-9, "{what}: {ours} {theirs}"),
+        (Some(ours), Some(theirs)) => {
+            assert!((ours - theirs).abs() < 1e-9, "{what}: {ours} {theirs}")
+        }
         (ours, theirs) => assert_eq!(ours, theirs, "{what}"),
     }
 }
@@ -60,7 +66,11 @@ fn counts_and_metrics_are_those_of_mmsegmentation() {
         for class in 0..counts.classes() {
             let both = counts.intersection(class);
             let union = counts.predicted(class) + counts.labelled(class) - both;
-            assert_eq!(case["intersection"][class].as_f64(), Some(both as f64), "{name}");
+            assert_eq!(
+                case["intersection"][class].as_f64(),
+                Some(both as f64),
+                "{name}"
+            );
             assert_eq!(case["union"][class].as_f64(), Some(union as f64), "{name}");
             assert_close(counts.iou(class), &case["iou"][class], name);
             assert_close(counts.accuracy(class), &case["acc"][class], name);
