@@ -9,7 +9,11 @@ use crate::task::{Classify, Dino, Segment, Task as _};
 /// # Errors
 /// The names of all metrics, if there is none.
 pub fn named_metric(name: &str) -> Result<Metric, String> {
-    let known = || [Classify::METRICS, Dino::METRICS, Segment::METRICS].into_iter().flatten();
+    let known = || {
+        [Classify::METRICS, Dino::METRICS, Segment::METRICS]
+            .into_iter()
+            .flatten()
+    };
     known()
         .find(|metric| metric.name == name)
         .copied()
@@ -37,6 +41,8 @@ pub fn best_metric(curves: &[Curve]) -> Metric {
     };
     let is_classified = curves.iter().any(|curve| has(curve, Classify::BEST));
     let others = [Dino::BEST, Segment::BEST].into_iter();
-    let other = others.filter(|_| !is_classified).find(|metric| all_have(*metric));
+    let other = others
+        .filter(|_| !is_classified)
+        .find(|metric| all_have(*metric));
     other.unwrap_or(Classify::BEST)
 }

@@ -187,7 +187,11 @@ impl Measured {
         };
         let most = PIXELS / pixels.max(1);
         // A batch norm of a single image has one value in the head.
-        let (least, most) = if is_dense { (2, most.max(2)) } else { (1, most.max(1)) };
+        let (least, most) = if is_dense {
+            (2, most.max(2))
+        } else {
+            (1, most.max(1))
+        };
         Ok(Self {
             dense: is_dense.then(|| Plan {
                 // Whatever the seed, a step costs the same.

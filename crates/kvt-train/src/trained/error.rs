@@ -28,7 +28,9 @@ pub enum TrainedError {
     )]
     FolderOfMasks(PathBuf),
     /// Segmentation without the names of its classes.
-    #[error("the number of classes is not known without the data: give it with `--set data.path=DIR`")]
+    #[error(
+        "the number of classes is not known without the data: give it with `--set data.path=DIR`"
+    )]
     NoClassNames,
     /// The average of a DINO run.
     #[error(

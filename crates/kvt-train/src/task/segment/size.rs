@@ -36,7 +36,7 @@ impl SegmentSize {
         section.overrides.img_size = Some(side);
         let config = section.config(None)?;
         let backbone = config.summary();
-        let channels = config.dense(plan.segment.window_padding)?.channels();
+        let channels = config.pyramid_channels()?;
         let map = |stage: usize| {
             let tokens = side / FINEST >> stage;
             [channels.get(stage).copied().unwrap_or(0), tokens, tokens]
