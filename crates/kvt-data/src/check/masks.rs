@@ -69,6 +69,7 @@ struct Pair {
 ///
 /// If a folder or a list is missing. Bad pairs are part of the result, not an error.
 pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks, DataError> {
+    let data = &*data.as_read();
     let mut contents: BTreeMap<[u8; 32], Vec<(usize, PathBuf)>> = BTreeMap::new();
     let mut splits = Vec::new();
     for (number, name) in [&data.train, &data.val].into_iter().enumerate() {

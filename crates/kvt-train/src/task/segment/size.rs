@@ -41,8 +41,7 @@ impl SegmentSize {
             let tokens = side / FINEST >> stage;
             [channels.get(stage).copied().unwrap_or(0), tokens, tokens]
         };
-        let heads = config_of(plan, classes);
-        let (heads, macs) = heads.cost([0, 1, 2, 3].map(map));
+        let (heads, macs) = heads(plan, classes).cost([0, 1, 2, 3].map(map));
         // The classifier's last norm and its head of one class are not there; each map has a norm.
         let last = channels.last().copied().unwrap_or(0);
         let classifier = 2 * last + last + 1;
@@ -57,7 +56,7 @@ impl SegmentSize {
 }
 
 /// The heads of a plan.
-pub(super) fn config_of(plan: &Plan, classes: usize) -> UperNetConfig {
+pub(super) fn heads(plan: &Plan, classes: usize) -> UperNetConfig {
     let segment = &plan.segment;
     UperNetConfig {
         num_classes: classes,

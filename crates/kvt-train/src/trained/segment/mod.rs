@@ -8,7 +8,7 @@ use std::path::Path;
 use kvt_models::ModelConfig;
 use kvt_models::dense::upernet::UperNet;
 use kvt_models::dense::{DenseKind, read_dense};
-use kvt_models::weights;
+use kvt_models::weights::{self, WeightsError};
 
 pub use self::paint::Seen;
 pub use self::results::SegmentResults;
@@ -124,7 +124,13 @@ impl Segmenter {
     }
 
     fn checked(self) -> Result<Self, TrainError> {
-        self.network.check_finite()?;
+        for (name, data) in self.network.state_dict()?.iter() {
+            let count = data.iter::<f32>().filter(|x| !x.is_finite()).count();
+            if count > 0 {
+                let name = name.to_owned();
+                return Err(WeightsError::NotFinite { name, count }.into());
+            }
+        }
         Ok(self)
     }
 
