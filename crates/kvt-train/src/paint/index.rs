@@ -5,7 +5,8 @@ use std::path::Path;
 
 use png::{BitDepth, ColorType, Encoder};
 
-use super::{IGNORED, class_color};
+use super::class_color;
+use kvt_data::IGNORED;
 use kvt_data::fs::write_atomic;
 
 /// Writes a map of `(height, width)` as an index PNG, whole or not at all. Its numbers are the classes, its palette their colours, so

@@ -7,13 +7,11 @@ mod legend;
 mod palette;
 
 use image::{Rgb, RgbImage, imageops};
+use kvt_data::IGNORED;
 
 pub use self::index::save_index;
 pub use self::legend::with_legend;
 pub use self::palette::class_color;
-
-/// The label of a pixel without a class.
-pub const IGNORED: u8 = u8::MAX;
 
 /// Pixels between pictures.
 const GAP: u32 = 8;

@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-use super::IGNORED;
+use kvt_data::IGNORED;
+
 use crate::plot::PALETTE;
 
 /// Levels of a channel that colours are chosen from: not the darkest, which hide the image.

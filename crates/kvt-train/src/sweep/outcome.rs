@@ -156,10 +156,12 @@ impl Sweep {
     /// The metric where no run is finished.
     fn best_metric(&self) -> Metric {
         let are_all = |task| self.cells.iter().all(|cell| cell.plan.task == task);
-        match () {
-            () if are_all(TaskKind::Dino) => Dino::BEST,
-            () if are_all(TaskKind::Segment) => Segment::BEST,
-            () => Classify::BEST,
+        if are_all(TaskKind::Dino) {
+            Dino::BEST
+        } else if are_all(TaskKind::Segment) {
+            Segment::BEST
+        } else {
+            Classify::BEST
         }
     }
 
