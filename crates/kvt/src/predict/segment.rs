@@ -10,7 +10,6 @@ use super::Args;
 use crate::common::{bar, results_folder};
 use crate::output;
 use kvt_data::escape::one_line;
-use kvt_train::error::chain;
 use kvt_train::paint::save_index;
 use kvt_train::plot::save_png;
 use kvt_train::trained::{Seen, Segmenter};
@@ -31,7 +30,7 @@ pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Resu
     let progress = bar("painting", files.len());
     let (mut records, mut failed) = (Vec::new(), 0);
     for (number, path) in files.iter().enumerate() {
-        let seen = trained.look(path);
+        let seen = trained.look(path).map_err(anyhow::Error::from);
         match &seen {
             Ok(seen) => {
                 if let Some(out) = out {
@@ -43,7 +42,7 @@ pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Resu
             }
             Err(error) => {
                 failed += 1;
-                output::error(&one_line(&chain(error)));
+                output::error(&one_line(&format!("{error:#}")));
             }
         }
         if args.json {
@@ -53,7 +52,7 @@ pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Resu
                 Ok(Value::Object(found)) => record.extend(found),
                 Ok(_) => {}
                 Err(error) => {
-                    record.insert("error".to_owned(), json!(chain(&error)));
+                    record.insert("error".to_owned(), json!(format!("{error:#}")));
                 }
             }
             records.push(Value::from(record));

@@ -99,7 +99,7 @@ impl Report {
             let seen = match trained.look_at(&images, index) {
                 Ok(seen) => seen,
                 Err(TrainError::Data(error)) => {
-                    self.remark(chain(&error), warn);
+                    self.remark(chain(&error.into()), warn);
                     continue;
                 }
                 Err(error) => return Err(error),
