@@ -171,3 +171,6 @@ pub fn scaled_lr(lr: f64, lr_batch: usize, images: usize) -> f64 {
         batch => lr * images as f64 / batch as f64,
     }
 }
+
+#[cfg(test)]
+mod tests;

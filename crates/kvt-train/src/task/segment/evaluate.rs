@@ -165,7 +165,6 @@ fn classify(
     let Some(seen) = seen else {
         return Ok((Vec::new(), 0.0));
     };
-    let failed = |error: burn::tensor::DataError| TrainError::Execution(error.to_string());
     let loss = match labels {
         Some(labels) => {
             let losses = seen.largest + seen.sum.log() - seen.own;
@@ -178,6 +177,10 @@ fn classify(
     };
     let classes = seen.class.try_into_vec_as::<u8>().map_err(failed)?;
     Ok((classes, loss))
+}
+
+fn failed(error: impl std::fmt::Display) -> TrainError {
+    TrainError::Execution(error.to_string())
 }
 
 /// What is known of every pixel from the logits of some classes, `[1, 1, height, width]` each.

@@ -165,19 +165,19 @@ impl Task for Segment {
             let logits = resize_bilinear(logits, [height, width]);
             pixel_cross_entropy(logits, labels.clone(), IGNORED.into(), average)
         };
-        let mut losses = vec![loss(main.clone())];
-        losses.extend(auxiliary.map(loss));
+        let mut total = loss(main.clone());
+        let mut losses = vec![total.clone().inner()];
+        if let Some(auxiliary) = auxiliary {
+            let auxiliary = loss(auxiliary);
+            losses.push(auxiliary.clone().inner());
+            total = total + auxiliary * self.config.aux_weight;
+        }
         self.seen = Some(Seen {
             logits: main.inner(),
-            labels: labels.clone().inner(),
-            losses: losses.iter().map(|loss| loss.clone().inner()).collect(),
+            labels: labels.inner(),
+            losses,
         });
-        let weights = [1.0, self.config.aux_weight];
-        let weighted = losses.into_iter().zip(weights);
-        let weighted = weighted.map(|(loss, weight)| loss * weight);
-        weighted
-            .reduce(|sum, loss| sum + loss)
-            .unwrap_or_else(|| unreachable!())
+        total
     }
 
     fn begin(&mut self) {
@@ -232,3 +232,6 @@ impl Task for Segment {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
