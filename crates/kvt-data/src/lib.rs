@@ -36,7 +36,9 @@ pub mod text;
 mod upload;
 
 pub use batch::{Batch, Image, View};
-pub use check::{Check, Duplicate, SplitCheck, Unreadable, check};
+pub use check::{
+    Check, Duplicate, MaskCheck, MaskChecks, SplitCheck, Unreadable, check, check_masks,
+};
 pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};
 pub use error::{DataError, ParquetFault, ShardFault};

@@ -276,6 +276,22 @@ pub fn eval_batches(
     some_batches(plan, source, transform, 0)
 }
 
+/// All images of a source, in order, prepared otherwise, in batches of another size.
+///
+/// # Errors
+/// If the loader cannot start.
+pub fn prepared_batches<T: Send + 'static>(
+    plan: &Plan,
+    source: &Arc<Source>,
+    prepare: Arc<dyn Prepare<T>>,
+    batch_size: usize,
+) -> Result<Loader<T>, DataError> {
+    Loader::start(LoaderConfig {
+        batch_size,
+        ..eval_loading(plan, source, prepare)
+    })
+}
+
 /// As [`eval_batches`], for `count` images at equal distances; 0 means all.
 ///
 /// # Errors

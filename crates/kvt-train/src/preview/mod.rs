@@ -1,6 +1,7 @@
 //! Pictures of a plan before it trains: the curve of its learning rate, and a sheet of its training images as the model
 //! will get them.
 
+mod dense;
 mod rates;
 mod sheet;
 
@@ -12,6 +13,7 @@ use crate::data::DataError;
 use crate::error::TrainError;
 use crate::recipe::{Schedule, scaled_lr};
 use crate::splits::Splits;
+use crate::task::TaskKind;
 
 use kvt_data::fs::write_atomic;
 
@@ -63,6 +65,10 @@ impl Preview {
     ) -> Result<Self, PreviewError> {
         let side = plan.model.config(None)?.img_size();
         let splits = Splits::open(plan, (side, side), None, generating)?;
+        let images = match plan.task {
+            TaskKind::Segment => dense::draw(plan, &splits)?,
+            TaskKind::Classify | TaskKind::Dino => sheet::draw(plan, &splits, (side, side))?,
+        };
         let images_per_step = plan.train.batch_size * plan.train.accumulate;
         let batches = splits.train_batch_count(plan);
         let steps_per_epoch = batches.div_ceil(plan.train.accumulate).max(1) as u64;
@@ -84,7 +90,7 @@ impl Preview {
                     "lr.png",
                     rates::draw(&schedule, steps_per_epoch, epochs).map_err(PreviewError::Draw)?,
                 ),
-                ("images.png", sheet::draw(plan, &splits, (side, side))?),
+                ("images.png", images),
             ],
         })
     }

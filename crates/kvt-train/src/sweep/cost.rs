@@ -10,10 +10,13 @@ use crate::config::Plan;
 use crate::data::{DataConfig, DataError, Split, open_part};
 use crate::device;
 use crate::error::TrainError;
-use crate::task::TaskKind;
+use crate::task::{SegmentSize, TaskKind};
 
 /// Pixels of the images in a measured step: 128 images of 32 px are a whole batch, and 16 of 224 px need little memory.
 const PIXELS: usize = 16 * 224 * 224;
+
+/// Classes of pixels, if these are not known before the images are there: they cost little.
+const PIXEL_CLASSES: usize = 150;
 
 /// The cost of an update in forward passes: a backward pass costs twice as much as a forward pass.
 const UPDATE: f64 = 3.0;
@@ -134,12 +137,15 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
         trained: f64::from(epochs) * train as f64 * views(plan),
         evaluated: evaluations as f64 * val as f64,
     };
-    let config = plan.model.config(None)?;
+    let macs = match plan.task {
+        TaskKind::Segment => SegmentSize::of(plan, PIXEL_CLASSES)?.macs,
+        TaskKind::Classify | TaskKind::Dino => plan.model.config(None)?.summary().macs.total(),
+    };
     let images = UPDATE * passes.trained + passes.evaluated;
     Ok(Cost {
         images: train,
         epochs,
-        macs: config.summary().macs.total() as f64 * images,
+        macs: macs as f64 * images,
         passes,
         ..Cost::default()
     })
@@ -165,6 +171,7 @@ fn count(data: &DataConfig) -> Result<[u64; 2], DataError> {
 #[derive(Debug, PartialEq)]
 struct Measured {
     config: ModelConfig,
+    dense: Option<Plan>,
     batch: usize,
     precision: Precision,
     device: String,
@@ -173,9 +180,26 @@ struct Measured {
 impl Measured {
     fn of(plan: &Plan) -> Result<Self, TrainError> {
         let config = plan.model.config(None)?;
-        let most = PIXELS / config.img_size().pow(2).max(1);
+        let is_dense = plan.task == TaskKind::Segment;
+        let pixels = match plan.dense.crop {
+            [height, width] if is_dense => height as usize * width as usize,
+            _ => config.img_size().pow(2),
+        };
+        let most = PIXELS / pixels.max(1);
+        // A batch norm of a single image has one value in the head.
+        let (least, most) = if is_dense {
+            (2, most.max(2))
+        } else {
+            (1, most.max(1))
+        };
         Ok(Self {
-            batch: plan.train.batch_size.clamp(1, most.max(1)),
+            dense: is_dense.then(|| Plan {
+                // Whatever the seed, a step costs the same.
+                seed: 0,
+                run: Plan::default().run,
+                ..plan.clone()
+            }),
+            batch: plan.train.batch_size.clamp(least, most),
             config,
             precision: plan.train.precision,
             device: plan.train.device.clone(),
@@ -188,6 +212,7 @@ impl Measured {
         let case = ModelCase {
             kind: String::new(),
             config: self.config.clone(),
+            dense: self.dense.clone(),
             batch: self.batch,
             precision: self.precision,
         };

@@ -45,8 +45,8 @@ pub use model::{
 pub(crate) use model::{HeadReset, start_from};
 pub(crate) use segment::check as check_segment;
 pub use segment::{
-    Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, eval_images,
-    evaluate_segments, predict_labels, segment_network,
+    Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, SegmentSize,
+    eval_images, evaluate_segments, predict_labels, segment_network,
 };
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,

@@ -1,15 +1,17 @@
 //! `kvt data`
 
 mod fetch;
+mod masks;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
+use anyhow::bail;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Subcommand, ValueEnum};
 
-use super::common::{bar, generating, warn_of_others};
+use super::common::{Overrides, bar, generating, warn_of_others};
 use super::output;
 use super::table::{grouped, table};
 use kvt_data::text::quoted;
@@ -76,11 +78,13 @@ enum What {
     },
     /// Read every image of a data set and report what is wrong with it.
     #[command(
-        after_help = "Examples:\n  kvt data check photos\n  kvt data check photos --splits train,test"
+        after_help = "Examples:\n  kvt data check photos\n  kvt data check photos --splits train,test\n  kvt data check masks.toml"
     )]
     Check {
-        /// The folder that holds the splits.
+        /// The folder that holds the splits; or a configuration, whose `[data]` says where images and their masks are.
         dir: PathBuf,
+        #[command(flatten)]
+        overrides: Overrides,
         /// Names of the splits; without them `test` too, where there is one.
         #[arg(long, value_delimiter = ',', default_value = "train,val", value_parser = NonEmptyStringValueParser::new())]
         splits: Vec<String>,
@@ -218,11 +222,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             pack_folder(&sources, out, shard_size << 20)
         }
+        What::Check { dir, overrides, .. } if dir.is_file() => masks::run(dir, overrides),
+        What::Check { overrides, .. } if !overrides.all().is_empty() => {
+            bail!("`--set` changes a configuration, but a folder is checked")
+        }
         What::Check {
             dir,
             splits,
             max_pixels,
             label_column,
+            ..
         } => check_folder(dir, splits, *max_pixels, label_column),
     }
 }

@@ -9,7 +9,7 @@ use crate::config::{Plan, load_run_plan};
 use crate::run::{
     Environment, EpochRow, EpochRows, Event, Metric, Metrics, Note, RunDir, Topic, read_log,
 };
-use crate::task::TaskKind;
+use crate::task::{SegmentSize, TaskKind};
 use kvt_data::regular;
 use kvt_data::text::counted;
 
@@ -248,14 +248,27 @@ fn progress(plan: &Plan, events: &[Event]) -> Progress {
     }
 }
 
-/// Size and cost of a classifier; not available for DINO's network with its heads.
+/// Size and cost of a classifier, or of a network for segmentation with crops of its size; not available for DINO's network with its
+/// heads.
 fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
-    let is_known = plan.task == TaskKind::Classify && classes > 0;
-    let config = is_known.then(|| plan.model.config(Some(classes)).ok());
-    let summary = config.flatten()?.summary();
+    if classes == 0 {
+        return None;
+    }
+    let (summary, parameters, macs) = match plan.task {
+        TaskKind::Classify => {
+            let summary = plan.model.config(Some(classes)).ok()?.summary();
+            let (parameters, macs) = (summary.params, summary.macs.total());
+            (summary, parameters, macs)
+        }
+        TaskKind::Segment => {
+            let size = SegmentSize::of(plan, classes).ok()?;
+            (size.backbone, size.params, size.macs)
+        }
+        TaskKind::Dino => return None,
+    };
     Some(ModelFacts {
-        parameters: summary.params,
-        macs: summary.macs.total(),
+        parameters,
+        macs,
         keys: summary.kept(),
         name: summary.name,
     })

@@ -11,6 +11,7 @@ mod config;
 mod counts;
 mod evaluate;
 mod network;
+mod size;
 
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ pub use config::{Average, SegmentConfig, SegmentEval};
 pub use counts::SegmentCounts;
 pub use evaluate::{SegmentEvaluation, evaluate_segments, predict_labels};
 pub use network::segment_network;
+pub use size::SegmentSize;
 
 /// A network that learns the classes of pixels, evaluated by the mean intersection over union.
 pub struct Segment {

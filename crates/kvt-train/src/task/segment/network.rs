@@ -2,12 +2,13 @@
 
 use burn::module::ParamId;
 use burn::tensor::Device;
-use kvt_models::dense::upernet::{UperNet, UperNetConfig};
+use kvt_models::dense::upernet::UperNet;
 use kvt_models::dense::{DenseKind, Pyramid, read_dense};
 use kvt_models::weights::{self, Outcome, StateDict, WeightsError};
 use kvt_models::{ModelConfig, Parameter};
 use kvt_ops::Key;
 
+use super::size::heads;
 use crate::config::Plan;
 use crate::error::TrainError;
 use crate::fetch::locate;
@@ -28,24 +29,12 @@ pub fn segment_network(
     classes: usize,
     device: &Device,
 ) -> Result<UperNet, TrainError> {
-    let segment = &plan.segment;
     let key = Key::new(plan.seed).named("init");
-    let pyramid = Pyramid::new(model, segment.window_padding, device, key)?
+    let pyramid = Pyramid::new(model, plan.segment.window_padding, device, key)?
         .with_precision(plan.train.precision);
-    let config = UperNetConfig {
-        num_classes: classes,
-        channels: segment.channels,
-        pool_scales: segment.pool_scales.clone(),
-        dropout: segment.dropout,
-        aux_stage: segment.aux_stage,
-        aux_channels: segment.aux_channels,
-    };
-    Ok(UperNet::new(
-        pyramid,
-        &config,
-        device,
-        key.named("segment"),
-    )?)
+    let config = heads(plan, classes);
+    let key = key.named("segment");
+    Ok(UperNet::new(pyramid, &config, device, key)?)
 }
 
 /// A network with the weights in `init.weights`: those of a classifier for the backbone, or those of a whole network, of which
