@@ -57,7 +57,7 @@ impl From<PrepareError> for DataError {
 }
 
 /// Views by transforms, with a target that follows from the sample alone: classification, and self-supervised training.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Views<T = u32> {
     /// The transform of each view.
     pub transforms: Vec<Arc<Transform>>,
@@ -67,6 +67,16 @@ pub struct Views<T = u32> {
     pub limits: ImageLimits,
     /// Whether only the part that the view uses may be decoded, at a smaller size; requires a single view.
     pub parts: bool,
+}
+
+impl<T> fmt::Debug for Views<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut views = f.debug_struct("Views");
+        views
+            .field("transforms", &self.transforms)
+            .field("parts", &self.parts)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T> Prepare<T> for Views<T> {

@@ -113,14 +113,13 @@ pub(super) fn survey(
         _ => data.path.join(folder),
     };
     let (root, mask_root) = (dir(&data.images), dir(&data.masks));
-    for folder in [&root, &mask_root] {
-        if !folder.is_dir() {
-            return Err(DataError::NoPairs {
-                path: folder.clone(),
-                images: root,
-                masks: mask_root,
-            });
-        }
+    let mut folders = [&root, &mask_root].into_iter();
+    if let Some(missing) = folders.find(|folder| !folder.is_dir()) {
+        return Err(DataError::NoPairs {
+            path: missing.clone(),
+            images: root,
+            masks: mask_root,
+        });
     }
     let (mut images, rest) = by_stem(&root, &data.image_suffix)?;
     let (mut masks, of_masks) = by_stem(&mask_root, &data.mask_suffix)?;
