@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::config::Plan;
 use crate::data::DataError;
 use crate::error::TrainError;
-use crate::recipe::{Schedule, scaled_lr};
+use crate::recipe::Schedule;
 use crate::splits::Splits;
 use crate::task::TaskKind;
 

@@ -11,6 +11,7 @@ impl<T: Task> Session<T> {
     /// This session in the state of a checkpoint, or at its start if it was killed before the first one.
     pub(super) fn restored(mut self, which: Which<'_>) -> Result<Self, TrainError> {
         let checkpoints = self.checkpointer();
+        let epochs = self.workload().epochs;
         // Steps after an older checkpoint are cut off the log, so keep a copy.
         let keep_log = || match which {
             Which::Last => Ok(()),
@@ -25,7 +26,7 @@ impl<T: Task> Session<T> {
             }) => {
                 let step = progress.position.step;
                 let message = match progress.position.epoch {
-                    epoch if epoch < self.workload().epochs => {
+                    epoch if epoch < epochs => {
                         format!("resumed in epoch {}, after step {step}", epoch + 1)
                     }
                     epoch => format!("all {epoch} epochs are done"),
@@ -38,7 +39,7 @@ impl<T: Task> Session<T> {
             }
             // Killed before its first checkpoint: starting over loses nothing.
             Err(TrainError::Run(RunError::NoCheckpoint { .. })) if which == Which::Last => {
-                let message = start_over(&self.run, self.workload().epochs)?;
+                let message = start_over(&self.run, epochs)?;
                 let device = self.device.device.clone().autodiff();
                 self.state = initial_state(
                     &self.plan,

@@ -7,7 +7,6 @@ use super::markup::Markup;
 use super::record::Record;
 use crate::plot::{duration, grouped, human, with_unit};
 use crate::run::{EvalRecord, Topic};
-use kvt_data::text::counted;
 
 /// Maximum number of notes shown per run.
 const NOTES: usize = 100;
