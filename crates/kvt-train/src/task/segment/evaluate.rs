@@ -170,17 +170,15 @@ fn classify(
             let losses = seen.largest + seen.sum.log() - seen.own;
             let ignored = labels.equal_elem(i32::from(IGNORED));
             let sum = losses.mask_fill(ignored, 0.0).sum();
-            let sum = sum.try_into_vec_as::<f64>().map_err(failed)?;
+            let sum = sum.try_into_vec_as::<f64>();
+            let sum = sum.map_err(|error| TrainError::Execution(error.to_string()))?;
             sum.first().copied().unwrap_or(f64::NAN)
         }
         None => 0.0,
     };
-    let classes = seen.class.try_into_vec_as::<u8>().map_err(failed)?;
+    let classes = seen.class.try_into_vec_as::<u8>();
+    let classes = classes.map_err(|error| TrainError::Execution(error.to_string()))?;
     Ok((classes, loss))
-}
-
-fn failed(error: impl std::fmt::Display) -> TrainError {
-    TrainError::Execution(error.to_string())
 }
 
 /// What is known of every pixel from the logits of some classes, `[1, 1, height, width]` each.
