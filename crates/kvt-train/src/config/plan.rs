@@ -61,18 +61,25 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The length of the run in updates, if it is measured in them.
+    #[must_use]
+    pub fn updates(&self) -> Option<u64> {
+        let updates = self.train.updates;
+        (updates > 0).then_some(updates)
+    }
+
     /// Epochs of the whole run: `train.epochs` plus the cool-down. `None` if the run is measured in updates.
     #[must_use]
     pub fn epochs(&self) -> Option<u32> {
         let epochs = self.train.epochs;
         let all = epochs.saturating_add(self.schedule.cooldown_epochs);
-        self.train.updates.is_none().then_some(all)
+        self.updates().is_none().then_some(all)
     }
 
     /// Epochs of the whole run with so many updates per epoch. `train.updates` may end the last one early.
     #[must_use]
     pub fn epochs_of(&self, updates_per_epoch: u64) -> u32 {
-        let updates = self.train.updates.unwrap_or(0);
+        let updates = self.train.updates;
         let begun = || u32::try_from(updates.div_ceil(updates_per_epoch.max(1)));
         self.epochs().unwrap_or_else(|| begun().unwrap_or(u32::MAX))
     }
@@ -80,14 +87,14 @@ impl Plan {
     /// The update after which the run ends even within an epoch: that of `train.updates` or `train.max_steps`.
     #[must_use]
     pub fn last_update(&self) -> Option<u64> {
-        let train = &self.train;
-        [train.updates, train.max_steps].into_iter().flatten().min()
+        let ends = [self.updates(), self.train.max_steps];
+        ends.into_iter().flatten().min()
     }
 
     /// The length of the run in words.
     #[must_use]
     pub fn length(&self) -> String {
-        match self.train.updates {
+        match self.updates() {
             Some(updates) => counted(updates, "update"),
             None => counted(self.epochs().unwrap_or(0), "epoch"),
         }

@@ -165,7 +165,7 @@ fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
     } else {
         schedule.warmup_ratio = defaults.warmup_ratio;
     }
-    if train.updates.is_some() {
+    if train.updates > 0 {
         train.epochs = TrainConfig::default().epochs;
         schedule.cooldown_epochs = 0;
     }

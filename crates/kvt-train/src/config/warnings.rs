@@ -41,7 +41,7 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
     }
     let warmup = plan.schedule.warmup_epochs;
     let is_cut = steps_per_epoch.is_some_and(|per_epoch| warmup * per_epoch >= steps);
-    let epochs = match plan.train.updates {
+    let epochs = match plan.updates() {
         None => f64::from(plan.train.epochs),
         Some(_) => f64::INFINITY,
     };

@@ -9,8 +9,8 @@ section! {
     pub struct TrainConfig {
         /// Times that training goes through the data.
         pub epochs: u32 = 300, "x-range" = "[1, inf)";
-        /// Length of the run in updates instead of epochs: the schedule ends with them.
-        pub updates: Option<u64> = None, "x-range" = "[1, inf)", "x-default" = "none: `train.epochs`";
+        /// Length of the run in updates instead of epochs: the schedule ends with them. 0 counts epochs.
+        pub updates: u64 = 0;
         /// Images of one forward pass, a micro-batch; an update sees `batch_size * accumulate` images.
         pub batch_size: usize = 64, "x-range" = "[1, 65536]";
         /// Forward passes whose gradients are averaged into one update, over all processes: their number must divide it.

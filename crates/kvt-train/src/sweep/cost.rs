@@ -126,7 +126,7 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
     };
     let images = plan.train.batch_size * plan.train.accumulate;
     let epochs = plan.epochs_of(train.div_ceil(images as u64));
-    let evaluations = match (plan.train.eval_every, plan.train.updates) {
+    let evaluations = match (plan.train.eval_every, plan.updates()) {
         (0, Some(updates)) => updates
             .checked_div(plan.train.eval_every_updates)
             .unwrap_or(1),

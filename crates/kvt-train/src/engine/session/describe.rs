@@ -16,7 +16,7 @@ impl<T: Task> Session<T> {
             size => format!(", {size} processes"),
         };
         let steps = counted(workload.steps_per_epoch, "step");
-        let length = match self.plan.train.updates {
+        let length = match self.plan.updates() {
             None => format!("{} of {steps}", self.plan.length()),
             Some(_) => format!("{}, {steps} per epoch", self.plan.length()),
         };

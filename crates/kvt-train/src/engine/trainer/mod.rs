@@ -198,7 +198,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
         self.report_layers(layers)?;
         // The last epoch of a run measured in updates counts, though it may be a part.
-        if complete || self.plan.train.updates == Some(self.progress.position.step) {
+        if complete || self.plan.updates() == Some(self.progress.position.step) {
             self.report_epoch()?;
         }
         if complete {

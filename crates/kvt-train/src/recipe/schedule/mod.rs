@@ -58,7 +58,7 @@ impl Schedule {
             plan.train.epochs,
         );
         Self {
-            updates: plan.train.updates,
+            updates: plan.updates(),
             ..schedule
         }
     }

@@ -16,7 +16,7 @@ fn a_run_in_updates_has_the_rates_of_mmsegmentation() {
         let mut plan = Plan::default();
         plan.optim.lr = number("lr");
         plan.optim.lr_batch = 0;
-        plan.train.updates = Some(number("updates") as u64);
+        plan.train.updates = number("updates") as u64;
         plan.schedule = ScheduleConfig {
             kind: ScheduleKind::Poly,
             power: number("power"),
@@ -46,7 +46,7 @@ fn a_run_in_updates_has_the_rates_of_mmsegmentation() {
 #[test]
 fn a_curve_per_epoch_ends_with_the_updates() {
     let mut plan = Plan::default();
-    plan.train.updates = Some(25);
+    plan.train.updates = 25;
     plan.optim.lr_batch = 0;
     plan.schedule = ScheduleConfig {
         kind: ScheduleKind::Linear,

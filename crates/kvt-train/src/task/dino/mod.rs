@@ -145,7 +145,7 @@ impl Task for Dino {
         let student = DinoNetwork::new(model, &plan.dino, device, key);
         let per_epoch = splits.updates_per_epoch(plan);
         let all = per_epoch * u64::from(plan.epochs_of(per_epoch));
-        let updates = plan.train.updates.unwrap_or(all);
+        let updates = plan.updates().unwrap_or(all);
         let task = Self::new(plan.dino.clone(), &student, device, updates);
         Ok((task, student))
     }

@@ -84,7 +84,6 @@ fn what_does_not_apply_is_refused() {
         ("dense.scale=[32, 64]", "the longer side first"),
         ("segment.channels=0", "expected an integer in [1, 65536]"),
         ("segment.aux_stage=5", "expected an integer in [0, 4]"),
-        ("train.updates=0", "`train.updates`"),
     ] {
         let error = plan_of(SMALL, &[set]).unwrap_err();
         assert!(error.contains(expected), "{set}: {error}");
