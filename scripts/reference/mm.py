@@ -15,12 +15,15 @@ import torch
 import torchvision
 
 warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
 
 
 class Operations(types.ModuleType):
     """`mmcv._ext`: `nms` and `roi_align` are torchvision's."""
 
-    __spec__ = importlib.machinery.ModuleSpec("mmcv._ext", None)
+    def __init__(self):
+        super().__init__("mmcv._ext")
+        self.__spec__ = importlib.machinery.ModuleSpec(self.__name__, None)
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -49,7 +52,7 @@ class Operations(types.ModuleType):
         output.copy_(found)
 
 
-sys.modules["mmcv._ext"] = Operations("mmcv._ext")
+sys.modules["mmcv._ext"] = Operations()
 
 import mmcv  # noqa: E402
 import mmengine  # noqa: E402
@@ -59,7 +62,6 @@ from mmseg.registry import MODELS  # noqa: E402
 
 VERSIONS = {"mmcv": mmcv.__version__, "mmengine": mmengine.__version__, "mmseg": mmseg.__version__}
 EPSILON = 1e-6
-logging.getLogger("mmengine").setLevel(logging.ERROR)
 
 
 def build(**config):

@@ -13,6 +13,9 @@ use crate::precision::Precision;
 /// patches of two images.
 pub type TokenMix<'a> = dyn Fn(Tensor<3>, [usize; 2]) -> Tensor<3> + 'a;
 
+/// Changes the tokens `[batch, rows * columns, dim]` at the end of a stage, which is given by its number.
+pub type StageEnd<'a> = dyn Fn(usize, Tensor<3>) -> Tensor<3> + 'a;
+
 /// How position embeddings are adapted to images of another size than the configured one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Positions {
@@ -33,6 +36,9 @@ pub struct Ask<'a> {
     pub blocks: usize,
     /// Applied to the patch tokens before they get a position.
     pub mix: Option<&'a TokenMix<'a>>,
+    /// Applied at the end of each stage, before its map is returned and the next stage begins. Only for Twins, whose dense
+    /// networks have norms there.
+    pub stage_end: Option<&'a StageEnd<'a>>,
     /// How positions are interpolated.
     pub positions: Positions,
     /// Receives intermediate results of the blocks.

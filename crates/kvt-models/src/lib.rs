@@ -32,7 +32,7 @@ pub mod visformer;
 pub mod volo;
 pub mod weights;
 
-pub use backbone::{Ask, Backbone, Features, Positions, TokenMix};
+pub use backbone::{Ask, Backbone, Features, Positions, StageEnd, TokenMix};
 pub use config::{aliases, names};
 pub use error::ModelError;
 pub use family::common::CommonConfig;

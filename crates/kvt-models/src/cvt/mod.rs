@@ -21,7 +21,7 @@ pub use config::CvtConfig;
 pub use network::Cvt;
 
 use crate::family::overrides::{BLOCKS, COMMON};
-use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official, Renaming, Undecayed};
 
 pub(crate) static FAMILY: Family = Family {
     name: "CvT",
@@ -38,6 +38,7 @@ pub(crate) static FAMILY: Family = Family {
         is_official: |_| true,
         ..Official::TIMM
     },
+    dense: Dense::Lacks("three maps"),
     variants: &[],
 };
 

@@ -18,7 +18,7 @@ pub use config::DeitConfig;
 pub use network::Deit;
 
 use crate::family::overrides::{BLOCKS, COMMON};
-use crate::family::{Family, Official, Renaming, Undecayed, Variant};
+use crate::family::{Dense, Family, Official, Renaming, Undecayed, Variant};
 
 pub(crate) static FAMILY: Family = Family {
     name: "DeiT",
@@ -32,6 +32,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
     paths: Renaming::NONE,
     official: Official::TIMM,
+    dense: Dense::Lacks("one map"),
     variants: VARIANTS,
 };
 

@@ -1,5 +1,10 @@
-//! Dense prediction: a class for every pixel.
+//! Networks that predict something for every pixel.
 
-pub mod pyramid;
+mod pyramid;
 mod state;
 pub mod upernet;
+mod weights;
+
+pub use crate::layers::WindowPadding;
+pub use pyramid::{DenseKind, Pyramid};
+pub use weights::{DenseWeights, read_dense};

@@ -54,6 +54,14 @@ impl CommonConfig {
         }
     }
 
+    /// This with a single class, for a backbone whose classifier is not used.
+    pub(crate) fn headless(self) -> Self {
+        Self {
+            num_classes: 1,
+            ..self
+        }
+    }
+
     /// Refuses settings that are invalid whatever the channels.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         validate::sizes(&[

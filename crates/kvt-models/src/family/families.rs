@@ -9,7 +9,7 @@ use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::family::overrides::ModelOverrides;
 use crate::family::{Family, FamilyConfig};
-use crate::layers::Init;
+use crate::layers::{Init, WindowPadding};
 use crate::{cvt, deit, pit, so_vit, swin, t2t, tnt, twins, visformer, volo};
 
 /// Each line: module, network, configuration, and the name in the documentation. The module also has a `FAMILY`.
@@ -83,6 +83,13 @@ macro_rules! families {
             pub(crate) fn replace(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
                 match self {
                     $(Self::$Network(config) => Ok(config.with(overrides)?.into()),)*
+                }
+            }
+
+            /// This configuration as the backbone of a dense network; of a family that has a pyramid.
+            pub(crate) fn of_dense(self, padding: WindowPadding) -> Self {
+                match self {
+                    $(Self::$Network(config) => config.dense(padding).into(),)*
                 }
             }
 

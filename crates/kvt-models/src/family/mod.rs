@@ -20,7 +20,7 @@ use self::overrides::ModelOverrides;
 use self::summary::Summary;
 use crate::error::ModelError;
 use crate::head::Classifier;
-use crate::layers::Init;
+use crate::layers::{Init, WindowPadding};
 use crate::weights::{StateDict, WeightsError};
 
 /// The properties of all models of a family.
@@ -40,8 +40,32 @@ pub(crate) struct Family {
     pub paths: Renaming,
     /// The names in the authors' repository, if they differ from timm's.
     pub official: Official,
+    /// The pyramid of its maps, for dense networks.
+    pub dense: Dense,
     /// Variants that share names with this family but are other models.
     pub variants: &'static [Variant],
+}
+
+/// Whether a family has a pyramid of four maps, of a quarter to a thirty-second of the image.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Dense {
+    /// It has one.
+    Pyramid(DenseFamily),
+    /// It lacks one: the maps that it has, in words.
+    Lacks(&'static str),
+}
+
+/// What the official dense networks of a family add to its backbone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DenseFamily {
+    /// The names of the norms of the maps, without the number at the end.
+    pub norms: &'static str,
+    /// Epsilon of these norms.
+    pub epsilon: f64,
+    /// Whether a stage begins with the normalised map of the one before it; otherwise the norms are beside the stream.
+    pub in_stream: bool,
+    /// The weights of a backbone from other dense networks under timm's names or the authors'; others as they are.
+    pub to_timm: fn(StateDict) -> StateDict,
 }
 
 /// A model that looks like one of a family but computes something else.
@@ -169,6 +193,24 @@ pub(crate) trait FamilyConfig {
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError>
     where
         Self: Sized;
+
+    /// Channels of the map of each stage; for families that have a pyramid.
+    fn map_channels(&self) -> Vec<usize> {
+        Vec::new()
+    }
+
+    /// The same as the backbone of a dense network; for families that have a pyramid.
+    fn dense(self, _padding: WindowPadding) -> Self
+    where
+        Self: Sized,
+    {
+        self
+    }
+
+    /// Refuses weights of a classifier, under timm's names, that the backbone of a dense network cannot have.
+    fn check_dense(&self, _weights: &StateDict) -> Result<(), WeightsError> {
+        Ok(())
+    }
 
     /// Refuses invalid sizes.
     fn validate(&self) -> Result<(), ModelError>;

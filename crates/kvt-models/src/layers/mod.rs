@@ -28,4 +28,5 @@ pub(crate) use patch_embed::convolve_tokens;
 pub use pool::avg_pool_ceil;
 pub use sinusoid::sinusoid;
 pub(crate) use tokens::{to_map, to_tokens};
-pub(crate) use windows::{Windows, pad};
+pub use windows::WindowPadding;
+pub(crate) use windows::{Windows, crop, pad};

@@ -2,6 +2,20 @@
 
 use burn::tensor::Tensor;
 use burn::tensor::ops::PadMode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What becomes of the zeros that fill up the windows at the right and bottom of a map, in dense networks. They are
+/// added before the projection, so that each is a key and a value of its biases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WindowPadding {
+    /// It is attended to, and with k-NN attention it competes with tokens, as in Swin's official dense networks.
+    #[default]
+    Seen,
+    /// It is never attended to, as in the official segmentation of Twins.
+    Hidden,
+}
 
 /// The windows of a map, row by row. A map that does not divide is padded at its right and bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +85,7 @@ impl Windows {
 /// # Shapes
 ///
 /// `[batch, height, width, dim]` to `[batch, rows, columns, dim]`.
-pub(super) fn crop(map: Tensor<4>, [rows, columns]: [usize; 2]) -> Tensor<4> {
+pub(crate) fn crop(map: Tensor<4>, [rows, columns]: [usize; 2]) -> Tensor<4> {
     if map.dims()[1..3] == [rows, columns] {
         return map;
     }

@@ -21,7 +21,7 @@ pub use config::PitConfig;
 pub use network::Pit;
 
 use crate::family::overrides::{BLOCKS, COMMON};
-use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official, Renaming, Undecayed};
 
 pub(crate) static FAMILY: Family = Family {
     name: "PiT",
@@ -38,5 +38,6 @@ pub(crate) static FAMILY: Family = Family {
         },
         is_computed: |_| false,
     },
+    dense: Dense::Lacks("three maps"),
     variants: &[],
 };

@@ -23,7 +23,7 @@ pub use config::SoVitConfig;
 pub use network::SoVit;
 
 use crate::family::overrides::{BLOCKS, COMMON};
-use crate::family::{Family, Official, Renaming};
+use crate::family::{Dense, Family, Official, Renaming};
 
 pub(crate) static FAMILY: Family = Family {
     name: "So-ViT",
@@ -45,5 +45,6 @@ pub(crate) static FAMILY: Family = Family {
         names: Renaming::NONE,
         is_computed: |name| name == "pos_embed",
     },
+    dense: Dense::Lacks("one map"),
     variants: &[],
 };

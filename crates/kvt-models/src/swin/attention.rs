@@ -2,11 +2,12 @@
 
 use burn::module::{Module, Param};
 use burn::nn::Linear;
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Int, Tensor, TensorData};
 use kvt_attention::{Context, Mechanism, Mixer, Place, Score};
 use kvt_ops::{Residual, linear};
 
 use super::config::StageSize;
+use super::masks::{MaskCache, Masks};
 use super::window::Windows;
 use crate::layers::{Init, Pass, SelfAttention};
 
@@ -17,11 +18,11 @@ pub(super) struct WindowAttention {
     proj: Linear,
     /// `[relative_positions, heads]`.
     relative_position_bias_table: Param<Tensor<2>>,
-    /// Rows of the table, `[area * area]`. It follows from the sizes, as the mask does: neither is saved.
+    /// Rows of the table, `[area * area]`. It follows from the sizes, and is not saved.
     index: Tensor<1, Int>,
-    /// For maps of the configured size, `[1, windows, 1, area * area]`.
-    mask: Option<Tensor<4>>,
     mixer: Mixer,
+    #[module(skip)]
+    masks: MaskCache,
     #[module(skip)]
     windows: Windows,
     #[module(skip)]
@@ -29,7 +30,13 @@ pub(super) struct WindowAttention {
 }
 
 impl WindowAttention {
-    pub(super) fn new(init: &Init<'_>, size: &StageSize, windows: Windows) -> Self {
+    /// The blocks of a stage share their masks.
+    pub(super) fn new(
+        init: &Init<'_>,
+        size: &StageSize,
+        windows: Windows,
+        masks: MaskCache,
+    ) -> Self {
         let (dim, place) = (size.block.dim, size.place());
         let table = [windows.relative_positions(), place.heads];
         let pairs = windows.area().pow(2);
@@ -39,32 +46,27 @@ impl WindowAttention {
             proj: init.linear("proj", dim, dim, true),
             relative_position_bias_table: init.trunc_normal("relative_position_bias_table", table),
             index: Tensor::from_data(index, init.device()),
-            mask: mask(windows, init.device()),
+            masks,
             mixer: size.config.attention.init(&place, &init.child("mixer")),
             windows,
             place,
         }
     }
 
-    /// The numbers that the windows of a map add to the scores, `[1, windows, 1, area * area]`.
-    fn mask_of(&self, windows: Windows, device: &Device) -> Option<Tensor<4>> {
-        if windows == self.windows {
-            self.mask.clone()
-        } else {
-            mask(windows, device)
-        }
-    }
-
-    /// The mask for a mechanism that ranks keys without the bias.
+    /// The keys that are hidden: padding, and for a mechanism that ranks keys without the bias also those that a
+    /// shift hides.
     ///
     /// # Shapes
     ///
     /// `[1, windows, area, area]`.
-    fn hidden(&self, windows: Windows, mask: Option<&Tensor<4>>) -> Option<Tensor<4, Bool>> {
-        let mask = mask.filter(|_| !self.mixer.ranks_with_bias())?;
+    fn hidden(&self, windows: Windows, masks: Masks) -> Option<Tensor<4, Bool>> {
         let (windows, area) = (windows.count(), windows.area());
-        let hidden = mask.clone().lower_elem(0.0);
-        Some(hidden.reshape([1, windows, area, area]))
+        let shift = masks.shift.filter(|_| !self.mixer.ranks_with_bias());
+        let shift = shift.map(|mask| mask.lower_elem(0.0).reshape([1, windows, area, area]));
+        match (shift, masks.padding) {
+            (Some(shift), Some(padding)) => Some(shift.bool_or(padding)),
+            (shift, padding) => shift.or(padding),
+        }
     }
 
     /// The sum that is added to the scores, in f32 like the scores: the biases of the relative positions, and the
@@ -87,20 +89,13 @@ impl WindowAttention {
     }
 }
 
-/// The numbers that the windows of a shifted map add to the scores, `[1, windows, 1, area * area]`.
-fn mask(windows: Windows, device: &Device) -> Option<Tensor<4>> {
-    let shape = [1, windows.count(), 1, windows.area().pow(2)];
-    let mask = TensorData::new(windows.shift_mask()?, shape);
-    Some(Tensor::from_data(mask, device))
-}
-
 impl SelfAttention<4> for WindowAttention {
     /// # Shapes
     ///
     /// `[batch, rows, columns, dim]` to `[batch, windows, area, dim]`.
     fn mix(&self, map: Tensor<4>, pass: Pass<'_>) -> Tensor<4> {
         let on = self.windows.on(pass.grid);
-        let mask = self.mask_of(on, &map.device());
+        let masks = self.masks.of(on, &map.device());
         let x = on.cut(map);
         let [batch, windows, area, dim] = x.dims();
         let Place {
@@ -118,8 +113,8 @@ impl SelfAttention<4> for WindowAttention {
             part.reshape([batch, windows * heads, area, head_dim])
         };
         let score = Score {
-            bias: Some(self.bias(on, mask.as_ref())),
-            mask: self.hidden(on, mask.as_ref()),
+            bias: Some(self.bias(on, masks.shift.as_ref())),
+            mask: self.hidden(on, masks),
         };
         let context = Context {
             score,
@@ -153,6 +148,7 @@ impl SelfAttention<4> for WindowAttention {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
+    use burn::tensor::Device;
     use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, Selection};
     use kvt_ops::{Key, Phase};
 
@@ -169,6 +165,7 @@ mod tests {
             patch_size: 2,
             embed_dim: 8,
             window_size: 2,
+            dense: None,
             stages: StagesConfig {
                 depth: vec![2],
                 num_heads: vec![2],
@@ -177,7 +174,7 @@ mod tests {
         };
         let size = config.stages().next().unwrap();
         let init = Init::new(device, Key::new(3));
-        WindowAttention::new(&init, &size, size.windows.shifted())
+        WindowAttention::new(&init, &size, size.windows.shifted(), MaskCache::default())
     }
 
     /// The attention on a map of 4 x 4 tokens.

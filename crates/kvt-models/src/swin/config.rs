@@ -14,8 +14,11 @@ use crate::family::stages::{StageConfig, StagesConfig};
 use crate::family::summary::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::family::validate;
 use crate::head::{Classifier, Reads};
-use crate::layers::Init;
+use crate::layers::{Init, WindowPadding};
+use crate::weights::{StateDict, WeightsError};
 
+/// How the names of the tables of relative positions end.
+const TABLE: &str = ".relative_position_bias_table";
 /// More stages shrink any image to nothing, and their channels would overflow.
 const MAX_STAGES: usize = 16;
 
@@ -30,6 +33,9 @@ pub struct SwinConfig {
     pub embed_dim: usize,
     /// Side of a window in tokens. A map that is smaller is one window.
     pub window_size: usize,
+    /// The backbone of a dense network, with windows in the order of the official ones, and how it treats padding;
+    /// `None` for a classifier. The same weights give other maps, except where all of them divide into windows.
+    pub dense: Option<WindowPadding>,
     /// Blocks, heads and attention of each stage.
     pub stages: StagesConfig,
 }
@@ -71,7 +77,10 @@ impl SwinConfig {
             StageSize {
                 block: self.common.block(dim),
                 config,
-                windows: Windows::new(map, self.window_size),
+                windows: match self.dense {
+                    Some(padding) => Windows::dense(map, self.window_size, padding),
+                    None => Windows::new(map, self.window_size),
+                },
                 attn_drop: self.common.attn_drop,
             }
         })
@@ -87,7 +96,7 @@ impl StageSize {
             softmax_only: softmax_only(
                 "a position bias is added to all scores, and a mask in shifted windows",
             ),
-            mask: self.windows.shifted().shift() != [0; 2],
+            mask: self.windows.shifted().shift() != [0; 2] || self.windows.hides_padding(),
             dropout: self.attn_drop,
             ..Place::new(self.windows.area(), self.block.dim, self.config.num_heads)
         }
@@ -158,6 +167,7 @@ impl FamilyConfig for SwinConfig {
                 patch_size: 4,
                 embed_dim,
                 window_size,
+                dense: None,
                 stages: StagesConfig::dense(&[2, 2, depth, 2], &num_heads),
             },
         );
@@ -177,8 +187,21 @@ impl FamilyConfig for SwinConfig {
             patch_size: overrides.patch_size.unwrap_or(self.patch_size),
             embed_dim,
             window_size,
+            dense: self.dense,
             stages,
         })
+    }
+
+    fn map_channels(&self) -> Vec<usize> {
+        self.stages().map(|stage| stage.block.dim).collect()
+    }
+
+    fn dense(self, padding: WindowPadding) -> Self {
+        Self {
+            common: self.common.headless(),
+            dense: Some(padding),
+            ..self
+        }
     }
 
     fn validate(&self) -> Result<(), ModelError> {
@@ -251,8 +274,25 @@ impl FamilyConfig for SwinConfig {
         Classifier::init(init, ("head.fc", None), sizes, Reads::Mean)
     }
 
+    /// The tables would be resized, which no official network does.
+    fn check_dense(&self, weights: &StateDict) -> Result<(), WeightsError> {
+        let tables = weights.iter().filter(|(name, _)| name.ends_with(TABLE));
+        for (name, table) in tables {
+            let side = table.shape().first().map_or(0, |places| places.isqrt());
+            let found = side.div_ceil(2);
+            if found != self.window_size {
+                return Err(WeightsError::Window {
+                    name: name.to_owned(),
+                    found,
+                    expected: self.window_size,
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn resize(&self, name: &str, shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match (name.ends_with(".relative_position_bias_table"), shape) {
+        match (name.ends_with(TABLE), shape) {
             (true, [places, _]) => table::resample(weight, places.isqrt()),
             _ => None,
         }

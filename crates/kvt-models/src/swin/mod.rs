@@ -16,11 +16,15 @@
 //!
 //! Maps that do not divide into windows are handled as in timm, since the original refuses them: the map is rolled,
 //! then padded with zeros at its right and bottom, and the padding is not masked, so that the biases of the
-//! projection are keys there.
+//! projection are keys there. As the backbone of a [dense network](crate::dense) a Swin follows the official dense
+//! networks instead ([`SwinConfig::dense`]): the map is padded before it is rolled, every second block is shifted, and
+//! windows are never smaller than configured.
 
 mod attention;
 mod config;
 mod layout;
+mod masks;
+mod mm;
 mod network;
 mod table;
 mod window;
@@ -29,7 +33,7 @@ pub use config::SwinConfig;
 pub use network::Swin;
 
 use crate::family::overrides::{BLOCKS, COMMON};
-use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Undecayed};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Swin",
@@ -46,5 +50,11 @@ pub(crate) static FAMILY: Family = Family {
         },
         is_computed: layout::is_computed,
     },
+    dense: Dense::Pyramid(DenseFamily {
+        norms: "norm",
+        epsilon: 1e-5,
+        in_stream: false,
+        to_timm: mm::to_timm,
+    }),
     variants: &[],
 };

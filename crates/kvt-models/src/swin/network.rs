@@ -3,10 +3,12 @@
 use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
+use burn::tensor::ops::PadMode;
 use kvt_ops::{Phase, layer_norm, linear, widened};
 
 use super::attention::WindowAttention;
 use super::config::{StageSize, SwinConfig};
+use super::masks::MaskCache;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::family::validate;
@@ -23,6 +25,9 @@ pub struct Swin {
     patch_embed: PatchEmbed,
     layers: Vec<Stage>,
     norm: LayerNorm,
+    /// Whether images of any size are padded to whole patches.
+    #[module(skip)]
+    is_dense: bool,
 }
 
 /// Blocks at one resolution, in all stages but the first after a halving of the resolution.
@@ -62,13 +67,32 @@ impl Swin {
             .with_norm(&init.child("patch_embed"), NORM_EPSILON),
             layers,
             norm: init.layer_norm(config.num_features(), NORM_EPSILON),
+            is_dense: config.dense.is_some(),
         }
+    }
+}
+
+impl Swin {
+    /// In dense networks, images with zeros at their right and bottom, up to whole patches.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, in_chans, height, width]`.
+    fn whole_patches(&self, images: Tensor<4>) -> Tensor<4> {
+        let [_, _, height, width] = images.dims();
+        let patch_size = self.patch_embed.patch_size();
+        let [down, right] = [height, width].map(|side| side.next_multiple_of(patch_size) - side);
+        if !self.is_dense || [down, right] == [0, 0] {
+            return images;
+        }
+        images.pad([(0, down), (0, right)], PadMode::Constant(0.0))
     }
 }
 
 impl Backbone for Swin {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
-        let (x, grid @ [rows, columns]) = self.patch_embed.forward(ask.lower(images));
+        let images = ask.lower(self.whole_patches(images));
+        let (x, grid @ [rows, columns]) = self.patch_embed.forward(images);
         let x = ask.mixed(x, grid);
         let [batch, _, dim] = x.dims();
         let mut map = x.reshape([batch, rows, columns, dim]);
@@ -101,7 +125,11 @@ impl Backbone for Swin {
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        validate::multiples(super::FAMILY.name, size, self.patch_embed.patch_size())
+        let (family, patch_size) = (super::FAMILY.name, self.patch_embed.patch_size());
+        match self.is_dense {
+            true => validate::at_least(family, size, 1),
+            false => validate::multiples(family, size, patch_size),
+        }
     }
 }
 
@@ -109,11 +137,12 @@ impl Stage {
     fn new(init: &Init<'_>, size: &StageSize, first: bool, rates: &[f64]) -> Self {
         let (blocks, rates) = (init.child("blocks"), rates.iter().copied());
         let windows = [size.windows, size.windows.shifted()];
+        let masks = MaskCache::default();
         Self {
             downsample: (!first)
                 .then(|| PatchMerging::new(&init.child("downsample"), size.block.dim)),
             blocks: Block::stack(&blocks, BLOCK, size.block, rates, |init, i| {
-                WindowAttention::new(init, size, windows[i % 2])
+                WindowAttention::new(init, size, windows[i % 2], masks.clone())
             }),
         }
     }

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-use crate::layers;
+use crate::layers::{self, WindowPadding, crop, pad};
 
 /// The number that the original adds to the score of two tokens that are not neighbours in the image.
 const HIDDEN: f32 = -100.0;
@@ -16,6 +16,8 @@ pub(super) struct Windows {
     pub side: usize,
     /// Whether the map is rolled by half a window before it is cut.
     shifted: bool,
+    /// The backbone of a dense network, and how it treats padding.
+    dense: Option<WindowPadding>,
 }
 
 impl Windows {
@@ -26,11 +28,21 @@ impl Windows {
             map: [map; 2],
             side: window_size.min(map),
             shifted: false,
+            dense: None,
+        }
+    }
+
+    /// Windows of `window_size` x `window_size` tokens on a map of any size, in the order of dense networks.
+    pub(super) fn dense(map: usize, window_size: usize, padding: WindowPadding) -> Self {
+        Self {
+            side: window_size,
+            dense: Some(padding),
+            ..Self::new(map, window_size)
         }
     }
 
     /// The same windows, shifted by half a window, so that they span the borders of the unshifted ones. A single
-    /// window has no borders and is not shifted.
+    /// window has no borders and is not shifted, except in dense networks.
     pub(super) fn shifted(self) -> Self {
         Self {
             shifted: true,
@@ -46,7 +58,7 @@ impl Windows {
     /// How far the map is rolled up and to the left.
     pub(super) fn shift(self) -> [usize; 2] {
         self.map.map(|size| {
-            if self.shifted && self.side < size {
+            if self.shifted && (self.side < size || self.dense.is_some()) {
                 self.side / 2
             } else {
                 0
@@ -69,14 +81,20 @@ impl Windows {
         (2 * self.side - 1).pow(2)
     }
 
-    /// Rolls a map, pads it with zeros to whole windows, and cuts it.
+    /// Rolls a map, pads it with zeros to whole windows, and cuts it. Dense networks pad before they roll.
     ///
     /// # Shapes
     ///
     /// `[batch, rows, columns, dim]` to `[batch, windows, area, dim]`.
     pub(super) fn cut(self, map: Tensor<4>) -> Tensor<4> {
-        let rolled = roll(map, self.shift().map(|by| -(by as isize)));
-        self.unshifted().cut(rolled)
+        let by = self.shift().map(|by| -(by as isize));
+        let windows = self.unshifted();
+        if self.dense.is_none() {
+            return windows.cut(roll(map, by));
+        }
+        let padded = windows.padded();
+        let padding = [0, 1].map(|axis| padded[axis] - self.map[axis]);
+        windows.cut(roll(pad(map, padding), by))
     }
 
     /// Puts the windows of [`cut`](Self::cut) together again, without the padding.
@@ -85,8 +103,15 @@ impl Windows {
     ///
     /// `[batch, windows, area, dim]` to `[batch, rows, columns, dim]`.
     pub(super) fn join(self, windows: Tensor<4>) -> Tensor<4> {
-        let map = self.unshifted().join(windows);
-        roll(map, self.shift().map(|by| by as isize))
+        let by = self.shift().map(|by| by as isize);
+        if self.dense.is_none() {
+            return roll(self.unshifted().join(windows), by);
+        }
+        let whole = layers::Windows {
+            map: self.unshifted().padded(),
+            side: self.side,
+        };
+        crop(roll(whole.join(windows), by), self.map)
     }
 
     /// For each pair of tokens of a window, query by query, the row of the table that holds the
@@ -134,6 +159,38 @@ impl Windows {
             }
         }
         Some(mask)
+    }
+
+    /// Whether keys are hidden because they are padding.
+    pub(super) fn hides_padding(self) -> bool {
+        self.dense == Some(WindowPadding::Hidden) && self.unshifted().padded() != self.map
+    }
+
+    /// `true` for keys that are padding and [hidden](Self::hides_padding), except a token from itself, `[windows,
+    /// area, area]`.
+    pub(super) fn hidden_padding(self) -> Option<Vec<bool>> {
+        if !self.hides_padding() {
+            return None;
+        }
+        let (side, area, shift) = (self.side, self.area(), self.shift());
+        let padded = self.unshifted().padded();
+        let [_, right] = self.unshifted().along();
+        let is_padding =
+            |axis: usize, place: usize| (place + shift[axis]) % padded[axis] >= self.map[axis];
+        let mut hidden = Vec::with_capacity(self.count() * area.pow(2));
+        for window in 0..self.count() {
+            let (top, left) = (window / right * side, window % right * side);
+            let padding: Vec<bool> = (0..area)
+                .map(|token| {
+                    is_padding(0, top + token / side) || is_padding(1, left + token % side)
+                })
+                .collect();
+            for query in 0..area {
+                let keys = padding.iter().enumerate();
+                hidden.extend(keys.map(|(key, padding)| *padding && key != query));
+            }
+        }
+        Some(hidden)
     }
 
     /// The windows of the map after the roll.

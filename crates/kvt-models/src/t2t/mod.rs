@@ -32,7 +32,7 @@ pub use config::{T2tConfig, TokensType};
 pub use network::T2t;
 
 use crate::family::overrides::{BLOCKS, COMMON};
-use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official, Renaming, Undecayed};
 
 /// The original's epsilon of all layer norms, PyTorch's default.
 const NORM_EPSILON: f64 = 1e-5;
@@ -54,6 +54,7 @@ pub(crate) static FAMILY: Family = Family {
         is_computed: |name| name == "pos_embed",
         ..Official::TIMM
     },
+    dense: Dense::Lacks("one map"),
     variants: &[],
 };
 

@@ -24,7 +24,7 @@ pub use config::TntConfig;
 pub use network::Tnt;
 
 use crate::family::overrides::{BLOCKS, COMMON};
-use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official, Renaming, Undecayed};
 
 pub(crate) static FAMILY: Family = Family {
     name: "TNT",
@@ -53,5 +53,6 @@ pub(crate) static FAMILY: Family = Family {
         // Zeros that the original saves but never reads.
         is_computed: |name| name == "outer_tokens",
     },
+    dense: Dense::Lacks("one map"),
     variants: &[],
 };

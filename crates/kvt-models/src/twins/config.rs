@@ -12,7 +12,7 @@ use crate::family::stages::StagesConfig;
 use crate::family::summary::Summary;
 use crate::family::validate;
 use crate::head::{Classifier, Reads};
-use crate::layers::{ConvSettings, Init};
+use crate::layers::{ConvSettings, Init, WindowPadding};
 
 /// Sizes and settings of a Twins-SVT. Lists have one entry per stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,9 @@ pub struct TwinsConfig {
     pub window_size: Vec<usize>,
     /// Side of the square of tokens that make one key of the whole map.
     pub sr_ratio: Vec<usize>,
+    /// The backbone of a dense network, which takes images of any size, and how it treats the padding of windows;
+    /// `None` for a classifier.
+    pub dense: Option<WindowPadding>,
     /// Blocks, heads and attention of each stage.
     pub stages: StagesConfig,
 }
@@ -92,6 +95,7 @@ impl TwinsConfig {
                     before,
                     window_size,
                     sr_ratio,
+                    dense: self.dense,
                 };
                 (channels, before) = (dim, stage.grid());
                 stage
@@ -108,6 +112,7 @@ impl FamilyConfig for TwinsConfig {
             embed_dim: embed_dim.to_vec(),
             window_size: WINDOW_SIZE.to_vec(),
             sr_ratio: SR_RATIO.to_vec(),
+            dense: None,
             stages: StagesConfig::dense(&depth, &num_heads),
         });
         configs.into()
@@ -123,8 +128,21 @@ impl FamilyConfig for TwinsConfig {
             embed_dim: list("embed_dim", &overrides.embed_dim, &self.embed_dim)?,
             window_size: list("window_size", &overrides.window_size, &self.window_size)?,
             sr_ratio: list("sr_ratio", &overrides.sr_ratio, &self.sr_ratio)?,
+            dense: self.dense,
             stages: self.stages.with(overrides, count)?,
         })
+    }
+
+    fn map_channels(&self) -> Vec<usize> {
+        self.embed_dim.clone()
+    }
+
+    fn dense(self, padding: WindowPadding) -> Self {
+        Self {
+            common: self.common.headless(),
+            dense: Some(padding),
+            ..self
+        }
     }
 
     fn validate(&self) -> Result<(), ModelError> {

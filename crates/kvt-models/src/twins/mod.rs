@@ -15,6 +15,10 @@
 //! Maps that do not divide into windows are handled as in timm, since the original refuses them: the map is padded
 //! with zeros at its right and bottom, and the padding is not masked, so that the biases of the projection are keys
 //! there. Attention that keeps only some of the keys never keeps padding: it would take the places of tokens.
+//!
+//! As the backbone of a [dense network](crate::dense) a Twins takes images of any size, whose remainders its convolutions
+//! drop, and hides padding as configured ([`TwinsConfig::dense`]). As in the original's, a stage begins with the normalised
+//! map of the one before it.
 
 mod attention;
 mod config;
@@ -25,7 +29,7 @@ pub use config::TwinsConfig;
 pub use network::Twins;
 
 use crate::family::overrides::{BLOCKS, COMMON};
-use crate::family::{Family, Official, Renaming, Undecayed, Variant};
+use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Undecayed, Variant};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Twins",
@@ -35,6 +39,12 @@ pub(crate) static FAMILY: Family = Family {
     undecayed: &[Undecayed::Within("pos_block")],
     paths: Renaming::NONE,
     official: Official::TIMM,
+    dense: Dense::Pyramid(DenseFamily {
+        norms: "norm_list.",
+        epsilon: 1e-6,
+        in_stream: true,
+        to_timm: |weights| weights,
+    }),
     variants: &[Variant {
         signature: "blocks.0.0.attn.kv.weight",
         difference: "without windows, Twins-PCPVT, all of whose blocks attend to the whole map",

@@ -33,6 +33,9 @@ pub struct Twins {
     /// Minimum side of an image in pixels, and the number whose multiples its sides are.
     #[module(skip)]
     sides: [usize; 2],
+    /// Whether convolutions may drop remainders.
+    #[module(skip)]
+    is_dense: bool,
 }
 
 /// Gives tokens their positions: adds a convolution of the map, whose padding shows where the map ends.
@@ -73,6 +76,7 @@ impl Twins {
             pos_block: pos_block.collect(),
             norm: init.layer_norm(config.num_features(), NORM_EPSILON),
             sides: [config.least_side(), config.patch()],
+            is_dense: config.dense.is_some(),
         }
     }
 }
@@ -97,6 +101,9 @@ impl Backbone for Twins {
                 0 => pos.forward(x, pass),
                 _ => x,
             });
+            if let Some(end) = ask.stage_end {
+                x = end(s, x);
+            }
             if ask.maps {
                 maps.push(to_map(x.clone(), 0, grid));
             }
@@ -112,7 +119,9 @@ impl Backbone for Twins {
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
         let [least, patch] = self.sides;
-        validate::multiples(super::FAMILY.name, size, patch)?;
+        if !self.is_dense {
+            validate::multiples(super::FAMILY.name, size, patch)?;
+        }
         validate::at_least(super::FAMILY.name, size, least)
     }
 }

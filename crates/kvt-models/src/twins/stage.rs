@@ -5,7 +5,7 @@ use kvt_attention::{Macs, Place};
 use crate::family::places::softmax_only;
 use crate::family::stages::StageConfig;
 use crate::family::summary::{BlockSize, StageAttention, StageSummary};
-use crate::layers::{ConvSettings, Windows};
+use crate::layers::{ConvSettings, WindowPadding, Windows};
 
 /// The sizes of a stage, for its modules and their cost.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub(super) struct StageSize {
     pub window_size: usize,
     /// Side of the square of tokens that make a key of the whole map.
     pub sr_ratio: usize,
+    /// How the backbone of a dense network treats padding.
+    pub dense: Option<WindowPadding>,
 }
 
 impl StageSize {
@@ -46,10 +48,16 @@ impl StageSize {
         }
     }
 
-    /// Whether padding is hidden if a map does not divide into windows: dense attention gives it weight, as in timm.
+    /// Whether padding is hidden if a map does not divide into windows: in a classifier, dense attention gives it
+    /// weight, as in timm.
     pub(super) fn hides_padding(&self) -> bool {
-        let place = self.window();
-        self.config.attention.cost(&place).kept < place.keys
+        match self.dense {
+            Some(padding) => padding == WindowPadding::Hidden,
+            None => {
+                let place = self.window();
+                self.config.attention.cost(&place).kept < place.keys
+            }
+        }
     }
 
     /// One window.

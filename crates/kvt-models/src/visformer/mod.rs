@@ -24,7 +24,7 @@ mod stage;
 pub use config::VisformerConfig;
 pub use network::Visformer;
 
-use crate::family::{Family, Official, Renaming};
+use crate::family::{Dense, Family, Official, Renaming};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Visformer",
@@ -58,5 +58,6 @@ pub(crate) static FAMILY: Family = Family {
         },
         is_computed: |_| false,
     },
+    dense: Dense::Lacks("three maps"),
     variants: &[],
 };

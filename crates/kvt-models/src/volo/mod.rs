@@ -29,7 +29,7 @@ pub use config::VoloConfig;
 pub use network::Volo;
 
 use crate::family::overrides::{BLOCKS, COMMON};
-use crate::family::{Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official, Renaming, Undecayed};
 
 /// Tokens along a side of the fine map per token of the coarse map.
 pub const POOLING: usize = 2;
@@ -48,5 +48,6 @@ pub(crate) static FAMILY: Family = Family {
     },
     // The authors' names are timm's.
     official: Official::TIMM,
+    dense: Dense::Lacks("two maps"),
     variants: &[],
 };

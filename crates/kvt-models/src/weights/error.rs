@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use burn::tensor::DType;
 
+use crate::error::ModelError;
+
 use super::report::{LoadReport, Misfit};
 
 /// Weights that cannot be read, written or loaded.
@@ -156,6 +158,21 @@ pub enum WeightsError {
         /// How the other model differs.
         difference: &'static str,
     },
+    /// Relative positions of windows of another size, for the backbone of a dense network.
+    #[error(
+        "`{name}` is of windows of {found} x {found} tokens, but the model has {expected} x {expected}: a classifier has smaller windows on maps that are smaller; set `window_size` to {found}, or take a classifier of larger images"
+    )]
+    Window {
+        /// The table.
+        name: String,
+        /// Side of the windows of the weights, in tokens.
+        found: usize,
+        /// Side of the windows of the model.
+        expected: usize,
+    },
+    /// A model that the weights cannot be for.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// A parameter cannot be moved between host and device.
     #[error("`{name}` cannot be transferred: {reason}")]
     Transfer {

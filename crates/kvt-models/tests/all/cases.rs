@@ -30,7 +30,12 @@ pub(crate) fn file_name(path: &Path) -> String {
 
 /// The files whose names have this beginning; there are some.
 pub(crate) fn files(family: &str) -> Vec<PathBuf> {
-    let entries = fs_err::read_dir(folder()).unwrap();
+    files_in(&folder(), family)
+}
+
+/// The same in another folder.
+pub(crate) fn files_in(folder: &Path, family: &str) -> Vec<PathBuf> {
+    let entries = fs_err::read_dir(folder).unwrap();
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.unwrap().path())
         .filter(|path| {
@@ -43,12 +48,16 @@ pub(crate) fn files(family: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The model of a file.
-pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig {
+/// The metadata `config` of a file.
+pub(crate) fn metadata(path: &Path) -> Value {
     let bytes = fs_err::read(path).unwrap();
     let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
-    let config = &header.metadata().as_ref().unwrap()["config"];
-    let config = Json(serde_json::from_str(config).unwrap(), implementation);
+    serde_json::from_str(&header.metadata().as_ref().unwrap()["config"]).unwrap()
+}
+
+/// The model of a file.
+pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig {
+    let config = Json(metadata(path), implementation);
     let name = file_name(path);
     match name.split('_').next().unwrap() {
         "deit" => deit(&config).into(),
@@ -87,6 +96,7 @@ fn swin(config: &Json) -> SwinConfig {
         patch_size: config.size("patch_size"),
         embed_dim: config.size("embed_dim"),
         window_size: config.size("window_size"),
+        dense: None,
         stages: StagesConfig {
             attention: config.attention(depth.len()),
             depth,
@@ -193,6 +203,7 @@ fn twins(config: &Json) -> TwinsConfig {
         embed_dim: config.sizes("embed_dims"),
         window_size: config.sizes("wss"),
         sr_ratio: config.sizes("sr_ratios"),
+        dense: None,
         stages: StagesConfig {
             attention: config.attention(depth.len()),
             depth,

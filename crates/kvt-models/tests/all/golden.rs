@@ -275,16 +275,16 @@ fn compare(path: &Path, implementation: Implementation, device: &Device) {
 }
 
 /// The results of Python, and the device for the computation here.
-struct Golden<'a> {
+pub(crate) struct Golden<'a> {
     case: String,
-    tensors: StateDict,
+    pub(crate) tensors: StateDict,
     device: &'a Device,
     /// The differences from Python. All are reported: the set of wrong gradients shows where to look.
     differences: Vec<String>,
 }
 
 impl<'a> Golden<'a> {
-    fn new(path: &Path, implementation: Implementation, device: &'a Device) -> Self {
+    pub(crate) fn new(path: &Path, implementation: Implementation, device: &'a Device) -> Self {
         Self {
             case: format!("{} {implementation:?}", path.display()),
             tensors: seeded::golden(path),
@@ -349,13 +349,13 @@ impl<'a> Golden<'a> {
     }
 
     /// Fails if anything differs from Python.
-    fn finish(&self) {
+    pub(crate) fn finish(&self) {
         let differences = self.differences.join("\n");
         assert!(differences.is_empty(), "{}:\n{differences}", self.case);
     }
 
     /// Each number of a sketch is as exact as the norm of the gradient.
-    fn compare_sketch(&mut self, name: &str, actual: &TensorData) {
+    pub(crate) fn compare_sketch(&mut self, name: &str, actual: &TensorData) {
         let expected: Vec<f32> = self.tensors.get(name).unwrap().try_to_vec().unwrap();
         let actual = sketch(&actual.try_to_vec::<f32>().unwrap());
         let norm = f64::from(expected[0]);
@@ -370,7 +370,7 @@ impl<'a> Golden<'a> {
         }
     }
 
-    fn compare(&mut self, name: &str, actual: TensorData) {
+    pub(crate) fn compare(&mut self, name: &str, actual: TensorData) {
         let expected = self.tensors.get(name).unwrap();
         assert_eq!(actual.shape(), expected.shape(), "{}: {name}", self.case);
         let actual: Vec<f32> = actual.try_into_vec().unwrap();
@@ -394,7 +394,7 @@ impl<'a> Golden<'a> {
 }
 
 /// The tensors whose names begin with `prefix`, without it.
-fn named_after(tensors: &StateDict, prefix: &str) -> StateDict {
+pub(crate) fn named_after(tensors: &StateDict, prefix: &str) -> StateDict {
     tensors
         .iter()
         .filter_map(|(name, data)| Some((name.strip_prefix(prefix)?.to_owned(), data.clone())))
@@ -415,14 +415,23 @@ fn gradient(model: &Model, name: &str, grads: &Gradients) -> Option<TensorData> 
         .iter()
         .find(|parameter| parameter.name == name)
         .unwrap_or_else(|| panic!("there is no `{name}`"));
+    gradient_of(model, parameter, grads)
+}
+
+/// The gradient of a parameter of any module in PyTorch's layout, if it has one.
+pub(crate) fn gradient_of(
+    module: &impl Module,
+    parameter: &Parameter,
+    grads: &Gradients,
+) -> Option<TensorData> {
     let mut found = GradientOf {
         id: parameter.id,
         grads,
         // Burn stores the weight of a linear layer as `[in, out]`.
-        transposed: parameter.shape.len() == 2 && name.ends_with(".weight"),
+        transposed: parameter.shape.len() == 2 && parameter.name.ends_with(".weight"),
         gradient: None,
     };
-    model.visit(&mut found);
+    module.visit(&mut found);
     found.gradient
 }
 

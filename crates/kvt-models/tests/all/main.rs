@@ -4,6 +4,7 @@
 
 mod cases;
 mod counts;
+mod dense;
 mod dropping;
 mod features;
 mod freezing;

@@ -30,14 +30,15 @@ impl UperHead {
         let (last, others) = maps
             .split_last()
             .map_or((0, maps), |(last, rest)| (*last, rest));
-        let list = |name: &str, inputs: &dyn Fn(usize) -> usize, kernel: usize| -> Vec<ConvModule> {
-            let init = init.child(name);
-            let conv = |(at, channels): (usize, &usize)| {
-                let init = init.child(&at.to_string());
-                ConvModule::new(&init, [inputs(*channels), width], kernel)
+        let list =
+            |name: &str, inputs: &dyn Fn(usize) -> usize, kernel: usize| -> Vec<ConvModule> {
+                let init = init.child(name);
+                let conv = |(at, channels): (usize, &usize)| {
+                    let init = init.child(&at.to_string());
+                    ConvModule::new(&init, [inputs(*channels), width], kernel)
+                };
+                others.iter().enumerate().map(conv).collect()
             };
-            others.iter().enumerate().map(conv).collect()
-        };
         let scales = &config.pool_scales;
         let bottleneck = last + scales.len() * width;
         Self {

@@ -1,0 +1,317 @@
+//! A backbone whose maps are the input of a dense network.
+
+use burn::module::{Module, ParamId};
+use burn::nn::LayerNorm;
+use burn::tensor::{Device, Tensor};
+use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, PyTorchToBurnAdapter, bridge, burn_pack};
+use kvt_ops::{Key, Phase, layer_norm};
+
+use super::WindowPadding;
+use crate::backbone::{Ask, Backbone};
+use crate::error::ModelError;
+use crate::family::families::ModelConfig;
+use crate::family::{Dense, DenseFamily, Family};
+use crate::layers::Init;
+use crate::model::{Model, Parameter};
+use crate::precision::Precision;
+use crate::weights::{
+    LoadOptions, LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError, on_host,
+};
+
+/// The maps of a pyramid.
+const MAPS: usize = 4;
+/// The prefix of all names in files.
+pub(super) const BACKBONE: &str = "backbone.";
+/// The norm of a classifier's last map, which dense networks do not use.
+const FINAL_NORM: &str = "norm.";
+/// The field of [`Pyramid`] that holds the norms of the maps.
+const NORMS: &str = "norms.";
+
+/// The maps of the four stages of a backbone, each after a layer norm of its own.
+///
+/// As in the official dense networks, a Swin cuts its maps into windows in another order than as a classifier, and
+/// images of any size are taken: Swin pads them with zeros to whole patches, Twins drops what does not fill a patch.
+#[derive(Module, Debug)]
+pub struct Pyramid {
+    /// The model whose backbone makes the maps. Its classifier and its last norm are not used, not trained and not
+    /// saved.
+    pub backbone: Model,
+    norms: Vec<LayerNorm>,
+    #[module(skip)]
+    family: DenseFamily,
+}
+
+/// What a file of weights for a [`Pyramid`] comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DenseKind {
+    /// A classifier, which has no norms of the maps: they stay as initialised.
+    Classifier,
+    /// A dense network.
+    Network,
+}
+
+impl ModelConfig {
+    /// This configuration as the backbone of a dense network. Its classifier, which is not used, has one class.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::NoPyramid`] for a model without four maps.
+    pub fn dense(&self, padding: WindowPadding) -> Result<Self, ModelError> {
+        self.dense_family()?;
+        let dense = self.clone().of_dense(padding);
+        dense.validate()?;
+        Ok(dense)
+    }
+
+    /// The properties of dense networks of this model.
+    pub(crate) fn dense_family(&self) -> Result<DenseFamily, ModelError> {
+        let without = |maps: String| ModelError::NoPyramid {
+            model: self.name(),
+            maps,
+        };
+        match self.family().dense {
+            Dense::Lacks(maps) => Err(without(maps.to_owned())),
+            Dense::Pyramid(family) => match self.summary().stages.len() {
+                MAPS => Ok(family),
+                1 => Err(without("one map".to_owned())),
+                stages => Err(without(format!("{stages} maps"))),
+            },
+        }
+    }
+}
+
+impl Pyramid {
+    /// The backbone of a model, with new norms: of unit weight and zero bias, as in the official networks.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::NoPyramid`] for a model without four maps; a configuration that describes no model.
+    pub fn new(
+        config: &ModelConfig,
+        padding: WindowPadding,
+        device: &Device,
+        key: Key,
+    ) -> Result<Self, ModelError> {
+        let family = config.dense_family()?;
+        let backbone = config.dense(padding)?.init(device, key)?;
+        let init = Init::new(device, key);
+        let norms = config.of_family().map_channels().into_iter();
+        Ok(Self {
+            norms: norms
+                .map(|dim| init.layer_norm(dim, family.epsilon))
+                .collect(),
+            backbone,
+            family,
+        })
+    }
+
+    /// The maps of the stages in f32, whatever the precision, from a quarter of the image to a thirty-second.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, in_chans, height, width]` to `[batch, channels, rows, columns]` for each map.
+    ///
+    /// # Panics
+    ///
+    /// On sizes that [`check_size`](Self::check_size) refuses.
+    pub fn forward(&self, images: Tensor<4>, phase: Phase) -> Vec<Tensor<4>> {
+        let end = |stage: usize, tokens| self.normalise(stage, tokens);
+        let in_stream = self.family.in_stream;
+        let ask = Ask {
+            maps: true,
+            stage_end: in_stream.then_some(&end),
+            precision: self.backbone.precision(),
+            ..Ask::default()
+        };
+        let maps = self.backbone.backbone.features(images, &ask, phase).maps;
+        if in_stream {
+            return maps;
+        }
+        let normalise = |(stage, map): (usize, Tensor<4>)| {
+            let tokens = self.normalise(stage, map.permute([0, 2, 3, 1]));
+            tokens.permute([0, 3, 1, 2])
+        };
+        maps.into_iter().enumerate().map(normalise).collect()
+    }
+
+    /// The norm of a stage, over the last dimension.
+    fn normalise<const D: usize>(&self, stage: usize, tokens: Tensor<D>) -> Tensor<D> {
+        match self.norms.get(stage) {
+            Some(norm) => layer_norm(norm, tokens, self.family.epsilon),
+            None => tokens,
+        }
+    }
+
+    /// Channels of the maps.
+    pub fn channels(&self) -> Vec<usize> {
+        let norms = self.norms.iter();
+        norms.map(|norm| norm.gamma.dims()[0]).collect()
+    }
+
+    /// This pyramid with products of the backbone in another type.
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self {
+            backbone: self.backbone.with_precision(precision),
+            ..self
+        }
+    }
+
+    /// Refuses images of a size, `[height, width]` in pixels, from which some map cannot be made.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::ImageSize`].
+    pub fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+        self.backbone.check_size(size)
+    }
+
+    /// Every trainable parameter under its name in files, in the order of the modules.
+    pub fn parameters(&self) -> Vec<Parameter> {
+        let backbone = self.backbone.parameters().into_iter();
+        let used = backbone.filter(|parameter| self.is_used(&parameter.name));
+        let used = used.map(|parameter| Parameter {
+            name: format!("{BACKBONE}{}", parameter.name),
+            ..parameter
+        });
+        let norms = self.norm_tensors().filter_map(|(_, tensor)| {
+            Some(Parameter {
+                id: ParamId::from(tensor.param_id?),
+                shape: tensor.shape.to_vec(),
+                name: tensor.name,
+            })
+        });
+        used.chain(norms).collect()
+    }
+
+    /// The parameters of the backbone that are not used.
+    pub fn frozen(&self) -> Vec<ParamId> {
+        let backbone = self.backbone.parameters().into_iter();
+        let unused = backbone.filter(|parameter| !self.is_used(&parameter.name));
+        unused.map(|parameter| parameter.id).collect()
+    }
+
+    /// The content of a file of weights: `backbone.` and timm's names, and the norms under the official names.
+    ///
+    /// # Errors
+    ///
+    /// The device cannot be read.
+    pub fn state_dict(&self) -> Result<StateDict, WeightsError> {
+        let backbone = self.backbone.pytorch_tensors().into_iter();
+        let used = backbone.filter(|tensor| self.is_used(&tensor.name));
+        let used = used.map(|tensor| {
+            let (name, data) = on_host(tensor)?;
+            Ok((format!("{BACKBONE}{name}"), data))
+        });
+        let norms = self.norm_tensors().map(|(_, tensor)| on_host(tensor));
+        used.chain(norms).collect()
+    }
+
+    /// This pyramid with weights under the names of [`state_dict`](Self::state_dict), and the outcome of every key
+    /// that begins with `backbone.`.
+    ///
+    /// # Errors
+    ///
+    /// Missing keys, other shapes, and weights that are not floating point.
+    pub fn load(
+        mut self,
+        state: &StateDict,
+        kind: DenseKind,
+    ) -> Result<(Self, LoadReport), WeightsError> {
+        let mut rows = Vec::new();
+        let mut tensors = Vec::new();
+        let mut of_norms = Vec::new();
+        for (path, tensor) in self.norm_tensors() {
+            let (expected, found) = (tensor.shape.to_vec(), state.get(&tensor.name));
+            let outcome = match found {
+                Some(found) if found.shape().as_slice() == expected => Outcome::Matched,
+                Some(_) => Outcome::Mismatched,
+                None if kind == DenseKind::Classifier => Outcome::Reset,
+                None => Outcome::Missing,
+            };
+            if let Some(found) = found.filter(|_| outcome == Outcome::Matched) {
+                let not_float = || WeightsError::NotFloat {
+                    name: tensor.name.clone(),
+                    dtype: found.dtype(),
+                };
+                if !found.dtype().is_float() {
+                    return Err(not_float());
+                }
+                let data = found.clone().try_cast_as::<f32>();
+                let data = data.map_err(|_| not_float())?;
+                tensors.push(bridge::from_data(data, path, None));
+            }
+            of_norms.push(tensor.name.clone());
+            rows.push(LoadRow {
+                name: tensor.name,
+                expected: Some(expected),
+                found: found.map(|data| data.shape().to_vec()),
+                outcome,
+            });
+        }
+        let is_norm = |name: &str| of_norms.iter().any(|norm| norm == name);
+        let weights: StateDict = state
+            .iter()
+            .filter(|(name, _)| !is_norm(name))
+            .filter_map(|(name, data)| {
+                let name = name.strip_prefix(BACKBONE)?;
+                Some((name.to_owned(), data.clone()))
+            })
+            .collect();
+        let options = LoadOptions {
+            strict: false,
+            new_head: true,
+            ..LoadOptions::default()
+        };
+        let (backbone, report) = self.backbone.load(&weights, options)?;
+        self.backbone = backbone;
+        let of_backbone = report
+            .rows
+            .into_iter()
+            .filter(|row| self.is_used(&row.name));
+        let of_backbone = of_backbone.map(|row| LoadRow {
+            name: format!("{BACKBONE}{}", row.name),
+            ..row
+        });
+        let report = LoadReport {
+            rows: of_backbone.chain(rows).collect(),
+        };
+        if !report.fits() {
+            return Err(WeightsError::Incompatible {
+                report,
+                misfit: Misfit::Others,
+            });
+        }
+        let adapter = Box::new(PyTorchToBurnAdapter);
+        let applied = self.apply(tensors, None, Some(adapter), true);
+        match applied.errors.first() {
+            Some(error) => Err(WeightsError::Transfer {
+                name: self.backbone.config().name(),
+                reason: error.to_string(),
+            }),
+            None => Ok((self, report)),
+        }
+    }
+
+    /// Whether a parameter of the model, by its name there, takes part in the maps.
+    fn is_used(&self, name: &str) -> bool {
+        is_used(self.backbone.config.family(), name)
+    }
+
+    /// The norms under their names in files, not yet read from the device, each with its path through the modules.
+    fn norm_tensors(&self) -> impl Iterator<Item = (String, burn_pack::Tensor)> {
+        let adapter = Box::new(BurnToPyTorchAdapter);
+        let all = self.collect(None, Some(adapter), true).into_iter();
+        all.filter_map(|mut tensor| {
+            let rest = tensor.name.strip_prefix(NORMS)?;
+            let name = format!("{BACKBONE}{}{rest}", self.family.norms);
+            let path = std::mem::replace(&mut tensor.name, name);
+            Some((path, tensor))
+        })
+    }
+}
+
+/// Whether a parameter of a model, by its name there, takes part in the maps.
+pub(super) fn is_used(family: &Family, name: &str) -> bool {
+    !family.is_of_head(name) && !name.starts_with(FINAL_NORM)
+}
