@@ -113,10 +113,12 @@ pub(super) fn survey(
         _ => data.path.join(folder),
     };
     let (root, mask_root) = (dir(&data.images), dir(&data.masks));
-    let mut folders = [&root, &mask_root].into_iter();
-    if let Some(missing) = folders.find(|folder| !folder.is_dir()) {
+    let missing = [&root, &mask_root]
+        .into_iter()
+        .find(|folder| !folder.is_dir());
+    if let Some(path) = missing.cloned() {
         return Err(DataError::NoPairs {
-            path: missing.clone(),
+            path,
             images: root,
             masks: mask_root,
         });
