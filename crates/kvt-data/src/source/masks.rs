@@ -20,12 +20,12 @@ pub(crate) struct Masks {
     pub(crate) root: PathBuf,
     /// The mask of each sample.
     pub(crate) files: Vec<PathBuf>,
-    values: Arc<Values>,
+    pub(super) values: Arc<Values>,
 }
 
 /// What the values of a mask mean.
 #[derive(Debug)]
-struct Values {
+pub(super) struct Values {
     /// The label of each value; `None` for one that is not a class.
     labels: [Option<u8>; 256],
     classes: usize,
