@@ -28,6 +28,16 @@ pub struct SegmentEvaluation {
 }
 
 impl SegmentEvaluation {
+    /// From its parts.
+    #[cfg(test)]
+    pub(crate) fn of(counts: SegmentCounts, images: usize, loss: f64) -> Self {
+        Self {
+            counts,
+            images,
+            loss,
+        }
+    }
+
     /// Mean cross-entropy over all labelled pixels, at the size of the labels.
     pub fn loss(&self) -> f64 {
         self.loss / self.counts.pixels() as f64

@@ -20,7 +20,6 @@ use crate::config::{Plan, load_plan};
 use crate::device::ResolvedDevice;
 use crate::error::TrainError;
 use crate::fetch::locate;
-use crate::recipe::Network as _;
 use crate::run::RunDir;
 use crate::splits::prepared_batches;
 use crate::task::{
