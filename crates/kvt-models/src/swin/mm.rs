@@ -24,7 +24,7 @@ pub(super) fn to_timm(weights: StateDict) -> StateDict {
         return weights;
     }
     let weights = weights.into_iter().map(|(name, data)| {
-        let mut renamed = name.clone();
+        let mut renamed = name;
         for (part, own) in PARTS {
             renamed = renamed.replace(part, own);
         }
