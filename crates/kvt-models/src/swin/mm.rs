@@ -24,7 +24,7 @@ pub(super) fn to_timm(weights: StateDict) -> StateDict {
         return weights;
     }
     let weights = weights.into_iter().map(|(name, data)| {
-        let mut renamed = name.clone();
+        let mut renamed = name;
         for (part, own) in PARTS {
             renamed = renamed.replace(part, own);
         }
@@ -60,7 +60,7 @@ fn patch_by_patch(data: &TensorData) -> Option<TensorData> {
     let values = data.as_slice::<f32>().ok()?;
     // Top left, bottom left, top right, bottom right.
     let order = [0, 2, 1, 3];
-    let mut ordered = Vec::with_capacity(values.len());
+    let mut ordered: Vec<f32> = Vec::with_capacity(values.len());
     for row in values.chunks_exact(width) {
         for place in order {
             ordered.extend(row.iter().skip(place).step_by(4));
