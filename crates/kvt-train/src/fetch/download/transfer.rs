@@ -66,13 +66,14 @@ pub(in crate::fetch) fn file(
         let _ = part.remove();
         return Ok(());
     }
-    let has_begun = part.len()? > 0;
-    let mut found = receive(url, &mut part, silence, told)?;
-    if found != sum && has_begun {
-        // What was there may be of another file, or the server has gone on elsewhere.
-        part.clear()?;
-        found = receive(url, &mut part, silence, told)?;
-    }
+    let found = match received(url, sum, &mut part, silence, told) {
+        // There is nothing to resume from.
+        Err(error) if part.len()? == 0 => {
+            let _ = part.remove();
+            return Err(error);
+        }
+        found => found?,
+    };
     if found == sum {
         return Ok(part.keep()?);
     }
@@ -82,6 +83,24 @@ pub(in crate::fetch) fn file(
         expected: sum.to_string(),
         found: found.to_string(),
     })
+}
+
+/// Completes the part of a file, from its beginning if the result is not what was promised, and returns its sum.
+fn received(
+    url: &str,
+    sum: Sum,
+    part: &mut Part,
+    silence: Duration,
+    told: Told<'_>,
+) -> Result<Sum, FetchError> {
+    let has_begun = part.len()? > 0;
+    let found = receive(url, part, silence, told)?;
+    if found == sum || !has_begun {
+        return Ok(found);
+    }
+    // What was there may be of another file, or the server has gone on elsewhere.
+    part.clear()?;
+    receive(url, part, silence, told)
 }
 
 /// Completes the part of a file, and returns its sum.
