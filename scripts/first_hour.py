@@ -131,7 +131,7 @@ def main():
         some = "photos/disc/00.png"
         steps = [
             ["demo", *device, *sets(QUICK_DEMO)],
-            ["report", "runs/demo/dense", "runs/demo/knn", "--eval", "--samples", "12", "--output", "demo.html"],
+            ["report", "runs/demo/dense", "runs/demo/knn", "--eval", "--samples", "12", "--out", "demo.html"],
             ["finetune", "photos", "--weights", NAME, *device, *sets(QUICK_FINETUNE)],
             ["predict", "--run", "runs/finetune/photos", some],
         ]
