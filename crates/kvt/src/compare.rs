@@ -25,7 +25,7 @@ use kvt_train::sweep::{End, Outcome, PairRow, Sweep, carry_out};
 /// terminals shares the runs among them.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt compare runs/dense runs/knn\n  kvt compare configs/quickstart/dense.toml configs/quickstart/knn.toml --seeds 3\n  kvt compare sweep.toml --dry-run\n  kvt compare sweep.toml --devices cuda:0,cuda:1"
+    after_help = "Examples:\n  kvt compare runs/dense runs/knn\n  kvt compare dense.toml knn.toml --seeds 3\n  kvt compare sweep.toml --dry-run\n  kvt compare sweep.toml --devices cuda:0,cuda:1"
 )]
 pub(super) struct Args {
     /// Configuration files and folders of runs, or one sweep.

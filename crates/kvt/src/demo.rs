@@ -66,6 +66,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let [run, image] = [run, &image].map(|path| shell(&path.display().to_string()));
         output::status(&format!("next: kvt predict --run {run} {image}"));
     }
+    if let [dense, knn] = runs.as_slice() {
+        let configs = [dense, knn].map(|run| shell(&run.join("config.toml").display().to_string()));
+        output::status(&format!(
+            "more seeds: kvt compare {} --seeds 3",
+            configs.join(" ")
+        ));
+    }
     output::status(
         "your own images, in photos/<class>/*: kvt finetune photos --weights deit_tiny_patch16_224",
     );

@@ -39,7 +39,7 @@ enum What {
     },
     /// One model, stage by stage.
     #[command(
-        after_help = "Examples:\n  kvt models show swin_tiny_patch4_window7_224\n  kvt models show deit_tiny_patch16_224 --img-size 384 --set model.attention.kind=knn\n  kvt models show --config configs/quickstart/knn.toml --json"
+        after_help = "Examples:\n  kvt models show swin_tiny_patch4_window7_224\n  kvt models show deit_tiny_patch16_224 --img-size 384\n  kvt models show --config configs/quickstart/knn.toml --json"
     )]
     #[command(group(ArgGroup::new("model or configuration").required(true).args(["name", "config"])))]
     Show {

@@ -5,7 +5,7 @@
 //!   blobs/SHA-256             a file; `SHA-256.part` while it is downloaded
 //!   refs/main                 the commit that was downloaded last
 //!   snapshots/COMMIT/NAME     a link to the file
-//!   NAME                      only of kvt: a file that somebody has put there
+//!   NAME                      a file that a user has put there; only kvt reads it
 //! ```
 
 use std::io;
@@ -20,38 +20,38 @@ use super::sum::{Commit, Sum, of_file};
 pub(super) struct Cache(pub(super) PathBuf);
 
 impl Cache {
-    /// Opens a repository in a cache, by default in that of the environment: `HF_HOME`, or `.cache/huggingface` in the user's folder.
+    /// The repository in `cache`, by default in `hub` of `HF_HOME`, or of `.cache/huggingface` in the home folder.
     ///
     /// # Errors
-    /// If neither is known.
+    /// If there is no `HF_HOME` and no home folder.
     pub(super) fn of(cache: Option<PathBuf>, repository: &str) -> io::Result<Self> {
         let cache = match cache {
             Some(cache) => cache,
             None => home()?.join("hub"),
         };
-        // The path that is printed is for other folders, too.
+        // Messages name this path, and users may read them in another folder.
         let cache = std::path::absolute(cache)?;
         let folder = format!("models--{}", repository.replace('/', "--"));
         Ok(Self(cache.join(folder)))
     }
 
-    /// The file of a content, whether it is there or not.
+    /// The file with this sum; it need not exist.
     pub(super) fn blob(&self, sum: Sum) -> PathBuf {
         self.0.join("blobs").join(sum.to_string())
     }
 
-    /// Where a file is looked for that somebody has put there, without a commit.
+    /// Where a user can put a file, which belongs to no commit. It need not exist.
     pub(super) fn placed(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// The path of a file of a commit.
+    /// The path of a file in a commit.
     pub(super) fn path(&self, commit: Commit, name: &str) -> PathBuf {
         let folder = self.0.join("snapshots").join(commit.to_string());
         folder.join(name)
     }
 
-    /// A file of the commit that was downloaded last, if it has the content by which it is named.
+    /// A file in the commit that was downloaded last, if its content has the sum that names it.
     pub(super) fn kept(&self, name: &str) -> io::Result<Option<(Commit, PathBuf)>> {
         let commit = fs::read_to_string(self.0.join("refs/main")).unwrap_or_default();
         let Some(commit) = Commit::parse(commit.trim()) else {
@@ -68,7 +68,7 @@ impl Cache {
         }
     }
 
-    /// Whether a file is there, with the content by which it is named; one with another is deleted.
+    /// Whether the file with this sum exists. If its content has another sum, it is damaged and deleted.
     pub(super) fn has(&self, sum: Sum) -> io::Result<bool> {
         let blob = self.blob(sum);
         if !blob.is_file() {
@@ -82,12 +82,12 @@ impl Cache {
     }
 }
 
-/// The folder of all programs for the hub.
+/// The folder that all programs for the hub share.
 fn home() -> io::Result<PathBuf> {
     let named = std::env::var_os("HF_HOME").filter(|home| !home.is_empty());
     let of_user = || std::env::home_dir().map(|home| home.join(".cache/huggingface"));
     named.map(PathBuf::from).or_else(of_user).ok_or_else(|| {
-        let words = "there is no folder of the user: name one for the cache in `HF_HOME`";
+        let words = "the home folder is not known: set `HF_HOME` to a folder for the cache";
         io::Error::new(io::ErrorKind::NotFound, words)
     })
 }

@@ -1,4 +1,4 @@
-//! Errors of what is fetched by name.
+//! Why weights or a data set cannot be fetched.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub enum FetchError {
         /// Similar names.
         near: Vec<String>,
     },
-    /// There is neither a file of this name, nor are there published weights.
+    /// The given word is neither a file nor the name of published weights.
     #[error(
         "no file `{given}`, no folder, and no published weights of this name{}: `kvt models list --weights` shows all names",
         instead(near)
@@ -68,7 +68,7 @@ pub enum FetchError {
         /// The address of the file.
         url: String,
     },
-    /// The file was not downloaded, but may be put in a place.
+    /// The file was not downloaded; the user may put it where kvt looks for it.
     #[error(
         "{cause}; or get this file in another way, and put it at `{}`, where kvt looks before it downloads",
         .path.display()
@@ -103,8 +103,8 @@ pub enum FetchError {
     },
     /// A file that was already there does not have the known checksum.
     #[error(
-        "the SHA-256 of `{}` is {found}, but {expected} is that of the file from `{url}`: the copy is damaged or of another version; \
-         remove it, and it is downloaded",
+        "`{}` is damaged or of another version: its SHA-256 is {found}, but that of `{url}` is {expected}; remove the file, and kvt \
+         downloads it again",
         .path.display()
     )]
     OtherFile {
@@ -125,8 +125,8 @@ pub enum FetchError {
         /// What is wrong with it.
         reason: String,
     },
-    /// There is something else in the folder for a data set.
-    #[error("`{}` holds something else than `{name}`: choose another folder with `--output`", .path.display())]
+    /// The folder for a data set is not empty, and holds another one.
+    #[error("`{}` is not empty and is not the data set `{name}`: choose another folder with `--output`", .path.display())]
     Occupied {
         /// The folder.
         path: PathBuf,
@@ -142,11 +142,11 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Adds where a file can be put that could not be downloaded, and makes the folder for it.
+    /// Adds to a failed download where the user can put the file, and makes the folder for it.
     pub(super) fn or_placed(self, path: &Path) -> Self {
         match self {
             Self::NotThere { .. } | Self::Interrupted { .. } | Self::NoFeature { .. } => {
-                // Without it, whoever has the file must make the folder.
+                // Only a help: if this fails, the user makes the folder.
                 let _ = fs::create_dir_all(parent(path));
                 Self::Placed {
                     cause: Box::new(self),
@@ -158,7 +158,7 @@ impl FetchError {
     }
 }
 
-/// Names to take instead, as the end of a clause.
+/// Similar names, as the end of a clause; empty without any.
 pub(crate) fn instead(near: &[String]) -> String {
     if near.is_empty() {
         String::new()

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::cache::Cache;
 use super::{FetchError, Published, download};
 
-/// The files of each timm repository: the weights, and their configuration, such as how images are normalised.
+/// The files of each timm repository: the weights, and their configuration, which says for example how images are normalised.
 pub(super) const FILE: &str = "model.safetensors";
 pub(super) const CONFIG: &str = "config.json";
-/// How long a server may take to answer, and to send more. A whole file may take any time.
+/// How long a server may be silent, before its answer and within it. The time of a whole file is not limited.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// The hub's own address.
 const HUB: &str = "https://huggingface.co";
@@ -20,9 +20,9 @@ pub(super) type Told<'a> = &'a mut dyn FnMut(u64, u64);
 /// Where weights come from, and where they are kept.
 #[derive(Clone, Debug)]
 pub(super) struct Hub {
-    /// The address of the hub or a mirror, without a slash at its end.
+    /// The address of the hub or of a mirror, without a final slash.
     pub(super) endpoint: String,
-    /// The cache; `None` is the one that all programs for the hub share.
+    /// The folder of the cache; `None` is the one that all programs for the hub share.
     pub(super) cache: Option<PathBuf>,
     /// How long a server may send nothing in the middle of a file.
     pub(super) silence: Duration,
@@ -42,7 +42,7 @@ impl Hub {
         }
     }
 
-    /// The file of weights: from the cache, or where somebody has put it, or downloaded.
+    /// The path of the weights: in the cache, where a user has put them, or downloaded.
     ///
     /// # Errors
     /// If the hub cannot be reached, has no such weights, or sends a file without the promised checksum.
@@ -51,7 +51,7 @@ impl Hub {
         let cache = Cache::of(self.cache.clone(), &repository)?;
         let url = |file: &str| format!("{}/{repository}/resolve/main/{file}", self.endpoint);
         if let Some((commit, path)) = cache.kept(FILE)? {
-            // Fetch a configuration that an earlier download lacked; without a network the weights are usable without it.
+            // An earlier download may lack the configuration. Weights are usable without it, so an error does not matter here.
             let _ = download::describe(&url(CONFIG), &cache, commit);
             return Ok(path);
         }

@@ -1,18 +1,19 @@
-//! Who is told of downloads. They happen wherever weights are read, far from a terminal.
+//! Progress of downloads. Weights are read in many places, far from a terminal: the program registers one listener for all.
 
 use std::sync::OnceLock;
 
-/// Is told of a download when it begins: of what, and how many bytes it has. What it returns is told the bytes that are there.
+/// Receives what is downloaded, and its size in bytes, when a download begins. It returns a function that receives the bytes that have
+/// arrived so far.
 pub type Listener = fn(&str, u64) -> Box<dyn FnMut(u64)>;
 
 static LISTENER: OnceLock<Listener> = OnceLock::new();
 
-/// Tells a function of all downloads of this process. Only the first call counts.
+/// Registers the listener for all downloads of this process. Later calls have no effect.
 pub fn listen(listener: Listener) {
     let _ = LISTENER.set(listener);
 }
 
-/// Tells of one download, given the bytes done and the total.
+/// Reports one download to the listener: a function of the bytes done and the total.
 pub(super) fn telling(what: &str) -> impl FnMut(u64, u64) {
     let mut tell: Option<Box<dyn FnMut(u64)>> = None;
     move |done, total| {

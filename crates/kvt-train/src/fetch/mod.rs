@@ -1,5 +1,4 @@
-//! What others have published, by name: weights, and data sets of photos. They are looked for on this machine and, with the feature
-//! `fetch`, downloaded.
+//! Published weights and data sets of photos, by name. kvt looks for them on this machine and, with the feature `fetch`, downloads them.
 
 mod cache;
 mod data;

@@ -14,7 +14,7 @@ use super::published::PUBLISHED;
 pub struct Published {
     /// The model, a name of `kvt models list`.
     pub model: &'static str,
-    /// What the weights were trained on, and by whom, as timm abbreviates it.
+    /// timm's abbreviation of what they were trained on, and by whom.
     pub tag: &'static str,
 }
 
@@ -62,17 +62,17 @@ impl Published {
     pub fn licence(self) -> &'static str {
         match self.tag {
             "mae" => "CC-BY-NC-4.0",
-            // In no configuration that was read.
+            // timm's configurations name none.
             "bamboo" => "see their page",
             _ if self.model.starts_with("swin_") => "MIT",
             _ => "Apache-2.0",
         }
     }
 
-    /// The file: from the cache, or where somebody has put it, or downloaded.
+    /// The path of the file: in the cache, where a user has put it, or downloaded.
     ///
     /// # Errors
-    /// If it is not here and cannot be downloaded, which says where the file is looked for.
+    /// If it is not on this machine and cannot be downloaded. The message says where a user can put the file.
     pub fn file(self) -> Result<PathBuf, FetchError> {
         let what = format!("`{}`, licence {}", self.name(), self.licence());
         Hub::from_env().fetch(self, &mut telling(&what))
@@ -84,11 +84,11 @@ pub(crate) fn similar(wanted: &str) -> Vec<String> {
     kvt_models::similar(wanted, Published::all().map(Published::name))
 }
 
-/// What a user gives as weights: a file or folder that is there as it is, or the file of published weights. A path with nothing
-/// there comes back as it is, too.
+/// The path of what a user gives as weights: the given path, or the file of published weights if it is the name of some. A given
+/// path need not exist.
 ///
 /// # Errors
-/// As [`Published::file`], or a single word is neither.
+/// As [`Published::file`], or if a single word is neither a path nor a name.
 pub fn locate(given: &Path) -> Result<PathBuf, FetchError> {
     if let Some(weights) = Published::named(given) {
         return weights.file();

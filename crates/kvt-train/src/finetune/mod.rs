@@ -10,6 +10,7 @@ mod recipe;
 mod small;
 mod source;
 mod text;
+mod timm;
 
 use std::path::{Path, PathBuf};
 

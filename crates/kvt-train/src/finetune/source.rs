@@ -1,16 +1,15 @@
-//! What weights reveal: their model, and the normalisation of its images.
+//! What weights reveal: their model, and how its images are prepared.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use kvt_models::ModelConfig;
 use kvt_models::weights::{self, StateDict, identify, recognise};
-use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use super::small::Small;
+use super::timm::{TimmConfig, is_vit, normalisation};
 use super::{FinetuneError, params, without_tag};
-use crate::config::{ConfigError, Plan, load_plan};
+use crate::config::{Plan, load_plan};
 use crate::error::TrainError;
 use crate::fetch::{Published, locate};
 use crate::run::{Checkpoints, RunDir, RunError, Which};
@@ -20,16 +19,6 @@ use kvt_data::text::read_text;
 
 /// The model if neither the user nor the weights specify one.
 const DEFAULT: &str = "deit_tiny_patch16_224";
-/// The file that timm publishes next to weights.
-const TIMM_CONFIG: &str = "config.json";
-/// Maximum size in bytes: far more than needed.
-const LARGEST_CONFIG: u64 = 1 << 20;
-
-/// timm's `IMAGENET_INCEPTION_MEAN` and `_STD`, used for `vit_*` with Google's weights, and their `crop_pct`.
-const HALF: [f64; 3] = [0.5; 3];
-const VIT_CROP_PCT: f64 = 0.9;
-/// Tags of timm's `vit_*` weights from other sources, with ImageNet's usual normalisation.
-const IMAGENET_TAGS: [&str; 3] = ["dino", "mae", "ijepa"];
 
 /// Weights to start from.
 #[derive(Clone, Debug, PartialEq)]
@@ -225,109 +214,4 @@ fn augment_of(plan: &Plan) -> Result<Table, FinetuneError> {
 
 fn table(section: &impl serde::Serialize) -> Result<Table, FinetuneError> {
     Table::try_from(section).map_err(|error| FinetuneError::Config(error.into()))
-}
-
-/// The keys of `[augment]` for weights without a run, and what they are.
-fn normalisation(timm: &TimmConfig, is_vit: bool) -> (Table, &'static str) {
-    if let Some(augment) = timm.augment() {
-        (augment, "the mean and std of the weights' own description")
-    } else if is_vit {
-        (half(), "the mean and std that timm has for its `vit_*`")
-    } else {
-        let usual = "ImageNet's mean and std, because the weights name none; change them with `--set augment.mean=...` and `augment.std`";
-        (Table::new(), usual)
-    }
-}
-
-/// The normalisation of timm's `vit_*`.
-fn half() -> Table {
-    let list = || Value::from(HALF.to_vec());
-    Table::from_iter([
-        ("mean".to_owned(), list()),
-        ("std".to_owned(), list()),
-        ("crop_pct".to_owned(), VIT_CROP_PCT.into()),
-    ])
-}
-
-/// Whether the weights are named like one of timm's `vit_*` with Google's weights.
-fn is_vit(model: Option<&str>, timm: &TimmConfig, file: &Path) -> bool {
-    let name = match (model, timm.architecture.as_deref()) {
-        (Some(name), _) | (None, Some(name)) => name.to_owned(),
-        (None, None) => {
-            let stem = file.file_stem().unwrap_or_default();
-            stem.to_string_lossy().into_owned()
-        }
-    };
-    let mut tags = IMAGENET_TAGS.iter();
-    let is_elsewhere = tags.any(|tag| name.contains(&format!(".{tag}")));
-    name.starts_with("vit_") && !is_elsewhere
-}
-
-/// timm's description of published weights.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct TimmConfig {
-    architecture: Option<String>,
-    /// The keys of `pretrained_cfg`.
-    pretrained: serde_json::Map<String, Json>,
-}
-
-impl TimmConfig {
-    /// From the `config.json` next to a file, if it is one of timm's.
-    fn beside(file: &Path) -> Result<Option<Self>, FinetuneError> {
-        let path = file.with_file_name(TIMM_CONFIG);
-        let text = match read_text(&path, LARGEST_CONFIG) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(ConfigError::from)?,
-        };
-        let config: Json = serde_json::from_str(&text)
-            .map_err(|error| FinetuneError::Description { path, error })?;
-        let Some(architecture) = config.get("architecture").and_then(Json::as_str) else {
-            return Ok(None);
-        };
-        let pretrained = config.get("pretrained_cfg").and_then(Json::as_object);
-        Ok(Some(Self {
-            architecture: Some(architecture.to_owned()),
-            pretrained: pretrained.cloned().unwrap_or_default(),
-        }))
-    }
-
-    /// From the metadata of a `.safetensors` file.
-    fn of_metadata(metadata: std::collections::BTreeMap<String, String>) -> Option<Self> {
-        let architecture = metadata.get("architecture").cloned();
-        let values = metadata.into_iter();
-        let pretrained: serde_json::Map<_, _> = values
-            .filter_map(|(key, text)| Some((key, serde_json::from_str(&text).ok()?)))
-            .collect();
-        let says = architecture.is_some() || pretrained.contains_key("mean");
-        says.then_some(Self {
-            architecture,
-            pretrained,
-        })
-    }
-
-    /// The keys of `[augment]` that are specified.
-    fn augment(&self) -> Option<Table> {
-        let three = |key: &str| {
-            let list = self.pretrained.get(key)?.as_array()?.iter();
-            let numbers: Vec<f64> = list.map(Json::as_f64).collect::<Option<_>>()?;
-            (numbers.len() == 3).then(|| Value::from(numbers))
-        };
-        let mut keys = Table::from_iter([
-            ("mean".to_owned(), three("mean")?),
-            ("std".to_owned(), three("std")?),
-        ]);
-        let share = self.pretrained.get("crop_pct").and_then(Json::as_f64);
-        if let Some(share) = share.filter(|share| (0.1..=2.0).contains(share)) {
-            keys.insert("crop_pct".to_owned(), share.into());
-        }
-        let mode = self.pretrained.get("crop_mode").and_then(Json::as_str);
-        if let Some(mode @ ("center" | "squash" | "border")) = mode {
-            keys.insert("crop_mode".to_owned(), mode.into());
-        }
-        let filter = self.pretrained.get("interpolation").and_then(Json::as_str);
-        if let Some(filter @ ("bicubic" | "bilinear")) = filter {
-            keys.insert("interpolation".to_owned(), filter.into());
-        }
-        Some(keys)
-    }
 }

@@ -1,5 +1,6 @@
 //! What pictures share: charts, panels, colours, the font, PNG; numbers in words.
 
+mod axis;
 mod beside;
 mod chart;
 mod colors;
@@ -11,9 +12,11 @@ mod png;
 mod text;
 mod words;
 
+pub use self::axis::Axis;
+pub(crate) use self::axis::{number, steps};
 pub use self::beside::beside;
-pub use self::chart::{Axis, Chart, Line, Names};
-pub(crate) use self::chart::{PALE, number, steps};
+pub(crate) use self::chart::PALE;
+pub use self::chart::{Chart, Line, Names};
 pub use self::colors::PALETTE;
 pub(crate) use self::colors::{GRID, INK, color};
 pub use self::embed::png_in_svg;

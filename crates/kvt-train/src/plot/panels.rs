@@ -4,7 +4,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 
-use super::chart::{Axis, Scale, mesh};
+use super::axis::{Axis, Scale, mesh};
 use super::colors::INK;
 use super::colors::color;
 use super::font::{FONT, register_fonts};

@@ -165,7 +165,7 @@ impl Comparison {
             };
         }
         if most == 1 && self.rows.len() > 1 {
-            caption += "One seed each: differences of a few points may be chance. Repeat with `--seeds 3`.\n";
+            caption += "One seed each: differences of a few points may be chance. `kvt compare --seeds 3` trains three.\n";
         }
         let averaged: Vec<String> = self
             .rows

@@ -32,16 +32,16 @@ pub enum End {
     Stopped,
 }
 
-/// Trains the cells of a sweep in order, one at a time on each of the `devices`, or on the device of its configuration if there are
-/// none. Finished cells are left as they are, stopped ones resume, those that another process trains are skipped, and a failed cell
+/// Trains the cells of a sweep in order, one at a time on each of the `devices`; without `devices`, each cell on the device of its
+/// configuration. Finished cells stay as they are, stopped ones resume, and cells that another process trains are skipped. A failed cell
 /// does not stop the others. The outcomes are in the order of the cells.
 pub fn carry_out(sweep: &Sweep, devices: &[String], watch: &dyn Watch) -> Vec<End> {
     let (next, total) = (AtomicUsize::new(0), sweep.cells.len());
     let ends = Mutex::new(vec![End::Stopped; total]);
     let alone = devices.len() < 2;
     if !alone {
-        // Generated images are made beforehand, because two cells that make the same ones at once would conflict. An error here
-        // recurs in its cell.
+        // Images are generated first, because two cells that generate the same ones at once would conflict. An error is ignored here: it
+        // occurs again in its cell.
         for cell in &sweep.cells {
             let _ = ensure_data(&cell.plan, &mut |done, of| watch.generating(done, of));
         }
@@ -149,7 +149,7 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
     }
 }
 
-/// Writes the cell's own report, if it has none. The cell is finished without it.
+/// Writes the cell's own report, unless it has one. A failure is a warning: the cell is finished without it.
 fn report(plan: &Plan, watch: &dyn Watch) {
     let run = &plan.run.dir;
     if !plan.report.auto || run.join(REPORT).exists() {
@@ -184,7 +184,7 @@ fn is_crash(error: &TrainError) -> bool {
     }
 }
 
-/// Records that a run crashed, in its folder if that is still there and nobody else's.
+/// Records a crash in the folder of the run, if this exists and still belongs to it.
 fn crashed(dir: &Path, name: &str, error: &TrainError, watch: &dyn Watch) -> End {
     let message = chain(error);
     watch.warn(&format!("{name} crashed: {message}"));

@@ -52,9 +52,9 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Counts the images of cells, and estimates what is left: of a row with finished cells from their time, of another one from a
-    /// measured step and forward pass of its model. Nothing is trained. `progress` is called with the number of measured models and
-    /// of all.
+    /// Counts the images of cells and estimates the time that is left. A row with finished cells is estimated from their time; for any
+    /// other row, a step and a forward pass of its model are measured. Nothing is trained. `progress` receives how many models are
+    /// measured, and how many there are.
     ///
     /// # Errors
     /// If the data of a cell cannot be opened, or its model or device cannot be used.

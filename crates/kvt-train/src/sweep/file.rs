@@ -22,7 +22,7 @@ const LARGEST_FILE: u64 = 1 << 20;
 /// Runs that belong together.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What it shows, in one line; without a title, its plots are called by the names of its rows.
+    /// What it shows, in one line. Without a title, the plots have the names of the rows as theirs.
     pub title: Option<String>,
     /// The folder of its tables; the runs of a file are in `runs` below it.
     pub output: PathBuf,
@@ -32,7 +32,7 @@ pub struct Sweep {
     pub cells: Vec<Cell>,
     /// Pairs of rows that are tested against each other: a baseline, and a possible improvement on it.
     pub pairs: Vec<[String; 2]>,
-    /// What was named on a command line, in its order; nothing, if the sweep is a file.
+    /// The inputs of a command line, in their order; empty if the sweep is a file.
     pub(super) given: Vec<Given>,
 }
 
@@ -80,8 +80,8 @@ pub fn is_sweep(path: &Path) -> std::io::Result<bool> {
 }
 
 impl Sweep {
-    /// The sweep in a file, which is then the only input, or one of configurations and folders of runs. `seeds`
-    /// is the number of seeds of each configuration, `output` the folder of the tables.
+    /// The sweep of a file, if a sweep's file is the only input, or else of configurations and folders of runs. `seeds` is the number of
+    /// seeds of each configuration, `output` the folder of the tables.
     ///
     /// # Errors
     /// If an input is missing or wrong.
@@ -211,7 +211,8 @@ impl Sweep {
 }
 
 impl Entry {
-    /// Its cell before the sweep gives it a seed and a folder; `set` is of all runs in the file at `path`.
+    /// The cell of this row, without the seed and the folder, which the sweep gives it. `set` holds the overrides that the file at `path`
+    /// has for all runs.
     fn row(&self, path: &Path, set: &[String], overrides: &[String]) -> Result<Cell, SweepError> {
         let config = joined(parent(path), &self.config);
         let stem = config.file_stem().unwrap_or_default().to_string_lossy();
@@ -284,8 +285,8 @@ fn unlike(first: &Cell, row: &Cell) -> Result<Vec<String>, ConfigError> {
     Ok(all)
 }
 
-/// A key of `[model.attention]` that a run sets although its kind of attention does not have it. Overrides of several
-/// configurations are not refused for that, but in those of a single run it is a mistake.
+/// A key of `[model.attention]` that a run sets, but that its kind of attention does not have. An override for several configurations
+/// may have no effect in some of them; in a single run it is a mistake.
 fn without_effect(set: &[String], plan: &Plan) -> Option<String> {
     let plan = toml::Table::try_from(plan).ok()?;
     let attention = plan.get("model")?.get("attention")?;

@@ -36,12 +36,12 @@ struct Row {
 }
 
 impl Sweep {
-    /// Configurations, each of which is trained into its `run.dir` or, with a number of `seeds`, that often into `<run.dir>-seed<seed>`,
-    /// with seeds counted up from its own; and folders of runs, which are only read, finished or not. `overrides` apply to all
-    /// configurations, and each one is paired with the first.
+    /// A sweep of configurations and folders of runs. A configuration is trained into its `run.dir`; with `seeds` it is trained that many
+    /// times into `<run.dir>-seed<seed>`, with seeds counted up from its own. A folder is only read, whether its run is finished or not.
+    /// `overrides` apply to all configurations. Each row is paired with the first.
     ///
     /// # Errors
-    /// If an input is missing or wrong, or two are the same run: before the first one trains for hours.
+    /// If an input is missing or wrong, or two inputs are the same run: all are checked before the first one trains for hours.
     pub(super) fn given(
         inputs: &[PathBuf],
         overrides: &[String],
@@ -114,7 +114,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// The curves of what was named on a command line, without runs to train that are not finished.
+    /// The curves of what a command line names. Configurations whose runs are not finished are left out.
     pub(super) fn side_by_side(&self, found: &[Found]) -> Result<Beside, SweepError> {
         let (mut rows, mut warnings) = (Vec::new(), Vec::new());
         for given in &self.given {
@@ -200,7 +200,7 @@ fn with_seeds(plan: Plan, seeds: Option<u64>) -> Vec<Plan> {
     (0..seeds).map(of_seed).collect()
 }
 
-/// The name of a configuration's row: that of its file, or its path if another input has the same name.
+/// The name of a configuration's row: its file name, or its path if another input has the same file name.
 fn name(config: &Path, inputs: &[PathBuf]) -> String {
     let same = |other: &&PathBuf| other.file_stem() == config.file_stem();
     match config.file_stem() {

@@ -1,8 +1,8 @@
 //! Many runs as one job: configurations times seeds times overrides, and their joint results.
 //!
-//! A [`Sweep`] is a TOML file, or the configurations that a command line names. Each of its [`Cell`]s is an ordinary run in a separate folder, so a finished cell is not trained
-//! again, a stopped one resumes, and `kvt eval`, `kvt probe` and `kvt compare` take it like any other run. The state and the
-//! results of a cell are read only from its folder: [`State`], [`Found`].
+//! A [`Sweep`] is a TOML file, or the configurations that a command line names. Each of its [`Cell`]s is an ordinary run in its own folder:
+//! a finished cell is not trained again, a stopped one resumes, and `kvt eval`, `kvt probe` and `kvt compare` take it like any other run.
+//! A cell's [`State`] and results ([`Found`]) are read only from its folder.
 
 mod carry_out;
 mod cell;

@@ -1,4 +1,4 @@
-//! The results of a sweep: its tables and plots, and what there is to say about them.
+//! The results of a sweep: tables, plots, warnings and failures.
 
 use std::path::{Path, PathBuf};
 
@@ -49,8 +49,8 @@ impl Sweep {
     /// `ends` has the outcomes of the cells, if they were carried out now; `metric` replaces the sweep's own.
     ///
     /// # Errors
-    /// [`SweepError::Nothing`] if there is no result, neither a table nor a crash nor a failure; if a run cannot be read, or a file
-    /// not be written.
+    /// [`SweepError::Nothing`] without any result, that is, no table, crash or failure. Other errors if a run cannot be read or a file
+    /// cannot be written.
     pub fn finish(&self, ends: &[End], metric: Option<Metric>) -> Result<Outcome, SweepError> {
         let found = self.found()?;
         let Beside {
@@ -120,7 +120,7 @@ impl Sweep {
         self.cells.iter().map(Found::of).collect()
     }
 
-    /// The cells that these outcomes leave out of the tables. It is a failure that others train some, if nothing was trained here.
+    /// The cells that these outcomes leave out of the tables. Cells that another process trains are a failure if nothing was trained here.
     #[must_use]
     pub fn left_out(&self, ends: &[End]) -> LeftOut {
         let mut left_out = LeftOut::default();
@@ -205,7 +205,7 @@ impl Sweep {
     }
 }
 
-/// Removes from a folder what an earlier comparison left there, if it was not written now: it is of other runs, or of another metric.
+/// Removes files of an earlier comparison that were not written now: they show other runs, or another metric.
 fn remove_earlier(folder: &Path, written: &[PathBuf]) -> Result<(), SweepError> {
     let metrics = Classify::METRICS.iter().chain(Dino::METRICS);
     let plots = metrics.flat_map(|metric| PLOTS.map(|ending| format!("{}.{ending}", metric.name)));

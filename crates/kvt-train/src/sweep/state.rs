@@ -10,8 +10,8 @@ use crate::run::{Event, RunDir, RunError, Topic, read_log};
 use kvt_data::regular;
 use kvt_data::text::counted;
 
-/// The file in a run's folder that records how its training crashed, with values that are not finite. The same configuration would
-/// crash again, so the run is not retried as long as the file exists.
+/// The file in a run's folder with the message of a crash: values that were not finite. The same configuration would crash again, so
+/// the run is not retried while this file exists.
 pub const CRASH: &str = "crash.txt";
 
 /// The state of a cell.
@@ -25,7 +25,7 @@ pub enum State {
     Finished,
     /// Its training crashed, with this message.
     Crashed(String),
-    /// Its folder holds the run of another configuration, or one that cannot be read, for this reason.
+    /// Its folder holds the run of another configuration, or one that cannot be read. The text is the reason.
     Foreign(String),
 }
 
@@ -77,8 +77,8 @@ pub(super) fn other_data(cell: &Cell) -> Option<PathBuf> {
     (started.data.path != cell.plan.data.path).then_some(started.data.path)
 }
 
-/// Settings of an existing run that differ from the cell's, do not prevent a resume, and change its numbers: each with its old and
-/// its new value. Those that a resume has already noted in the log are left out.
+/// Settings of an existing run that differ from the cell's, and change its numbers but do not prevent a resume: each with its old and its
+/// new value. Settings that an earlier resume has noted in the log are left out.
 pub(super) fn other_settings(cell: &Cell) -> Option<String> {
     let run = RunDir::open(cell.dir()).ok()?;
     let started = load_plan(&run.config(), &[]).ok()?;
@@ -113,7 +113,7 @@ impl fmt::Display for State {
     }
 }
 
-/// The differences that make a cell another run than the one that was started, in words; empty if there are none.
+/// The settings of a cell that differ from those of the run in its folder and prevent a resume, in words; empty if there are none.
 fn differences(started: &Plan, plan: &Plan) -> Result<String, String> {
     let all = diff(started, plan).map_err(|error| error.to_string())?;
     let refused = all.iter().filter(|one| one.effect == Effect::Refused);

@@ -11,13 +11,14 @@ use crate::table::{Table, cells, or_empty};
 use kvt_data::escape::{code, markdown};
 use kvt_data::regular;
 
-/// A seed, how many validation images only the first and only the second run gets right, and the p value of McNemar's exact test.
+/// A seed, the numbers of validation images that only the first and only the second run classifies correctly, and the p value of McNemar's
+/// exact test.
 pub type OfSeed = (u64, [u64; 2], f64);
 
 /// Two rows, tested against each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairRow {
-    /// The rows.
+    /// The names of the rows.
     pub names: [String; 2],
     /// The second one minus the first one after the last epoch, seed by seed.
     pub last: Option<PairedT>,
@@ -27,7 +28,7 @@ pub struct PairRow {
     pub images: Vec<OfSeed>,
 }
 
-/// The pairs of a sweep; a seed that is not finished in both rows is left out.
+/// The pairs of a sweep. Seeds that are not finished in both rows are left out.
 #[must_use]
 pub fn pairs(sweep: &Sweep, found: &[Found], metric: Metric) -> Vec<PairRow> {
     let pairs = sweep.pairs.iter();

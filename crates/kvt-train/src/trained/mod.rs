@@ -1,8 +1,8 @@
 //! A trained model that is ready to predict, from a run or from a configuration and weights, and the images that it is judged on.
 
 mod error;
-mod images;
 mod judge;
+mod labelled_images;
 mod logits;
 mod predict;
 mod results;
@@ -16,7 +16,7 @@ use kvt_models::Model;
 use kvt_models::weights::{LoadOptions, LoadReport, Outcome};
 
 pub use self::error::TrainedError;
-pub use self::images::Images;
+pub use self::labelled_images::Images;
 pub use self::logits::{count_broken, of_images};
 pub use self::predict::Prediction;
 pub use self::results::Results;

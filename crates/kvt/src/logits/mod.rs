@@ -32,7 +32,7 @@ use kvt_train::trained::{count_broken, of_images};
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("subject").required(true).args(["model", "config", "run"])))]
 #[command(
-    after_help = "Examples:\n  kvt logits --model deit_tiny_patch16_224 --weights w.pth --input in.safetensors --output out.safetensors\n  kvt logits --run runs/teacher --output logits.safetensors --half"
+    after_help = "Examples:\n  kvt logits --model deit_tiny_patch16_224 --weights w.pth \\\n      --input in.safetensors --output out.safetensors\n  kvt logits --run runs/teacher --output logits.safetensors --half"
 )]
 pub(super) struct Args {
     /// A model's name, as `kvt models list` has them.

@@ -26,7 +26,7 @@ use kvt_train::trained::{Images, Trained};
 /// `kvt probe --method knn|linear --run RUN`, or `kvt probe --method ... --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt probe --method knn --run runs/dino\n  kvt probe --method linear --config configs/deit/tiny_dense.toml --weights w.pth"
+    after_help = "Examples:\n  kvt probe --method knn --run runs/dino\n  kvt probe --method linear --config photos.toml --weights w.pth"
 )]
 pub(super) struct Args {
     /// How the features are judged.

@@ -10,7 +10,7 @@ use kvt_train::fetch::Published;
 /// `kvt weights fetch NAME`
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt weights fetch deit_tiny_patch16_224\n  kvt weights fetch swin_tiny_patch4_window7_224.ms_in22k --output swin.safetensors\n\nWherever weights are given, as in `kvt finetune photos --weights deit_tiny_patch16_224`, their name is enough.\n`HF_ENDPOINT` names a mirror, `HF_HOME` the folder of the cache."
+    after_help = "Examples:\n  kvt weights fetch deit_tiny_patch16_224\n  kvt weights fetch swin_tiny_patch4_window7_224.ms_in22k --output w.safetensors\n\nWherever weights are given, as in `kvt finetune photos --weights deit_tiny_patch16_224`, their name is enough.\n`HF_ENDPOINT` names a mirror, `HF_HOME` the folder of the cache."
 )]
 pub(super) struct Args {
     /// Weights, a name of `kvt models list --weights`; of a model alone, timm's default.

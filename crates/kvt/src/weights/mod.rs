@@ -70,7 +70,7 @@ struct Inspect {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224\n  kvt weights convert runs/photos/checkpoints/step-00000100/model.safetensors w.safetensors --config photos.toml --to official"
+    after_help = "Examples:\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224\n  kvt weights convert in.pth out.safetensors --config photos.toml --to official"
 )]
 struct Convert {
     /// Weights, `.safetensors` or `.pth`, or a name of `kvt models list --weights`.
@@ -94,7 +94,7 @@ struct Convert {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt weights average runs/photos/checkpoints/step-*/model.safetensors --output mean.safetensors\n  kvt weights average a.pth b.pth --output mean.safetensors"
+    after_help = "Examples:\n  kvt weights average checkpoints/*/model.safetensors --output mean.safetensors\n  kvt weights average a.pth b.pth --output mean.safetensors"
 )]
 struct Average {
     /// Weights of one model, `.safetensors` or `.pth`, all under the same names.

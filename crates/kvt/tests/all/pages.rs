@@ -79,6 +79,10 @@ fn help_pages() {
         let words: Vec<&str> = verb.iter().map(String::as_str).collect();
         let page = help(&workspace, &words);
         assert!(page.contains("\nExamples:\n  "), "no example: {page}");
+        // A line that a terminal of 80 columns breaks cannot be copied.
+        let examples = page.lines().filter(|line| line.starts_with("  kvt "));
+        let broken = examples.filter(|line| line.len() > 80).collect::<Vec<_>>();
+        assert_eq!(broken, Vec::<&str>::new(), "of {verb:?}");
         let name = [&["help", "kvt"][..], &words].concat().join("-");
         compare(&name, &page);
         names.insert(name);

@@ -1,4 +1,4 @@
-//! A `.tgz` of a data set. Only one with the known checksum gets here, and of it only plain files are unpacked, inside of the folder.
+//! Unpacks the `.tgz` of a data set, whose checksum has been verified: plain files only, and only into the folder.
 
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use tar::{Archive, EntryType};
 
 use crate::fetch::FetchError;
 
-/// Most bytes that an archive may unpack to, far more than that of any data set here.
+/// Most bytes that an archive may unpack to: far more than any data set here has.
 const LARGEST: u64 = 4 << 30;
 
-/// Receives the parts of a file's name, and the content.
+/// Receives the parts of a file's path, and its content.
 type Each<'a> = &'a mut dyn FnMut(&[&str], &mut dyn Read) -> Result<(), FetchError>;
 
-/// Calls `each` with the files of an archive: the parts of the name, each of which is safe as the name of a file, and the content.
+/// Calls `each` for the files of an archive. Every part of a path is a safe file name on every system.
 ///
 /// # Errors
-/// If the archive is damaged or too large, has links or other special files, or a name that leads out of it.
+/// If the archive is damaged or too large, or has a link, another special file, or a path that leads out of the folder.
 pub(super) fn tgz(path: &Path, each: Each<'_>) -> Result<(), FetchError> {
     let refused = |reason: String| FetchError::Archive {
         path: path.to_owned(),
@@ -33,7 +33,9 @@ pub(super) fn tgz(path: &Path, each: Each<'_>) -> Result<(), FetchError> {
         let bytes = entry.path_bytes().into_owned();
         let name = String::from_utf8_lossy(&bytes);
         let Some(parts) = parts(&name) else {
-            return Err(refused(format!("the name `{name}` leads out of it")));
+            return Err(refused(format!(
+                "the path `{name}` leads out of the folder"
+            )));
         };
         match entry.header().entry_type() {
             EntryType::Regular | EntryType::Continuous => {
@@ -55,7 +57,7 @@ pub(super) fn tgz(path: &Path, each: Each<'_>) -> Result<(), FetchError> {
     Ok(())
 }
 
-/// The parts of a relative name, if each is safe as the name of a file on every system.
+/// The parts of a relative path, if each is a safe file name on every system.
 pub(super) fn parts(name: &str) -> Option<Vec<&str>> {
     if name.starts_with('/') {
         return None;
@@ -70,7 +72,8 @@ pub(super) fn parts(name: &str) -> Option<Vec<&str>> {
     parts.iter().all(is_safe).then_some(parts)
 }
 
-/// Writes a new file into folders of a folder, which must be there: one that a signal has removed does not come back.
+/// Writes a new file below `root`, and makes the folders on the way to it. `root` must exist: after a signal has removed it, it must
+/// not appear again.
 pub(super) fn write(
     root: &Path,
     folders: &[&str],
@@ -82,7 +85,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Makes folders in a folder, each in the one before, unless they are there.
+/// Makes nested folders below `root`, the first one outermost, unless they exist.
 pub(super) fn make(root: &Path, folders: &[&str]) -> io::Result<PathBuf> {
     let mut path = root.to_owned();
     for folder in folders {

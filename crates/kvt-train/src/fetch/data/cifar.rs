@@ -16,8 +16,8 @@ const BATCHES: &str = "batches";
 /// How many images are written between two reports.
 const REPORTED: usize = 1_000;
 
-/// Writes `train/<class>/data_batch_1_00000.png`, ... and `val/<class>/test_batch_00000.png`, ...: the numbers are the places in the
-/// authors' files. These are read as with `data.kind = "cifar"`, and removed.
+/// Writes `train/<class>/data_batch_1_00000.png`, ... and `val/<class>/test_batch_00000.png`, ...: a number is the position in the
+/// authors' file. Those files are read as with `data.kind = "cifar"`, and then removed.
 pub(super) fn cifar10(
     archive: &Path,
     root: &Path,

@@ -1,8 +1,8 @@
-//! Arrays of whole numbers from 0 in MATLAB's files of version 5, plain or compressed: as many tables of labels have.
+//! Reads MATLAB files of version 5 whose arrays have whole numbers from 0 on, plain or compressed. Tables of labels are such files.
 //!
 //! Source: The MathWorks, "MAT-File Format", chapter 1. After a header of 128 bytes come elements: a type and a length of 4 bytes
-//! each, then the content, filled up to a multiple of 8. Where the upper half of the type is not 0, it is the length of at most 4
-//! bytes that follow the type.
+//! each, then the content, padded to a multiple of 8. A small element has a length of at most 4 in the upper half of its type, and its
+//! content follows directly.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -13,7 +13,7 @@ use kvt_data::regular;
 
 use crate::fetch::FetchError;
 
-/// Most bytes of a file, and of what one of its elements unpacks to.
+/// Most bytes of a file, and of an unpacked element.
 const LARGEST: u64 = 1 << 20;
 /// The header, whose last 4 bytes are the version and the order of bytes.
 const HEADER: usize = 128;
@@ -29,10 +29,10 @@ const DOUBLE: u32 = 9;
 const MATRIX: u32 = 14;
 const COMPRESSED: u32 = 15;
 
-/// The arrays of a file by their names, element by element.
+/// The arrays of a file by their names, each as a flat list.
 ///
 /// # Errors
-/// If the file has another format or more than a megabyte, or an array has other numbers.
+/// If the file has another format or more than a mebibyte, or an array has a number that is negative or not whole.
 pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Vec<u32>>, FetchError> {
     let bytes = regular::read_at_most(path, LARGEST)?;
     arrays(&bytes).ok_or_else(|| FetchError::Archive {
@@ -67,7 +67,7 @@ fn arrays(bytes: &[u8]) -> Option<BTreeMap<String, Vec<u32>>> {
     Some(arrays)
 }
 
-/// The name of a matrix and its numbers, column by column: flags, dimensions, name and numbers are an element each.
+/// The name and the numbers of a matrix, column by column. Flags, dimensions, name and numbers are one element each.
 fn matrix(mut content: &[u8]) -> Option<(String, Vec<u32>)> {
     let flags = element(&mut content)?;
     let dimensions = element(&mut content)?;
@@ -94,7 +94,7 @@ fn element<'a>(rest: &mut &'a [u8]) -> Option<(u32, &'a [u8])> {
     }
     let length = u32::from_le_bytes(*take(rest, 4)?.first_chunk()?) as usize;
     let content = take(rest, length)?;
-    // A compressed element is not filled up, and the last may lack it.
+    // A compressed element has no padding, and the last element may lack it.
     if kind != COMPRESSED {
         let fill = length.next_multiple_of(8) - length;
         *rest = rest.get(fill..).unwrap_or_default();
@@ -108,7 +108,7 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// Numbers of a type, which may be a smaller one than that of the array.
+/// Whole numbers of a type. MATLAB stores numbers in the smallest type that fits, not in the array's.
 fn whole(kind: u32, bytes: &[u8]) -> Option<Vec<u32>> {
     match kind {
         UINT8 => Some(bytes.iter().map(|&byte| byte.into()).collect()),

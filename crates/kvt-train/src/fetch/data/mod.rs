@@ -1,7 +1,7 @@
 //! Small data sets of photos, by name: downloaded, checked, and unpacked as an image folder.
 //!
-//! The folder appears complete or not at all. An archive is kept beside it until then, so that an interrupted download is resumed,
-//! and an archive that somebody has put there is taken instead of a download.
+//! The folder appears complete or not at all. Its archive lies beside it until then: an interrupted download continues, and an archive
+//! that a user has put there is not downloaded.
 
 mod archive;
 mod cifar;
@@ -22,7 +22,7 @@ use super::listen::telling;
 use super::sum::{Sum, of_file};
 use super::{FetchError, download};
 
-/// In the folder of a data set: its name, where it comes from, and its licence.
+/// The file in a data set's folder with its name, its source and its licence.
 const MANIFEST: &str = "dataset.toml";
 
 /// A data set that can be fetched by name.
@@ -34,7 +34,7 @@ pub struct Dataset {
     pub about: &'static str,
     /// Training, validation and test images.
     pub images: [usize; 3],
-    /// Its licence, or who says what about it.
+    /// Its licence, or what its authors say of one.
     pub licence: &'static str,
     /// The page of its authors.
     pub page: &'static str,
@@ -76,10 +76,10 @@ impl Dataset {
     }
 
     /// Makes the folder `out` with `train/<class>/*` and `val/<class>/*`, and `test/<class>/*` where there are test images.
-    /// `progress` is called with the images that are unpacked and their number.
+    /// `progress` receives how many images are unpacked, and how many there are.
     ///
     /// # Errors
-    /// If a file is not here and cannot be downloaded, has another checksum or cannot be unpacked, or `out` holds something else.
+    /// If a file cannot be downloaded, has another checksum or cannot be unpacked, or `out` holds something else.
     pub fn fetch(
         &self,
         out: &Path,
@@ -111,7 +111,7 @@ impl Dataset {
         Ok(Fetched::Now)
     }
 
-    /// Whether the folder is this data set; an error if it is something else.
+    /// Whether the folder has this data set; an error if it has something else.
     fn is_there(&self, out: &Path) -> Result<bool, FetchError> {
         let is_vacant = match fs::read_dir(out) {
             Ok(mut entries) => entries.next().is_none(),
@@ -132,7 +132,7 @@ impl Dataset {
         })
     }
 
-    /// Downloads a file unless it is there; whether it was downloaded.
+    /// Downloads a file unless it exists; returns whether it did.
     fn get(&self, remote: &Remote, path: &Path) -> Result<bool, FetchError> {
         let url = remote.url;
         let Some(sum) = Sum::parse(remote.sum) else {

@@ -1,6 +1,6 @@
 //! The data sets: addresses, checksums and classes.
 //!
-//! The checksums of Imagenette, of the flowers and of CIFAR-10 are those of TensorFlow Datasets, that of Imagewoof is of FastAI.jl.
+//! TensorFlow Datasets publishes the checksums of Imagenette, the flowers and CIFAR-10, FastAI.jl that of Imagewoof.
 
 use std::path::{Path, PathBuf};
 
@@ -29,8 +29,8 @@ impl Remote {
 /// How the files of a data set become an image folder.
 #[derive(Debug)]
 pub(super) enum Layout {
-    /// An archive of `FOLDER/train/ID/*.JPEG` and `FOLDER/val/ID/*.JPEG`, and what the ids mean. The folder of a class gets both, so
-    /// that the order is that of the ids, and the names can be read.
+    /// An archive of `FOLDER/train/ID/*.JPEG` and `FOLDER/val/ID/*.JPEG`, with the name of each id. The folder of a class is called
+    /// `ID-NAME`: readable, and in the order of the ids.
     Splits(&'static [(&'static str, &'static str)]),
     /// [`flowers`].
     Flowers,
@@ -39,7 +39,7 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    /// Unpacks the files into a folder; `done` receives the number of further images.
+    /// Unpacks the files into a folder; `done` receives how many images were added since its last call.
     pub(super) fn unpack(
         &self,
         files: &[PathBuf],
@@ -120,7 +120,7 @@ pub(super) static ALL: [Dataset; 4] = [
         files: &[Remote {
             url: "https://s3.amazonaws.com/fast-ai-imageclas/imagewoof2-160.tgz",
             sum: "b5ffa16037e07f60882434f55b7814a3d44483f2a484129f251604bc0d0f8172",
-            // Nearly: of its older version.
+            // About: the size of an older version.
             bytes: 92_560_471,
         }],
         layout: Layout::Splits(&[

@@ -141,14 +141,20 @@ fn what_is_not_a_plain_file_inside_is_refused() {
     let cases = [
         (
             tgz(&[("nette/train/../../../../x.JPEG", b"x")]),
-            "leads out of it",
+            "leads out of the folder",
         ),
-        (tgz(&[("/nette/train/n1/x.JPEG", b"x")]), "leads out of it"),
+        (
+            tgz(&[("/nette/train/n1/x.JPEG", b"x")]),
+            "leads out of the folder",
+        ),
         (
             tgz(&[("nette/train/n1/x\\y.JPEG", b"x")]),
-            "leads out of it",
+            "leads out of the folder",
         ),
-        (tgz(&[("nette/train/n1/c:y.JPEG", b"x")]), "leads out of it"),
+        (
+            tgz(&[("nette/train/n1/c:y.JPEG", b"x")]),
+            "leads out of the folder",
+        ),
         (link, "is a link"),
         (
             tgz(&[("nette/train/n3/x.JPEG", b"x")]),

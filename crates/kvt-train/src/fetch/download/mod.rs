@@ -1,8 +1,7 @@
 //! Downloads from timm's hub or a mirror of it, into the cache that all programs for that hub share.
 //!
-//! A server is not trusted. Its first answer names the file, by the SHA-256 of its content, and the commit. Both are numbers,
-//! which are read as such and make the names in the cache. Every later answer only brings bytes, and a file gets its name once its
-//! sum has been checked.
+//! A server is not trusted. Its first answer promises a file by its SHA-256, and names the commit. Both are parsed as numbers, so that the
+//! names in the cache made of them are safe. Later answers only bring bytes, and a file gets its name after its sum is verified.
 
 mod part;
 mod store;
@@ -23,7 +22,7 @@ use super::sum::{Commit, Sum};
 
 /// Most bytes of a configuration; timm's have less than 1,000.
 const LARGEST_CONFIG: u64 = 1 << 20;
-/// How often the hub may send on to another name of a repository.
+/// How often the hub may redirect to another name of a repository.
 const REDIRECTS: usize = 5;
 
 /// What the server promises of a file.
@@ -51,13 +50,13 @@ pub(super) fn into_cache(
     }
 }
 
-/// What the server says of a file: the hub itself in the answer that leads to the file, not the server that has the file.
+/// What the hub promises of a file: in its own answer, which redirects to the file, not in that of the server that stores the file.
 fn promise(url: &str) -> Result<Promise, FetchError> {
     let mut at = url.to_owned();
     for _ in 0..REDIRECTS {
         let answer = request(&at, Some("bytes=0-0".to_owned()), 0)?;
         let headers = answer.headers();
-        // Another name of the repository, on the same server.
+        // The repository has another name on the same server.
         if let (true, Some(place)) = (
             answer.status().is_redirection(),
             text(headers, "location").filter(|place| place.starts_with('/')),
@@ -83,7 +82,7 @@ fn promise(url: &str) -> Result<Promise, FetchError> {
             commit: Commit::parse(commit).ok_or_else(|| no_checksum(commit))?,
         });
     }
-    Err(interrupted(url, &"the server sends on again and again"))
+    Err(interrupted(url, &"the server redirects again and again"))
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

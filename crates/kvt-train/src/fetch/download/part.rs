@@ -1,4 +1,4 @@
-//! A file while it is downloaded.
+//! A partial file: what has been downloaded so far.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use kvt_data::fs::parent;
 
-/// A file that is being downloaded. Others wait while it is open.
+/// A partial file. Other processes that open it wait until it is closed.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) path: PathBuf,
@@ -15,7 +15,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Opens what was downloaded of a file, and waits while another process downloads it: the whole file may then be there.
+    /// Opens the partial file of `to`, or makes it. It waits while another process downloads the file, which may be complete afterwards.
     pub(super) fn open(to: &Path) -> io::Result<Self> {
         let mut path = to.as_os_str().to_owned();
         path.push(".part");
@@ -24,9 +24,9 @@ impl Part {
         loop {
             let mut options = fs::OpenOptions::new();
             let file = options.create(true).append(true).open(&path)?;
-            // On a file system without locks, two downloads at once fail by the checksum.
+            // On a file system without locks, two simultaneous downloads spoil each other, which the checksum reveals.
             let _ = file.file().lock();
-            // Another process has renamed or removed it meanwhile, unless the name still leads to what is open.
+            // If the name no longer leads to the open file, another process has renamed or removed it: open it again.
             let is_same = fs::metadata(&path)
                 .is_ok_and(|named| file.metadata().is_ok_and(|open| same(&named, &open)));
             if is_same || to.is_file() {
@@ -43,7 +43,7 @@ impl Part {
         self.file.set_len(0)
     }
 
-    /// Makes it the file.
+    /// Gives it the name of the whole file.
     pub(super) fn keep(self) -> io::Result<()> {
         fs::rename(&self.path, &self.to)
     }

@@ -10,7 +10,7 @@ use crate::fetch::cache::Cache;
 use crate::fetch::sum::{Commit, Sum};
 
 impl Cache {
-    /// Puts a downloaded file into a commit, which becomes the last.
+    /// Links a downloaded file into a commit, and makes this the last commit.
     pub(super) fn link(&self, commit: Commit, name: &str, sum: Sum) -> io::Result<PathBuf> {
         let path = self.path(commit, name);
         let folder = parent(&path);

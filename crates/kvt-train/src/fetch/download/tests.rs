@@ -243,6 +243,23 @@ fn an_interrupted_download_goes_on_where_it_was() {
     assert!(requests.iter().any(|(_, from)| *from == 100_000));
 }
 
+/// Neither if no server answers, nor if its answer breaks before the first byte.
+#[test]
+fn a_download_that_never_began_leaves_no_file() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut broken = site(b"abc");
+    broken.breaks_after = Some(0);
+    let server = Server::new(broken);
+    for address in ["http://127.0.0.1:1", &server.address] {
+        let (url, sum) = (format!("{address}/set.tgz"), Sum::parse(ABC).unwrap());
+        let to = cache.path().join("set.tgz");
+        let error = file(&url, sum, &to, PATIENCE, &mut |_, _| {}).unwrap_err();
+        assert!(matches!(error, FetchError::Interrupted { .. }), "{error}");
+        assert_eq!(files(cache.path()), Vec::<String>::new());
+    }
+    assert_eq!(server.starts(), 1);
+}
+
 #[test]
 fn a_server_that_falls_silent_is_left() {
     let cache = tempfile::tempdir().unwrap();

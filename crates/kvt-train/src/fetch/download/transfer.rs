@@ -1,4 +1,4 @@
-//! One file from one address, from where an earlier download of it was interrupted.
+//! Downloads one file, and resumes an interrupted download of it.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -15,11 +15,11 @@ use crate::fetch::sum::{Sum, of_file};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 20;
-/// How often a server may send on to another for the bytes of a file.
+/// How often a server may redirect a request for the bytes of a file.
 pub(super) const FOLLOWED: u32 = 10;
 
-/// Requests a file. `redirects` is how often it may be sent on. No token is sent: published weights need none, and a mirror should
-/// not see one.
+/// Requests a file, following up to `redirects` redirects. It sends no token: published weights need none, and a mirror should not
+/// see one.
 pub(super) fn request(
     url: &str,
     range: Option<String>,
@@ -52,7 +52,7 @@ pub(super) fn request(
     }
 }
 
-/// Downloads a file, which gets its name once its sum has been checked.
+/// Downloads a file, which gets its name after its sum is verified. Bytes that have arrived are kept if the download fails.
 pub(in crate::fetch) fn file(
     url: &str,
     sum: Sum,
@@ -66,13 +66,14 @@ pub(in crate::fetch) fn file(
         let _ = part.remove();
         return Ok(());
     }
-    let has_begun = part.len()? > 0;
-    let mut found = receive(url, &mut part, silence, told)?;
-    if found != sum && has_begun {
-        // What was there may be of another file, or the server has gone on elsewhere.
-        part.clear()?;
-        found = receive(url, &mut part, silence, told)?;
-    }
+    let found = match received(url, sum, &mut part, silence, told) {
+        // There is nothing to resume from.
+        Err(error) if part.len()? == 0 => {
+            let _ = part.remove();
+            return Err(error);
+        }
+        found => found?,
+    };
     if found == sum {
         return Ok(part.keep()?);
     }
@@ -82,6 +83,24 @@ pub(in crate::fetch) fn file(
         expected: sum.to_string(),
         found: found.to_string(),
     })
+}
+
+/// Completes the part of a file, from its beginning if the result is not what was promised, and returns its sum.
+fn received(
+    url: &str,
+    sum: Sum,
+    part: &mut Part,
+    silence: Duration,
+    told: Told<'_>,
+) -> Result<Sum, FetchError> {
+    let has_begun = part.len()? > 0;
+    let found = receive(url, part, silence, told)?;
+    if found == sum || !has_begun {
+        return Ok(found);
+    }
+    // The earlier part may be of another file, or the server did not continue where it ended.
+    part.clear()?;
+    receive(url, part, silence, told)
 }
 
 /// Completes the part of a file, and returns its sum.
@@ -96,7 +115,7 @@ fn receive(
         0 => request(url, None, FOLLOWED)?,
         done => request(url, Some(format!("bytes={done}-")), FOLLOWED)?,
     };
-    // Nothing is left to send, or the server does not continue within a file.
+    // The server has nothing more to send, or cannot begin within a file.
     if done > 0 && answer.status() != StatusCode::PARTIAL_CONTENT {
         part.clear()?;
         done = 0;
@@ -130,8 +149,8 @@ fn receive(
     Ok(of_file(&part.path)?)
 }
 
-/// Reads a body to its end in a thread, so that one can stop waiting for it: the client limits only the time of a whole answer. A
-/// thread whose server stays silent ends with the process.
+/// Reads a body to its end in a thread, so that the caller can limit its wait for each chunk: the client limits only the time of a whole
+/// answer. If the server stays silent, the thread ends with the process.
 fn chunks(
     mut body: impl io::Read + Send + 'static,
 ) -> io::Result<mpsc::Receiver<io::Result<Vec<u8>>>> {
@@ -144,7 +163,7 @@ fn chunks(
                 read => read.map(|count| chunk.get(..count).unwrap_or_default().to_vec()),
             };
             let is_last = read.is_err();
-            // An error is that nobody waits any more.
+            // Sending fails when the caller has stopped waiting.
             if sender.send(read).is_err() || is_last {
                 break;
             }

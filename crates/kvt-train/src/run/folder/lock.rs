@@ -1,7 +1,7 @@
-//! The lock of a run's folder: it is held on the folder itself, and on a file in it that names the holder.
+//! The lock of a run's folder: a lock on the folder itself, and one on a file in it that names the holder.
 //!
-//! The folder is locked because the file can be deleted. The file is locked, too, because not every system or network file system
-//! can lock a folder. Where neither can be locked, the word of the file has to do: it names the holder until the run ends.
+//! The folder is locked because a user can delete the file. The file is locked because some systems and network file systems cannot lock
+//! a folder. Where neither can be locked, only the text in the file counts: it names the holder until the run ends.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -89,7 +89,7 @@ impl Lock {
         })
     }
 
-    /// Checks that the path leads to what is locked, and that the file names us where only that counts.
+    /// Checks that the path still leads to what is locked and, where only the text in the file counts, that it names this process.
     pub(super) fn check(&self) -> Result<(), RunError> {
         if !self.is_in_place()? {
             return Err(RunError::Moved {
@@ -138,7 +138,7 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         if self.unguarded.is_none() || matches!(self.is_in_place(), Ok(true)) && self.is_named() {
-            // If it stays, the next start takes it for the word of a process that has died.
+            // Otherwise the next start would report a process that has died.
             let _ = self.file.set_len(0);
         }
     }
@@ -150,8 +150,8 @@ pub(super) fn is_ours(file: &Path) -> bool {
     written.is_ok_and(|written| written.is_empty() || written.starts_with(PROCESS))
 }
 
-/// Whether the process that a lock file names may still live. On this machine that is known. Our own number is that of a process
-/// in an earlier container.
+/// Whether the process that a lock file names may still run. On this machine the system knows. If the file names the number of this
+/// process, it means one in an earlier container.
 fn may_live(holder: &str) -> bool {
     let named = holder
         .strip_prefix(PROCESS)
@@ -174,7 +174,7 @@ fn host() -> String {
     System::host_name().unwrap_or_else(|| "an unknown host".to_owned())
 }
 
-/// Some systems do not let others read a locked file, and it may be gone: then the holder is not named.
+/// The error for a locked folder. It names the holder, unless the file is gone or the system refuses to read a locked file.
 fn locked(run: &Path, hint: &str) -> RunError {
     let holder = regular::read_to_string(&run.join(LOCK)).unwrap_or_default();
     let holder = match holder.trim() {
