@@ -103,7 +103,7 @@ def segmenter(args, kind):
     import mm
     import torch
 
-    if "threshold" == kind:
+    if kind == "threshold":
         dense_common.keep_topk = keep_from_threshold
     config = resolved(args)
     model, segment = config["model"], config.get("segment", {})
@@ -129,9 +129,8 @@ def segmenter(args, kind):
     if kind != "dense":
         hidden = segment.get("window_padding") == "hidden"
         patch(backbone, args.k if kind in NEAREST else None, hidden)
-    network = mm.upernet(dict(type="Identity"), dims, segment.get("channels", 512), segment.get("aux_channels", 256),
-                         PIXEL_CLASSES, segment.get("dropout", 0.1))
-    network.backbone = backbone
+    network = mm.upernet(backbone, dims, segment.get("channels", 512), segment.get("aux_channels", 256), PIXEL_CLASSES,
+                         segment.get("dropout", 0.1))
     labels = torch.randint(0, PIXEL_CLASSES, (args.batch, height, width), device=args.device)
     resize = partial(torch.nn.functional.interpolate, size=(height, width), mode="bilinear", align_corners=False)
 

@@ -62,6 +62,8 @@ from mmseg.registry import MODELS  # noqa: E402
 
 VERSIONS = {"mmcv": mmcv.__version__, "mmengine": mmengine.__version__, "mmseg": mmseg.__version__}
 EPSILON = 1e-6
+# A backbone that is built only to be replaced.
+SMALLEST = dict(type="SwinTransformer", embed_dims=1, depths=(1,), num_heads=(1,), strides=(4,), out_indices=(0,))
 
 
 def build(**config):
@@ -111,10 +113,14 @@ def heads(dims, channels, aux_channels, classes, dropout=0.0, norm="BN"):
 
 
 def upernet(backbone, dims, channels, aux_channels, classes, dropout=0.0, norm="BN"):
-    """UPerNet of a backbone's configuration."""
+    """UPerNet on a backbone: a module, or the configuration of one."""
+    is_built = isinstance(backbone, torch.nn.Module)
     decode, auxiliary = heads(dims, channels, aux_channels, classes, dropout, norm)
-    return build(type="EncoderDecoder", backbone=backbone, decode_head=decode, auxiliary_head=auxiliary,
-                 train_cfg={}, test_cfg=dict(mode="whole"))
+    network = build(type="EncoderDecoder", backbone=SMALLEST if is_built else backbone, decode_head=decode,
+                    auxiliary_head=auxiliary, train_cfg={}, test_cfg=dict(mode="whole"))
+    if is_built:
+        network.backbone = backbone
+    return network
 
 
 def samples(labels):
