@@ -126,7 +126,7 @@ pub(crate) fn softmax_gradient<S: Simd>(simd: S, grad: &mut [f32], probabilities
 
 /// The smallest and the largest value; the largest is NaN if there is a NaN.
 #[inline(always)]
-fn extremes<S: Simd>(simd: S, row: &[f32]) -> (f32, f32) {
+pub(crate) fn extremes<S: Simd>(simd: S, row: &[f32]) -> (f32, f32) {
     let (main, rest) = S::as_simd_f32s(row);
     let Some(&first) = row.first() else {
         return (f32::INFINITY, f32::NEG_INFINITY);

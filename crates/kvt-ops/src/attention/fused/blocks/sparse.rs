@@ -8,7 +8,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::{Problem, bits};
 use crate::cpu::gemm::{Matrix, Write};
 use crate::cpu::simd::dot;
-use crate::cpu::softmax_row::{RowState, exp_all, scale, survivors};
+use crate::cpu::softmax_row::{RowState, exp_all, extremes, scale, survivors};
 
 /// Channels of a head are multiples of it, so that rows are whole registers on every CPU.
 const CHANNELS: usize = 16;
@@ -146,7 +146,7 @@ impl<'a, I: Iterator<Item = (&'a RowState, &'a [u32])>> WithSimd for Gradients<'
             }
             // These scores are rounded otherwise than those of the forward pass. With their own largest score and sum the weights
             // add up to 1, and an error common to all of them cancels, as in a softmax. NaN stays NaN.
-            let largest = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let (_, largest) = extremes(simd, weights);
             let sum = exp_all(simd, weights, largest);
             let undefined = state.scale.is_nan();
             scale(weights, if undefined { f32::NAN } else { 1.0 / sum });
