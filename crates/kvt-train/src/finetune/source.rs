@@ -15,7 +15,6 @@ use crate::fetch::{Published, locate};
 use crate::run::{Checkpoints, RunDir, RunError, Which};
 use crate::task::{CheckpointWeights, TEACHER, TaskKind, read_weights, task_file};
 use crate::trained::TrainedError;
-use kvt_data::text::read_text;
 
 /// The model if neither the user nor the weights specify one.
 const DEFAULT: &str = "deit_tiny_patch16_224";
