@@ -69,7 +69,7 @@ impl UperHead {
         let Some((last, others)) = maps.split_last() else {
             unreachable!("a head has at least one map");
         };
-        let pooled = pooled(&self.psp_modules, last.clone(), precision, phase);
+        let pooled = pooled(&self.psp_modules, last, precision, phase);
         let top = self.bottleneck.forward(pooled, phase);
         // From the coarsest to the finest: each map gets the sum of those above it.
         let mut sum = top.clone();

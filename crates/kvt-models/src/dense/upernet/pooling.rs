@@ -36,7 +36,7 @@ pub(super) fn branches(init: &Init<'_>, channels: [usize; 2], scales: &[usize]) 
 /// `[batch, inputs, height, width]` in f32 to `[batch, inputs + branches * outputs, height, width]` in the type of the precision.
 pub(super) fn pooled(
     branches: &[Branch],
-    map: Tensor<4>,
+    map: &Tensor<4>,
     precision: Precision,
     phase: Phase,
 ) -> Tensor<4> {
