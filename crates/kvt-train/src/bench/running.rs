@@ -31,7 +31,7 @@ pub(super) enum Running {
     /// A classifier.
     Classify(Steps<Classify>),
     /// A network for segmentation.
-    Segment(Steps<Segment>),
+    Segment(Box<Steps<Segment>>),
 }
 
 /// A network of a task.
@@ -45,7 +45,7 @@ pub(super) struct Steps<T: Task> {
 /// The same network without autodiff.
 pub(super) enum Ahead {
     Classify(Model),
-    Segment(UperNet),
+    Segment(Box<UperNet>),
 }
 
 impl Ahead {
@@ -94,7 +94,8 @@ impl Running {
         };
         let maps = (0..case.batch).map(map).collect();
         let network = network.map_err(failed)?;
-        Ok(Self::Segment(Steps::new(case, task, network, images, maps)))
+        let steps = Steps::new(case, task, network, images, maps);
+        Ok(Self::Segment(Box::new(steps)))
     }
 
     /// Steps until one is made.
@@ -120,7 +121,10 @@ impl Running {
     pub(super) fn ahead(&self) -> (Ahead, Tensor<4>) {
         let (network, images) = match self {
             Self::Classify(steps) => (Ahead::Classify(steps.state.network.valid()), &steps.images),
-            Self::Segment(steps) => (Ahead::Segment(steps.state.network.valid()), &steps.images),
+            Self::Segment(steps) => (
+                Ahead::Segment(Box::new(steps.state.network.valid())),
+                &steps.images,
+            ),
         };
         (network, images.clone().inner())
     }

@@ -162,8 +162,7 @@ impl Record {
 
     /// A note if the run is unfinished or was never evaluated.
     pub(super) fn state(&self) -> Option<String> {
-        let (name, done) = (&self.name, self.epochs());
-        let epochs = self.epochs_of_all();
+        let (name, epochs) = (&self.name, self.epochs_of_all());
         let how = match self.progress {
             Progress::Finished => None,
             Progress::Stopped => Some("was stopped"),
@@ -172,8 +171,8 @@ impl Record {
         let done =
             how.map(|how| format!("`{name}` {how} after {epochs}: its numbers are those of now"));
         let evaluated = self.rows.iter().any(|row| row.val.is_some());
-        let unjudged =
-            (!evaluated && done > 0).then(|| format!("`{name}` has not been evaluated yet"));
+        let unjudged = (!evaluated && self.epochs() > 0)
+            .then(|| format!("`{name}` has not been evaluated yet"));
         match (done, unjudged) {
             (Some(done), Some(unjudged)) => Some(format!("{done}; {unjudged}")),
             (done, unjudged) => done.or(unjudged),

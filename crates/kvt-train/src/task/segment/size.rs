@@ -38,7 +38,7 @@ impl SegmentSize {
         let backbone = config.summary();
         let channels = config.pyramid_channels()?;
         let map = |stage: usize| {
-            let tokens = side / FINEST >> stage;
+            let tokens = (side / FINEST) >> stage;
             [channels.get(stage).copied().unwrap_or(0), tokens, tokens]
         };
         let (heads, macs) = heads(plan, classes).cost([0, 1, 2, 3].map(map));
@@ -75,7 +75,6 @@ mod tests {
     use burn::tensor::Device;
 
     use super::*;
-    use crate::recipe::Network as _;
     use crate::task::segment::segment_network;
 
     fn plan(text: &str) -> Plan {

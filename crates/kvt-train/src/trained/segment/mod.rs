@@ -20,7 +20,6 @@ use crate::config::{Plan, load_plan};
 use crate::device::ResolvedDevice;
 use crate::error::TrainError;
 use crate::fetch::locate;
-use crate::recipe::Network as _;
 use crate::run::RunDir;
 use crate::splits::prepared_batches;
 use crate::task::{
@@ -199,7 +198,7 @@ impl Segmenter {
 fn backbone(plan: &Plan) -> Result<ModelConfig, TrainError> {
     let mut section = plan.model.clone();
     section.overrides.num_classes = Some(1);
-    Ok(section.config(None)?)
+    section.config(None)
 }
 
 impl Origin {
