@@ -240,11 +240,15 @@ impl Pyramid {
                 None => Outcome::Missing,
             };
             if let Some(found) = found.filter(|_| outcome == Outcome::Matched) {
-                let data = found.clone().try_cast_as::<f32>();
-                let data = data.map_err(|_| WeightsError::NotFloat {
+                let not_float = || WeightsError::NotFloat {
                     name: tensor.name.clone(),
                     dtype: found.dtype(),
-                })?;
+                };
+                if !found.dtype().is_float() {
+                    return Err(not_float());
+                }
+                let data = found.clone().try_cast_as::<f32>();
+                let data = data.map_err(|_| not_float())?;
                 tensors.push(bridge::from_data(data, path, None));
             }
             of_norms.push(tensor.name.clone());

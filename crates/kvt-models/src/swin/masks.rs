@@ -81,6 +81,6 @@ mod tests {
         assert_eq!(kept(&cache), [[11, 9], [10, 10], [9, 8], [8, 9]]);
         // One that is used again is the last.
         cache.of(windows.on([9, 8]), &device);
-        assert_eq!(kept(&cache.clone()), [[9, 8], [11, 9], [10, 10], [8, 9]]);
+        assert_eq!(kept(&cache), [[9, 8], [11, 9], [10, 10], [8, 9]]);
     }
 }

@@ -15,6 +15,10 @@
 //! Maps that do not divide into windows are handled as in timm, since the original refuses them: the map is padded
 //! with zeros at its right and bottom, and the padding is not masked, so that the biases of the projection are keys
 //! there. Attention that keeps only some of the keys never keeps padding: it would take the places of tokens.
+//!
+//! As the backbone of a [dense network](crate::dense) a Twins takes images of any size, whose remainders its convolutions
+//! drop, and hides padding as configured ([`TwinsConfig::dense`]). As in the original's, a stage begins with the normalised
+//! map of the one before it.
 
 mod attention;
 mod config;

@@ -1,7 +1,8 @@
 //! Bilinear resizing of maps, forward and backward.
 //!
 //! Burn has no gradient of it on GPUs, and on the CPU it runs on one thread per image. Here the CPU has a kernel of its own. Elsewhere
-//! resizing is two matrix products, one per axis, and its gradient the products with the transposed matrices.
+//! resizing is two matrix products, one per axis, and its gradient the products with the transposed matrices;
+//! CUDA may round their factors to TF32, as in all of Burn's products.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{

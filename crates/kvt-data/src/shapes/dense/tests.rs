@@ -116,7 +116,7 @@ fn masks_are_the_visible_pixels_of_a_naive_painter() {
             .iter()
             .map(|object| object.mask.area() as usize);
         let annotated = sizes.iter().filter(|seen| **seen >= VISIBLE as usize);
-        assert_eq!(areas.sum::<usize>(), annotated.sum());
+        assert_eq!(areas.sum::<usize>(), annotated.sum::<usize>());
     }
     assert!(covered > 10, "{covered}");
     // Shapes of this size are 0.8 of their radii apart: none is hidden as a whole.
@@ -212,7 +212,7 @@ fn annotations_agree_with_the_masks() {
                     .iter()
                     .map(|n| n.as_f64().unwrap())
                     .collect();
-                assert!(parts.as_array().unwrap().len() == 1 && corners.len() >= 6);
+                assert!(parts.len() == 1 && corners.len() >= 6);
                 (0..side * side)
                     .map(|place| {
                         let (x, y) = (f64::from(place % side) + 0.5, f64::from(place / side) + 0.5);

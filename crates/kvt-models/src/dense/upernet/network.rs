@@ -7,6 +7,7 @@ use burn::tensor::{Device, Tensor};
 use kvt_ops::{Key, Phase};
 
 use super::{FcnHead, UperHead, UperNetConfig};
+use crate::dense::pyramid::{BACKBONE, is_used};
 use crate::dense::{DenseKind, Pyramid, state};
 use crate::error::ModelError;
 use crate::layers::Init;
@@ -14,8 +15,7 @@ use crate::model::Parameter;
 use crate::precision::Precision;
 use crate::weights::{LoadReport, Misfit, Outcome, StateDict, WeightsError};
 
-/// How the names of the parts begin in files.
-const BACKBONE: &str = "backbone.";
+/// How the names of the heads begin in files.
 const DECODE_HEAD: &str = "decode_head.";
 const AUXILIARY_HEAD: &str = "auxiliary_head.";
 /// How the names of the maps' norms begin, after that of the backbone.
@@ -173,8 +173,8 @@ impl UperNet {
         Ok(all)
     }
 
-    /// This network with the weights of a file, and the names in the file that it does not have. The counters of batch norms are
-    /// passed over.
+    /// This network with the weights of a file, and the names in the file that it does not have. The counters of batch norms, and
+    /// what the backbone's classifier has, are passed over.
     ///
     /// # Errors
     ///
@@ -200,8 +200,14 @@ impl UperNet {
         let rows = report.rows.iter();
         let known = rows.filter(|row| row.outcome != Outcome::Unused);
         let known: BTreeSet<&str> = known.map(|row| row.name.as_str()).collect();
+        let family = pyramid.backbone.config.family();
+        let is_of_classifier = |name: &str| {
+            let name = name.strip_prefix(BACKBONE);
+            name.is_some_and(|name| !is_used(family, name))
+        };
         let others = state.iter().map(|(name, _)| name);
         let others = others.filter(|name| !known.contains(name) && !name.ends_with(COUNTER));
+        let others = others.filter(|name| !is_of_classifier(name));
         let unused = others.map(str::to_owned).collect();
         let loaded = Self {
             pyramid,

@@ -43,13 +43,9 @@ fn network(device: &Device) -> UperNet {
         num_classes: Some(7),
         ..ModelOverrides::default()
     };
-    let model = ModelConfig::by_name("swin_tiny_patch4_window7_224")
-        .unwrap()
-        .with(&overrides)
-        .unwrap()
-        .init(device, Key::new(2))
-        .unwrap();
-    let pyramid = Pyramid::new(model, device, Key::new(3)).unwrap();
+    let model = ModelConfig::by_name("swin_tiny_patch4_window7_224").unwrap();
+    let model = model.with(&overrides).unwrap();
+    let pyramid = Pyramid::new(&model, WindowPadding::Seen, device, Key::new(2)).unwrap();
     UperNet::new(pyramid, &config(), device, Key::new(4)).unwrap()
 }
 

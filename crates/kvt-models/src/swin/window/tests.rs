@@ -137,3 +137,68 @@ fn relative_positions_by_hand() {
     assert_eq!(Windows::new(4, 2).relative_positions(), 9);
     assert_eq!(Windows::new(4, 1).relative_position_index(), [0]);
 }
+
+#[test]
+fn a_dense_map_is_padded_before_the_roll() {
+    let windows = Windows::dense(3, 2, WindowPadding::Seen).shifted();
+    // Padded, the map is 0 1 2 . / 3 4 5 . / 6 7 8 . / . . . ., and rolled 4 5 . 3 / 7 8 . 6 / . . . . / 1 2 . 0.
+    assert_eq!(
+        values(windows.cut(count_up([1, 3, 3, 1]))),
+        [
+            4.0, 5.0, 7.0, 8.0, 0.0, 3.0, 0.0, 6.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0
+        ]
+    );
+    // The regions are those of a map of the padded size.
+    assert_eq!(
+        windows.shift_mask(),
+        Windows::new(4, 2).shifted().shift_mask()
+    );
+}
+
+#[test]
+fn a_dense_window_is_never_smaller_and_always_shifted() {
+    for map in [1, 3, 7, 9] {
+        let windows = Windows::dense(map, 7, WindowPadding::Seen).shifted();
+        assert_eq!((windows.side, windows.shift()), (7, [3, 3]));
+        assert_eq!(windows.area(), 49);
+        assert!(windows.shift_mask().is_some());
+    }
+    let windows = Windows::dense(9, 7, WindowPadding::Seen);
+    assert_eq!((windows.shift(), windows.shift_mask()), ([0, 0], None));
+}
+
+#[test]
+fn joining_undoes_cutting_of_dense_maps() {
+    for (map, window_size) in [([8, 8], 4), ([9, 3], 4), ([1, 2], 7), ([10, 7], 3)] {
+        let plain = Windows::dense(1, window_size, WindowPadding::Seen).on(map);
+        for windows in [plain, plain.shifted()] {
+            let x = count_up([2, map[0], map[1], 3]);
+            let cut = windows.cut(x.clone());
+            assert_eq!(cut.dims(), [2, windows.count(), windows.area(), 3]);
+            assert_eq!(values(windows.join(cut)), values(x), "{windows:?}");
+        }
+    }
+}
+
+/// Keys that are hidden hold the zeros of the padding, and no token is hidden from itself.
+#[test]
+fn padding_is_hidden_where_it_is_cut() {
+    for map in [[3, 3], [5, 4], [4, 7], [1, 1]] {
+        let plain = Windows::dense(1, 4, WindowPadding::Hidden).on(map);
+        for windows in [plain, plain.shifted()] {
+            let ones = count_up([1, map[0], map[1], 1]) * 0.0 + 1.0;
+            let is_token = values(windows.cut(ones));
+            let hidden = windows.hidden_padding().unwrap();
+            let area = windows.area();
+            for (place, hidden) in hidden.iter().enumerate() {
+                let (query, key) = (place / area, place % area);
+                let key = query / area * area + key;
+                assert_eq!(*hidden, is_token[key] == 0.0 && key != query, "{windows:?}");
+            }
+        }
+    }
+    let whole = Windows::dense(8, 4, WindowPadding::Hidden);
+    assert_eq!(whole.hidden_padding(), None);
+    let seen = Windows::dense(7, 4, WindowPadding::Seen);
+    assert_eq!(seen.hidden_padding(), None);
+}

@@ -74,7 +74,7 @@ fn compare_with_mmsegmentation(case: &str, device: &Device) {
     let all = || rows.iter().chain(&other_rows);
     assert!(all().all(|row| row.outcome == Outcome::Matched), "{rows:?}");
     // All that the file has, but for the counters.
-    assert_eq!(all().count() + 12, weights.len());
+    assert_eq!(all().count() + 13, weights.len());
 
     let labels = golden.get("labels").unwrap().clone();
     let labels = Tensor::<3, Int>::from_data(labels, device);

@@ -265,7 +265,9 @@ fn weights_of_classifiers_and_of_networks_are_taken() {
         "{anew}"
     );
 
-    let plan = load_plan(&workspace.0.path().join("tiny.toml"), &[]).unwrap();
+    // At this size every map of the classifier has whole windows, too.
+    let size = ["model.img_size=128".to_owned()];
+    let plan = load_plan(&workspace.0.path().join("tiny.toml"), &size).unwrap();
     let config = plan.model.config(Some(5)).unwrap();
     let model = config.init(&Device::flex(), kvt_ops::Key::new(8)).unwrap();
     let state = kvt_models::weights::StateDict::from_model(&model).unwrap();

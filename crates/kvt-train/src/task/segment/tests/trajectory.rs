@@ -128,8 +128,7 @@ fn is_mmsegmentations(kind: &str) {
     let ours = weights::read(&checkpoint.file("model.safetensors")).unwrap();
     let mut compared = 0;
     for (name, ours) in ours.iter() {
-        let numbers =
-            |data: &TensorData| data.clone().convert::<f32>().try_to_vec::<f32>().unwrap();
+        let numbers = |data: &TensorData| data.try_to_vec::<f32>().unwrap();
         let (theirs, drift) = (theirs.get(name).unwrap(), drift.get(name).unwrap());
         let drift = numbers(drift).first().copied().unwrap_or(0.0);
         for (a, b) in numbers(ours).into_iter().zip(numbers(theirs)) {
