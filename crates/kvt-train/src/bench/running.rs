@@ -29,7 +29,7 @@ const SETTINGS: UpdateSettings = UpdateSettings {
 /// A network of either task.
 pub(super) enum Running {
     /// A classifier.
-    Classify(Steps<Classify>),
+    Classify(Box<Steps<Classify>>),
     /// A network for segmentation.
     Segment(Box<Steps<Segment>>),
 }
@@ -44,7 +44,7 @@ pub(super) struct Steps<T: Task> {
 
 /// The same network without autodiff.
 pub(super) enum Ahead {
-    Classify(Model),
+    Classify(Box<Model>),
     Segment(Box<UperNet>),
 }
 
@@ -80,7 +80,7 @@ impl Running {
             let labels = (0..case.batch).map(|image| (image % classes) as u32);
             let task = Classify::new(&Plan::default(), None);
             let steps = Steps::new(case, task, model, images, labels.collect());
-            return Ok(Self::Classify(steps));
+            return Ok(Self::Classify(Box::new(steps)));
         };
         let failed = |error: TrainError| BenchError::Train(Box::new(error));
         let network = segment_network(plan, &case.config, ModelCase::PIXEL_CLASSES, &device);
@@ -120,7 +120,10 @@ impl Running {
     /// The network without autodiff, and its images.
     pub(super) fn ahead(&self) -> (Ahead, Tensor<4>) {
         let (network, images) = match self {
-            Self::Classify(steps) => (Ahead::Classify(steps.state.network.valid()), &steps.images),
+            Self::Classify(steps) => (
+                Ahead::Classify(Box::new(steps.state.network.valid())),
+                &steps.images,
+            ),
             Self::Segment(steps) => (
                 Ahead::Segment(Box::new(steps.state.network.valid())),
                 &steps.images,
