@@ -111,7 +111,7 @@ proptest! {
         let rle = Rle::encode((height, width), pixel).unwrap();
         let places = (0..height * width).map(|place| pixel(place / width, place % width));
         let mask: Vec<bool> = places.collect();
-        prop_assert_eq!(rle.decode(), mask);
+        prop_assert_eq!(&rle.decode(), &mask);
         prop_assert_eq!(rle.area() as usize, mask.iter().filter(|inside| **inside).count());
         let [x, y, w, h] = rle.bounding_box();
         let within = |row: u32, column: u32| (y..y + h).contains(&row) && (x..x + w).contains(&column);
