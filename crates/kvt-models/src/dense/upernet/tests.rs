@@ -270,7 +270,10 @@ fn a_saved_network_is_loaded() {
     let one = || TensorData::new(vec![7i64], [1]);
     given.insert("decode_head.bottleneck.bn.num_batches_tracked", one());
     given.insert("backbone.norm.weight", TensorData::new(vec![0f32; 3], [3]));
-    given.insert("backbone.head.weight", TensorData::new(vec![0f32; 3], [3]));
+    given.insert(
+        "backbone.head.fc.weight",
+        TensorData::new(vec![0f32; 3], [3]),
+    );
     given.insert("decode_head.other", TensorData::new(vec![0f32; 3], [3]));
     given.insert("backbone.other", TensorData::new(vec![0f32; 3], [3]));
 
