@@ -322,7 +322,10 @@ fn the_bytes_of_scenes_stay() {
         ..crowded()
     };
     let (_temp, dir) = made(&config);
-    assert_eq!(hash_of(&dir), "");
+    assert_eq!(
+        hash_of(&dir),
+        "f9399e91dcf4fd470fc5f889616c5a8375587853353bca1b78bf3b91586cd421"
+    );
 }
 
 #[test]
