@@ -56,7 +56,7 @@ impl Item for Table2 {
 fn epochs(order: &Order) -> &'static [u32] {
     match order.scale {
         Scale::Paper => &TABLE2_EPOCHS,
-        Scale::Cifar | Scale::CifarShort => &SHORT,
+        _ => &SHORT,
     }
 }
 

@@ -223,7 +223,7 @@ fn svg(rows: &[Row]) -> Result<String, String> {
             logarithmic: false,
             ticks: Vec::new(),
         },
-        lines: [paper, ours].concat(),
+        lines: paper.into_iter().chain(ours).collect(),
         names: Names::Beside,
     }
     .svg()

@@ -29,9 +29,9 @@ const SETTINGS: UpdateSettings = UpdateSettings {
 /// A network of either task.
 pub(super) enum Running {
     /// A classifier.
-    Classify(Steps<Classify>),
+    Classify(Box<Steps<Classify>>),
     /// A network for segmentation.
-    Segment(Steps<Segment>),
+    Segment(Box<Steps<Segment>>),
 }
 
 /// A network of a task.
@@ -44,8 +44,8 @@ pub(super) struct Steps<T: Task> {
 
 /// The same network without autodiff.
 pub(super) enum Ahead {
-    Classify(Model),
-    Segment(UperNet),
+    Classify(Box<Model>),
+    Segment(Box<UperNet>),
 }
 
 impl Ahead {
@@ -80,7 +80,7 @@ impl Running {
             let labels = (0..case.batch).map(|image| (image % classes) as u32);
             let task = Classify::new(&Plan::default(), None);
             let steps = Steps::new(case, task, model, images, labels.collect());
-            return Ok(Self::Classify(steps));
+            return Ok(Self::Classify(Box::new(steps)));
         };
         let failed = |error: TrainError| BenchError::Train(Box::new(error));
         let network = segment_network(plan, &case.config, ModelCase::PIXEL_CLASSES, &device);
@@ -94,7 +94,8 @@ impl Running {
         };
         let maps = (0..case.batch).map(map).collect();
         let network = network.map_err(failed)?;
-        Ok(Self::Segment(Steps::new(case, task, network, images, maps)))
+        let steps = Steps::new(case, task, network, images, maps);
+        Ok(Self::Segment(Box::new(steps)))
     }
 
     /// Steps until one is made.
@@ -119,8 +120,14 @@ impl Running {
     /// The network without autodiff, and its images.
     pub(super) fn ahead(&self) -> (Ahead, Tensor<4>) {
         let (network, images) = match self {
-            Self::Classify(steps) => (Ahead::Classify(steps.state.network.valid()), &steps.images),
-            Self::Segment(steps) => (Ahead::Segment(steps.state.network.valid()), &steps.images),
+            Self::Classify(steps) => (
+                Ahead::Classify(Box::new(steps.state.network.valid())),
+                &steps.images,
+            ),
+            Self::Segment(steps) => (
+                Ahead::Segment(Box::new(steps.state.network.valid())),
+                &steps.images,
+            ),
         };
         (network, images.clone().inner())
     }

@@ -193,11 +193,12 @@ impl Measured {
             (1, most.max(1))
         };
         Ok(Self {
-            dense: is_dense.then(|| Plan {
+            dense: is_dense.then(|| {
+                let mut plan = plan.clone();
                 // Whatever the seed, a step costs the same.
-                seed: 0,
-                run: Plan::default().run,
-                ..plan.clone()
+                plan.seed = 0;
+                plan.run = Plan::default().run;
+                plan
             }),
             batch: plan.train.batch_size.clamp(least, most),
             config,

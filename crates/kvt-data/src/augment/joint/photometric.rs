@@ -105,7 +105,7 @@ fn to_hsv(rgb: [u8; 3]) -> [u8; 3] {
 }
 
 fn to_rgb([hue, saturation, value]: [u8; 3]) -> [u8; 3] {
-    // Products and truncation as in OpenCV: of all colours of this kind, 0.005 % differ, by one level.
+    // Products and truncation as in OpenCV, where it converts several pixels at once: 0.005 % of all colours differ, by one level.
     let [saturation, value] = [saturation, value].map(|level| f32::from(level) * (1.0 / 255.0));
     let hue = f32::from(hue) * (6.0 / 180.0);
     let sector = hue.floor();

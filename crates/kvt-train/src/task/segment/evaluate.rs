@@ -151,7 +151,7 @@ fn classify(
     let [_, _, height, width] = image.dims();
     let logits = match config.eval {
         SegmentEval::Whole => whole(network, image)?,
-        SegmentEval::Slide => slide(network, image, config)?,
+        SegmentEval::Slide => slide(network, &image, config)?,
     };
     let original @ [rows, columns] = <[usize; 2]>::from(original);
     let labels = labels.map(|labels| {
@@ -253,7 +253,7 @@ fn whole(network: &UperNet, image: Tensor<4>) -> Result<Tensor<4>, TrainError> {
 /// The logits of an image, at its size: the mean over the windows of each pixel.
 fn slide(
     network: &UperNet,
-    image: Tensor<4>,
+    image: &Tensor<4>,
     config: &SegmentConfig,
 ) -> Result<Tensor<4>, TrainError> {
     let [_, _, height, width] = image.dims();

@@ -67,18 +67,21 @@ pub(super) fn start_from(
 fn loaded(
     init: &InitConfig,
     model: &ModelConfig,
-    network: UperNet,
+    mut network: UperNet,
     state: StateDict,
 ) -> Result<(UperNet, String), WeightsError> {
     let read = read_dense(state, model)?;
     if read.kind == DenseKind::Classifier {
-        let UperNet { pyramid, .. } = network.clone();
-        let (pyramid, report) = pyramid.load(&read.state, DenseKind::Classifier)?;
+        let (pyramid, report) = network
+            .pyramid
+            .clone()
+            .load(&read.state, DenseKind::Classifier)?;
         let matched = report.names(Outcome::Matched).count();
         let message = format!(
             "a classifier's: {matched} of the backbone; norms of the maps and heads are new"
         );
-        return Ok((UperNet { pyramid, ..network }, message));
+        network.pyramid = pyramid;
+        return Ok((network, message));
     }
     let own = network.state_dict()?;
     let same_size = |name: &str| {

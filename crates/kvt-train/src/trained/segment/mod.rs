@@ -198,7 +198,7 @@ impl Segmenter {
 fn backbone(plan: &Plan) -> Result<ModelConfig, TrainError> {
     let mut section = plan.model.clone();
     section.overrides.num_classes = Some(1);
-    Ok(section.config(None)?)
+    section.config(None)
 }
 
 impl Origin {

@@ -31,7 +31,7 @@ fn gradients<M: Module>(
 ) -> impl Iterator<Item = (String, Vec<f32>)> {
     let mut found = OfParameters(grads, BTreeMap::new());
     module.visit(&mut found);
-    let of = move |id: ParamId| found.1.get(&id.val()).unwrap().clone();
+    let of = move |id: ParamId| found.1[&id.val()].clone();
     let parameters = state::parameters(module, prefix).into_iter();
     parameters.map(move |parameter| (parameter.name, of(parameter.id)))
 }

@@ -44,7 +44,7 @@ fn bytes(rows: &Value) -> Vec<u8> {
 fn assert_close(ours: Option<f64>, theirs: &Value, what: &str) {
     match (ours, theirs.as_f64()) {
         (Some(ours), Some(theirs)) => {
-            assert!((ours - theirs).abs() < 1e-9, "{what}: {ours} {theirs}")
+            assert!((ours - theirs).abs() < 1e-9, "{what}: {ours} {theirs}");
         }
         (ours, theirs) => assert_eq!(ours, theirs, "{what}"),
     }

@@ -24,7 +24,7 @@ fn classes_can_be_looked_at_in_parts() {
         .collect();
     let logits = Tensor::<4>::from_data(TensorData::new(values.clone(), [1, 7, 3, 4]), &device);
     let labels: Vec<i32> = (0..pixels).map(|i| [0, 6, 3, 255][i % 4]).collect();
-    let data = TensorData::new(labels.clone(), [1, 1, 3, 4]);
+    let data = TensorData::new(labels, [1, 1, 3, 4]);
     let labels = Tensor::<4, Int>::from_data(data, &device);
     let whole = Seen::of(logits.clone(), 0, Some(&labels));
     let part =
