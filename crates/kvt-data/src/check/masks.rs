@@ -35,7 +35,7 @@ pub struct MaskCheck {
 /// The findings of [`check_masks`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaskChecks {
-    /// The splits for training and validation.
+    /// The splits for training and validation; one of all images if `data.val_fraction` divides them.
     pub splits: Vec<MaskCheck>,
     /// Images with the same content in both.
     pub duplicates: Vec<Duplicate>,
@@ -72,7 +72,13 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
     let data = &*data.as_read();
     let mut contents: BTreeMap<[u8; 32], Vec<(usize, PathBuf)>> = BTreeMap::new();
     let mut splits = Vec::new();
-    for (number, name) in [&data.train, &data.val].into_iter().enumerate() {
+    let splits_of = if data.val_fraction > 0.0 {
+        // Images that are divided are in one folder.
+        vec![""]
+    } else {
+        vec![data.train.as_str(), data.val.as_str()]
+    };
+    for (number, name) in splits_of.into_iter().enumerate() {
         let (survey, unpaired) = mask_survey(data, name)?;
         let source = &survey.source;
         let seen: Vec<_> = (0..source.samples.len())
@@ -80,7 +86,7 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
             .map(|index| look(source, index, limits))
             .collect();
         let mut check = MaskCheck {
-            name: name.clone(),
+            name: if name.is_empty() { "all" } else { name }.to_owned(),
             images: source.samples.len(),
             classes: source
                 .classes

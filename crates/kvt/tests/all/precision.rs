@@ -47,7 +47,10 @@ impl Task for Sum {
         unreachable!("the test makes the state")
     }
 
-    fn prepare(_: &Plan, _: &Splits) -> Result<Arc<dyn Prepare<u32>>, DataError> {
+    fn prepare(
+        _: &kvt_train::config::Plan,
+        _: &Splits,
+    ) -> Result<Arc<dyn Prepare<u32>>, DataError> {
         unreachable!("the test makes the batches")
     }
 
