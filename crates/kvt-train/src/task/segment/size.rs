@@ -95,11 +95,11 @@ mod tests {
     #[test]
     fn the_size_is_that_of_the_built_network() {
         for model in [
-            "name = \"swin_tiny_patch4_window7_224\"\nwindow_size = 4",
-            "name = \"twins_svt_small\"\nwindow_size = 4\nsr_ratio = [4, 2, 1, 1]",
+            "name = \"swin_tiny_patch4_window7_224\"\nwindow_size = 4\nembed_dim = 8",
+            "name = \"twins_svt_small\"\nwindow_size = 4\nsr_ratio = [4, 2, 1, 1]\nembed_dim = [8, 16, 32, 64]",
         ] {
             let plan = plan(&format!(
-                "task = \"segment\"\n[model]\n{model}\nimg_size = 64\nembed_dim = [8, 16, 32, 64]\ndepth = [2, 2, 2, 2]\n\
+                "task = \"segment\"\n[model]\n{model}\nimg_size = 64\ndepth = [2, 2, 2, 2]\n\
                  num_heads = [1, 2, 4, 8]\n[segment]\nchannels = 12\naux_channels = 6\n[dense]\nscale = [64, 64]\ncrop = [64, 64]\n"
             ));
             let mut section = plan.model.clone();

@@ -70,7 +70,7 @@ fn updates_take_the_place_of_epochs() {
 fn what_does_not_apply_is_refused() {
     for (set, expected) in [
         ("mix.mixup=0.8", "`[mix]` mixes images with their labels"),
-        ("loss.label_smoothing=0.1", "`[loss]` is of classifiers"),
+        ("loss.kind=bce", "`[loss]` is of classifiers"),
         ("analysis.every=1", "layers are analysed"),
         ("init.freeze=backbone", "trains the whole network"),
         ("train.batch_size=1", "one value per channel"),
@@ -85,8 +85,8 @@ fn what_does_not_apply_is_refused() {
         ("segment.channels=0", "expected an integer in [1, 65536]"),
         ("segment.aux_stage=5", "expected an integer in [0, 4]"),
     ] {
-        let error = plan_of(SMALL, &[set]).unwrap_err();
-        assert!(error.contains(expected), "{set}: {error}");
+        let found = plan_of(SMALL, &[set]).map_or_else(|error| error, |_| String::new());
+        assert!(found.contains(expected), "{set}: {found}");
     }
     let wide = ["segment.eval=slide", "segment.eval_stride=[900, 1]"];
     let error = plan_of(SMALL, &wide).unwrap_err();
@@ -119,7 +119,7 @@ fn parameters_decay_as_in_mmsegmentation() {
     let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
     let small = [
         "model.name=swin_tiny_patch4_window7_224",
-        "model.depths=[1, 1, 2, 1]",
+        "model.depth=[1, 1, 2, 1]",
         "model.embed_dim=8",
         "model.num_heads=[1, 2, 2, 4]",
         "segment.channels=8",

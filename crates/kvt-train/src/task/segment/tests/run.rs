@@ -17,7 +17,7 @@ name = "swin_tiny_patch4_window7_224"
 img_size = 32
 window_size = 4
 embed_dim = 8
-depths = [1, 1, 2, 1]
+depth = [1, 1, 2, 1]
 num_heads = [1, 2, 2, 4]
 drop_path = 0.1
 [model.attention]

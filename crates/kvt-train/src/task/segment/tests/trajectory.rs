@@ -185,7 +185,7 @@ fn config(golden: &Value, folder: &Path) -> String {
     };
     let sections = [
         format!(
-            "[model]\nname = \"swin_tiny_patch4_window7_224\"\nimg_size = {}\npatch_size = {}\nembed_dim = {}\ndepths = {}\n\
+            "[model]\nname = \"swin_tiny_patch4_window7_224\"\nimg_size = {}\npatch_size = {}\nembed_dim = {}\ndepth = {}\n\
              num_heads = {}\nwindow_size = {}\nmlp_ratio = {}\ndrop_path = {}\n[model.attention]\n{attention}",
             model["img_size"],
             model["patch_size"],
