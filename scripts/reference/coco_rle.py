@@ -19,7 +19,7 @@ OUT = Path(__file__).resolve().parents[2] / "crates/kvt-data/tests/golden/dense/
 
 def described(rle):
     box = coco.toBbox(rle)
-    assert (box == box.round()).all()
+    assert (box == box.round()).all() and box[0] + box[2] <= rle["size"][1]
     return dict(
         size=[int(side) for side in rle["size"]],
         text=rle["counts"].decode(),
@@ -68,8 +68,8 @@ def masks(random):
 
 
 def runs(random):
-    """Runs that need up to seven groups of bits, growing and shrinking."""
-    for size in [(100, 100), (480, 640), (3000, 2000), (40000, 50000), (65535, 65537)]:
+    """Runs that need up to six groups of bits, growing and shrinking: pycocotools reads no negative number of seven."""
+    for size in [(100, 100), (480, 640), (3000, 2000), (20000, 20000)]:
         for count in [1, 2, 5, 12]:
             left, counts = size[0] * size[1], []
             for _ in range(count - 1):

@@ -74,6 +74,14 @@ fn texts_areas_and_boxes_are_those_of_pycocotools() {
     }
 }
 
+/// The fourth run is stored as a difference of 33 bits and a sign.
+#[test]
+fn the_longest_runs_are_read_again() {
+    let size = (65_535, 65_537);
+    let rle = Rle::new(size, vec![0, u32::MAX - 1, 0, 1]).unwrap();
+    assert_eq!(Rle::from_text(size, &rle.to_text()), Ok(rle));
+}
+
 #[test]
 fn what_is_no_mask_is_refused() {
     let total = |total| RleError::Total {
@@ -111,7 +119,7 @@ proptest! {
         let rle = Rle::encode((height, width), pixel).unwrap();
         let places = (0..height * width).map(|place| pixel(place / width, place % width));
         let mask: Vec<bool> = places.collect();
-        prop_assert_eq!(rle.decode(), mask);
+        prop_assert_eq!(&rle.decode(), &mask);
         prop_assert_eq!(rle.area() as usize, mask.iter().filter(|inside| **inside).count());
         let [x, y, w, h] = rle.bounding_box();
         let within = |row: u32, column: u32| (y..y + h).contains(&row) && (x..x + w).contains(&column);

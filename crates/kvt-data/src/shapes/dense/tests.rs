@@ -161,7 +161,8 @@ fn annotations_agree_with_the_masks() {
     let names = fs_err::read_to_string(dir.join("classes.txt")).unwrap();
     assert_eq!(names, "background\ncircle\nsquare\ntriangle\ncross\n");
     let mut forms = HashMap::new();
-    let mut groups = 0;
+    // Pixels on the rims of polygons that were taken for another object of their class.
+    let (mut groups, mut taken) = (0, 0);
     for (split, images) in [("train", 400), ("val", 20)] {
         let json = json(&dir, split);
         let categories = json["categories"].as_array().unwrap().iter();
@@ -270,8 +271,8 @@ fn annotations_agree_with_the_masks() {
             }
             for (x, y) in places {
                 let pixel = mask.get_pixel_mut(x, y);
-                // A rim's pixel may have been taken for another object of the class.
-                assert!(pixel.0 == [class] || segmentation.is_array() && pixel.0 == [0]);
+                assert!([[class], [0]].contains(&pixel.0));
+                taken += u32::from(pixel.0 == [0]);
                 pixel.0 = [0];
             }
         }
@@ -284,8 +285,9 @@ fn annotations_agree_with_the_masks() {
         }
     }
     for form in ["polygon", "runs", "text"] {
-        assert!(forms[form] > 100, "{forms:?}");
+        assert!(forms[form] > 20, "{forms:?}");
     }
+    assert!(taken < 10, "{taken}");
     assert!((1..15).contains(&groups), "{groups}");
 }
 
@@ -320,7 +322,10 @@ fn the_bytes_of_scenes_stay() {
         ..crowded()
     };
     let (_temp, dir) = made(&config);
-    assert_eq!(hash_of(&dir), "");
+    assert_eq!(
+        hash_of(&dir),
+        "f9399e91dcf4fd470fc5f889616c5a8375587853353bca1b78bf3b91586cd421"
+    );
 }
 
 #[test]
