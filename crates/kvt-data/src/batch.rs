@@ -5,13 +5,24 @@ use kvt_ops::Key;
 
 use crate::augment::{AugmentError, Transform};
 
+/// An image prepared for a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Image {
+    /// Normalised pixels, `[3, height, width]`.
+    pub pixels: Vec<f32>,
+    /// Height and width in pixels.
+    pub size: (usize, usize),
+}
+
 /// Pixels of all images of a batch, prepared in the same way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
-    /// Normalised pixels, `[n, 3, height, width]`.
+    /// Normalised pixels, `[n, 3, height, width]`; zeros around an image that is smaller.
     pub pixels: Vec<f32>,
-    /// Height and width of each image, in pixels.
+    /// Height and width of the batch, in pixels.
     pub size: (usize, usize),
+    /// Height and width of each image, `[n]`: its pixels are at the top left.
+    pub valid: Vec<[usize; 2]>,
 }
 
 /// Images on the host. Classification has one view of each image; self-supervised training has many, of several sizes.
@@ -25,48 +36,86 @@ pub struct Batch<T = u32> {
     pub indices: Vec<u32>,
 }
 
+impl Image {
+    /// A decoded image, transformed with the draws of `key`.
+    pub(crate) fn of(
+        image: RgbImage,
+        transform: &Transform,
+        key: Key,
+    ) -> Result<Self, AugmentError> {
+        let mut own = Self::zeros(transform.size());
+        transform.apply(image, key, &mut own.pixels)?;
+        Ok(own)
+    }
+
+    /// Writes the image at the top left of one of `size` (height, width), which is at least as large.
+    pub(crate) fn write_into(&self, out: &mut [f32], (height, width): (usize, usize)) {
+        if self.size == (height, width) {
+            out.copy_from_slice(&self.pixels);
+            return;
+        }
+        let (rows, columns) = self.size;
+        let planes = out.chunks_exact_mut((height * width).max(1));
+        for (plane, own) in planes.zip(self.pixels.chunks_exact((rows * columns).max(1))) {
+            let lines = plane.chunks_exact_mut(width.max(1));
+            for (line, own) in lines.zip(own.chunks_exact(columns.max(1))) {
+                line.iter_mut().zip(own).for_each(|(to, from)| *to = *from);
+            }
+        }
+    }
+
+    /// Zeros of `size` (height, width).
+    pub(crate) fn zeros(size: (usize, usize)) -> Self {
+        Self {
+            pixels: vec![0.0; 3 * size.0 * size.1],
+            size,
+        }
+    }
+}
+
 impl View {
     /// A single image, transformed with the draws of `key`. A transform for evaluation draws nothing: any key will do.
     ///
     /// # Errors
     /// If the image cannot be transformed.
     pub fn of(image: RgbImage, transform: &Transform, key: Key) -> Result<Self, AugmentError> {
-        let mut view = Self::zeros(1, transform.size());
-        transform.apply(image, key, view.image_mut(0))?;
-        Ok(view)
+        let image = Image::of(image, transform, key)?;
+        Ok(Self::whole(image.pixels, image.size))
     }
 
-    /// `images` images of `size` (height, width), all zeros.
-    pub fn zeros(images: usize, size: (usize, usize)) -> Self {
+    /// Images of one size (height, width), from the pixels of all, `[n, 3, height, width]`.
+    pub fn whole(pixels: Vec<f32>, size: (usize, usize)) -> Self {
+        let images = pixels.len() / (3 * size.0 * size.1).max(1);
         Self {
-            pixels: vec![0.0; images * 3 * size.0 * size.1],
+            pixels,
             size,
+            valid: vec![size.into(); images],
         }
+    }
+
+    /// Images of any sizes, with zeros at the right and bottom up to the largest one, rounded up to a multiple of `pad_to`.
+    pub(crate) fn stack(images: Vec<Image>, pad_to: usize) -> Self {
+        let largest = |side: fn(&Image) -> usize| {
+            let sides = images.iter().map(side);
+            sides.max().unwrap_or(0).next_multiple_of(pad_to.max(1))
+        };
+        let (height, width) = (largest(|image| image.size.0), largest(|image| image.size.1));
+        let mut view = Self {
+            pixels: vec![0.0; images.len() * 3 * height * width],
+            size: (height, width),
+            valid: images.iter().map(|image| image.size.into()).collect(),
+        };
+        let places = view.pixels.chunks_exact_mut((3 * height * width).max(1));
+        // Each image is freed once it is copied: a batch can take hundreds of megabytes.
+        for (place, image) in places.zip(images) {
+            image.write_into(place, (height, width));
+        }
+        view
     }
 
     /// The shape of its tensor, `[n, 3, height, width]`.
     pub fn shape(&self) -> [usize; 4] {
-        let (height, width) = self.size;
-        let images = self.pixels.len() / self.image_len().max(1);
-        [images, 3, height, width]
-    }
-
-    /// The pixels of image `n`; empty if there is none.
-    pub fn image_mut(&mut self, n: usize) -> &mut [f32] {
-        let len = self.image_len();
-        self.pixels
-            .get_mut(n * len..(n + 1) * len)
-            .unwrap_or_default()
-    }
-
-    /// Keeps the first `images` images.
-    pub fn truncate(&mut self, images: usize) {
-        self.pixels.truncate(images * self.image_len());
-    }
-
-    /// Numbers per image.
-    fn image_len(&self) -> usize {
-        3 * self.size.0 * self.size.1
+        [self.valid.len(), 3, self.size.0, self.size.1]
     }
 }
 

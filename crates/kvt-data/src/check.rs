@@ -1,10 +1,13 @@
 //! `kvt data check`: reads every image of a data set once and reports what is wrong with it.
 
+mod masks;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
+pub use self::masks::{MaskCheck, MaskChecks, check_masks};
 use crate::source::{Survey, detected, surveys};
 use crate::{
     ClassOrder, ColorKind, DataError, ImageLimits, OtherFormats, Sample, Source, Unlisted, file,

@@ -1,18 +1,19 @@
 //! `[data]`: the images, and how they are read.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shapes::ShapesConfig;
-use super::{ClassOrder, ImageLimits};
+use super::shapes::{CLASSES, Layout, ShapesConfig};
+use super::{ClassOrder, IGNORED, ImageLimits};
 use crate::schema::section;
 
 section! {
     /// Images and how they are read.
     pub struct DataConfig {
-        /// An image folder, tar shards, Parquet files, CIFAR's own files, or generated shapes.
+        /// An image folder, tar shards, Parquet files, CIFAR's own files, generated shapes, or images with masks.
         pub kind: DataKind = DataKind::Folder;
         /// Folder of the data, relative to the working directory; for shapes, where they are generated.
         pub path: PathBuf = PathBuf::new(),
@@ -30,6 +31,29 @@ section! {
         pub subset: usize = 0, "x-range" = "[0, 4294967295]";
         /// Column of the labels, whole numbers or names, of Parquet files alone.
         pub label_column: String = "label".to_owned(), "minLength" = 1;
+        /// Folder of the images, `<path>/<images>/<train>/**`; only for masks, as all keys up to `map`.
+        pub images: String = "images".to_owned(), "minLength" = 1;
+        /// Folder of the masks, PNGs whose grey values or palette indices are classes: that of an image has the same name in
+        /// the same sub-folder of `<path>/<masks>/<train>`.
+        pub masks: String = "masks".to_owned(), "minLength" = 1;
+        /// Ending of the images' names before the dot, if it differs from that of the masks: `_leftImg8bit` in Cityscapes. Files with
+        /// other endings are passed over.
+        pub image_suffix: String = String::new();
+        /// The same for the masks: `_gtFine_labelTrainIds` in Cityscapes.
+        pub mask_suffix: String = String::new();
+        /// Folder of lists, if splits are not folders: `<path>/<list>/<train>.txt` has the name of an image, without ending, on
+        /// each line. `ImageSets/Segmentation` in PASCAL VOC. Empty: splits are folders.
+        pub list: String = String::new();
+        /// File with the names of the classes, one on each line or in the column `Name` of a table as in ADE20K's
+        /// `objectInfo150.txt`; or their number.
+        pub classes: Option<ClassNames> = None, "x-default" = "from `map`, else required for masks";
+        /// Whether 0 in a mask is the first class, or no class: in ADE20K it is `ignored`, and class 0 is 1 in the masks.
+        pub zero: ZeroMeans = ZeroMeans::Class;
+        /// The value of pixels that are not trained on and not evaluated.
+        pub ignore: u8 = IGNORED;
+        /// Pairs of a value in the masks and its class, where values are not classes themselves; 255 is no class. Then all other
+        /// values are ignored, and `zero` and `ignore` are not used.
+        pub map: Vec<[u8; 2]> = Vec::new();
         /// Order of the class folders, which numbers the classes.
         pub class_order: ClassOrder = ClassOrder::Byte;
         /// Whether each epoch goes through the training images in a new random order.
@@ -68,6 +92,33 @@ section! {
     }
 }
 
+impl DataConfig {
+    /// Whether each image has a mask of classes.
+    #[must_use]
+    pub fn is_masks(&self) -> bool {
+        let is_dense = |shapes: &ShapesConfig| shapes.layout == Layout::Dense;
+        match self.kind {
+            DataKind::Masks => true,
+            DataKind::Shapes => self.shapes.as_ref().is_some_and(is_dense),
+            DataKind::Folder | DataKind::Tar | DataKind::Parquet | DataKind::Cifar => false,
+        }
+    }
+
+    /// The settings by which the files are read: generated scenes are images with masks, whose names are those of the generator.
+    pub(crate) fn as_read(&self) -> Cow<'_, Self> {
+        if self.kind != DataKind::Shapes || !self.is_masks() {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self {
+            kind: DataKind::Masks,
+            path: self.path.clone(),
+            classes: Some(ClassNames::File(CLASSES.into())),
+            subset: self.subset,
+            ..Self::default()
+        })
+    }
+}
+
 /// The kind of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -82,6 +133,28 @@ pub enum DataKind {
     Parquet,
     /// CIFAR-10 or CIFAR-100 in the binary files of their authors.
     Cifar,
+    /// Images with a mask each, whose pixels are classes: `<path>/<images>/<train>/**` and `<path>/<masks>/<train>/**`.
+    Masks,
+}
+
+/// The classes of masks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ClassNames {
+    /// Their number; the names are numbers.
+    Count(#[schemars(range(min = 1, max = 255))] usize),
+    /// A file with their names, relative to the folder of the data.
+    File(PathBuf),
+}
+
+/// What the value 0 of a mask means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZeroMeans {
+    /// The first class.
+    Class,
+    /// No class; the first class is 1.
+    Ignored,
 }
 
 /// How JPEGs are decoded.

@@ -8,7 +8,7 @@ use crate::DecodeError;
 use crate::augment::AugmentError;
 use crate::listing::{OtherFormats, Unlisted};
 use crate::schema::Refusal;
-use crate::source::{VAL, is_usual};
+use crate::source::{Unpaired, VAL, is_usual};
 use crate::text::quoted;
 
 /// An error while reading a data set.
@@ -216,6 +216,27 @@ pub enum DataError {
         .0.display()
     )]
     NoCifar(PathBuf),
+    /// A folder of images or masks that does not exist.
+    #[error(
+        "no folder `{}`: expected images in `{}`, and their masks in `{}`; `data.images` and `data.masks` name these folders",
+        path.display(), images.display(), masks.display()
+    )]
+    NoPairs {
+        /// The folder.
+        path: PathBuf,
+        /// The folder of the images.
+        images: PathBuf,
+        /// The folder of the masks.
+        masks: PathBuf,
+    },
+    /// Images without a mask, or masks without an image.
+    #[error("`{}`: {}; `kvt data check` lists all", path.display(), alone(unpaired))]
+    Unpaired {
+        /// The folder of the images.
+        path: PathBuf,
+        /// The files.
+        unpaired: Unpaired,
+    },
     /// An invalid file of records.
     #[error("`{}`: {reason}", path.display())]
     Records {
@@ -492,6 +513,32 @@ fn below(classes: Option<usize>) -> String {
 fn in_shard(member: &Option<String>) -> String {
     let member = member.as_ref();
     member.map_or(String::new(), |name| format!(", `{name}`"))
+}
+
+/// The first five images, masks and names without a partner.
+fn alone(unpaired: &Unpaired) -> String {
+    let paths = |paths: &[PathBuf]| {
+        let paths = paths.iter().map(|path| path.display().to_string());
+        paths.collect::<Vec<_>>()
+    };
+    let parts = [
+        ("images have no mask", paths(&unpaired.images)),
+        ("masks have no image", paths(&unpaired.masks)),
+        ("names of the list have no image", unpaired.listed.clone()),
+    ];
+    let mut left = 5;
+    let words = parts
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(what, names)| {
+            let shown = names.get(..left.min(names.len())).unwrap_or_default();
+            left -= shown.len();
+            match shown {
+                [] => format!("{} {what}", names.len()),
+                shown => format!("{} {what}: {}", names.len(), quoted(shown)),
+            }
+        });
+    words.collect::<Vec<_>>().join("; ")
 }
 
 /// The content of a class folder without images, and what to do.

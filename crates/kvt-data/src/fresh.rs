@@ -17,7 +17,10 @@ pub fn without_training(
     data: &DataConfig,
 ) -> Result<(Source, usize), DataError> {
     // An image within a shard or a table is no file of a folder.
-    if !matches!(data.kind, DataKind::Folder | DataKind::Shapes) {
+    if !matches!(
+        data.kind,
+        DataKind::Folder | DataKind::Shapes | DataKind::Masks
+    ) {
         return Ok((source, 0));
     }
     let split = open_part(data, Split::Train, None)?;

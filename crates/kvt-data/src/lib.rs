@@ -3,7 +3,7 @@
 //! A [`Batch`] contains plain numbers; only its upload, by the training thread, involves a device. The content and order of
 //! every batch depend only on (seed, epoch), for any number of workers.
 //!
-//! - [`augment`]: augmentation of an image; [`shapes`]: a generated data set.
+//! - [`augment`]: augmentation of an image; [`shapes`]: a generated data set; [`coco`]: masks as COCO writes them.
 //! - [`schema`]: sections of a configuration, and the allowed values of their keys.
 //! - [`fs`], [`regular`], [`text`]: files that are written whole, and reading of a user's files; [`escape`]: text that cannot act on
 //!   what surrounds it.
@@ -11,6 +11,7 @@
 pub mod augment;
 mod batch;
 mod check;
+pub mod coco;
 mod config;
 mod decode;
 mod error;
@@ -18,10 +19,12 @@ pub mod escape;
 mod file;
 mod fresh;
 pub mod fs;
+mod label_map;
 mod listing;
 mod loader;
 mod ordered;
 mod pack;
+mod prepare;
 pub mod regular;
 mod repeats;
 mod sampler;
@@ -32,21 +35,25 @@ mod state;
 pub mod text;
 mod upload;
 
-pub use batch::{Batch, View};
-pub use check::{Check, Duplicate, SplitCheck, Unreadable, check};
-pub use config::{DataConfig, DataKind, DecodeMode, OnError, Workers};
-pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes};
+pub use batch::{Batch, Image, View};
+pub use check::{
+    Check, Duplicate, MaskCheck, MaskChecks, SplitCheck, Unreadable, check, check_masks,
+};
+pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
+pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};
 pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
 pub use fresh::without_training;
+pub use label_map::{IGNORED, LabelMap};
 pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
-pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key, view_key};
+pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
 pub use pack::{Packed, pack};
+pub use prepare::{Example, Prepare, PrepareError, Views, view_key};
 pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{
-    ClassOrder, Picture, Sample, Source, Split, TEST, TRAIN, VAL, is_guarded, is_split, is_whole,
-    open, open_part, open_split, split_name, test_split, unused_splits,
+    ClassOrder, Picture, Sample, Source, Split, TEST, TRAIN, Unpaired, VAL, is_guarded, is_split,
+    is_whole, open, open_part, open_split, split_name, test_split, unused_splits,
 };
 pub use state::{DataState, listing_of};
 pub use upload::DeviceBatch;

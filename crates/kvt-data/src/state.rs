@@ -55,6 +55,10 @@ fn listing(folders: &[&Source]) -> u64 {
             hash.update(b"\0");
             hash.update(&sample.label.to_le_bytes());
         }
+        for mask in folder.mask_names() {
+            hash.update(mask.as_os_str().as_encoded_bytes());
+            hash.update(b"\0");
+        }
     }
     short(&hash)
 }
@@ -64,7 +68,8 @@ fn sizes(folders: [&Source; 2]) -> u64 {
     let mut hash = blake3::Hasher::new();
     for folder in folders {
         let size = |sample: &Sample| folder.stored_bytes(sample);
-        let sizes: Vec<u64> = folder.samples.par_iter().map(size).collect();
+        let mut sizes: Vec<u64> = folder.samples.par_iter().map(size).collect();
+        sizes.par_extend(folder.stored_masks());
         for size in sizes {
             hash.update(&size.to_le_bytes());
         }

@@ -60,10 +60,7 @@ mod tests {
 
     fn view() -> View {
         let pixels: Vec<f32> = (0..2 * 3 * 4 * 5).map(|x| x as f32).collect();
-        View {
-            pixels,
-            size: (4, 5),
-        }
+        View::whole(pixels, (4, 5))
     }
 
     /// The numbers are not moved in memory, on the CPU even within the tensor.
@@ -80,7 +77,7 @@ mod tests {
     #[test]
     fn numbers_and_their_order_are_kept() {
         let batch = Batch {
-            views: vec![view(), View::zeros(2, (1, 1))],
+            views: vec![view(), View::whole(vec![0.0; 6], (1, 1))],
             targets: vec![7, 8],
             indices: vec![3, 1],
         };

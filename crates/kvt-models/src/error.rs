@@ -147,6 +147,14 @@ pub enum ModelError {
         /// The sizes that it supports, in words.
         expected: String,
     },
+    /// Training in which batch norms would see one value per channel.
+    #[error(
+        "a batch norm of {images} image has one value per channel where a map is pooled to one cell: train with at least 2 images in a micro-batch"
+    )]
+    OneValue {
+        /// Images that a batch norm sees.
+        images: usize,
+    },
     /// A model without the maps that a dense network needs.
     #[error(
         "`{model}` has {maps}, but a dense network needs four, from a quarter of the image to a thirty-second: take a Swin or a Twins of four stages"
@@ -156,14 +164,6 @@ pub enum ModelError {
         model: String,
         /// The maps that it has, in words.
         maps: String,
-    },
-    /// Training in which batch norms would see one value per channel.
-    #[error(
-        "a batch norm of {images} image has one value per channel where a map is pooled to one cell: train with at least 2 images in a micro-batch"
-    )]
-    OneValue {
-        /// Images that a batch norm sees.
-        images: usize,
     },
     /// Images of another shape than the model's.
     #[error(

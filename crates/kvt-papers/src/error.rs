@@ -24,14 +24,6 @@ pub enum ReproduceError {
         /// The names of all items.
         known: String,
     },
-    /// A paper has it, and kvt does not.
-    #[error("`{name}` cannot be reproduced: {reason}")]
-    Missing {
-        /// The requested name.
-        name: &'static str,
-        /// Why not.
-        reason: &'static str,
-    },
     /// The scale is missing, or the item does not have it.
     #[error("`{name}` {}", no_scale(known, *given))]
     Scale {

@@ -13,6 +13,10 @@ pub enum Scale {
     /// The same in hours on two cores: fewer epochs, seeds or images.
     #[default]
     CifarShort,
+    /// Small models on generated scenes, with the epochs and seeds that a comparison needs.
+    Shapes,
+    /// The same in minutes: fewer epochs and seeds.
+    ShapesShort,
 }
 
 impl Scale {
@@ -23,6 +27,8 @@ impl Scale {
             Self::Paper => "paper",
             Self::Cifar => "cifar",
             Self::CifarShort => "cifar-short",
+            Self::Shapes => "shapes",
+            Self::ShapesShort => "shapes-short",
         }
     }
 }

@@ -195,10 +195,10 @@ impl Runs {
         )
     }
 
-    /// All cells as `<item>-runs.csv`, a file of an outcome.
+    /// All cells with a metric as `<item>-runs.csv`, a file of an outcome.
     #[must_use]
-    pub fn file(&self, item: &str) -> (String, Vec<u8>) {
-        let csv = cells_csv(&self.sweep.cells, &self.found, Metric::TOP1);
+    pub fn file(&self, item: &str, metric: Metric) -> (String, Vec<u8>) {
+        let csv = cells_csv(&self.sweep.cells, &self.found, metric);
         (format!("{item}-runs.csv"), csv.into_bytes())
     }
 }

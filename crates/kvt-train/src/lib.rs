@@ -19,6 +19,7 @@
 //! - [`judge`]: the errors of a classifier, class by class.
 //! - [`preview`]: pictures of a plan's learning rates and augmented images, before it trains.
 //! - [`average`]: the mean of the weights of several files.
+//! - [`paint`]: maps of classes as pictures.
 //! - [`plot`]: what pictures share; [`table`]: CSV and Markdown.
 //! - [`run`], [`report`]: a run's folder and its logs; tables and plots.
 //! - [`mod@bench`]: timing of attention operations and training steps.
@@ -38,6 +39,7 @@ pub mod error;
 pub mod fetch;
 pub mod finetune;
 pub mod judge;
+pub mod paint;
 pub mod plot;
 pub mod preview;
 pub mod probe;

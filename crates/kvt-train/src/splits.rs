@@ -8,8 +8,8 @@ use crate::augment::Transform;
 use crate::config::Plan;
 use crate::data::unused_splits;
 use crate::data::{
-    DataError, DataState, DecodeMode, ImageLimits, Loader, LoaderConfig, Purpose, Sample, Sampler,
-    Source, Split, epoch_order, open, shapes,
+    DataError, DataState, DecodeMode, ImageLimits, Loader, LoaderConfig, Prepare, Purpose, Sample,
+    Sampler, Source, Split, Views, epoch_order, open, shapes,
 };
 use crate::world::own_cores;
 
@@ -126,25 +126,35 @@ impl Splits {
         batches.div_ceil(plan.train.accumulate) as u64
     }
 
-    /// The batches of a training epoch from `first_batch` on; `target` gives the training target of a sample.
+    /// The views of a training image; `target` gives the training target of a sample.
+    pub fn train_views<T>(&self, plan: &Plan, target: fn(&Sample) -> T) -> Arc<Views<T>> {
+        Arc::new(Views {
+            transforms: self.train_views.clone(),
+            target,
+            limits: image_limits(plan),
+            parts: plan.data.decode == DecodeMode::Scaled && self.train_views.len() == 1,
+        })
+    }
+
+    /// The batches of a training epoch from `first_batch` on; each image is prepared by `prepare`.
     ///
     /// # Errors
     /// If the loader cannot start.
     pub fn train_batches<T: Send + 'static>(
         &self,
         plan: &Plan,
-        target: fn(&Sample) -> T,
+        prepare: Arc<dyn Prepare<T>>,
         epoch: u32,
         first_batch: usize,
     ) -> Result<Loader<T>, DataError> {
-        Loader::start(self.train_loading(plan, target, epoch, first_batch))
+        Loader::start(self.train_loading(plan, prepare, epoch, first_batch))
     }
 
     /// The configuration of the loader that [`train_batches`](Self::train_batches) starts.
     pub fn train_loading<T>(
         &self,
         plan: &Plan,
-        target: fn(&Sample) -> T,
+        prepare: Arc<dyn Prepare<T>>,
         epoch: u32,
         first_batch: usize,
     ) -> LoaderConfig<T> {
@@ -159,14 +169,8 @@ impl Splits {
             },
             first_batch,
             epoch: epoch.into(),
-            parts: plan.data.decode == DecodeMode::Scaled && self.train_views.len() == 1,
-            ..loading(plan, &self.train, self.train_views.clone(), target)
+            ..loading(plan, &self.train, prepare)
         }
-    }
-
-    /// The transform of a training image, for each of its views.
-    pub fn train_views(&self) -> &[Arc<Transform>] {
-        &self.train_views
     }
 
     /// All validation images, in order.
@@ -183,7 +187,25 @@ impl Splits {
     /// # Errors
     /// If the loader cannot start.
     pub fn val_shard(&self, plan: &Plan, rank: usize, of: usize) -> Result<Loader, DataError> {
-        let loading = eval_loading(plan, &self.val, &self.val_transform);
+        let prepare = eval_views(plan, &self.val_transform);
+        self.val_prepared(plan, prepare, plan.eval.batch_size, (rank, of))
+    }
+
+    /// As [`val_shard`](Self::val_shard), with images that are prepared otherwise, in batches of another size.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn val_prepared<T: Send + 'static>(
+        &self,
+        plan: &Plan,
+        prepare: Arc<dyn Prepare<T>>,
+        batch_size: usize,
+        (rank, of): (usize, usize),
+    ) -> Result<Loader<T>, DataError> {
+        let loading = LoaderConfig {
+            batch_size,
+            ..eval_loading(plan, &self.val, prepare)
+        };
         let images = loading.order.len();
         let batches = images.div_ceil(loading.batch_size.max(1));
         let start = |rank: usize| (batches * rank / of * loading.batch_size).min(images);
@@ -254,6 +276,22 @@ pub fn eval_batches(
     some_batches(plan, source, transform, 0)
 }
 
+/// All images of a source, in order, prepared otherwise, in batches of another size.
+///
+/// # Errors
+/// If the loader cannot start.
+pub fn prepared_batches<T: Send + 'static>(
+    plan: &Plan,
+    source: &Arc<Source>,
+    prepare: Arc<dyn Prepare<T>>,
+    batch_size: usize,
+) -> Result<Loader<T>, DataError> {
+    Loader::start(LoaderConfig {
+        batch_size,
+        ..eval_loading(plan, source, prepare)
+    })
+}
+
 /// As [`eval_batches`], for `count` images at equal distances; 0 means all.
 ///
 /// # Errors
@@ -264,7 +302,7 @@ pub fn some_batches(
     transform: &Arc<Transform>,
     images: usize,
 ) -> Result<Loader, DataError> {
-    let mut loading = eval_loading(plan, source, transform);
+    let mut loading = eval_loading(plan, source, eval_views(plan, transform));
     let all = loading.order.len();
     if (1..all).contains(&images) {
         loading.order = (0..images)
@@ -274,12 +312,24 @@ pub fn some_batches(
     Loader::start(loading)
 }
 
-fn eval_loading(plan: &Plan, source: &Arc<Source>, transform: &Arc<Transform>) -> LoaderConfig {
-    let views = vec![Arc::clone(transform)];
+fn eval_views(plan: &Plan, transform: &Arc<Transform>) -> Arc<Views> {
+    Arc::new(Views {
+        transforms: vec![Arc::clone(transform)],
+        target: |sample| sample.label,
+        limits: image_limits(plan),
+        parts: false,
+    })
+}
+
+fn eval_loading<T>(
+    plan: &Plan,
+    source: &Arc<Source>,
+    prepare: Arc<dyn Prepare<T>>,
+) -> LoaderConfig<T> {
     LoaderConfig {
         order: epoch_order(source.samples.len(), 0, plan.seed, false),
         batch_size: plan.eval.batch_size,
-        ..loading(plan, source, views, |sample| sample.label)
+        ..loading(plan, source, prepare)
     }
 }
 
@@ -289,16 +339,11 @@ fn sampler(plan: &Plan) -> Sampler {
 }
 
 /// The common settings of all loaders of a plan.
-fn loading<T>(
-    plan: &Plan,
-    source: &Arc<Source>,
-    views: Vec<Arc<Transform>>,
-    target: fn(&Sample) -> T,
-) -> LoaderConfig<T> {
+fn loading<T>(plan: &Plan, source: &Arc<Source>, prepare: Arc<dyn Prepare<T>>) -> LoaderConfig<T> {
     LoaderConfig {
         source: Arc::clone(source),
-        views,
-        target,
+        prepare,
+        pad_to: 1,
         order: Vec::new(),
         copies: Vec::new(),
         batch_size: 0,
@@ -311,8 +356,6 @@ fn loading<T>(
         seed: plan.seed,
         on_error: plan.data.on_error,
         max_skipped: plan.data.max_skipped,
-        limits: image_limits(plan),
-        parts: false,
     }
 }
 

@@ -10,7 +10,6 @@ use super::common::{ConfigArgs, generating};
 use super::output;
 use super::table::{grouped, table};
 use kvt_data::fs::{check_writable, write_text};
-use kvt_data::text::counted;
 use kvt_train::config::{reference, resolved_toml, schema, warnings};
 use kvt_train::finetune::{Request, propose};
 use kvt_train::preview::Preview;
@@ -167,7 +166,7 @@ fn preview(config: &ConfigArgs, out: Option<&Path>) -> anyhow::Result<()> {
         grouped(preview.images),
         preview.steps_per_epoch,
         preview.images_per_step,
-        counted(plan.epochs(), "epoch"),
+        plan.length(),
         table(&["epoch", "learning rate"], rates)
     ))
 }

@@ -111,7 +111,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-const SCALES: [(Scale, &str, &str); 3] = [
+const SCALES: [(Scale, &str, &str); 5] = [
     (
         Scale::Paper,
         "paper",
@@ -126,6 +126,16 @@ const SCALES: [(Scale, &str, &str); 3] = [
         Scale::CifarShort,
         "cifar-short",
         "The same in hours on two cores: fewer epochs, seeds or images",
+    ),
+    (
+        Scale::Shapes,
+        "shapes",
+        "Small models on generated scenes, with the epochs and seeds that a comparison needs",
+    ),
+    (
+        Scale::ShapesShort,
+        "shapes-short",
+        "The same with fewer epochs and seeds",
     ),
 ];
 

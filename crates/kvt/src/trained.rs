@@ -7,7 +7,8 @@ use clap::ArgGroup;
 
 use super::common::Overrides;
 use super::output;
-use kvt_train::trained::{Choice, Origin, Trained};
+use kvt_train::task::TaskKind;
+use kvt_train::trained::{Choice, Origin, Segmenter, Trained};
 
 /// Where the model comes from.
 #[derive(Debug, clap::Args)]
@@ -47,6 +48,17 @@ impl Args {
     pub(super) fn load(&self, overrides: &Overrides) -> anyhow::Result<Trained> {
         let (origin, overrides) = (self.origin()?, overrides.all());
         Ok(Trained::load(&origin, &overrides, &mut output::warning)?)
+    }
+
+    /// The task of the model.
+    pub(super) fn task(&self, overrides: &Overrides) -> anyhow::Result<TaskKind> {
+        Ok(self.origin()?.task(&overrides.all())?)
+    }
+
+    /// Loads a network for segmentation and checks that its weights are finite.
+    pub(super) fn load_segmenter(&self, overrides: &Overrides) -> anyhow::Result<Segmenter> {
+        let (origin, overrides) = (self.origin()?, overrides.all());
+        Ok(Segmenter::load(&origin, &overrides, &mut output::warning)?)
     }
 
     /// A model of which only the backbone is used.

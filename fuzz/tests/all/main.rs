@@ -9,6 +9,7 @@ mod corpus;
 mod edit;
 mod jpeg;
 mod log;
+mod mask;
 mod parquet;
 mod runner;
 mod weights;

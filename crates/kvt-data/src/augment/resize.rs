@@ -151,7 +151,7 @@ fn convolve(
 }
 
 /// Buffers are large enough and crops are in their image; if not, it is an error.
-fn outside<E>(_: E) -> ResizeError {
+pub(super) fn outside<E>(_: E) -> ResizeError {
     CropBoxError::SizeIsOutOfImageBoundaries.into()
 }
 

@@ -13,6 +13,7 @@
 //!   header: decoding starts only after this check, so that a small file cannot exhaust the memory.
 
 mod jpeg;
+mod mask;
 mod orientation;
 pub(super) mod region;
 mod webp;
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits, RgbImage};
 
+pub use self::mask::decode_mask;
 use crate::file::{self, ImageLimits};
 use crate::ordered::panic_message;
 
@@ -90,6 +92,46 @@ pub fn decode(path: &Path, limits: ImageLimits) -> Result<RgbImage, DecodeError>
 ///
 /// The reason, as text.
 pub fn decode_bytes(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
+    let Stored {
+        image,
+        color,
+        orientation,
+    } = decode_stored(bytes, limits)?;
+    Ok(Decoded {
+        image: upright(image, orientation),
+        color,
+    })
+}
+
+/// An image as its file has it, before it is turned.
+pub(super) struct Stored {
+    pub(super) image: RgbImage,
+    color: ColorKind,
+    orientation: Orientation,
+}
+
+impl Stored {
+    /// The image as its annotation describes it, in (width, height): as stored, or else upright. An orientation can be added to
+    /// a photograph after its annotation, or before.
+    pub(super) fn of_size(self, size: (u32, u32)) -> Result<RgbImage, String> {
+        if self.image.dimensions() == size {
+            return Ok(self.image);
+        }
+        let (width, height) = self.image.dimensions();
+        let image = upright(self.image, self.orientation);
+        if image.dimensions() == size {
+            Ok(image)
+        } else {
+            Err(format!(
+                "the image has {width} x {height} pixels, its annotation {} x {}",
+                size.0, size.1
+            ))
+        }
+    }
+}
+
+/// Decodes the bytes of an image file without applying the orientation.
+pub(super) fn decode_stored(bytes: &[u8], limits: ImageLimits) -> Result<Stored, String> {
     if bytes.is_empty() {
         return Err("the file is empty".to_owned());
     }
@@ -117,7 +159,7 @@ pub(super) fn dimensions(bytes: &[u8]) -> Result<(u32, u32), String> {
         .unwrap_or_else(|panic| Err(format!("the decoder panicked: {}", panic_message(&*panic))))
 }
 
-fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
+fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Stored, String> {
     let format = image::guess_format(bytes).map_err(|_| NOT_AN_IMAGE.to_owned())?;
     let truncated = "the file is truncated";
     let mut jpeg = None;
@@ -161,9 +203,10 @@ fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> 
             (to_rgb(image), color)
         }
     };
-    Ok(Decoded {
-        image: upright(image, orientation),
+    Ok(Stored {
+        image,
         color,
+        orientation,
     })
 }
 

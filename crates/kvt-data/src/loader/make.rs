@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kvt_ops::Key;
 
 use super::{LoaderConfig, Purpose, Skipped};
-use crate::augment::AugmentError;
-use crate::{Batch, DataError, OnError, Picture, Sample, View};
+use crate::batch::Image;
+use crate::prepare::{Example, PrepareError};
+use crate::{Batch, DataError, OnError, View};
 
 /// A batch, and the images that were skipped for it.
 pub(super) struct Made<T> {
@@ -20,53 +21,52 @@ impl<T> LoaderConfig<T> {
     pub(super) fn make(&self, number: usize, stop: &AtomicBool) -> Result<Made<T>, DataError> {
         let start = number * self.batch_size;
         let end = (start + self.batch_size).min(self.order.len());
-        let views = self.views.iter();
-        let mut batch = Batch {
-            views: views
-                .map(|transform| View::zeros(end - start, transform.size()))
-                .collect(),
-            targets: Vec::with_capacity(end - start),
-            indices: Vec::with_capacity(end - start),
-        };
+        let mut images: Vec<Vec<Image>> = Vec::new();
+        images.resize_with(self.prepare.views(), || Vec::with_capacity(end - start));
+        let mut targets = Vec::with_capacity(end - start);
+        let mut indices = Vec::with_capacity(end - start);
         let mut skipped = Vec::new();
         for place in start..end {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let n = batch.len();
-            match self.fill(place, n, &mut batch.views, &mut skipped)? {
-                Some((index, target)) => {
-                    batch.indices.push(index);
-                    batch.targets.push(target);
+            match self.fill(place, &mut skipped)? {
+                Some((index, example)) => {
+                    let views = images.iter_mut().zip(example.views);
+                    views.for_each(|(images, view)| images.push(view));
+                    indices.push(index);
+                    targets.push(example.target);
                 }
                 // In training, this means that no image at all is readable: the next position would try them all again.
                 None if self.purpose != Purpose::Evaluate => break,
                 None => {}
             }
         }
-        let images = batch.len();
-        for view in &mut batch.views {
-            view.truncate(images);
-        }
+        let views = images.into_iter();
+        let batch = Batch {
+            views: views
+                .map(|images| View::stack(images, self.pad_to))
+                .collect(),
+            targets,
+            indices,
+        };
         Ok(Made { batch, skipped })
     }
 
-    /// Writes the views of one position of the order as their image `n` and returns its sample index and target, or
-    /// `None` if the position stays empty.
+    /// Returns the sample index and the prepared image of one position of the order, or `None` if the position stays
+    /// empty.
     ///
     /// Only an unreadable image at its own position is added to `skipped`: those met while looking for a replacement
     /// are reported at their own positions, so each is counted once, whichever position meets it first.
     fn fill(
         &self,
         place: usize,
-        n: usize,
-        views: &mut [View],
         skipped: &mut Vec<Skipped>,
-    ) -> Result<Option<(u32, T)>, DataError> {
+    ) -> Result<Option<(u32, Example<T>)>, DataError> {
         let mut first_bad = None;
         let mut unreadable = HashSet::new();
         // The replacement is augmented with the key of the position that it fills, so that it is not the same image twice.
-        let Some((own, _)) = self.at(place) else {
+        let Some(&own) = self.order.get(place) else {
             return Ok(None);
         };
         let key = image_key(self.seed, self.epoch, own);
@@ -75,26 +75,20 @@ impl<T> LoaderConfig<T> {
             Some(&copy) => key.named("copy").child(copy.into()),
         };
         for step in 0..self.order.len() {
-            let Some((index, sample)) = self.at((place + step) % self.order.len()) else {
+            let Some(&index) = self.order.get((place + step) % self.order.len()) else {
                 return Ok(None);
             };
             // Another copy of an image that was already tried for this position.
             if unreadable.contains(&index) {
                 continue;
             }
-            let look = |size| self.views.first()?.looks_at(size, key);
-            let look = self.parts.then_some(&look as &dyn Fn(_) -> _);
-            let error = match self.source.decode(index, self.limits, look) {
-                Ok(picture) => {
-                    self.augment(picture, key, n, views)
-                        .map_err(|source| DataError::Augment {
-                            path: sample.path.clone(),
-                            source,
-                        })?;
+            let error = match self.prepare.prepare(&self.source, index, key) {
+                Ok(example) => {
                     skipped.extend(first_bad);
-                    return Ok(Some((index, (self.target)(sample))));
+                    return Ok(Some((index, example)));
                 }
-                Err(error) => error,
+                Err(PrepareError::Bad(error)) => error,
+                Err(error) => return Err(error.into()),
             };
             if self.on_error == OnError::Fail {
                 return Err(error.into());
@@ -115,45 +109,6 @@ impl<T> LoaderConfig<T> {
         }
         skipped.extend(first_bad);
         Ok(None)
-    }
-
-    /// Writes an image as image `n` of each view. The first view uses the image's own key, the others numbered children
-    /// of it.
-    fn augment(
-        &self,
-        picture: Picture,
-        key: Key,
-        n: usize,
-        views: &mut [View],
-    ) -> Result<(), AugmentError> {
-        let mut all = self.views.iter().zip(views);
-        let Some((first, first_view)) = all.next() else {
-            return Ok(());
-        };
-        let image = match picture {
-            Picture::Whole(image) => image,
-            // Requested by the only view.
-            Picture::Part(part) => return first.apply_part(&part, key, first_view.image_mut(n)),
-        };
-        for (number, (transform, view)) in (1..).zip(all) {
-            let key = view_key(key, number);
-            transform.apply(image.clone(), key, view.image_mut(n))?;
-        }
-        // Last, so that a single view does not need a copy of the image.
-        first.apply(image, key, first_view.image_mut(n))
-    }
-
-    fn at(&self, place: usize) -> Option<(u32, &Sample)> {
-        let index = *self.order.get(place)?;
-        Some((index, self.source.samples.get(index as usize)?))
-    }
-}
-
-/// The key of a view, counted from 0, of an image with this key.
-pub fn view_key(image: Key, view: usize) -> Key {
-    match view {
-        0 => image,
-        view => image.named("view").child(view as u64),
     }
 }
 

@@ -10,11 +10,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use self::make::image_key;
 use self::make::{Made, too_many};
-pub use self::make::{image_key, view_key};
-use crate::augment::Transform;
 use crate::ordered::Ordered;
-use crate::{Batch, DataError, ImageLimits, OnError, Sample, Source, batch_count};
+use crate::prepare::Prepare;
+use crate::{Batch, DataError, OnError, Source, batch_count};
 
 /// The purpose of the batches, which determines the treatment of incomplete batches and unreadable images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +33,10 @@ pub enum Purpose {
 pub struct LoaderConfig<T = u32> {
     /// The labelled images.
     pub source: Arc<Source>,
-    /// The transform of each decoded image, for each view of the batch.
-    pub views: Vec<Arc<Transform>>,
-    /// The target of an image.
-    pub target: fn(&Sample) -> T,
+    /// What makes views and target of an image.
+    pub prepare: Arc<dyn Prepare<T>>,
+    /// Height and width of a batch are those of its largest image, rounded up to a multiple of this.
+    pub pad_to: usize,
     /// Sample indices in the order of the epoch, see [`epoch_order`](crate::epoch_order).
     pub order: Vec<u32>,
     /// Which copy of its sample each position of the order has, from 0; empty if all are the first. Each copy is augmented
@@ -62,10 +62,6 @@ pub struct LoaderConfig<T = u32> {
     pub on_error: OnError,
     /// Maximum number of unreadable images per epoch that are skipped; one more is an error.
     pub max_skipped: usize,
-    /// Images that exceed them are unreadable.
-    pub limits: ImageLimits,
-    /// Whether it may decode only the part that the view uses, at a smaller size; requires a single view.
-    pub parts: bool,
 }
 
 /// A skipped image.

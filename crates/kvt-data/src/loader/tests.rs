@@ -3,8 +3,8 @@
 use image::{Rgb, RgbImage};
 
 use super::*;
-use crate::augment::{AugmentConfig, Preset};
-use crate::{ClassOrder, epoch_order};
+use crate::augment::{AugmentConfig, Preset, Transform};
+use crate::{ClassOrder, ImageLimits, Sample, Views, epoch_order};
 
 fn augment() -> AugmentConfig {
     AugmentConfig {
@@ -31,8 +31,8 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
     }
     let config = LoaderConfig {
         source: Arc::new(Source::open(dir.path(), ClassOrder::Byte).unwrap()),
-        views: vec![Arc::new(Transform::train(&augment(), (8, 8)).unwrap())],
-        target: |sample| sample.label,
+        prepare: views(&[(8, 8)], |sample| sample.label),
+        pad_to: 1,
         order: epoch_order(23, 3, 7, true),
         copies: Vec::new(),
         batch_size: 4,
@@ -45,10 +45,19 @@ fn config(bad: &[usize]) -> (tempfile::TempDir, LoaderConfig) {
         seed: 7,
         on_error: OnError::Fail,
         max_skipped: 0,
-        limits: ImageLimits::default(),
-        parts: false,
     };
     (dir, config)
+}
+
+/// A view of each size.
+fn views<T: 'static>(sizes: &[(usize, usize)], target: fn(&Sample) -> T) -> Arc<dyn Prepare<T>> {
+    let transform = |size: &(usize, usize)| Transform::train(&augment(), *size).unwrap();
+    Arc::new(Views {
+        transforms: sizes.iter().map(transform).map(Arc::new).collect(),
+        target,
+        limits: ImageLimits::default(),
+        parts: false,
+    })
 }
 
 fn batches(config: &LoaderConfig) -> Vec<Batch> {
@@ -382,10 +391,8 @@ fn each_copy_of_a_sample_is_another_picture() {
 #[test]
 fn views_are_of_the_same_images() {
     let (_dir, one) = config(&[]);
-    let first = Arc::clone(&one.views[0]);
-    let small = Arc::new(Transform::train(&augment(), (4, 6)).unwrap());
     let three = LoaderConfig {
-        views: vec![Arc::clone(&first), first, small],
+        prepare: views(&[(8, 8), (8, 8), (4, 6)], |sample| sample.label),
         ..one.clone()
     };
     for (one, three) in batches(&one).iter().zip(batches(&three)) {
@@ -412,9 +419,11 @@ fn views_are_of_the_same_images() {
 fn targets_are_of_any_kind() {
     let (_dir, labels) = config(&[]);
     let names = LoaderConfig {
-        target: |sample| sample.path.file_name().map(ToOwned::to_owned),
+        prepare: views(&[(8, 8)], |sample| {
+            sample.path.file_name().map(ToOwned::to_owned)
+        }),
+        pad_to: 1,
         source: labels.source,
-        views: labels.views,
         order: labels.order,
         copies: labels.copies,
         batch_size: labels.batch_size,
@@ -427,8 +436,6 @@ fn targets_are_of_any_kind() {
         seed: labels.seed,
         on_error: labels.on_error,
         max_skipped: labels.max_skipped,
-        limits: labels.limits,
-        parts: labels.parts,
     };
     let batch = Loader::start(names).unwrap().next().unwrap().unwrap();
     for (index, name) in batch.indices.iter().zip(batch.targets) {

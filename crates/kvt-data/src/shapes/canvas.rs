@@ -8,10 +8,15 @@ const SAMPLES: usize = 4;
 /// A colour, channels in 0..1.
 pub(super) type Color = [f32; 3];
 
+/// The layer of what is no object.
+pub(super) const GROUND: u8 = 0;
+
 /// A square image in coordinates 0..1.
 pub(super) struct Canvas {
     side: usize,
     pixels: Vec<Color>,
+    /// The layer that was painted last over the centre of each pixel.
+    layers: Vec<u8>,
 }
 
 impl Canvas {
@@ -21,12 +26,17 @@ impl Canvas {
         let pixels = (0..side * side)
             .map(|i| color(center(i % side), center(i / side)))
             .collect();
-        Self { side, pixels }
+        Self {
+            side,
+            pixels,
+            layers: vec![GROUND; side * side],
+        }
     }
 
-    /// Paints the points in `inside`, none of which is further than `reach` from (x, y), with opaque colours.
+    /// Paints the points in `inside`, none of which is further than `reach` from (x, y), with opaque colours, as part of `layer`.
     pub(super) fn paint(
         &mut self,
+        layer: u8,
         (x, y): (f32, f32),
         reach: f32,
         mut color: impl FnMut(f32, f32) -> Color,
@@ -34,8 +44,15 @@ impl Canvas {
     ) {
         let (columns, rows) = (self.range(x, reach), self.range(y, reach));
         let step = 1.0 / (self.side * SAMPLES) as f32;
+        let side = self.side as f32;
         for row in rows {
             for column in columns.clone() {
+                let center = ((column as f32 + 0.5) / side, (row as f32 + 0.5) / side);
+                if inside(center.0, center.1)
+                    && let Some(top) = self.layers.get_mut(row * self.side + column)
+                {
+                    *top = layer;
+                }
                 let hits = (0..SAMPLES * SAMPLES)
                     .filter(|i| {
                         let px = ((column * SAMPLES + i % SAMPLES) as f32 + 0.5) * step;
@@ -47,8 +64,7 @@ impl Canvas {
                     continue;
                 }
                 let alpha = hits as f32 / (SAMPLES * SAMPLES) as f32;
-                let side = self.side as f32;
-                let paint = color((column as f32 + 0.5) / side, (row as f32 + 0.5) / side);
+                let paint = color(center.0, center.1);
                 if let Some(pixel) = self.pixels.get_mut(row * self.side + column) {
                     for (old, new) in pixel.iter_mut().zip(paint) {
                         *old += alpha * (new - *old);
@@ -56,6 +72,11 @@ impl Canvas {
                 }
             }
         }
+    }
+
+    /// The visible layer of each pixel, row by row.
+    pub(super) fn layers(&self) -> &[u8] {
+        &self.layers
     }
 
     fn range(&self, center: f32, reach: f32) -> std::ops::Range<usize> {

@@ -31,6 +31,20 @@ impl Figure {
         Self::Pentagon,
     ];
 
+    /// All shapes in the order of the classes of scenes, whose first four are told apart with few pixels.
+    pub(super) const OF_SCENES: [Self; 10] = [
+        Self::Circle,
+        Self::Square,
+        Self::Triangle,
+        Self::Cross,
+        Self::Star,
+        Self::Ring,
+        Self::Crescent,
+        Self::Diamond,
+        Self::Hexagon,
+        Self::Pentagon,
+    ];
+
     /// The class name.
     pub fn name(self) -> &'static str {
         match self {
@@ -66,12 +80,64 @@ impl Figure {
             Self::Pentagon => in_polygon(&PENTAGON, x, y),
         }
     }
+
+    /// The corners, in order, if a polygon describes the shape. A circle is one of 32 corners.
+    pub(super) fn outline(self) -> Option<Vec<(f32, f32)>> {
+        let corners: &[_] = match self {
+            Self::Circle => return Some(circle()),
+            Self::Ring | Self::Crescent => return None,
+            Self::Square => &SQUARE,
+            Self::Triangle => &TRIANGLE,
+            Self::Star => &STAR,
+            Self::Cross => &CROSS,
+            Self::Diamond => &DIAMOND,
+            Self::Hexagon => &HEXAGON,
+            Self::Pentagon => &PENTAGON,
+        };
+        Some(corners.to_vec())
+    }
+}
+
+/// Corners on the unit circle: a square's, and three times the middles between them.
+fn circle() -> Vec<(f32, f32)> {
+    let mut corners = vec![(1.0_f32, 0.0_f32), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0)];
+    for _ in 0..3 {
+        let following = corners.iter().cycle().skip(1);
+        let pairs = corners.iter().zip(following).flat_map(|(&a, &b)| {
+            let (x, y) = (a.0 + b.0, a.1 + b.1);
+            let length = (x * x + y * y).sqrt();
+            [a, (x / length, y / length)]
+        });
+        corners = pairs.collect();
+    }
+    corners
 }
 
 const HALF_SQRT_2: f32 = std::f32::consts::FRAC_1_SQRT_2;
 
 // Constants instead of computed values: sines differ in the last bit between platforms.
 const TRIANGLE: [(f32, f32); 3] = [(0.0, 1.0), (-0.866_025_4, -0.5), (0.866_025_4, -0.5)];
+const SQUARE: [(f32, f32); 4] = [
+    (HALF_SQRT_2, HALF_SQRT_2),
+    (-HALF_SQRT_2, HALF_SQRT_2),
+    (-HALF_SQRT_2, -HALF_SQRT_2),
+    (HALF_SQRT_2, -HALF_SQRT_2),
+];
+const CROSS: [(f32, f32); 12] = [
+    (0.94, 0.3),
+    (0.3, 0.3),
+    (0.3, 0.94),
+    (-0.3, 0.94),
+    (-0.3, 0.3),
+    (-0.94, 0.3),
+    (-0.94, -0.3),
+    (-0.3, -0.3),
+    (-0.3, -0.94),
+    (0.3, -0.94),
+    (0.3, -0.3),
+    (0.94, -0.3),
+];
+const DIAMOND: [(f32, f32); 4] = [(1.0, 0.0), (0.0, 0.5), (-1.0, 0.0), (0.0, -0.5)];
 const HEXAGON: [(f32, f32); 6] = [
     (1.0, 0.0),
     (0.5, 0.866_025_4),
@@ -148,6 +214,29 @@ mod tests {
             let area = count as f64 * 4.0 / f64::from(n * n);
             let wanted = expected(figure);
             assert!((area - wanted).abs() < 0.01, "{figure:?}: {area} {wanted}");
+        }
+    }
+    #[test]
+    fn outlines_enclose_the_shapes() {
+        let n = 400;
+        let at = |i: i32| (i as f32 + 0.5) / n as f32 * 2.0 - 1.0;
+        for figure in Figure::ALL {
+            let Some(outline) = figure.outline() else {
+                assert!(matches!(figure, Figure::Ring | Figure::Crescent));
+                continue;
+            };
+            let differing = (0..n * n).filter(|i| {
+                let (x, y) = (at(i % n), at(i / n));
+                in_polygon(&outline, x, y) != figure.contains(x, y)
+            });
+            // The segments between a circle and its polygon: pi - 16 sin(2 pi / 32), of a square of area 4.
+            let allowed = if figure == Figure::Circle {
+                0.0053
+            } else {
+                0.0
+            };
+            let share = differing.count() as f64 / f64::from(n * n);
+            assert!(share <= allowed, "{figure:?}: {share}");
         }
     }
 }

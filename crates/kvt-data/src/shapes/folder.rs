@@ -1,70 +1,31 @@
-//! The generated data set as an image folder with a manifest.
+//! The generated data set on the disk: images with a manifest, made at once.
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::unbounded;
-use image::ImageFormat;
+use image::{ImageBuffer, ImageFormat, Pixel, PixelWithColorType};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Figure, render};
+use super::config::{Layout, ShapesConfig, Split};
+use super::{Figure, dense, render};
 use crate::DataError;
 use crate::fs::{Staging, parent, remove_leftovers};
 use crate::regular;
-use crate::schema::{self, section};
 use kvt_ops::Key;
 
 const MANIFEST: &str = "dataset.toml";
 /// Incremented when the same settings give different pixels.
 const VERSION: u32 = 1;
 
-section! {
-    /// The generated data set.
-    pub struct ShapesConfig {
-        /// Height and width of an image in pixels.
-        pub image_size: u32 = 32, "x-range" = "[8, 1024]";
-        /// Number of classes: the first so many shapes.
-        pub classes: usize = 10, "x-range" = "[2, 10]";
-        /// Training images of each class.
-        pub train_per_class: usize = 500, "x-range" = "[1, 100000]";
-        /// Validation images of each class.
-        pub val_per_class: usize = 100, "x-range" = "[1, 100000]";
-        /// Amount of clutter around the shape.
-        pub clutter: f64 = 0.5, "x-range" = "[0, 1]";
-        /// How much of the shape is covered; at 1 up to 60 % of it.
-        pub occlusion: f64 = 0.3, "x-range" = "[0, 1]";
-        /// Seed of the images, independent of the run's seed.
-        pub seed: u64 = 0;
-    }
-}
-
-/// The two parts of the data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Split {
-    /// For training.
-    Train,
-    /// For validation.
-    Val,
-}
-
-impl Split {
-    /// The folder name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Val => "val",
-        }
-    }
-}
-
 /// The data set that was written or found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// The data set's folder.
     pub dir: PathBuf,
-    /// Class names, byte-sorted as in the listing of an image folder.
+    /// Class names: byte-sorted as in the listing of an image folder, or of scenes, in the order of the masks' values.
     pub classes: Vec<String>,
     /// Number of training images.
     pub train: usize,
@@ -81,60 +42,15 @@ struct Manifest {
     shapes: ShapesConfig,
 }
 
-impl ShapesConfig {
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::ShapesConfig`] with the key, its value and what is allowed.
-    pub fn validate(&self) -> Result<(), DataError> {
-        schema::check(self).map_err(|(key, refusal)| DataError::ShapesConfig { key, refusal })
-    }
-
-    /// The key of an image, which does not depend on the number of images, so that larger data sets begin with the images of smaller ones.
-    pub fn key(&self, split: Split, figure: Figure, index: usize) -> Key {
-        Key::new(self.seed)
-            .named("shapes")
-            .named(split.name())
-            .named(figure.name())
-            .child(index as u64)
-    }
-
-    fn figures(&self) -> impl Iterator<Item = Figure> {
-        Figure::ALL.into_iter().take(self.classes)
-    }
-
-    fn per_class(&self, split: Split) -> usize {
-        match split {
-            Split::Train => self.train_per_class,
-            Split::Val => self.val_per_class,
-        }
-    }
-
-    fn summary(&self, dir: &Path, generated: bool) -> Summary {
-        let mut classes: Vec<_> = self.figures().map(|f| f.name().to_owned()).collect();
-        classes.sort();
-        Summary {
+impl Summary {
+    fn of(config: &ShapesConfig, dir: &Path, generated: bool) -> Self {
+        Self {
             dir: dir.to_owned(),
-            classes,
-            train: self.classes * self.train_per_class,
-            val: self.classes * self.val_per_class,
+            classes: config.class_names(),
+            train: config.images(Split::Train),
+            val: config.images(Split::Val),
             generated,
         }
-    }
-
-    /// The keys in which two settings differ, with their values.
-    fn differences(&self, other: &Self) -> Result<String, String> {
-        let table = |config: &Self| toml::Table::try_from(config).map_err(|e| e.to_string());
-        let (found, wanted) = (table(self)?, table(other)?);
-        let differing = wanted
-            .iter()
-            .filter(|(key, value)| found.get(*key) != Some(value));
-        let words = differing.map(|(key, value)| match found.get(key) {
-            Some(old) => format!("`{key}` is {old} there, {value} here"),
-            None => format!("`{key}` is {value} here"),
-        });
-        Ok(words.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -169,7 +85,8 @@ fn found(config: &ShapesConfig, dir: &Path) -> Result<Summary, DataError> {
     };
     let found: Manifest = toml::from_str(&regular::read_to_string(&path)?)
         .map_err(|error| manifest_error(error.message().to_owned()))?;
-    let mut differences = config_differences(&found, config).map_err(manifest_error)?;
+    let differences = found.shapes.differences(config);
+    let mut differences = differences.map_err(manifest_error)?;
     if found.version != VERSION {
         differences = format!("version {} there, {VERSION} here", found.version);
     }
@@ -179,15 +96,10 @@ fn found(config: &ShapesConfig, dir: &Path) -> Result<Summary, DataError> {
             differences,
         });
     }
-    Ok(config.summary(dir, false))
+    Ok(Summary::of(config, dir, false))
 }
 
-fn config_differences(found: &Manifest, config: &ShapesConfig) -> Result<String, String> {
-    found.shapes.differences(config)
-}
-
-/// Writes the data set to `dir`, which must be empty or must not exist: `train/<class>/00000.png`, `val/<class>/...`,
-/// and a manifest. The folder appears complete or not at all. If another process finished first with the same settings,
+/// Writes the data set to `dir`, which must be empty or must not exist: the files of its [`Layout`] and a manifest. The folder appears complete or not at all. If another process finished first with the same settings,
 /// its result is used. `progress` is called with (done, total) images.
 ///
 /// # Errors
@@ -217,6 +129,36 @@ fn make(
     // Next to the target, so that the last step is a rename.
     let staging = Staging::create(parent)?;
     let root = staging.data();
+    match config.layout {
+        Layout::Folder => write_classes(config, &root, progress)?,
+        Layout::Dense => dense::write(config, &root, progress)?,
+    }
+    let manifest = Manifest {
+        version: VERSION,
+        shapes: config.clone(),
+    };
+    let path = root.join(MANIFEST);
+    let text = toml::to_string(&manifest).map_err(|error| DataError::Write {
+        path: path.clone(),
+        reason: error.to_string(),
+    })?;
+    fs_err::write(&path, config.in_manifest(&text))?;
+    // Not all systems can rename onto an empty folder; a non-empty folder is not removed.
+    let _ = std::fs::remove_dir(dir);
+    match staging.keep(dir) {
+        Ok(()) => Ok(Summary::of(config, dir, true)),
+        // Another process finished first.
+        Err(error) if is_vacant(dir)? => Err(error.into()),
+        Err(_) => found(config, dir),
+    }
+}
+
+/// `<split>/<class>/00000.png`
+fn write_classes(
+    config: &ShapesConfig,
+    root: &Path,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<(), DataError> {
     let mut jobs = Vec::new();
     for split in [Split::Train, Split::Val] {
         for figure in config.figures() {
@@ -231,71 +173,53 @@ fn make(
             }
         }
     }
-    write_images(config, &jobs, progress)?;
-    let manifest = Manifest {
-        version: VERSION,
-        shapes: config.clone(),
+    let side = config.image_size as usize;
+    let (clutter, occlusion) = (config.clutter as f32, config.occlusion as f32);
+    let write = |(path, figure, key): &(PathBuf, Figure, Key)| {
+        write_png(path, &render(*figure, side, clutter, occlusion, *key))
     };
-    let path = root.join(MANIFEST);
-    let text = toml::to_string(&manifest).map_err(|error| DataError::Write {
-        path: path.clone(),
-        reason: error.to_string(),
-    })?;
-    fs_err::write(&path, text)?;
-    // Not all systems can rename onto an empty folder; a non-empty folder is not removed.
-    let _ = std::fs::remove_dir(dir);
-    match staging.keep(dir) {
-        Ok(()) => Ok(config.summary(dir, true)),
-        // Another process finished first.
-        Err(error) if is_vacant(dir)? => Err(error.into()),
-        Err(_) => found(config, dir),
-    }
+    on_all_cores(&jobs, write, progress)?;
+    Ok(())
 }
 
-/// Draws and writes images on all cores; `progress` is called on this thread.
-fn write_images(
-    config: &ShapesConfig,
-    jobs: &[(PathBuf, Figure, Key)],
+/// Does jobs on all cores, and returns their results in the order of the jobs; `progress` is called on this thread.
+pub(super) fn on_all_cores<J: Sync, R: Send>(
+    jobs: &[J],
+    job: impl Fn(&J) -> Result<R, DataError> + Sync,
     progress: &mut dyn FnMut(usize, usize),
-) -> Result<(), DataError> {
+) -> Result<Vec<R>, DataError> {
     let (done, finished) = unbounded();
     let stop = AtomicBool::new(false);
+    let mut results = Vec::with_capacity(jobs.len());
     std::thread::scope(|scope| {
-        let stop = &stop;
+        let (stop, job) = (&stop, &job);
         scope.spawn(move || {
             jobs.par_iter()
-                .for_each_with(done, |done, (path, figure, key)| {
+                .enumerate()
+                .for_each_with(done, |done, (place, data)| {
                     if !stop.load(Ordering::Relaxed) {
                         // The receiver has ended only after an error, when results no longer matter.
-                        let _ = done.send(write_image(config, path, *figure, *key));
+                        let _ = done.send((place, job(data)));
                     }
                 });
         });
-        for (count, result) in (1..).zip(finished) {
+        for (count, (place, result)) in (1..).zip(finished) {
             if result.is_err() {
                 stop.store(true, Ordering::Relaxed);
             }
-            result?;
+            results.push((place, result?));
             progress(count, jobs.len());
         }
-        Ok(())
-    })
+        Ok::<_, DataError>(())
+    })?;
+    results.sort_unstable_by_key(|(place, _)| *place);
+    Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
-fn write_image(
-    config: &ShapesConfig,
-    path: &Path,
-    figure: Figure,
-    key: Key,
-) -> Result<(), DataError> {
-    let side = config.image_size as usize;
-    let image = render(
-        figure,
-        side,
-        config.clutter as f32,
-        config.occlusion as f32,
-        key,
-    );
+pub(super) fn write_png<P>(path: &Path, image: &ImageBuffer<P, Vec<u8>>) -> Result<(), DataError>
+where
+    P: Pixel<Subpixel = u8> + PixelWithColorType,
+{
     let mut bytes = Cursor::new(Vec::new());
     image
         .write_to(&mut bytes, ImageFormat::Png)
@@ -317,4 +241,4 @@ fn is_vacant(dir: &Path) -> Result<bool, DataError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

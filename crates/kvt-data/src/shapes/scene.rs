@@ -4,33 +4,42 @@ use image::RgbImage;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::canvas::{Canvas, Color};
+use super::canvas::{Canvas, Color, GROUND};
 use super::figure::Figure;
 use kvt_ops::Key;
 
 /// The minimum distance, in RGB of 0..1, between the colours of shape and background.
-const CONTRAST: f32 = 0.35;
+pub(super) const CONTRAST: f32 = 0.35;
 /// Pieces of clutter at `clutter = 1`.
 const CLUTTER: f32 = 16.0;
 
 /// The position, rotation and scale of an object.
 #[derive(Clone, Copy)]
-struct Pose {
-    center: (f32, f32),
+pub(super) struct Pose {
+    pub(super) center: (f32, f32),
     /// Unit vector of the rotated x axis.
-    axis: (f32, f32),
-    size: f32,
+    pub(super) axis: (f32, f32),
+    pub(super) size: f32,
 }
 
 impl Pose {
     /// The point in the coordinates of the object.
-    fn local(&self, x: f32, y: f32) -> (f32, f32) {
+    pub(super) fn local(&self, x: f32, y: f32) -> (f32, f32) {
         let (dx, dy) = (
             (x - self.center.0) / self.size,
             (y - self.center.1) / self.size,
         );
         let (c, s) = self.axis;
         (c * dx + s * dy, c * dy - s * dx)
+    }
+
+    /// The point of the image, from coordinates of the object.
+    pub(super) fn global(&self, x: f32, y: f32) -> (f32, f32) {
+        let (c, s) = self.axis;
+        (
+            self.center.0 + self.size * (c * x - s * y),
+            self.center.1 + self.size * (s * x + c * y),
+        )
     }
 }
 
@@ -57,7 +66,7 @@ pub fn render(figure: Figure, side: usize, clutter: f32, occlusion: f32, key: Ke
     let mut canvas = Canvas::new(side, ground);
     add_clutter(&mut canvas, clutter, &mut key.named("clutter").rng());
     let shade = shading(&mut rng, color);
-    canvas.paint(center, size, shade, |x, y| {
+    canvas.paint(GROUND, center, size, shade, |x, y| {
         let (x, y) = target.local(x, y);
         figure.contains(x, y)
     });
@@ -124,6 +133,7 @@ fn add_clutter(canvas: &mut Canvas, clutter: f32, rng: &mut ChaCha8Rng) {
         let figure = random_figure(rng);
         let cut = uniform(rng, -0.1, 0.3);
         canvas.paint(
+            GROUND,
             pose.center,
             pose.size,
             |_, _| color,
@@ -142,7 +152,7 @@ fn add_clutter(canvas: &mut Canvas, clutter: f32, rng: &mut ChaCha8Rng) {
 
 /// Covers up to a random fraction, at most 0.6 `occlusion`, of the shape with bars and long ellipses, which are not a
 /// class, placed on its boundary.
-fn occlude(
+pub(super) fn occlude(
     canvas: &mut Canvas,
     figure: Figure,
     target: &Pose,
@@ -194,7 +204,7 @@ fn occlude(
             .collect();
         if total - left.len() as f32 <= allowed * total && left.len() < visible.len() {
             let shade = shading(rng, color);
-            canvas.paint(pose.center, pose.size, shade, inside);
+            canvas.paint(GROUND, pose.center, pose.size, shade, inside);
             visible = left;
         }
     }
@@ -215,11 +225,11 @@ fn random_figure(rng: &mut ChaCha8Rng) -> Figure {
     Figure::ALL.get(number).copied().unwrap_or(first)
 }
 
-fn random_color(rng: &mut ChaCha8Rng) -> Color {
+pub(super) fn random_color(rng: &mut ChaCha8Rng) -> Color {
     [(); 3].map(|()| uniform(rng, 0.05, 0.95))
 }
 
-fn distance(a: Color, b: Color) -> f32 {
+pub(super) fn distance(a: Color, b: Color) -> f32 {
     a.iter()
         .zip(b)
         .map(|(a, b)| (a - b) * (a - b))
@@ -227,12 +237,12 @@ fn distance(a: Color, b: Color) -> f32 {
         .sqrt()
 }
 
-fn uniform(rng: &mut ChaCha8Rng, low: f32, high: f32) -> f32 {
+pub(super) fn uniform(rng: &mut ChaCha8Rng, low: f32, high: f32) -> f32 {
     low + (high - low) * rng.random::<f32>()
 }
 
 /// A random unit vector, from a point of the disc: square roots are exactly rounded, sines are not.
-fn direction(rng: &mut ChaCha8Rng) -> (f32, f32) {
+pub(super) fn direction(rng: &mut ChaCha8Rng) -> (f32, f32) {
     loop {
         let (x, y) = (uniform(rng, -1.0, 1.0), uniform(rng, -1.0, 1.0));
         let square = x * x + y * y;

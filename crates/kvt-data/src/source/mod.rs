@@ -3,6 +3,7 @@
 mod cache;
 mod cifar;
 mod folder;
+mod masks;
 mod names;
 mod open;
 mod parquet;
@@ -18,25 +19,30 @@ use std::sync::atomic::AtomicU64;
 
 use image::RgbImage;
 use kvt_ops::Key;
+use rayon::prelude::*;
 
 use self::cache::Cache;
+use self::masks::Masks;
 use self::parquet::Table;
 use crate::augment::{Look, Part, Transform};
-use crate::decode::{dimensions, region};
+use crate::decode::{decode_stored, dimensions, region};
 use crate::file::{self, ImageLimits};
 use crate::listing::{OtherFormats, Unlisted};
 use crate::text::quoted;
-use crate::{ColorKind, DataError, DecodeError, Decoded, View, decode_bytes};
+use crate::{
+    ColorKind, DataError, DecodeError, Decoded, LabelMap, View, decode_bytes, decode_mask,
+};
 
 pub use self::parquet::is_guarded;
 pub use folder::ClassOrder;
+pub use masks::Unpaired;
 use names::gaps;
 pub use names::{TEST, TRAIN, VAL};
 pub(super) use names::{is_usual, splits_among};
 pub use open::{
     Split, is_split, is_whole, open, open_part, open_split, split_name, test_split, unused_splits,
 };
-pub(super) use open::{detected, surveys};
+pub(super) use open::{detected, mask_survey, surveys};
 pub(super) use shards::{CLASSES, LABEL, SHARD};
 
 /// One labelled image.
@@ -92,6 +98,8 @@ pub struct Source {
     are_labels: bool,
     coding: Coding,
     cache: Option<Arc<Cache>>,
+    /// Where each image has a mask; the label of a sample then says nothing.
+    masks: Option<Arc<Masks>>,
 }
 
 /// A decoded image, or the requested part of it.
@@ -178,6 +186,7 @@ impl Source {
             are_labels: false,
             coding: Coding::File,
             cache: None,
+            masks: None,
         })
     }
 
@@ -193,8 +202,73 @@ impl Source {
         }
     }
 
-    /// Images per class, in label order.
+    /// Whether each image has a mask.
+    pub fn has_masks(&self) -> bool {
+        self.masks.is_some()
+    }
+
+    /// The mask file of an image, if images have masks.
+    pub(crate) fn mask_file(&self, index: u32) -> Option<&Path> {
+        let files = &self.masks.as_ref()?.files;
+        files.get(index as usize).map(PathBuf::as_path)
+    }
+
+    /// The path of each mask, relative to their folder, in the order of the samples.
+    pub(crate) fn mask_names(&self) -> impl Iterator<Item = &Path> {
+        let masks = self.masks.iter();
+        masks.flat_map(|masks| {
+            let name = |file| Path::strip_prefix(file, &masks.root).unwrap_or(file);
+            masks.files.iter().map(PathBuf::as_path).map(name)
+        })
+    }
+
+    /// The image of a sample and its mask, of the same size. The image is turned by its orientation only where the mask is.
+    ///
+    /// # Errors
+    /// [`DecodeError`] with the path of the image, and a reason that names the mask where it is at fault.
+    pub fn pair(
+        &self,
+        index: u32,
+        limits: ImageLimits,
+    ) -> Result<(RgbImage, LabelMap), DecodeError> {
+        let sample = self.sample(index)?;
+        self.read_pair(index, limits).map_err(|reason| DecodeError {
+            path: sample.path.clone(),
+            reason,
+        })
+    }
+
+    fn read_pair(&self, index: u32, limits: ImageLimits) -> Result<(RgbImage, LabelMap), String> {
+        let sample = self.sample(index).map_err(|error| error.reason)?;
+        let (Some(masks), Some(file)) = (&self.masks, self.mask_file(index)) else {
+            return Err("the image has no mask".to_owned());
+        };
+        let of_mask = |reason| format!("its mask `{}`: {reason}", file.display());
+        let bytes = file::read(file, limits).map_err(of_mask)?;
+        let values = decode_mask(&bytes, limits).map_err(of_mask)?;
+        let map = masks.labels(values).map_err(of_mask)?;
+        // Read from a file with sides of 32 bits.
+        let size = (map.size.1 as u32, map.size.0 as u32);
+        let cache = self.cache.as_deref();
+        if let Some(image) = cache.and_then(|cache| cache.get(index))
+            && image.dimensions() == size
+        {
+            return Ok((image.clone(), map));
+        }
+        let stored = decode_stored(&self.bytes(sample, limits)?, limits)?;
+        let image = stored.of_size(size);
+        let image = image.map_err(|reason| format!("{reason}, in `{}`", file.display()))?;
+        if let Some(cache) = cache {
+            cache.keep(index, &image);
+        }
+        Ok((image, map))
+    }
+
+    /// Images per class, in label order; empty where images have masks, since only reading these would tell.
     pub fn class_counts(&self) -> Vec<usize> {
+        if self.has_masks() {
+            return Vec::new();
+        }
         let mut counts = vec![0; self.classes.len()];
         for sample in &self.samples {
             if let Some(count) = counts.get_mut(sample.label as usize) {
@@ -260,10 +334,9 @@ impl Source {
             Coding::File => dimensions(&self.bytes(sample, limits)?),
             Coding::Planes { side } => Ok((side, side)),
         };
-        let sample = self.samples.get(index as usize);
-        let found = sample.map_or_else(|| Err(format!("there is no image {index}")), size);
-        found.map_err(|reason| DecodeError {
-            path: self.path_of(index),
+        let sample = self.sample(index)?;
+        size(sample).map_err(|reason| DecodeError {
+            path: sample.path.clone(),
             reason,
         })
     }
@@ -300,6 +373,15 @@ impl Source {
         }
     }
 
+    /// A sample by its index.
+    pub(crate) fn sample(&self, index: u32) -> Result<&Sample, DecodeError> {
+        let sample = self.samples.get(index as usize);
+        sample.ok_or_else(|| DecodeError {
+            path: self.root.clone(),
+            reason: format!("there is no image {index}"),
+        })
+    }
+
     /// The path of a sample; that of all samples if there is no such sample.
     fn path_of(&self, index: u32) -> PathBuf {
         let sample = self.samples.get(index as usize);
@@ -318,27 +400,18 @@ impl Source {
         limits: ImageLimits,
         look: Option<&dyn Fn((u32, u32)) -> Option<Look>>,
     ) -> Result<Picture, DecodeError> {
-        let cache = self.cache.as_deref();
+        // Beside masks, it has images as these describe them, which may not be upright.
+        let cache = self.cache.as_deref().filter(|_| !self.has_masks());
         if let Some(image) = cache.and_then(|cache| cache.get(index)) {
             return Ok(Picture::Whole(image.clone()));
         }
-        let sample = self.samples.get(index as usize);
-        let read = |sample: &Sample| -> Result<Picture, String> {
-            let bytes = self.bytes(sample, limits)?;
-            self.look(&bytes, limits, look)
-        };
-        let picture = match sample {
-            Some(sample) => read(sample).map_err(|reason| DecodeError {
-                path: sample.path.clone(),
-                reason,
-            })?,
-            None => {
-                return Err(DecodeError {
-                    path: self.root.clone(),
-                    reason: format!("there is no image {index}"),
-                });
-            }
-        };
+        let sample = self.sample(index)?;
+        let bytes = self.bytes(sample, limits);
+        let picture = bytes.and_then(|bytes| self.look(&bytes, limits, look));
+        let picture = picture.map_err(|reason| DecodeError {
+            path: sample.path.clone(),
+            reason,
+        })?;
         if let (Some(cache), Picture::Whole(image)) = (cache, &picture) {
             cache.keep(index, image);
         }
@@ -383,6 +456,13 @@ impl Source {
                 table.map_or(0, |table| table.stored(row))
             }
         }
+    }
+
+    /// The size of each mask file in bytes, in the order of the samples.
+    pub(super) fn stored_masks(&self) -> impl ParallelIterator<Item = u64> {
+        let files = self.masks.as_ref().map_or(&[][..], |masks| &masks.files);
+        let size = |file: &PathBuf| std::fs::metadata(file).map_or(u64::MAX, |found| found.len());
+        files.par_iter().map(size)
     }
 
     /// These images with the labels of a list, which must contain the same names in any order.

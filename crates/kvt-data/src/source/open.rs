@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::names::{self, TEST, TRAIN, VAL, splits_of_files};
-use super::{Known, Source, Survey, cifar, parquet, shards, share};
+use super::{Known, Source, Survey, Unpaired, cifar, masks, parquet, shards, share};
 use crate::text::quoted;
 use crate::{ClassOrder, DataConfig, DataError, DataKind, listing};
 
@@ -24,6 +24,7 @@ pub enum Split {
 /// # Errors
 /// If something is missing, damaged or does not match.
 pub fn open(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], DataError> {
+    let data = &*data.as_read();
     let [train, val] = both(data, classes)?;
     // It would be noticed when they are evaluated, after the last epoch perhaps.
     if val.samples.is_empty() {
@@ -90,6 +91,14 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
             let [train, val] = cifar::open(&data.path)?;
             Ok([relabelled(train, classes)?, relabelled(val, classes)?])
         }
+        DataKind::Masks if data.val_fraction > 0.0 => {
+            let whole = masks::open(data, None, classes)?;
+            Ok(share::split(&whole, data.val_fraction))
+        }
+        DataKind::Masks => {
+            let of = |part| masks::open(data, Some(name(data, part)?), classes);
+            Ok([of(Split::Train)?, of(Split::Val)?])
+        }
     }
 }
 
@@ -102,6 +111,7 @@ pub fn open_part(
     part: Split,
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
+    let data = &*data.as_read();
     let is_folder = matches!(data.kind, DataKind::Folder | DataKind::Shapes);
     if is_folder && data.val_fraction == 0.0 {
         refuse_whole(data)?;
@@ -128,7 +138,8 @@ pub fn open_split(
     split: &str,
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
-    let split = split_name(data.kind, &data.path, split).unwrap_or(split);
+    let data = &*data.as_read();
+    let split = split_name(data.kind, &divided(data), split).unwrap_or(split);
     match data.kind {
         DataKind::Folder | DataKind::Shapes => folder(&data.path.join(split), data, classes),
         DataKind::Tar | DataKind::Parquet => {
@@ -139,6 +150,7 @@ pub fn open_split(
             relabelled(listed(data, Some(split), known)?, classes)
         }
         DataKind::Cifar => relabelled(cifar_split(&data.path, split)?, classes),
+        DataKind::Masks => masks::open(data, Some(split), classes),
     }
 }
 
@@ -159,7 +171,7 @@ pub fn split_name<'a>(kind: DataKind, root: &Path, split: &'a str) -> Option<&'a
 /// Warnings about further splits of the same use (only the first is read): `valid` beside `val`. None if the configuration
 /// names another split itself.
 pub fn unused_splits(data: &DataConfig) -> Vec<String> {
-    if data.val_fraction > 0.0 || data.kind == DataKind::Cifar {
+    if data.val_fraction > 0.0 || data.kind == DataKind::Cifar || !data.list.is_empty() {
         return Vec::new();
     }
     let mut warnings = Vec::new();
@@ -168,11 +180,12 @@ pub fn unused_splits(data: &DataConfig) -> Vec<String> {
             continue;
         }
         let mut there: Vec<String> = usual.iter().map(|&name| name.to_owned()).collect();
-        there.retain(|name| is_split(data.kind, &data.path, name));
+        let root = divided(data);
+        there.retain(|name| is_split(data.kind, &root, name));
         if let [used, unused @ ..] = there.as_slice()
             && !unused.is_empty()
         {
-            let (root, unused) = (data.path.display(), quoted(unused));
+            let (root, unused) = (root.display(), quoted(unused));
             warnings.push(format!(
                 "`{root}` has `{used}`, which is used, and also {unused}, which is not read"
             ));
@@ -203,7 +216,23 @@ pub fn is_split(kind: DataKind, root: &Path, split: &str) -> bool {
         DataKind::Tar => shards::is_here(&dir),
         DataKind::Parquet => !parquet::files(root, split).is_empty(),
         DataKind::Cifar => cifar::is_here(root),
+        DataKind::Masks => dir.is_dir(),
     }
+}
+
+/// The folder that contains the splits of a data set.
+fn divided(data: &DataConfig) -> PathBuf {
+    match data.kind {
+        DataKind::Masks => data.path.join(&data.images),
+        _ => data.path.clone(),
+    }
+}
+
+/// A split of images with masks, with the problems of its listing and what has no partner, for a check.
+pub(crate) fn mask_survey(data: &DataConfig, split: &str) -> Result<(Survey, Unpaired), DataError> {
+    let data = &*data.as_read();
+    let split = split_name(DataKind::Masks, &divided(data), split).unwrap_or(split);
+    masks::survey(data, (!split.is_empty()).then_some(split))
 }
 
 /// Whether a folder contains data of a kind that is not divided into splits: class folders, shards, or Parquet files. CIFAR
@@ -213,7 +242,7 @@ pub fn is_whole(kind: DataKind, root: &Path) -> bool {
         DataKind::Folder | DataKind::Shapes => has_folders(root),
         DataKind::Tar => shards::is_here(root),
         DataKind::Parquet => !parquet::all_files(root).is_empty(),
-        DataKind::Cifar => false,
+        DataKind::Cifar | DataKind::Masks => false,
     }
 }
 
@@ -365,7 +394,8 @@ fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
             candidates.push(own);
         }
     }
-    candidates.retain(|name| is_split(data.kind, &data.path, name));
+    let root = divided(data);
+    candidates.retain(|name| is_split(data.kind, &root, name));
     let mut splits: Vec<String> = candidates.into_iter().map(str::to_owned).collect();
     if splits.len() < 2 {
         splits.clear();
@@ -380,10 +410,7 @@ fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
     if splits.is_empty() {
         Ok(())
     } else {
-        Err(DataError::AlreadySplit {
-            path: data.path.clone(),
-            splits,
-        })
+        Err(DataError::AlreadySplit { path: root, splits })
     }
 }
 
@@ -400,20 +427,23 @@ fn refuse_side_by_side(dir: &Path, shards: &[PathBuf]) -> Result<(), DataError> 
 
 /// The name of a split, as the data has it.
 fn name(data: &DataConfig, part: Split) -> Result<&str, DataError> {
-    let root = &data.path;
+    let root = divided(data);
     let asked = match part {
         Split::Train => data.train.as_str(),
         Split::Val => data.val.as_str(),
     };
-    if let Some(found) = split_name(data.kind, root, asked) {
+    // A list has exactly this name.
+    if !data.list.is_empty() {
+        return Ok(asked);
+    }
+    if let Some(found) = split_name(data.kind, &root, asked) {
         return Ok(found);
     }
-    let is_test = |name: &&str| is_split(data.kind, root, name);
+    let is_test = |name: &&str| is_split(data.kind, &root, name);
     match TEST.into_iter().find(is_test) {
-        Some(test) if asked == VAL[0] && !root.join(asked).exists() => Err(DataError::OnlyTest {
-            path: root.clone(),
-            test,
-        }),
+        Some(test) if asked == VAL[0] && !root.join(asked).exists() => {
+            Err(DataError::OnlyTest { path: root, test })
+        }
         _ => Ok(asked),
     }
 }

@@ -1,7 +1,9 @@
 //! A subset of the images: for validation if the data has no split, or to train on fewer images.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use super::masks::Masks;
 use crate::Source;
 
 /// The prefix of a name before hashing, so that the hash is unrelated to other hashes of the name. It does not depend on
@@ -38,8 +40,17 @@ fn chosen(source: &Source, is_chosen: impl Fn(usize) -> bool) -> Source {
         .iter()
         .enumerate()
         .filter(|(index, _)| is_chosen(*index));
+    let masks = source.masks.as_ref().map(|masks| {
+        let files = masks.files.iter().enumerate();
+        let files = files.filter(|(index, _)| is_chosen(*index));
+        Arc::new(Masks {
+            files: files.map(|(_, file)| file.clone()).collect(),
+            ..Masks::clone(masks)
+        })
+    });
     Source {
         samples: samples.map(|(_, sample)| sample.clone()).collect(),
+        masks,
         ..source.clone()
     }
 }

@@ -63,6 +63,16 @@ impl ModelConfig {
         Ok(dense)
     }
 
+    /// The channels of the maps of a model with a pyramid, the finest first.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::NoPyramid`] for a model without four maps.
+    pub fn pyramid_channels(&self) -> Result<Vec<usize>, ModelError> {
+        self.dense_family()?;
+        Ok(self.of_family().map_channels())
+    }
+
     /// The properties of dense networks of this model.
     pub(crate) fn dense_family(&self) -> Result<DenseFamily, ModelError> {
         let without = |maps: String| ModelError::NoPyramid {

@@ -27,7 +27,9 @@ pub struct DenseWeights {
 ///
 /// A model without a pyramid; weights of another family, or of windows of another size.
 pub fn read_dense(state: StateDict, model: &ModelConfig) -> Result<DenseWeights, WeightsError> {
-    let dense = model.dense_family()?;
+    let dense = model
+        .dense_family()
+        .map_err(|error| WeightsError::Model(Box::new(error)))?;
     let family = model.family();
     let of_backbone = |name: &str| name.starts_with(BACKBONE);
     let is_bare = !state.iter().any(|(name, _)| of_backbone(name));

@@ -17,6 +17,17 @@ pub enum WindowPadding {
     Hidden,
 }
 
+impl WindowPadding {
+    /// The name in configurations and tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Seen => "seen",
+            Self::Hidden => "hidden",
+        }
+    }
+}
+
 /// The windows of a map, row by row. A map that does not divide is padded at its right and bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Windows {

@@ -172,7 +172,7 @@ pub enum WeightsError {
     },
     /// A model that the weights cannot be for.
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(Box<ModelError>),
     /// A parameter cannot be moved between host and device.
     #[error("`{name}` cannot be transferred: {reason}")]
     Transfer {

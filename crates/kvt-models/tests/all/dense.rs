@@ -159,7 +159,7 @@ fn small(name: &str, window: usize, depth: [usize; 4]) -> ModelConfig {
     let overrides = ModelOverrides {
         img_size: Some(32),
         patch_size: swin.then_some(2),
-        strides: (!swin).then(|| vec![2, 2, 2, 2].into()),
+        strides: (!swin).then(|| vec![2, 2, 2, 2]),
         embed_dim: Some(if swin {
             4.into()
         } else {

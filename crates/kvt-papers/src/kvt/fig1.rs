@@ -65,7 +65,7 @@ impl Item for Fig1 {
             csv: csv(&panels),
             svg: svg(&panels).map_err(ReproduceError::Draw)?,
             found: found(&panels, &runs, order),
-            files: vec![runs.file(self.name())],
+            files: vec![runs.file(self.name(), Metric::TOP1)],
             failures: runs.failures,
         })
     }

@@ -86,7 +86,7 @@ impl Item for Fig3 {
             csv: Table::new(header.split(','), numbers).csv(),
             svg: line_panels(self.title(), &panels, 2).map_err(ReproduceError::Draw)?,
             found: found(&rows, &without, &runs),
-            files: vec![runs.file(self.name())],
+            files: vec![runs.file(self.name(), Metric::TOP1)],
             failures: runs.failures,
         })
     }

@@ -13,6 +13,7 @@ mod speed;
 mod table1;
 mod table2;
 mod table3;
+mod table4;
 
 pub(super) use fig1::Fig1;
 pub(super) use fig2::Fig2;
@@ -24,16 +25,13 @@ pub(super) use speed::Speed;
 pub(super) use table1::Table1;
 pub(super) use table2::Table2;
 pub(super) use table3::Table3;
+pub(super) use table4::Table4;
 
 use kvt_models::StageSummary;
 
 use super::Version;
 use kvt_train::report::Statistic;
 use kvt_train::table::or_empty;
-
-/// Why there is no Table 4.
-pub(super) const TABLE4: &str = "it is of detection and segmentation, on COCO and ADE20K, for which kvt has no heads, losses, metrics or \
-                                 readers; the paper's numbers are in `docs/reproduction.md`";
 
 /// The citation of the ECCV version.
 const ECCV: &str = "[KVT](https://arxiv.org/abs/2106.00515), ECCV 2022";

@@ -236,3 +236,27 @@ pub(super) const FIG1: &[Sweep] = &[
         best: "not named",
     },
 ];
+
+/// A backbone of Table 4.
+pub(super) struct Dense {
+    /// The prefix of its rows in sweeps, before `-dense`, `-knn` and `-knn39`.
+    pub(super) key: &'static str,
+    /// The paper's name.
+    pub(super) name: &'static str,
+    /// mIoU on ADE20K with dense attention and with k-NN attention.
+    pub(super) miou: [f64; 2],
+}
+
+/// The UPerNet half of Table 4, the same in both versions of the paper that print it.
+pub(super) const TABLE4: &[Dense] = &[
+    Dense {
+        key: "swin",
+        name: "Swin-T",
+        miou: [44.5, 44.7],
+    },
+    Dense {
+        key: "twins",
+        name: "Twins-SVT-Base",
+        miou: [47.4, 47.9],
+    },
+];

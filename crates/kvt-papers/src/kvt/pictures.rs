@@ -75,10 +75,7 @@ pub(super) fn validation(
                 samples.push(Sample {
                     name: class.cloned().unwrap_or_else(|| label.to_string()),
                     seen: preview::picture(pixels, size, &plan.augment),
-                    view: View {
-                        pixels: pixels.to_vec(),
-                        size,
-                    },
+                    view: View::whole(pixels.to_vec(), size),
                     label: Some(label),
                 });
             }

@@ -139,6 +139,7 @@ impl Speed {
         Ok(ModelCase {
             kind: way.name.to_owned(),
             config: plan.model.config(None)?,
+            dense: None,
             batch: plan.train.batch_size,
             precision: plan.train.precision,
         })

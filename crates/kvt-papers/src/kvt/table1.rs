@@ -69,7 +69,7 @@ impl Item for Table1 {
             csv: csv(&rows, order.version),
             svg: svg(&rows).map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs, order),
-            files: vec![runs.file(self.name())],
+            files: vec![runs.file(self.name(), Metric::TOP1)],
             failures: runs.failures,
         })
     }

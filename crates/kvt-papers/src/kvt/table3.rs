@@ -52,7 +52,7 @@ impl Item for Table3 {
             csv: csv(&rows, &runs),
             svg: svg(&rows, &runs).map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs, order),
-            files: vec![runs.file(self.name())],
+            files: vec![runs.file(self.name(), Metric::TOP1)],
             failures: runs.failures,
         })
     }

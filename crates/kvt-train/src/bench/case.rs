@@ -5,14 +5,18 @@ use kvt_models::{ModelConfig, Precision};
 use kvt_ops::Key;
 
 use super::inputs::normal;
+use crate::config::Plan;
+use crate::task::SegmentSize;
 
 /// The model, and how it is run.
 #[derive(Clone, Debug)]
 pub struct ModelCase {
     /// The kind of attention: `dense`, `knn` or another.
     pub kind: String,
-    /// The model.
+    /// The model: a classifier, or the backbone of `dense`.
     pub config: ModelConfig,
+    /// The plan of a network for segmentation.
+    pub dense: Option<Plan>,
     /// Images of a step or of a forward pass.
     pub batch: usize,
     /// The type of matrix products.
@@ -20,10 +24,34 @@ pub struct ModelCase {
 }
 
 impl ModelCase {
+    /// The classes of pixels that are measured: ADE20K's.
+    pub(super) const PIXEL_CLASSES: usize = 150;
+
+    /// Height and width of an image: with segmentation those of a crop.
+    pub(super) fn sides(&self) -> (usize, usize) {
+        match &self.dense {
+            Some(plan) => plan.dense.crop.map(|side| side as usize).into(),
+            None => (self.config.img_size(), self.config.img_size()),
+        }
+    }
+
+    /// Parameters, and multiply-accumulate operations of an image.
+    pub(super) fn size(&self) -> (usize, u64) {
+        let dense = self.dense.as_ref();
+        let size = dense.and_then(|plan| SegmentSize::of(plan, Self::PIXEL_CLASSES).ok());
+        size.map_or_else(
+            || {
+                let summary = self.config.summary();
+                (summary.params, summary.macs.total())
+            },
+            |size| (size.params, size.macs),
+        )
+    }
+
     /// The images, `[batch, channels, height, width]`.
     pub(super) fn images(&self, device: &Device) -> Tensor<4> {
-        let side = self.config.img_size();
-        let shape = [self.batch, self.config.in_chans(), side, side];
+        let (height, width) = self.sides();
+        let shape = [self.batch, self.config.in_chans(), height, width];
         normal(Key::new(0).named("images"), shape, device)
     }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{BenchError, Timing};
 use crate::config::Plan;
-use crate::data::{DecodeError, Loader, Picture, Source, View, epoch_order, image_key, view_key};
+use crate::data::{DecodeError, Loader, Picture, Source, epoch_order, image_key, view_key};
 use crate::splits::{Splits, image_limits};
 
 /// The case to measure.
@@ -87,7 +87,7 @@ pub fn loader(
     let loader = Timing::of(rates);
     Ok(LoaderMeasurement {
         images: case.images,
-        views: splits.train_views().len(),
+        views: splits.train_views(plan, |_| ()).transforms.len(),
         workers: case.workers,
         stages: STAGES.into_iter().zip(ms).map(stage).collect(),
         images_per_second_alone: 1e3 / total,
@@ -106,13 +106,16 @@ fn order(plan: &Plan, source: &Source, images: usize) -> Vec<u32> {
 /// The seconds of each stage for all images of a round, on this thread.
 fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchError> {
     let (source, limits) = (&splits.train, image_limits(plan));
-    let transforms = splits.train_views();
+    let views = splits.train_views(plan, |_| ());
+    let transforms = &views.transforms;
     let Some(only) = transforms.first() else {
         return Ok([0.0; 4]);
     };
-    let parts = splits.train_loading(plan, |_| (), 0, 0).parts;
-    let empty = transforms.iter().map(|view| View::zeros(1, view.size()));
-    let mut views: Vec<View> = empty.collect();
+    let empty = transforms.iter().map(|transform| {
+        let (height, width) = transform.size();
+        vec![0.0; 3 * height * width]
+    });
+    let mut buffers: Vec<Vec<f32>> = empty.collect();
     let mut seconds = [0.0; 4];
     for index in order(plan, source, images) {
         let Some(sample) = source.samples.get(index as usize) else {
@@ -134,10 +137,10 @@ fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchE
         let bytes = source.bytes(sample, limits).map_err(unreadable)?;
         spend(0);
         let look = |size| only.looks_at(size, key);
-        let look = parts.then_some(&look as &dyn Fn(_) -> _);
+        let look = views.parts.then_some(&look as &dyn Fn(_) -> _);
         let mut picture = Some(source.look(&bytes, limits, look).map_err(unreadable)?);
         spend(1);
-        for (number, (transform, view)) in transforms.iter().zip(&mut views).enumerate() {
+        for (number, (transform, out)) in transforms.iter().zip(&mut buffers).enumerate() {
             let key = view_key(key, number);
             // The last view does not need a copy of the image.
             let copy = if number + 1 == transforms.len() {
@@ -151,7 +154,7 @@ fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchE
                 None => break,
             };
             spend(2);
-            transform.normalize(&image, flip, key, view.image_mut(0));
+            transform.normalize(&image, flip, key, out);
             spend(3);
         }
     }
@@ -160,7 +163,8 @@ fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchE
 
 /// Images per second of the loader.
 fn together(plan: &Plan, splits: &Splits, case: LoaderCase) -> Result<f64, BenchError> {
-    let mut config = splits.train_loading(plan, |sample| sample.label, 0, 0);
+    let prepare = splits.train_views(plan, |sample| sample.label);
+    let mut config = splits.train_loading(plan, prepare, 0, 0);
     config.order = order(plan, &splits.train, case.images);
     config.workers = case.workers;
     let start = Instant::now();

@@ -10,6 +10,7 @@ mod loader;
 mod memory;
 mod peak;
 mod records;
+mod running;
 mod scaling;
 mod step;
 mod timing;
@@ -44,6 +45,9 @@ pub enum BenchError {
     /// The model cannot be built.
     #[error(transparent)]
     Model(#[from] kvt_models::ModelError),
+    /// The network for segmentation cannot be built.
+    #[error(transparent)]
+    Train(Box<crate::error::TrainError>),
     /// The images cannot be read.
     #[error(transparent)]
     Data(#[from] crate::data::DataError),

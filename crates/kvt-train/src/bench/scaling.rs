@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
-use super::step::Running;
+use super::running::Running;
 use super::timing::{Rounds, Timing, time};
 use super::{BenchError, ModelCase};
 use crate::engine::Processes;

@@ -1,17 +1,12 @@
 //! One training step: forward, loss, backward, clipping and the optimizer.
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use kvt_ops::{Key, Phase};
+use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
+use super::running::Running;
 use super::timing::{Rounds, Timing, time};
 use super::{BenchError, ModelCase, peak_of};
-use crate::config::Plan;
-use crate::data::DeviceBatch;
-use crate::engine::{Processes, Reader, Started, TrainState, Update, UpdateSettings};
-use crate::recipe::{Clip, LossScale, OptimConfig, Optimizer, Position, Rates};
-use crate::task::Classify;
+use crate::engine::Processes;
 
 /// The measurements. Times in milliseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,92 +42,6 @@ pub struct StepMeasurement {
     pub peak_bytes: Option<u64>,
 }
 
-/// Settings of a step; their values do not matter.
-const SETTINGS: UpdateSettings = UpdateSettings {
-    seed: 1,
-    rates: Rates {
-        lr: 1e-4,
-        weight_decay: 0.05,
-    },
-    clip: Clip::Norm(1.0),
-    ema_decay: 0.0,
-};
-
-/// A model in training, with images that are reused in every step.
-pub(super) struct Running {
-    state: TrainState<Classify>,
-    images: Tensor<4>,
-    batch: DeviceBatch,
-    reader: Option<Reader>,
-}
-
-impl Running {
-    /// A model whose next step is made, not skipped.
-    pub(super) fn new(case: &ModelCase, device: &Device) -> Result<Self, BenchError> {
-        let mut running = Self::fresh(case, device)?;
-        // A skipped update takes less time than one that is made.
-        if running.state.loss_scale.is_some() {
-            running.make_one()?;
-        }
-        Ok(running)
-    }
-
-    /// A model before its first step. With a loss scale, some steps are skipped at first.
-    fn fresh(case: &ModelCase, device: &Device) -> Result<Self, BenchError> {
-        let device = device.clone().autodiff();
-        let model = case
-            .config
-            .init(&device, Key::new(0))?
-            .with_precision(case.precision);
-        let images = case.images(&device);
-        let labels = (0..case.batch).map(|image| (image % case.config.num_classes()) as u32);
-        Ok(Self {
-            batch: DeviceBatch {
-                views: vec![images.clone()],
-                targets: labels.collect(),
-                indices: (0..u32::MAX).take(case.batch).collect(),
-            },
-            images,
-            reader: Reader::of(&device),
-            state: TrainState {
-                optimizer: Optimizer::new(&OptimConfig::default(), &model),
-                network: model,
-                task: Classify::new(&Plan::default(), None),
-                ema: None,
-                loss_scale: LossScale::of(case.precision),
-            },
-        })
-    }
-
-    /// Steps until one is made.
-    fn make_one(&mut self) -> Result<(), BenchError> {
-        while !self.update(&Processes::alone())?.made {}
-        Ok(())
-    }
-
-    fn step(&mut self) -> Result<(), BenchError> {
-        self.step_with(&Processes::alone())
-    }
-
-    /// A step with one micro-batch of each process.
-    pub(super) fn step_with(&mut self, processes: &Processes) -> Result<(), BenchError> {
-        self.update(processes).map(|_| ())
-    }
-
-    fn update(&mut self, processes: &Processes) -> Result<Update, BenchError> {
-        let (batch, start) = (self.batch.clone(), Position::default());
-        let reader = self.reader.as_ref();
-        let started = self
-            .state
-            .start(processes, [Ok(batch)], start, SETTINGS, reader)?;
-        // As in training, except that it waits: each step is measured separately.
-        Ok(match started {
-            Started::Done(update) => update,
-            Started::OnItsWay(pending) => self.state.finish(pending)?,
-        })
-    }
-}
-
 impl ModelCase {
     /// The memory of one step in this process.
     ///
@@ -164,10 +73,12 @@ pub fn step(
     let mut step = vec![Vec::new(); cases.len()];
     for round in 0..rounds.warmup + rounds.timed {
         for (number, running) in running.iter_mut().enumerate() {
-            let model = running.state.network.valid();
-            let images = running.images.clone().inner();
-            let ahead = time(device, || Ok(model.forward(images, Phase::Eval)))?;
-            let whole = time(device, || running.step())?;
+            let (network, images) = running.ahead();
+            let ahead = time(device, || {
+                network.forward(images);
+                Ok(())
+            })?;
+            let whole = time(device, || running.step_with(&Processes::alone()))?;
             if round >= rounds.warmup {
                 forward[number].push(ahead);
                 step[number].push(whole);
@@ -182,14 +93,14 @@ pub fn step(
 }
 
 fn record(case: &ModelCase, forward: Timing, step: Timing) -> StepMeasurement {
-    let summary = case.config.summary();
+    let (params, macs) = case.size();
     let images = case.batch as f64;
-    let parameters = (size_of::<f32>() * summary.params) as f64;
+    let parameters = (size_of::<f32>() * params) as f64;
     StepMeasurement {
         kind: case.kind.clone(),
         model: case.config.name(),
         batch: case.batch,
-        img_size: case.config.img_size(),
+        img_size: case.sides().0,
         k: case.kept(),
         dtype: case.precision.name().to_owned(),
         forward_ms: forward.median,
@@ -197,7 +108,7 @@ fn record(case: &ModelCase, forward: Timing, step: Timing) -> StepMeasurement {
         forward,
         step,
         images_per_second: 1e3 * images / step.median,
-        gflops: 6.0 * summary.macs.total() as f64 * images / step.median / 1e6,
+        gflops: 6.0 * macs as f64 * images / step.median / 1e6,
         gbps: 10.0 * parameters / step.median / 1e6,
         peak_bytes: None,
     }

@@ -9,14 +9,15 @@ use super::document::Document;
 use super::model::ModelSection;
 use super::problem::ConfigError;
 use crate::analysis::AnalysisConfig;
-use crate::augment::AugmentConfig;
+use crate::augment::{AugmentConfig, DenseConfig};
 use crate::data::DataConfig;
 use crate::engine::{EvalConfig, TrainConfig};
 use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
 use crate::report::ReportConfig;
 use crate::run::{CheckpointConfig, Environment, LogConfig, RunConfig, RunDir};
-use crate::task::{DinoConfig, InitConfig, TaskKind};
+use crate::task::{DinoConfig, InitConfig, SegmentConfig, TaskKind};
+use kvt_data::text::counted;
 
 /// Configuration of a `kvt` run.
 ///
@@ -34,11 +35,13 @@ pub struct Plan {
     base: Option<String>,
     /// Seed of everything random: initial weights, order of the images, augmentation, dropout.
     pub seed: u64,
-    /// What is learned: the classes of labelled images, or features of images without labels (`[dino]`).
+    /// What is learned: the classes of labelled images, features of images without labels (`[dino]`), or the classes of pixels
+    /// (`[segment]`).
     pub task: TaskKind,
     pub model: ModelSection,
     pub init: InitConfig,
     pub data: DataConfig,
+    pub dense: DenseConfig,
     pub augment: AugmentConfig,
     pub mix: MixConfig,
     pub optim: OptimConfig,
@@ -46,6 +49,7 @@ pub struct Plan {
     pub loss: LossConfig,
     pub distill: DistillConfig,
     pub dino: DinoConfig,
+    pub segment: SegmentConfig,
     pub ema: EmaConfig,
     pub train: TrainConfig,
     pub eval: EvalConfig,
@@ -57,12 +61,43 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Epochs of the whole run: `train.epochs` plus the cool-down.
+    /// The length of the run in updates, if it is measured in them.
     #[must_use]
-    pub fn epochs(&self) -> u32 {
-        self.train
-            .epochs
-            .saturating_add(self.schedule.cooldown_epochs)
+    pub fn updates(&self) -> Option<u64> {
+        let updates = self.train.updates;
+        (updates > 0).then_some(updates)
+    }
+
+    /// Epochs of the whole run: `train.epochs` plus the cool-down. `None` if the run is measured in updates.
+    #[must_use]
+    pub fn epochs(&self) -> Option<u32> {
+        let epochs = self.train.epochs;
+        let all = epochs.saturating_add(self.schedule.cooldown_epochs);
+        self.updates().is_none().then_some(all)
+    }
+
+    /// Epochs of the whole run with so many updates per epoch. `train.updates` may end the last one early.
+    #[must_use]
+    pub fn epochs_of(&self, updates_per_epoch: u64) -> u32 {
+        let updates = self.train.updates;
+        let begun = || u32::try_from(updates.div_ceil(updates_per_epoch.max(1)));
+        self.epochs().unwrap_or_else(|| begun().unwrap_or(u32::MAX))
+    }
+
+    /// The update after which the run ends even within an epoch: that of `train.updates` or `train.max_steps`.
+    #[must_use]
+    pub fn last_update(&self) -> Option<u64> {
+        let ends = [self.updates(), self.train.max_steps];
+        ends.into_iter().flatten().min()
+    }
+
+    /// The length of the run in words.
+    #[must_use]
+    pub fn length(&self) -> String {
+        match self.updates() {
+            Some(updates) => counted(updates, "update"),
+            None => counted(self.epochs().unwrap_or(0), "epoch"),
+        }
     }
 }
 

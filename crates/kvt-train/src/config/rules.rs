@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use kvt_models::ModelConfig;
+use kvt_models::dense::WindowPadding;
 use kvt_models::weights::is_of_weights;
 
 use super::document::Checks;
@@ -11,13 +12,17 @@ use super::problem::Problem;
 use super::reference::section;
 use super::suggest::closest;
 use super::{Plan, attention};
-use crate::augment::AugmentConfig;
-use crate::data::{DataConfig, DataKind, DecodeMode, OnError};
+use crate::augment::{AugmentConfig, DenseConfig};
+use crate::data::shapes::{Layout, ShapesConfig};
+use crate::data::{DataConfig, DataError, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
+use crate::engine::TrainConfig;
 use crate::fetch::{Published, instead, similar};
 use crate::recipe::mix::MixConfig;
-use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind};
-use crate::task::{DinoConfig, ResetHead, TaskKind, check_dino};
+use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind, OptimDecay, ScheduleConfig};
+use crate::task::{
+    DinoConfig, Misfit, ResetHead, SegmentConfig, SegmentEval, TaskKind, check_dino, check_segment,
+};
 
 /// Fills in the defaults that depend on other keys, resets keys that another key disables, and reports conflicts.
 /// Without `with_data`, the data can be missing.
@@ -58,12 +63,16 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
         plan.loss.bce_sum = false;
     }
     distillation(plan, checks);
-    dino(plan, checks);
 
     // Without gradients, twice as many images fit in memory.
     if !checks.sets("eval.batch_size") {
-        plan.eval.batch_size = 2 * plan.train.batch_size;
+        plan.eval.batch_size = match plan.task {
+            TaskKind::Segment => 1,
+            TaskKind::Classify | TaskKind::Dino => 2 * plan.train.batch_size,
+        };
     }
+    dino(plan, checks);
+    segment(plan, checks);
     // Whether this machine has the device is only checked where it is used.
     let device = &plan.train.device;
     if device.parse::<Wanted>().is_err() {
@@ -143,9 +152,25 @@ fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
         }
     }
 
-    let schedule = &mut plan.schedule;
+    let (schedule, train) = (&mut plan.schedule, &mut plan.train);
     if !checks.sets("schedule.counts") {
         schedule.counts = schedule.per.counts();
+    }
+    let defaults = ScheduleConfig::default();
+    if schedule.warmup_updates > 0 {
+        schedule.warmup_epochs = 0.0;
+        schedule.warmup_lr = defaults.warmup_lr;
+        schedule.warmup_prefix = false;
+        schedule.warmup_closed = false;
+    } else {
+        schedule.warmup_ratio = defaults.warmup_ratio;
+    }
+    if train.updates > 0 {
+        train.epochs = TrainConfig::default().epochs;
+        schedule.cooldown_epochs = 0;
+    }
+    if train.eval_every_updates > 0 {
+        train.eval_every = 0;
     }
 
     let ema = &mut plan.ema;
@@ -187,6 +212,10 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
                     DataKind::Cifar => {
                         "add `path = \"FOLDER\"` under `[data]`, with CIFAR's binary files in it"
                     }
+                    DataKind::Masks => {
+                        "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/images/train/*` and masks of the \
+                         same names at `FOLDER/masks/train/*`"
+                    }
                     DataKind::Folder | DataKind::Shapes => {
                         "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/<class>/*`, or \
                          `kind = \"shapes\"` for generated images"
@@ -202,6 +231,18 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
             "0.0 for data that is divided",
         );
         checks.refuse("data.val_fraction", &value, expected);
+    }
+    if let Some(shapes) = &mut data.shapes {
+        if shapes.layout == Layout::Folder {
+            let unused = ShapesConfig::default();
+            (shapes.objects, shapes.radius) = (unused.objects, unused.radius);
+        }
+        if let Err(DataError::ShapesConfig { key, refusal }) = shapes.validate() {
+            let key = format!("data.shapes.{key}");
+            if !checks.refuses(&key) {
+                checks.refuse(&key, &refusal.value, &refusal.expected);
+            }
+        }
     }
     if let Some(shapes) = &data.shapes
         && !checks.refuses("data.shapes.classes")
@@ -298,22 +339,8 @@ fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
 }
 
 fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
-    let fields = section("dino").map_or(&[][..], |section| &section.fields);
     if plan.task != TaskKind::Dino {
-        // An explicit `task = "classify"` can disable the settings of a base; a missing key cannot.
-        let set = fields
-            .iter()
-            .map(|field| format!("dino.{}", field.name))
-            .filter(|_| !checks.sets("task"))
-            .collect::<Vec<_>>();
-        for key in set {
-            if let Some(place) = checks.set_place(&key) {
-                let message = format!("`{key}` is set, but the task is `classify`");
-                let problem = Problem::new(place, message);
-                let help = "add `task = \"dino\"` at the top of the file";
-                checks.problems.push(problem.help(help.to_owned()));
-            }
-        }
+        of_another_task("dino", "dino", checks);
         plan.dino = DinoConfig::default();
         return;
     }
@@ -321,8 +348,87 @@ fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
         let (key, pair) = (format!("dino.{key}"), format!("[{low:?}, {high:?}]"));
         checks.refuse(&key, &pair, "the smaller value first");
     }
+    misfits(plan, check_dino, checks);
+}
+
+fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
+    if plan.task != TaskKind::Segment {
+        of_another_task("segment", "segment", checks);
+        of_another_task("dense", "segment", checks);
+        plan.segment = SegmentConfig::default();
+        plan.dense = DenseConfig::default();
+        if plan.data.is_masks() {
+            let key = if checks.sets("data.shapes.layout") {
+                "data.shapes.layout"
+            } else {
+                "data.kind"
+            };
+            conflict(
+                key,
+                "the images have masks of classes, but no class each",
+                "add `task = \"segment\"` at the top of the file",
+                checks,
+            );
+        }
+        if plan.optim.decay == OptimDecay::Names {
+            let expected = "\"family\" or \"all\" unless `task = \"segment\"`";
+            checks.refuse("optim.decay", "\"names\"", expected);
+        }
+        return;
+    }
+    for (key, pair, expected) in plan.dense.reversed() {
+        checks.refuse(&format!("dense.{key}"), &pair, expected);
+    }
+    let segment = &mut plan.segment;
+    if !checks.sets("optim.decay") {
+        plan.optim.decay = OptimDecay::Names;
+    }
+    if !checks.sets("segment.window_padding") {
+        let model = plan.model.config(None);
+        if let Ok(ModelConfig::Twins(_)) = model {
+            segment.window_padding = WindowPadding::Hidden;
+        }
+    }
+    let defaults = SegmentConfig::default();
+    if segment.aux_stage == 0 {
+        segment.aux_channels = defaults.aux_channels;
+        segment.aux_weight = defaults.aux_weight;
+    }
+    if segment.eval == SegmentEval::Whole {
+        segment.eval_crop = defaults.eval_crop;
+        segment.eval_stride = defaults.eval_stride;
+    } else {
+        if !checks.sets("segment.eval_crop") {
+            segment.eval_crop = plan.dense.crop.map(|side| side as usize);
+        }
+        if !checks.sets("segment.eval_stride") {
+            segment.eval_stride = segment.eval_crop.map(|side| (2 * side / 3).max(1));
+        }
+    }
+    misfits(plan, check_segment, checks);
+}
+
+/// Reports the keys of a section that another task uses. An explicit task can disable the settings of a base; a missing key
+/// cannot.
+fn of_another_task(name: &str, task: &str, checks: &mut Checks<'_>) {
+    let fields = section(name).map_or(&[][..], |section| &section.fields);
+    for key in fields.iter().map(|field| format!("{name}.{}", field.name)) {
+        if let Some(place) = checks.set_place(&key)
+            && !checks.sets("task")
+        {
+            let message = format!("`{key}` is set, but the task is `classify`");
+            let help = format!("add `task = \"{task}\"` at the top of the file");
+            checks
+                .problems
+                .push(Problem::new(place, message).help(help));
+        }
+    }
+}
+
+/// Reports the settings that conflict with a task.
+fn misfits(plan: &Plan, check: fn(&Plan) -> Vec<Misfit>, checks: &mut Checks<'_>) {
     let known = !plan.model.name.is_empty() && !checks.refuses("model.name");
-    for misfit in check_dino(plan).into_iter().filter(|_| known) {
+    for misfit in check(plan).into_iter().filter(|_| known) {
         let place = checks
             .set_place(misfit.key)
             .unwrap_or_else(|| checks.document.place());

@@ -27,14 +27,24 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
         let batches = Sampler::new(&plan.data, plan.train.batch_size).batch_count(images);
         batches.div_ceil(plan.train.accumulate) as f64
     });
-    let epochs = f64::from(plan.train.epochs);
-    let all_epochs = f64::from(plan.epochs());
+    let all_epochs = plan.epochs().map_or(f64::INFINITY, f64::from);
     let all_steps = steps_per_epoch.map_or(f64::INFINITY, |steps| steps * all_epochs);
-    let max_steps = plan.train.max_steps.map(|steps| steps as f64);
-    let steps = max_steps.map_or(all_steps, |max| all_steps.min(max));
+    let last_update = plan.last_update().map(|steps| steps as f64);
+    let steps = last_update.map_or(all_steps, |last| all_steps.min(last));
 
+    let updates = plan.schedule.warmup_updates;
+    if updates > 0 && updates as f64 >= steps {
+        found.push(format!(
+            "the warm-up (`schedule.warmup_updates` = {updates}) is not shorter than the run: the learning rate never \
+             reaches its full value"
+        ));
+    }
     let warmup = plan.schedule.warmup_epochs;
     let is_cut = steps_per_epoch.is_some_and(|per_epoch| warmup * per_epoch >= steps);
+    let epochs = match plan.updates() {
+        None => f64::from(plan.train.epochs),
+        Some(_) => f64::INFINITY,
+    };
     if warmup > 0.0 && (warmup >= epochs || is_cut) {
         found.push(format!(
             "the warm-up (`schedule.warmup_epochs` = {warmup}) is not shorter than the run: the learning rate \

@@ -9,6 +9,8 @@ section! {
     pub struct TrainConfig {
         /// Times that training goes through the data.
         pub epochs: u32 = 300, "x-range" = "[1, inf)";
+        /// Length of the run in updates instead of epochs: the schedule ends with them. 0 counts epochs.
+        pub updates: u64 = 0;
         /// Images of one forward pass, a micro-batch; an update sees `batch_size * accumulate` images.
         pub batch_size: usize = 64, "x-range" = "[1, 65536]";
         /// Forward passes whose gradients are averaged into one update, over all processes: their number must divide it.
@@ -27,6 +29,8 @@ section! {
         pub precision: Precision = Precision::F32, "x-resume" = "free";
         /// Epochs from one evaluation to the next; 0 evaluates only at the end.
         pub eval_every: u32 = 1;
+        /// Updates from one evaluation to the next, instead of epochs; 0 is off. The state is saved there, too.
+        pub eval_every_updates: u64 = 0;
     }
 }
 

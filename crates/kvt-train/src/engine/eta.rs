@@ -104,13 +104,20 @@ impl Eta {
             _ => self.evaluated.seconds,
         };
         let ends = evaluations as f64 * evaluation + others as f64 * self.plain.seconds;
-        Some(updates as f64 * per_update + ends)
+        Some(updates as f64 * per_update + ends + self.within(step, evaluation))
     }
 
     /// Number of epochs with updates; `train.max_steps` may end the last one early.
     fn epochs(&self) -> u64 {
         let per_epoch = self.workload.steps_per_epoch.max(1);
         self.workload.steps.div_ceil(per_epoch)
+    }
+
+    /// Seconds of the evaluations after update `step` within epochs (`train.eval_every_updates`), each as long as `evaluation`.
+    fn within(&self, step: u64, evaluation: f64) -> f64 {
+        let every = self.workload.eval_every_updates;
+        let due = |steps: u64| steps.checked_div(every).unwrap_or(0);
+        due(self.workload.steps).saturating_sub(due(step)) as f64 * evaluation
     }
 
     /// Number of evaluations after the epochs in `from..to`: those that `train.eval_every` asks for, and the one after the very
@@ -143,6 +150,7 @@ mod tests {
             images_per_step: 8,
             eval_images: 24,
             eval_every: 1,
+            eval_every_updates: 0,
             classes: 3,
             metrics: &[Metric::LOSS, Metric::TOP1],
             best_metric: Metric::TOP1,
@@ -206,6 +214,7 @@ mod tests {
             steps_per_epoch: 2,
             epochs: 10,
             eval_every: 4,
+            eval_every_updates: 0,
             ..workload(0)
         };
         let mut eta = Eta::new(workload);

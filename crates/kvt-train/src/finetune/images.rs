@@ -143,7 +143,8 @@ impl Images {
     /// A description of the folder.
     pub(super) fn describe(&self) -> String {
         let kind = match self.kind {
-            DataKind::Folder | DataKind::Shapes => "",
+            // No folder is taken for one of masks.
+            DataKind::Folder | DataKind::Shapes | DataKind::Masks => "",
             DataKind::Tar => " (tar shards)",
             DataKind::Parquet => " (Parquet)",
             DataKind::Cifar => " (CIFAR)",

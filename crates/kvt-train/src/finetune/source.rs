@@ -15,6 +15,7 @@ use crate::error::TrainError;
 use crate::fetch::{Published, locate};
 use crate::run::{Checkpoints, RunDir, RunError, Which};
 use crate::task::{CheckpointWeights, TEACHER, TaskKind, read_weights, task_file};
+use crate::trained::TrainedError;
 use kvt_data::text::read_text;
 
 /// The model if neither the user nor the weights specify one.
@@ -151,6 +152,7 @@ fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
     let (checkpoint, _) = found.map_err(TrainError::from)?;
     Ok(match plan.task {
         TaskKind::Classify => checkpoint.file(CheckpointWeights::reported(&plan).file()),
+        TaskKind::Segment => return Err(TrainError::from(TrainedError::Pixels).into()),
         TaskKind::Dino => checkpoint.file(&task_file(TEACHER)),
     })
 }

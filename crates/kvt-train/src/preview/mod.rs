@@ -1,6 +1,7 @@
 //! Pictures of a plan before it trains: the curve of its learning rate, and a sheet of its training images as the model
 //! will get them.
 
+mod dense;
 mod rates;
 mod sheet;
 
@@ -10,8 +11,9 @@ use std::path::{Path, PathBuf};
 use crate::config::Plan;
 use crate::data::DataError;
 use crate::error::TrainError;
-use crate::recipe::{Schedule, scaled_lr};
+use crate::recipe::Schedule;
 use crate::splits::Splits;
+use crate::task::TaskKind;
 
 use kvt_data::fs::write_atomic;
 
@@ -63,16 +65,15 @@ impl Preview {
     ) -> Result<Self, PreviewError> {
         let side = plan.model.config(None)?.img_size();
         let splits = Splits::open(plan, (side, side), None, generating)?;
+        let images = match plan.task {
+            TaskKind::Segment => dense::draw(plan, &splits)?,
+            TaskKind::Classify | TaskKind::Dino => sheet::draw(plan, &splits, (side, side))?,
+        };
         let images_per_step = plan.train.batch_size * plan.train.accumulate;
         let batches = splits.train_batch_count(plan);
         let steps_per_epoch = batches.div_ceil(plan.train.accumulate).max(1) as u64;
-        let epochs = plan.epochs();
-        let schedule = Schedule::new(
-            plan.schedule.clone(),
-            scaled_lr(plan.optim.lr, plan.optim.lr_batch, images_per_step),
-            steps_per_epoch,
-            plan.train.epochs,
-        );
+        let epochs = plan.epochs_of(steps_per_epoch);
+        let schedule = Schedule::of(plan, steps_per_epoch);
         let rate = |epoch: u32| schedule.lr(steps_per_epoch * u64::from(epoch), epoch);
         let shown = shown_epochs(epochs, plan.schedule.warmup_epochs);
         Ok(Self {
@@ -89,7 +90,7 @@ impl Preview {
                     "lr.png",
                     rates::draw(&schedule, steps_per_epoch, epochs).map_err(PreviewError::Draw)?,
                 ),
-                ("images.png", sheet::draw(plan, &splits, (side, side))?),
+                ("images.png", images),
             ],
         })
     }

@@ -15,7 +15,7 @@ use crate::task::{Classify, Dino, Task, TaskKind};
 
 /// Number of images, and of pictures of each: the first is the image as in evaluation.
 const ROWS: usize = 4;
-const COLUMNS: u32 = 8;
+pub(super) const COLUMNS: u32 = 8;
 /// A smaller picture is enlarged by an integer factor to at least this side, in pixels.
 const LEAST_SIDE: u32 = 96;
 /// Pixels between pictures; height of a line of text above a row, and of its letters.
@@ -79,7 +79,8 @@ pub(super) fn draw(
         _ => {
             let mut names: Vec<String> = vec!["evaluation".to_owned()];
             names.extend(columns.into_iter().map(|column| column.name));
-            render(&rows, &names, size).map_err(PreviewError::Draw)
+            let sheet = render(&rows, &names, size).map_err(PreviewError::Draw)?;
+            encode_png(&sheet, sheet.width(), sheet.height()).map_err(PreviewError::Draw)
         }
     }
 }
@@ -97,6 +98,8 @@ fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> 
     let views = match plan.task {
         TaskKind::Classify => Classify::views(plan, size)?,
         TaskKind::Dino => Dino::views(plan, size)?,
+        // Its sheet is another.
+        TaskKind::Segment => Vec::new(),
     };
     let count = COLUMNS as usize - 1;
     Ok(match views.as_slice() {
@@ -121,7 +124,7 @@ fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> 
 }
 
 /// Images at equal distances: in a folder sorted by class, these are of several classes.
-fn chosen(images: usize) -> impl Iterator<Item = usize> {
+pub(super) fn chosen(images: usize) -> impl Iterator<Item = usize> {
     let rows = ROWS.min(images);
     (0..rows).map(move |row| (2 * row + 1) * images / (2 * rows))
 }
@@ -147,11 +150,11 @@ pub fn picture(
 }
 
 /// A row for each image, below a line with the name of its class.
-fn render(
+pub(super) fn render(
     rows: &[(String, Vec<RgbImage>)],
     names: &[String],
     size: (usize, usize),
-) -> Result<Vec<u8>, String> {
+) -> Result<RgbImage, String> {
     let (height, width) = (size.0 as u32, size.1 as u32);
     let factor = LEAST_SIDE.div_ceil(height.max(width)).max(1);
     let (cell_height, cell_width) = (height * factor, width * factor);
@@ -181,7 +184,7 @@ fn render(
             }
         }
     }
-    encode_png(&sheet, sheet_width, sheet_height)
+    Ok(sheet)
 }
 
 #[cfg(test)]
@@ -225,8 +228,7 @@ mod tests {
             (format!("class {row}"), pictures.collect())
         };
         let names = vec!["evaluation".to_owned(); 8];
-        let bytes = render(&[row(0), row(1), row(2)], &names, (48, 48)).unwrap();
-        let sheet = image::load_from_memory(&bytes).unwrap().to_rgb8();
+        let sheet = render(&[row(0), row(1), row(2)], &names, (48, 48)).unwrap();
         for row in 0..3 {
             for column in 0..8 {
                 let pixels = sheet

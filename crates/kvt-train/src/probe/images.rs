@@ -134,7 +134,8 @@ mod tests {
         let splits = Splits::open(&plan, (8, 8), None, &mut |_, _| {}).unwrap();
         let (once, splits) = cut_images(&plan, &splits, (8, 8), Crops::Dino).unwrap();
         let epoch = |plan: &Plan, epoch: u32| -> Vec<Vec<u32>> {
-            let loader = splits.train_batches(plan, |sample| sample.label, epoch, 0);
+            let prepare = splits.train_views(plan, |sample| sample.label);
+            let loader = splits.train_batches(plan, prepare, epoch, 0);
             let batches = loader.unwrap().map(|batch| batch.unwrap().indices);
             batches.collect()
         };

@@ -93,7 +93,8 @@ impl Subject {
         }
         let (plan, splits) = cut_images(&self.plan, &self.splits, self.size, crops)?;
         let batches = |epoch: u32| {
-            let loader = splits.train_batches(&plan, |sample| sample.label, epoch, 0)?;
+            let prepare = splits.train_views(&plan, |sample| sample.label);
+            let loader = splits.train_batches(&plan, prepare, epoch, 0)?;
             Ok(loader.map(|batch| -> Result<_, TrainError> {
                 let Batch {
                     mut views, targets, ..

@@ -32,7 +32,7 @@ pub use loss_scale::LossScale;
 pub use network::Network;
 use network::is_head;
 pub(crate) use optim::Counts;
-pub use optim::{OptimConfig, OptimName, Optimizer, OptimizerError, Rates};
+pub use optim::{OptimConfig, OptimDecay, OptimName, Optimizer, OptimizerError, Rates};
 pub use position::Position;
 pub use schedule::{
     Schedule, ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer, cosine, linspace,

@@ -12,6 +12,11 @@ pub trait Network: Module {
     /// Whether weight decay applies to a parameter.
     fn decays(&self, parameter: &Parameter) -> bool;
 
+    /// Whether weight decay applies to a parameter with `optim.decay = "names"`: where it is another rule.
+    fn decays_by_name(&self, parameter: &Parameter) -> bool {
+        self.decays(parameter)
+    }
+
     /// The layer of a parameter for layer-wise learning rates, from 0 (the embedding) to `layers() - 1` (the head).
     fn layer(&self, _parameter: &Parameter) -> usize {
         0

@@ -12,8 +12,8 @@ pub struct RunFacts {
     pub data: String,
     /// Its classes, in label order.
     pub classes: Vec<String>,
-    /// The epochs of its plan.
-    pub epochs: u32,
+    /// The length of its plan, in words.
+    pub length: String,
 }
 
 impl RunFacts {
@@ -23,7 +23,7 @@ impl RunFacts {
             name: name.into(),
             data: data(&plan.data),
             classes,
-            epochs: plan.epochs(),
+            length: plan.length(),
         }
     }
 }
@@ -83,13 +83,13 @@ pub(crate) fn unlike(runs: &[RunFacts]) -> Vec<String> {
             names(other)
         ));
     }
-    if let Some(other) = others.iter().find(|other| other.epochs != first.epochs) {
+    if let Some(other) = others.iter().find(|other| other.length != first.length) {
         found.push(format!(
-            "{} are planned for {} and {} epochs: their learning rates fall at different speeds, so compare `best` and `last` \
+            "{} are planned for {} and {}: their learning rates fall at different speeds, so compare `best` and `last` \
              with care, and no other column",
             names(other),
-            first.epochs,
-            other.epochs
+            first.length,
+            other.length
         ));
     }
     found
@@ -104,7 +104,7 @@ mod tests {
             name: name.to_owned(),
             data: data.to_owned(),
             classes: classes.iter().map(|&class| class.to_owned()).collect(),
-            epochs,
+            length: format!("{epochs} epochs"),
         }
     }
 
@@ -131,7 +131,7 @@ mod tests {
             "{found:?}"
         );
         assert!(
-            found[2].contains("planned for 10 and 20 epochs"),
+            found[2].contains("planned for 10 epochs and 20 epochs"),
             "{found:?}"
         );
         let found = unlike(&[first, facts("order", "`a`", &["y", "x"], 10)]);

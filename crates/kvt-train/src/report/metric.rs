@@ -2,19 +2,28 @@
 
 use super::Curve;
 use crate::run::Metric;
-use crate::task::{Classify, Dino, Task as _};
+use crate::task::{Classify, Dino, Segment, Task as _};
 
 /// The metric with a name.
 ///
 /// # Errors
 /// The names of all metrics, if there is none.
 pub fn named_metric(name: &str) -> Result<Metric, String> {
-    let known = || Classify::METRICS.iter().chain(Dino::METRICS);
+    let known = || {
+        [Classify::METRICS, Dino::METRICS, Segment::METRICS]
+            .into_iter()
+            .flatten()
+    };
     known()
         .find(|metric| metric.name == name)
         .copied()
         .ok_or_else(|| {
-            let names: Vec<&str> = known().map(|metric| metric.name).collect();
+            let mut names: Vec<&str> = Vec::new();
+            for metric in known() {
+                if !names.contains(&metric.name) {
+                    names.push(metric.name);
+                }
+            }
             format!("expected one of {}", names.join(", "))
         })
 }
@@ -31,9 +40,9 @@ pub fn best_metric(curves: &[Curve]) -> Metric {
         begun.all(|curve| has(curve, metric))
     };
     let is_classified = curves.iter().any(|curve| has(curve, Classify::BEST));
-    if !is_classified && all_have(Dino::BEST) {
-        Dino::BEST
-    } else {
-        Classify::BEST
-    }
+    let others = [Dino::BEST, Segment::BEST].into_iter();
+    let other = others
+        .filter(|_| !is_classified)
+        .find(|metric| all_have(*metric));
+    other.unwrap_or(Classify::BEST)
 }

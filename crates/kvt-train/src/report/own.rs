@@ -9,8 +9,11 @@ use crate::run::{REPORT, forget_report};
 use crate::task::TaskKind;
 use crate::trained::{Choice, Warn};
 
+/// How many images a run of segmentation shows.
+const SEGMENTED: usize = 6;
+
 /// Writes `report.html` into a run's folder, and pictures of its curves into `report/` there. Of a classifier that has finished, both
-/// also have the confusion matrix of its best checkpoint; `progress` gets the number of evaluated images and of all. Returns the page,
+/// also have the confusion matrix of its best checkpoint, and of segmentation the page has its classes and some painted images; `progress` gets the number of evaluated images and of all. Returns the page,
 /// or nothing if the run has not finished an epoch.
 ///
 /// # Errors
@@ -26,14 +29,18 @@ pub fn report_itself(
     if curves[0].epochs.is_empty() {
         return Ok(None);
     }
-    let is_judged = is_finished && record.plan.task == TaskKind::Classify;
+    let samples = match record.plan.task {
+        TaskKind::Segment => SEGMENTED,
+        TaskKind::Classify | TaskKind::Dino => 0,
+    };
+    let is_judged = is_finished && record.plan.task != TaskKind::Dino;
     let mut report = Report::new(vec![record], best_metric, None)?;
     forget_report(run)?;
     let folder = run.join(REPORT);
     fs_err::create_dir_all(&folder)?;
     save_plots(&curves, report.metric, &report.title, &folder)?;
     let judged = if is_judged {
-        judge(&mut report, &folder, progress, warn)
+        judge(&mut report, samples, &folder, progress, warn)
     } else {
         Ok(())
     };
@@ -46,6 +53,7 @@ pub fn report_itself(
 /// Adds the judgement of the best checkpoint, or of the last one where none was evaluated.
 fn judge(
     report: &mut Report,
+    samples: usize,
     folder: &Path,
     progress: &mut dyn FnMut(usize, usize),
     warn: Warn<'_>,
@@ -54,7 +62,7 @@ fn judge(
     let is_evaluated = epochs.any(|epoch| epoch.val.get(report.metric.name).is_some());
     let asked = Asked {
         is_judged: true,
-        samples: 0,
+        samples,
         data: None,
         checkpoint: if is_evaluated { "best" } else { "last" }.to_owned(),
         weights: Choice::Reported,

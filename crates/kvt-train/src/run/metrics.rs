@@ -63,6 +63,28 @@ impl Metric {
         higher: true,
     };
 
+    /// Mean over the classes of the intersection over union of predicted and labelled pixels.
+    pub const MIOU: Self = Self {
+        name: "miou",
+        title: "mIoU",
+        percent: true,
+        higher: true,
+    };
+    /// Mean over the classes of the percentage of their pixels that are predicted.
+    pub const MACC: Self = Self {
+        name: "macc",
+        title: "mAcc",
+        percent: true,
+        higher: true,
+    };
+    /// Percentage of all labelled pixels whose class is predicted.
+    pub const AACC: Self = Self {
+        name: "aacc",
+        title: "aAcc",
+        percent: true,
+        higher: true,
+    };
+
     /// Whether `new` is better than `old`. An equal value is not better, and neither is NaN.
     pub fn improves(self, new: f64, old: f64) -> bool {
         if self.higher { new > old } else { new < old }

@@ -3,7 +3,6 @@
 use super::table::duration;
 use super::{Cell, Found};
 use kvt_data::escape::markdown;
-use kvt_data::text::counted;
 
 /// Images, epochs, precision and seeds of all finished cells, as a Markdown list that groups rows with the same conditions, then the
 /// machines and how long they trained. Empty if nothing is finished.
@@ -20,7 +19,7 @@ pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
             "{} training images per epoch, {} validation images, {}, {}",
             count(found.images),
             count(found.eval_images),
-            counted(cell.plan.epochs(), "epoch"),
+            cell.plan.length(),
             cell.plan.train.precision.name(),
         );
         match rows.iter_mut().find(|(name, ..)| *name == cell.name) {

@@ -10,10 +10,13 @@ use crate::config::Plan;
 use crate::data::{DataConfig, DataError, Split, open_part};
 use crate::device;
 use crate::error::TrainError;
-use crate::task::TaskKind;
+use crate::task::{SegmentSize, TaskKind};
 
 /// Pixels of the images in a measured step: 128 images of 32 px are a whole batch, and 16 of 224 px need little memory.
 const PIXELS: usize = 16 * 224 * 224;
+
+/// Classes of pixels, if these are not known before the images are there: they cost little.
+const PIXEL_CLASSES: usize = 150;
 
 /// The cost of an update in forward passes: a backward pass costs twice as much as a forward pass.
 const UPDATE: f64 = 3.0;
@@ -121,21 +124,28 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
         Some(known) => *known,
         None => *counts.entry(key).or_insert(count(data)?),
     };
-    let epochs = plan.epochs();
-    let evaluations = match plan.train.eval_every {
-        0 => 1,
-        every => epochs / every,
+    let images = plan.train.batch_size * plan.train.accumulate;
+    let epochs = plan.epochs_of(train.div_ceil(images as u64));
+    let evaluations = match (plan.train.eval_every, plan.updates()) {
+        (0, Some(updates)) => updates
+            .checked_div(plan.train.eval_every_updates)
+            .unwrap_or(1),
+        (0, None) => 1,
+        (every, _) => u64::from(epochs / every),
     };
     let passes = Passes {
         trained: f64::from(epochs) * train as f64 * views(plan),
-        evaluated: f64::from(evaluations) * val as f64,
+        evaluated: evaluations as f64 * val as f64,
     };
-    let config = plan.model.config(None)?;
+    let macs = match plan.task {
+        TaskKind::Segment => SegmentSize::of(plan, PIXEL_CLASSES)?.macs,
+        TaskKind::Classify | TaskKind::Dino => plan.model.config(None)?.summary().macs.total(),
+    };
     let images = UPDATE * passes.trained + passes.evaluated;
     Ok(Cost {
         images: train,
         epochs,
-        macs: config.summary().macs.total() as f64 * images,
+        macs: macs as f64 * images,
         passes,
         ..Cost::default()
     })
@@ -161,6 +171,7 @@ fn count(data: &DataConfig) -> Result<[u64; 2], DataError> {
 #[derive(Debug, PartialEq)]
 struct Measured {
     config: ModelConfig,
+    dense: Option<Plan>,
     batch: usize,
     precision: Precision,
     device: String,
@@ -169,9 +180,26 @@ struct Measured {
 impl Measured {
     fn of(plan: &Plan) -> Result<Self, TrainError> {
         let config = plan.model.config(None)?;
-        let most = PIXELS / config.img_size().pow(2).max(1);
+        let is_dense = plan.task == TaskKind::Segment;
+        let pixels = match plan.dense.crop {
+            [height, width] if is_dense => height as usize * width as usize,
+            _ => config.img_size().pow(2),
+        };
+        let most = PIXELS / pixels.max(1);
+        // A batch norm of a single image has one value in the head.
+        let (least, most) = if is_dense {
+            (2, most.max(2))
+        } else {
+            (1, most.max(1))
+        };
         Ok(Self {
-            batch: plan.train.batch_size.clamp(1, most.max(1)),
+            dense: is_dense.then(|| Plan {
+                // Whatever the seed, a step costs the same.
+                seed: 0,
+                run: Plan::default().run,
+                ..plan.clone()
+            }),
+            batch: plan.train.batch_size.clamp(least, most),
             config,
             precision: plan.train.precision,
             device: plan.train.device.clone(),
@@ -184,6 +212,7 @@ impl Measured {
         let case = ModelCase {
             kind: String::new(),
             config: self.config.clone(),
+            dense: self.dense.clone(),
             batch: self.batch,
             precision: self.precision,
         };
@@ -204,7 +233,7 @@ impl Measured {
 /// The cost of a training image, in updates by a whole image.
 fn views(plan: &Plan) -> f64 {
     match plan.task {
-        TaskKind::Classify => 1.0,
+        TaskKind::Classify | TaskKind::Segment => 1.0,
         TaskKind::Dino => {
             // Student and teacher see two global views; only the student sees the local ones.
             let size = plan.model.overrides.img_size.unwrap_or(224) as f64;

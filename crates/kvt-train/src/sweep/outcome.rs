@@ -9,7 +9,7 @@ use super::{
 };
 use crate::report::{Comparison, Curve, PLOTS, best_metric, save_plots, title};
 use crate::run::Metric;
-use crate::task::{Classify, Dino, Task as _, TaskKind};
+use crate::task::{Classify, Dino, Segment, Task as _, TaskKind};
 use kvt_data::escape::markdown;
 use kvt_data::fs::{remove_leftovers, write_text};
 
@@ -155,9 +155,11 @@ impl Sweep {
 
     /// The metric where no run is finished.
     fn best_metric(&self) -> Metric {
-        let mut cells = self.cells.iter();
-        if cells.all(|cell| cell.plan.task == TaskKind::Dino) {
+        let are_all = |task| self.cells.iter().all(|cell| cell.plan.task == task);
+        if are_all(TaskKind::Dino) {
             Dino::BEST
+        } else if are_all(TaskKind::Segment) {
+            Segment::BEST
         } else {
             Classify::BEST
         }

@@ -198,7 +198,7 @@ pub fn cells_csv(all: &[Cell], found: &[Found], metric: Metric) -> String {
             &cell.name,
             &cell.plan.seed,
             &found.state,
-            &cell.plan.epochs(),
+            &or_empty(cell.plan.epochs()),
             &or_empty(found.images),
             &or_empty(found.eval_images),
             &or_empty(found.last(metric)),

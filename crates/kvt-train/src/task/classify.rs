@@ -13,7 +13,7 @@ use super::teacher::{Teacher, teacher};
 use super::{EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, start_from};
 use crate::augment::{Normalization, RandomErasing};
 use crate::config::Plan;
-use crate::data::{DeviceBatch, Sample};
+use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
 use crate::recipe::mix::{MixConfig, MixOrder, draw, draw_tokens, write_patches};
 use crate::recipe::{DistillConfig, LossConfig, LossHeads, Position, TokenLogits};
@@ -182,8 +182,8 @@ impl Task for Classify {
         Ok((task, model))
     }
 
-    fn target(sample: &Sample) -> u32 {
-        sample.label
+    fn prepare(plan: &Plan, splits: &Splits) -> Result<Arc<dyn Prepare<u32>>, DataError> {
+        Ok(splits.train_views(plan, |sample| sample.label))
     }
 
     fn loss(

@@ -1,9 +1,10 @@
 //! The images that are available to an evaluation.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Plan;
-use crate::data::{Batch, DataError, Loader, Skipped, Split};
+use crate::data::{Batch, DataError, Loader, Prepare, Skipped, Split};
 use crate::splits::Splits;
 use crate::world::{Alone, World};
 
@@ -14,8 +15,8 @@ pub struct EvalData<'a> {
     splits: &'a Splits,
     stop: &'a AtomicBool,
     world: &'a dyn World,
-    /// The loaders that have been started.
-    loaders: Vec<Loader>,
+    /// The images that each loader could not read.
+    skipped: Vec<Vec<Skipped>>,
 }
 
 impl<'a> EvalData<'a> {
@@ -26,7 +27,7 @@ impl<'a> EvalData<'a> {
             splits,
             stop,
             world: &Alone,
-            loaders: Vec::new(),
+            skipped: Vec::new(),
         }
     }
 
@@ -51,6 +52,22 @@ impl<'a> EvalData<'a> {
     ) -> Result<impl Iterator<Item = Result<Batch, DataError>> + use<'_, 'a>, DataError> {
         let (rank, size) = (self.world.rank(), self.world.size());
         let loader = self.splits.val_shard(self.plan, rank, size)?;
+        Ok(self.batches(loader))
+    }
+
+    /// As [`val_shard`](Self::val_shard), with images that are prepared otherwise, in batches of another size.
+    ///
+    /// # Errors
+    /// If the loader cannot start.
+    pub fn val_prepared<T: Send + 'static>(
+        &mut self,
+        prepare: Arc<dyn Prepare<T>>,
+        batch_size: usize,
+    ) -> Result<impl Iterator<Item = Result<Batch<T>, DataError>> + use<'_, 'a, T>, DataError> {
+        let share = (self.world.rank(), self.world.size());
+        let loader = self
+            .splits
+            .val_prepared(self.plan, prepare, batch_size, share)?;
         Ok(self.batches(loader))
     }
 
@@ -94,20 +111,22 @@ impl<'a> EvalData<'a> {
         self.splits.classes()
     }
 
-    fn batches(
+    fn batches<T: Send + 'static>(
         &mut self,
-        loader: Loader,
-    ) -> impl Iterator<Item = Result<Batch, DataError>> + use<'_, 'a> {
+        mut loader: Loader<T>,
+    ) -> impl Iterator<Item = Result<Batch<T>, DataError>> + use<'_, 'a, T> {
         let stop = self.stop;
-        self.loaders.push(loader);
-        let loader = self.loaders.last_mut().into_iter();
-        loader
-            .flatten()
-            .take_while(move |_| !stop.load(Ordering::Relaxed))
+        let skipped = self.skipped.push_mut(Vec::new());
+        std::iter::from_fn(move || {
+            let batch = loader.next();
+            let new = loader.skipped().get(skipped.len()..).unwrap_or_default();
+            skipped.extend_from_slice(new);
+            batch.filter(|_| !stop.load(Ordering::Relaxed))
+        })
     }
 
     /// The images that could not be read so far, split by split.
     pub fn skipped(&self) -> impl Iterator<Item = &[Skipped]> {
-        self.loaders.iter().map(Loader::skipped)
+        self.skipped.iter().map(Vec::as_slice)
     }
 }

@@ -9,7 +9,7 @@ use super::EvalData;
 use crate::data::{Batch, DataError, View};
 use crate::error::TrainError;
 use crate::recipe::{Correct, correct};
-use crate::world::agree;
+use crate::world::{World, agree};
 
 /// Accuracy and loss over a whole split. Images are counted one by one, so the result does not
 /// depend on the batch size.
@@ -111,13 +111,9 @@ pub(super) fn evaluate_shares(
     world.sum(&mut sums)?;
     let [images, top1, top5] = sums.map(|count| count as usize);
     // Batch by batch, in the order of summation of a single process.
-    let counts = world.gather(losses.len() as f64)?;
-    let before: f64 = counts.iter().take(world.rank()).sum();
-    let mut batches = vec![0.0; counts.iter().sum::<f64>() as usize];
-    let places = batches.iter_mut().skip(before as usize);
-    places.zip(losses).for_each(|(place, loss)| *place = loss);
-    world.sum(&mut batches)?;
-    let loss = batches.iter().fold(0.0, |sum, loss| sum + loss);
+    let loss = in_order(world, losses)?
+        .iter()
+        .fold(0.0, |sum, loss| sum + loss);
     let all = Evaluation {
         images,
         top1,
@@ -125,6 +121,17 @@ pub(super) fn evaluate_shares(
         loss,
     };
     all.of_any()
+}
+
+/// The numbers of all processes, in the order of their ranks.
+pub(super) fn in_order(world: &dyn World, own: Vec<f64>) -> Result<Vec<f64>, TrainError> {
+    let counts = world.gather(own.len() as f64)?;
+    let before: f64 = counts.iter().take(world.rank()).sum();
+    let mut all = vec![0.0; counts.iter().sum::<f64>() as usize];
+    let places = all.iter_mut().skip(before as usize);
+    places.zip(own).for_each(|(place, number)| *place = number);
+    world.sum(&mut all)?;
+    Ok(all)
 }
 
 /// Accuracy and loss of some batches, or none, and the sum of the losses of each. `each` can change the logits of a batch

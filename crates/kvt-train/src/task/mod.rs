@@ -1,7 +1,7 @@
 //! Tasks: the training objective of a network, and its evaluation.
 //!
 //! [`Trainer`](crate::engine::Trainer) handles epochs, updates and checkpoints. A [`Task`] handles the content of a
-//! batch: its loss, the state that it keeps between batches, and its metrics: [`Classify`], [`Dino`]. A new task needs a
+//! batch: its loss, the state that it keeps between batches, and its metrics: [`Classify`], [`Dino`], [`Segment`]. A new task needs a
 //! file or a folder here and a [`TaskKind`], and [`Session`](crate::engine::Session) trains it.
 
 mod classify;
@@ -9,6 +9,7 @@ mod dino;
 mod eval_data;
 mod evaluate;
 mod model;
+mod segment;
 mod teacher;
 mod trained;
 
@@ -23,18 +24,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::augment::Transform;
 use crate::config::Plan;
-use crate::data::{DataError, DeviceBatch, Sample};
+use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
 use crate::recipe::{Gradients, Network, Position};
 use crate::run::{Metric, Metrics, Note};
 use crate::splits::{Splits, train_transform};
 
 pub use classify::Classify;
-pub(crate) use dino::check as check_dino;
 pub use dino::{
     Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, dino_loss,
     load_backbone, part_of_backbone, teacher_probabilities,
 };
+pub(crate) use dino::{Misfit, check as check_dino};
 pub use eval_data::EvalData;
 pub(crate) use evaluate::evaluate_among;
 pub use evaluate::{Evaluation, evaluate, predict};
@@ -42,6 +43,11 @@ pub use model::{
     Freeze, InitConfig, ResetHead, build_model, check_classes, read_weights, write_weights,
 };
 pub(crate) use model::{HeadReset, start_from};
+pub(crate) use segment::check as check_segment;
+pub use segment::{
+    Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, SegmentSize,
+    eval_images, evaluate_segments, predict_labels, segment_network,
+};
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
     origin,
@@ -58,6 +64,8 @@ pub enum TaskKind {
     Classify,
     /// [`Dino`]: features of images without labels.
     Dino,
+    /// [`Segment`]: the class of each pixel.
+    Segment,
 }
 
 /// The training objective, and its evaluation.
@@ -75,6 +83,11 @@ pub trait Task: Sized {
 
     /// The metric by which the best checkpoint is chosen.
     const BEST: Metric;
+
+    /// Height and width of the images of a model.
+    fn size(_plan: &Plan, model: &ModelConfig) -> (usize, usize) {
+        (model.img_size(), model.img_size())
+    }
 
     /// The views of a training image: a transform for each, to images of `size` (height, width). A single view with
     /// `[augment]`, unless the task uses others.
@@ -105,8 +118,16 @@ pub trait Task: Sized {
         notes: &mut Vec<Note>,
     ) -> Result<(Self, Self::Network), TrainError>;
 
-    /// The target of a training image.
-    fn target(sample: &Sample) -> Self::Target;
+    /// Prepares a training image: its views and its target.
+    ///
+    /// # Errors
+    /// If settings are inconsistent.
+    fn prepare(plan: &Plan, splits: &Splits) -> Result<Arc<dyn Prepare<Self::Target>>, DataError>;
+
+    /// Number of parameters that a run reports: those of the model.
+    fn parameters(model: &ModelConfig, _network: &Self::Network) -> usize {
+        model.summary().params
+    }
 
     /// The mean loss over the images of a micro-batch, `[1]`, with its graph.
     ///

@@ -11,6 +11,27 @@ pub enum TrainedError {
         "run `{}` has learned features, not classes: `kvt probe --run {}` judges them", .0.display(), .0.display()
     )]
     NoClasses(PathBuf),
+    /// A network of which this verb has no use.
+    #[error(
+        "`task = \"segment\"` labels pixels, not images: `kvt eval`, `kvt predict` and `kvt report` take it, this verb does not"
+    )]
+    Pixels,
+    /// A picture that cannot be drawn.
+    #[error("could not draw the classes of an image: {0}")]
+    Draw(String),
+    /// Weights of a classifier where a network for segmentation is evaluated.
+    #[error("`{}` are the weights of a classifier: they have no heads for pixels, with which to evaluate; train them with `init.weights`", .0.display())]
+    NoHeads(PathBuf),
+    /// Images of another folder for a run of segmentation.
+    #[error(
+        "run `{}` labels pixels: it is judged on the images and masks of its own `[data]`, not on those of `--data`", .0.display()
+    )]
+    FolderOfMasks(PathBuf),
+    /// Segmentation without the names of its classes.
+    #[error(
+        "the number of classes is not known without the data: give it with `--set data.path=DIR`"
+    )]
+    NoClassNames,
     /// The average of a DINO run.
     #[error(
         "`--ema`: a DINO run keeps no such average; the default is its teacher, and `--raw` selects the student"

@@ -6,6 +6,7 @@ mod judge;
 mod logits;
 mod predict;
 mod results;
+mod segment;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use self::images::Images;
 pub use self::logits::{count_broken, of_images};
 pub use self::predict::Prediction;
 pub use self::results::Results;
+pub use self::segment::{Seen, SegmentResults, Segmenter};
 use crate::augment::Transform;
 use crate::config::{Plan, load_plan, load_run_plan};
 use crate::data::{DataError, Split, open_part};
@@ -97,8 +99,8 @@ impl Trained {
                 weights,
             } => {
                 let run = RunDir::open(folder)?;
-                let plan = plan_of(&run, overrides, warn)?;
-                if plan.task != TaskKind::Classify {
+                let plan = not_of_pixels(plan_of(&run, overrides, warn)?)?;
+                if plan.task == TaskKind::Dino {
                     return Err(TrainedError::NoClasses(folder.clone()).into());
                 }
                 Self::of_run(&run, plan, checkpoint, *weights, warn)?
@@ -128,7 +130,7 @@ impl Trained {
                 weights,
             } => {
                 let run = RunDir::open(folder)?;
-                let plan = plan_of(&run, overrides, warn)?;
+                let plan = not_of_pixels(plan_of(&run, overrides, warn)?)?;
                 if random {
                     let classes = run.read_classes()?;
                     Self::without_head(plan, Some(classes), warn)?
@@ -137,7 +139,7 @@ impl Trained {
                 }
             }
             Origin::Config { file, weights } => {
-                let plan = load_plan(file, overrides)?;
+                let plan = not_of_pixels(load_plan(file, overrides)?)?;
                 let weights = weights.clone().or_else(|| plan.init.weights.clone());
                 let classes = classes_of_data(&plan);
                 let mut trained = Self::without_head(plan, classes, warn)?;
@@ -186,11 +188,7 @@ impl Trained {
         let device = device_of(&plan, warn)?;
         let config = plan.model.config(Some(classes.len()))?;
         let model = build_model(&plan, &config, &inner(&device))?;
-        let weights = match choice {
-            Choice::Reported => CheckpointWeights::reported(&plan),
-            Choice::Average => CheckpointWeights::Ema,
-            Choice::Raw => CheckpointWeights::Trained,
-        };
+        let weights = weights_of(&plan, choice);
         let (model, warning) = load_checkpoint_model(run, checkpoint, weights, model)?;
         if let Some(warning) = warning {
             warn(&warning.to_string());
@@ -210,7 +208,7 @@ impl Trained {
         overrides: &[String],
         warn: Warn<'_>,
     ) -> Result<Self, TrainError> {
-        let mut plan = load_plan(file, overrides)?;
+        let mut plan = not_of_pixels(load_plan(file, overrides)?)?;
         if let Some(weights) = weights {
             plan.init.weights = Some(weights.to_owned());
         }
@@ -286,6 +284,23 @@ impl Trained {
     /// If the settings of the plan contradict each other.
     pub fn transform(&self) -> Result<Arc<Transform>, DataError> {
         Ok(Arc::new(eval_transform(&self.plan, self.size)?))
+    }
+}
+
+/// Refuses a plan whose network classifies pixels.
+fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
+    match plan.task {
+        TaskKind::Segment => Err(TrainedError::Pixels),
+        TaskKind::Classify | TaskKind::Dino => Ok(plan),
+    }
+}
+
+/// The weights of a checkpoint that are chosen.
+fn weights_of(plan: &Plan, choice: Choice) -> CheckpointWeights {
+    match choice {
+        Choice::Reported => CheckpointWeights::reported(plan),
+        Choice::Average => CheckpointWeights::Ema,
+        Choice::Raw => CheckpointWeights::Trained,
     }
 }
 

@@ -64,10 +64,7 @@ impl Trained {
         let (logits, classes) = if readable.is_empty() {
             (Vec::new(), 1)
         } else {
-            let images = View {
-                pixels: readable.concat(),
-                size: self.size,
-            };
+            let images = View::whole(readable.concat(), self.size);
             predict(&self.model, images, &self.device.device)?
         };
         let mut rows = logits.chunks_exact(classes.max(1));

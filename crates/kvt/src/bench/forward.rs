@@ -116,6 +116,10 @@ impl ForwardArgs {
                 for more in &more {
                     for &batch in &self.batch {
                         let case = self.model.case(kind, batch, more)?;
+                        ensure!(
+                            case.dense.is_none(),
+                            "`kvt bench forward` times classifiers: `kvt bench step` times networks for segmentation, also their forward pass"
+                        );
                         cases.push(ModelCase { precision, ..case });
                     }
                 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
 use serde::Serialize;
 
@@ -62,6 +63,11 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
     let views = match plan.task {
         TaskKind::Classify => Classify::views(&plan, size)?,
         TaskKind::Dino => Dino::views(&plan, size)?,
+        TaskKind::Segment => {
+            bail!(
+                "`kvt bench loader` times transforms of whole images; those of images with masks are not measured"
+            )
+        }
     };
     let splits = Splits::open(&plan, size, None, &mut generating())?.with_train_views(views);
     for warning in splits.warnings() {

@@ -6,6 +6,7 @@ use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
 use crate::common::{ModelArgs, Overrides};
 use kvt_train::bench::ModelCase;
 use kvt_train::config::Plan;
+use kvt_train::task::TaskKind;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct MeasuredModel {
@@ -43,6 +44,7 @@ impl MeasuredModel {
         Ok(ModelCase {
             kind: kind.to_owned(),
             config: plan.model.config(None)?,
+            dense: (plan.task == TaskKind::Segment).then(|| plan.clone()),
             batch,
             precision: plan.train.precision,
         })

@@ -1,18 +1,21 @@
 //! `kvt data`
 
 mod fetch;
+mod masks;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 
-use clap::Subcommand;
+use anyhow::bail;
 use clap::builder::NonEmptyStringValueParser;
+use clap::{Subcommand, ValueEnum};
 
-use super::common::{bar, generating, warn_of_others};
+use super::common::{Overrides, bar, generating, warn_of_others};
 use super::output;
 use super::table::{grouped, table};
 use kvt_data::text::quoted;
-use kvt_train::data::shapes::{ShapesConfig, ensure};
+use kvt_train::data::shapes::{Layout, ShapesConfig, ensure};
 use kvt_train::data::{
     Check, ClassOrder, DataConfig, DataKind, ImageLimits, Source, SplitCheck, check, is_whole,
     open, open_split, pack, split_name, test_split, unused_splits,
@@ -37,7 +40,7 @@ pub(super) struct Args {
 enum What {
     /// Download a small data set of photos as an image folder, or list those that there are.
     Fetch(fetch::Args),
-    /// Write the generated data set of geometric shapes as an image folder.
+    /// Write the generated data set of geometric shapes: an image folder, or scenes with masks.
     Generate(Generate),
     /// List which images of a folder without splits train and which validate, as `data.val_fraction` has it.
     #[command(after_help = "Examples:\n  kvt data split photos --val-fraction 0.2 > split.txt")]
@@ -75,11 +78,13 @@ enum What {
     },
     /// Read every image of a data set and report what is wrong with it.
     #[command(
-        after_help = "Examples:\n  kvt data check photos\n  kvt data check photos --splits train,test"
+        after_help = "Examples:\n  kvt data check photos\n  kvt data check photos --splits train,test\n  kvt data check masks.toml"
     )]
     Check {
-        /// The folder that holds the splits.
+        /// The folder that holds the splits; or a configuration, whose `[data]` says where images and their masks are.
         dir: PathBuf,
+        #[command(flatten)]
+        overrides: Overrides,
         /// Names of the splits; without them `test` too, where there is one.
         #[arg(long, value_delimiter = ',', default_value = "train,val", value_parser = NonEmptyStringValueParser::new())]
         splits: Vec<String>,
@@ -93,10 +98,15 @@ enum What {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  kvt data generate shapes --image-size 64 --classes 5")]
+#[command(
+    after_help = "Examples:\n  kvt data generate shapes --image-size 64 --classes 5\n  kvt data generate scenes --layout dense --image-size 64 --objects 2,5 --radius 0.12,0.25"
+)]
 struct Generate {
     /// The folder to write.
     dir: PathBuf,
+    /// One shape in an image, or scenes of several with masks and annotations.
+    #[arg(long, default_value = "folder")]
+    layout: Kind,
     /// Side of an image in pixels.
     #[arg(long, default_value_t = ShapesConfig::default().image_size)]
     image_size: u32,
@@ -115,16 +125,47 @@ struct Generate {
     /// How much of it is hidden, from 0 to 1.
     #[arg(long, default_value_t = ShapesConfig::default().occlusion)]
     occlusion: f64,
+    /// Fewest and most shapes of a scene.
+    #[arg(long, value_name = "FEWEST,MOST", value_parser = pair::<usize>)]
+    objects: Option<[usize; 2]>,
+    /// Smallest and largest radius of a shape of a scene, in sides of the image.
+    #[arg(long, value_name = "SMALLEST,LARGEST", value_parser = pair::<f64>)]
+    radius: Option<[f64; 2]>,
     /// Seed.
     #[arg(long, default_value_t = ShapesConfig::default().seed)]
     seed: u64,
+}
+
+/// `data.shapes.layout`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Folder,
+    Dense,
+}
+
+/// Two numbers with a comma between them.
+fn pair<T: FromStr>(text: &str) -> Result<[T; 2], String> {
+    let numbers = text
+        .split_once(',')
+        .map(|(a, b)| (a.trim().parse(), b.trim().parse()));
+    match numbers {
+        Some((Ok(a), Ok(b))) => Ok([a, b]),
+        _ => Err("expected two numbers with a comma between them".to_owned()),
+    }
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Fetch(args) => fetch::run(args),
         What::Generate(args) => {
+            let unset = ShapesConfig::default();
             let config = ShapesConfig {
+                layout: match args.layout {
+                    Kind::Folder => Layout::Folder,
+                    Kind::Dense => Layout::Dense,
+                },
+                objects: args.objects.unwrap_or(unset.objects),
+                radius: args.radius.unwrap_or(unset.radius),
                 image_size: args.image_size,
                 classes: args.classes,
                 train_per_class: args.train_per_class,
@@ -181,11 +222,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             pack_folder(&sources, out, shard_size << 20)
         }
+        What::Check { dir, overrides, .. } if dir.is_file() => masks::run(dir, overrides),
+        What::Check { overrides, .. } if !overrides.all().is_empty() => {
+            bail!("`--set` changes a configuration, but a folder is checked")
+        }
         What::Check {
             dir,
             splits,
             max_pixels,
             label_column,
+            ..
         } => check_folder(dir, splits, *max_pixels, label_column),
     }
 }

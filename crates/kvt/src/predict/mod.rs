@@ -1,12 +1,13 @@
 //! `kvt predict`
 
 mod rows;
+mod segment;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 use self::rows::Rows;
 use super::common::{Overrides, bar};
@@ -14,12 +15,13 @@ use super::images::expand;
 use super::output;
 use kvt_data::escape::one_line;
 use kvt_data::fs::{check_writable, write_atomic};
+use kvt_train::task::TaskKind;
 use kvt_train::trained::Trained;
 
 /// `kvt predict --run RUN FILE...`
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt predict --run runs/photos some.jpg other.png\n  kvt predict --run runs/photos photos/new --top 1 --output classes.csv\n  kvt predict --config configs/deit/tiny_dense.toml --weights w.pth --classes names.txt some.jpg"
+    after_help = "Examples:\n  kvt predict --run runs/photos some.jpg other.png\n  kvt predict --run runs/photos photos/new --top 1 --output classes.csv\n  kvt predict --config configs/deit/tiny_dense.toml --weights w.pth --classes names.txt some.jpg\n  kvt predict --run runs/scenes --out painted street.jpg"
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -38,9 +40,12 @@ pub(super) struct Args {
     /// Print JSON instead of a table; an image without an answer is in it with its error.
     #[arg(long)]
     json: bool,
-    /// Write the classes to this `.csv` or `.json` file instead of printing them; it appears once all images are in it. A device or a pipe gets CSV.
-    #[arg(long, alias = "out", value_name = "FILE", value_parser = table_file, conflicts_with = "json")]
+    /// Write the classes to this `.csv` or `.json` file instead of printing them; it appears once all images are in it. A device or a pipe gets CSV. Of segmentation: the folder of the painted images.
+    #[arg(long, alias = "out", value_name = "FILE", conflicts_with = "json")]
     output: Option<PathBuf>,
+    /// Of segmentation: write index PNGs, whose numbers are the classes, in place of painted images.
+    #[arg(long, requires = "output")]
+    masks: bool,
 }
 
 /// How many images were classified, and how many failed.
@@ -55,7 +60,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if files.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
+    if args.trained.task(&args.overrides)? == TaskKind::Segment {
+        return segment::run(args, &files, are_all);
+    }
+    if args.masks {
+        bail!("`--masks` is for segmentation: this model has one class for an image");
+    }
     if let Some(path) = &args.output {
+        if !is_table(path) {
+            bail!(
+                "`--output` is `{}`: expected a file that ends in `.csv` or `.json`",
+                path.display()
+            );
+        }
         check_writable(path)?;
     }
     let trained = args
@@ -147,14 +164,10 @@ fn classify(
     Ok(count)
 }
 
-/// A file with the extension of a supported format, or a device or a pipe, which gets CSV.
-fn table_file(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
+/// Whether a file has the extension of a supported format, or is a device or a pipe, which gets CSV.
+fn is_table(path: &Path) -> bool {
     let is_stream =
-        || std::fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir());
-    match path.extension().and_then(|ending| ending.to_str()) {
-        Some("csv" | "json") => Ok(path),
-        _ if is_stream() => Ok(path),
-        _ => Err("expected a file that ends in `.csv` or `.json`".to_owned()),
-    }
+        || std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    matches!(ending, Some("csv" | "json")) || is_stream()
 }

@@ -299,6 +299,7 @@ mod tests {
         images_per_step: 8,
         eval_images: 40,
         eval_every: 1,
+        eval_every_updates: 0,
         classes: 3,
         metrics: &[Metric::LOSS, Metric::TOP1],
         best_metric: Metric::TOP1,

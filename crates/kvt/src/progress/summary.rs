@@ -7,7 +7,7 @@ use super::{duration, value};
 use kvt_data::text::{counted, shell};
 use kvt_train::engine::{End, Workload};
 use kvt_train::report::interval_of;
-use kvt_train::run::{Event, Listener, RunError, StepRecord};
+use kvt_train::run::{Event, Listener, Metric, RunError, StepRecord};
 use kvt_train::task::TaskKind;
 
 /// The best and the last recorded evaluation.
@@ -58,7 +58,9 @@ impl Tally {
     fn line(&self, what: &str, found: Option<(u32, f64)>) -> Option<String> {
         let metric = self.workload.best_metric;
         let (epoch, number) = found?;
-        let interval = if metric.percent {
+        // Of shares of images; the mean of classes over pixels has no such interval.
+        let is_of_images = [Metric::TOP1, Metric::KNN].contains(&metric);
+        let interval = if is_of_images {
             interval_of(number, self.images as usize)
         } else {
             String::new()
@@ -101,6 +103,10 @@ impl Tally {
         ));
         let next = match task {
             TaskKind::Classify => ["eval --run RUN", "predict --run RUN IMAGE..."],
+            TaskKind::Segment => [
+                "eval --run RUN --per-class",
+                "predict --run RUN --out DIR IMAGE...",
+            ],
             TaskKind::Dino => ["probe --run RUN", "attention-map --run RUN IMAGE..."],
         };
         for (number, command) in next.iter().chain(&["report RUN"]).enumerate() {
@@ -155,7 +161,7 @@ impl Listener for Tallying {
 mod tests {
     use super::*;
     use crate::progress::testing::{epoch, eval};
-    use kvt_train::run::{EvalRecord, Metric};
+    use kvt_train::run::EvalRecord;
 
     fn workload(best: Option<(u32, f64)>) -> Workload {
         Workload {
@@ -166,6 +172,7 @@ mod tests {
             images_per_step: 8,
             eval_images: 24,
             eval_every: 1,
+            eval_every_updates: 0,
             classes: 3,
             metrics: &[Metric::LOSS, Metric::TOP1],
             best_metric: Metric::TOP1,

@@ -44,6 +44,7 @@ mod schedule;
 mod second_task;
 #[path = "../../../kvt-models/tests/all/seeded.rs"]
 mod seeded;
+mod segment_verbs;
 #[cfg(unix)]
 mod signals;
 mod sources;

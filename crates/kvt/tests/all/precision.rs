@@ -1,13 +1,14 @@
 //! Half precision from configuration to checkpoint: refusals, messages, and the loss scale of f16.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use kvt_models::weights::{self, StateDict};
 use kvt_models::{Model, ModelConfig, ModelOverrides, Precision};
 use kvt_ops::{Key, Phase};
-use kvt_train::data::{DataError, DeviceBatch, Sample};
+use kvt_train::data::{DataError, DeviceBatch, Prepare};
 use kvt_train::engine::{TrainError, TrainState, Update, UpdateError, UpdateSettings};
 use kvt_train::recipe::{Clip, Ema, Gradients, LossScale, OptimConfig, Optimizer, Position, Rates};
 use kvt_train::run::{Event, Metric, Note, Topic};
@@ -46,8 +47,8 @@ impl Task for Sum {
         unreachable!("the test makes the state")
     }
 
-    fn target(sample: &Sample) -> u32 {
-        sample.label
+    fn prepare(_: &Plan, _: &Splits) -> Result<Arc<dyn Prepare<u32>>, DataError> {
+        unreachable!("the test makes the batches")
     }
 
     fn loss(

@@ -3,13 +3,15 @@
 //!
 //! `scripts/reference/recipe.py` writes the random numbers and the results; the start is the one of `trajectory.rs`.
 
+use std::sync::Arc;
+
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::weights::LoadOptions;
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Phase;
 use kvt_train::augment::{Normalization, Patch};
 use kvt_train::config::{Plan, load_plan};
-use kvt_train::data::{DeviceBatch, Sample};
+use kvt_train::data::{DataError, DeviceBatch, Prepare};
 use kvt_train::engine::{TrainError, TrainState, UpdateSettings};
 use kvt_train::recipe::mix::{Blend, Mixing, Rect, write_patches};
 use kvt_train::recipe::{Ema, LossConfig, Optimizer, Position, Rates};
@@ -55,8 +57,8 @@ impl Task for Given {
         unreachable!("the test makes the state")
     }
 
-    fn target(sample: &Sample) -> u32 {
-        sample.label
+    fn prepare(_: &Plan, _: &Splits) -> Result<Arc<dyn Prepare<u32>>, DataError> {
+        unreachable!("the test makes the batches")
     }
 
     fn loss(

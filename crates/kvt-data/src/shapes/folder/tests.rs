@@ -159,3 +159,32 @@ fn senseless_settings_are_refused() {
         assert!(bad.validate().unwrap_err().to_string().contains(key));
     }
 }
+
+/// Everything that a data set of this layout contains has stayed since version 1 of its manifest.
+#[test]
+fn the_bytes_of_the_folder_layout_stay() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("shapes");
+    generate(&small(), &dir, &mut |_, _| {}).unwrap();
+    assert_eq!(hash_of(&dir), "");
+    // Keys of scenes have no effect.
+    let same = ShapesConfig {
+        objects: [2, 5],
+        ..small()
+    };
+    assert!(!ensure(&same, &dir, &mut |_, _| {}).unwrap().generated);
+}
+
+/// The hash of all files of a folder, with their names.
+pub(in crate::shapes) fn hash_of(dir: &Path) -> String {
+    let mut hash = blake3::Hasher::new();
+    for entry in walkdir::WalkDir::new(dir).sort_by_file_name() {
+        let entry = entry.unwrap();
+        if entry.file_type().is_file() {
+            let name = entry.path().strip_prefix(dir).unwrap().to_str().unwrap();
+            hash.update(name.as_bytes());
+            hash.update(&fs_err::read(entry.path()).unwrap());
+        }
+    }
+    hash.finalize().to_hex().to_string()
+}

@@ -2,6 +2,7 @@
 
 mod auxiliary;
 mod conv_module;
+mod cost;
 mod head;
 mod network;
 mod pooling;

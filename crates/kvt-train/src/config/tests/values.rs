@@ -288,7 +288,7 @@ fn only_an_average_that_is_kept_is_reported() {
 
 #[test]
 fn a_cool_down_makes_the_run_longer() {
-    let epochs = |sets: &[&str]| plan_of(SMALL, sets).unwrap().epochs();
+    let epochs = |sets: &[&str]| plan_of(SMALL, sets).unwrap().epochs().unwrap();
     assert_eq!(epochs(&[]), 300);
     assert_eq!(epochs(&["schedule.cooldown_epochs=10"]), 310);
     let most = ["schedule.cooldown_epochs=10", "train.epochs=4294967295"];

@@ -15,13 +15,16 @@ impl<T: Task> Session<T> {
             1 => String::new(),
             size => format!(", {size} processes"),
         };
+        let steps = counted(workload.steps_per_epoch, "step");
+        let length = match self.plan.updates() {
+            None => format!("{} of {steps}", self.plan.length()),
+            Some(_) => format!("{}, {steps} per epoch", self.plan.length()),
+        };
         format!(
-            "{}: {} parameters, {} keys per query, {} of {} on {} ({}){processes}",
+            "{}: {} parameters, {} keys per query, {length} on {} ({}){processes}",
             summary.name,
-            grouped(summary.params),
+            grouped(T::parameters(&self.model, &self.state.network)),
             summary.kept(),
-            counted(workload.epochs, "epoch"),
-            counted(workload.steps_per_epoch, "step"),
             self.device.name,
             self.device.description
         )

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::state::initial_state;
-use super::{Session, Start, schedule};
+use super::{Session, Start};
 use crate::config::{Plan, resolved_toml};
 use crate::device;
 use crate::engine::TrainError;
 use crate::engine::progress::Progress;
 use crate::engine::share::share_state;
+use crate::recipe::Schedule;
 use crate::run::{Note, RunDir, Topic};
 use crate::splits::Splits;
 use crate::task::{Task, Weights};
@@ -73,7 +74,7 @@ impl<T: Task> Session<T> {
         let device = device::resolve_local(&plan.train.device, world.local())?;
         device.check_precision(plan.train.precision)?;
         let config = plan.model.config(None)?;
-        let size = (config.img_size(), config.img_size());
+        let size = T::size(&plan, &config);
         let views = T::views(&plan, size)?;
         let splits = Splits::open(&plan, size, None, &mut |_, _| {})?.with_train_views(views);
         let model = T::model(&plan, &splits)?;
@@ -83,7 +84,7 @@ impl<T: Task> Session<T> {
         Ok(Self {
             // Several processes wait for each update.
             reader: None,
-            schedule: schedule(&plan, &splits),
+            schedule: Schedule::of(&plan, splits.updates_per_epoch(&plan)),
             run: RunDir::of_another(&plan.run.dir),
             plan,
             world,

@@ -19,7 +19,7 @@ use super::progress::Progress;
 use super::{End, Late, Processes, Reader, Recorder, TrainError, TrainState, Trainer};
 use crate::config::{self, Plan};
 use crate::device::{self, ResolvedDevice};
-use crate::recipe::{EmaReport, Schedule, scaled_lr};
+use crate::recipe::{EmaReport, Schedule};
 use crate::run::{
     EvalRecord, Event, HyperParameters, Listener, Metric, Note, RunDir, Topic, Warning, Which,
     forget_judgement,
@@ -78,8 +78,10 @@ pub struct Workload {
     pub images_per_step: usize,
     /// Images per evaluation.
     pub eval_images: usize,
-    /// Epochs from one evaluation to the next; 0 evaluates only at the end.
+    /// Epochs from one evaluation to the next; 0 evaluates only at the end, or after updates.
     pub eval_every: u32,
+    /// Updates from one evaluation to the next; 0 evaluates after epochs.
+    pub eval_every_updates: u64,
     /// Classes of the images.
     pub classes: usize,
     /// The metrics of evaluations.
@@ -127,7 +129,7 @@ impl<T: Task> Session<T> {
         let device = device::resolve_local(&plan.train.device, world.local())?;
         let slow = device.check_precision(plan.train.precision)?;
         let config = plan.model.config(None)?;
-        let size = (config.img_size(), config.img_size());
+        let size = T::size(&plan, &config);
         let mut notes = Vec::new();
         let resume = start != Start::New;
         let mut classes = None;
@@ -169,7 +171,7 @@ impl<T: Task> Session<T> {
         }
 
         let mut session = Self {
-            schedule: schedule(&plan, &splits),
+            schedule: Schedule::of(&plan, splits.updates_per_epoch(&plan)),
             plan,
             world,
             run,
@@ -248,16 +250,17 @@ impl<T: Task> Session<T> {
     pub fn workload(&self) -> Workload {
         let plan = &self.plan.train;
         let steps_per_epoch = self.splits.updates_per_epoch(&self.plan);
-        let epochs = self.plan.epochs();
+        let epochs = self.plan.epochs_of(steps_per_epoch);
         let steps = steps_per_epoch * u64::from(epochs);
         Workload {
             done: self.progress.position.step,
-            steps: plan.max_steps.map_or(steps, |max| max.min(steps)),
+            steps: self.plan.last_update().map_or(steps, |max| max.min(steps)),
             steps_per_epoch,
             epochs,
             images_per_step: plan.batch_size * plan.accumulate,
             eval_images: self.splits.val.samples.len(),
             eval_every: plan.eval_every,
+            eval_every_updates: plan.eval_every_updates,
             classes: self.splits.classes().len(),
             metrics: T::METRICS,
             best_metric: T::BEST,
@@ -323,15 +326,4 @@ impl<T: Task> Session<T> {
         synced?;
         Ok(end)
     }
-}
-
-/// The learning rates of a plan.
-fn schedule(plan: &Plan, splits: &Splits) -> Schedule {
-    let images = plan.train.batch_size * plan.train.accumulate;
-    Schedule::new(
-        plan.schedule.clone(),
-        scaled_lr(plan.optim.lr, plan.optim.lr_batch, images),
-        splits.updates_per_epoch(plan),
-        plan.train.epochs,
-    )
 }

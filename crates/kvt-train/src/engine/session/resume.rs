@@ -2,7 +2,6 @@
 
 use super::Session;
 use super::state::initial_state;
-use crate::config::Plan;
 use crate::engine::TrainError;
 use crate::engine::checkpoint::Restored;
 use crate::run::{Event, Note, RunDir, RunError, Topic, Which, read_log};
@@ -12,6 +11,7 @@ impl<T: Task> Session<T> {
     /// This session in the state of a checkpoint, or at its start if it was killed before the first one.
     pub(super) fn restored(mut self, which: Which<'_>) -> Result<Self, TrainError> {
         let checkpoints = self.checkpointer();
+        let epochs = self.workload().epochs;
         // Steps after an older checkpoint are cut off the log, so keep a copy.
         let keep_log = || match which {
             Which::Last => Ok(()),
@@ -26,7 +26,7 @@ impl<T: Task> Session<T> {
             }) => {
                 let step = progress.position.step;
                 let message = match progress.position.epoch {
-                    epoch if epoch < self.plan.epochs() => {
+                    epoch if epoch < epochs => {
                         format!("resumed in epoch {}, after step {step}", epoch + 1)
                     }
                     epoch => format!("all {epoch} epochs are done"),
@@ -39,7 +39,7 @@ impl<T: Task> Session<T> {
             }
             // Killed before its first checkpoint: starting over loses nothing.
             Err(TrainError::Run(RunError::NoCheckpoint { .. })) if which == Which::Last => {
-                let message = start_over(&self.run, &self.plan)?;
+                let message = start_over(&self.run, epochs)?;
                 let device = self.device.device.clone().autodiff();
                 self.state = initial_state(
                     &self.plan,
@@ -59,7 +59,7 @@ impl<T: Task> Session<T> {
 }
 
 /// Makes room for a run that starts over, and returns a message; refuses if a finished run has lost its checkpoints.
-fn start_over(run: &RunDir, plan: &Plan) -> Result<String, TrainError> {
+fn start_over(run: &RunDir, epochs: u32) -> Result<String, TrainError> {
     let logged = match run.log() {
         log if log.exists() => read_log(&log)?.events,
         _ => Vec::new(),
@@ -71,7 +71,7 @@ fn start_over(run: &RunDir, plan: &Plan) -> Result<String, TrainError> {
         })
     };
     // The last epoch is logged after it was saved, so its checkpoint was removed.
-    if finished(plan.epochs() - 1) {
+    if finished(epochs.saturating_sub(1)) {
         return Err(TrainError::Run(RunError::CheckpointsGone {
             path: run.path().to_owned(),
         }));

@@ -40,7 +40,8 @@ impl<T: Task> Session<T> {
             clip: plan.optim.clip(),
             ema_decay: 0.0,
         };
-        let mut batches = self.splits.train_batches(plan, T::target, 0, 0)?;
+        let prepare = T::prepare(plan, &self.splits)?;
+        let mut batches = self.splits.train_batches(plan, prepare, 0, 0)?;
         let first = batches.next().map(|batch| Ok(batch?.upload(&device)));
         match state.update(first, Position::default(), settings) {
             Err(UpdateError::Execution(reason)) => Err(TrainError::Execution(reason)),

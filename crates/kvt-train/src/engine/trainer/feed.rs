@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::augment::{AugmentConfig, Preset, Transform};
     use crate::data::{
-        ClassOrder, ImageLimits, LoaderConfig, OnError, Purpose, Source, epoch_order,
+        ClassOrder, ImageLimits, LoaderConfig, OnError, Purpose, Source, Views, epoch_order,
     };
 
     /// Five micro-batches of two images, in order; image 5 is unreadable.
@@ -139,8 +139,13 @@ mod tests {
         };
         let loader = Loader::start(LoaderConfig {
             source: Arc::new(Source::open(dir.path(), ClassOrder::Byte).unwrap()),
-            views: vec![Arc::new(Transform::train(&augment, (4, 4)).unwrap())],
-            target: |sample| sample.label,
+            prepare: Arc::new(Views {
+                transforms: vec![Arc::new(Transform::train(&augment, (4, 4)).unwrap())],
+                target: |sample| sample.label,
+                limits: ImageLimits::default(),
+                parts: false,
+            }),
+            pad_to: 1,
             order: epoch_order(10, 0, 0, false),
             copies: Vec::new(),
             batch_size: 2,
@@ -153,8 +158,6 @@ mod tests {
             seed: 0,
             on_error,
             max_skipped: 5,
-            limits: ImageLimits::default(),
-            parts: false,
         });
         (dir, Feed::new(loader.unwrap(), Device::flex()))
     }

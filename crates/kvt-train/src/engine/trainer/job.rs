@@ -15,8 +15,10 @@ impl<T: Task> Trainer<'_, '_, T> {
     pub(super) fn batches(&self) -> Result<Loader<T::Target>, TrainError> {
         let position = self.progress.position;
         let (epoch, batch) = (position.epoch, position.batch);
-        let target = T::target;
-        Ok(self.splits.train_batches(self.plan, target, epoch, batch)?)
+        let prepare = T::prepare(self.plan, self.splits)?;
+        Ok(self
+            .splits
+            .train_batches(self.plan, prepare, epoch, batch)?)
     }
 
     /// This process's share of these batches: every n-th of n processes.
@@ -27,9 +29,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
         let position = self.progress.position;
         let (epoch, batch) = (position.epoch, position.batch);
-        let mut loading = self
-            .splits
-            .train_loading(self.plan, T::target, epoch, batch);
+        let prepare = T::prepare(self.plan, self.splits)?;
+        let mut loading = self.splits.train_loading(self.plan, prepare, epoch, batch);
         loading.first_batch += world.rank();
         loading.every = world.size();
         Ok(Loader::start(loading)?)

@@ -86,7 +86,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         loop {
             let go_on = if self.progress.concluding {
                 self.conclude()?
-            } else if self.progress.position.epoch < self.plan.epochs() && !self.out_of_steps() {
+            } else if self.progress.position.epoch < self.epochs() && !self.out_of_steps() {
                 self.train_epoch()?
             } else {
                 return Ok(End::Finished);
@@ -145,9 +145,13 @@ impl<T: Task> Trainer<'_, '_, T> {
             if due(position.step, self.plan.checkpoint.every_steps) {
                 self.settle()?;
                 let count = self.splits.train_batch_count(self.plan);
-                self.progress.concluding = self.out_of_steps() || position.batch >= count;
+                self.progress.concluding =
+                    self.out_of_steps() || position.batch >= count || self.evaluates_within();
                 self.save(self.stage(), false)?;
                 self.late.restart_clock();
+            }
+            if self.evaluates_within() {
+                break;
             }
         }
         self.settle()?;
@@ -155,22 +159,24 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(true)
     }
 
-    /// The work after the updates of an epoch, or of a run that `train.max_steps` ends within one: evaluation, log and
-    /// checkpoint. `false` if it was stopped meanwhile; it then starts again when the run is resumed.
+    /// The work after the updates of an epoch, of a run that ends within one, or up to an evaluation within one: evaluation, log
+    /// and checkpoint. `false` if it was stopped meanwhile; it then starts again when the run is resumed.
     ///
     /// If a checkpoint is due, it is also written before the evaluation, which may take long and fail.
     fn conclude(&mut self) -> Result<bool, TrainError> {
         let epoch = self.progress.position.epoch;
         let complete = self.progress.position.batch >= self.splits.train_batch_count(self.plan);
-        if !complete && !self.out_of_steps() {
+        let within = self.evaluates_within();
+        if !complete && !self.out_of_steps() && !within {
             // Resumed with a later end.
             self.progress.concluding = false;
             return Ok(true);
         }
-        let last = self.out_of_steps() || epoch + 1 == self.plan.epochs();
-        let save = last || due(epoch + 1, self.plan.checkpoint.every_epochs);
+        let last = self.out_of_steps() || epoch + 1 == self.epochs();
+        let every = self.plan.checkpoint.every_epochs;
+        let save = last || complete && due(epoch + 1, every) || within && every > 0;
         let mut improved = false;
-        let evaluates = last || due(epoch + 1, self.plan.train.eval_every);
+        let evaluates = last || within || complete && due(epoch + 1, self.plan.train.eval_every);
         let analyzes = complete && due(epoch + 1, self.plan.analysis.every);
         if (evaluates || analyzes) && save && !self.saved {
             self.save(Stage::BeforeEval, false)?;
@@ -191,8 +197,11 @@ impl<T: Task> Trainer<'_, '_, T> {
             };
         }
         self.report_layers(layers)?;
-        if complete {
+        // The last epoch of a run measured in updates counts, though it may be a part.
+        if complete || self.plan.updates() == Some(self.progress.position.step) {
             self.report_epoch()?;
+        }
+        if complete {
             let position = &mut self.progress.position;
             position.epoch += 1;
             position.batch = 0;
@@ -222,7 +231,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         };
         let known = feed.skipped().len();
         let own = self.plan.train.accumulate / self.processes.world().size();
-        let mut window = feed.window(own, !self.is_last(at.step + 1));
+        let ends = self.is_last(at.step + 1) || self.evaluates_after(at.step + 1);
+        let mut window = feed.window(own, !ends);
         let processes = &self.processes;
         let reader = self.late.reader.as_ref();
         let started = self
@@ -265,7 +275,23 @@ impl<T: Task> Trainer<'_, '_, T> {
 
     /// Whether the run ends after this number of updates.
     fn is_last(&self, steps: u64) -> bool {
-        self.plan.train.max_steps.is_some_and(|max| steps >= max)
+        self.plan.last_update().is_some_and(|max| steps >= max)
+    }
+
+    /// Whether an evaluation is due after the last update, wherever in its epoch.
+    fn evaluates_within(&self) -> bool {
+        self.evaluates_after(self.progress.position.step)
+    }
+
+    /// Whether `train.eval_every_updates` asks for an evaluation after this number of updates.
+    fn evaluates_after(&self, steps: u64) -> bool {
+        due(steps, self.plan.train.eval_every_updates)
+    }
+
+    /// Epochs of the whole run.
+    fn epochs(&self) -> u32 {
+        let updates = self.splits.updates_per_epoch(self.plan);
+        self.plan.epochs_of(updates)
     }
 }
 

@@ -1,6 +1,8 @@
 //! `[optim]`: the settings of the optimizer.
 
-use crate::recipe::Clip;
+use kvt_models::Parameter;
+
+use crate::recipe::{Clip, Network};
 use kvt_data::schema::section;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,9 +26,10 @@ section! {
         pub momentum: f64 = 0.9, "x-range" = "[0, 1)", "x-default" = "`0.9`, with muon `0.95`";
         /// Whether `sgd` and `muon` look ahead by Nesterov's momentum.
         pub nesterov: bool = true;
-        /// Weight decay, decoupled from the gradient except with `sgd` and `lamb`; biases and other one-dimensional
-        /// parameters have none.
+        /// Weight decay, decoupled from the gradient except with `sgd` and `lamb`.
         pub weight_decay: f64 = 0.05, "x-range" = "[0, 1e30]";
+        /// The parameters that decay.
+        pub decay: OptimDecay = OptimDecay::Family, "x-default" = "`\"family\"`, with `task = \"segment\"` `\"names\"`";
         /// Factor of the learning rate from each layer of the model to the one below it; 1 is the same rate for all.
         pub layer_decay: f64 = 1.0, "x-range" = "(0, 1]";
         /// Largest global norm of the gradients; 0 does not clip. At most one `clip` key is above 0.
@@ -38,6 +41,30 @@ section! {
         /// Adaptive clipping: the largest norm of an output unit's gradient, as a share of the norm of its weights; 0 does
         /// not clip. timm's is 0.01 to 0.1.
         pub clip_agc: f64 = 0.0, "x-range" = "[0, inf)";
+    }
+}
+
+/// The parameters that decay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OptimDecay {
+    /// Those of the model's family: neither biases and other one-dimensional parameters, nor those that its authors exclude.
+    Family,
+    /// All, biases and batch norms included, except those whose name contains `norm`, `relative_position_bias_table`,
+    /// `absolute_pos_embed` or `pos_block`: the rule of published segmentation networks, for these only.
+    Names,
+    /// All.
+    All,
+}
+
+impl OptimDecay {
+    /// Whether a parameter of a network decays.
+    pub(crate) fn decays(self, network: &impl Network, parameter: &Parameter) -> bool {
+        match self {
+            Self::Family => network.decays(parameter),
+            Self::Names => network.decays_by_name(parameter),
+            Self::All => true,
+        }
     }
 }
 

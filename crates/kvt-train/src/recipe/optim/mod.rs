@@ -30,7 +30,7 @@ use self::sgd::Sgd;
 use super::gradients::flat;
 use super::{Gradients, Network, is_head};
 
-pub use config::{OptimConfig, OptimName};
+pub use config::{OptimConfig, OptimDecay, OptimName};
 
 /// An optimizer state that does not match the network.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +129,7 @@ impl Optimizer {
         };
         let parameters = network.parameters();
         let groups = parameters.iter().map(|parameter| {
-            let decays = network.decays(parameter);
+            let decays = config.decay.decays(network, parameter);
             let above = network
                 .layers()
                 .saturating_sub(network.layer(parameter) + 1);

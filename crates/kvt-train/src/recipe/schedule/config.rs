@@ -12,6 +12,10 @@ section! {
         pub kind: ScheduleKind = ScheduleKind::Cosine;
         /// Epochs of linear warm-up; parts of an epoch are allowed.
         pub warmup_epochs: f64 = 5.0, "x-range" = "[0, inf)";
+        /// Updates of a linear warm-up that multiplies the curve, instead of one to its full rate: that of MMSegmentation; 0 is off.
+        pub warmup_updates: u64 = 0;
+        /// Share of the curve at the start of these updates.
+        pub warmup_ratio: f64 = 1e-6, "x-range" = "(0, 1]";
         /// Learning rate at the start of the warm-up, not scaled by the batch.
         pub warmup_lr: f64 = 1e-6, "x-range" = "[0, 1e30]";
         /// Whether the curve begins after the warm-up, and not under it.

@@ -4,6 +4,8 @@ mod config;
 
 use std::f64::consts::PI;
 
+use crate::config::Plan;
+
 pub use config::{ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer};
 
 /// Linear warm-up, then a curve until the end of the run, then the end value of the curve (timm's schedulers, with one cycle):
@@ -17,6 +19,9 @@ pub use config::{ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer};
 /// f(t) = lr                                                       constant
 /// ```
 ///
+/// With `warmup_updates = u`, there is no other warm-up, and the rate of an update `n < u`, from 0, is multiplied by
+/// `1 - (1 - n / u) (1 - warmup_ratio)`, whatever the curve counts (mmcv's `LrUpdaterHook`).
+///
 /// From `total` on, cosine, poly and linear stay at `min_lr`. With `warmup_prefix`, the curve uses `t - w` for `t` and
 /// `total - w` for `total`: it begins after the warm-up and still ends with the run, as in Swin. `t` is defined by
 /// [`ScheduleCounts`], in epochs or updates.
@@ -26,6 +31,8 @@ pub struct Schedule {
     lr: f64,
     steps_per_epoch: u64,
     epochs: u32,
+    /// The length of the curve in updates, if the run is measured in them.
+    updates: Option<u64>,
 }
 
 impl Schedule {
@@ -36,19 +43,42 @@ impl Schedule {
             lr,
             steps_per_epoch,
             epochs,
+            updates: None,
+        }
+    }
+
+    /// The schedule of a plan.
+    pub fn of(plan: &Plan, steps_per_epoch: u64) -> Self {
+        let images = plan.train.batch_size * plan.train.accumulate;
+        let lr = scaled_lr(plan.optim.lr, plan.optim.lr_batch, images);
+        let schedule = Self::new(
+            plan.schedule.clone(),
+            lr,
+            steps_per_epoch,
+            plan.train.epochs,
+        );
+        Self {
+            updates: plan.updates(),
+            ..schedule
         }
     }
 
     /// The learning rate of an update: `step` counts the updates done before it, `epoch` is its epoch, both from 0.
     pub fn lr(&self, step: u64, epoch: u32) -> f64 {
+        let (updates, ratio) = (self.config.warmup_updates, self.config.warmup_ratio);
+        let curve = self.curve(step, epoch);
+        if step >= updates {
+            return curve;
+        }
+        curve * (1.0 - (1.0 - step as f64 / updates as f64) * (1.0 - ratio))
+    }
+
+    /// The rate without the warm-up that multiplies it.
+    fn curve(&self, step: u64, epoch: u32) -> f64 {
         let config = &self.config;
         let t = self.place(step, epoch);
-        let [warmup, total, step] = [
-            config.warmup_epochs,
-            f64::from(self.epochs),
-            config.step_epochs,
-        ]
-        .map(|x| x * self.unit());
+        let total = self.total();
+        let [warmup, step] = [config.warmup_epochs, config.step_epochs].map(|x| x * self.unit());
         if t < warmup {
             // The order of operations matters: another one would change the last bit of old runs' rates.
             return if config.warmup_closed {
@@ -79,10 +109,7 @@ impl Schedule {
     pub fn weight_decay(&self, start: f64, step: u64, epoch: u32) -> f64 {
         match self.config.weight_decay_end {
             None => start,
-            Some(end) => {
-                let total = f64::from(self.epochs) * self.unit();
-                cosine(start, end, self.place(step, epoch) / total)
-            }
+            Some(end) => cosine(start, end, self.place(step, epoch) / self.total()),
         }
     }
 
@@ -95,6 +122,15 @@ impl Schedule {
         match self.config.counts {
             ScheduleCounts::Started => started as f64,
             ScheduleCounts::Finished => started.saturating_sub(1) as f64,
+        }
+    }
+
+    /// The end of the curve, in its units.
+    fn total(&self) -> f64 {
+        match (self.updates, self.config.per) {
+            (None, _) => f64::from(self.epochs) * self.unit(),
+            (Some(updates), SchedulePer::Step) => updates as f64,
+            (Some(updates), SchedulePer::Epoch) => updates as f64 / self.steps_per_epoch as f64,
         }
     }
 
@@ -135,3 +171,6 @@ pub fn scaled_lr(lr: f64, lr_batch: usize, images: usize) -> f64 {
         batch => lr * images as f64 / batch as f64,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ mod page;
 mod plots;
 mod record;
 mod samples;
+mod segments;
 mod settings;
 mod tables;
 
@@ -22,6 +23,7 @@ pub use self::images::Asked;
 pub use self::judged::Judged;
 pub use self::record::Record;
 pub use self::samples::Sample;
+pub use self::segments::{Painted, Segmented};
 
 use self::markup::Markup;
 use self::page::Part;
@@ -40,6 +42,10 @@ pub struct Report {
     pub records: Vec<Record>,
     /// Results on all images of a split, for the runs that were evaluated.
     pub judged: Vec<Judged>,
+    /// The same for the runs that label pixels.
+    pub segmented: Vec<Segmented>,
+    /// Single images under their classes, of the runs that label pixels.
+    pub painted: Vec<Painted>,
     /// Single images, the same for all runs.
     pub samples: Vec<Sample>,
     /// The images that a run got wrong with the highest confidence.
@@ -103,6 +109,8 @@ impl Report {
             metric: metric(&curves),
             records,
             judged: Vec::new(),
+            segmented: Vec::new(),
+            painted: Vec::new(),
             samples: Vec::new(),
             mistakes: Vec::new(),
             remarks: Vec::new(),
@@ -156,10 +164,15 @@ impl Report {
             let table = made(|page| settings::differences(page, &self.records, &differing));
             part("differences", "Differences of the configurations", table);
         }
-        if !self.judged.is_empty() {
-            part("judged", "Evaluation", made(|page| judged::all(page, self)));
+        if !(self.judged.is_empty() && self.segmented.is_empty()) {
+            let results = made(|page| {
+                judged::all(page, self);
+                segments::all(page, self);
+            });
+            part("judged", "Evaluation", results);
         }
-        if !(self.samples.is_empty() && self.remarks.is_empty()) {
+        let has_images = !(self.samples.is_empty() && self.painted.is_empty());
+        if has_images || !self.remarks.is_empty() {
             part("samples", "Sample images", samples::chosen(self)?);
         }
         if !self.mistakes.is_empty() {

@@ -9,7 +9,7 @@ use crate::config::{Plan, load_run_plan};
 use crate::run::{
     Environment, EpochRow, EpochRows, Event, Metric, Metrics, Note, RunDir, Topic, read_log,
 };
-use crate::task::TaskKind;
+use crate::task::{SegmentSize, TaskKind};
 use kvt_data::regular;
 use kvt_data::text::counted;
 
@@ -118,9 +118,11 @@ impl Record {
     /// Whether the events are those of a completed run: its last epoch is finished, or the evaluation after the last update of
     /// `train.max_steps` is, which may be within an epoch.
     pub(crate) fn is_finished(plan: &Plan, events: &[Event]) -> bool {
-        let is_last = |step: u64| plan.train.max_steps.is_some_and(|most| step >= most);
+        let is_last = |step: u64| plan.last_update().is_some_and(|most| step >= most);
         events.iter().any(|event| match event {
-            Event::Epoch(epoch) => epoch.epoch + 1 >= plan.epochs() || is_last(epoch.step),
+            Event::Epoch(epoch) => {
+                plan.epochs().is_some_and(|all| epoch.epoch + 1 >= all) || is_last(epoch.step)
+            }
             Event::Eval(eval) => is_last(eval.step),
             Event::Step(_) | Event::Layer(_) | Event::Note(_) => false,
         })
@@ -149,24 +151,28 @@ impl Record {
         self.rows.len()
     }
 
+    /// The number of finished epochs, of how many.
+    pub(super) fn epochs_of_all(&self) -> String {
+        let done = self.epochs();
+        match self.plan.epochs() {
+            Some(all) => format!("{done} of {}", counted(all, "epoch")),
+            None => format!("{} in {}", counted(done, "epoch"), self.plan.length()),
+        }
+    }
+
     /// A note if the run is unfinished or was never evaluated.
     pub(super) fn state(&self) -> Option<String> {
-        let (name, epochs, of) = (
-            &self.name,
-            self.epochs(),
-            counted(self.plan.epochs(), "epoch"),
-        );
+        let (name, epochs) = (&self.name, self.epochs_of_all());
         let how = match self.progress {
             Progress::Finished => None,
             Progress::Stopped => Some("was stopped"),
             Progress::Open => Some("is still in training, or was killed,"),
         };
-        let done = how.map(|how| {
-            format!("`{name}` {how} after {epochs} of {of}: its numbers are those of now")
-        });
+        let done =
+            how.map(|how| format!("`{name}` {how} after {epochs}: its numbers are those of now"));
         let evaluated = self.rows.iter().any(|row| row.val.is_some());
-        let unjudged =
-            (!evaluated && epochs > 0).then(|| format!("`{name}` has not been evaluated yet"));
+        let unjudged = (!evaluated && self.epochs() > 0)
+            .then(|| format!("`{name}` has not been evaluated yet"));
         match (done, unjudged) {
             (Some(done), Some(unjudged)) => Some(format!("{done}; {unjudged}")),
             (done, unjudged) => done.or(unjudged),
@@ -241,14 +247,27 @@ fn progress(plan: &Plan, events: &[Event]) -> Progress {
     }
 }
 
-/// Size and cost of a classifier; not available for DINO's network with its heads.
+/// Size and cost of a classifier, or of a network for segmentation with crops of its size; not available for DINO's network with its
+/// heads.
 fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
-    let is_known = plan.task == TaskKind::Classify && classes > 0;
-    let config = is_known.then(|| plan.model.config(Some(classes)).ok());
-    let summary = config.flatten()?.summary();
+    if classes == 0 {
+        return None;
+    }
+    let (summary, parameters, macs) = match plan.task {
+        TaskKind::Classify => {
+            let summary = plan.model.config(Some(classes)).ok()?.summary();
+            let (parameters, macs) = (summary.params, summary.macs.total());
+            (summary, parameters, macs)
+        }
+        TaskKind::Segment => {
+            let size = SegmentSize::of(plan, classes).ok()?;
+            (size.backbone, size.params, size.macs)
+        }
+        TaskKind::Dino => return None,
+    };
     Some(ModelFacts {
-        parameters: summary.params,
-        macs: summary.macs.total(),
+        parameters,
+        macs,
         keys: summary.kept(),
         name: summary.name,
     })

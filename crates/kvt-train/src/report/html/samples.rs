@@ -57,6 +57,7 @@ pub(super) fn chosen(report: &Report) -> Result<Markup, ReportError> {
         page.element("p", &[("class", "note")], text);
     }
     cards(&mut page, report, samples)?;
+    super::segments::painted(&mut page, report)?;
     Ok(page)
 }
 
@@ -212,7 +213,7 @@ fn bar(page: &mut Markup, probability: f64) {
 }
 
 /// A picture embedded in the page.
-fn data_uri(picture: &RgbImage) -> Result<String, ReportError> {
+pub(super) fn data_uri(picture: &RgbImage) -> Result<String, ReportError> {
     let (width, height) = picture.dimensions();
     if width.max(height) <= SMALL {
         let bytes = encode_png(picture, width, height).map_err(ReportError::Picture)?;

@@ -7,7 +7,6 @@ use super::markup::Markup;
 use super::record::Record;
 use crate::plot::{duration, grouped, human, with_unit};
 use crate::run::{EvalRecord, Topic};
-use kvt_data::text::counted;
 
 /// Maximum number of notes shown per run.
 const NOTES: usize = 100;
@@ -50,7 +49,10 @@ fn line(page: &mut Markup, report: &Report, number: usize, record: &Record) {
         found(best),
         best.map_or_else(dash, |(epoch, _)| epoch.to_string()),
         found(record.last(report.metric)),
-        format!("{} of {}", record.epochs(), record.plan.epochs()),
+        match record.plan.epochs() {
+            Some(all) => format!("{} of {all}", record.epochs()),
+            None => record.epochs().to_string(),
+        },
         duration(record.seconds()),
         speed(record),
         model(record, |facts| grouped(facts.parameters)),
@@ -78,11 +80,7 @@ fn tiles(page: &mut Markup, report: &Report, record: &Record) {
     };
     let (best, best_epoch) = found(record.best(metric));
     let (last, last_epoch) = found(record.last(metric));
-    let epochs = format!(
-        "{} of {}",
-        record.epochs(),
-        counted(record.plan.epochs(), "epoch")
-    );
+    let epochs = record.epochs_of_all();
     let macs = model(record, |facts| format!("{} MACs", human(facts.macs as f64)));
     let keys = model(record, |facts| facts.keys.clone());
     let parameters = model(record, |facts| grouped(facts.parameters));

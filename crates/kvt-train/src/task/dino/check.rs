@@ -19,7 +19,11 @@ pub(crate) struct Misfit {
 }
 
 impl Misfit {
-    fn new(key: &'static str, message: impl Into<String>, help: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        key: &'static str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
         Self {
             key,
             message: message.into(),

@@ -30,14 +30,14 @@ use super::{
 };
 use crate::augment::Transform;
 use crate::config::Plan;
-use crate::data::{DataError, DeviceBatch, Sample, Split};
+use crate::data::{DataError, DeviceBatch, Prepare, Split};
 use crate::error::TrainError;
 use crate::probe::{KnnVote, Rows, collect};
 use crate::recipe::{Ema, Gradients, Network, Position};
 use crate::run::{Metric, Metrics, Note, Topic};
 use crate::splits::Splits;
 
-pub(crate) use check::check;
+pub(crate) use check::{Misfit, check};
 pub use config::DinoConfig;
 pub use head::DinoHead;
 pub use loss::{GLOBAL_VIEWS, dino_loss, teacher_probabilities};
@@ -143,12 +143,16 @@ impl Task for Dino {
         }
         let key = Key::new(plan.seed).named("init").named("dino");
         let student = DinoNetwork::new(model, &plan.dino, device, key);
-        let updates = splits.updates_per_epoch(plan) * u64::from(plan.epochs());
+        let per_epoch = splits.updates_per_epoch(plan);
+        let all = per_epoch * u64::from(plan.epochs_of(per_epoch));
+        let updates = plan.updates().unwrap_or(all);
         let task = Self::new(plan.dino.clone(), &student, device, updates);
         Ok((task, student))
     }
 
-    fn target(_: &Sample) {}
+    fn prepare(plan: &Plan, splits: &Splits) -> Result<Arc<dyn Prepare<()>>, DataError> {
+        Ok(splits.train_views(plan, |_| ()))
+    }
 
     fn loss(
         &mut self,

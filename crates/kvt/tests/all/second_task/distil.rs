@@ -11,7 +11,7 @@ use kvt_models::{Model, ModelConfig, Parameter};
 use kvt_ops::Phase;
 use kvt_train::augment::{AugmentConfig, Preset, Transform};
 use kvt_train::config::Plan;
-use kvt_train::data::{DataError, DeviceBatch, Sample};
+use kvt_train::data::{DataError, DeviceBatch, Prepare};
 use kvt_train::engine::TrainError;
 use kvt_train::recipe::{Ema, Gradients, Network, Position, cross_entropy};
 use kvt_train::run::{Metric, Metrics, Note};
@@ -172,7 +172,9 @@ impl Task for Distil {
         Ok((Self::new(&student, device), student))
     }
 
-    fn target(_: &Sample) {}
+    fn prepare(plan: &Plan, splits: &Splits) -> Result<Arc<dyn Prepare<()>>, DataError> {
+        Ok(splits.train_views(plan, |_| ()))
+    }
 
     fn loss(
         &mut self,

@@ -1,17 +1,19 @@
 //! `kvt eval`
 
+mod segment;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::common::{Overrides, SPLITS, counting, generating, one_of, results_folder};
+use super::common::{Overrides, SPLITS, counting, generating, one_of, results_folder, split_name};
 use super::output;
 use super::table::table;
 use kvt_data::fs::check_writable;
 use kvt_train::data::Split;
 use kvt_train::judge::{Judgement, RealLabels};
-use kvt_train::task::check_classes;
+use kvt_train::task::{TaskKind, check_classes};
 use kvt_train::trained::{Images, Results, Trained, names_in};
 
 /// `kvt eval --run RUN`, or `kvt eval --config CONFIG --weights FILE`
@@ -33,10 +35,10 @@ pub(super) struct Args {
     /// Evaluate another image folder, `DIR/<class>/*`, with the run's classes; images that the run trained on are left out.
     #[arg(long, value_name = "DIR", conflicts_with = "split")]
     data: Option<PathBuf>,
-    /// Also tell accuracy, precision and F1 of each class, and the classes that are confused most.
+    /// Also tell accuracy, precision and F1 of each class, and the classes that are confused most; of segmentation, IoU and accuracy.
     #[arg(long)]
     per_class: bool,
-    /// Also write `classes.csv`, `confusion.csv`, `confusion.png` and `predictions.csv` into this folder.
+    /// Also write `classes.csv`, `confusion.csv`, `confusion.png` and `predictions.csv` into this folder; of segmentation, `iou.csv`.
     #[arg(long, alias = "output", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Let the model choose among these classes alone, and evaluate their images: names with commas between them, or `@FILE`
@@ -55,6 +57,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.trained.task(&args.overrides)? == TaskKind::Segment {
+        return segment::run(args);
+    }
     let trained = args
         .trained
         .load(&args.overrides)?
@@ -98,9 +103,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         let mut json = results.json(args.per_class);
         // What the images are: those of a split, or of a folder.
-        let mut splits = SPLITS.into_iter();
-        let split = splits.find(|(split, ..)| args.data.is_none() && *split == args.split);
-        json.insert("split".to_owned(), json!(split.map(|(_, name, _)| name)));
+        let split = args.data.is_none().then(|| split_name(args.split));
+        json.insert("split".to_owned(), json!(split.flatten()));
         json.insert("left_out".to_owned(), json!(images.left_out));
         let json = Value::from(json);
         output::print(&format!("{json:#}"))?;

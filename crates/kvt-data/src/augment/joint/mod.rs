@@ -1,0 +1,203 @@
+//! Augmentation of an image together with its mask, as mmsegmentation's pipeline for ADE20K.
+//!
+//! Training resizes both by a random number, cuts out a part, flips it, distorts its colours, normalises, and fills the rest of the
+//! crop with zeros, where the mask is ignored. An evaluation resizes the image alone: the mask stays at its original size.
+
+mod config;
+mod geometry;
+mod photometric;
+
+use image::RgbImage;
+use kvt_ops::Key;
+use rand::RngExt;
+
+pub use self::config::DenseConfig;
+use self::photometric::Photometric;
+use crate::augment::normalize::Levels;
+use crate::augment::{AugmentConfig, AugmentError};
+use crate::batch::Image;
+use crate::prepare::{Example, Prepare, PrepareError};
+use crate::{ImageLimits, LabelMap, Source, schema};
+
+/// Images with masks for training.
+#[derive(Debug, Clone)]
+pub struct JointTrain {
+    config: DenseConfig,
+    levels: Levels,
+    limits: ImageLimits,
+}
+
+/// Images with masks for evaluation.
+#[derive(Debug, Clone)]
+pub struct JointEval {
+    scale: [u32; 2],
+    levels: Levels,
+    limits: ImageLimits,
+}
+
+impl JointTrain {
+    /// With mean and deviation of `augment`; images beyond `limits` are unreadable.
+    ///
+    /// # Errors
+    /// [`AugmentError::Setting`] if a value is invalid.
+    pub fn new(
+        config: &DenseConfig,
+        augment: &AugmentConfig,
+        limits: ImageLimits,
+    ) -> Result<Self, AugmentError> {
+        checked(config)?;
+        Ok(Self {
+            config: config.clone(),
+            levels: Levels::new(augment.mean, augment.std),
+            limits,
+        })
+    }
+
+    /// The augmented image and its mask, of the size of the crop or smaller.
+    ///
+    /// # Errors
+    /// If the image has no pixels, or cannot be resized.
+    pub fn augment(
+        &self,
+        image: RgbImage,
+        map: &LabelMap,
+        key: Key,
+    ) -> Result<(RgbImage, LabelMap), AugmentError> {
+        let config = &self.config;
+        let share = |name: &str| key.named(name).rng().random::<f64>();
+        let [low, high] = config.ratio;
+        let ratio = low + (high - low) * share("resize");
+        let scale = config
+            .scale
+            .map(|side| ((f64::from(side) * ratio) as u32).max(1));
+        let size = geometry::fitted(image.dimensions(), scale);
+        let map = geometry::nearest(map, size);
+        let image = geometry::resize(image, size)?;
+        let crop = geometry::draw_crop(&map, config.crop, config.cat_max_ratio, key.named("crop"));
+        let (mut image, mut map) = geometry::crop(image, &map, crop);
+        if share("hflip") < config.hflip {
+            geometry::flip(&mut image, &mut map);
+        }
+        if config.photometric {
+            Photometric::draw(key.named("photometric")).apply(&mut image);
+        }
+        Ok((image, map))
+    }
+}
+
+impl Prepare<LabelMap> for JointTrain {
+    fn prepare(
+        &self,
+        source: &Source,
+        index: u32,
+        key: Key,
+    ) -> Result<Example<LabelMap>, PrepareError> {
+        let (image, map) = source.pair(index, self.limits)?;
+        let augmented = self.augment(image, &map, key);
+        let (image, map) = augmented.map_err(|error| of_sample(source, index, error))?;
+        let [height, width] = self.config.crop;
+        let size = (height as usize, width as usize);
+        Ok(Example {
+            views: vec![padded(normalized(&self.levels, &image), size)],
+            target: geometry::pad(&map, size),
+        })
+    }
+
+    fn views(&self) -> usize {
+        1
+    }
+}
+
+impl JointEval {
+    /// With mean and deviation of `augment`; images beyond `limits` are unreadable.
+    ///
+    /// # Errors
+    /// [`AugmentError::Setting`] if a value is invalid.
+    pub fn new(
+        config: &DenseConfig,
+        augment: &AugmentConfig,
+        limits: ImageLimits,
+    ) -> Result<Self, AugmentError> {
+        checked(config)?;
+        Ok(Self {
+            scale: config.scale,
+            levels: Levels::new(augment.mean, augment.std),
+            limits,
+        })
+    }
+
+    /// An image as the model sees it: resized and normalised, without a mask.
+    ///
+    /// # Errors
+    /// If it has no pixels, or cannot be resized.
+    pub fn image(&self, image: RgbImage) -> Result<Image, AugmentError> {
+        if image.width() == 0 || image.height() == 0 {
+            return Err(AugmentError::Empty);
+        }
+        let size = geometry::fitted(image.dimensions(), self.scale);
+        Ok(normalized(&self.levels, &geometry::resize(image, size)?))
+    }
+}
+
+impl Prepare<LabelMap> for JointEval {
+    fn prepare(
+        &self,
+        source: &Source,
+        index: u32,
+        _: Key,
+    ) -> Result<Example<LabelMap>, PrepareError> {
+        let (image, target) = source.pair(index, self.limits)?;
+        let image = self.image(image);
+        Ok(Example {
+            views: vec![image.map_err(|error| of_sample(source, index, error))?],
+            target,
+        })
+    }
+
+    fn views(&self) -> usize {
+        1
+    }
+}
+
+fn checked(config: &DenseConfig) -> Result<(), AugmentError> {
+    let refuse = |key: &str, value: String, expected: &str| AugmentError::Setting {
+        key: format!("dense.{key}"),
+        value,
+        expected: expected.to_owned(),
+    };
+    schema::check(config)
+        .map_err(|(key, refusal)| refuse(&key, refusal.value, &refusal.expected))?;
+    match config.reversed().next() {
+        Some((key, value, expected)) => Err(refuse(key, value, expected)),
+        None => Ok(()),
+    }
+}
+
+fn of_sample(source: &Source, index: u32, error: AugmentError) -> PrepareError {
+    let sample = source.samples.get(index as usize);
+    PrepareError::Augment {
+        path: sample.map_or_else(|| source.root.clone(), |sample| sample.path.clone()),
+        source: error,
+    }
+}
+
+fn normalized(levels: &Levels, image: &RgbImage) -> Image {
+    let mut own = Image::zeros((image.height() as usize, image.width() as usize));
+    levels.write(image, false, &mut own.pixels);
+    own
+}
+
+/// An image with zeros at the right and bottom, up to (height, width).
+fn padded(image: Image, size: (usize, usize)) -> Image {
+    if image.size == size {
+        return image;
+    }
+    let mut whole = Image::zeros(size);
+    image.write_into(&mut whole.pixels, size);
+    whole
+}
+
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod tests;

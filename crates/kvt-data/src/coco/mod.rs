@@ -1,0 +1,3 @@
+//! What COCO's annotation files are made of.
+
+pub mod rle;

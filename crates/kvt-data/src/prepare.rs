@@ -1,0 +1,135 @@
+//! From one image of a source to its views and its target.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kvt_ops::Key;
+
+use crate::augment::{AugmentError, Transform};
+use crate::batch::Image;
+use crate::{DataError, DecodeError, ImageLimits, Picture, Sample, Source};
+
+/// Prepares an image for a task, on a worker thread. The result depends only on the image and the key.
+pub trait Prepare<T>: fmt::Debug + Send + Sync {
+    /// The views of a sample, and its target; `key` is that of all random draws.
+    ///
+    /// # Errors
+    /// If the sample is bad, or cannot be augmented.
+    fn prepare(&self, source: &Source, index: u32, key: Key) -> Result<Example<T>, PrepareError>;
+
+    /// Number of views of each image.
+    fn views(&self) -> usize;
+}
+
+/// A prepared image.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Example<T> {
+    /// Its views.
+    pub views: Vec<Image>,
+    /// What a model is to say about it.
+    pub target: T,
+}
+
+/// An image that cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// The sample is bad: `data.on_error` says what follows.
+    #[error(transparent)]
+    Bad(#[from] DecodeError),
+    /// A setting does not fit the image.
+    #[error("could not augment `{}`", path.display())]
+    Augment {
+        /// The image.
+        path: PathBuf,
+        /// The reason.
+        source: AugmentError,
+    },
+}
+
+impl From<PrepareError> for DataError {
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::Bad(error) => error.into(),
+            PrepareError::Augment { path, source } => Self::Augment { path, source },
+        }
+    }
+}
+
+/// Views by transforms, with a target that follows from the sample alone: classification, and self-supervised training.
+#[derive(Clone)]
+pub struct Views<T = u32> {
+    /// The transform of each view.
+    pub transforms: Vec<Arc<Transform>>,
+    /// The target of an image.
+    pub target: fn(&Sample) -> T,
+    /// Images that exceed them are unreadable.
+    pub limits: ImageLimits,
+    /// Whether only the part that the view uses may be decoded, at a smaller size; requires a single view.
+    pub parts: bool,
+}
+
+impl<T> fmt::Debug for Views<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut views = f.debug_struct("Views");
+        views
+            .field("transforms", &self.transforms)
+            .field("parts", &self.parts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> Prepare<T> for Views<T> {
+    fn prepare(&self, source: &Source, index: u32, key: Key) -> Result<Example<T>, PrepareError> {
+        let sample = source.sample(index)?;
+        let look = |size| self.transforms.first()?.looks_at(size, key);
+        let look = self.parts.then_some(&look as &dyn Fn(_) -> _);
+        let picture = source.decode(index, self.limits, look)?;
+        let views = self.augment(picture, key);
+        Ok(Example {
+            views: views.map_err(|source| PrepareError::Augment {
+                path: sample.path.clone(),
+                source,
+            })?,
+            target: (self.target)(sample),
+        })
+    }
+
+    fn views(&self) -> usize {
+        self.transforms.len()
+    }
+}
+
+impl<T> Views<T> {
+    /// The views of a decoded image. The first one uses the image's own key, the others numbered children of it.
+    fn augment(&self, picture: Picture, key: Key) -> Result<Vec<Image>, AugmentError> {
+        let Some((first, others)) = self.transforms.split_first() else {
+            return Ok(Vec::new());
+        };
+        let image = match picture {
+            Picture::Whole(image) => image,
+            // Requested by the only view.
+            Picture::Part(part) => {
+                let mut view = Image::zeros(first.size());
+                first.apply_part(&part, key, &mut view.pixels)?;
+                return Ok(vec![view]);
+            }
+        };
+        let views = (1..).zip(others);
+        let views = views
+            .map(|(number, transform)| Image::of(image.clone(), transform, view_key(key, number)));
+        let others: Vec<Image> = views.collect::<Result<_, _>>()?;
+        // Last, so that a single view does not need a copy of the image.
+        let mut views = vec![Image::of(image, first, key)?];
+        views.extend(others);
+        Ok(views)
+    }
+}
+
+/// The key of a view of an image, from the key of the image.
+pub fn view_key(image: Key, view: usize) -> Key {
+    match view {
+        0 => image,
+        view => image.named("view").child(view as u64),
+    }
+}

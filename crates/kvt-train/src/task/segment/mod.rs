@@ -1,0 +1,237 @@
+//! Semantic segmentation: the class of every pixel, by UPerNet on a backbone with dense or k-NN attention.
+//!
+//! - Paper: Xiao et al., *Unified Perceptual Parsing for Scene Understanding*, ECCV 2018, <https://arxiv.org/abs/1807.10221>
+//! - Recipe: Liu et al., *Swin Transformer*, ICCV 2021, <https://github.com/SwinTransformer/Swin-Transformer-Semantic-Segmentation>
+//!
+//! Both heads' logits are resized to the size of the labels, and the loss is the main head's cross-entropy plus a share of the
+//! auxiliary one's. Evaluation is image by image, at the original size of the labels.
+
+mod check;
+mod config;
+mod counts;
+mod evaluate;
+mod network;
+mod size;
+
+use std::sync::Arc;
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use kvt_data::augment::{JointEval, JointTrain};
+use kvt_data::{IGNORED, LabelMap};
+use kvt_models::ModelConfig;
+use kvt_models::dense::upernet::{SegmentLogits, UperNet};
+use kvt_ops::{Phase, pixel_cross_entropy, resize_bilinear};
+
+use super::{EvalData, Measured, Signals, Task, Unread, Weights};
+use crate::config::Plan;
+use crate::data::{DataError, DeviceBatch, Prepare};
+use crate::error::TrainError;
+use crate::recipe::{Network, Position};
+use crate::run::{Metric, Metrics, Note};
+use crate::splits::{Splits, image_limits};
+
+pub(crate) use check::check;
+pub use config::{Average, SegmentConfig, SegmentEval};
+pub use counts::SegmentCounts;
+pub use evaluate::{SegmentEvaluation, evaluate_segments, predict_labels};
+pub use network::segment_network;
+pub use size::SegmentSize;
+
+/// A network that learns the classes of pixels, evaluated by the mean intersection over union.
+pub struct Segment {
+    config: SegmentConfig,
+    /// Prepares the images of an evaluation.
+    eval: Arc<dyn Prepare<LabelMap>>,
+    /// The last micro-batch.
+    seen: Option<Seen>,
+}
+
+/// The last micro-batch of an update, without its graph.
+struct Seen {
+    /// The logits of the main head, `[batch, classes, height / 4, width / 4]`.
+    logits: Tensor<4>,
+    /// `[batch, height, width]`
+    labels: Tensor<3, Int>,
+    /// The loss of each head.
+    losses: Vec<Tensor<1>>,
+}
+
+impl Segment {
+    /// The task of a plan.
+    ///
+    /// # Errors
+    /// If settings are inconsistent.
+    pub fn new(plan: &Plan) -> Result<Self, DataError> {
+        Ok(Self {
+            config: plan.segment.clone(),
+            eval: eval_images(plan)?,
+            seen: None,
+        })
+    }
+}
+
+/// Prepares the images of an evaluation of a plan.
+///
+/// # Errors
+/// If settings are inconsistent.
+pub fn eval_images(plan: &Plan) -> Result<Arc<dyn Prepare<LabelMap>>, DataError> {
+    let limits = image_limits(plan);
+    Ok(Arc::new(JointEval::new(
+        &plan.dense,
+        &plan.augment,
+        limits,
+    )?))
+}
+
+impl Task for Segment {
+    type Network = UperNet;
+    type Target = LabelMap;
+
+    const METRICS: &'static [Metric] = &[Metric::LOSS, Metric::MIOU, Metric::MACC, Metric::AACC];
+    const BEST: Metric = Metric::MIOU;
+
+    fn size(plan: &Plan, _: &ModelConfig) -> (usize, usize) {
+        plan.dense.crop.map(|side| side as usize).into()
+    }
+
+    fn prepare(plan: &Plan, _: &Splits) -> Result<Arc<dyn Prepare<LabelMap>>, DataError> {
+        let limits = image_limits(plan);
+        Ok(Arc::new(JointTrain::new(
+            &plan.dense,
+            &plan.augment,
+            limits,
+        )?))
+    }
+
+    /// The classification head is not used, and has one output.
+    fn model(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError> {
+        let mut section = plan.model.clone();
+        section.overrides.num_classes = Some(1);
+        let config = section.config(None)?;
+        if let [class] = splits.classes() {
+            return Err(TrainError::OneClass {
+                data: splits.train.root.clone(),
+                class: class.clone(),
+            });
+        }
+        match config.in_chans() {
+            3 => Ok(config),
+            channels => Err(TrainError::Channels(channels)),
+        }
+    }
+
+    fn start(
+        plan: &Plan,
+        config: &ModelConfig,
+        splits: &Splits,
+        weights: Weights,
+        device: &Device,
+        notes: &mut Vec<Note>,
+    ) -> Result<(Self, UperNet), TrainError> {
+        let network = segment_network(plan, config, splits.classes().len(), device)?;
+        let network = match weights {
+            Weights::OfPlan => network::start_from(&plan.init, config, network, notes)?,
+            Weights::OfCheckpoint => network,
+        };
+        Ok((Self::new(plan)?, network))
+    }
+
+    fn parameters(_: &ModelConfig, network: &UperNet) -> usize {
+        let parameters = Network::parameters(network).into_iter();
+        parameters
+            .map(|parameter| parameter.shape.iter().product::<usize>())
+            .sum()
+    }
+
+    fn loss(
+        &mut self,
+        network: &UperNet,
+        mut batch: DeviceBatch<LabelMap>,
+        _: Position,
+        phase: Phase,
+    ) -> Tensor<1> {
+        let images = batch.views.swap_remove(0);
+        let [count, _, height, width] = images.dims();
+        let labels: Vec<i32> = batch
+            .targets
+            .iter()
+            .flat_map(|target| target.labels.iter().map(|&label| label.into()))
+            .collect();
+        let labels = TensorData::new(labels, [count, height, width]);
+        let labels = Tensor::<3, Int>::from_data(labels, &images.device());
+        let SegmentLogits { main, auxiliary } = network.forward(images, phase);
+        let average = self.config.average.into();
+        let loss = |logits: Tensor<4>| {
+            let logits = resize_bilinear(logits, [height, width]);
+            pixel_cross_entropy(logits, labels.clone(), IGNORED.into(), average)
+        };
+        let mut total = loss(main.clone());
+        let mut losses = vec![total.clone().inner()];
+        if let Some(auxiliary) = auxiliary {
+            let auxiliary = loss(auxiliary);
+            losses.push(auxiliary.clone().inner());
+            total = total + auxiliary * self.config.aux_weight;
+        }
+        self.seen = Some(Seen {
+            logits: main.inner(),
+            labels: labels.inner(),
+            losses,
+        });
+        total
+    }
+
+    fn begin(&mut self) {
+        self.seen = None;
+    }
+
+    /// The loss of each head, and the share of labelled pixels whose class is predicted, in percent.
+    fn signals(&self, _: Position) -> Option<Unread> {
+        let seen = self.seen.as_ref()?;
+        let [_, height, width] = seen.labels.dims();
+        let logits = resize_bilinear(seen.logits.clone(), [height, width]);
+        let predicted = logits.argmax(1).squeeze_dim::<3>(1);
+        let is_labelled = seen.labels.clone().not_equal_elem(i32::from(IGNORED));
+        let right = predicted.equal(seen.labels.clone()).float().sum();
+        let right = right * 100.0 / is_labelled.float().sum();
+        let mut numbers = seen.losses.clone();
+        numbers.push(right);
+        Some(Unread {
+            numbers: Tensor::cat(numbers, 0),
+            tell: Box::new(|numbers| {
+                let (right, losses) = numbers.split_last().unzip();
+                let losses = losses.unwrap_or_default().iter().copied();
+                let named = ["main_loss", "auxiliary_loss"].into_iter().zip(losses);
+                let named = named.chain(right.map(|right| ("pixel_accuracy", *right)));
+                Signals {
+                    metrics: named
+                        .map(|(name, value)| (name.to_owned(), value))
+                        .collect(),
+                    warning: None,
+                }
+            }),
+        })
+    }
+
+    fn evaluate(
+        &self,
+        network: &UperNet,
+        data: &mut EvalData<'_>,
+        device: &Device,
+    ) -> Result<Measured, TrainError> {
+        let prepare = Arc::clone(&self.eval);
+        let evaluation = evaluate::evaluate_data(network, data, &self.config, prepare, device)?;
+        let counts = &evaluation.counts;
+        Ok(Measured {
+            metrics: Metrics::from([
+                (Metric::LOSS.name, evaluation.loss()),
+                (Metric::MIOU.name, counts.miou()),
+                (Metric::MACC.name, counts.macc()),
+                (Metric::AACC.name, counts.aacc()),
+            ]),
+            images: evaluation.images,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Size and cost of a plan's network, computed without building it.
+
+use kvt_models::Summary;
+use kvt_models::dense::upernet::UperNetConfig;
+
+use crate::config::Plan;
+use crate::error::TrainError;
+
+/// Pixels to a token of the first map, and of the last one: sides are multiples of the latter.
+const FINEST: usize = 4;
+const COARSEST: usize = 32;
+
+/// Size and cost of a network for segmentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentSize {
+    /// Trainable parameters, with both heads.
+    pub params: usize,
+    /// Multiply-accumulate operations of an image of [`side`](Self::side), as in evaluation.
+    pub macs: u64,
+    /// The side of a square image about as large as `dense.crop`.
+    pub side: usize,
+    /// The backbone as a classifier of one class, for such an image.
+    pub backbone: Summary,
+}
+
+impl SegmentSize {
+    /// The network of a plan with so many classes.
+    ///
+    /// # Errors
+    /// If the plan's model does not exist.
+    pub fn of(plan: &Plan, classes: usize) -> Result<Self, TrainError> {
+        let [height, width] = plan.dense.crop.map(|side| side as usize);
+        let side = ((height * width).isqrt() / COARSEST).max(1) * COARSEST;
+        let mut section = plan.model.clone();
+        section.overrides.num_classes = Some(1);
+        section.overrides.img_size = Some(side);
+        let config = section.config(None)?;
+        let backbone = config.summary();
+        let channels = config.pyramid_channels()?;
+        let map = |stage: usize| {
+            let tokens = (side / FINEST) >> stage;
+            [channels.get(stage).copied().unwrap_or(0), tokens, tokens]
+        };
+        let (heads, macs) = heads(plan, classes).cost([0, 1, 2, 3].map(map));
+        // The classifier's last norm and its head of one class are not there; each map has a norm.
+        let last = channels.last().copied().unwrap_or(0);
+        let classifier = 2 * last + last + 1;
+        let norms: usize = channels.iter().map(|channels| 2 * channels).sum();
+        Ok(Self {
+            params: backbone.params - classifier + norms + heads,
+            macs: backbone.macs.total() - last as u64 + macs,
+            side,
+            backbone,
+        })
+    }
+}
+
+/// The heads of a plan.
+pub(super) fn heads(plan: &Plan, classes: usize) -> UperNetConfig {
+    let segment = &plan.segment;
+    UperNetConfig {
+        num_classes: classes,
+        channels: segment.channels,
+        pool_scales: segment.pool_scales.clone(),
+        dropout: segment.dropout,
+        aux_stage: segment.aux_stage,
+        aux_channels: segment.aux_channels,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::task::segment::segment_network;
+
+    fn plan(text: &str) -> Plan {
+        toml::from_str(text).unwrap()
+    }
+
+    /// The published UPerNet with Swin-Tiny: 59,941,862 parameters, 236 G operations at 512 x 512.
+    #[test]
+    fn swin_tiny_has_the_published_size() {
+        let plan = plan("task = \"segment\"\n[model]\nname = \"swin_tiny_patch4_window7_224\"\n");
+        let size = SegmentSize::of(&plan, 150).unwrap();
+        assert_eq!(size.params, 59_941_862);
+        let macs = size.macs as f64;
+        assert!((232e9..240e9).contains(&macs), "{macs}");
+        assert_eq!(size.side, 512);
+    }
+
+    #[test]
+    fn the_size_is_that_of_the_built_network() {
+        for model in [
+            "name = \"swin_tiny_patch4_window7_224\"\nwindow_size = 4",
+            "name = \"twins_svt_small\"\nwindow_size = 4\nsr_ratio = [4, 2, 1, 1]",
+        ] {
+            let plan = plan(&format!(
+                "task = \"segment\"\n[model]\n{model}\nimg_size = 64\nembed_dim = [8, 16, 32, 64]\ndepth = [2, 2, 2, 2]\n\
+                 num_heads = [1, 2, 4, 8]\n[segment]\nchannels = 12\naux_channels = 6\n[dense]\nscale = [64, 64]\ncrop = [64, 64]\n"
+            ));
+            let mut section = plan.model.clone();
+            section.overrides.num_classes = Some(1);
+            let config = section.config(None).unwrap();
+            let network = segment_network(&plan, &config, 5, &Device::flex()).unwrap();
+            let parameters = network.parameters().into_iter();
+            let built: usize = parameters
+                .map(|parameter| parameter.shape.iter().product::<usize>())
+                .sum();
+            assert_eq!(SegmentSize::of(&plan, 5).unwrap().params, built, "{model}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Runs on generated scenes.
+
+use std::collections::BTreeMap;
+
+use kvt_data::schema;
+
+use super::*;
+use crate::run::{EvalRecord, RunDir};
+use crate::world::threads;
+
+/// A run of seven updates, three per epoch, evaluated every second one.
+const TINY: &str = r#"
+task = "segment"
+seed = 3
+[model]
+name = "swin_tiny_patch4_window7_224"
+img_size = 32
+window_size = 4
+embed_dim = 8
+depths = [1, 1, 2, 1]
+num_heads = [1, 2, 2, 4]
+drop_path = 0.1
+[model.attention]
+kind = "knn"
+neighbors = 0.8
+[data]
+kind = "shapes"
+[data.shapes]
+layout = "dense"
+image_size = 32
+classes = 3
+train_per_class = 4
+val_per_class = 1
+[dense]
+scale = [48, 32]
+crop = [32, 32]
+[segment]
+channels = 8
+aux_channels = 4
+[ema]
+decay = 0.9
+[optim]
+lr = 1e-3
+lr_batch = 0
+[schedule]
+kind = "poly"
+power = 1.0
+min_lr = 0.0
+per = "step"
+warmup_updates = 2
+[train]
+batch_size = 4
+updates = 7
+eval_every_updates = 2
+device = "cpu"
+"#;
+
+struct Workspace(tempfile::TempDir);
+
+impl Workspace {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs_err::write(folder.path().join("tiny.toml"), TINY).unwrap();
+        Self(folder)
+    }
+
+    fn train(&self, run: &str, set: &[&str], start: Start<'_>, last: u64) -> (End, Vec<Event>) {
+        let path = |name: &str| self.0.path().join(name);
+        let mut all = vec![
+            format!("data.path={:?}", path("data")),
+            format!("run.dir={:?}", path(run)),
+        ];
+        all.extend(set.iter().map(|&text| text.to_owned()));
+        train(&path("tiny.toml"), &all, start, last).unwrap()
+    }
+
+    /// The files of the last checkpoint, except its description, which has times.
+    fn weights(&self, run: &str) -> BTreeMap<String, Vec<u8>> {
+        let run = RunDir::open(&self.0.path().join(run)).unwrap();
+        let checkpoints = crate::run::Checkpoints::new(run.checkpoints());
+        let (last, _) = checkpoints.load(crate::run::Which::Last).unwrap();
+        let files = fs_err::read_dir(last.path()).unwrap().map(Result::unwrap);
+        files
+            .filter(|file| {
+                file.path()
+                    .extension()
+                    .is_some_and(|end| end == "safetensors")
+            })
+            .map(|file| {
+                let name = file.file_name().into_string().unwrap();
+                (name, fs_err::read(file.path()).unwrap())
+            })
+            .collect()
+    }
+}
+
+fn evals(events: &[Event]) -> Vec<&EvalRecord> {
+    let evals = events.iter().filter_map(|event| match event {
+        Event::Eval(eval) => Some(eval),
+        _ => None,
+    });
+    evals.collect()
+}
+
+/// Evaluations come after the updates that are asked for and after the last one, wherever they are in an epoch; epochs end where
+/// the images do, and the last one where the run does.
+#[test]
+fn a_run_in_updates_is_evaluated_by_updates_and_learns_the_same_with_any_workers() {
+    let workspace = Workspace::new();
+    let (end, events) = workspace.train("a", &["data.workers=0"], Start::New, u64::MAX);
+    assert_eq!(end, End::Finished);
+    let at = |split: &str| {
+        let of = evals(&events)
+            .into_iter()
+            .filter(|eval| eval.split == split);
+        of.map(|eval| (eval.step, eval.epoch)).collect::<Vec<_>>()
+    };
+    let places = [(2, 0), (4, 1), (6, 1), (7, 2)];
+    assert_eq!(at("val"), places);
+    assert_eq!(at("val_ema"), places);
+    let epochs = events.iter().filter_map(|event| match event {
+        Event::Epoch(epoch) => Some((epoch.step, epoch.epoch)),
+        _ => None,
+    });
+    assert_eq!(epochs.collect::<Vec<_>>(), [(3, 0), (6, 1), (7, 2)]);
+    for eval in evals(&events) {
+        assert_eq!(eval.images, 3);
+        for metric in Segment::METRICS {
+            let value = eval.metrics.get(metric.name).unwrap();
+            let most = if metric.percent { 100.0 } else { 10.0 };
+            assert!((0.0..=most).contains(&value), "{} {value}", metric.name);
+        }
+    }
+    let rows = fs_err::read_to_string(workspace.0.path().join("a/epochs.csv")).unwrap();
+    assert!(
+        rows.starts_with("epoch,train_loss,lr,val_loss,val_miou,val_macc,val_aacc,"),
+        "{rows}"
+    );
+    assert_eq!(rows.lines().count(), 4);
+
+    let (_, others) = workspace.train("b", &["data.workers=2"], Start::New, u64::MAX);
+    assert_eq!(evals(&others), evals(&events));
+    assert_eq!(workspace.weights("b"), workspace.weights("a"));
+}
+
+/// Stopped within an epoch, and where an evaluation is due, a run goes on as if it had not stopped.
+#[test]
+fn a_resumed_run_is_bit_equal() {
+    let workspace = Workspace::new();
+    let (_, events) = workspace.train("whole", &[], Start::New, u64::MAX);
+    for stop in [1, 4] {
+        let run = format!("stopped-{stop}");
+        let (end, first) = workspace.train(&run, &[], Start::New, stop);
+        assert_eq!(end, End::Stopped);
+        let (end, second) = workspace.train(&run, &[], Start::RESUME, u64::MAX);
+        assert_eq!(end, End::Finished);
+        let mut both = evals(&first);
+        both.extend(evals(&second));
+        assert_eq!(both, evals(&events), "{stop}");
+        assert_eq!(
+            workspace.weights(&run),
+            workspace.weights("whole"),
+            "{stop}"
+        );
+    }
+}
+
+/// Two processes with batch norms of their own train and evaluate as one does: counts of pixels are summed, losses image by image.
+#[test]
+fn processes_train_and_evaluate_as_one() {
+    let workspace = Workspace::new();
+    let run = |name: &str, processes: usize| {
+        let set = [
+            format!("data.path={:?}", workspace.0.path().join("data")),
+            format!("run.dir={:?}", workspace.0.path().join(name)),
+            "train.accumulate=2".to_owned(),
+            "train.sync_batch_norm=false".to_owned(),
+            "train.updates=2".to_owned(),
+        ];
+        let plan = load_plan(&workspace.0.path().join("tiny.toml"), &set).unwrap();
+        let mut all = threads(processes, |world| {
+            let prepared =
+                Session::<Segment>::prepare_in(world, plan.clone(), Start::New, &mut |_, _| {});
+            let mut heard = Heard {
+                events: Vec::new(),
+                stop: Arc::default(),
+                last: u64::MAX,
+            };
+            let stop = AtomicBool::new(false);
+            let end = prepared.unwrap().train(&mut heard, &stop).unwrap();
+            assert_eq!(end, End::Finished);
+            heard.events
+        });
+        all.swap_remove(0)
+    };
+    let (one, two) = (run("one", 1), run("two", 2));
+    assert_eq!(evals(&one).len(), 2);
+    for (one, two) in evals(&one).into_iter().zip(evals(&two)) {
+        assert_eq!(one.images, two.images);
+        for (name, value) in one.metrics.iter() {
+            let other = two.metrics.get(name).unwrap();
+            // The gradients of the processes are summed in another order.
+            assert!(
+                (value - other).abs() <= 1e-4 * value.abs(),
+                "{name}: {value} {other}"
+            );
+        }
+    }
+}
+
+/// A window as large as the image is the image; smaller ones give other logits at their borders, and sum to one mean.
+#[test]
+fn a_window_as_large_as_the_image_is_the_image() {
+    let workspace = Workspace::new();
+    let set = ["train.updates=1", "ema.decay=0.0"];
+    let measured = |run: &str, more: &[&str]| {
+        let set = [&set[..], more].concat();
+        let (_, events) = workspace.train(run, &set, Start::New, u64::MAX);
+        evals(&events)[0].metrics.clone()
+    };
+    let whole = measured("whole", &[]);
+    let slide = |crop: &str, stride: &str| {
+        measured(
+            &format!("slide-{stride}"),
+            &[
+                "segment.eval=slide",
+                &format!("segment.eval_crop={crop}"),
+                &format!("segment.eval_stride={stride}"),
+            ],
+        )
+    };
+    assert_eq!(slide("[64, 64]", "[32, 32]"), whole);
+    let loss = |metrics: &Metrics| metrics.get("loss").unwrap();
+    let slid = slide("[16, 32]", "[8, 16]");
+    let difference = (loss(&slid) - loss(&whole)).abs();
+    assert!(difference > 1e-6 && difference < 1.0, "{difference}");
+}
+
+/// A classifier's weights are those of the backbone, and a network's are all; the last layers of another number of classes start
+/// anew where that is asked for.
+#[test]
+fn weights_of_classifiers_and_of_networks_are_taken() {
+    let workspace = Workspace::new();
+    let once = ["train.updates=1", "ema.decay=0.0"];
+    workspace.train("first", &once, Start::New, u64::MAX);
+    let run = RunDir::open(&workspace.0.path().join("first")).unwrap();
+    let checkpoints = crate::run::Checkpoints::new(run.checkpoints());
+    let (last, _) = checkpoints.load(crate::run::Which::Last).unwrap();
+    let weights = format!("init.weights={:?}", last.file("model.safetensors"));
+    let told = |run: &str, set: &[&str]| {
+        let set = [&once[..], set].concat();
+        let (_, events) = workspace.train(run, &set, Start::New, u64::MAX);
+        let notes = events.iter().filter_map(|event| match event {
+            Event::Note(note) => Some(note.message.clone()),
+            _ => None,
+        });
+        let mut found = notes.filter(|note| note.starts_with("weights of"));
+        found.next().unwrap()
+    };
+    let all = told("all", &[&weights]);
+    assert!(all.ends_with("a segmentation network's"), "{all}");
+    let anew = told("anew", &[&weights, "init.reset_head=always"]);
+    assert!(
+        anew.contains("with new `") && anew.contains("`decode_head.conv_seg.bias`"),
+        "{anew}"
+    );
+
+    // At this size every map of the classifier has whole windows, too.
+    let size = ["model.img_size=128".to_owned()];
+    let plan = load_plan(&workspace.0.path().join("tiny.toml"), &size).unwrap();
+    let config = plan.model.config(Some(5)).unwrap();
+    let model = config.init(&Device::flex(), kvt_ops::Key::new(8)).unwrap();
+    let state = kvt_models::weights::StateDict::from_model(&model).unwrap();
+    let file = workspace.0.path().join("classifier.safetensors");
+    crate::task::write_weights(&file, &state, &BTreeMap::new()).unwrap();
+    let of_classifier = told("classifier", &[&format!("init.weights={file:?}")]);
+    assert!(of_classifier.contains("a classifier's"), "{of_classifier}");
+}
+
+/// The settings are those of a schema: their defaults are in range.
+#[test]
+fn defaults_are_in_range() {
+    assert!(schema::check(&SegmentConfig::default()).is_ok());
+}

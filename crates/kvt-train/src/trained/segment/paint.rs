@@ -1,0 +1,123 @@
+//! What a network sees in an image.
+
+use std::path::Path;
+
+use image::RgbImage;
+use serde_json::{Value, json};
+
+use super::Segmenter;
+use crate::augment::{AugmentError, JointEval};
+use crate::data::{DataError, IGNORED, LabelMap, View, decode};
+use crate::error::TrainError;
+use crate::paint::{classes_of, painted, side_by_side, with_legend};
+use crate::splits::image_limits;
+use crate::task::predict_labels;
+use crate::trained::{Images, TrainedError};
+
+/// The shortest longer side of a painted picture: smaller ones are enlarged by a whole number.
+const LEAST_SIDE: u32 = 256;
+
+/// An image with the class of each pixel.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The image, upright, at its own size.
+    pub picture: RgbImage,
+    /// What the network says of each pixel.
+    pub prediction: LabelMap,
+    /// What is right, if that is known.
+    pub label: Option<LabelMap>,
+}
+
+impl Segmenter {
+    /// What the network sees in a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or the device fails.
+    pub fn look(&self, path: &Path) -> Result<Seen, TrainError> {
+        let picture = decode(path, image_limits(&self.plan)).map_err(DataError::from)?;
+        self.seen(path, picture, None)
+    }
+
+    /// What the network sees in an image of a source with masks, and its mask.
+    ///
+    /// # Errors
+    /// If the image or its mask cannot be read, or the device fails.
+    pub fn look_at(&self, images: &Images, index: u32) -> Result<Seen, TrainError> {
+        let source = &images.source;
+        let pair = source.pair(index, image_limits(&self.plan));
+        let (picture, label) = pair.map_err(DataError::from)?;
+        let path = source.samples.get(index as usize).map(|one| &*one.path);
+        self.seen(path.unwrap_or(Path::new("")), picture, Some(label))
+    }
+
+    /// What the network sees in an image that was read from `path`.
+    fn seen(
+        &self,
+        path: &Path,
+        picture: RgbImage,
+        label: Option<LabelMap>,
+    ) -> Result<Seen, TrainError> {
+        let plan = &self.plan;
+        let refused = |source: AugmentError| TrainedError::Prepare {
+            path: path.to_owned(),
+            source,
+        };
+        let prepare = JointEval::new(&plan.dense, &plan.augment, image_limits(plan));
+        let image = prepare.and_then(|prepare| prepare.image(picture.clone()));
+        let image = image.map_err(refused)?;
+        let view = View::whole(image.pixels, image.size);
+        let size = (picture.height() as usize, picture.width() as usize);
+        let device = &self.device.device;
+        let labels = predict_labels(&self.network, view, size, &plan.segment, device)?;
+        Ok(Seen {
+            picture,
+            prediction: LabelMap { labels, size },
+            label,
+        })
+    }
+}
+
+impl Seen {
+    /// The image under the classes that the network sees; beside it, if the right ones are known, the image under these. Below are
+    /// the names of the classes.
+    ///
+    /// # Errors
+    /// If it cannot be drawn.
+    pub fn drawn(&self, names: &[String]) -> Result<RgbImage, TrainedError> {
+        let maps = self.label.iter().chain([&self.prediction]);
+        let maps: Vec<&[u8]> = maps.map(|map| map.labels.as_slice()).collect();
+        let pictures: Vec<RgbImage> = maps.iter().map(|map| painted(&self.picture, map)).collect();
+        let pictures = side_by_side(&pictures.iter().collect::<Vec<_>>(), LEAST_SIDE);
+        with_legend(&pictures, &classes_of(maps), Some(names)).map_err(TrainedError::Draw)
+    }
+
+    /// The share of the labelled pixels whose class the network sees, in percent.
+    #[must_use]
+    pub fn right(&self) -> Option<f64> {
+        let label = self.label.as_ref()?;
+        let pairs = label.labels.iter().zip(&self.prediction.labels);
+        let labelled = pairs.filter(|(label, _)| **label != IGNORED);
+        let (right, all) = labelled.fold((0_u32, 0_u32), |(right, all), (label, seen)| {
+            (right + u32::from(label == seen), all + 1)
+        });
+        (all > 0).then(|| 100.0 * f64::from(right) / f64::from(all))
+    }
+
+    /// The classes that the network sees, with their pixels, for programs.
+    #[must_use]
+    pub fn json(&self, names: &[String]) -> Value {
+        let labels = &self.prediction.labels;
+        let found = classes_of([labels.as_slice()]);
+        let classes = found.into_iter().map(|class| {
+            let name = names.get(usize::from(class));
+            let pixels = labels.iter().filter(|label| **label == class).count();
+            json!({
+                "number": class,
+                "class": name.cloned().unwrap_or_else(|| class.to_string()),
+                "pixels": pixels,
+            })
+        });
+        let (height, width) = self.prediction.size;
+        json!({ "height": height, "width": width, "classes": classes.collect::<Vec<_>>() })
+    }
+}

@@ -1,0 +1,139 @@
+//! `kvt data check` of images with masks.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::bail;
+
+use super::SHOWN;
+use crate::common::{Overrides, generating};
+use crate::output;
+use crate::table::{grouped, table};
+use kvt_data::text::quoted;
+use kvt_train::config::load_plan;
+use kvt_train::data::{MaskCheck, MaskChecks, check_masks};
+use kvt_train::splits::{ensure_data, image_limits};
+
+pub(super) fn run(config: &Path, overrides: &Overrides) -> anyhow::Result<ExitCode> {
+    let plan = load_plan(config, &overrides.all())?;
+    if !plan.data.is_masks() {
+        bail!(
+            "the images of `{}` have no masks: `kvt data check {}` checks their folder",
+            config.display(),
+            plan.data.path.display()
+        );
+    }
+    ensure_data(&plan, &mut generating())?;
+    let found = check_masks(&plan.data, image_limits(&plan))?;
+    output::print(&describe(&found))?;
+    Ok(if found.is_sound() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn describe(found: &MaskChecks) -> String {
+    let size = |(width, height): (u32, u32)| format!("{width}x{height}");
+    let header = [
+        "split",
+        "images",
+        "sizes",
+        "bad pairs",
+        "no mask",
+        "no image",
+        "ignored",
+    ];
+    let rows = found.splits.iter().map(|split| {
+        vec![
+            split.name.clone(),
+            grouped(split.images),
+            split.sizes.map_or_else(String::new, |(small, large)| {
+                format!("{} to {}", size(small), size(large))
+            }),
+            split.unreadable.len().to_string(),
+            split.unpaired.images.len().to_string(),
+            (split.unpaired.masks.len() + split.unpaired.listed.len()).to_string(),
+            share(split.ignored, pixels(split)),
+        ]
+    });
+    let mut text = format!("{}\n\n{}", table(&header, rows), classes(found));
+    let mut say = |line: String| {
+        text.push('\n');
+        text.push_str(&line);
+    };
+    for split in &found.splits {
+        tell(split, &mut say);
+    }
+    if !found.duplicates.is_empty() {
+        say(format!(
+            "images in both splits: {}; the numbers of validation are inflated by memorisation",
+            found.duplicates.len()
+        ));
+        for duplicate in found.duplicates.iter().take(SHOWN) {
+            let paths = duplicate.paths.iter();
+            let paths: Vec<String> = paths.map(|p| format!("`{}`", p.display())).collect();
+            say(format!("  {}", paths.join(" = ")));
+        }
+    }
+    text
+}
+
+/// All pixels of a split.
+fn pixels(split: &MaskCheck) -> u64 {
+    split.ignored + split.classes.iter().map(|(_, pixels)| pixels).sum::<u64>()
+}
+
+fn share(part: u64, of: u64) -> String {
+    format!("{:.2} %", 100.0 * part as f64 / of.max(1) as f64)
+}
+
+/// The share of each class of the pixels, split by split.
+fn classes(found: &MaskChecks) -> String {
+    let names = found.splits.first().map_or(&[][..], |split| &split.classes);
+    let header: Vec<&str> = std::iter::once("class")
+        .chain(found.splits.iter().map(|split| split.name.as_str()))
+        .collect();
+    let rows = names.iter().enumerate().map(|(class, (name, _))| {
+        let own = found.splits.iter().map(|split| {
+            let own = split.classes.get(class).map_or(0, |(_, pixels)| *pixels);
+            share(own, pixels(split))
+        });
+        std::iter::once(name.clone()).chain(own).collect()
+    });
+    table(&header, rows)
+}
+
+/// Reports the problems of a split.
+fn tell(split: &MaskCheck, say: &mut impl FnMut(String)) {
+    let name = &split.name;
+    let missing = split.classes.iter().filter(|(_, pixels)| *pixels == 0);
+    let missing: Vec<String> = missing.map(|(class, _)| class.clone()).collect();
+    if !missing.is_empty() {
+        say(format!("no pixel in `{name}` is of {}", quoted(&missing)));
+    }
+    for bad in split.unreadable.iter().take(SHOWN) {
+        say(format!("bad `{}`: {}", bad.path.display(), bad.reason));
+    }
+    for path in split.unpaired.images.iter().take(SHOWN) {
+        say(format!("no mask of `{}`", path.display()));
+    }
+    for path in split.unpaired.masks.iter().take(SHOWN) {
+        say(format!("no image of `{}`", path.display()));
+    }
+    for listed in split.unpaired.listed.iter().take(SHOWN) {
+        say(format!("no image of the name `{listed}` in the list"));
+    }
+    for bad in split.unlisted.iter().take(SHOWN) {
+        say(format!(
+            "could not list `{}`: {}",
+            bad.path.display(),
+            bad.reason
+        ));
+    }
+    if let Some(others) = split.others.describe() {
+        say(format!(
+            "not read in `{name}`: {others}; convert them to JPEG or PNG"
+        ));
+    }
+}

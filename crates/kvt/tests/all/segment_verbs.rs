@@ -1,0 +1,277 @@
+//! What a user of segmentation sees: numbers, painted images, reports and previews of a small run on generated scenes.
+
+use image::{Rgb, RgbImage};
+use serde_json::json;
+
+use crate::support::Workspace;
+
+/// A very short run on scenes of 32 px.
+const SCENES: &str = r#"task = "segment"
+seed = 3
+
+[model]
+name = "swin_tiny_patch4_window7_224"
+img_size = 32
+window_size = 4
+embed_dim = 8
+depth = [1, 1, 2, 1]
+num_heads = [1, 2, 2, 4]
+
+[segment]
+channels = 8
+aux_channels = 4
+
+[data]
+kind = "shapes"
+path = "scenes"
+workers = 0
+
+[data.shapes]
+layout = "dense"
+image_size = 32
+classes = 2
+train_per_class = 6
+val_per_class = 3
+
+[dense]
+scale = [32, 32]
+ratio = [1.0, 1.0]
+crop = [32, 32]
+cat_max_ratio = 1.0
+photometric = false
+
+[optim]
+lr = 1e-3
+lr_batch = 0
+
+[schedule]
+kind = "constant"
+per = "step"
+warmup_epochs = 0
+
+[train]
+epochs = 2
+batch_size = 4
+device = "cpu"
+
+[log]
+tensorboard = false
+
+[report]
+auto = false
+
+[run]
+dir = "run"
+"#;
+
+fn workspace() -> Workspace {
+    let workspace = Workspace::empty();
+    workspace.write("scenes.toml", SCENES);
+    workspace
+}
+
+fn trained() -> Workspace {
+    let workspace = workspace();
+    let output = workspace.kvt(&["train", "scenes.toml"]).assert().success();
+    let said = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    assert!(said.contains("best  mIoU "), "{said}");
+    // A mean over classes has no interval of images.
+    assert!(!said.contains("interval"), "{said}");
+    assert!(
+        said.contains("next  kvt eval --run run --per-class")
+            && said.contains("kvt predict --run run --out DIR IMAGE..."),
+        "{said}"
+    );
+    workspace
+}
+
+#[test]
+fn a_run_is_judged_painted_and_reported() {
+    let workspace = trained();
+    let json = workspace.json(&[
+        "eval",
+        "--run",
+        "run",
+        "--json",
+        "--per-class",
+        "--out",
+        "judged",
+    ]);
+    let miou = json["miou"].as_f64().unwrap();
+    let last = workspace
+        .log("run")
+        .into_iter()
+        .filter_map(|event| match event {
+            kvt_train::run::Event::Eval(eval) => eval.metrics.get("miou"),
+            _ => None,
+        });
+    // The best of the log is that of the checkpoint that was evaluated.
+    assert_eq!(Some(miou), last.reduce(f64::max));
+    assert_eq!(json["images"], 6);
+    assert_eq!(json["split"], "val");
+    assert_eq!(json["classes"].as_array().unwrap().len(), 3);
+    let table = workspace.read("judged/iou.csv");
+    assert_eq!(table.lines().count(), 4, "{table}");
+    assert!(table.contains("0,background,"), "{table}");
+    let text = workspace
+        .kvt(&["eval", "--run", "run", "--per-class"])
+        .assert()
+        .success();
+    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    assert!(
+        text.starts_with(&format!("mIoU {miou:.2} %  mAcc ")),
+        "{text}"
+    );
+    assert!(
+        text.contains("IoU") && text.contains("background"),
+        "{text}"
+    );
+
+    // Another size than the run's: the answer has the image's own.
+    let picture = RgbImage::from_fn(50, 40, |x, y| Rgb([x as u8, y as u8, 90]));
+    picture.save(workspace.path("photo.png")).unwrap();
+    let predict = |more: &[&str]| {
+        let command = [&["predict", "--run", "run", "photo.png"], more].concat();
+        workspace.kvt(&command).assert().success();
+    };
+    predict(&["--out", "masks", "--masks"]);
+    let seen = workspace.json(&["predict", "--run", "run", "photo.png", "--json"]);
+    assert_eq!(
+        (&seen[0]["height"], &seen[0]["width"]),
+        (&json!(40), &json!(50))
+    );
+    let pixels = seen[0]["classes"].as_array().unwrap().iter();
+    let pixels: u64 = pixels.map(|class| class["pixels"].as_u64().unwrap()).sum();
+    assert_eq!(pixels, 2000);
+    let mask = image::open(workspace.path("masks/000-photo.png")).unwrap();
+    assert_eq!((mask.width(), mask.height()), (50, 40));
+    predict(&["--out", "painted"]);
+    // Enlarged by six, with a legend below.
+    let painted = image::open(workspace.path("painted/000-photo.png")).unwrap();
+    assert!(
+        painted.width() == 300 && painted.height() > 240,
+        "{:?}",
+        painted.width()
+    );
+
+    workspace
+        .kvt(&["report", "run", "--eval", "--samples", "2"])
+        .assert()
+        .success();
+    let page = workspace.read("run/report.html");
+    for text in [
+        "mean accuracy of the classes",
+        "background",
+        "% of the pixels right",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn what_does_not_apply_is_refused() {
+    let workspace = trained();
+    let image = "scenes/images/val/000000.png";
+    for (line, reason) in [
+        (
+            "eval --run run --data scenes",
+            "`--data` is for classifiers",
+        ),
+        (
+            "eval --run run --only background",
+            "`--only` is for classifiers",
+        ),
+        (
+            &*format!("predict --run run {image}"),
+            "`--out DIR` says where",
+        ),
+        (
+            &*format!("attention-map --run run {image}"),
+            "labels pixels, not images",
+        ),
+        ("probe --run run", "labels pixels, not images"),
+        ("analyze --run run", "labels pixels, not images"),
+        (
+            "report run --eval --data scenes",
+            "it is judged on the images and masks of its own",
+        ),
+        (
+            "bench forward --config scenes.toml",
+            "`kvt bench step` times networks for segmentation",
+        ),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let error = workspace.error(&words);
+        assert!(error.contains(reason), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_preview_shows_images_with_their_masks() {
+    let workspace = workspace();
+    workspace
+        .kvt(&["config", "preview", "scenes.toml", "--out", "shown"])
+        .assert()
+        .success();
+    let sheet = image::open(workspace.path("shown/images.png"))
+        .unwrap()
+        .to_rgb8();
+    // 32 px are drawn three times as large, in 8 columns and 4 rows; below them are the names of the classes.
+    let (width, rows) = (8 + 8 * (96 + 8), 8 + 24 + 4 * (24 + 96 + 8));
+    assert!(
+        sheet.width() == width && sheet.height() > rows,
+        "{:?}",
+        sheet.dimensions()
+    );
+    let patch = kvt_train::paint::class_color(0);
+    let patches = sheet.pixels().filter(|pixel| pixel.0 == patch).count();
+    assert!(patches >= 256, "{patches}");
+}
+
+#[test]
+fn a_step_is_timed() {
+    let workspace = workspace();
+    let line = "bench step --config scenes.toml --batch 2 --kind dense --runs 1 --warmup 1 --json step.json";
+    let words: Vec<&str> = line.split(' ').collect();
+    workspace.kvt(&words).assert().success();
+    let found = workspace.read("step.json");
+    assert!(
+        found.contains("step_ms") && found.contains("\"img_size\": 32"),
+        "{found}"
+    );
+}
+
+/// The half of segmentation of Table 4, with tiny models in place of the repository's.
+#[test]
+fn table_4_is_made_of_runs() {
+    let workspace = workspace();
+    let run = |name: &str, set: &str| {
+        format!("[[run]]\nname = \"{name}\"\nconfig = \"../../../scenes.toml\"\nset = [{set}]\n\n")
+    };
+    let sweep =
+        "output = \"runs/table4\"\nseeds = [3, 4]\nmetric = \"miou\"\nset = [\"train.epochs=1\"]\n\
+                 pairs = [[\"swin-dense\", \"swin-knn\"]]\n\n"
+            .to_owned()
+            + &run("swin-dense", "")
+            + &run(
+                "swin-knn",
+                "\"model.attention.kind=knn\", \"model.attention.neighbors=0.5\"",
+            );
+    workspace.write("configs/reproduce/table4/shapes-short.toml", sweep);
+    let item = ["reproduce", "table4", "--scale", "shapes-short"];
+    workspace.kvt(&item).assert().success();
+    let folder = "runs/reproduce/table4/shapes-short";
+    let page = workspace.read(&format!("{folder}/table4.md"));
+    for text in [
+        "Made by `kvt reproduce table4 --scale shapes-short`;",
+        "| Swin-T | UPerNet | k-NN, a share | ",
+        "8 of 16",
+        "| seen | 44.7 | ",
+        "| swin-knn minus swin-dense | ",
+        "says neither that k-NN attention is better",
+    ] {
+        assert!(page.contains(text), "{text}\n{page}");
+    }
+    let csv = workspace.read(&format!("{folder}/table4.csv"));
+    assert_eq!(csv.lines().count(), 5, "{csv}");
+}
