@@ -77,7 +77,8 @@ pub enum WeightsError {
         /// The file.
         path: PathBuf,
         /// The error of the format's library.
-        source: safetensors::SafeTensorError,
+        #[source]
+        source: Box<safetensors::SafeTensorError>,
     },
     /// The file is not a valid PyTorch checkpoint.
     #[error(

@@ -22,9 +22,9 @@ const LONGEST_HEADER: u64 = 100_000_000;
 
 /// Reads the header, and then the requested tensors.
 pub(super) fn read(path: &Path, mut file: File, size: u64) -> Result<StateDict, WeightsError> {
-    let invalid = |source| WeightsError::Safetensors {
+    let invalid = |source: SafeTensorError| WeightsError::Safetensors {
         path: path.to_owned(),
-        source,
+        source: source.into(),
     };
     let (header, data) = read_header(&mut file, size)?.map_err(invalid)?;
     let tensors: BTreeMap<_, _> = header.tensors().into_iter().collect();
@@ -53,9 +53,9 @@ pub(super) fn metadata(
     size: u64,
 ) -> Result<BTreeMap<String, String>, WeightsError> {
     let header = read_header(&mut file, size)?;
-    let (header, _) = header.map_err(|source| WeightsError::Safetensors {
+    let (header, _) = header.map_err(|source: SafeTensorError| WeightsError::Safetensors {
         path: path.to_owned(),
-        source,
+        source: source.into(),
     })?;
     let texts = header.metadata().iter().flatten();
     Ok(texts
@@ -104,9 +104,9 @@ pub fn bytes(
     weights: &StateDict,
     metadata: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>, WeightsError> {
-    let invalid = |source| WeightsError::Safetensors {
+    let invalid = |source: SafeTensorError| WeightsError::Safetensors {
         path: path.to_owned(),
-        source,
+        source: source.into(),
     };
     let views = weights
         .iter()

@@ -111,7 +111,7 @@ fn a_claim_larger_than_the_file() {
     let WeightsError::Safetensors { source, .. } = error else {
         unreachable!("{error}");
     };
-    assert!(matches!(source, SafeTensorError::MetadataIncompleteBuffer));
+    assert!(matches!(*source, SafeTensorError::MetadataIncompleteBuffer));
 }
 
 /// Tensors that are nested under another key than the weights may have types that weights cannot have.
