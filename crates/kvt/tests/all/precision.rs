@@ -8,7 +8,6 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use kvt_models::weights::{self, StateDict};
 use kvt_models::{Model, ModelConfig, ModelOverrides, Precision};
 use kvt_ops::{Key, Phase};
-use kvt_train::config::Plan;
 use kvt_train::data::{DataError, DeviceBatch, Prepare};
 use kvt_train::engine::{TrainError, TrainState, Update, UpdateError, UpdateSettings};
 use kvt_train::recipe::{Clip, Ema, Gradients, LossScale, OptimConfig, Optimizer, Position, Rates};
