@@ -189,7 +189,7 @@ fn what_does_not_apply_is_refused() {
             &*format!("attention-map --run run {image}"),
             "labels pixels, not images",
         ),
-        ("probe --run run", "labels pixels, not images"),
+        ("probe --run run --method knn", "labels pixels, not images"),
         ("analyze --run run", "labels pixels, not images"),
         (
             "report run --eval --data scenes",
