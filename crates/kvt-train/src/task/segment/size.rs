@@ -34,7 +34,9 @@ impl SegmentSize {
         let mut section = plan.model.clone();
         section.overrides.num_classes = Some(1);
         section.overrides.img_size = Some(side);
+        // As in the built network, windows are not smaller than they are said to be, however small a map is.
         let config = section.config(None)?;
+        let config = config.dense(plan.segment.window_padding)?;
         let backbone = config.summary();
         let channels = config.pyramid_channels()?;
         let map = |stage: usize| {
