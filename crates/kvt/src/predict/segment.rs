@@ -10,6 +10,7 @@ use super::Args;
 use crate::common::{bar, results_folder};
 use crate::output;
 use kvt_data::escape::one_line;
+use kvt_data::text::counted;
 use kvt_train::paint::save_index;
 use kvt_train::plot::save_png;
 use kvt_train::trained::{Seen, Segmenter};
@@ -64,15 +65,9 @@ pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Resu
         output::print(&format!("{:#}", Value::from(records)))?;
     }
     if let Some(out) = out {
-        let (count, what) = (
-            files.len() - failed,
-            if args.masks {
-                "masks"
-            } else {
-                "painted images"
-            },
-        );
-        output::status(&format!("wrote {count} {what} into `{}`", out.display()));
+        let what = if args.masks { "mask" } else { "painted image" };
+        let done = counted(files.len() - failed, what);
+        output::status(&format!("wrote {done} into `{}`", out.display()));
     }
     // As with classes: the other images are still painted, and the exit status reports the failure.
     Ok(if are_all && failed == 0 {

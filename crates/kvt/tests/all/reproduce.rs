@@ -89,7 +89,7 @@ fn what_cannot_be_reproduced_is_said() {
     let workspace = Workspace::empty();
     let error = workspace.error(&["reproduce", "scram-fig9"]);
     assert!(
-        error.contains("the names are `table1`, `table2`, `table3`, `speed`, `fig1`,")
+        error.contains("the names are `table1`, `table2`, `table3`, `table4`, `speed`, `fig1`,")
             && error.contains("`scram-fig2`, `scram-fig3`, `scram-fig4`, `scram-recall`"),
         "{error}"
     );
