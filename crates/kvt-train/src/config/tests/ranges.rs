@@ -225,11 +225,16 @@ fn shapes_that_the_configuration_allows_are_those_that_can_be_made() {
 
 #[test]
 fn settings_of_scenes_have_an_order_and_count_only_for_scenes() {
-    let dense = "data.shapes.layout=dense";
+    let scenes = [
+        "task=segment",
+        "model.name=swin_tiny_patch4_window7_224",
+        "data.shapes.layout=dense",
+    ];
+    let with = |last| [&scenes[..], &[last]].concat();
     let of = |set: &[&str]| plan_of(SMALL, set).unwrap().data.shapes.unwrap();
-    assert_eq!(of(&[dense, "data.shapes.objects=[2, 5]"]).objects, [2, 5]);
+    assert_eq!(of(&with("data.shapes.objects=[2, 5]")).objects, [2, 5]);
     assert_eq!(of(&["data.shapes.objects=[2, 5]"]).objects, [1, 2]);
-    let sets = [dense, "data.shapes.objects=[3, 1]"];
+    let sets = with("data.shapes.objects=[3, 1]");
     assert_snapshot!(error_of(SMALL, &sets), @"--set data.shapes.objects=[3, 1]: invalid value `[3, 1]` for `data.shapes.objects`: expected two numbers, the smaller one first");
 }
 

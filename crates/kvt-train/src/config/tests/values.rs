@@ -35,6 +35,14 @@ fn defaults_are_those_of_the_deit_recipe() {
     val_fraction = 0.0
     subset = 0
     label_column = "label"
+    images = "images"
+    masks = "masks"
+    image_suffix = ""
+    mask_suffix = ""
+    list = ""
+    zero = "class"
+    ignore = 255
+    map = []
     class_order = "byte"
     shuffle = true
     drop_last = true
@@ -50,13 +58,24 @@ fn defaults_are_those_of_the_deit_recipe() {
     check_sizes = true
 
     [data.shapes]
+    layout = "folder"
     image_size = 32
     classes = 10
     train_per_class = 500
     val_per_class = 100
     clutter = 0.5
     occlusion = 0.3
+    objects = [1, 2]
+    radius = [0.18, 0.32]
     seed = 0
+
+    [dense]
+    scale = [2048, 512]
+    ratio = [0.5, 2.0]
+    crop = [512, 512]
+    cat_max_ratio = 0.75
+    hflip = 0.5
+    photometric = true
 
     [augment]
     preset = "imagenet"
@@ -95,6 +114,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     momentum = 0.9
     nesterov = true
     weight_decay = 0.05
+    decay = "family"
     layer_decay = 1.0
     clip_norm = 0.0
     clip_value = 0.0
@@ -104,6 +124,8 @@ fn defaults_are_those_of_the_deit_recipe() {
     [schedule]
     kind = "cosine"
     warmup_epochs = 5.0
+    warmup_updates = 0
+    warmup_ratio = 0.000001
     warmup_lr = 0.000001
     warmup_prefix = false
     warmup_closed = false
@@ -154,6 +176,19 @@ fn defaults_are_those_of_the_deit_recipe() {
     eval_images = 2000
     eval_neighbors = 20
 
+    [segment]
+    channels = 512
+    pool_scales = [1, 2, 3, 6]
+    dropout = 0.1
+    aux_stage = 3
+    aux_channels = 256
+    aux_weight = 0.4
+    average = "all"
+    window_padding = "seen"
+    eval = "whole"
+    eval_crop = [512, 512]
+    eval_stride = [341, 341]
+
     [ema]
     decay = 0.0
     warmup = false
@@ -161,12 +196,14 @@ fn defaults_are_those_of_the_deit_recipe() {
 
     [train]
     epochs = 300
+    updates = 0
     batch_size = 64
     accumulate = 1
     device = "auto"
     sync_batch_norm = true
     precision = "f32"
     eval_every = 1
+    eval_every_updates = 0
 
     [eval]
     batch_size = 128
