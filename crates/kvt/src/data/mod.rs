@@ -99,7 +99,7 @@ enum What {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt data generate shapes --image-size 64 --classes 5\n  kvt data generate scenes --layout dense --image-size 64 --objects 2,5 --radius 0.12,0.25"
+    after_help = "Examples:\n  kvt data generate shapes --image-size 64 --classes 5\n  kvt data generate scenes --layout dense --image-size 64 --objects 2,5"
 )]
 struct Generate {
     /// The folder to write.
