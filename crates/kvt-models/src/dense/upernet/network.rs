@@ -127,7 +127,7 @@ impl UperNet {
         !UNDECAYED.iter().any(|part| parameter.name.contains(part))
     }
 
-    /// Whether weight decay applies to a parameter by the rule of the backbone's family ([`Model::decays`]); of the heads, to
+    /// Whether weight decay applies to a parameter by the rule of the backbone's family ([`Model::decays`](crate::Model::decays)); of the heads, to
     /// those with more than one dimension.
     pub fn decays_by_family(&self, parameter: &Parameter) -> bool {
         match Self::of_model(parameter) {
