@@ -221,8 +221,8 @@ WORDS = {"data.workers": "auto"}
 LONG = {"data.shapes.train_per_class", "data.shapes.val_per_class", "data.shapes.image_size"}
 
 
-def reference(context: Context, folder: Path) -> list[tuple[str, str]]:
-    """The keys of `kvt config reference` with their types."""
+def reference(context: Context, folder: Path) -> list[tuple[str, str, str]]:
+    """The keys of `kvt config reference` with their types and defaults."""
     text = run(context, ["config", "reference"], folder).check_success().stdout
     keys, section = [], ""
     for line in text.splitlines():
@@ -231,12 +231,12 @@ def reference(context: Context, folder: Path) -> list[tuple[str, str]]:
             section = "" if section == "Top level" else section + "."
         elif line.startswith("| `"):
             cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-            keys.append((section + cells[0].strip("` |"), cells[1]))
+            keys.append((section + cells[0].strip("` |"), cells[1], cells[2].strip("`")))
     return keys
 
 
 def keys(context: Context):
-    for key, kind in reference(context, context.work):
+    for key, kind, default in reference(context, context.work):
         if key == "base":
             continue
         kind = kind.removeprefix("non-empty ")
@@ -263,8 +263,11 @@ def keys(context: Context):
         for value in wrong:
             if value == WORDS.get(key):
                 continue
+            # Any text is a string, but an empty one only where it is the default.
+            is_text = value != "''" and "string" in kind.split()
+            may_be_right = is_text or value.replace("'", '"') == default
             yield Input(f"key {key}={value}", ["config", "check", "config.toml", "--set", f"{key}={value}"],
-                        EITHER if kind == "string" and (value != "''" or key == "augment.auto") else ERROR, names)
+                        EITHER if may_be_right else ERROR, names)
             if kind == "string" and "u0000" in value:
                 yield train_with(key, value)
         for value in odd:

@@ -231,6 +231,11 @@ pub enum TrainError {
     /// No image could be evaluated.
     #[error("none of the images to evaluate could be read: run `kvt data check` on the data")]
     NothingEvaluated,
+    /// All pixels of the evaluated masks are ignored.
+    #[error(
+        "no pixel of the {0} masks to evaluate has a class: `data.map`, `data.zero` or `data.ignore` leaves all of them out"
+    )]
+    NothingLabelled(usize),
     /// The model's outputs are no longer finite.
     #[error(
         "step {step}: the validation {metric} is {value}: the weights have diverged; \
@@ -264,7 +269,10 @@ impl TrainError {
     pub(crate) fn leaves_the_state_whole(&self) -> bool {
         match self {
             Self::Job(failure) => failure.whole,
-            _ => matches!(self, Self::Data(_) | Self::NothingEvaluated),
+            _ => matches!(
+                self,
+                Self::Data(_) | Self::NothingEvaluated | Self::NothingLabelled(_)
+            ),
         }
     }
 

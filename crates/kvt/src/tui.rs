@@ -122,8 +122,6 @@ impl Dashboard {
 
     /// The end of an epoch, counted from 0.
     fn epoch(&mut self, epoch: u32) {
-        self.eta
-            .epoch_end(epoch, self.start.elapsed().as_secs_f64());
         // `update_epoch` takes the number of finished epochs.
         if epoch + 1 < self.workload.epochs {
             let done = usize::try_from(epoch).unwrap_or(usize::MAX);
@@ -186,6 +184,7 @@ fn register(
 
 impl Listener for Dashboard {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        self.eta.event(event, self.start.elapsed().as_secs_f64());
         match event {
             // Updates are shown by `progress`.
             Event::Step(_) | Event::Layer(_) => {}

@@ -1,7 +1,7 @@
 //! Images with a mask each, in two folders: `<path>/<images>/<split>/**` and `<path>/<masks>/<split>/**`, paired by their names.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -283,9 +283,18 @@ fn classes(data: &DataConfig) -> Result<(Vec<String>, bool), DataError> {
             (numbers(count), data.path.clone())
         }
     };
-    let fault = if names.is_empty() {
+    let mut values = BTreeSet::new();
+    let twice = data.map.iter().find(|[value, _]| !values.insert(*value));
+    let fault = if let Some([value, _]) = twice {
+        format!("`data.map` has the value {value} twice")
+    } else if names.is_empty() {
         "no classes: `data.classes` names a file with a class on each line, or their number"
             .to_owned()
+    } else if let Some(class) = lost(data, names.len()) {
+        format!(
+            "`data.ignore = {}` is the value of class {class}, which would have no pixels",
+            data.ignore
+        )
     } else if names.len() > usize::from(IGNORED) {
         format!(
             "{} classes, but the values of a mask tell {IGNORED} apart",
@@ -303,6 +312,17 @@ fn classes(data: &DataConfig) -> Result<(Vec<String>, bool), DataError> {
         path,
         reason: fault,
     })
+}
+
+/// The class whose value in the masks is ignored, if there is one.
+fn lost(data: &DataConfig, classes: usize) -> Option<usize> {
+    let value = usize::from(data.ignore);
+    let class = match data.zero {
+        _ if !data.map.is_empty() => None,
+        ZeroMeans::Ignored => value.checked_sub(1),
+        ZeroMeans::Class => Some(value),
+    };
+    class.filter(|class| *class < classes)
 }
 
 fn numbers(count: usize) -> Vec<String> {

@@ -10,7 +10,7 @@ use super::WindowPadding;
 use crate::backbone::{Ask, Backbone};
 use crate::error::ModelError;
 use crate::family::families::ModelConfig;
-use crate::family::{Dense, DenseFamily, Family};
+use crate::family::{Dense, DenseFamily, Family, validate};
 use crate::layers::Init;
 use crate::model::{Model, Parameter};
 use crate::precision::Precision;
@@ -71,6 +71,17 @@ impl ModelConfig {
     pub fn pyramid_channels(&self) -> Result<Vec<usize>, ModelError> {
         self.dense_family()?;
         Ok(self.of_family().map_channels())
+    }
+
+    /// Refuses images of `size` (height, width) that are too small for a model with a pyramid.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::ImageSize`], and [`ModelError::NoPyramid`] for a model without four maps.
+    pub fn check_pyramid_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+        self.dense_family()?;
+        let least = self.of_family().pyramid_least_side();
+        validate::at_least(self.family().name, size, least)
     }
 
     /// The properties of dense networks of this model.

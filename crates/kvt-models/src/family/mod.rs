@@ -199,6 +199,11 @@ pub(crate) trait FamilyConfig {
         Vec::new()
     }
 
+    /// The minimum side of an image of which every stage makes a map; for families that have a pyramid.
+    fn pyramid_least_side(&self) -> usize {
+        1
+    }
+
     /// The same as the backbone of a dense network; for families that have a pyramid.
     fn dense(self, _padding: WindowPadding) -> Self
     where

@@ -133,6 +133,10 @@ impl FamilyConfig for TwinsConfig {
         })
     }
 
+    fn pyramid_least_side(&self) -> usize {
+        self.least_side()
+    }
+
     fn map_channels(&self) -> Vec<usize> {
         self.embed_dim.clone()
     }

@@ -6,7 +6,7 @@ use kvt_ops::Key;
 
 use super::inputs::normal;
 use crate::config::Plan;
-use crate::task::SegmentSize;
+use crate::task::{SegmentSize, summary_of};
 
 /// The model, and how it is run.
 #[derive(Clone, Debug)]
@@ -57,7 +57,10 @@ impl ModelCase {
 
     /// Keys kept per query, by stage.
     pub(super) fn kept(&self) -> Vec<usize> {
-        let summary = self.config.summary();
+        let summary = match &self.dense {
+            Some(plan) => summary_of(plan, &self.config),
+            None => self.config.summary(),
+        };
         summary.attending().map(|stage| stage.k).collect()
     }
 }

@@ -7,6 +7,7 @@ use kvt_models::ModelConfig;
 use kvt_models::dense::WindowPadding;
 use kvt_models::weights::is_of_weights;
 
+use super::diff::diff;
 use super::document::Checks;
 use super::problem::Problem;
 use super::reference::section;
@@ -225,6 +226,16 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
             }
         }
     }
+    if data.kind != DataKind::Masks {
+        without_masks(data, checks);
+    }
+    if data.val_fraction > 0.0 && !data.list.is_empty() {
+        let (value, expected) = (
+            format!("{:?}", data.list),
+            "\"\" with `data.val_fraction`, which divides all images",
+        );
+        checks.refuse("data.list", &value, expected);
+    }
     if data.val_fraction > 0.0 && matches!(data.kind, DataKind::Shapes | DataKind::Cifar) {
         let (value, expected) = (
             format!("{:?}", data.val_fraction),
@@ -270,6 +281,38 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
         let expected = format!("a divisor of `train.accumulate`, {accumulate}");
         checks.refuse("data.replicas", &replicas.to_string(), &expected);
     }
+}
+
+/// Resets the keys that only masks use, and reports them. An explicit kind can disable those of a base; a missing key cannot.
+fn without_masks(data: &mut DataConfig, checks: &mut Checks<'_>) {
+    const KEYS: [&str; 9] = [
+        "images",
+        "masks",
+        "image_suffix",
+        "mask_suffix",
+        "list",
+        "classes",
+        "zero",
+        "ignore",
+        "map",
+    ];
+    for key in KEYS.map(|key| format!("data.{key}")) {
+        if checks.sets(&key) && !checks.sets("data.kind") && !checks.refuses(&key) {
+            let message = format!("`{key}` is set, but the images have no masks");
+            let help = "add `kind = \"masks\"` under `[data]`";
+            conflict(&key, &message, help, checks);
+        }
+    }
+    let unused = DataConfig::default();
+    data.images = unused.images;
+    data.masks = unused.masks;
+    data.image_suffix = unused.image_suffix;
+    data.mask_suffix = unused.mask_suffix;
+    data.list = unused.list;
+    data.classes = unused.classes;
+    data.zero = unused.zero;
+    data.ignore = unused.ignore;
+    data.map = unused.map;
 }
 
 fn mixing(mix: &mut MixConfig, checks: &mut Checks<'_>) {
@@ -406,6 +449,25 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
         }
     }
     misfits(plan, check_segment, checks);
+    augments_by_dense(plan, checks);
+}
+
+/// Refuses the keys of `[augment]` that images with masks do not have.
+fn augments_by_dense(plan: &Plan, checks: &mut Checks<'_>) {
+    let used = &plan.augment;
+    let plain = Plan {
+        augment: AugmentConfig {
+            mean: used.mean,
+            std: used.std,
+            ..AugmentConfig::default()
+        },
+        ..plan.clone()
+    };
+    let message = "`task = \"segment\"` augments images and masks together, as `[dense]` says";
+    let help = "leave it out: of `[augment]`, only `mean` and `std` apply to images with masks";
+    for difference in diff(plan, &plain).unwrap_or_default() {
+        conflict(&difference.key, message, help, checks);
+    }
 }
 
 /// Reports the keys of a section that another task uses. An explicit task can disable the settings of a base; a missing key

@@ -5,7 +5,7 @@ use kvt_models::ModelConfig;
 
 use super::Plan;
 use crate::data::{DataKind, Sampler, split_name};
-use crate::task::Freeze;
+use crate::task::{Freeze, summary_of};
 
 /// Warnings about settings of a plan for a model that are allowed but probably not intended. `images` is the number of
 /// training images, if it is known.
@@ -97,7 +97,7 @@ fn dense_stages(plan: &Plan, model: &ModelConfig) -> Vec<String> {
         return Vec::new();
     };
     let counts = knn.neighbors.values();
-    let summary = model.summary();
+    let summary = summary_of(plan, model);
     let stages = summary.attending().enumerate();
     // A single entry applies to all stages; a list has one entry per stage.
     stages

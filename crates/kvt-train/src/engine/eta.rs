@@ -1,6 +1,7 @@
 //! Estimates the remaining time of a run from measured times.
 
 use super::Workload;
+use crate::run::Event;
 
 /// Weight of the newest update in the mean, once there are many: about the last hundred count.
 const NEWEST: f64 = 0.02;
@@ -20,6 +21,8 @@ pub struct Eta {
     evaluated: Mean,
     /// The work after another epoch: logging, and a checkpoint where one is due.
     plain: Mean,
+    /// Seconds of an evaluation within the epoch since the last update.
+    within: f64,
     /// Number of epochs whose end was recorded, so also the first epoch that has yet to end.
     ended: u64,
 }
@@ -50,12 +53,36 @@ impl Eta {
             per_update: Mean::default(),
             evaluated: Mean::default(),
             plain: Mean::default(),
+            within: 0.0,
             ended: 0,
         }
     }
 
+    /// Records what takes time beside updates, `now` seconds after the start.
+    pub fn event(&mut self, event: &Event, now: f64) {
+        match event {
+            Event::Eval(eval) => self.evaluation(eval.step, now),
+            Event::Epoch(epoch) => self.epoch_end(epoch.epoch, now),
+            Event::Step(_) | Event::Layer(_) | Event::Note(_) => {}
+        }
+    }
+
+    /// Records an evaluation of one kind of weights within an epoch, after update `step`; those at the end of an epoch are part of
+    /// [`epoch_end`](Self::epoch_end).
+    fn evaluation(&mut self, step: u64, now: f64) {
+        if step.is_multiple_of(self.workload.steps_per_epoch.max(1)) {
+            return;
+        }
+        self.within += self.last.map_or(0.0, |last| now - last);
+        self.last = Some(now);
+    }
+
     /// Records an update at `now` seconds after the start.
     pub fn update(&mut self, now: f64) {
+        let evaluated = std::mem::take(&mut self.within);
+        if evaluated > 0.0 {
+            self.evaluated.add(evaluated, 0.0);
+        }
         if let Some(last) = self.last {
             self.per_update.add(now - last, NEWEST);
         }
@@ -63,7 +90,7 @@ impl Eta {
     }
 
     /// Records the end of an epoch, counted from 0, after its evaluation if it had one.
-    pub fn epoch_end(&mut self, epoch: u32, now: f64) {
+    fn epoch_end(&mut self, epoch: u32, now: f64) {
         let epoch = u64::from(epoch);
         if let Some(last) = self.last {
             let mean = match self.evaluations(epoch, epoch + 1) {
@@ -121,14 +148,20 @@ impl Eta {
     }
 
     /// Number of evaluations after the epochs in `from..to`: those that `train.eval_every` asks for, and the one after the very
-    /// last epoch.
+    /// last epoch, unless it is one of [`within`](Self::within).
     fn evaluations(&self, from: u64, to: u64) -> u64 {
         if from >= to {
             return 0;
         }
         let every = u64::from(self.workload.eval_every);
         let due = |epochs: u64| epochs.checked_div(every).unwrap_or(0);
-        let last = to == self.epochs() && (every == 0 || !to.is_multiple_of(every));
+        let Workload {
+            steps,
+            eval_every_updates: within,
+            ..
+        } = self.workload;
+        let counted = within > 0 && steps.is_multiple_of(within);
+        let last = to == self.epochs() && (every == 0 || !to.is_multiple_of(every)) && !counted;
         due(to) - due(from) + u64::from(last)
     }
 }
@@ -158,6 +191,25 @@ mod tests {
             reported: "val",
             has_ema: false,
         }
+    }
+
+    /// 30 updates of 2 seconds; evaluations of 7 seconds after the updates 15 and 30.
+    #[test]
+    fn evaluations_within_an_epoch_are_timed_and_counted_once() {
+        let mut eta = Eta::new(Workload {
+            eval_every: 0,
+            eval_every_updates: 15,
+            ..workload(0)
+        });
+        for update in 0..15_u32 {
+            eta.update(60.0 + f64::from(update) * 2.0);
+        }
+        // Not known yet: a third of 3 updates each.
+        assert_eq!(eta.left(15), Some(30.0 + 2.0));
+        let now = 60.0 + 28.0 + 7.0;
+        eta.evaluation(15, now);
+        eta.update(now + 2.0);
+        assert_eq!(eta.left(16), Some(28.0 + 7.0));
     }
 
     /// A run with 2 seconds per update and 5 seconds per evaluation, which starts with an update of one minute.

@@ -4,22 +4,24 @@ use super::Curve;
 use crate::run::Metric;
 use crate::task::{Classify, Dino, Segment, Task as _};
 
+/// The metrics of all tasks; some tasks share some.
+pub(crate) fn metrics() -> impl Iterator<Item = &'static Metric> {
+    [Classify::METRICS, Dino::METRICS, Segment::METRICS]
+        .into_iter()
+        .flatten()
+}
+
 /// The metric with a name.
 ///
 /// # Errors
 /// The names of all metrics, if there is none.
 pub fn named_metric(name: &str) -> Result<Metric, String> {
-    let known = || {
-        [Classify::METRICS, Dino::METRICS, Segment::METRICS]
-            .into_iter()
-            .flatten()
-    };
-    known()
+    metrics()
         .find(|metric| metric.name == name)
         .copied()
         .ok_or_else(|| {
             let mut names: Vec<&str> = Vec::new();
-            for metric in known() {
+            for metric in metrics() {
                 if !names.contains(&metric.name) {
                     names.push(metric.name);
                 }

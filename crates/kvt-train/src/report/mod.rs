@@ -31,6 +31,7 @@ pub use curves::{Curve, EpochPoint};
 pub use error::ReportError;
 pub use format::{difference as difference_text, interval as interval_text};
 pub(crate) use labels::{RunNames, heading, labels, title};
+pub(crate) use metric::metrics;
 pub use metric::{best_metric, named_metric};
 pub use own::report_itself;
 pub(crate) use plot::{PLOTS, save_plots};

@@ -6,7 +6,7 @@ use super::{EpochRecord, EvalRecord, Event, Listener, Metric, RunError};
 use crate::table::{Table, cells, or_empty};
 use kvt_data::fs::write_text;
 
-/// A finished epoch and the evaluations of the validation split after it, if there were any.
+/// A finished epoch and the last evaluations of the validation split within or after it, if there were any.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct EpochRow {
     pub(crate) train: EpochRecord,
@@ -37,8 +37,8 @@ impl EpochRows {
                 false
             }
             Event::Epoch(train) => {
-                // Not the evaluation of a run that `train.max_steps` once ended within the epoch.
-                let its = |eval: Option<EvalRecord>| eval.filter(|eval| eval.step == train.step);
+                // Of several within an epoch, the last one; not that of an epoch which never ended.
+                let its = |eval: Option<EvalRecord>| eval.filter(|eval| eval.epoch == train.epoch);
                 self.rows.push(EpochRow {
                     train: train.clone(),
                     val: its(self.val.take()),
@@ -179,6 +179,23 @@ epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema
             unreachable!("one epoch")
         };
         assert_eq!((&row.val, &row.val_ema), (&None, &None));
+    }
+
+    /// With `train.eval_every_updates`, an epoch has the last of its evaluations.
+    #[test]
+    fn an_evaluation_within_an_epoch_is_its_own() {
+        let within = |step, top1| {
+            let Event::Eval(record) = eval(1, "val", top1) else {
+                unreachable!("an evaluation")
+            };
+            Event::Eval(EvalRecord { step, ..record })
+        };
+        let mut rows = EpochRows::default();
+        for event in [within(13, 50.0), within(16, 40.0), epoch(1, 2.0)] {
+            rows.push(&event);
+        }
+        let found = rows.rows[0].val.as_ref().unwrap();
+        assert_eq!(found.step, 16);
     }
 
     #[test]

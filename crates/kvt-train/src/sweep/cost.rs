@@ -117,8 +117,15 @@ impl Costs {
 fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, TrainError> {
     let data = &plan.data;
     let key = format!(
-        "{:?} {:?} {:?} {:?}",
-        data.kind, data.path, data.subset, data.val_fraction
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        data.kind,
+        data.path,
+        data.subset,
+        data.val_fraction,
+        data.train,
+        data.val,
+        data.images,
+        data.list
     );
     let [train, val] = match counts.get(&key) {
         Some(known) => *known,
@@ -127,14 +134,20 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
     let images = plan.train.batch_size * plan.train.accumulate;
     let epochs = plan.epochs_of(train.div_ceil(images as u64));
     let evaluations = match (plan.train.eval_every, plan.updates()) {
-        (0, Some(updates)) => updates
-            .checked_div(plan.train.eval_every_updates)
-            .unwrap_or(1),
+        // One is always at the end.
+        (0, Some(updates)) => match plan.train.eval_every_updates {
+            0 => 1,
+            every => updates.div_ceil(every),
+        },
         (0, None) => 1,
         (every, _) => u64::from(epochs / every),
     };
+    let trained = match plan.updates() {
+        Some(updates) => updates as f64 * images as f64,
+        None => f64::from(epochs) * train as f64,
+    };
     let passes = Passes {
-        trained: f64::from(epochs) * train as f64 * views(plan),
+        trained: trained * views(plan),
         evaluated: evaluations as f64 * val as f64,
     };
     let macs = match plan.task {

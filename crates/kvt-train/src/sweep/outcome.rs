@@ -7,7 +7,7 @@ use super::{
     Cell, End, Found, PairRow, State, Sweep, SweepError, cells_csv, commands_markdown, conditions,
     pairs, pairs_csv, pairs_markdown,
 };
-use crate::report::{Comparison, Curve, PLOTS, best_metric, save_plots, title};
+use crate::report::{Comparison, Curve, PLOTS, best_metric, metrics, save_plots, title};
 use crate::run::Metric;
 use crate::task::{Classify, Dino, Segment, Task as _, TaskKind};
 use kvt_data::escape::markdown;
@@ -207,8 +207,8 @@ impl Sweep {
 
 /// Removes files of an earlier comparison that were not written now: they show other runs, or another metric.
 fn remove_earlier(folder: &Path, written: &[PathBuf]) -> Result<(), SweepError> {
-    let metrics = Classify::METRICS.iter().chain(Dino::METRICS);
-    let plots = metrics.flat_map(|metric| PLOTS.map(|ending| format!("{}.{ending}", metric.name)));
+    let plots =
+        metrics().flat_map(|metric| PLOTS.map(|ending| format!("{}.{ending}", metric.name)));
     let tables = TABLES.into_iter().chain([CELLS, PAIRS]).map(str::to_owned);
     for path in plots.chain(tables).map(|name| folder.join(name)) {
         if path.is_file() && !written.contains(&path) {

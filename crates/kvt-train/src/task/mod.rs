@@ -43,11 +43,11 @@ pub use model::{
     Freeze, InitConfig, ResetHead, build_model, check_classes, read_weights, write_weights,
 };
 pub(crate) use model::{HeadReset, start_from};
-pub(crate) use segment::check as check_segment;
 pub use segment::{
     Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, SegmentSize,
     eval_images, evaluate_segments, predict_labels, segment_network,
 };
+pub(crate) use segment::{check as check_segment, summary_of};
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
     origin,

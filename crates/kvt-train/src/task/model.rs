@@ -152,7 +152,7 @@ pub(crate) fn start_from(
 }
 
 /// A way to train nevertheless.
-fn hint(misfit: Misfit) -> &'static str {
+pub(super) fn hint(misfit: Misfit) -> &'static str {
     match misfit {
         Misfit::Head => {
             " (only the classification head does not fit: `init.reset_head = true` starts with a new one)"

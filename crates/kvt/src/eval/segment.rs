@@ -26,13 +26,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "`{option}` is for classifiers: this model labels pixels, of the images of `--split`"
         );
     }
-    let trained = args
-        .trained
-        .load_segmenter(&args.overrides)?
-        .named(args.classes.as_deref())?;
+    let trained = args.trained.load_segmenter(&args.overrides)?;
     let (plan, classes) = (&trained.plan, Some(trained.classes.as_slice()));
     let warn = &mut output::warning;
     let images = Images::of_split(args.split, plan, classes, &mut generating(), warn)?;
+    // The data has the classes of the run, whatever they are called here.
+    let trained = trained.named(args.classes.as_deref())?;
     if let Some(out) = &args.out {
         results_folder(out)?;
         // Check the file before evaluating the images.

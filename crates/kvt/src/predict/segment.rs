@@ -21,6 +21,10 @@ pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Resu
         None if !args.json => bail!(
             "this model labels pixels: `--out DIR` says where the painted images go, and `--json` prints which classes they have"
         ),
+        Some(file) if super::is_table(file) => bail!(
+            "`--output {}`: this model labels pixels, so it is a folder, and `--json` prints which classes the images have",
+            file.display()
+        ),
         Some(out) => results_folder(out)?,
         None => {}
     }

@@ -12,7 +12,7 @@ use super::output;
 use kvt_data::escape::one_line;
 use kvt_train::engine::{Eta, Workload};
 use kvt_train::plot::{duration, with_unit as value};
-use kvt_train::run::{Event, Listener, Metrics, RunError, StepRecord, Topic};
+use kvt_train::run::{EvalRecord, Event, Listener, Metrics, RunError, StepRecord, Topic};
 
 /// How often a run without a terminal prints its progress.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
@@ -115,10 +115,8 @@ impl Listener for Bar {
         if let Event::Step(step) = event {
             self.told = told(step);
         }
-        if let Event::Epoch(epoch) = event {
-            let now = self.start.elapsed().as_secs_f64();
-            self.eta.epoch_end(epoch.epoch, now);
-        }
+        let now = self.start.elapsed().as_secs_f64();
+        self.eta.event(event, now);
         self.tally.hear(event);
         self.log
             .hear(event, &self.workload)
@@ -150,10 +148,8 @@ impl Listener for Lines {
         if let Event::Step(step) = event {
             self.told = told(step);
         }
-        if let Event::Epoch(epoch) = event {
-            let now = self.start.elapsed().as_secs_f64();
-            self.eta.epoch_end(epoch.epoch, now);
-        }
+        let now = self.start.elapsed().as_secs_f64();
+        self.eta.event(event, now);
         self.log
             .hear(event, &self.workload)
             .iter()
@@ -221,7 +217,8 @@ impl Log {
     fn hear(&mut self, event: &Event, workload: &Workload) -> Vec<String> {
         let line = line(event, workload).into_iter();
         match event {
-            Event::Eval(_) => {
+            // After the line of its epoch.
+            Event::Eval(eval) if ends_epoch(eval, workload) => {
                 self.evaluations.extend(line);
                 Vec::new()
             }
@@ -231,21 +228,21 @@ impl Log {
     }
 }
 
-/// A run that ends within an epoch evaluates without reporting it.
-impl Drop for Log {
-    fn drop(&mut self) {
-        self.evaluations
-            .iter()
-            .for_each(|line| output::status(line));
-    }
+/// Whether an evaluation is one at the end of an epoch.
+fn ends_epoch(eval: &EvalRecord, workload: &Workload) -> bool {
+    eval.step.is_multiple_of(workload.steps_per_epoch.max(1))
 }
 
 fn line(event: &Event, workload: &Workload) -> Option<String> {
     match event {
         Event::Step(_) | Event::Layer(_) => None,
         Event::Eval(eval) => Some(format!(
-            "epoch {}  {} {}  ({} images)",
-            eval.epoch + 1,
+            "{}  {} {}  ({} images)",
+            if ends_epoch(eval, workload) {
+                format!("epoch {}", eval.epoch + 1)
+            } else {
+                format!("step {}", eval.step)
+            },
             eval.split,
             measured(&eval.metrics, workload),
             eval.images
@@ -276,7 +273,7 @@ fn line(event: &Event, workload: &Workload) -> Option<String> {
 }
 
 #[cfg(test)]
-use kvt_train::run::{EpochRecord, EvalRecord};
+use kvt_train::run::EpochRecord;
 
 #[cfg(test)]
 #[path = "../../../kvt-train/src/run/testing.rs"]

@@ -45,7 +45,7 @@ impl JointTrain {
         augment: &AugmentConfig,
         limits: ImageLimits,
     ) -> Result<Self, AugmentError> {
-        checked(config)?;
+        checked(config, limits)?;
         Ok(Self {
             config: config.clone(),
             levels: Levels::new(augment.mean, augment.std),
@@ -56,7 +56,7 @@ impl JointTrain {
     /// The augmented image and its mask, of the size of the crop or smaller.
     ///
     /// # Errors
-    /// If the image has no pixels, or cannot be resized.
+    /// If the image has no pixels, would have more than `data.max_pixels`, or cannot be resized.
     pub fn augment(
         &self,
         image: RgbImage,
@@ -70,7 +70,7 @@ impl JointTrain {
         let scale = config
             .scale
             .map(|side| ((f64::from(side) * ratio) as u32).max(1));
-        let size = geometry::fitted(image.dimensions(), scale);
+        let size = fitted(&image, scale, self.limits)?;
         let map = geometry::nearest(map, size);
         let image = geometry::resize(image, size)?;
         let crop = geometry::draw_crop(&map, config.crop, config.cat_max_ratio, key.named("crop"));
@@ -118,7 +118,7 @@ impl JointEval {
         augment: &AugmentConfig,
         limits: ImageLimits,
     ) -> Result<Self, AugmentError> {
-        checked(config)?;
+        checked(config, limits)?;
         Ok(Self {
             scale: config.scale,
             levels: Levels::new(augment.mean, augment.std),
@@ -129,12 +129,12 @@ impl JointEval {
     /// An image as the model sees it: resized and normalised, without a mask.
     ///
     /// # Errors
-    /// If it has no pixels, or cannot be resized.
+    /// If it has no pixels, would have more than `data.max_pixels`, or cannot be resized.
     pub fn image(&self, image: RgbImage) -> Result<Image, AugmentError> {
         if image.width() == 0 || image.height() == 0 {
             return Err(AugmentError::Empty);
         }
-        let size = geometry::fitted(image.dimensions(), self.scale);
+        let size = fitted(&image, self.scale, self.limits)?;
         Ok(normalized(&self.levels, &geometry::resize(image, size)?))
     }
 }
@@ -159,7 +159,25 @@ impl Prepare<LabelMap> for JointEval {
     }
 }
 
-fn checked(config: &DenseConfig) -> Result<(), AugmentError> {
+/// Width and height of an image that is resized to fit `scale`.
+fn fitted(
+    image: &RgbImage,
+    scale: [u32; 2],
+    limits: ImageLimits,
+) -> Result<(u32, u32), AugmentError> {
+    let (width, height) = geometry::fitted(image.dimensions(), scale);
+    let most = limits.max_pixels;
+    if u64::from(width) * u64::from(height) > most {
+        return Err(AugmentError::Enlarged {
+            width,
+            height,
+            most,
+        });
+    }
+    Ok((width, height))
+}
+
+fn checked(config: &DenseConfig, limits: ImageLimits) -> Result<(), AugmentError> {
     let refuse = |key: &str, value: String, expected: &str| AugmentError::Setting {
         key: format!("dense.{key}"),
         value,
@@ -167,10 +185,15 @@ fn checked(config: &DenseConfig) -> Result<(), AugmentError> {
     };
     schema::check(config)
         .map_err(|(key, refusal)| refuse(&key, refusal.value, &refusal.expected))?;
-    match config.reversed().next() {
-        Some((key, value, expected)) => Err(refuse(key, value, expected)),
-        None => Ok(()),
+    if let Some((key, value, expected)) = config.reversed().next() {
+        return Err(refuse(key, value, expected));
     }
+    let [height, width] = config.crop;
+    if u64::from(height) * u64::from(width) > limits.max_pixels {
+        let expected = format!("at most `data.max_pixels` = {} pixels", limits.max_pixels);
+        return Err(refuse("crop", format!("[{height}, {width}]"), &expected));
+    }
+    Ok(())
 }
 
 fn of_sample(source: &Source, index: u32, error: AugmentError) -> PrepareError {

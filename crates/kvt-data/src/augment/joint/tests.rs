@@ -48,6 +48,27 @@ fn a_size_keeps_both_sides() {
     assert_eq!(fitted((1, 1000), [10, 10]), (1, 10));
 }
 
+/// Neither an image that becomes too large nor a crop that is too large reserves memory.
+#[test]
+fn more_than_the_most_pixels_are_refused() {
+    let limits = ImageLimits { max_pixels: 300 };
+    let augment = AugmentConfig::default();
+    let (image, map) = pair(12, 10);
+    let eval = JointEval::new(&config(), &augment, limits).unwrap();
+    // 19 x 16 pixels are 304.
+    let error = eval.image(image.clone()).unwrap_err().to_string();
+    assert!(error.contains("19 x 16"), "{error}");
+    let train = JointTrain::new(&config(), &augment, limits).unwrap();
+    let mut keys = (0..20).map(|key| train.augment(image.clone(), &map, Key::new(key)));
+    assert!(keys.any(|found| matches!(found, Err(AugmentError::Enlarged { .. }))));
+    let wide = DenseConfig {
+        crop: [10, 31],
+        ..config()
+    };
+    let error = JointTrain::new(&wide, &augment, limits).unwrap_err();
+    assert!(error.to_string().contains("`dense.crop`"), "{error}");
+}
+
 #[test]
 fn a_mask_takes_the_pixel_at_the_floor() {
     let map = LabelMap {

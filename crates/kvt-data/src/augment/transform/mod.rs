@@ -30,6 +30,18 @@ pub enum AugmentError {
     /// An image without pixels.
     #[error("the image has no pixels")]
     Empty,
+    /// An image that would become too large.
+    #[error(
+        "resized to {width} x {height} pixels by `dense.scale`, the image would have more than `data.max_pixels` = {most}"
+    )]
+    Enlarged {
+        /// Its new width.
+        width: u32,
+        /// Its new height.
+        height: u32,
+        /// The largest number of pixels.
+        most: u64,
+    },
     /// A buffer whose length does not match one image.
     #[error("the output holds {found} numbers, but an image of this size has {expected}")]
     Output {

@@ -362,4 +362,28 @@ fn classes_are_lines_or_a_table() {
     let many = fault(Some(ClassNames::Count(256)));
     assert!(many.contains("256 classes"), "{many}");
     assert!(fault(Some(ClassNames::File("none.txt".into()))).contains("none.txt"));
+    for (ignore, zero, lost) in [
+        (5, ZeroMeans::Class, Some(5)),
+        (150, ZeroMeans::Class, None),
+        (150, ZeroMeans::Ignored, Some(149)),
+        (0, ZeroMeans::Ignored, None),
+    ] {
+        let data = DataConfig {
+            ignore,
+            zero,
+            ..config(dir.path())
+        };
+        let found = super::classes(&data).err().map(|error| error.to_string());
+        let expected = lost.map(|class| format!("value of class {class},"));
+        match (found, expected) {
+            (Some(found), Some(expected)) => assert!(found.contains(&expected), "{found}"),
+            (found, expected) => assert_eq!(found, expected),
+        }
+    }
+    let twice = DataConfig {
+        map: vec![[7, 0], [8, 1], [7, 1]],
+        ..config(dir.path())
+    };
+    let error = super::classes(&twice).unwrap_err().to_string();
+    assert!(error.contains("has the value 7 twice"), "{error}");
 }

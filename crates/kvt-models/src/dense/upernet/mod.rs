@@ -9,7 +9,7 @@ mod pooling;
 
 pub use auxiliary::FcnHead;
 pub use head::UperHead;
-pub use network::{SegmentLogits, UperNet};
+pub use network::{CLASSIFIERS, SegmentLogits, UperNet};
 
 use crate::error::ModelError;
 
@@ -31,8 +31,12 @@ pub struct UperNetConfig {
 }
 
 impl UperNetConfig {
-    /// Refuses sizes of 0, a dropout outside of `[0, 1)`, and an auxiliary head on a map that is not there.
-    fn validate(&self, maps: usize) -> Result<(), ModelError> {
+    /// Refuses sizes of 0, a dropout outside of `[0, 1)`, and an auxiliary head on a map that is not there, for a pyramid of `maps` maps.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::Zero`] and [`ModelError::OutOfRange`].
+    pub fn validate(&self, maps: usize) -> Result<(), ModelError> {
         let of_auxiliary = if self.aux_stage > 0 {
             self.aux_channels
         } else {

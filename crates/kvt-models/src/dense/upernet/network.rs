@@ -13,11 +13,13 @@ use crate::error::ModelError;
 use crate::layers::Init;
 use crate::model::Parameter;
 use crate::precision::Precision;
-use crate::weights::{LoadReport, Misfit, Outcome, StateDict, WeightsError};
+use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
 
 /// How the names of the heads begin in files.
 const DECODE_HEAD: &str = "decode_head.";
 const AUXILIARY_HEAD: &str = "auxiliary_head.";
+/// How the names of the layers begin whose size is the number of classes.
+pub const CLASSIFIERS: [&str; 2] = ["decode_head.conv_seg.", "auxiliary_head.conv_seg."];
 /// How the names of the maps' norms begin, after that of the backbone.
 const NORMS: &str = "norm";
 /// Parameters whose names contain one of these do not decay in the recipes of Swin and of Twins. Biases and batch norms do.
@@ -192,10 +194,15 @@ impl UperNet {
         }
         let report = LoadReport { rows };
         if !report.fits() {
-            return Err(WeightsError::Incompatible {
-                report,
-                misfit: Misfit::Others,
-            });
+            let of_classes =
+                |row: &LoadRow| CLASSIFIERS.iter().any(|part| row.name.starts_with(part));
+            let is_misfit =
+                |row: &&LoadRow| matches!(row.outcome, Outcome::Missing | Outcome::Mismatched);
+            let misfit = match report.rows.iter().filter(is_misfit).all(of_classes) {
+                true => Misfit::Head,
+                false => Misfit::Others,
+            };
+            return Err(WeightsError::Incompatible { report, misfit });
         }
         let rows = report.rows.iter();
         let known = rows.filter(|row| row.outcome != Outcome::Unused);

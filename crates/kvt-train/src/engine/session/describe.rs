@@ -4,13 +4,13 @@ use kvt_data::text::counted;
 
 use super::Session;
 use crate::plot::grouped;
-use crate::task::Task;
+use crate::task::{Task, summary_of};
 
 impl<T: Task> Session<T> {
     /// The model with its parameters and keys, the planned training, and the device.
     #[must_use]
     pub fn describe(&self) -> String {
-        let (summary, workload) = (self.model.summary(), self.workload());
+        let (summary, workload) = (summary_of(&self.plan, &self.model), self.workload());
         let processes = match self.world.size() {
             1 => String::new(),
             size => format!(", {size} processes"),

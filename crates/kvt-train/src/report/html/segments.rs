@@ -15,6 +15,9 @@ use crate::run::Metric;
 use crate::task::{SegmentEvaluation, TaskKind};
 use crate::trained::{Images, Origin, Segmenter, TrainedError, Warn};
 
+/// The longer side of an image in a page, in pixels: photographs of a camera would make it many megabytes.
+const LARGEST: u32 = 1024;
+
 /// One run's results on all images of a split.
 #[derive(Debug)]
 pub struct Segmented {
@@ -108,7 +111,7 @@ impl Report {
             self.painted.push(Painted {
                 run,
                 image: sample.map_or_else(String::new, |one| one.path.display().to_string()),
-                picture: seen.drawn(&trained.classes)?,
+                picture: seen.shrunk(LARGEST).drawn(&trained.classes)?,
                 right: seen.right(),
             });
         }

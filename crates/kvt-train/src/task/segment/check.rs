@@ -1,6 +1,8 @@
 //! Settings that conflict with segmentation, checked before anything is created.
 
+use super::size::heads;
 use crate::config::Plan;
+use crate::data::DecodeMode;
 use crate::recipe::{DistillKind, LossConfig};
 use crate::task::dino::Misfit;
 use crate::task::{Freeze, SegmentEval};
@@ -83,6 +85,24 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
             "leave `eval.batch_size` out",
         ),
         (
+            plan.model.overrides.num_classes.is_some(),
+            "model.num_classes",
+            "the number of classes of `task = \"segment\"` is that of the masks",
+            "leave `model.num_classes` out: `data.classes` says what the values of the masks are",
+        ),
+        (
+            plan.model.overrides.head_drop.is_some(),
+            "model.head_drop",
+            "the classifier of whole images is not part of the network of `task = \"segment\"`",
+            "set `segment.dropout`, that of the heads",
+        ),
+        (
+            data.decode == DecodeMode::Scaled,
+            "data.decode",
+            "a mask fits its whole image only, so images are decoded whole",
+            "set `data.decode = \"exact\"`",
+        ),
+        (
             slides && wide,
             "segment.eval_stride",
             "windows further apart than their size leave pixels out",
@@ -105,5 +125,18 @@ fn pyramid(plan: &Plan) -> Option<Misfit> {
         let help = "take a model of the families Swin or Twins";
         return Some(Misfit::new("model.name", error.to_string(), help));
     }
-    None
+    if let Ok(channels) = model.pyramid_channels()
+        && let Err(error) = heads(plan, 2).validate(channels.len())
+    {
+        let help = "see `[segment]` of `kvt config reference`";
+        return Some(Misfit::new("segment.pool_scales", error.to_string(), help));
+    }
+    let crop = plan.dense.crop.map(|side| side as usize);
+    let windows = (plan.segment.eval == SegmentEval::Slide).then_some(plan.segment.eval_crop);
+    let sizes = [("dense.crop", Some(crop)), ("segment.eval_crop", windows)];
+    sizes.into_iter().find_map(|(key, size)| {
+        let error = model.check_pyramid_size(size?).err()?;
+        let help = format!("set `{key}` to at least that");
+        Some(Misfit::new(key, error.to_string(), help))
+    })
 }

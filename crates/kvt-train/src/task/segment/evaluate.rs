@@ -13,7 +13,7 @@ use crate::task::EvalData;
 use crate::task::evaluate::in_order;
 use crate::world::agree;
 
-/// The largest number of logits on the device at the size of the original image: 256 MiB.
+/// The largest number of logits on the device at the size of the original image or of the network's input: 256 MiB.
 const MOST_LOGITS: usize = 1 << 26;
 
 /// Metrics over a whole split.
@@ -45,15 +45,15 @@ impl SegmentEvaluation {
 
     /// This evaluation, if it contains any labelled pixel.
     fn of_any(self) -> Result<Self, TrainError> {
-        match self.counts.pixels() {
-            0 => Err(TrainError::NothingEvaluated),
+        match (self.images, self.counts.pixels()) {
+            (0, _) => Err(TrainError::NothingEvaluated),
+            (images, 0) => Err(TrainError::NothingLabelled(images)),
             _ => Ok(self),
         }
     }
 }
 
-/// Evaluates a network with `classes` classes on batches of one image; `progress` is called with the number of completed images,
-/// and `hear` with each image and its predicted classes, row by row at the size of the labels.
+/// Evaluates a network with `classes` classes on batches of one image; `progress` is called with the number of completed images.
 ///
 /// # Errors
 /// If a batch cannot be loaded, no image can be read, no pixel has a label, or the device fails.
@@ -63,9 +63,8 @@ pub fn evaluate_segments(
     (classes, config): (usize, &SegmentConfig),
     device: &Device,
     progress: impl FnMut(usize),
-    hear: impl FnMut(&Batch<LabelMap>, &[u8]),
 ) -> Result<SegmentEvaluation, TrainError> {
-    let (counts, losses) = count(network, batches, (classes, config), device, progress, hear)?;
+    let (counts, losses) = count(network, batches, (classes, config), device, progress)?;
     let all = SegmentEvaluation {
         counts,
         images: losses.len(),
@@ -82,10 +81,9 @@ pub(super) fn evaluate_shares(
     world: &dyn crate::world::World,
     device: &Device,
 ) -> Result<SegmentEvaluation, TrainError> {
-    let own = batches.map_err(TrainError::from).and_then(|batches| {
-        let (progress, hear) = (|_| {}, |_: &Batch<LabelMap>, _: &[u8]| {});
-        count(network, batches, (classes, config), device, progress, hear)
-    });
+    let own = batches
+        .map_err(TrainError::from)
+        .and_then(|batches| count(network, batches, (classes, config), device, |_| {}));
     let (counts, losses) = agree(world, own)?;
     // Image by image, in the order of summation of a single process.
     let losses = in_order(world, losses)?;
@@ -104,7 +102,6 @@ fn count(
     (classes, config): (usize, &SegmentConfig),
     device: &Device,
     mut progress: impl FnMut(usize),
-    mut hear: impl FnMut(&Batch<LabelMap>, &[u8]),
 ) -> Result<(SegmentCounts, Vec<f64>), TrainError> {
     let mut counts = SegmentCounts::new(classes);
     let mut losses = Vec::new();
@@ -116,14 +113,13 @@ fn count(
             let (prediction, loss) = classify(network, image, target.size, labels, config, device)?;
             counts.add(&prediction, &target.labels);
             losses.push(loss);
-            hear(&batch, &prediction);
         }
         progress(losses.len());
     }
     Ok((counts, losses))
 }
 
-/// The class of every pixel of a prepared image, row by row at its `original` size (height, width).
+/// The class of every pixel of a prepared image, row by row at its `original` size (height, width); `None` if logits are not finite.
 ///
 /// # Errors
 /// If the image does not match the model or the device fails.
@@ -133,11 +129,13 @@ pub fn predict_labels(
     original: (usize, usize),
     config: &SegmentConfig,
     device: &Device,
-) -> Result<Vec<u8>, TrainError> {
-    Ok(classify(network, image, original, None, config, device)?.0)
+) -> Result<Option<Vec<u8>>, TrainError> {
+    let (classes, loss) = classify(network, image, original, None, config, device)?;
+    Ok(loss.is_finite().then_some(classes))
 }
 
-/// The classes of an image's pixels, and the sum of the cross-entropies of those with a label.
+/// The classes of an image's pixels, and the sum of the cross-entropies of those with a label. It is not finite if a logit of theirs
+/// is not, or, without labels, any logit.
 fn classify(
     network: &UperNet,
     image: View,
@@ -160,7 +158,8 @@ fn classify(
         Tensor::<4, Int>::from_data(data, &device)
     });
     let classes = logits.dims()[1];
-    let step = (MOST_LOGITS / (rows * columns).max(1)).clamp(1, classes);
+    let pixels = (rows * columns).max(height * width).max(1);
+    let step = (MOST_LOGITS / pixels).clamp(1, classes);
     let mut seen: Option<Seen> = None;
     for first in (0..classes).step_by(step) {
         let part = logits.clone().narrow(1, first, step.min(classes - first));
@@ -175,17 +174,17 @@ fn classify(
     let Some(seen) = seen else {
         return Ok((Vec::new(), 0.0));
     };
-    let loss = match labels {
+    let losses = match labels {
         Some(labels) => {
             let losses = seen.largest + seen.sum.log() - seen.own;
             let ignored = labels.equal_elem(i32::from(IGNORED));
-            let sum = losses.mask_fill(ignored, 0.0).sum();
-            let sum = sum.try_into_vec_as::<f64>();
-            let sum = sum.map_err(|error| TrainError::Execution(error.to_string()))?;
-            sum.first().copied().unwrap_or(f64::NAN)
+            losses.mask_fill(ignored, 0.0)
         }
-        None => 0.0,
+        None => seen.sum * 0.0,
     };
+    let loss = losses.sum().try_into_vec_as::<f64>();
+    let loss = loss.map_err(|error| TrainError::Execution(error.to_string()))?;
+    let loss = loss.first().copied().unwrap_or(f64::NAN);
     let classes = seen.class.try_into_vec_as::<u8>();
     let classes = classes.map_err(|error| TrainError::Execution(error.to_string()))?;
     Ok((classes, loss))

@@ -36,6 +36,7 @@ pub use counts::SegmentCounts;
 pub use evaluate::{SegmentEvaluation, evaluate_segments, predict_labels};
 pub use network::segment_network;
 pub use size::SegmentSize;
+pub(crate) use size::summary_of;
 
 /// A network that learns the classes of pixels, evaluated by the mean intersection over union.
 pub struct Segment {
@@ -128,7 +129,10 @@ impl Task for Segment {
         device: &Device,
         notes: &mut Vec<Note>,
     ) -> Result<(Self, UperNet), TrainError> {
-        let network = segment_network(plan, config, splits.classes().len(), device)?;
+        let classes = splits.classes().len();
+        let images = splits.train.samples.len().min(plan.train.batch_size);
+        size::heads(plan, classes).check_batch(images)?;
+        let network = segment_network(plan, config, classes, device)?;
         let network = match weights {
             Weights::OfPlan => network::start_from(&plan.init, config, network, notes)?,
             Weights::OfCheckpoint => network,
@@ -192,7 +196,8 @@ impl Task for Segment {
         let predicted = logits.argmax(1).squeeze_dim::<3>(1);
         let is_labelled = seen.labels.clone().not_equal_elem(i32::from(IGNORED));
         let right = predicted.equal(seen.labels.clone()).float().sum();
-        let right = right * 100.0 / is_labelled.float().sum();
+        // 0 without any labelled pixel.
+        let right = right * 100.0 / is_labelled.float().sum().clamp_min(1.0);
         let mut numbers = seen.losses.clone();
         numbers.push(right);
         Some(Unread {

@@ -2,7 +2,7 @@
 
 use burn::module::ParamId;
 use burn::tensor::Device;
-use kvt_models::dense::upernet::UperNet;
+use kvt_models::dense::upernet::{CLASSIFIERS, UperNet};
 use kvt_models::dense::{DenseKind, Pyramid, read_dense};
 use kvt_models::weights::{self, Outcome, StateDict, WeightsError};
 use kvt_models::{ModelConfig, Parameter};
@@ -14,10 +14,8 @@ use crate::error::TrainError;
 use crate::fetch::locate;
 use crate::recipe::Network;
 use crate::run::{Note, Topic};
+use crate::task::model::hint;
 use crate::task::{InitConfig, ResetHead};
-
-/// The heads' layers whose size is the number of classes.
-const CLASSIFIERS: [&str; 2] = ["decode_head.conv_seg.", "auxiliary_head.conv_seg."];
 
 /// Builds the network of a plan for images of `classes` classes, with the plan's seed and precision.
 ///
@@ -53,7 +51,10 @@ pub(super) fn start_from(
     };
     let refused = |source| TrainError::InitWeights {
         path: path.clone(),
-        hint: "",
+        hint: match &source {
+            WeightsError::Incompatible { misfit, .. } => hint(*misfit),
+            _ => "",
+        },
         source,
     };
     let state = weights::read(&locate(path)?).map_err(refused)?;
@@ -96,21 +97,14 @@ fn loaded(
                 ResetHead::IfOther(reset) => reset && !same_size(name),
             }
     };
-    let new: Vec<String> = own
-        .iter()
-        .map(|(name, _)| name.to_owned())
-        .filter(|name| is_new(name))
+    let names = own.iter().map(|(name, _)| name);
+    let new: Vec<&str> = names.filter(|name| is_new(name)).collect();
+    let kept = read.state.iter().filter(|(name, _)| !is_new(name));
+    let added = own.iter().filter(|(name, _)| is_new(name));
+    let merged = kept.chain(added);
+    let merged: StateDict = merged
+        .map(|(name, data)| (name.to_owned(), data.clone()))
         .collect();
-    let merged = read.state.iter().map(|(name, data)| {
-        let data = if is_new(name) { own.get(name) } else { None }.unwrap_or(data);
-        (name.to_owned(), data.clone())
-    });
-    let mut merged: StateDict = merged.collect();
-    for name in &new {
-        if let Some(data) = own.get(name) {
-            merged.insert(name.clone(), data.clone());
-        }
-    }
     let (network, unused) = network.load_state_dict(&merged)?;
     let mut message = "a segmentation network's".to_owned();
     if !new.is_empty() {

@@ -1,10 +1,11 @@
 //! Size and cost of a plan's network, computed without building it.
 
-use kvt_models::Summary;
 use kvt_models::dense::upernet::UperNetConfig;
+use kvt_models::{ModelConfig, Summary};
 
 use crate::config::Plan;
 use crate::error::TrainError;
+use crate::task::TaskKind;
 
 /// Pixels to a token of the first map, and of the last one: sides are multiples of the latter.
 const FINEST: usize = 4;
@@ -55,6 +56,15 @@ impl SegmentSize {
             backbone,
         })
     }
+}
+
+/// What a plan's model is at the size of its images: of segmentation, the backbone for a crop.
+pub(crate) fn summary_of(plan: &Plan, model: &ModelConfig) -> Summary {
+    let of_crop = match plan.task {
+        TaskKind::Segment => SegmentSize::of(plan, 1).ok(),
+        TaskKind::Classify | TaskKind::Dino => None,
+    };
+    of_crop.map_or_else(|| model.summary(), |size| size.backbone)
 }
 
 /// The heads of a plan.

@@ -177,7 +177,6 @@ impl Segmenter {
             (self.classes.len(), &self.plan.segment),
             &self.device.device,
             |done| progress(done, all),
-            |_, _| {},
         );
         for skipped in batches.skipped() {
             warn(&skipped.to_string());

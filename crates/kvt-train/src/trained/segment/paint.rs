@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use image::RgbImage;
+use image::imageops::{FilterType, resize};
 use serde_json::{Value, json};
 
 use super::Segmenter;
@@ -32,7 +33,7 @@ impl Segmenter {
     /// What the network sees in a file.
     ///
     /// # Errors
-    /// If the file cannot be read, or the device fails.
+    /// If the file cannot be read, logits are not finite, or the device fails.
     pub fn look(&self, path: &Path) -> Result<Seen, TrainError> {
         let picture = decode(path, image_limits(&self.plan)).map_err(DataError::from)?;
         self.seen(path, picture, None)
@@ -41,7 +42,7 @@ impl Segmenter {
     /// What the network sees in an image of a source with masks, and its mask.
     ///
     /// # Errors
-    /// If the image or its mask cannot be read, or the device fails.
+    /// If the image or its mask cannot be read, logits are not finite, or the device fails.
     pub fn look_at(&self, images: &Images, index: u32) -> Result<Seen, TrainError> {
         let source = &images.source;
         let pair = source.pair(index, image_limits(&self.plan));
@@ -69,6 +70,7 @@ impl Segmenter {
         let size = (picture.height() as usize, picture.width() as usize);
         let device = &self.device.device;
         let labels = predict_labels(&self.network, view, size, &plan.segment, device)?;
+        let labels = labels.ok_or_else(|| TrainedError::LogitsOf(path.to_owned()))?;
         Ok(Seen {
             picture,
             prediction: LabelMap { labels, size },
@@ -89,6 +91,37 @@ impl Seen {
         let pictures: Vec<RgbImage> = maps.iter().map(|map| painted(&self.picture, map)).collect();
         let pictures = side_by_side(&pictures.iter().collect::<Vec<_>>(), LEAST_SIDE);
         with_legend(&pictures, &classes_of(maps), Some(names)).map_err(TrainedError::Draw)
+    }
+
+    /// The same at a smaller size, of at most `most` pixels on the longer side, for pages.
+    #[must_use]
+    pub fn shrunk(&self, most: u32) -> Self {
+        let (width, height) = self.picture.dimensions();
+        let longest = width.max(height);
+        if longest <= most {
+            return self.clone();
+        }
+        let side =
+            |side: u32| (u64::from(side) * u64::from(most) / u64::from(longest)).max(1) as u32;
+        let (columns, rows) = (side(width), side(height));
+        let map = |map: &LabelMap| {
+            let place = |at: u32, of: u32, sides: usize| at as usize * sides / of as usize;
+            let pixels = (0..rows).flat_map(|y| (0..columns).map(move |x| (y, x)));
+            let labels = pixels.map(|(y, x)| {
+                let (y, x) = (place(y, rows, map.size.0), place(x, columns, map.size.1));
+                let label = map.labels.get(y * map.size.1 + x);
+                label.copied().unwrap_or(IGNORED)
+            });
+            LabelMap {
+                labels: labels.collect(),
+                size: (rows as usize, columns as usize),
+            }
+        };
+        Self {
+            picture: resize(&self.picture, columns, rows, FilterType::Triangle),
+            prediction: map(&self.prediction),
+            label: self.label.as_ref().map(map),
+        }
     }
 
     /// The share of the labelled pixels whose class the network sees, in percent.
@@ -119,5 +152,32 @@ impl Seen {
         });
         let (height, width) = self.prediction.size;
         json!({ "height": height, "width": width, "classes": classes.collect::<Vec<_>>() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use image::Rgb;
+
+    use super::*;
+
+    /// Of 4 x 2 pixels, every second one is left, with the classes in their places.
+    #[test]
+    fn a_shrunk_picture_keeps_its_classes_in_place() {
+        let map = LabelMap {
+            labels: vec![0, 0, 1, 1, 0, 0, 1, 1],
+            size: (2, 4),
+        };
+        let seen = Seen {
+            picture: RgbImage::from_pixel(4, 2, Rgb([9, 9, 9])),
+            prediction: map.clone(),
+            label: Some(map),
+        };
+        let small = seen.shrunk(2);
+        assert_eq!(small.picture.dimensions(), (2, 1));
+        assert_eq!(small.prediction.labels, [0, 1]);
+        assert_eq!(small.prediction.size, (1, 2));
+        assert_eq!(small.label.as_ref(), Some(&small.prediction));
+        assert_eq!(seen.shrunk(4).prediction, seen.prediction);
     }
 }

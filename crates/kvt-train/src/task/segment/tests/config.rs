@@ -82,6 +82,11 @@ fn what_does_not_apply_is_refused() {
         ),
         ("data.kind=folder", "needs a mask of classes"),
         ("dense.scale=[32, 64]", "the longer side first"),
+        ("augment.auto=rand-m9", "as `[dense]` says"),
+        ("augment.preset=cifar", "as `[dense]` says"),
+        ("model.num_classes=3", "is that of the masks"),
+        ("data.decode=scaled", "decoded whole"),
+        ("segment.pool_scales=[]", "`pool_scales`"),
         ("segment.channels=0", "expected an integer in [1, 65536]"),
         ("segment.aux_stage=5", "expected an integer in [0, 4]"),
     ] {
@@ -91,6 +96,13 @@ fn what_does_not_apply_is_refused() {
     let wide = ["segment.eval=slide", "segment.eval_stride=[900, 1]"];
     let error = plan_of(SMALL, &wide).unwrap_err();
     assert!(error.contains("leave pixels out"), "{error}");
+    let tiny = ["model.name=twins_svt_small", "dense.crop=[16, 16]"];
+    let error = plan_of(SMALL, &tiny).unwrap_err();
+    assert!(error.contains("at least 32 pixels"), "{error}");
+    let listed = ["data.list=lists", "data.val_fraction=0.1"];
+    let error = plan_of(SMALL, &listed).unwrap_err();
+    assert!(error.contains("`data.list`: expected \"\" with"), "{error}");
+    assert!(plan_of(SMALL, &["augment.mean=[0.5, 0.5, 0.5]"]).is_ok());
     let teacher = ["distill.kind=soft", "distill.teacher=run"];
     let error = plan_of(SMALL, &teacher).unwrap_err();
     assert!(error.contains("teachers classify whole images"), "{error}");
@@ -105,6 +117,7 @@ fn other_tasks_refuse_its_settings() {
         ("dense.hflip=0.0", "add `task = \"segment\"`"),
         ("optim.decay=names", "unless `task = \"segment\"`"),
         ("data.kind=masks", "no class each"),
+        ("data.classes=3", "add `kind = \"masks\"`"),
     ] {
         let error = plan_of(classify, &[set]).unwrap_err();
         assert!(error.contains(expected), "{set}: {error}");
