@@ -10,7 +10,7 @@ use super::WindowPadding;
 use crate::backbone::{Ask, Backbone};
 use crate::error::ModelError;
 use crate::family::families::ModelConfig;
-use crate::family::{Dense, DenseFamily, Family, validate};
+use crate::family::{Dense, DenseFamily, Family};
 use crate::layers::Init;
 use crate::model::{Model, Parameter};
 use crate::precision::Precision;
@@ -73,15 +73,14 @@ impl ModelConfig {
         Ok(self.of_family().map_channels())
     }
 
-    /// Refuses images of `size` (height, width) that are too small for a model with a pyramid.
+    /// The minimum side of an image in pixels of which a model with a pyramid makes four maps.
     ///
     /// # Errors
     ///
-    /// [`ModelError::ImageSize`], and [`ModelError::NoPyramid`] for a model without four maps.
-    pub fn check_pyramid_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
+    /// [`ModelError::NoPyramid`] for a model without four maps.
+    pub fn pyramid_least_side(&self) -> Result<usize, ModelError> {
         self.dense_family()?;
-        let least = self.of_family().pyramid_least_side();
-        validate::at_least(self.family().name, size, least)
+        Ok(self.of_family().pyramid_least_side())
     }
 
     /// The properties of dense networks of this model.

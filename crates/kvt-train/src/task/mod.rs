@@ -47,7 +47,7 @@ pub use segment::{
     Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, SegmentSize,
     eval_images, evaluate_segments, predict_labels, segment_network,
 };
-pub(crate) use segment::{check as check_segment, summary_of};
+pub(crate) use segment::{check as check_segment, least_side, summary_of};
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
     origin,

@@ -31,6 +31,8 @@ pub struct JointTrain {
 #[derive(Debug, Clone)]
 pub struct JointEval {
     scale: [u32; 2],
+    /// The minimum side of a resized image.
+    least: u32,
     levels: Levels,
     limits: ImageLimits,
 }
@@ -121,9 +123,16 @@ impl JointEval {
         checked(config, limits)?;
         Ok(Self {
             scale: config.scale,
+            least: 1,
             levels: Levels::new(augment.mean, augment.std),
             limits,
         })
+    }
+
+    /// With images of a minimum side after the resize, which the model needs.
+    #[must_use]
+    pub fn at_least(self, least: u32) -> Self {
+        Self { least, ..self }
     }
 
     /// An image as the model sees it: resized and normalised, without a mask.
@@ -134,7 +143,15 @@ impl JointEval {
         if image.width() == 0 || image.height() == 0 {
             return Err(AugmentError::Empty);
         }
-        let size = fitted(&image, self.scale, self.limits)?;
+        let size @ (width, height) = fitted(&image, self.scale, self.limits)?;
+        if width.min(height) < self.least {
+            let least = self.least;
+            return Err(AugmentError::Narrow {
+                width,
+                height,
+                least,
+            });
+        }
         Ok(normalized(&self.levels, &geometry::resize(image, size)?))
     }
 }

@@ -61,6 +61,10 @@ fn more_than_the_most_pixels_are_refused() {
     let train = JointTrain::new(&config(), &augment, limits).unwrap();
     let mut keys = (0..20).map(|key| train.augment(image.clone(), &map, Key::new(key)));
     assert!(keys.any(|found| matches!(found, Err(AugmentError::Enlarged { .. }))));
+    // 64 x 1 pixels.
+    let eval = eval.at_least(2);
+    let error = eval.image(RgbImage::new(64, 1)).unwrap_err();
+    assert!(matches!(error, AugmentError::Narrow { .. }), "{error}");
     let wide = DenseConfig {
         crop: [10, 31],
         ..config()

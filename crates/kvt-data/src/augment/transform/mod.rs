@@ -42,6 +42,18 @@ pub enum AugmentError {
         /// The largest number of pixels.
         most: u64,
     },
+    /// An image that would become too narrow.
+    #[error(
+        "resized to {width} x {height} pixels by `dense.scale`, the image is too narrow for the model, which needs {least} pixels on each side"
+    )]
+    Narrow {
+        /// Its new width.
+        width: u32,
+        /// Its new height.
+        height: u32,
+        /// The minimum side.
+        least: u32,
+    },
     /// A buffer whose length does not match one image.
     #[error("the output holds {found} numbers, but an image of this size has {expected}")]
     Output {

@@ -135,8 +135,11 @@ fn pyramid(plan: &Plan) -> Option<Misfit> {
     let windows = (plan.segment.eval == SegmentEval::Slide).then_some(plan.segment.eval_crop);
     let sizes = [("dense.crop", Some(crop)), ("segment.eval_crop", windows)];
     sizes.into_iter().find_map(|(key, size)| {
-        let error = model.check_pyramid_size(size?).err()?;
-        let help = format!("set `{key}` to at least that");
-        Some(Misfit::new(key, error.to_string(), help))
+        let (size, least) = (size?, model.pyramid_least_side().ok()?);
+        (size[0].min(size[1]) < least).then(|| {
+            let message = format!("{} makes no maps of {size:?} pixels", model.name());
+            let help = format!("set `{key}` to at least {least} pixels on each side");
+            Misfit::new(key, message, help)
+        })
     })
 }

@@ -77,11 +77,15 @@ impl Segment {
 /// If settings are inconsistent.
 pub fn eval_images(plan: &Plan) -> Result<Arc<dyn Prepare<LabelMap>>, DataError> {
     let limits = image_limits(plan);
-    Ok(Arc::new(JointEval::new(
-        &plan.dense,
-        &plan.augment,
-        limits,
-    )?))
+    let images = JointEval::new(&plan.dense, &plan.augment, limits)?;
+    Ok(Arc::new(images.at_least(least_side(plan))))
+}
+
+/// The minimum side of an image for the model of a plan.
+pub(crate) fn least_side(plan: &Plan) -> u32 {
+    let model = plan.model.config(None).ok();
+    let least = model.and_then(|model| model.pyramid_least_side().ok());
+    least.map_or(1, |least| least as u32)
 }
 
 impl Task for Segment {

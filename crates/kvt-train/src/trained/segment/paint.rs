@@ -12,7 +12,7 @@ use crate::data::{DataError, IGNORED, LabelMap, View, decode};
 use crate::error::TrainError;
 use crate::paint::{classes_of, painted, side_by_side, with_legend};
 use crate::splits::image_limits;
-use crate::task::predict_labels;
+use crate::task::{least_side, predict_labels};
 use crate::trained::{Images, TrainedError};
 
 /// The shortest longer side of a painted picture: smaller ones are enlarged by a whole number.
@@ -64,7 +64,8 @@ impl Segmenter {
             source,
         };
         let prepare = JointEval::new(&plan.dense, &plan.augment, image_limits(plan));
-        let image = prepare.and_then(|prepare| prepare.image(picture.clone()));
+        let image =
+            prepare.and_then(|prepare| prepare.at_least(least_side(plan)).image(picture.clone()));
         let image = image.map_err(refused)?;
         let view = View::whole(image.pixels, image.size);
         let size = (picture.height() as usize, picture.width() as usize);

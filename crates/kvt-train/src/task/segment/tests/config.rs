@@ -98,7 +98,7 @@ fn what_does_not_apply_is_refused() {
     assert!(error.contains("leave pixels out"), "{error}");
     let tiny = ["model.name=twins_svt_small", "dense.crop=[16, 16]"];
     let error = plan_of(SMALL, &tiny).unwrap_err();
-    assert!(error.contains("at least 32 pixels"), "{error}");
+    assert!(error.contains("at least 32 pixels on each side"), "{error}");
     let listed = ["data.list=lists", "data.val_fraction=0.1"];
     let error = plan_of(SMALL, &listed).unwrap_err();
     assert!(error.contains("`data.list`: expected \"\" with"), "{error}");

@@ -165,6 +165,51 @@ fn a_resumed_run_is_bit_equal() {
     }
 }
 
+/// Products in a half type change the losses a little.
+#[test]
+fn half_types_train_nearly_the_same() {
+    let workspace = Workspace::new();
+    let losses = |precision: &str| {
+        let set = [
+            &format!("train.precision={precision}"),
+            "train.updates=4",
+            "ema.decay=0.0",
+        ];
+        let (_, events) = workspace.train(precision, &set, Start::New, u64::MAX);
+        let losses = evals(&events).into_iter();
+        let losses = losses.map(|eval| eval.metrics.get("loss").unwrap());
+        losses.collect::<Vec<_>>()
+    };
+    let full = losses("f32");
+    assert_eq!(full.len(), 2);
+    for precision in ["bf16", "f16"] {
+        for (loss, full) in losses(precision).iter().zip(&full) {
+            let difference = (loss - full).abs();
+            assert!(
+                difference > 0.0 && difference < 0.02,
+                "{precision}: {loss} {full}"
+            );
+        }
+    }
+}
+
+/// The only image of a batch would leave batch norms one value per channel; `train.batch_size` does not show it.
+#[test]
+fn a_single_training_image_is_refused() {
+    let workspace = Workspace::new();
+    let set = [
+        format!("data.path={:?}", workspace.0.path().join("data")),
+        format!("run.dir={:?}", workspace.0.path().join("run")),
+        "data.subset=1".to_owned(),
+    ];
+    let config = workspace.0.path().join("tiny.toml");
+    let error = train(&config, &set, Start::New, u64::MAX).unwrap_err();
+    assert!(
+        error.to_string().contains("one value per channel"),
+        "{error}"
+    );
+}
+
 /// Two processes with batch norms of their own train and evaluate as one does: counts of pixels are summed, losses image by image.
 #[test]
 fn processes_train_and_evaluate_as_one() {
