@@ -455,13 +455,11 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
 /// Refuses the keys of `[augment]` that images with masks do not have.
 fn augments_by_dense(plan: &Plan, checks: &mut Checks<'_>) {
     let used = &plan.augment;
-    let plain = Plan {
-        augment: AugmentConfig {
-            mean: used.mean,
-            std: used.std,
-            ..AugmentConfig::default()
-        },
-        ..plan.clone()
+    let mut plain = plan.clone();
+    plain.augment = AugmentConfig {
+        mean: used.mean,
+        std: used.std,
+        ..AugmentConfig::default()
     };
     let message = "`task = \"segment\"` augments images and masks together, as `[dense]` says";
     let help = "leave it out: of `[augment]`, only `mean` and `std` apply to images with masks";
