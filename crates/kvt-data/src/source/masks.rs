@@ -290,15 +290,15 @@ fn classes(data: &DataConfig) -> Result<(Vec<String>, bool), DataError> {
     } else if names.is_empty() {
         "no classes: `data.classes` names a file with a class on each line, or their number"
             .to_owned()
-    } else if let Some(class) = lost(data, names.len()) {
-        format!(
-            "`data.ignore = {}` is the value of class {class}, which would have no pixels",
-            data.ignore
-        )
     } else if names.len() > usize::from(IGNORED) {
         format!(
             "{} classes, but the values of a mask tell {IGNORED} apart",
             names.len()
+        )
+    } else if let Some(class) = lost(data, names.len()) {
+        format!(
+            "`data.ignore = {}` is the value of class {class}, which would have no pixels",
+            data.ignore
         )
     } else if let Some(label) = mapped.filter(|label| usize::from(*label) >= names.len()) {
         format!(
