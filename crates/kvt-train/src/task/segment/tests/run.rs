@@ -322,6 +322,21 @@ fn weights_of_classifiers_and_of_networks_are_taken() {
     assert!(of_classifier.contains("a classifier's"), "{of_classifier}");
 }
 
+/// Pixels are not painted by logits that are not numbers.
+#[test]
+fn broken_logits_have_no_classes() {
+    let workspace = Workspace::new();
+    let plan = load_plan(&workspace.0.path().join("tiny.toml"), &[]).unwrap();
+    let config = plan.model.config(Some(1)).unwrap();
+    let network = segment_network(&plan, &config, 4, &Device::flex()).unwrap();
+    let labels = |pixel: f32| {
+        let view = crate::data::View::whole(vec![pixel; 3 * 32 * 32], (32, 32));
+        predict_labels(&network, view, (20, 30), &plan.segment, &Device::flex()).unwrap()
+    };
+    assert_eq!(labels(0.5).unwrap().len(), 20 * 30);
+    assert_eq!(labels(f32::NAN), None);
+}
+
 /// The settings are those of a schema: their defaults are in range.
 #[test]
 fn defaults_are_in_range() {
