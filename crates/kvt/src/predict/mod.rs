@@ -41,7 +41,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// Write the classes to this `.csv` or `.json` file instead of printing them; it appears once all images are in it. A device or a pipe gets CSV. Of segmentation: the folder of the painted images.
-    #[arg(long, alias = "out", value_name = "FILE", conflicts_with = "json")]
+    #[arg(long, alias = "out", value_name = "FILE", value_parser = table_or_folder, conflicts_with = "json")]
     output: Option<PathBuf>,
     /// Of segmentation: write index PNGs, whose numbers are the classes, in place of painted images.
     #[arg(long, requires = "output")]
@@ -162,6 +162,16 @@ fn classify(
     }
     write(rows.end(is_first))?;
     Ok(count)
+}
+
+/// A file as [`is_table`] has it, or a folder, which is there or has no extension.
+fn table_or_folder(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if is_table(&path) || path.extension().is_none() || path.is_dir() {
+        Ok(path)
+    } else {
+        Err("expected a file that ends in `.csv` or `.json`".to_owned())
+    }
 }
 
 /// Whether a file has the extension of a supported format, or is a device or a pipe, which gets CSV.
