@@ -127,6 +127,25 @@ fn a_run_is_judged_painted_and_reported() {
         "{text}"
     );
 
+    // Other names for the same classes, and windows in place of whole images.
+    workspace.write("names.txt", "nothing\nround\nother\n");
+    let named = workspace.json(&[
+        "eval",
+        "--run",
+        "run",
+        "--json",
+        "--per-class",
+        "--classes",
+        "names.txt",
+    ]);
+    assert_eq!(named["miou"], json["miou"]);
+    assert!(named["classes"].to_string().contains("nothing"), "{named}");
+    let windows = "eval --run run --json --set segment.eval=slide --set segment.eval_crop=[16,16]";
+    let words: Vec<&str> = windows.split(' ').collect();
+    let slid = workspace.json(&words)["loss"].as_f64().unwrap();
+    let whole = json["loss"].as_f64().unwrap();
+    assert!(slid > 0.0 && slid != whole, "{slid} {whole}");
+
     // Another size than the run's: the answer has the image's own.
     let picture = RgbImage::from_fn(50, 40, |x, y| Rgb([x as u8, y as u8, 90]));
     picture.save(workspace.path("photo.png")).unwrap();
@@ -184,6 +203,10 @@ fn what_does_not_apply_is_refused() {
         (
             &*format!("predict --run run {image}"),
             "`--out DIR` says where",
+        ),
+        (
+            &*format!("predict --run run {image} --output x.csv"),
+            "so it is a folder",
         ),
         (
             &*format!("attention-map --run run {image}"),
