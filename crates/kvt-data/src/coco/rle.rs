@@ -3,6 +3,8 @@
 //! Pixels are counted column by column, from the top of the left one. Runs of pixels outside and inside of the mask take turns; the
 //! first is outside, and may be empty.
 
+mod set;
+
 /// Bits of a number in one character.
 const GROUP: u32 = 5;
 /// More characters of this number follow.
