@@ -2,6 +2,7 @@
 
 mod annotations;
 mod error;
+mod iou;
 mod json;
 mod left_out;
 pub mod polygon;

@@ -3,7 +3,7 @@
 //! Pixels are counted column by column, from the top of the left one. Runs of pixels outside and inside of the mask take turns; the
 //! first is outside, and may be empty.
 
-mod set;
+mod union;
 
 /// Bits of a number in one character.
 const GROUP: u32 = 5;
@@ -217,7 +217,7 @@ impl Rle {
     }
 
     /// Start and length of each run inside that is not empty.
-    fn spans(&self) -> impl Iterator<Item = (u32, u32)> {
+    pub(super) fn spans(&self) -> impl Iterator<Item = (u32, u32)> {
         let runs = self.counts.iter().scan(0, |start, &count| {
             let run = (*start, count);
             *start += count;

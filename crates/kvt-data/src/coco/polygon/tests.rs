@@ -84,7 +84,6 @@ fn a_share_of_pixels_worked_by_hand() {
         inside(row, column) && (row, column) != (4, 8)
     });
     let found = found.unwrap();
-    assert_eq!(found.shared(&object), 119);
     assert!((found.iou(&object, false) - 119.0 / 150.0).abs() < 1e-15);
     assert!((found.iou(&object, true) - 1.0).abs() < 1e-15);
 }
@@ -129,8 +128,6 @@ proptest! {
         let all = bits.iter().fold(0, |all, bits| all | bits);
         let union = Rle::union(&masks).unwrap();
         prop_assert_eq!(&union, &Rle::encode((7, 9), pixel(all)).unwrap());
-        let shared = (bits[0] & all & !(1 << 63)).count_ones();
-        prop_assert_eq!(union.shared(&masks[0]), shared);
     }
 }
 
@@ -139,7 +136,6 @@ fn masks_of_other_sizes_have_no_union() {
     let mask = |size| Rle::encode(size, |_, _| true).unwrap();
     assert_eq!(Rle::union(&[]), None);
     assert_eq!(Rle::union(&[mask((2, 3)), mask((3, 2))]), None);
-    assert_eq!(mask((2, 3)).shared(&mask((3, 2))), 0);
     // Runs of a single mask stay, an empty one within them too.
     let runs = Rle::new((2, 3), vec![1, 2, 0, 2, 1]).unwrap();
     assert_eq!(Rle::union(std::slice::from_ref(&runs)), Some(runs));

@@ -1,4 +1,4 @@
-//! Masks as sets of pixels: united, and compared.
+//! The union of masks: an object can have several parts.
 
 use std::iter::Peekable;
 
@@ -41,41 +41,6 @@ impl Rle {
             size: self.size,
             counts,
         }
-    }
-
-    /// The number of pixels inside of both masks; 0 if their images differ in size.
-    pub fn shared(&self, other: &Self) -> u32 {
-        if self.size != other.size {
-            return 0;
-        }
-        let (mut ours, mut theirs) = (self.spans().peekable(), other.spans().peekable());
-        let mut shared = 0;
-        while let (Some(&(a, length)), Some(&(b, other_length))) = (ours.peek(), theirs.peek()) {
-            let (end, other_end) = (a + length, b + other_length);
-            shared += end.min(other_end).saturating_sub(a.max(b));
-            if end <= other_end {
-                ours.next();
-            } else {
-                theirs.next();
-            }
-        }
-        shared
-    }
-
-    /// Intersection over union with an annotated mask, from 0 to 1. Of a crowd it is the share of this mask that is in it: a crowd
-    /// contains more than one object. 0 for masks without a common pixel.
-    pub fn iou(&self, annotated: &Self, is_crowd: bool) -> f64 {
-        let shared = self.shared(annotated);
-        if shared == 0 {
-            return 0.0;
-        }
-        let own = self.area();
-        let whole = if is_crowd {
-            u64::from(own)
-        } else {
-            u64::from(own) + u64::from(annotated.area()) - u64::from(shared)
-        };
-        f64::from(shared) / whole as f64
     }
 }
 
