@@ -216,6 +216,10 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
                         "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/images/train/*` and masks of the \
                          same names at `FOLDER/masks/train/*`"
                     }
+                    DataKind::Coco => {
+                        "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/*` and their annotations in \
+                         `FOLDER/annotations/instances_train.json`; COCO's splits are `train = \"train2017\"`, `val = \"val2017\"`"
+                    }
                     DataKind::Folder | DataKind::Shapes => {
                         "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/<class>/*`, or \
                          `kind = \"shapes\"` for generated images"
@@ -225,7 +229,11 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
             }
         }
     }
-    if data.val_fraction > 0.0 && matches!(data.kind, DataKind::Shapes | DataKind::Cifar) {
+    let is_divided = matches!(
+        data.kind,
+        DataKind::Shapes | DataKind::Cifar | DataKind::Coco
+    );
+    if data.val_fraction > 0.0 && is_divided {
         let (value, expected) = (
             format!("{:?}", data.val_fraction),
             "0.0 for data that is divided",
