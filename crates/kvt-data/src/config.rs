@@ -54,7 +54,7 @@ section! {
         /// Pairs of a value in the masks and its class, where values are not classes themselves; 255 is no class. Then all other
         /// values are ignored, and `zero` and `ignore` are not used.
         pub map: Vec<[u8; 2]> = Vec::new();
-        /// File of the training annotations, relative to the folder of the data; only for `coco`, as the next two keys.
+        /// File of the training annotations, relative to the folder of the data; only for `coco`, as `val_annotations` and `group_orientation`.
         pub train_annotations: String = String::new(), "x-default" = "`annotations/instances_<train>.json`";
         /// The same for the validation annotations.
         pub val_annotations: String = String::new(), "x-default" = "`annotations/instances_<val>.json`";
@@ -121,11 +121,10 @@ impl DataConfig {
         self.kind == DataKind::Coco || (self.kind == DataKind::Shapes && self.is_masks())
     }
 
-    /// Whether batches are of one orientation.
+    /// Whether training batches are of one orientation. Generated scenes are squares, all of one.
     #[must_use]
     pub fn groups_orientation(&self) -> bool {
-        self.group_orientation
-            .unwrap_or(self.kind == DataKind::Coco)
+        self.kind == DataKind::Coco && self.group_orientation
     }
 
     /// The file of a split's annotations: that of training, of validation, or the usual one of another split.
@@ -162,8 +161,7 @@ impl DataConfig {
             val_annotations: "annotations/val.json".to_owned(),
             subset: self.subset,
             on_error: self.on_error,
-            // All scenes are squares.
-            group_orientation: Some(self.group_orientation.unwrap_or(false)),
+            group_orientation: false,
             ..Self::default()
         })
     }
