@@ -2,7 +2,9 @@
 
 Writes `crates/kvt-data/tests/golden/dense/coco_rle.json`. `masks`: `size` [height, width], `rows` (the pixels row by row, four in
 a hexadecimal digit, the first in its highest bit), `text` (the compressed form), `area`, `box` [x, y, width, height]. `runs`: the
-same of large masks, which are given as `counts`.
+same of large masks, which are given as `counts`. `objects`: objects of one or more polygons, with the `text` of each part alone,
+and `text`, `area` and `box` of their union. `overlaps`: intersection over union of pairs of objects (by their places) of one size, where
+the second one is no crowd, and where it is.
 """
 
 import json
@@ -79,8 +81,59 @@ def runs(random):
             yield size, counts
 
 
+def polygon(random, height, width):
+    """Corners in hundredths of a pixel, as COCO has them, or less exact; some outside of the image."""
+    kind = random.integers(6)
+    count = int(random.integers(3, 12))
+    if kind == 0:  # Anywhere, also crossing itself, partly outside.
+        points = random.uniform(-0.5, 1.5, (count, 2)) * [width, height]
+    elif kind == 1:  # Whole pixels and halves, so that edges meet the middles of pixels.
+        points = random.integers(-4, 2 * max(height, width) + 4, (count, 2)) / 2
+    elif kind == 2:  # A line there and back, without an area.
+        ends = random.uniform(0, 1, (2, 2)) * [width, height]
+        points = numpy.array([ends[0], ends.mean(0), ends[1], ends[0]])
+    elif kind == 3:  # Wholly outside, at negative coordinates or beyond the image.
+        points = random.uniform(0, 1, (count, 2)) * 10 + [[-15, -15], [width + 2, height + 2]][random.integers(2)]
+    else:  # A convex blob, as objects are.
+        angles = numpy.sort(random.uniform(0, 2 * numpy.pi, count))
+        circle = numpy.stack([numpy.cos(angles), numpy.sin(angles)], 1)
+        points = random.uniform(0, 1, 2) * [width, height] + circle * random.uniform(1, max(height, width) / 2, 2)
+    return [float(value) for value in points.round(int(random.integers(1, 3))).ravel()]
+
+
+def objects(random):
+    size, found = (1, 1), []
+    for number in range(240):
+        if number % 4 == 0:
+            size = [int(side) for side in random.integers(1, 60, 2)]
+        parts = [polygon(random, *size) for _ in range(random.choice([1, 1, 1, 2, 3]))]
+        if number % 7 == 0:  # A corner twice: an edge without length.
+            parts[0] = parts[0][:2] + parts[0]
+        if min(parts[0]) < 0 and number % 7 == 0:
+            # C divides 0 by 0 there, which shows at negative coordinates.
+            parts[0] = parts[0][2:]
+        found.append((size, parts))
+    # An edge along the border, the whole image, and the fifths that a float of 32 bits misses.
+    found.append(([5, 7], [[0, 0, 7, 0, 7, 5, 0, 5]]))
+    found.append(([40, 60], [[10.1, 10.3, 50.7, 10.3, 50.7, 30.9, 10.1, 30.9]]))
+    rles = [coco.frPyObjects(parts, *size) for size, parts in found]
+    merged = [coco.merge(parts) for parts in rles]
+    cases = [
+        dict(polygons=parts, parts=[rle["counts"].decode() for rle in own], **described(whole))
+        for (_, parts), own, whole in zip(found, rles, merged)
+    ]
+    overlaps = []
+    for a in range(0, 240, 4):
+        for b in range(a + 1, a + 4):
+            plain, crowd = (float(coco.iou([merged[a]], [merged[b]], [flag])[0, 0]) for flag in (0, 1))
+            overlaps.append([a, b, plain, crowd])
+    return cases, overlaps
+
+
 def main():
     random = numpy.random.default_rng(SEED)
+    # Drawn by generators of their own, so that the other cases stay.
+    cases, overlaps = objects(numpy.random.default_rng(SEED + 1))
     value = dict(
         provenance=dict(
             script=f"scripts/reference/{Path(__file__).name}",
@@ -94,9 +147,14 @@ def main():
             dict(counts=counts, **described(coco.frPyObjects(dict(size=list(size), counts=counts), *size)))
             for size, counts in runs(random)
         ],
+        objects=cases,
+        overlaps=overlaps,
     )
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(value, indent=1) + "\n")
+    text = json.dumps({key: value[key] for key in ["provenance", "masks", "runs"]}, indent=1)
+    lines = lambda key: ",\n".join("  " + json.dumps(entry) for entry in value[key])
+    rest = "".join(f',\n "{key}": [\n{lines(key)}\n ]' for key in ["objects", "overlaps"])
+    OUT.write_text(text[: -len("\n}")] + rest + "\n}\n")
     print(f"{OUT.name}  {OUT.stat().st_size} bytes")
 
 

@@ -1,5 +1,6 @@
 //! `kvt data check`: reads every image of a data set once and reports what is wrong with it.
 
+mod coco;
 mod masks;
 
 use std::collections::BTreeMap;
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
+pub use self::coco::{CocoCheck, CocoChecks, check_coco};
 pub use self::masks::{MaskCheck, MaskChecks, check_masks};
 use crate::source::{Survey, detected, surveys};
 use crate::{
@@ -207,6 +209,46 @@ impl SplitCheck {
             ColorKind::Rgb => {}
         }
     }
+}
+
+/// Where each content is, over several splits of one kind.
+#[derive(Debug, Default)]
+struct Contents(BTreeMap<[u8; 32], Vec<(usize, PathBuf)>>);
+
+impl Contents {
+    fn add(&mut self, hash: [u8; 32], split: usize, path: PathBuf) {
+        self.0.entry(hash).or_default().push((split, path));
+    }
+
+    /// The files whose content is in several splits.
+    fn duplicates(self) -> Vec<Duplicate> {
+        let in_both = self.0.into_values().filter(|same| {
+            let first = same.first().map(|(split, _)| *split);
+            same.iter().any(|(split, _)| Some(*split) != first)
+        });
+        let duplicates = in_both.map(|same| Duplicate {
+            paths: same.into_iter().map(|(_, path)| path).collect(),
+        });
+        duplicates.collect()
+    }
+}
+
+/// The smallest and the largest (width, height) by area, with one more.
+fn wider(sizes: Option<((u32, u32), (u32, u32))>, size: (u32, u32)) -> ((u32, u32), (u32, u32)) {
+    let area = |(width, height): (u32, u32)| u64::from(width) * u64::from(height);
+    let (small, large) = sizes.unwrap_or((size, size));
+    (
+        if area(size) < area(small) {
+            size
+        } else {
+            small
+        },
+        if area(size) > area(large) {
+            size
+        } else {
+            large
+        },
+    )
 }
 
 fn look(source: &Source, sample: &Sample, limits: ImageLimits) -> Result<Seen, String> {

@@ -1,7 +1,7 @@
 //! `[data]`: the images, and how they are read.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::schema::section;
 section! {
     /// Images and how they are read.
     pub struct DataConfig {
-        /// An image folder, tar shards, Parquet files, CIFAR's own files, generated shapes, or images with masks.
+        /// An image folder, tar shards, Parquet files, CIFAR's own files, generated shapes, images with masks, or COCO's images.
         pub kind: DataKind = DataKind::Folder;
         /// Folder of the data, relative to the working directory; for shapes, where they are generated.
         pub path: PathBuf = PathBuf::new(),
@@ -54,6 +54,13 @@ section! {
         /// Pairs of a value in the masks and its class, where values are not classes themselves; 255 is no class. Then all other
         /// values are ignored, and `zero` and `ignore` are not used.
         pub map: Vec<[u8; 2]> = Vec::new();
+        /// File of the training annotations, relative to the folder of the data; only for `coco`, as `val_annotations` and `group_orientation`.
+        pub train_annotations: String = String::new(), "x-default" = "`annotations/instances_<train>.json`";
+        /// The same for the validation annotations.
+        pub val_annotations: String = String::new(), "x-default" = "`annotations/instances_<val>.json`";
+        /// Whether a training batch has either only images that are wider than high, or only others, so that little of it is
+        /// padding. A batch that is not full gets more images of its kind: none is dropped.
+        pub group_orientation: Option<bool> = None, "x-default" = "`true` for `coco`";
         /// Order of the class folders, which numbers the classes.
         pub class_order: ClassOrder = ClassOrder::Byte;
         /// Whether each epoch goes through the training images in a new random order.
@@ -100,8 +107,90 @@ impl DataConfig {
         match self.kind {
             DataKind::Masks => true,
             DataKind::Shapes => self.shapes.as_ref().is_some_and(is_dense),
-            DataKind::Folder | DataKind::Tar | DataKind::Parquet | DataKind::Cifar => false,
+            DataKind::Folder
+            | DataKind::Tar
+            | DataKind::Parquet
+            | DataKind::Cifar
+            | DataKind::Coco => false,
         }
+    }
+
+    /// Whether each image can have objects with boxes, see [`as_objects`](Self::as_objects).
+    #[must_use]
+    pub fn is_objects(&self) -> bool {
+        self.kind == DataKind::Coco || (self.kind == DataKind::Shapes && self.is_masks())
+    }
+
+    /// Whether training batches are of one orientation. Generated scenes are squares, all of one.
+    #[must_use]
+    pub fn groups_orientation(&self) -> bool {
+        self.kind == DataKind::Coco && self.group_orientation
+    }
+
+    /// The file of a split's annotations: that of training, of validation, or the usual one of another split.
+    #[must_use]
+    pub fn annotations(&self, split: &str) -> PathBuf {
+        let own = if split == self.train {
+            &self.train_annotations
+        } else if split == self.val {
+            &self.val_annotations
+        } else {
+            ""
+        };
+        match own {
+            "" => self
+                .path
+                .join(format!("annotations/instances_{split}.json")),
+            own => self.path.join(own),
+        }
+    }
+
+    /// The settings of a folder with annotations as COCO has them, or of generated scenes; `None` for another folder. COCO's splits
+    /// are found by themselves where there are none of the given names.
+    #[must_use]
+    pub fn of_coco(dir: &Path, [train, val]: [&str; 2]) -> Option<Self> {
+        let named = |[train, val]: [&str; 2]| Self {
+            kind: DataKind::Coco,
+            path: dir.to_owned(),
+            train: train.to_owned(),
+            val: val.to_owned(),
+            ..Self::default()
+        };
+        let years = [["train2017", "val2017"], ["train2014", "val2014"]];
+        let mut known = [[train, val]].into_iter().chain(years).map(named);
+        let scenes = Self {
+            kind: DataKind::Shapes,
+            shapes: Some(ShapesConfig {
+                layout: Layout::Dense,
+                ..ShapesConfig::default()
+            }),
+            ..named([train, val])
+        };
+        let scenes = scenes.as_objects().into_owned();
+        known
+            .find(|data| data.annotations(&data.train).is_file())
+            .or_else(|| Some(scenes).filter(|data| data.annotations(&data.train).is_file()))
+    }
+
+    /// The settings by which the objects of images are read: generated scenes have COCO's annotations, whose names are those of the
+    /// generator. Other data stays as it is. [`open`](crate::open) and its like read scenes as images with masks unless they get these.
+    #[must_use]
+    pub fn as_objects(&self) -> Cow<'_, Self> {
+        if self.kind != DataKind::Shapes || !self.is_objects() {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self {
+            kind: DataKind::Coco,
+            path: self.path.clone(),
+            train: "images/train".to_owned(),
+            val: "images/val".to_owned(),
+            train_annotations: "annotations/train.json".to_owned(),
+            val_annotations: "annotations/val.json".to_owned(),
+            subset: self.subset,
+            on_error: self.on_error,
+            group_orientation: false,
+            ..Self::default()
+        })
     }
 
     /// The settings by which the files are read: generated scenes are images with masks, whose names are those of the generator.
@@ -135,6 +224,9 @@ pub enum DataKind {
     Cifar,
     /// Images with a mask each, whose pixels are classes: `<path>/<images>/<train>/**` and `<path>/<masks>/<train>/**`.
     Masks,
+    /// Images with objects in a file of annotations, as COCO has them: `<path>/<train>/*` and
+    /// `<path>/annotations/instances_<train>.json`.
+    Coco,
 }
 
 /// The classes of masks.

@@ -6,6 +6,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::DecodeError;
 use crate::augment::AugmentError;
+use crate::coco::CocoError;
 use crate::listing::{OtherFormats, Unlisted};
 use crate::schema::Refusal;
 use crate::source::{Unpaired, VAL, is_usual};
@@ -245,6 +246,9 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
+    /// An annotation file that cannot be used.
+    #[error(transparent)]
+    Coco(#[from] CocoError),
     /// The destination for packed data already exists.
     #[error("`{}` already exists: choose another folder, or remove it", .0.display())]
     Exists(PathBuf),

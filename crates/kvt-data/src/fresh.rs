@@ -19,7 +19,7 @@ pub fn without_training(
     // An image within a shard or a table is no file of a folder.
     if !matches!(
         data.kind,
-        DataKind::Folder | DataKind::Shapes | DataKind::Masks
+        DataKind::Folder | DataKind::Shapes | DataKind::Masks | DataKind::Coco
     ) {
         return Ok((source, 0));
     }

@@ -3,7 +3,7 @@
 //! A [`Batch`] contains plain numbers; only its upload, by the training thread, involves a device. The content and order of
 //! every batch depend only on (seed, epoch), for any number of workers.
 //!
-//! - [`augment`]: augmentation of an image; [`shapes`]: a generated data set; [`coco`]: masks as COCO writes them.
+//! - [`augment`]: augmentation of an image; [`shapes`]: a generated data set; [`coco`]: annotations as COCO writes them.
 //! - [`schema`]: sections of a configuration, and the allowed values of their keys.
 //! - [`fs`], [`regular`], [`text`]: files that are written whole, and reading of a user's files; [`escape`]: text that cannot act on
 //!   what surrounds it.
@@ -23,6 +23,7 @@ mod label_map;
 mod listing;
 mod loader;
 mod ordered;
+mod orientation;
 mod pack;
 mod prepare;
 pub mod regular;
@@ -37,7 +38,8 @@ mod upload;
 
 pub use batch::{Batch, Image, View};
 pub use check::{
-    Check, Duplicate, MaskCheck, MaskChecks, SplitCheck, Unreadable, check, check_masks,
+    Check, CocoCheck, CocoChecks, Duplicate, MaskCheck, MaskChecks, SplitCheck, Unreadable, check,
+    check_coco, check_masks,
 };
 pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};
@@ -47,13 +49,15 @@ pub use fresh::without_training;
 pub use label_map::{IGNORED, LabelMap};
 pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
+pub use orientation::{oriented_batch_count, oriented_order};
 pub use pack::{Packed, pack};
 pub use prepare::{Example, Prepare, PrepareError, Views, view_key};
 pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{
-    ClassOrder, Picture, Sample, Source, Split, TEST, TRAIN, Unpaired, VAL, is_guarded, is_split,
-    is_whole, open, open_part, open_split, split_name, test_split, unused_splits,
+    ClassOrder, ImageObjects, Picture, Sample, Source, Split, TEST, TRAIN, Unpaired, VAL,
+    is_guarded, is_split, is_whole, open, open_part, open_split, split_name, test_split,
+    unused_splits,
 };
 pub use state::{DataState, listing_of};
 pub use upload::DeviceBatch;

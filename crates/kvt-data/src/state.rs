@@ -14,7 +14,7 @@ pub struct DataState {
     pub train: usize,
     /// Number of validation images.
     pub val: usize,
-    /// BLAKE3 of their relative paths and labels in order, truncated to 64 bits.
+    /// BLAKE3 of their relative paths and labels in order, or the file of their annotations, truncated to 64 bits.
     pub listing: u64,
     /// The same for the sizes of their files; `None` in checkpoints of older versions and with `data.check_sizes = false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,6 +58,9 @@ fn listing(folders: &[&Source]) -> u64 {
         for mask in folder.mask_names() {
             hash.update(mask.as_os_str().as_encoded_bytes());
             hash.update(b"\0");
+        }
+        if let Some(coco) = folder.coco() {
+            hash.update(&coco.hash());
         }
     }
     short(&hash)

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod checkpoint;
+mod coco;
 mod config;
 mod corpus;
 mod edit;

@@ -1,11 +1,8 @@
 //! `kvt data check` of images with masks: reads every pair once and reports what is wrong with it.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use rayon::prelude::*;
 
-use super::{Duplicate, Unreadable};
+use super::{Contents, Duplicate, Unreadable, wider};
 use crate::source::{Unpaired, mask_survey};
 use crate::{DataConfig, DataError, IGNORED, ImageLimits, OtherFormats, Sample, Source, Unlisted};
 
@@ -70,7 +67,7 @@ struct Pair {
 /// If a folder or a list is missing. Bad pairs are part of the result, not an error.
 pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks, DataError> {
     let data = &*data.as_read();
-    let mut contents: BTreeMap<[u8; 32], Vec<(usize, PathBuf)>> = BTreeMap::new();
+    let mut contents = Contents::default();
     let mut splits = Vec::new();
     let splits_of = if data.val_fraction > 0.0 {
         // Images that are divided are in one folder.
@@ -102,8 +99,7 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
         };
         for (Sample { path, .. }, (hash, pair)) in source.samples.iter().zip(seen) {
             if let Some(hash) = hash {
-                let same = contents.entry(hash).or_default();
-                same.push((number, path.clone()));
+                contents.add(hash, number, path.clone());
             }
             match pair {
                 Ok(pair) => check.count(&pair),
@@ -115,15 +111,8 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
         }
         splits.push(check);
     }
-    let in_both = contents.into_values().filter(|same| {
-        let first = same.first().map(|(split, _)| *split);
-        same.iter().any(|(split, _)| Some(*split) != first)
-    });
-    let duplicates = in_both.map(|same| Duplicate {
-        paths: same.into_iter().map(|(_, path)| path).collect(),
-    });
     Ok(MaskChecks {
-        duplicates: duplicates.collect(),
+        duplicates: contents.duplicates(),
         splits,
     })
 }
@@ -160,22 +149,7 @@ fn look(
 
 impl MaskCheck {
     fn count(&mut self, pair: &Pair) {
-        let area = |(width, height): (u32, u32)| u64::from(width) * u64::from(height);
-        let size = pair.size;
-        self.sizes = Some(self.sizes.map_or((size, size), |(small, large)| {
-            (
-                if area(size) < area(small) {
-                    size
-                } else {
-                    small
-                },
-                if area(size) > area(large) {
-                    size
-                } else {
-                    large
-                },
-            )
-        }));
+        self.sizes = Some(wider(self.sizes, pair.size));
         for ((_, all), own) in self.classes.iter_mut().zip(&pair.pixels) {
             *all += own;
         }

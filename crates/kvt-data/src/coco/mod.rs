@@ -1,3 +1,17 @@
-//! What COCO's annotation files are made of.
+//! COCO's annotation files: their JSON, and the masks in it.
 
+mod annotations;
+mod error;
+mod iou;
+mod json;
+mod left_out;
+pub mod polygon;
 pub mod rle;
+mod segmentation;
+
+pub use annotations::{Annotation, BadAnnotation, Category, Coco, CocoImage};
+pub use error::{CocoError, Fault};
+pub use left_out::LeftOut;
+pub use polygon::Polygon;
+pub use rle::{Rle, RleError};
+pub use segmentation::Segmentation;

@@ -3,6 +3,8 @@
 //! Pixels are counted column by column, from the top of the left one. Runs of pixels outside and inside of the mask take turns; the
 //! first is outside, and may be empty.
 
+mod union;
+
 /// Bits of a number in one character.
 const GROUP: u32 = 5;
 /// More characters of this number follow.
@@ -215,7 +217,7 @@ impl Rle {
     }
 
     /// Start and length of each run inside that is not empty.
-    fn spans(&self) -> impl Iterator<Item = (u32, u32)> {
+    pub(super) fn spans(&self) -> impl Iterator<Item = (u32, u32)> {
         let runs = self.counts.iter().scan(0, |start, &count| {
             let run = (*start, count);
             *start += count;

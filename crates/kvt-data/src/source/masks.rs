@@ -206,6 +206,14 @@ pub(super) fn open(
             split: split.map(str::to_owned),
         });
     }
+    with_classes(source, classes)
+}
+
+/// A source whose classes are these in this order, if they are given: labels are places in the list.
+pub(super) fn with_classes(
+    source: Source,
+    classes: Option<&[String]>,
+) -> Result<Source, DataError> {
     match classes {
         Some(classes) if classes != source.classes => {
             let (missing, extra) = (

@@ -1,10 +1,12 @@
-//! The labelled images of a split, from folders, tar shards, Parquet files or CIFAR's files.
+//! The images of a split, from folders, tar shards, Parquet files or CIFAR's files, with labels, masks or objects.
 
 mod cache;
 mod cifar;
+mod coco;
 mod folder;
 mod masks;
 mod names;
+mod objects;
 mod open;
 mod parquet;
 mod shards;
@@ -23,6 +25,7 @@ use rayon::prelude::*;
 
 use self::cache::Cache;
 use self::masks::Masks;
+use self::objects::Objects;
 use self::parquet::Table;
 use crate::augment::{Look, Part, Transform};
 use crate::decode::{decode_stored, dimensions, region};
@@ -39,10 +42,11 @@ pub use masks::Unpaired;
 use names::gaps;
 pub use names::{TEST, TRAIN, VAL};
 pub(super) use names::{is_usual, splits_among};
+pub use objects::ImageObjects;
 pub use open::{
     Split, is_split, is_whole, open, open_part, open_split, split_name, test_split, unused_splits,
 };
-pub(super) use open::{detected, mask_survey, surveys};
+pub(super) use open::{coco_survey, detected, mask_survey, surveys};
 pub(super) use shards::{CLASSES, LABEL, SHARD};
 
 /// One labelled image.
@@ -100,6 +104,8 @@ pub struct Source {
     cache: Option<Arc<Cache>>,
     /// Where each image has a mask; the label of a sample then says nothing.
     masks: Option<Arc<Masks>>,
+    /// Where images have objects; the label of a sample then says nothing.
+    objects: Option<Arc<Objects>>,
 }
 
 /// A decoded image, or the requested part of it.
@@ -149,7 +155,9 @@ impl Source {
             )
         });
         let others = self.others.warning(&self.root);
-        [others, beside, gaps].into_iter().flatten().collect()
+        let objects = self.objects.iter().flat_map(|objects| objects.warnings());
+        let files = [others, beside, gaps].into_iter().flatten();
+        files.chain(objects).collect()
     }
 
     /// Whether the images are in tables.
@@ -187,6 +195,7 @@ impl Source {
             coding: Coding::File,
             cache: None,
             masks: None,
+            objects: None,
         })
     }
 
@@ -239,7 +248,6 @@ impl Source {
     }
 
     fn read_pair(&self, index: u32, limits: ImageLimits) -> Result<(RgbImage, LabelMap), String> {
-        let sample = self.sample(index).map_err(|error| error.reason)?;
         let (Some(masks), Some(file)) = (&self.masks, self.mask_file(index)) else {
             return Err("the image has no mask".to_owned());
         };
@@ -249,11 +257,25 @@ impl Source {
         let map = masks.labels(values).map_err(of_mask)?;
         // Read from a file with sides of 32 bits.
         let size = (map.size.1 as u32, map.size.0 as u32);
+        let image = self.image_of_size(index, size, limits, file)?;
+        Ok((image, map))
+    }
+
+    /// The image of a sample as its annotation in `file` describes it: of (width, height), turned by its orientation only where this
+    /// makes it so.
+    fn image_of_size(
+        &self,
+        index: u32,
+        size: (u32, u32),
+        limits: ImageLimits,
+        file: &Path,
+    ) -> Result<RgbImage, String> {
+        let sample = self.sample(index).map_err(|error| error.reason)?;
         let cache = self.cache.as_deref();
         if let Some(image) = cache.and_then(|cache| cache.get(index))
             && image.dimensions() == size
         {
-            return Ok((image.clone(), map));
+            return Ok(image.clone());
         }
         let stored = decode_stored(&self.bytes(sample, limits)?, limits)?;
         let image = stored.of_size(size);
@@ -261,13 +283,17 @@ impl Source {
         if let Some(cache) = cache {
             cache.keep(index, &image);
         }
-        Ok((image, map))
+        Ok(image)
     }
 
-    /// Images per class, in label order; empty where images have masks, since only reading these would tell.
+    /// Images per class, in label order; those with an object of the class where images have objects; empty where they have masks,
+    /// since only reading these would tell.
     pub fn class_counts(&self) -> Vec<usize> {
         if self.has_masks() {
             return Vec::new();
+        }
+        if let Some(objects) = &self.objects {
+            return objects.class_counts();
         }
         let mut counts = vec![0; self.classes.len()];
         for sample in &self.samples {
@@ -400,8 +426,9 @@ impl Source {
         limits: ImageLimits,
         look: Option<&dyn Fn((u32, u32)) -> Option<Look>>,
     ) -> Result<Picture, DecodeError> {
-        // Beside masks, it has images as these describe them, which may not be upright.
-        let cache = self.cache.as_deref().filter(|_| !self.has_masks());
+        // Beside masks and objects, it has images as these describe them, which may not be upright.
+        let is_upright = !self.has_masks() && self.objects.is_none();
+        let cache = self.cache.as_deref().filter(|_| is_upright);
         if let Some(image) = cache.and_then(|cache| cache.get(index)) {
             return Ok(Picture::Whole(image.clone()));
         }

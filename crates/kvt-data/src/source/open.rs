@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::names::{self, TEST, TRAIN, VAL, splits_of_files};
-use super::{Known, Source, Survey, Unpaired, cifar, masks, parquet, shards, share};
+use super::{Known, Source, Survey, Unpaired, cifar, coco, masks, parquet, shards, share};
 use crate::text::quoted;
 use crate::{ClassOrder, DataConfig, DataError, DataKind, listing};
 
@@ -99,6 +99,11 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
             let of = |part| masks::open(data, Some(name(data, part)?), classes);
             Ok([of(Split::Train)?, of(Split::Val)?])
         }
+        DataKind::Coco => {
+            let train = objects(data, Split::Train, classes)?;
+            let val = objects(data, Split::Val, Some(&train.classes))?;
+            Ok([coco::for_training(train)?, val])
+        }
     }
 }
 
@@ -121,6 +126,13 @@ pub fn open_part(
             Split::Val => Ok(source),
         };
     }
+    if data.kind == DataKind::Coco {
+        let source = objects(data, part, classes)?;
+        return match part {
+            Split::Train => subset(data, coco::for_training(source)?),
+            Split::Val => Ok(source),
+        };
+    }
     let [train, val] = open(data, classes)?;
     Ok(match part {
         Split::Train => train,
@@ -139,6 +151,7 @@ pub fn open_split(
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
     let data = &*data.as_read();
+    let asked = split;
     let split = split_name(data.kind, &divided(data), split).unwrap_or(split);
     match data.kind {
         DataKind::Folder | DataKind::Shapes => folder(&data.path.join(split), data, classes),
@@ -151,6 +164,7 @@ pub fn open_split(
         }
         DataKind::Cifar => relabelled(cifar_split(&data.path, split)?, classes),
         DataKind::Masks => masks::open(data, Some(split), classes),
+        DataKind::Coco => coco::open(data, asked, split, classes),
     }
 }
 
@@ -216,7 +230,7 @@ pub fn is_split(kind: DataKind, root: &Path, split: &str) -> bool {
         DataKind::Tar => shards::is_here(&dir),
         DataKind::Parquet => !parquet::files(root, split).is_empty(),
         DataKind::Cifar => cifar::is_here(root),
-        DataKind::Masks => dir.is_dir(),
+        DataKind::Masks | DataKind::Coco => dir.is_dir(),
     }
 }
 
@@ -235,6 +249,12 @@ pub(crate) fn mask_survey(data: &DataConfig, split: &str) -> Result<(Survey, Unp
     masks::survey(data, (!split.is_empty()).then_some(split))
 }
 
+/// All images of a split with objects, with what is wrong with them, for a check.
+pub(crate) fn coco_survey(data: &DataConfig, split: &str) -> Result<Source, DataError> {
+    let folder = split_name(DataKind::Coco, &data.path, split).unwrap_or(split);
+    coco::survey(data, split, folder)
+}
+
 /// Whether a folder contains data of a kind that is not divided into splits: class folders, shards, or Parquet files. CIFAR
 /// is always divided.
 pub fn is_whole(kind: DataKind, root: &Path) -> bool {
@@ -242,7 +262,7 @@ pub fn is_whole(kind: DataKind, root: &Path) -> bool {
         DataKind::Folder | DataKind::Shapes => has_folders(root),
         DataKind::Tar => shards::is_here(root),
         DataKind::Parquet => !parquet::all_files(root).is_empty(),
-        DataKind::Cifar | DataKind::Masks => false,
+        DataKind::Cifar | DataKind::Masks | DataKind::Coco => false,
     }
 }
 
@@ -446,6 +466,19 @@ fn name(data: &DataConfig, part: Split) -> Result<&str, DataError> {
         }
         _ => Ok(asked),
     }
+}
+
+/// All images of a split with objects.
+fn objects(
+    data: &DataConfig,
+    part: Split,
+    classes: Option<&[String]>,
+) -> Result<Source, DataError> {
+    let asked = match part {
+        Split::Train => &data.train,
+        Split::Val => &data.val,
+    };
+    coco::open(data, asked, name(data, part)?, classes)
 }
 
 fn folder(dir: &Path, data: &DataConfig, classes: Option<&[String]>) -> Result<Source, DataError> {

@@ -34,7 +34,7 @@ fn ranked(source: &Source, key: &[u8]) -> BTreeMap<u32, Vec<usize>> {
 }
 
 /// The chosen images, in order.
-fn chosen(source: &Source, is_chosen: impl Fn(usize) -> bool) -> Source {
+pub(super) fn chosen(source: &Source, is_chosen: impl Fn(usize) -> bool) -> Source {
     let samples = source
         .samples
         .iter()
@@ -48,9 +48,11 @@ fn chosen(source: &Source, is_chosen: impl Fn(usize) -> bool) -> Source {
             ..Masks::clone(masks)
         })
     });
+    let objects = source.objects.as_ref();
     Source {
         samples: samples.map(|(_, sample)| sample.clone()).collect(),
         masks,
+        objects: objects.map(|objects| Arc::new(objects.chosen(&is_chosen))),
         ..source.clone()
     }
 }

@@ -217,6 +217,10 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
                         "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/images/train/*` and masks of the \
                          same names at `FOLDER/masks/train/*`"
                     }
+                    DataKind::Coco => {
+                        "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/*` and their annotations in \
+                         `FOLDER/annotations/instances_train.json`; COCO's splits are `train = \"train2017\"`, `val = \"val2017\"`"
+                    }
                     DataKind::Folder | DataKind::Shapes => {
                         "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/<class>/*`, or \
                          `kind = \"shapes\"` for generated images"
@@ -229,6 +233,19 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
     if data.kind != DataKind::Masks {
         without_masks(data, checks);
     }
+    if data.kind == DataKind::Coco {
+        conflict(
+            "data.kind",
+            "there is no task yet that trains on objects with boxes",
+            "`kvt data check DIR` reads a folder of COCO and says what is in it",
+            checks,
+        );
+    } else {
+        let unused = DataConfig::default();
+        data.train_annotations = unused.train_annotations;
+        data.val_annotations = unused.val_annotations;
+        data.group_orientation = unused.group_orientation;
+    }
     if data.val_fraction > 0.0 && !data.list.is_empty() {
         let (value, expected) = (
             format!("{:?}", data.list),
@@ -236,7 +253,11 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
         );
         checks.refuse("data.list", &value, expected);
     }
-    if data.val_fraction > 0.0 && matches!(data.kind, DataKind::Shapes | DataKind::Cifar) {
+    let is_divided = matches!(
+        data.kind,
+        DataKind::Shapes | DataKind::Cifar | DataKind::Coco
+    );
+    if data.val_fraction > 0.0 && is_divided {
         let (value, expected) = (
             format!("{:?}", data.val_fraction),
             "0.0 for data that is divided",

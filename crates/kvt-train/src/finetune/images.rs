@@ -143,8 +143,8 @@ impl Images {
     /// A description of the folder.
     pub(super) fn describe(&self) -> String {
         let kind = match self.kind {
-            // No folder is taken for one of masks.
-            DataKind::Folder | DataKind::Shapes | DataKind::Masks => "",
+            // No folder is taken for one of masks or of objects.
+            DataKind::Folder | DataKind::Shapes | DataKind::Masks | DataKind::Coco => "",
             DataKind::Tar => " (tar shards)",
             DataKind::Parquet => " (Parquet)",
             DataKind::Cifar => " (CIFAR)",

@@ -2,6 +2,7 @@
 
 mod fetch;
 mod masks;
+mod objects;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -81,7 +82,7 @@ enum What {
         after_help = "Examples:\n  kvt data check photos\n  kvt data check photos --splits train,test\n  kvt data check masks.toml"
     )]
     Check {
-        /// The folder that holds the splits; or a configuration, whose `[data]` says where images and their masks are.
+        /// The folder that holds the splits, or COCO's images and `annotations`; or a configuration, whose `[data]` says where images and their masks are.
         dir: PathBuf,
         #[command(flatten)]
         overrides: Overrides,
@@ -232,7 +233,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             max_pixels,
             label_column,
             ..
-        } => check_folder(dir, splits, *max_pixels, label_column),
+        } => match objects_in(dir, splits) {
+            Some(data) => objects::run(
+                &data,
+                ImageLimits {
+                    max_pixels: *max_pixels,
+                },
+            ),
+            None => check_folder(dir, splits, *max_pixels, label_column),
+        },
+    }
+}
+
+/// The settings of a folder with annotations as COCO has them; they are of two splits.
+fn objects_in(dir: &Path, splits: &[String]) -> Option<DataConfig> {
+    match splits {
+        [train, val] => DataConfig::of_coco(dir, [train, val]),
+        _ => None,
     }
 }
 

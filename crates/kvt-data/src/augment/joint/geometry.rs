@@ -15,7 +15,10 @@ use crate::{IGNORED, LabelMap};
 const REDRAWS: u64 = 10;
 
 /// Width and height of an image that is resized to keep within a longest and a shortest side, as `mmcv` rounds them.
-pub(super) fn fitted((width, height): (u32, u32), [long, short]: [u32; 2]) -> (u32, u32) {
+pub(in crate::augment) fn fitted(
+    (width, height): (u32, u32),
+    [long, short]: [u32; 2],
+) -> (u32, u32) {
     let (most, least) = (f64::from(width.max(height)), f64::from(width.min(height)));
     let scale = (f64::from(long) / most).min(f64::from(short) / least);
     let side = |side: u32| ((f64::from(side) * scale + 0.5) as u32).max(1);
@@ -23,7 +26,7 @@ pub(super) fn fitted((width, height): (u32, u32), [long, short]: [u32; 2]) -> (u
 }
 
 /// An image resized bilinearly without antialiasing, as OpenCV does it: up to 1 of 255 differs.
-pub(super) fn resize(
+pub(in crate::augment) fn resize(
     image: RgbImage,
     (width, height): (u32, u32),
 ) -> Result<RgbImage, AugmentError> {

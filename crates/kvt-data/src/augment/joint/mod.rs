@@ -4,7 +4,7 @@
 //! crop with zeros, where the mask is ignored. An evaluation resizes the image alone: the mask stays at its original size.
 
 mod config;
-mod geometry;
+pub(super) mod geometry;
 mod photometric;
 
 use image::RgbImage;
@@ -213,7 +213,7 @@ fn checked(config: &DenseConfig, limits: ImageLimits) -> Result<(), AugmentError
     Ok(())
 }
 
-fn of_sample(source: &Source, index: u32, error: AugmentError) -> PrepareError {
+pub(super) fn of_sample(source: &Source, index: u32, error: AugmentError) -> PrepareError {
     let sample = source.samples.get(index as usize);
     PrepareError::Augment {
         path: sample.map_or_else(|| source.root.clone(), |sample| sample.path.clone()),
@@ -221,7 +221,7 @@ fn of_sample(source: &Source, index: u32, error: AugmentError) -> PrepareError {
     }
 }
 
-fn normalized(levels: &Levels, image: &RgbImage) -> Image {
+pub(super) fn normalized(levels: &Levels, image: &RgbImage) -> Image {
     let mut own = Image::zeros((image.height() as usize, image.width() as usize));
     levels.write(image, false, &mut own.pixels);
     own

@@ -1,0 +1,293 @@
+//! Augmentation of an image together with its objects, as DETR and mmdetection do it for COCO.
+//!
+//! Training flips both, resizes and cuts half of them, resizes them to one of several sizes, and normalises. An evaluation resizes to the
+//! largest of the sizes. Images are resized bilinearly, masks to the nearest pixel.
+
+mod config;
+mod objects;
+mod placement;
+
+use image::{RgbImage, imageops};
+use kvt_ops::Key;
+use rand::RngExt;
+
+pub use self::config::MultiscaleConfig;
+pub use self::objects::{ObjectMask, Objects};
+use self::placement::Side;
+use super::joint::geometry::{fitted, resize};
+use super::joint::{normalized, of_sample};
+use super::normalize::Levels;
+use super::resize::cut;
+use super::{AugmentConfig, AugmentError, Crop};
+use crate::batch::Image;
+use crate::coco::Fault;
+use crate::prepare::{Example, Prepare, PrepareError};
+use crate::source::ImageObjects;
+use crate::{DecodeError, ImageLimits, Source, schema};
+
+/// Shorter sides before a crop, in pixels.
+const SIZES_BEFORE: [u32; 3] = [400, 500, 600];
+/// Smallest and largest side of a crop, in pixels.
+const CROP: [u32; 2] = [384, 600];
+
+/// Images with objects for training.
+#[derive(Debug, Clone)]
+pub struct DetectTrain {
+    config: MultiscaleConfig,
+    levels: Levels,
+    limits: ImageLimits,
+}
+
+/// Images with objects for evaluation.
+#[derive(Debug, Clone)]
+pub struct DetectEval {
+    /// Longest and shortest side.
+    scale: [u32; 2],
+    levels: Levels,
+    limits: ImageLimits,
+}
+
+/// An image that cannot be augmented with its objects.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObjectsError {
+    /// The image cannot be resized.
+    #[error(transparent)]
+    Image(#[from] AugmentError),
+    /// An annotation of another image.
+    #[error("annotation {id}: {fault}")]
+    Annotation {
+        /// Its id.
+        id: u64,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+}
+
+/// What is done to an image: the steps in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Steps {
+    flips: bool,
+    /// Width and height before a crop, and the crop.
+    before: Option<((u32, u32), Crop)>,
+    /// Width and height at last.
+    size: (u32, u32),
+}
+
+impl Steps {
+    /// Draws the steps for an image of (width, height).
+    fn draw(config: &MultiscaleConfig, size: (u32, u32), key: Key) -> Self {
+        let share = |name: &str| key.named(name).rng().random::<f64>();
+        let one_of = |name: &str, sizes: &[u32]| {
+            let place = key.named(name).rng().random_range(0..sizes.len() as u64);
+            sizes.get(place as usize).copied().unwrap_or(config.max)
+        };
+        let flips = share("hflip") < config.hflip;
+        let crops = config.crop_before && share("crop_before") < 0.5;
+        let before = crops.then(|| {
+            let short = one_of("size_before", &SIZES_BEFORE);
+            let (width, height) = fitted(size, long_first(config.max, short));
+            let mut rng = key.named("crop").rng();
+            let mut side = |side: u32| {
+                let [least, most] = CROP.map(|limit| limit.min(side));
+                rng.random_range(least..=most)
+            };
+            let (rows, columns) = (side(height), side(width));
+            let crop = Crop {
+                top: rng.random_range(0..=height - rows),
+                left: rng.random_range(0..=width - columns),
+                width: columns,
+                height: rows,
+            };
+            ((width, height), crop)
+        });
+        let shown = before.map_or(size, |(_, crop)| (crop.width, crop.height));
+        let short = if config.sizes.is_empty() {
+            config.max
+        } else {
+            one_of("size", &config.sizes)
+        };
+        Self {
+            flips,
+            before,
+            size: fitted(shown, long_first(config.max, short)),
+        }
+    }
+
+    fn apply(
+        &self,
+        mut image: RgbImage,
+        found: ImageObjects<'_>,
+    ) -> Result<(RgbImage, Objects), ObjectsError> {
+        let (mut columns, mut rows) = (Side::whole(image.width()), Side::whole(image.height()));
+        if self.flips {
+            imageops::flip_horizontal_in_place(&mut image);
+            columns.flip();
+        }
+        if let Some(((width, height), crop)) = self.before {
+            image = cut(resize(image, (width, height))?, crop);
+            columns.resize(width);
+            rows.resize(height);
+            columns.crop(crop.left, crop.width);
+            rows.crop(crop.top, crop.height);
+        }
+        image = resize(image, self.size)?;
+        columns.resize(self.size.0);
+        rows.resize(self.size.1);
+        let objects = Objects::new(found, &rows, &columns);
+        let objects = objects.map_err(|(id, fault)| ObjectsError::Annotation { id, fault })?;
+        Ok((image, objects))
+    }
+}
+
+impl DetectTrain {
+    /// With mean and deviation of `augment`; images beyond `limits` are unreadable.
+    ///
+    /// # Errors
+    /// [`AugmentError::Setting`] if a value is invalid.
+    pub fn new(
+        config: &MultiscaleConfig,
+        augment: &AugmentConfig,
+        limits: ImageLimits,
+    ) -> Result<Self, AugmentError> {
+        checked(config)?;
+        Ok(Self {
+            config: config.clone(),
+            levels: Levels::new(augment.mean, augment.std),
+            limits,
+        })
+    }
+
+    /// The augmented image before normalisation, and its objects.
+    ///
+    /// # Errors
+    /// If the image has no pixels, cannot be resized, or is not that of its annotations.
+    pub fn augment(
+        &self,
+        image: RgbImage,
+        found: ImageObjects<'_>,
+        key: Key,
+    ) -> Result<(RgbImage, Objects), ObjectsError> {
+        if image.width() == 0 || image.height() == 0 {
+            return Err(AugmentError::Empty.into());
+        }
+        Steps::draw(&self.config, image.dimensions(), key).apply(image, found)
+    }
+}
+
+impl Prepare<Objects> for DetectTrain {
+    fn prepare(
+        &self,
+        source: &Source,
+        index: u32,
+        key: Key,
+    ) -> Result<Example<Objects>, PrepareError> {
+        let (image, found) = source.annotated(index, self.limits)?;
+        let augmented = self.augment(image, found, key);
+        let (image, target) = augmented.map_err(|error| failed(source, index, error))?;
+        Ok(Example {
+            views: vec![normalized(&self.levels, &image)],
+            target,
+        })
+    }
+
+    fn views(&self) -> usize {
+        1
+    }
+}
+
+impl DetectEval {
+    /// With mean and deviation of `augment`; images beyond `limits` are unreadable.
+    ///
+    /// # Errors
+    /// [`AugmentError::Setting`] if a value is invalid.
+    pub fn new(
+        config: &MultiscaleConfig,
+        augment: &AugmentConfig,
+        limits: ImageLimits,
+    ) -> Result<Self, AugmentError> {
+        checked(config)?;
+        Ok(Self {
+            scale: long_first(config.max, config.largest()),
+            levels: Levels::new(augment.mean, augment.std),
+            limits,
+        })
+    }
+
+    /// An image as the model sees it, and by how much coordinates grow, `[x, y]`.
+    ///
+    /// # Errors
+    /// If it has no pixels, or cannot be resized.
+    pub fn image(&self, image: RgbImage) -> Result<(Image, [f64; 2]), AugmentError> {
+        let (width, height) = image.dimensions();
+        if width == 0 || height == 0 {
+            return Err(AugmentError::Empty);
+        }
+        let size = fitted((width, height), self.scale);
+        let factor = |new: u32, old: u32| f64::from(new) / f64::from(old);
+        let scale = [factor(size.0, width), factor(size.1, height)];
+        Ok((normalized(&self.levels, &resize(image, size)?), scale))
+    }
+}
+
+impl Prepare<Objects> for DetectEval {
+    fn prepare(
+        &self,
+        source: &Source,
+        index: u32,
+        _: Key,
+    ) -> Result<Example<Objects>, PrepareError> {
+        let (image, found) = source.annotated(index, self.limits)?;
+        let steps = Steps {
+            flips: false,
+            before: None,
+            size: fitted(image.dimensions(), self.scale),
+        };
+        let resized = steps.apply(image, found);
+        let (image, target) = resized.map_err(|error| failed(source, index, error))?;
+        Ok(Example {
+            views: vec![normalized(&self.levels, &image)],
+            target,
+        })
+    }
+
+    fn views(&self) -> usize {
+        1
+    }
+}
+
+/// The rule of mm takes the larger number for the longer side, in any order.
+fn long_first(max: u32, short: u32) -> [u32; 2] {
+    [max.max(short), max.min(short)]
+}
+
+fn checked(config: &MultiscaleConfig) -> Result<(), AugmentError> {
+    let refuse = |key: &str, value: String, expected: String| AugmentError::Setting {
+        key: format!("multiscale.{key}"),
+        value,
+        expected,
+    };
+    schema::check(config)
+        .map_err(|(key, refusal)| refuse(&key, refusal.value, refusal.expected))?;
+    match config.misfit() {
+        Some((key, value, expected)) => Err(refuse(key, value, expected)),
+        None => Ok(()),
+    }
+}
+
+/// A bad annotation makes a bad sample.
+fn failed(source: &Source, index: u32, error: ObjectsError) -> PrepareError {
+    match error {
+        ObjectsError::Image(error) => of_sample(source, index, error),
+        error @ ObjectsError::Annotation { .. } => match source.sample(index) {
+            Ok(sample) => PrepareError::Bad(DecodeError {
+                path: sample.path.clone(),
+                reason: error.to_string(),
+            }),
+            Err(error) => PrepareError::Bad(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! `kvt data check` of images with objects: reads every image and every annotation once and reports what is wrong with them.
+
+use std::path::PathBuf;
+
+use rayon::prelude::*;
+
+use super::{Contents, Duplicate, Unreadable, wider};
+use crate::coco::{BadAnnotation, LeftOut};
+use crate::source::coco_survey;
+use crate::{DataConfig, DataError, DecodeError, ImageLimits, Source};
+
+/// One split of images with objects.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CocoCheck {
+    /// The split's name, as the configuration has it.
+    pub name: String,
+    /// The file of annotations.
+    pub annotations: PathBuf,
+    /// Number of images in it.
+    pub images: usize,
+    /// Those without an object that is trained on: left out of training, not of evaluation.
+    pub without_objects: usize,
+    /// Objects of each class that are trained on, in label order, with the class's name.
+    pub classes: Vec<(String, usize)>,
+    /// Objects that are not trained on, by reason.
+    pub left_out: Vec<(LeftOut, usize)>,
+    /// Objects that have a box alone.
+    pub without_mask: usize,
+    /// Objects with the id 0, which pycocotools takes for none.
+    pub id_zero: usize,
+    /// Invalid annotations.
+    pub bad: Vec<BadAnnotation>,
+    /// Images that are missing, cannot be read, or have another size than the annotations say.
+    pub unreadable: Vec<Unreadable>,
+    /// Smallest and largest (width, height) by area, in pixels, as the annotations say.
+    pub sizes: Option<((u32, u32), (u32, u32))>,
+}
+
+/// The findings of [`check_coco`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct CocoChecks {
+    /// The splits for training and validation.
+    pub splits: Vec<CocoCheck>,
+    /// Whether both have the same classes.
+    pub same_classes: bool,
+    /// Images with the same content in both.
+    pub duplicates: Vec<Duplicate>,
+}
+
+impl CocoCheck {
+    /// The number of objects that are trained on.
+    #[must_use]
+    pub fn objects(&self) -> usize {
+        self.classes.iter().map(|(_, objects)| objects).sum()
+    }
+}
+
+impl CocoChecks {
+    /// Whether training can work: everything is readable and valid, both splits have the same classes, and objects. A class without objects
+    /// is possible.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.same_classes
+            && self.splits.iter().all(|split| {
+                split.unreadable.is_empty() && split.bad.is_empty() && split.objects() > 0
+            })
+    }
+}
+
+/// Reads every image of both splits of a configuration, on all cores, and all annotations.
+///
+/// # Errors
+///
+/// If a file of annotations is missing or is none, or its ids are not unique or unknown. Bad images and annotations are part of the
+/// result, not an error.
+pub fn check_coco(data: &DataConfig, limits: ImageLimits) -> Result<CocoChecks, DataError> {
+    let data = &*data.as_objects();
+    let mut contents = Contents::default();
+    let mut splits = Vec::new();
+    let mut classes = Vec::new();
+    for (number, name) in [&data.train, &data.val].into_iter().enumerate() {
+        let source = coco_survey(data, name)?;
+        let indices = 0..u32::try_from(source.samples.len()).unwrap_or(u32::MAX);
+        let seen: Vec<_> = indices
+            .into_par_iter()
+            .map(|index| look(&source, index, limits))
+            .collect();
+        let mut check = CocoCheck::of(name, &source);
+        for (hash, unreadable) in seen {
+            if let Some((hash, path)) = hash {
+                contents.add(hash, number, path);
+            }
+            check.unreadable.extend(unreadable);
+        }
+        classes.push(source.classes);
+        splits.push(check);
+    }
+    Ok(CocoChecks {
+        same_classes: classes.windows(2).all(|pair| pair.first() == pair.last()),
+        duplicates: contents.duplicates(),
+        splits,
+    })
+}
+
+/// The hash of an image's file with its path, if it can be read, and what is wrong with the image.
+fn look(
+    source: &Source,
+    index: u32,
+    limits: ImageLimits,
+) -> (Option<([u8; 32], PathBuf)>, Option<Unreadable>) {
+    let hash = source.sample(index).ok().and_then(|sample| {
+        let bytes = source.bytes(sample, limits).ok()?;
+        Some((*blake3::hash(&bytes).as_bytes(), sample.path.clone()))
+    });
+    let bad = source.annotated(index, limits).err();
+    let bad = bad.map(|DecodeError { path, reason }| Unreadable { path, reason });
+    (hash, bad)
+}
+
+impl CocoCheck {
+    /// What the annotations say.
+    fn of(name: &str, source: &Source) -> Self {
+        let mut check = Self {
+            name: name.to_owned(),
+            annotations: PathBuf::new(),
+            images: source.samples.len(),
+            without_objects: 0,
+            classes: source
+                .classes
+                .iter()
+                .map(|class| (class.clone(), 0))
+                .collect(),
+            left_out: LeftOut::ALL.map(|reason| (reason, 0)).into(),
+            without_mask: 0,
+            id_zero: 0,
+            bad: Vec::new(),
+            unreadable: Vec::new(),
+            sizes: None,
+        };
+        if let Some(coco) = source.coco() {
+            check.annotations.clone_from(&coco.path);
+            check.bad.clone_from(&coco.bad);
+        }
+        let indices = (0..u32::MAX).take(source.samples.len());
+        for found in indices.filter_map(|index| source.objects(index)) {
+            let (height, width) = found.image.size;
+            check.sizes = Some(wider(check.sizes, (width, height)));
+            check.without_objects += usize::from(found.trained().next().is_none());
+            for object in found.annotations {
+                check.id_zero += usize::from(object.id == 0);
+                check.without_mask += usize::from(object.segmentation.is_none());
+                match object.left_out(found.image.size) {
+                    None => {
+                        if let Some((_, count)) = check.classes.get_mut(object.label) {
+                            *count += 1;
+                        }
+                    }
+                    Some(reason) => {
+                        let counts = check.left_out.iter_mut();
+                        let own = counts.filter(|(other, _)| *other == reason);
+                        own.for_each(|(_, count)| *count += 1);
+                    }
+                }
+            }
+        }
+        check.left_out.retain(|(_, count)| *count > 0);
+        check
+    }
+}
+
+#[cfg(test)]
+mod tests;

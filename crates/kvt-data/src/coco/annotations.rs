@@ -1,0 +1,269 @@
+//! The images, classes and objects of an annotation file.
+
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+
+use super::rle::Rle;
+use super::segmentation::Segmentation;
+use super::{CocoError, Fault, json};
+use crate::{OnError, regular};
+
+/// An annotation file in memory: polygons and runs as they are, no bitmaps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Coco {
+    /// The file.
+    pub path: PathBuf,
+    /// The classes, in ascending id: a label is a place in this list.
+    pub categories: Vec<Category>,
+    /// The images, in ascending id.
+    pub images: Vec<CocoImage>,
+    /// Annotations that are left out because they are invalid, in the order of the file.
+    pub bad: Vec<BadAnnotation>,
+    /// Image by image; within an image, in the order of the file.
+    annotations: Vec<Annotation>,
+    hash: [u8; 32],
+}
+
+/// A class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Category {
+    /// Its id in the file, which result files have too.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+}
+
+/// An image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CocoImage {
+    /// Its id in the file, which result files have too.
+    pub id: u64,
+    /// Its path in the folder of the split.
+    pub file_name: String,
+    /// Height and width in pixels.
+    pub size: (u32, u32),
+    /// Its annotations.
+    objects: Range<usize>,
+}
+
+/// An object, or a crowd of objects.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Annotation {
+    /// Its id in the file.
+    pub id: u64,
+    /// Its class: a place in [`Coco::categories`].
+    pub label: usize,
+    /// `[x, y, width, height]` in pixels, as the file has it.
+    pub bbox: [f64; 4],
+    /// Pixels, as the file has it; without a number there, the mask's, or that of the box.
+    pub area: f64,
+    /// Whether these are several objects that are not told apart.
+    pub is_crowd: bool,
+    /// Whether the file says that it is to be ignored in training.
+    pub is_ignored: bool,
+    /// Its pixels.
+    pub segmentation: Segmentation,
+}
+
+/// An invalid annotation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BadAnnotation {
+    /// Its id.
+    pub id: u64,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+impl Annotation {
+    /// Its pixels in an image of `(height, width)`; `None` if it only has a box.
+    ///
+    /// # Errors
+    /// None for an annotation of a [`Coco`] and its own image.
+    pub fn mask(&self, image: (u32, u32)) -> Result<Option<Rle>, Fault> {
+        self.segmentation.mask(image)
+    }
+}
+
+impl Coco {
+    /// Reads a file. With [`OnError::Skip`], invalid annotations are in [`Coco::bad`] instead of an error.
+    ///
+    /// # Errors
+    /// If it is missing or no such file, ids are not unique or unknown, or an annotation is invalid.
+    pub fn read(path: &Path, on_error: OnError) -> Result<Self, CocoError> {
+        let file = regular::open(path).map_err(|error| CocoError::Open {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        Self::parse(file, path, on_error)
+    }
+
+    /// The same for what a reader holds; `path` is for messages.
+    ///
+    /// # Errors
+    /// As [`Coco::read`].
+    pub fn parse(reader: impl Read, path: &Path, on_error: OnError) -> Result<Self, CocoError> {
+        let (file, hash) = json::read(reader).map_err(|error| CocoError::Json {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        let mut coco = Self {
+            path: path.to_owned(),
+            categories: file.categories.into_iter().map(Category::from).collect(),
+            images: Vec::with_capacity(file.images.len()),
+            bad: Vec::new(),
+            annotations: Vec::new(),
+            hash,
+        };
+        coco.categories.sort_by_key(|category| category.id);
+        for image in file.images {
+            coco.images.push(coco.image(image)?);
+        }
+        coco.images.sort_by_key(|image| image.id);
+        let twice = coco.twice("categories", coco.categories.iter().map(|entry| entry.id));
+        twice?;
+        coco.twice("images", coco.images.iter().map(|image| image.id))?;
+        let mut ids: Vec<u64> = file.annotations.iter().map(|entry| entry.id).collect();
+        ids.sort_unstable();
+        coco.twice("annotations", ids.into_iter())?;
+        if coco.categories.is_empty() {
+            return Err(CocoError::NoCategories(coco.path));
+        }
+        coco.group(file.annotations, on_error)?;
+        Ok(coco)
+    }
+
+    /// The annotations of an image by its place in [`Coco::images`], in the order of the file: crowds and what is not trained on too.
+    pub fn annotations(&self, image: usize) -> &[Annotation] {
+        let image = self.images.get(image);
+        let found = image.and_then(|image| self.annotations.get(image.objects.clone()));
+        found.unwrap_or_default()
+    }
+
+    /// BLAKE3 of the file.
+    pub fn hash(&self) -> [u8; 32] {
+        self.hash
+    }
+
+    /// The first of two equal ids of a list in ascending order.
+    fn twice(&self, what: &'static str, ids: impl Iterator<Item = u64>) -> Result<(), CocoError> {
+        let mut before = None;
+        for id in ids {
+            if before.replace(id) == Some(id) {
+                let path = self.path.clone();
+                return Err(CocoError::Twice { path, what, id });
+            }
+        }
+        Ok(())
+    }
+
+    fn image(&self, image: json::Image) -> Result<CocoImage, CocoError> {
+        let json::Image {
+            id,
+            file_name,
+            height,
+            width,
+        } = image;
+        let refuse = |reason: String| {
+            let path = self.path.clone();
+            Err(CocoError::Image { path, id, reason })
+        };
+        if height == 0 || width == 0 || height.checked_mul(width).is_none() {
+            return refuse(format!("it has {height} x {width} pixels"));
+        }
+        // A file of others may not name any file of the machine.
+        let is_inner = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if file_name.is_empty() || !Path::new(&file_name).components().all(is_inner) {
+            return refuse(format!(
+                "`file_name` is {file_name:?}: expected a path in the folder of the images"
+            ));
+        }
+        Ok(CocoImage {
+            id,
+            file_name,
+            size: (height, width),
+            objects: 0..0,
+        })
+    }
+
+    /// Sorts annotations by their images.
+    fn group(&mut self, found: Vec<json::Annotation>, on_error: OnError) -> Result<(), CocoError> {
+        let mut placed: Vec<(usize, Annotation)> = Vec::with_capacity(found.len());
+        for annotation in found {
+            let unknown = |what, id| CocoError::Unknown {
+                path: self.path.clone(),
+                annotation: annotation.id,
+                what,
+                id,
+            };
+            let image_id = annotation.image_id;
+            let place = self
+                .images
+                .binary_search_by_key(&image_id, |image| image.id);
+            let place = place.map_err(|_| unknown("image", image_id))?;
+            let category = annotation.category_id;
+            let label = self
+                .categories
+                .binary_search_by_key(&category, |class| class.id);
+            let label = label.map_err(|_| unknown("category", category))?;
+            let id = annotation.id;
+            let size = self.images.get(place).map_or((0, 0), |image| image.size);
+            match Annotation::new(annotation, label, size) {
+                Ok(annotation) => placed.push((place, annotation)),
+                Err(fault) if on_error == OnError::Skip => {
+                    self.bad.push(BadAnnotation { id, fault });
+                }
+                Err(fault) => {
+                    let path = self.path.clone();
+                    return Err(CocoError::Annotation { path, id, fault });
+                }
+            }
+        }
+        // Stable, so that the order of the file remains within an image.
+        placed.sort_by_key(|(place, _)| *place);
+        let mut start = 0;
+        for (place, image) in self.images.iter_mut().enumerate() {
+            let rest = placed.get(start..).unwrap_or_default();
+            let count = rest.iter().take_while(|(of, _)| *of == place).count();
+            image.objects = start..start + count;
+            start += count;
+        }
+        self.annotations = placed
+            .into_iter()
+            .map(|(_, annotation)| annotation)
+            .collect();
+        Ok(())
+    }
+}
+
+impl Annotation {
+    fn new(found: json::Annotation, label: usize, image: (u32, u32)) -> Result<Self, Fault> {
+        let segmentation = found.segmentation.0?;
+        segmentation.check(image)?;
+        let [.., width, height] = found.bbox;
+        let area = match found.area {
+            Some(area) => area,
+            None => segmentation
+                .mask(image)?
+                .map_or(width * height, |mask| f64::from(mask.area())),
+        };
+        Ok(Self {
+            id: found.id,
+            label,
+            bbox: found.bbox,
+            area,
+            is_crowd: found.iscrowd.0,
+            is_ignored: found.ignore.0,
+            segmentation,
+        })
+    }
+}
+
+impl From<json::Category> for Category {
+    fn from(json::Category { id, name }: json::Category) -> Self {
+        Self { id, name }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! The JSON of an annotation file, read once and piece by piece: the file of COCO's training images has 448 MB.
+
+use std::fmt;
+use std::io::{self, BufReader, Read};
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Visitor};
+
+use super::segmentation;
+
+/// Bytes that are read at once.
+const BUFFER: usize = 1 << 20;
+
+/// A whole file. Other keys are passed over.
+#[derive(Deserialize)]
+pub(super) struct File {
+    pub(super) images: Vec<Image>,
+    #[serde(default)]
+    pub(super) annotations: Vec<Annotation>,
+    #[serde(default)]
+    pub(super) categories: Vec<Category>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Image {
+    pub(super) id: u64,
+    pub(super) file_name: String,
+    pub(super) height: u32,
+    pub(super) width: u32,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Annotation {
+    pub(super) id: u64,
+    pub(super) image_id: u64,
+    pub(super) category_id: u64,
+    /// `[x, y, width, height]`.
+    pub(super) bbox: [f64; 4],
+    pub(super) area: Option<f64>,
+    #[serde(default)]
+    pub(super) iscrowd: Flag,
+    #[serde(default)]
+    pub(super) ignore: Flag,
+    #[serde(default)]
+    pub(super) segmentation: segmentation::Read,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Category {
+    pub(super) id: u64,
+    pub(super) name: String,
+}
+
+/// 0 or 1 in COCO, `false` or `true` in other files.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Flag(pub(super) bool);
+
+impl<'de> Deserialize<'de> for Flag {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl Visitor<'_> for Either {
+            type Value = Flag;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("0 or 1")
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Flag, E> {
+                Ok(Flag(value))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Flag, E> {
+                Ok(Flag(value != 0))
+            }
+
+            fn visit_unit<E>(self) -> Result<Flag, E> {
+                Ok(Flag(false))
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// The content of a file, and the BLAKE3 of its bytes.
+pub(super) fn read(reader: impl Read) -> Result<(File, [u8; 32]), serde_json::Error> {
+    let mut hashed = Hashed {
+        reader,
+        hash: blake3::Hasher::new(),
+    };
+    let file = serde_json::from_reader(BufReader::with_capacity(BUFFER, &mut hashed))?;
+    Ok((file, *hashed.hash.finalize().as_bytes()))
+}
+
+/// Hashes what is read.
+struct Hashed<R> {
+    reader: R,
+    hash: blake3::Hasher,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        self.hash.update(buffer.get(..count).unwrap_or_default());
+        Ok(count)
+    }
+}

@@ -1,0 +1,146 @@
+//! Images with objects in a file of annotations, as COCO has them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::masks::with_classes;
+use super::objects::Objects;
+use super::{Place, Sample, Source, share};
+use crate::coco::{Coco, CocoError};
+use crate::{DataConfig, DataError, OnError};
+
+/// Images with a shorter side are not trained on, as in mmdetection.
+const LEAST_SIDE: u32 = 32;
+/// Names of missing files in a message.
+const FIRST: usize = 5;
+
+/// All images of a split, which is in a folder of this name; with `classes` given, these must be its classes.
+///
+/// # Errors
+/// If the file of annotations is missing or invalid, or images are missing unless `data.on_error` skips them.
+pub(super) fn open(
+    data: &DataConfig,
+    split: &str,
+    folder: &str,
+    classes: Option<&[String]>,
+) -> Result<Source, DataError> {
+    let coco = Coco::read(&data.annotations(split), data.on_error)?;
+    if data.val_fraction > 0.0 {
+        return Err(DataError::Records {
+            path: coco.path,
+            reason: "`data.val_fraction` divides folders, not files of annotations: leave it out, and name the files of both splits"
+                .to_owned(),
+        });
+    }
+    let source = with_classes(listed(coco, data.path.join(folder))?, classes)?;
+    if data.on_error == OnError::Fail {
+        refuse_missing(&source)?;
+    }
+    if source.samples.is_empty() {
+        return Err(DataError::NoImages {
+            path: source.root,
+            split: Some(split.to_owned()),
+        });
+    }
+    Ok(source)
+}
+
+/// All images of a split, for a check: what is invalid or missing is no error.
+pub(super) fn survey(data: &DataConfig, split: &str, folder: &str) -> Result<Source, DataError> {
+    let coco = Coco::read(&data.annotations(split), OnError::Skip)?;
+    listed(coco, data.path.join(folder))
+}
+
+/// The images of a file of annotations, in a folder.
+fn listed(coco: Coco, root: PathBuf) -> Result<Source, DataError> {
+    let samples = coco.images.iter().map(|image| Sample {
+        path: root.join(&image.file_name),
+        label: 0,
+        place: Place::File,
+    });
+    let samples = samples.collect();
+    let names = coco.categories.iter().map(|class| class.name.clone());
+    let source = Source::new(root, names.collect(), samples)?;
+    Ok(Source {
+        objects: Some(Arc::new(Objects {
+            images: (0..coco.images.len()).collect(),
+            coco: Arc::new(coco),
+            trains: false,
+        })),
+        ..source
+    })
+}
+
+/// Without the images that have no object to train on, or a side below [`LEAST_SIDE`].
+pub(super) fn for_training(source: Source) -> Result<Source, DataError> {
+    let Some(objects) = source.objects.clone() else {
+        return Ok(source);
+    };
+    let (mut without, mut small) = (0, 0);
+    let is_used = |index: usize| {
+        let found = u32::try_from(index)
+            .ok()
+            .and_then(|index| source.objects(index));
+        found.is_some_and(|found| found.trained().next().is_some())
+    };
+    let is_large = |index: usize| {
+        let found = u32::try_from(index)
+            .ok()
+            .and_then(|index| source.objects(index));
+        found.is_some_and(|found| found.image.size.0.min(found.image.size.1) >= LEAST_SIDE)
+    };
+    let trains: Vec<bool> = (0..source.samples.len())
+        .map(|index| {
+            let (has_objects, is_large) = (is_used(index), is_large(index));
+            without += usize::from(!has_objects);
+            small += usize::from(!is_large);
+            has_objects && is_large
+        })
+        .collect();
+    if !trains.contains(&true) {
+        return Err(DataError::Coco(CocoError::NothingTrains {
+            path: objects.coco.path.clone(),
+            images: trains.len(),
+            without,
+            small,
+            least: LEAST_SIDE,
+        }));
+    }
+    let mut chosen = share::chosen(&source, |index| trains.get(index) == Some(&true));
+    if let Some(objects) = &mut chosen.objects {
+        Arc::make_mut(objects).trains = true;
+    }
+    Ok(chosen)
+}
+
+/// Rejects images whose files are not there: they would be met after hours.
+fn refuse_missing(source: &Source) -> Result<(), DataError> {
+    let missing = missing(source);
+    let Some(coco) = source.coco().filter(|_| !missing.is_empty()) else {
+        return Ok(());
+    };
+    let first = missing.iter().take(FIRST);
+    let name = |path: &PathBuf| {
+        let inner = path.strip_prefix(&source.root).unwrap_or(path);
+        inner.display().to_string()
+    };
+    Err(DataError::Coco(CocoError::Missing {
+        path: coco.path.clone(),
+        folder: source.root.clone(),
+        count: missing.len(),
+        first: first.map(name).collect(),
+    }))
+}
+
+/// The files of images that are not there.
+fn missing(source: &Source) -> Vec<PathBuf> {
+    // On many threads, since each query of a remote disk is slow.
+    let samples = source.samples.par_iter();
+    let missing = samples.filter(|sample| !sample.path.is_file());
+    missing.map(|sample| sample.path.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests;

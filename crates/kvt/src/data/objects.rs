@@ -1,0 +1,124 @@
+//! `kvt data check` of images with objects.
+
+use std::process::ExitCode;
+
+use super::SHOWN;
+use crate::output;
+use crate::table::{grouped, table};
+use kvt_data::text::quoted;
+use kvt_train::data::{CocoCheck, CocoChecks, DataConfig, ImageLimits, check_coco};
+
+pub(super) fn run(data: &DataConfig, limits: ImageLimits) -> anyhow::Result<ExitCode> {
+    let found = check_coco(data, limits)?;
+    output::print(&describe(&found))?;
+    Ok(if found.is_sound() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn describe(found: &CocoChecks) -> String {
+    let size = |(width, height): (u32, u32)| format!("{width}x{height}");
+    let header = [
+        "split",
+        "images",
+        "without objects",
+        "sizes",
+        "bad images",
+        "objects",
+        "left out",
+        "without a mask",
+        "bad annotations",
+    ];
+    let rows = found.splits.iter().map(|split| {
+        let left_out = split.left_out.iter().map(|(_, count)| count);
+        vec![
+            split.name.clone(),
+            grouped(split.images),
+            grouped(split.without_objects),
+            split.sizes.map_or_else(String::new, |(small, large)| {
+                format!("{} to {}", size(small), size(large))
+            }),
+            split.unreadable.len().to_string(),
+            grouped(split.objects()),
+            grouped(left_out.sum()),
+            grouped(split.without_mask),
+            split.bad.len().to_string(),
+        ]
+    });
+    let mut text = format!("{}\n\n{}", table(&header, rows), classes(found));
+    let mut say = |line: String| {
+        text.push('\n');
+        text.push_str(&line);
+    };
+    if !found.same_classes {
+        say("the splits have other classes".to_owned());
+    }
+    for split in &found.splits {
+        tell(split, &mut say);
+    }
+    if !found.duplicates.is_empty() {
+        say(format!(
+            "images in both splits: {}; the numbers of validation are inflated by memorisation",
+            found.duplicates.len()
+        ));
+        for duplicate in found.duplicates.iter().take(SHOWN) {
+            let paths = duplicate.paths.iter();
+            let paths: Vec<String> = paths.map(|p| format!("`{}`", p.display())).collect();
+            say(format!("  {}", paths.join(" = ")));
+        }
+    }
+    text
+}
+
+/// The objects of each class, split by split.
+fn classes(found: &CocoChecks) -> String {
+    let names = found.splits.first().map_or(&[][..], |split| &split.classes);
+    let header: Vec<&str> = std::iter::once("class")
+        .chain(found.splits.iter().map(|split| split.name.as_str()))
+        .collect();
+    let rows = names.iter().enumerate().map(|(class, (name, _))| {
+        let own = found.splits.iter().map(|split| {
+            let own = split.classes.get(class);
+            grouped(own.map_or(0, |(_, objects)| *objects))
+        });
+        std::iter::once(name.clone()).chain(own).collect()
+    });
+    table(&header, rows)
+}
+
+/// Reports the problems of a split.
+fn tell(split: &CocoCheck, say: &mut impl FnMut(String)) {
+    let name = &split.name;
+    let missing = split.classes.iter().filter(|(_, objects)| *objects == 0);
+    let missing: Vec<String> = missing.map(|(class, _)| class.clone()).collect();
+    if !missing.is_empty() {
+        say(format!("no object in `{name}` is of {}", quoted(&missing)));
+    }
+    for (reason, count) in &split.left_out {
+        say(format!(
+            "left out in `{name}`: {} {}",
+            grouped(*count),
+            reason.words()
+        ));
+    }
+    if split.id_zero > 0 {
+        say(format!(
+            "{} objects in `{}` have the id 0, which pycocotools takes for none",
+            split.id_zero,
+            split.annotations.display()
+        ));
+    }
+    for bad in split.unreadable.iter().take(SHOWN) {
+        say(format!("bad `{}`: {}", bad.path.display(), bad.reason));
+    }
+    for bad in split.bad.iter().take(SHOWN) {
+        say(format!(
+            "bad annotation {} in `{}`: {}",
+            bad.id,
+            split.annotations.display(),
+            bad.fault
+        ));
+    }
+}
