@@ -27,6 +27,7 @@ mod foreign;
 mod kinds;
 mod late;
 mod mixing;
+mod objects;
 mod optimizers;
 mod pages;
 mod precision;

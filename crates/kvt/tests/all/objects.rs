@@ -1,0 +1,45 @@
+//! `kvt data check` of images with objects.
+
+use crate::support::Workspace;
+
+/// Generated scenes have annotations as COCO has them; the check of their folder counts what the masks show.
+#[test]
+fn annotations_of_scenes_are_checked() {
+    let workspace = Workspace::empty();
+    let generate = "data generate scenes --layout dense --image-size 64 --classes 3 --train-per-class 4 --val-per-class 2";
+    let words: Vec<&str> = generate.split(' ').collect();
+    workspace.kvt(&words).assert().success();
+    let check = || workspace.kvt(&["data", "check", "scenes"]).assert();
+    let output = check().success();
+    let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+    let json: serde_json::Value =
+        serde_json::from_str(&workspace.read("scenes/annotations/train.json")).unwrap();
+    let all = json["annotations"].as_array().unwrap();
+    let is_crowd = |one: &&serde_json::Value| one["iscrowd"] == 1;
+    let objects = all.len() - all.iter().filter(is_crowd).count();
+    let row = text.lines().find(|line| line.contains("images/train"));
+    let row = row.unwrap_or_else(|| unreachable!("a row of the split in\n{text}"));
+    assert!(
+        row.contains(" 12 ") && row.contains(&format!(" {objects} ")),
+        "{text}"
+    );
+
+    // A missing image is named, and the check fails.
+    fs_err::remove_file(workspace.path("scenes/images/val/000001.png")).unwrap();
+    let output = check().failure();
+    let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+    assert!(text.contains("000001.png"), "{text}");
+}
+
+#[test]
+fn nothing_trains_on_objects_yet() {
+    let workspace = Workspace::empty();
+    let model =
+        "[model]\nname = \"deit_tiny_patch16_224\"\n[data]\nkind = \"coco\"\npath = \"coco\"\n";
+    workspace.write("objects.toml", model);
+    let error = workspace.error(&["config", "check", "objects.toml"]);
+    assert!(
+        error.contains("no task yet that trains on objects"),
+        "{error}"
+    );
+}
