@@ -141,7 +141,7 @@ def detection_versions():
 
 
 def mask_rcnn(config, channels, hidden, classes, proposals=(2000, 1000), results=(0.05, 100)):
-    """mmdet's Mask R-CNN on `swin(config)`, as in the recipes of Swin and Twins, but that every anchor and every proposal counts.
+    """mmdet's Mask R-CNN on `swin(config)`, as in the recipes of Swin and Twins, but every anchor and every proposal counts.
 
     `hidden`: the width of the box head. `proposals`: how many of a level and of an image are kept; `results`: the score that
     a detection must exceed, and how many are kept.
