@@ -114,7 +114,8 @@ def nms_cases(generator):
     wanted = 12
     while wanted:
         iou, classes = (0.7, 0.5)[wanted % 2], torch.randint(0, 3, (30,), generator=generator)
-        boxes = draw(30, generator, side=30, whole=False)
+        centres = draw(8, generator, side=40, whole=False)[torch.randint(0, 8, (30,), generator=generator)]
+        boxes = centres + torch.randint(-10, 11, centres.shape, generator=generator) / 8
         # A few steps only: equal scores, whose first box is the better one.
         scores = torch.randint(0, 12 if wanted % 3 == 0 else 1024, (30,), generator=generator) / 1024
         if not is_open(box_iou(boxes.double(), boxes.double()), (iou,)):
