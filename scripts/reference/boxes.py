@@ -83,7 +83,7 @@ def assign_cases(generator):
     for rule, (positive, negative, _) in RULES.items():
         yield assigned(rule, boxes, objects)
         yield assigned(rule, boxes, torch.zeros(0, 4))
-        wanted = 10
+        wanted = 6
         while wanted:
             objects = draw(wanted % 5 + 1, generator)
             near = objects[torch.randint(0, len(objects), (20,), generator=generator)]
@@ -111,7 +111,7 @@ def nms_cases(generator):
     yield kept(boxes, scores, None, 0.49)
     yield kept(boxes, scores, torch.tensor([0, 1, 0, 1, 0]), 0.5)
     yield kept(boxes[:0], scores[:0], None, 0.5)
-    wanted = 12
+    wanted = 9
     while wanted:
         iou, classes = (0.7, 0.5)[wanted % 2], torch.randint(0, 3, (30,), generator=generator)
         centres = draw(8, generator, side=40, whole=False)[torch.randint(0, 8, (30,), generator=generator)]
