@@ -2,8 +2,8 @@
 
     python coco_check.py instances_val.json detections.json
 
-The first file has COCO's annotations, the second a list of detections in COCO's format of results: image_id, category_id, score,
-bbox and, for masks, segmentation. Masks count by their own area, not by that of their boxes. Prints {"boxes": {name: number},
+The first file has COCO's annotations, the second a list of detections in COCO's format of results: image_id, category_id,
+score, bbox and, for masks, segmentation (runs, also uncompressed ones). Masks count by their own area, not by that of their boxes. Prints {"boxes": {name: number},
 "masks": {..}}, each number between 0 and 1, null where nothing counts; masks only where every detection has one.
 """
 
@@ -13,6 +13,7 @@ import io
 import json
 from importlib.metadata import version
 
+from pycocotools import mask as coco
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
@@ -41,6 +42,10 @@ def main():
         parser.error("an annotation has the id 0, which pycocotools takes for none")
     with open(paths.detections) as file:
         results = json.load(file)
+    for one in results:
+        runs = one.get("segmentation", {})
+        if isinstance(runs.get("counts"), list):  # pycocotools compresses those of annotations only
+            one["segmentation"] = coco.frPyObjects(runs, *runs["size"])
     without = lambda key: [{name: value for name, value in one.items() if name != key} for one in results]
     found = {"boxes": numbers(truth, without("segmentation"), "bbox")}
     if all("segmentation" in one for one in results):

@@ -20,10 +20,10 @@ and what comes of it:
 Metadata `config`: every hyper-parameter; `f64`: largest differences of the numbers between this run and the same run in f64;
 `drift`: the same for each final weight (of biases of keys, which have no effect, AdamW magnifies the rounding).
 
-Every anchor and every proposal counts, so nothing is drawn. The images are not changed. Rate of update t (from 0): lr, a tenth from
-the milestone on, for t < 2 times 1 - (1 - t / 2) (1 - 1e-3).
-The seed is the first whose runs agree in f32 and f64, whose k-NN rows are not near a tie at the k-th score, and whose targets of
-masks are not near their threshold.
+Every anchor and every proposal counts, so nothing is drawn. The images are not changed. Rate of update t (from 0): lr, a tenth
+from the milestone on, for t < 2 times 1 - (1 - t / 2) (1 - 1e-3).
+The seed is the first whose runs agree in f32 and f64, whose k-NN rows are not near a tie at the k-th score, and whose targets
+of masks are not near their threshold.
 """
 
 import contextlib
