@@ -3,8 +3,9 @@
     python coco_check.py instances_val.json detections.json
 
 The first file has COCO's annotations, the second a list of detections in COCO's format of results: image_id, category_id,
-score, bbox and, for masks, segmentation (runs, also uncompressed ones). Masks count by their own area, not by that of their boxes. Prints {"boxes": {name: number},
-"masks": {..}}, each number between 0 and 1, null where nothing counts; masks only where every detection has one.
+score, bbox and, for masks, segmentation (runs, also uncompressed ones). Masks count by their own area, not by that of their
+boxes. Prints {"boxes": {name: number}, "masks": {..}}, each number between 0 and 1, null where nothing counts; masks only where
+every detection has one.
 """
 
 import argparse
