@@ -1,3 +1,4 @@
 //! What COCO's annotation files are made of.
 
+mod iou;
 pub mod rle;

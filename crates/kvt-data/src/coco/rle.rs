@@ -215,7 +215,7 @@ impl Rle {
     }
 
     /// Start and length of each run inside that is not empty.
-    fn spans(&self) -> impl Iterator<Item = (u32, u32)> {
+    pub(super) fn spans(&self) -> impl Iterator<Item = (u32, u32)> {
         let runs = self.counts.iter().scan(0, |start, &count| {
             let run = (*start, count);
             *start += count;
