@@ -41,15 +41,18 @@ class Operations(types.ModuleType):
         return torchvision.ops.nms(boxes, scores, iou_threshold)
 
     @staticmethod
-    def roi_align_forward(maps, boxes, output, _rows, _columns, height, width, scale, ratio, _mode, aligned):
-        found = torchvision.ops.roi_align(maps, boxes, (height, width), scale, ratio if ratio > 0 else -1, aligned)
-        output.copy_(found)
+    def roi_align_forward(maps, boxes, output, _rows, _columns, aligned_height, aligned_width, spatial_scale,
+                          sampling_ratio, pool_mode, aligned):
+        ratio = sampling_ratio if sampling_ratio > 0 else -1
+        bins = (aligned_height, aligned_width)
+        output.copy_(torchvision.ops.roi_align(maps, boxes, bins, spatial_scale, ratio, aligned))
 
     @staticmethod
-    def roi_align_backward(gradient, boxes, _rows, _columns, output, height, width, scale, ratio, _mode, aligned):
-        found = torch.ops.torchvision._roi_align_backward(
-            gradient.contiguous(), boxes, scale, height, width, *output.shape, ratio if ratio > 0 else -1, aligned)
-        output.copy_(found)
+    def roi_align_backward(gradient, boxes, _rows, _columns, output, aligned_height, aligned_width, spatial_scale,
+                           sampling_ratio, pool_mode, aligned):
+        ratio = sampling_ratio if sampling_ratio > 0 else -1
+        output.copy_(torch.ops.torchvision._roi_align_backward(
+            gradient.contiguous(), boxes, spatial_scale, aligned_height, aligned_width, *output.shape, ratio, aligned))
 
 
 sys.modules["mmcv._ext"] = Operations()
@@ -129,3 +132,77 @@ def samples(labels):
     from mmseg.structures import SegDataSample
 
     return [SegDataSample(gt_sem_seg=PixelData(data=label[None])) for label in labels]
+
+
+def detection_versions():
+    import mmdet
+
+    return {**VERSIONS, "mmdet": mmdet.__version__}
+
+
+def mask_rcnn(config, channels, hidden, classes, proposals=(2000, 1000), results=(0.05, 100)):
+    """mmdet's Mask R-CNN on `swin(config)`, as in the recipes of Swin and Twins, but every anchor and every proposal counts.
+
+    `hidden`: the width of the box head. `proposals`: how many of a level and of an image are kept; `results`: the score that
+    a detection must exceed, and how many are kept.
+    """
+    from mmdet.registry import MODELS as DETECTORS
+    from mmengine.config import ConfigDict
+
+    init_default_scope("mmdet")
+    everything = 10**6
+    coder = lambda *stds: dict(type="DeltaXYWHBBoxCoder", target_means=[0.0] * 4, target_stds=list(stds))
+    loss = lambda **kind: dict(type="CrossEntropyLoss", loss_weight=1.0, **kind)
+    assigner = lambda positive, negative: dict(
+        type="MaxIoUAssigner", pos_iou_thr=positive, neg_iou_thr=negative, min_pos_iou=negative, match_low_quality=True,
+        ignore_iof_thr=-1)
+    sampler = lambda fraction, add: dict(
+        type="RandomSampler", num=everything, pos_fraction=fraction, neg_pos_ub=-1, add_gt_as_proposals=add)
+    extractor = lambda size: dict(
+        type="SingleRoIExtractor", roi_layer=dict(type="RoIAlign", output_size=size, sampling_ratio=0),
+        out_channels=channels, featmap_strides=[4, 8, 16, 32])
+    kept = dict(nms_pre=proposals[0], max_per_img=proposals[1], nms=dict(type="nms", iou_threshold=0.7), min_bbox_size=0)
+    network = DETECTORS.build(ConfigDict(
+        type="MaskRCNN", data_preprocessor=dict(type="DetDataPreprocessor"),
+        backbone=dict(type="SwinTransformer", embed_dims=1, depths=(1,), num_heads=(1,), strides=(4,), out_indices=(0,),
+                      convert_weights=True),
+        neck=dict(type="FPN", in_channels=[config["embed_dim"] * 2**stage for stage in range(4)],
+                  out_channels=channels, num_outs=5),
+        rpn_head=dict(
+            type="RPNHead", in_channels=channels, feat_channels=channels, bbox_coder=coder(1.0, 1.0, 1.0, 1.0),
+            anchor_generator=dict(type="AnchorGenerator", scales=[8], ratios=[0.5, 1.0, 2.0], strides=[4, 8, 16, 32, 64]),
+            loss_cls=loss(use_sigmoid=True), loss_bbox=dict(type="L1Loss", loss_weight=1.0)),
+        roi_head=dict(
+            type="StandardRoIHead", bbox_roi_extractor=extractor(7), mask_roi_extractor=extractor(14),
+            bbox_head=dict(
+                type="Shared2FCBBoxHead", in_channels=channels, fc_out_channels=hidden, roi_feat_size=7,
+                num_classes=classes, bbox_coder=coder(0.1, 0.1, 0.2, 0.2), reg_class_agnostic=False,
+                loss_cls=loss(use_sigmoid=False), loss_bbox=dict(type="L1Loss", loss_weight=1.0)),
+            mask_head=dict(type="FCNMaskHead", num_convs=4, in_channels=channels, conv_out_channels=channels,
+                           num_classes=classes, loss_mask=loss(use_mask=True))),
+        train_cfg=dict(
+            rpn=dict(assigner=assigner(0.7, 0.3), sampler=sampler(0.5, False), allowed_border=-1, pos_weight=-1, debug=False),
+            rpn_proposal=kept,
+            rcnn=dict(assigner=assigner(0.5, 0.5), sampler=sampler(0.25, True), mask_size=28, pos_weight=-1, debug=False)),
+        test_cfg=dict(rpn=kept, rcnn=dict(score_thr=results[0], nms=dict(type="nms", iou_threshold=0.5),
+                                          max_per_img=results[1], mask_thr_binary=0.5))))
+    network.backbone = swin(config)
+    return network
+
+
+def objects(boxes, labels, masks, size, original=None):
+    """What mmdet knows of an image of `size` (height, width), and of the `original` if that was another.
+
+    Boxes [N, 4], labels [N] and masks [N, height, width] of 0 and 1.
+    """
+    from mmdet.structures import DetDataSample
+    from mmdet.structures.mask import BitmapMasks
+    from mmengine.structures import InstanceData
+
+    original = original or size
+    factors = (size[1] / original[1], size[0] / original[0])
+    sample = DetDataSample(gt_instances=InstanceData(
+        bboxes=boxes, labels=labels, masks=BitmapMasks(masks.numpy(), *size)))
+    sample.set_metainfo(dict(img_shape=size, pad_shape=size, batch_input_shape=size, ori_shape=original,
+                             scale_factor=factors))
+    return sample

@@ -78,6 +78,14 @@ pub enum CocoError {
     /// A file without categories.
     #[error("`{}` has no categories: they are the classes", .0.display())]
     NoCategories(PathBuf),
+    /// Detections that cannot be read, or do not belong to the annotations.
+    #[error("`{}` is not a file of detections as COCO has it: {reason}", path.display())]
+    Results {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Image files that are not in the folder.
     #[error(
         "{count} of the images of `{}` are not in `{}`: {}{}; `data.path` and the split name this folder, `data.on_error = \"skip\"` \

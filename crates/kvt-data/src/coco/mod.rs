@@ -6,6 +6,7 @@ mod iou;
 mod json;
 mod left_out;
 pub mod polygon;
+mod results;
 pub mod rle;
 mod segmentation;
 
@@ -13,5 +14,6 @@ pub use annotations::{Annotation, BadAnnotation, Category, Coco, CocoImage};
 pub use error::{CocoError, Fault};
 pub use left_out::LeftOut;
 pub use polygon::Polygon;
+pub use results::{CocoResult, read_results};
 pub use rle::{Rle, RleError};
 pub use segmentation::Segmentation;

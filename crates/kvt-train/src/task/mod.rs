@@ -5,6 +5,7 @@
 //! file or a folder here and a [`TaskKind`], and [`Session`](crate::engine::Session) trains it.
 
 mod classify;
+mod detect;
 mod dino;
 mod eval_data;
 mod evaluate;
@@ -31,6 +32,7 @@ use crate::run::{Metric, Metrics, Note};
 use crate::splits::{Splits, train_transform};
 
 pub use classify::Classify;
+pub use detect::{AveragePrecision, ScoreError, Scores, score};
 pub use dino::{
     Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, dino_loss,
     load_backbone, part_of_backbone, teacher_probabilities,

@@ -3,6 +3,7 @@
 mod fetch;
 mod masks;
 mod objects;
+mod score;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,6 +44,8 @@ enum What {
     Fetch(fetch::Args),
     /// Write the generated data set of geometric shapes: an image folder, or scenes with masks.
     Generate(Generate),
+    /// Score a file of detections by COCO's average precision, of boxes and of masks.
+    Score(score::Args),
     /// List which images of a folder without splits train and which validate, as `data.val_fraction` has it.
     #[command(after_help = "Examples:\n  kvt data split photos --val-fraction 0.2 > split.txt")]
     Split {
@@ -223,6 +226,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             pack_folder(&sources, out, shard_size << 20)
         }
+        What::Score(args) => score::run(args),
         What::Check { dir, overrides, .. } if dir.is_file() => masks::run(dir, overrides),
         What::Check { overrides, .. } if !overrides.all().is_empty() => {
             bail!("`--set` changes a configuration, but a folder is checked")

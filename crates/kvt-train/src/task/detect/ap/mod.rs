@@ -1,0 +1,231 @@
+//! Average precision of detections, as pycocotools 2.0.11 computes it.
+//!
+//! - [`overlap`]: intersection over union of detections and objects of an image.
+//! - [`matching`]: which detection finds which object, at ten thresholds of it.
+//! - [`curve`]: precision and recall over all images.
+
+mod curve;
+mod matching;
+mod overlap;
+
+use kvt_data::coco::rle::Rle;
+
+use curve::Curve;
+use matching::Matches;
+use overlap::{Item, overlaps};
+
+/// Thresholds of the overlap: 0.5, 0.55, .. 0.95.
+const THRESHOLDS: usize = 10;
+/// The place of 0.75 among them.
+const AT_75: usize = 5;
+/// How many detections of an image and class count, the best ones; recall is also given for fewer.
+const MOST_FOUND: usize = 100;
+/// Areas of objects, both ends included: all, small, medium, large.
+const AREAS: [(f64, f64); 4] = [(0.0, 1e10), (0.0, 1024.0), (1024.0, 9216.0), (9216.0, 1e10)];
+
+/// An object of an image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Truth {
+    /// Number of the image. Detections of equal score count in the order of these numbers.
+    pub image: u64,
+    /// Its class.
+    pub class: usize,
+    /// Left, top, width, height.
+    pub bbox: [f64; 4],
+    /// Its area as annotated, which says whether it is small, medium or large.
+    pub area: f64,
+    /// A region of many objects: what is found inside of it counts neither as right nor as wrong.
+    pub is_crowd: bool,
+    /// Its pixels.
+    pub mask: Option<Rle>,
+}
+
+/// A detection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Number of the image.
+    pub image: u64,
+    /// Its class.
+    pub class: usize,
+    /// Left, top, width, height.
+    pub bbox: [f64; 4],
+    /// How sure it is. Only the order matters: of equal ones that of the images, then that of the list.
+    pub score: f64,
+    /// Its pixels.
+    pub mask: Option<Rle>,
+}
+
+/// What of objects and detections is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shapes {
+    /// Boxes.
+    Boxes,
+    /// Masks.
+    Masks,
+}
+
+/// Why there is no average precision.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ApError {
+    /// A score that has no place in an order.
+    #[error("a detection in image {image} has the score NaN")]
+    Score {
+        /// Number of the image.
+        image: u64,
+    },
+    /// A class that is not among them.
+    #[error("image {image} has an object or a detection of class {class}, there are {classes}")]
+    Class {
+        /// Number of the image.
+        image: u64,
+        /// The class.
+        class: usize,
+        /// How many there are.
+        classes: usize,
+    },
+    /// No mask where masks are compared.
+    #[error("an object or a detection in image {image} has no mask")]
+    Mask {
+        /// Number of the image.
+        image: u64,
+    },
+    /// Masks of one image that are not of one size.
+    #[error("masks of objects and detections in image {image} differ in size")]
+    Size {
+        /// Number of the image.
+        image: u64,
+    },
+}
+
+/// Precision and recall, between 0 and 1; `None` where nothing counts, as without any small object.
+///
+/// Means over classes that have objects, and, but for `ap50` and `ap75`, over the overlaps 0.5, 0.55, .. 0.95.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AveragePrecision {
+    /// Average precision.
+    pub ap: Option<f64>,
+    /// At an overlap of 0.5.
+    pub ap50: Option<f64>,
+    /// At an overlap of 0.75.
+    pub ap75: Option<f64>,
+    /// Of objects with an area up to 32 x 32 pixels.
+    pub ap_small: Option<f64>,
+    /// Of objects with an area up to 96 x 96 pixels.
+    pub ap_medium: Option<f64>,
+    /// Of larger ones.
+    pub ap_large: Option<f64>,
+    /// Average recall with one detection of an image and class.
+    pub ar1: Option<f64>,
+    /// With 10 of them.
+    pub ar10: Option<f64>,
+    /// With 100 of them.
+    pub ar100: Option<f64>,
+    /// Recall of small objects.
+    pub ar_small: Option<f64>,
+    /// Recall of medium objects.
+    pub ar_medium: Option<f64>,
+    /// Recall of large objects.
+    pub ar_large: Option<f64>,
+    /// Average precision of each class.
+    pub classes: Vec<Option<f64>>,
+}
+
+impl AveragePrecision {
+    /// The twelve numbers in the order in which pycocotools prints them.
+    pub fn numbers(&self) -> [Option<f64>; 12] {
+        [
+            self.ap,
+            self.ap50,
+            self.ap75,
+            self.ap_small,
+            self.ap_medium,
+            self.ap_large,
+            self.ar1,
+            self.ar10,
+            self.ar100,
+            self.ar_small,
+            self.ar_medium,
+            self.ar_large,
+        ]
+    }
+}
+
+/// Average precision of `found` for `truths`, of `classes` classes.
+///
+/// Images with neither change nothing. Of equal scores the first counts first.
+///
+/// # Errors
+/// If a score is NaN, a class is not below `classes`, or masks are compared and one is missing or of another size than others of
+/// its image.
+pub fn average_precision(
+    shapes: Shapes,
+    classes: usize,
+    truths: &[Truth],
+    found: &[Found],
+) -> Result<AveragePrecision, ApError> {
+    if let Some(one) = found.iter().find(|one| one.score.is_nan()) {
+        return Err(ApError::Score { image: one.image });
+    }
+    let places = truths.iter().map(|one| (one.image, one.class));
+    let mut places = places.chain(found.iter().map(|one| (one.image, one.class)));
+    if let Some((image, class)) = places.find(|&(_, class)| class >= classes) {
+        return Err(ApError::Class {
+            image,
+            class,
+            classes,
+        });
+    }
+    let truths = truths.iter().map(|one| Item::truth(shapes, one));
+    let mut truths = truths.collect::<Result<Vec<_>, _>>()?;
+    let found = found.iter().map(|one| Item::found(shapes, one));
+    let mut found = found.collect::<Result<Vec<_>, _>>()?;
+    // Stable: what is equal stays in the order of the list.
+    truths.sort_by_key(|item| (item.class, item.image));
+    found.sort_by(|a, b| {
+        let place = (a.class, a.image).cmp(&(b.class, b.image));
+        place.then(b.score.total_cmp(&a.score))
+    });
+    let curves =
+        (0..classes).map(|class| curves_of(of_class(&truths, class), of_class(&found, class)));
+    Ok(curve::summary(&curves.collect::<Result<Vec<_>, _>>()?))
+}
+
+/// The part of items in order that is of a class.
+fn of_class<'a, 'b>(items: &'b [Item<'a>], class: usize) -> &'b [Item<'a>] {
+    let start = items.partition_point(|item| item.class < class);
+    let end = items.partition_point(|item| item.class <= class);
+    items.get(start..end).unwrap_or_default()
+}
+
+/// The curve of a class for each of [`AREAS`], `None` where no object counts.
+fn curves_of(truths: &[Item<'_>], found: &[Item<'_>]) -> Result<[Option<Curve>; 4], ApError> {
+    let mut matches = AREAS.map(|_| Matches::default());
+    for (truths, found) in by_image(truths, found) {
+        let found = found.get(..MOST_FOUND).unwrap_or(found);
+        let overlaps = overlaps(truths, found)?;
+        for (area, matches) in AREAS.into_iter().zip(&mut matches) {
+            matches.add(truths, found, &overlaps, area);
+        }
+    }
+    Ok(matches.map(Curve::of))
+}
+
+/// Objects and detections of each image, in the order of the images.
+fn by_image<'a, 'b>(
+    mut truths: &'b [Item<'a>],
+    mut found: &'b [Item<'a>],
+) -> impl Iterator<Item = (&'b [Item<'a>], &'b [Item<'a>])> {
+    std::iter::from_fn(move || {
+        let image = [truths, found].map(|items| items.first().map(|item| item.image));
+        let image = image.into_iter().flatten().min()?;
+        let next = [&mut truths, &mut found].map(|items| {
+            let (own, rest) = items.split_at(items.partition_point(|item| item.image <= image));
+            *items = rest;
+            own
+        });
+        Some(next.into())
+    })
+}
+
+#[cfg(test)]
+mod tests;

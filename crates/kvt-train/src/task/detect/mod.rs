@@ -1,0 +1,7 @@
+//! Detection: boxes and masks of objects.
+
+mod ap;
+mod score;
+
+pub use ap::AveragePrecision;
+pub use score::{ScoreError, Scores, score};

@@ -1,0 +1,169 @@
+//! How good the detections of a file are, by the annotations of another.
+
+use std::path::Path;
+
+use kvt_data::OnError;
+use kvt_data::coco::{Coco, CocoError, Fault, read_results};
+
+use super::ap::{ApError, AveragePrecision, Found, Shapes, Truth, average_precision};
+
+/// Average precision of a file of detections.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scores {
+    /// Number of images in the annotations.
+    pub images: usize,
+    /// Number of detections.
+    pub detections: usize,
+    /// The classes' names, in label order.
+    pub classes: Vec<String>,
+    /// By boxes.
+    pub boxes: AveragePrecision,
+    /// By masks, if all objects and all detections have one.
+    pub masks: Option<AveragePrecision>,
+}
+
+/// Why there are no numbers.
+#[derive(Debug, thiserror::Error)]
+pub enum ScoreError {
+    /// A file that cannot be used.
+    #[error(transparent)]
+    File(#[from] CocoError),
+    /// An object whose mask cannot be drawn.
+    #[error("annotation {id}: {fault}")]
+    Mask {
+        /// Its id.
+        id: u64,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// Detections that have no order.
+    #[error(transparent)]
+    Precision(#[from] ApError),
+}
+
+/// Compares detections in COCO's format of results with annotations. Images without detections count, too.
+///
+/// # Errors
+/// If a file cannot be read, does not belong to the other, or a score is NaN.
+pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, ScoreError> {
+    let coco = Coco::read(annotations, OnError::Fail)?;
+    let found = read_results(detections, &coco)?;
+    let found = found.into_iter().map(|one| Found {
+        image: one.image as u64,
+        class: one.label,
+        bbox: one.bbox,
+        score: one.score,
+        mask: one.mask,
+    });
+    let found: Vec<Found> = found.collect();
+    let with_masks = !found.is_empty() && found.iter().all(|one| one.mask.is_some());
+    let mut truths = Vec::new();
+    for (place, image) in coco.images.iter().enumerate() {
+        for one in coco.annotations(place) {
+            // Drawn only where they are compared.
+            let mask = with_masks.then(|| one.mask(image.size)).transpose();
+            let mask = mask.map_err(|fault| ScoreError::Mask { id: one.id, fault })?;
+            truths.push(Truth {
+                image: place as u64,
+                class: one.label,
+                bbox: one.bbox,
+                area: one.area,
+                is_crowd: one.is_crowd,
+                mask: mask.flatten(),
+            });
+        }
+    }
+    let classes = coco.categories.len();
+    let precision = |shapes| average_precision(shapes, classes, &truths, &found);
+    let with_masks = with_masks && truths.iter().all(|one| one.mask.is_some());
+    Ok(Scores {
+        images: coco.images.len(),
+        detections: found.len(),
+        boxes: precision(Shapes::Boxes)?,
+        masks: with_masks.then(|| precision(Shapes::Masks)).transpose()?,
+        classes: coco
+            .categories
+            .into_iter()
+            .map(|class| class.name)
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    const ANNOTATIONS: &str = r#"{
+        "images": [{"id": 7, "file_name": "a.png", "height": 20, "width": 30}, {"id": 9, "file_name": "b.png", "height": 20, "width": 30}],
+        "categories": [{"id": 4, "name": "cat"}, {"id": 2, "name": "dog"}],
+        "annotations": [
+            {"id": 1, "image_id": 7, "category_id": 4, "bbox": [5, 4, 15, 10], "area": 150, "iscrowd": 0,
+             "segmentation": {"size": [20, 30], "counts": "X3::000000000000000000000000000T6"}}
+        ]
+    }"#;
+
+    fn scores(detections: &str) -> Result<Scores, ScoreError> {
+        let folder = tempfile::tempdir().unwrap();
+        let [truth, found] = ["truth.json", "found.json"].map(|name| folder.path().join(name));
+        fs_err::write(&truth, ANNOTATIONS).unwrap();
+        fs_err::write(&found, detections).unwrap();
+        score(&truth, &found)
+    }
+
+    /// The object itself is found: with its mask, by both; with its box alone, by boxes.
+    #[test]
+    fn an_object_that_is_found_counts() {
+        let exact = scores(
+            r#"[{"image_id": 7, "category_id": 4, "score": 0.9,
+                 "segmentation": {"size": [20, 30], "counts": "X3::000000000000000000000000000T6"}}]"#,
+        )
+        .unwrap();
+        assert_eq!((exact.images, exact.detections), (2, 1));
+        assert_eq!(exact.classes, ["dog", "cat"]);
+        let full = |of: &AveragePrecision| (of.ap, of.classes.clone());
+        // A class without objects counts nowhere.
+        assert_eq!(full(&exact.boxes), (Some(1.0), vec![None, Some(1.0)]));
+        assert_eq!(exact.masks.as_ref().map(full), Some(full(&exact.boxes)));
+        let boxed =
+            scores(r#"[{"image_id": 7, "category_id": 4, "score": 0.9, "bbox": [5, 4, 15, 10]}]"#)
+                .unwrap();
+        assert_eq!((boxed.boxes.ap, boxed.masks), (Some(1.0), None));
+        let nothing = scores("[]").unwrap();
+        assert_eq!((nothing.boxes.ap, nothing.masks), (Some(0.0), None));
+    }
+
+    /// What does not belong to the annotations is named.
+    #[test]
+    fn other_detections_are_refused() {
+        for (one, expected) in [
+            (
+                r#"{"image_id": 8, "category_id": 4, "score": 1, "bbox": [0, 0, 1, 1]}"#,
+                "no image 8",
+            ),
+            (
+                r#"{"image_id": 7, "category_id": 3, "score": 1, "bbox": [0, 0, 1, 1]}"#,
+                "no category 3",
+            ),
+            (
+                r#"{"image_id": 7, "category_id": 4, "score": 1}"#,
+                "neither `bbox`",
+            ),
+            (
+                r#"{"image_id": 7, "category_id": 4, "score": 1, "segmentation": {"size": [30, 20], "counts": [600]}}"#,
+                "30 x 20",
+            ),
+            (
+                r#"{"image_id": 7, "category_id": 4, "bbox": [0, 0, 1, 1]}"#,
+                "`score`",
+            ),
+        ] {
+            let error = scores(&format!("[{one}]")).unwrap_err().to_string();
+            assert!(
+                error.contains(expected) && error.contains("found.json"),
+                "{error}"
+            );
+        }
+    }
+}
