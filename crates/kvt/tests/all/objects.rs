@@ -43,3 +43,42 @@ fn nothing_trains_on_objects_yet() {
         "{error}"
     );
 }
+
+/// The labels themselves, written as detections, have an AP of 1 by boxes and masks; without the half of them, less.
+#[test]
+fn detections_are_scored() {
+    let workspace = Workspace::empty();
+    let generate = "data generate scenes --layout dense --image-size 64 --classes 3 --train-per-class 1 --val-per-class 3";
+    let words: Vec<&str> = generate.split(' ').collect();
+    workspace.kvt(&words).assert().success();
+    let truth = "scenes/annotations/val.json";
+    let json: serde_json::Value = serde_json::from_str(&workspace.read(truth)).unwrap();
+    let detection = |one: &serde_json::Value| {
+        serde_json::json!({
+            "image_id": one["image_id"],
+            "category_id": one["category_id"],
+            "bbox": one["bbox"],
+            "segmentation": one["segmentation"],
+            "score": 0.5,
+        })
+    };
+    let all = json["annotations"].as_array().unwrap();
+    let own = all.iter().filter(|one| one["iscrowd"] != 1);
+    let all: Vec<serde_json::Value> = own.map(detection).collect();
+    workspace.write("all.json", serde_json::to_string(&all).unwrap());
+    let found = workspace.json(&["data", "score", truth, "all.json", "--json", "--per-class"]);
+    for kind in ["boxes", "masks"] {
+        assert_eq!(found[kind]["ap"], 1.0, "{found}");
+        assert_eq!(found[kind]["classes"].as_array().unwrap().len(), 3);
+    }
+    let half: Vec<&serde_json::Value> = all.iter().step_by(2).collect();
+    workspace.write("half.json", serde_json::to_string(&half).unwrap());
+    let output = workspace
+        .kvt(&["data", "score", truth, "half.json"])
+        .assert();
+    let output = output.success();
+    let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+    assert!(text.contains("AP50") && !text.contains("100.0"), "{text}");
+    let error = workspace.error(&["data", "score", truth, "none.json"]);
+    assert!(error.contains("none.json"), "{error}");
+}
