@@ -257,7 +257,7 @@ fn draws_are_those_of_the_recipe() {
     }
     for ((width, height), crop) in cut {
         assert!(
-            (384..=600).contains(&crop.width) && (384..=600.min(height)).contains(&crop.height)
+            (384..=600).contains(&crop.width) && (384..=height.min(600)).contains(&crop.height)
         );
         assert!(crop.left + crop.width <= width && crop.top + crop.height <= height);
     }

@@ -10,7 +10,8 @@ use crate::DataKind;
 fn folder(train: &[Value]) -> (tempfile::TempDir, DataConfig) {
     let dir = tempfile::tempdir().unwrap();
     fs_err::create_dir(dir.path().join("annotations")).unwrap();
-    for (split, annotations) in [("train", train), ("val", &[object(1, json!({}))])] {
+    let val = [object(1, json!({}))];
+    for (split, annotations) in [("train", train), ("val", &val[..])] {
         fs_err::create_dir(dir.path().join(split)).unwrap();
         let mut images = Vec::new();
         for index in 0..3_u32 {

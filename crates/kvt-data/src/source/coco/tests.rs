@@ -50,8 +50,9 @@ fn file() -> Value {
             "segmentation": [[4, 2, 14, 2, 14, 10, 4, 10]],
         })
     };
+    let images = [5, 4, 3, 2, 1].map(image);
     json!({
-        "images": [5, 4, 3, 2, 1].map(image),
+        "images": images,
         "categories": [{"id": 9, "name": "b"}, {"id": 4, "name": "a"}, {"id": 20, "name": "c"}],
         "annotations": [
             object(1, 1, 9, 0), object(2, 2, 20, 0), object(3, 2, 20, 0), object(4, 3, 9, 1), object(5, 5, 4, 0),
