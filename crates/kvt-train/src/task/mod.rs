@@ -32,7 +32,7 @@ use crate::run::{Metric, Metrics, Note};
 use crate::splits::{Splits, train_transform};
 
 pub use classify::Classify;
-pub use detect::{AveragePrecision, ScoreError, Scores, score};
+pub use detect::{ApError, AveragePrecision, ScoreError, Scores, score};
 pub use dino::{
     Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, dino_loss,
     load_backbone, part_of_backbone, teacher_probabilities,

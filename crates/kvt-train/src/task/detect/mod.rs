@@ -3,5 +3,5 @@
 mod ap;
 mod score;
 
-pub use ap::AveragePrecision;
+pub use ap::{ApError, AveragePrecision};
 pub use score::{ScoreError, Scores, score};

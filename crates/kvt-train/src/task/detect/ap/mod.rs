@@ -25,7 +25,7 @@ const AREAS: [(f64, f64); 4] = [(0.0, 1e10), (0.0, 1024.0), (1024.0, 9216.0), (9
 
 /// An object of an image.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Truth {
+pub(super) struct Truth {
     /// Number of the image. Detections of equal score count in the order of these numbers.
     pub image: u64,
     /// Its class.
@@ -42,7 +42,7 @@ pub struct Truth {
 
 /// A detection.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub(super) struct Found {
     /// Number of the image.
     pub image: u64,
     /// Its class.
@@ -57,7 +57,7 @@ pub struct Found {
 
 /// What of objects and detections is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shapes {
+pub(super) enum Shapes {
     /// Boxes.
     Boxes,
     /// Masks.
@@ -157,7 +157,7 @@ impl AveragePrecision {
 /// # Errors
 /// If a score is NaN, a class is not below `classes`, or masks are compared and one is missing or of another size than others of
 /// its image.
-pub fn average_precision(
+pub(super) fn average_precision(
     shapes: Shapes,
     classes: usize,
     truths: &[Truth],
