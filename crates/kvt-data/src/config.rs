@@ -60,7 +60,7 @@ section! {
         pub val_annotations: String = String::new(), "x-default" = "`annotations/instances_<val>.json`";
         /// Whether a training batch has either only images that are wider than high, or only others, so that little of it is
         /// padding. A batch that is not full gets more images of its kind: none is dropped.
-        pub group_orientation: Option<bool> = None, "x-default" = "`true` for `coco`";
+        pub group_orientation: bool = true;
         /// Order of the class folders, which numbers the classes.
         pub class_order: ClassOrder = ClassOrder::Byte;
         /// Whether each epoch goes through the training images in a new random order.
