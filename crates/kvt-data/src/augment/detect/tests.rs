@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::coco::Coco;
-use crate::{DataConfig, DataKind, Loader, LoaderConfig, OnError, Purpose, epoch_order, open};
+use crate::{
+    DataConfig, DataKind, Loader, LoaderConfig, OnError, Purpose, epoch_order, open,
+    oriented_batch_count, oriented_order,
+};
 
 /// An image of 12 x 10 (width x height) in which each pixel has its place as a colour, and the objects of a file.
 fn scene(annotations: Value) -> (RgbImage, Coco) {
@@ -464,4 +467,34 @@ fn evaluation_resizes_alone() {
         (view.size, view.pixels[view.size.1]),
         ((64, 96), alone.pixels[90])
     );
+}
+
+/// Two of the seven images are not wider than high; a resumed epoch of such batches has the same rest, for any number of workers.
+#[test]
+fn a_batch_has_images_of_one_orientation() {
+    let (_dir, source, _) = folder();
+    let config = MultiscaleConfig {
+        crop_before: false,
+        ..small()
+    };
+    let train = DetectTrain::new(&config, &AugmentConfig::default(), ImageLimits::default());
+    let train = Arc::new(train.unwrap());
+    let wide = source.orientations().unwrap();
+    assert_eq!(wide, [false, false, true, true, true, true, true]);
+    let config = |workers, first_batch| LoaderConfig {
+        order: oriented_order(&wide, 2, 4, 3, true),
+        batch_size: 2,
+        workers,
+        first_batch,
+        ..loading(&source, Arc::clone(&train) as Arc<dyn Prepare<Objects>>)
+    };
+    let all = batches(config(0, 0));
+    assert_eq!(all.len(), oriented_batch_count(&wide, 2));
+    for batch in &all {
+        let sizes = batch.targets.iter().map(|target| target.size);
+        let kinds: Vec<bool> = sizes.map(|(height, width)| width > height).collect();
+        assert_eq!(kinds.len(), 2);
+        assert_eq!(kinds[0], kinds[1]);
+    }
+    assert_eq!(batches(config(3, 2)), all[2..]);
 }
