@@ -43,6 +43,9 @@ fn defaults_are_those_of_the_deit_recipe() {
     zero = "class"
     ignore = 255
     map = []
+    train_annotations = ""
+    val_annotations = ""
+    group_orientation = true
     class_order = "byte"
     shuffle = true
     drop_last = true
