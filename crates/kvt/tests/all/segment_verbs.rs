@@ -140,7 +140,7 @@ fn a_run_is_judged_painted_and_reported() {
     ]);
     assert_eq!(named["miou"], json["miou"]);
     assert!(named["classes"].to_string().contains("nothing"), "{named}");
-    let windows = "eval --run run --json --set segment.eval=slide --set segment.eval_crop=[16,16]";
+    let windows = "eval --run run --json --set segment.eval=slide --set segment.eval_crop=[16,16] --set segment.eval_stride=[8,8]";
     let words: Vec<&str> = windows.split(' ').collect();
     let slid = workspace.json(&words)["loss"].as_f64().unwrap();
     let whole = json["loss"].as_f64().unwrap();
