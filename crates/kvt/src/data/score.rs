@@ -28,7 +28,7 @@ const NUMBERS: [(&str, &str); 12] = [
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt data score data/coco/annotations/instances_val2017.json detections.json --per-class"
+    after_help = "Examples:\n  kvt data score instances_val2017.json detections.json --per-class"
 )]
 pub(super) struct Args {
     /// The annotations, as COCO has them.
