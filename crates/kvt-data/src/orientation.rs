@@ -96,7 +96,7 @@ mod tests {
         assert_ne!(order(0, 1), order(0, 2));
         // Batches of both kinds are mixed.
         let first = |epoch| wide[order(epoch, 1)[0] as usize];
-        assert!((0..40).map(first).any(|wide| wide) && !(0..40).map(first).all(|wide| wide));
+        assert!((0..40).any(first) && !(0..40).all(first));
     }
 
     #[test]

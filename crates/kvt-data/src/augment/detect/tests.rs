@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// An image of 12 x 10 (width x height) in which each pixel has its place as a colour, and the objects of a file.
-fn scene(annotations: Value) -> (RgbImage, Coco) {
+fn scene(annotations: &Value) -> (RgbImage, Coco) {
     let image = RgbImage::from_fn(12, 10, |x, y| Rgb([x as u8 * 20, y as u8 * 25, 7]));
     let file = json!({
         "images": [{"id": 70, "file_name": "a.png", "width": 12, "height": 10}],
@@ -49,7 +49,7 @@ fn objects_of(coco: &Coco) -> ImageObjects<'_> {
     }
 }
 
-fn applied(steps: &Steps, annotations: Value) -> (RgbImage, Objects) {
+fn applied(steps: &Steps, annotations: &Value) -> (RgbImage, Objects) {
     let (image, coco) = scene(annotations);
     steps.apply(image, objects_of(&coco)).unwrap()
 }
@@ -71,7 +71,7 @@ fn rows(mask: &ObjectMask) -> Vec<String> {
 
 #[test]
 fn untouched_objects_are_those_of_the_file() {
-    let (image, objects) = applied(&plain((12, 10)), two());
+    let (image, objects) = applied(&plain((12, 10)), &two());
     assert_eq!(image.get_pixel(3, 2).0, [60, 50, 7]);
     assert_eq!(objects.image_id, 70);
     assert_eq!(
@@ -112,7 +112,7 @@ fn a_flip_mirrors_everything() {
         flips: true,
         ..plain((12, 10))
     };
-    let (image, objects) = applied(&flip, two());
+    let (image, objects) = applied(&flip, &two());
     assert_eq!(image.get_pixel(8, 2).0, [60, 50, 7]);
     assert_eq!(
         objects.boxes,
@@ -126,7 +126,7 @@ fn a_flip_mirrors_everything() {
 /// Half as wide, three times as high.
 #[test]
 fn resizing_takes_the_actual_factors() {
-    let (image, objects) = applied(&plain((6, 30)), two());
+    let (image, objects) = applied(&plain((6, 30)), &two());
     assert_eq!((image.dimensions(), objects.size), ((6, 30), (30, 6)));
     assert_eq!(objects.scale, [0.5, 3.0]);
     assert_eq!(objects.boxes[0], [0.75, 3.0, 3.125, 15.0]);
@@ -155,7 +155,7 @@ fn a_crop_cuts_boxes_and_masks_and_drops_what_is_outside() {
         )),
         ..plain((6, 3))
     };
-    let (image, objects) = applied(&steps, two());
+    let (image, objects) = applied(&steps, &two());
     assert_eq!(image.dimensions(), (6, 3));
     // The first box was 3 to 12.5 and 2 to 10; the second one, from row 12 on, is gone.
     assert_eq!(objects.boxes, [[0.0, 0.0, 2.25, 3.0]]);
@@ -176,7 +176,7 @@ fn a_crop_cuts_boxes_and_masks_and_drops_what_is_outside() {
         )),
         ..plain((5, 5))
     };
-    let (_, none) = applied(&alone, two());
+    let (_, none) = applied(&alone, &two());
     assert!(none.is_empty() && none.masks.is_empty() && none.labels.is_empty());
 }
 

@@ -10,7 +10,7 @@ use crate::DataKind;
 fn folder(train: &[Value]) -> (tempfile::TempDir, DataConfig) {
     let dir = tempfile::tempdir().unwrap();
     fs_err::create_dir(dir.path().join("annotations")).unwrap();
-    let val = [object(1, json!({}))];
+    let val = [object(1, &json!({}))];
     for (split, annotations) in [("train", train), ("val", &val[..])] {
         fs_err::create_dir(dir.path().join(split)).unwrap();
         let mut images = Vec::new();
@@ -36,7 +36,7 @@ fn folder(train: &[Value]) -> (tempfile::TempDir, DataConfig) {
     (dir, data)
 }
 
-fn object(id: u64, changes: Value) -> Value {
+fn object(id: u64, changes: &Value) -> Value {
     let mut object = json!({
         "id": id, "image_id": 0, "category_id": 2, "bbox": [5, 4, 15, 10], "area": 150, "iscrowd": 0,
         "segmentation": [[5, 4, 20, 4, 20, 14, 5, 14]],
@@ -50,13 +50,13 @@ fn object(id: u64, changes: Value) -> Value {
 #[test]
 fn everything_is_counted_with_its_reason() {
     let (dir, data) = folder(&[
-        object(0, json!({})),
-        object(1, json!({"category_id": 1, "image_id": 1})),
-        object(2, json!({"segmentation": []})),
-        object(3, json!({"iscrowd": 1, "image_id": 2})),
-        object(4, json!({"area": 0})),
-        object(5, json!({"area": 0})),
-        object(6, json!({"segmentation": [[1, 2, 3, 4]]})),
+        object(0, &json!({})),
+        object(1, &json!({"category_id": 1, "image_id": 1})),
+        object(2, &json!({"segmentation": []})),
+        object(3, &json!({"iscrowd": 1, "image_id": 2})),
+        object(4, &json!({"area": 0})),
+        object(5, &json!({"area": 0})),
+        object(6, &json!({"segmentation": [[1, 2, 3, 4]]})),
     ]);
     let found = check_coco(&data, ImageLimits::default()).unwrap();
     let [train, val] = &found.splits[..] else {
@@ -93,7 +93,7 @@ fn everything_is_counted_with_its_reason() {
 
 #[test]
 fn bad_images_are_listed() {
-    let (dir, data) = folder(&[object(1, json!({}))]);
+    let (dir, data) = folder(&[object(1, &json!({}))]);
     assert!(
         check_coco(&data, ImageLimits::default())
             .unwrap()

@@ -22,7 +22,7 @@ fn file(annotations: &[Value]) -> Value {
 }
 
 /// A polygon in image 7, changed.
-fn object(id: u64, changes: Value) -> Value {
+fn object(id: u64, changes: &Value) -> Value {
     let mut object = json!({
         "id": id, "image_id": 7, "category_id": 5, "bbox": [5, 4, 15, 10], "area": 150.5, "iscrowd": 0,
         "segmentation": [[5, 4, 20, 4, 20, 14, 5, 14]],
@@ -30,7 +30,7 @@ fn object(id: u64, changes: Value) -> Value {
     for (key, value) in changes.as_object().unwrap() {
         match value {
             Value::String(text) if text == "remove" => {
-                drop(object.as_object_mut().unwrap().remove(key))
+                object.as_object_mut().unwrap().remove(key);
             }
             value => object[key] = value.clone(),
         }
@@ -47,7 +47,7 @@ fn parse(annotations: &[Value]) -> Result<Coco, CocoError> {
 }
 
 /// The fault of a single annotation, in words.
-fn fault(changes: Value) -> String {
+fn fault(changes: &Value) -> String {
     match parse(&[object(9, changes)]).unwrap_err() {
         CocoError::Annotation { id: 9, fault, .. } => fault.to_string(),
         other => unreachable!("{other}"),
@@ -57,12 +57,12 @@ fn fault(changes: Value) -> String {
 #[test]
 fn classes_and_images_are_in_the_order_of_their_ids() {
     let coco = parse(&[
-        object(4, json!({})),
-        object(8, json!({"image_id": 3, "category_id": 2})),
-        object(1, json!({"iscrowd": 1})),
+        object(4, &json!({})),
+        object(8, &json!({"image_id": 3, "category_id": 2})),
+        object(1, &json!({"iscrowd": 1})),
         object(
             0,
-            json!({"area": "remove", "segmentation": "remove", "bbox": [1, 1, 4.5, 2]}),
+            &json!({"area": "remove", "segmentation": "remove", "bbox": [1, 1, 4.5, 2]}),
         ),
     ]);
     let coco = coco.unwrap();
@@ -119,7 +119,7 @@ fn three_forms_are_one_mask() {
         json!({"counts": text, "size": [20, 30], "more": [1]}),
     ];
     for form in forms {
-        let coco = parse(&[object(1, json!({"segmentation": form, "area": "remove"}))]).unwrap();
+        let coco = parse(&[object(1, &json!({"segmentation": form, "area": "remove"}))]).unwrap();
         let found = &coco.annotations(1)[0];
         let mask = found.mask((20, 30)).unwrap().unwrap();
         assert_eq!(
@@ -145,16 +145,16 @@ fn the_hash_is_that_of_the_file() {
 fn ids_are_unique_and_known() {
     let error = |file: &Value| parse_as(file, OnError::Skip).unwrap_err().to_string();
     let same = error(&file(&[
-        object(4, json!({})),
-        object(4, json!({"image_id": 3})),
+        object(4, &json!({})),
+        object(4, &json!({"image_id": 3})),
     ]));
     assert!(same.contains("two annotations with the id 4"), "{same}");
-    let no_image = error(&file(&[object(4, json!({"image_id": 9}))]));
+    let no_image = error(&file(&[object(4, &json!({"image_id": 9}))]));
     assert!(
         no_image.contains("annotation 4 is of image 9"),
         "{no_image}"
     );
-    let no_class = error(&file(&[object(4, json!({"category_id": 1}))]));
+    let no_class = error(&file(&[object(4, &json!({"category_id": 1}))]));
     assert!(
         no_class.contains("annotation 4 is of category 1"),
         "{no_class}"
@@ -195,7 +195,7 @@ fn an_image_has_pixels_and_a_file_in_the_folder() {
 
 #[test]
 fn what_is_wrong_is_said_with_the_id() {
-    let of = |segmentation: Value| fault(json!({"segmentation": segmentation}));
+    let of = |segmentation: Value| fault(&json!({"segmentation": segmentation}));
     assert!(of(json!([[1, 2, 3, 4]])).contains("a polygon of 4 numbers"));
     assert!(of(json!([[0, 0, 5, 0, 5, 5], [1, 2, 3, 4, 5, 6, 7]])).contains("a polygon of 7"));
     assert!(of(json!([1, 2, 3, 4, 5, 6])).contains("a list of numbers"));
@@ -217,11 +217,11 @@ fn what_is_wrong_is_said_with_the_id() {
 #[test]
 fn invalid_ones_are_skipped_and_counted() {
     let annotations = [
-        object(1, json!({"segmentation": [[1, 2, 3, 4]]})),
-        object(2, json!({})),
+        object(1, &json!({"segmentation": [[1, 2, 3, 4]]})),
+        object(2, &json!({})),
         object(
             3,
-            json!({"segmentation": {"size": [20, 30], "counts": [1]}}),
+            &json!({"segmentation": {"size": [20, 30], "counts": [1]}}),
         ),
     ];
     let coco = parse_as(&file(&annotations), OnError::Skip).unwrap();
@@ -252,7 +252,7 @@ fn what_is_no_such_file_is_refused() {
 #[test]
 fn some_are_not_trained_on() {
     let reason = |changes: Value| {
-        let coco = parse(&[object(1, changes)]).unwrap();
+        let coco = parse(&[object(1, &changes)]).unwrap();
         coco.annotations(1)[0].left_out(coco.images[1].size)
     };
     let boxed = |bbox: [f64; 4]| reason(json!({"bbox": bbox}));
