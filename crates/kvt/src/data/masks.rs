@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use super::SHOWN;
+use super::{SHOWN, tell_duplicates};
 use crate::common::{Overrides, generating};
 use crate::output;
 use crate::table::{grouped, table};
@@ -65,17 +65,7 @@ fn describe(found: &MaskChecks) -> String {
     for split in &found.splits {
         tell(split, &mut say);
     }
-    if !found.duplicates.is_empty() {
-        say(format!(
-            "images in both splits: {}; the numbers of validation are inflated by memorisation",
-            found.duplicates.len()
-        ));
-        for duplicate in found.duplicates.iter().take(SHOWN) {
-            let paths = duplicate.paths.iter();
-            let paths: Vec<String> = paths.map(|p| format!("`{}`", p.display())).collect();
-            say(format!("  {}", paths.join(" = ")));
-        }
-    }
+    tell_duplicates(&found.duplicates, &mut say);
     text
 }
 

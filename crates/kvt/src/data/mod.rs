@@ -19,8 +19,8 @@ use super::table::{grouped, table};
 use kvt_data::text::quoted;
 use kvt_train::data::shapes::{Layout, ShapesConfig, ensure};
 use kvt_train::data::{
-    Check, ClassOrder, DataConfig, DataKind, ImageLimits, Source, SplitCheck, check, is_whole,
-    open, open_split, pack, split_name, test_split, unused_splits,
+    Check, ClassOrder, DataConfig, DataKind, Duplicate, ImageLimits, Source, SplitCheck, check,
+    is_whole, open, open_split, pack, split_name, test_split, unused_splits,
 };
 
 /// The default column of the labels.
@@ -432,18 +432,24 @@ fn describe(found: &Check) -> String {
         }
         tell_files(split, &mut say);
     }
-    if !found.duplicates.is_empty() {
-        say(format!(
-            "images in more than one split: {}; validation accuracy on them is inflated by memorisation",
-            found.duplicates.len()
-        ));
-        for duplicate in found.duplicates.iter().take(SHOWN) {
-            let paths = duplicate.paths.iter();
-            let paths: Vec<String> = paths.map(|p| format!("`{}`", p.display())).collect();
-            say(format!("  {}", paths.join(" = ")));
-        }
-    }
+    tell_duplicates(&found.duplicates, &mut say);
     text
+}
+
+/// Reports images that are in several splits.
+fn tell_duplicates(duplicates: &[Duplicate], say: &mut impl FnMut(String)) {
+    if duplicates.is_empty() {
+        return;
+    }
+    say(format!(
+        "images in more than one split: {}; validation numbers are inflated by memorisation",
+        duplicates.len()
+    ));
+    for duplicate in duplicates.iter().take(SHOWN) {
+        let paths = duplicate.paths.iter();
+        let paths: Vec<String> = paths.map(|p| format!("`{}`", p.display())).collect();
+        say(format!("  {}", paths.join(" = ")));
+    }
 }
 
 /// Reports the problems of the files of a split.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::SHOWN;
+use super::{SHOWN, tell_duplicates};
 use crate::output;
 use crate::table::{grouped, table};
 use kvt_data::text::quoted;
@@ -58,17 +58,7 @@ fn describe(found: &CocoChecks) -> String {
     for split in &found.splits {
         tell(split, &mut say);
     }
-    if !found.duplicates.is_empty() {
-        say(format!(
-            "images in both splits: {}; the numbers of validation are inflated by memorisation",
-            found.duplicates.len()
-        ));
-        for duplicate in found.duplicates.iter().take(SHOWN) {
-            let paths = duplicate.paths.iter();
-            let paths: Vec<String> = paths.map(|p| format!("`{}`", p.display())).collect();
-            say(format!("  {}", paths.join(" = ")));
-        }
-    }
+    tell_duplicates(&found.duplicates, &mut say);
     text
 }
 
