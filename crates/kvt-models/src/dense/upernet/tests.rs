@@ -391,7 +391,9 @@ fn cells_are_pytorchs() {
     ] {
         let sides =
             |length: usize, at: usize| (at * length / scale)..((at + 1) * length).div_ceil(scale);
-        for (name, device) in devices() {
+        // One case on the GPU: a software driver compiles each anew, for a minute.
+        let places = if scale == 3 { usize::MAX } else { 1 };
+        for (name, device) in devices().into_iter().take(places) {
             let device = device.autodiff();
             let x = numbers([2, 2, height, width], &device).require_grad();
             let out = burn::tensor::module::adaptive_avg_pool2d(x.clone(), [scale; 2]);
