@@ -79,26 +79,19 @@ pub(super) fn for_training(source: Source) -> Result<Source, DataError> {
         return Ok(source);
     };
     let (mut without, mut small) = (0, 0);
-    let is_used = |index: usize| {
-        let found = u32::try_from(index)
-            .ok()
-            .and_then(|index| source.objects(index));
-        found.is_some_and(|found| found.trained().next().is_some())
+    let look = |index: usize| {
+        let found = u32::try_from(index).ok();
+        let found = found.and_then(|index| source.objects(index));
+        let (has_objects, is_large) = found.map_or((false, false), |found| {
+            let (height, width) = found.image.size;
+            let has_objects = found.trained().next().is_some();
+            (has_objects, height.min(width) >= LEAST_SIDE)
+        });
+        without += usize::from(!has_objects);
+        small += usize::from(!is_large);
+        has_objects && is_large
     };
-    let is_large = |index: usize| {
-        let found = u32::try_from(index)
-            .ok()
-            .and_then(|index| source.objects(index));
-        found.is_some_and(|found| found.image.size.0.min(found.image.size.1) >= LEAST_SIDE)
-    };
-    let trains: Vec<bool> = (0..source.samples.len())
-        .map(|index| {
-            let (has_objects, is_large) = (is_used(index), is_large(index));
-            without += usize::from(!has_objects);
-            small += usize::from(!is_large);
-            has_objects && is_large
-        })
-        .collect();
+    let trains: Vec<bool> = (0..source.samples.len()).map(look).collect();
     if !trains.contains(&true) {
         return Err(DataError::Coco(CocoError::NothingTrains {
             path: objects.coco.path.clone(),

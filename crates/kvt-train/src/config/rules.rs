@@ -241,10 +241,7 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
             checks,
         );
     } else {
-        let unused = DataConfig::default();
-        data.train_annotations = unused.train_annotations;
-        data.val_annotations = unused.val_annotations;
-        data.group_orientation = unused.group_orientation;
+        without_objects(data, checks);
     }
     if data.val_fraction > 0.0 && !data.list.is_empty() {
         let (value, expected) = (
@@ -304,9 +301,9 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
     }
 }
 
-/// Resets the keys that only masks use, and reports them. An explicit kind can disable those of a base; a missing key cannot.
+/// Resets the keys that only masks use.
 fn without_masks(data: &mut DataConfig, checks: &mut Checks<'_>) {
-    const KEYS: [&str; 9] = [
+    let keys = [
         "images",
         "masks",
         "image_suffix",
@@ -317,13 +314,7 @@ fn without_masks(data: &mut DataConfig, checks: &mut Checks<'_>) {
         "ignore",
         "map",
     ];
-    for key in KEYS.map(|key| format!("data.{key}")) {
-        if checks.sets(&key) && !checks.sets("data.kind") && !checks.refuses(&key) {
-            let message = format!("`{key}` is set, but the images have no masks");
-            let help = "add `kind = \"masks\"` under `[data]`";
-            conflict(&key, &message, help, checks);
-        }
-    }
+    of_another_kind(&keys, "masks", checks);
     let unused = DataConfig::default();
     data.images = unused.images;
     data.masks = unused.masks;
@@ -334,6 +325,27 @@ fn without_masks(data: &mut DataConfig, checks: &mut Checks<'_>) {
     data.zero = unused.zero;
     data.ignore = unused.ignore;
     data.map = unused.map;
+}
+
+/// Resets the keys that only images with objects use.
+fn without_objects(data: &mut DataConfig, checks: &mut Checks<'_>) {
+    let keys = ["train_annotations", "val_annotations", "group_orientation"];
+    of_another_kind(&keys, "coco", checks);
+    let unused = DataConfig::default();
+    data.train_annotations = unused.train_annotations;
+    data.val_annotations = unused.val_annotations;
+    data.group_orientation = unused.group_orientation;
+}
+
+/// Reports keys of `[data]` that another kind uses. An explicit kind can disable those of a base; a missing key cannot.
+fn of_another_kind(keys: &[&str], kind: &str, checks: &mut Checks<'_>) {
+    for key in keys.iter().map(|key| format!("data.{key}")) {
+        if checks.sets(&key) && !checks.sets("data.kind") && !checks.refuses(&key) {
+            let message = format!("`{key}` is set, but `data.kind` is not");
+            let help = format!("add `kind = \"{kind}\"` under `[data]`, or leave it out");
+            conflict(&key, &message, &help, checks);
+        }
+    }
 }
 
 fn mixing(mix: &mut MixConfig, checks: &mut Checks<'_>) {

@@ -243,7 +243,7 @@ fn the_reference_shows_type_default_and_meaning() {
     | `seed` | integer >= 0 | `0` | Seed of everything random: initial weights, order of the images, augmentation, dropout. |
     | `hflip` | float in [0, 1] | `0.5`, with none `0.0` | Probability of a horizontal flip. |
     | `scale` | list of 2 x float in (0, 1] | `[0.08, 1.0]` | Smallest and largest area of the random resized crop as a share of the image; only imagenet. |
-    | `kind` | `"folder"` or `"shapes"` or `"tar"` or `"parquet"` or `"cifar"` or `"masks"` or `"coco"` | `"folder"` | An image folder, tar shards, Parquet files, CIFAR's own files, generated shapes, images with masks, or COCO's images. |
+    | `kind` | `"folder"` or `"shapes"` or `"tar"` or `"parquet"` or `"cifar"` or `"masks"` or `"coco"` | `"folder"` | An image folder, tar shards, Parquet files, CIFAR's own files, generated shapes, images with masks, or COCO's images, on which no task trains yet. |
     | `workers` | `"auto"` or integer in [0, 1024] | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
     | `seed` | integer >= 0 | `0` | Seed of the images, independent of the run's seed. |
     | `hflip` | float in [0, 1] | `0.5` | Probability of a horizontal flip. |

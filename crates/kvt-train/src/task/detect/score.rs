@@ -4,6 +4,7 @@ use std::path::Path;
 
 use kvt_data::OnError;
 use kvt_data::coco::{Coco, CocoError, Fault, read_results};
+use serde_json::{Map, Value, json};
 
 use super::ap::{ApError, AveragePrecision, Found, Shapes, Truth, average_precision};
 
@@ -20,6 +21,36 @@ pub struct Scores {
     pub boxes: AveragePrecision,
     /// By masks, if all objects and all detections have one.
     pub masks: Option<AveragePrecision>,
+}
+
+impl Scores {
+    /// Boxes, and masks if they are compared.
+    pub fn kinds(&self) -> impl Iterator<Item = (&'static str, &AveragePrecision)> {
+        let masks = self.masks.iter().map(|found| ("masks", found));
+        std::iter::once(("boxes", &self.boxes)).chain(masks)
+    }
+
+    /// The numbers for programs, between 0 and 1, null where nothing counts; with `per_class` also the average precision of each class.
+    #[must_use]
+    pub fn json(&self, per_class: bool) -> Map<String, Value> {
+        let of = |found: &AveragePrecision| {
+            let numbers = AveragePrecision::NAMES.iter().zip(found.numbers());
+            let numbers = numbers.map(|((key, _), value)| ((*key).to_owned(), json!(value)));
+            let mut all: Map<String, Value> = numbers.collect();
+            if per_class {
+                let classes = self.classes.iter().zip(&found.classes);
+                let rows = classes.map(|(name, ap)| json!({ "class": name, "ap": ap }));
+                all.insert("classes".to_owned(), rows.collect());
+            }
+            Value::from(all)
+        };
+        let mut all = Map::new();
+        all.insert("images".to_owned(), json!(self.images));
+        all.insert("detections".to_owned(), json!(self.detections));
+        let kinds = self.kinds();
+        all.extend(kinds.map(|(kind, found)| (kind.to_owned(), of(found))));
+        all
+    }
 }
 
 /// Why there are no numbers.

@@ -131,6 +131,22 @@ pub struct AveragePrecision {
 }
 
 impl AveragePrecision {
+    /// The names of [`numbers`](Self::numbers), for programs and for readers.
+    pub const NAMES: [(&'static str, &'static str); 12] = [
+        ("ap", "AP"),
+        ("ap50", "AP50"),
+        ("ap75", "AP75"),
+        ("ap_small", "AP, small objects"),
+        ("ap_medium", "AP, medium"),
+        ("ap_large", "AP, large"),
+        ("ar1", "AR, 1 detection of a class"),
+        ("ar10", "AR, 10"),
+        ("ar100", "AR, 100"),
+        ("ar_small", "AR, small objects"),
+        ("ar_medium", "AR, medium"),
+        ("ar_large", "AR, large"),
+    ];
+
     /// The twelve numbers in the order in which pycocotools prints them.
     pub fn numbers(&self) -> [Option<f64>; 12] {
         [

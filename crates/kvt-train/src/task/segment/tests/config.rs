@@ -118,6 +118,7 @@ fn other_tasks_refuse_its_settings() {
         ("optim.decay=names", "unless `task = \"segment\"`"),
         ("data.kind=masks", "no class each"),
         ("data.classes=3", "add `kind = \"masks\"`"),
+        ("data.train_annotations=a.json", "add `kind = \"coco\"`"),
     ] {
         let error = plan_of(classify, &[set]).unwrap_err();
         assert!(error.contains(expected), "{set}: {error}");
