@@ -2,45 +2,52 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
-use burn::tensor::{Device, Tensor, TensorData};
+use std::sync::OnceLock;
 
-/// The CPU, and a GPU or the software Vulkan driver if there is one.
+use burn::tensor::{Device, DeviceType, Tensor, TensorData};
+
+/// The CPU, and a GPU or the software Vulkan driver if there is one, as `kvt devices` names them.
 ///
 /// # Panics
-/// As [`crate::no_gpu`].
+/// As [`gpu`].
 #[track_caller]
 pub fn devices() -> Vec<(&'static str, Device)> {
     let mut devices = vec![("flex", Device::flex())];
-    devices.extend(gpu().map(|device| ("wgpu", device)));
+    devices.extend(gpu());
     devices
 }
 
-#[cfg(feature = "wgpu")]
+/// The first device of the back end that the environment variable `KVT_GPU` names: `wgpu` (the default) or `cuda`.
+///
+/// # Panics
+/// As [`crate::no_gpu`], and if this build has no such back end.
 #[track_caller]
-fn gpu() -> Option<Device> {
-    use burn::tensor::DeviceType;
-    use std::sync::OnceLock;
-    static GPU: OnceLock<Option<Device>> = OnceLock::new();
-    let device = GPU.get_or_init(|| {
-        let device = Device::enumerate(DeviceType::Wgpu).into_iter().next();
-        if let Some(device) = &device {
-            // Without a Vulkan driver wgpu falls back to OpenGL: print which one this run tested.
-            eprintln!("wgpu adapter: {:?}", device.identity());
-        }
-        device
+pub fn gpu() -> Option<(&'static str, Device)> {
+    static GPU: OnceLock<Option<(&'static str, Device)>> = OnceLock::new();
+    let gpu = GPU.get_or_init(|| {
+        let (name, kind) = back_end()?;
+        let device = Device::enumerate(kind).into_iter().next()?;
+        // Without a Vulkan driver wgpu falls back to OpenGL: print which one this run tested.
+        eprintln!("{name} adapter: {:?}", device.identity());
+        Some((name, device))
     });
     // Every test that lacks it reports it, not just the first.
-    if device.is_none() {
+    if gpu.is_none() {
         crate::no_gpu();
     }
-    device.clone()
+    gpu.clone()
 }
 
-#[cfg(not(feature = "wgpu"))]
-#[track_caller]
-fn gpu() -> Option<Device> {
-    crate::skipped("built without wgpu");
-    None
+fn back_end() -> Option<(&'static str, DeviceType)> {
+    let name = std::env::var("KVT_GPU").unwrap_or_else(|_| "wgpu".to_owned());
+    match name.as_str() {
+        #[cfg(feature = "wgpu")]
+        "wgpu" => Some(("wgpu", DeviceType::Wgpu)),
+        #[cfg(feature = "cuda")]
+        "cuda" => Some(("cuda", DeviceType::Cuda)),
+        "wgpu" => None,
+        _ => panic!("KVT_GPU={name}: this build has no such back end"),
+    }
 }
 
 /// A tensor of values.

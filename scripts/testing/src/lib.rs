@@ -39,6 +39,18 @@ pub fn no_gpu() {
     skipped("no GPU adapter");
 }
 
+/// Whether a case that takes a software driver minutes is to run on a GPU: if `KVT_GPU_CASES` is `all` or the beginning of its name.
+/// If not, it is reported as skipped.
+#[track_caller]
+pub fn asks_for(case: &str) -> bool {
+    let asked = std::env::var("KVT_GPU_CASES").unwrap_or_default();
+    let is_asked = asked == "all" || !asked.is_empty() && case.starts_with(&asked);
+    if !is_asked {
+        skipped("on a GPU, which `KVT_GPU_CASES` does not ask for");
+    }
+    is_asked
+}
+
 /// The name of the current test, by the name of its thread; in a thread that a test started, the place of the call.
 #[track_caller]
 fn test() -> String {

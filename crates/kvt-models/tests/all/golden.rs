@@ -18,7 +18,6 @@ use kvt_models::{Ask, Model, Parameter};
 use kvt_ops::{Key, Phase};
 
 use crate::cases::{config, file_name, files, folder};
-use crate::gpu::gpu;
 use crate::seeded;
 use crate::sketch::sketch;
 
@@ -216,13 +215,19 @@ fn a_nested_pytorch_checkpoint_gives_the_same_weights() {
     assert_eq!(checkpoint, named_after(&golden, "weights."));
 }
 
-/// One case, since a software driver takes minutes to compile the kernels of each. `KVT_GPU_CASES` selects others:
-/// the beginning of their names, or `all`.
+/// Families that run on a GPU without being asked for, one case each, since a software driver takes minutes to compile the kernels of a case.
+/// Plain attention, windows, convolutions and outlook attention; every operation is tested in `kvt-ops`.
+const ON_GPU: [&str; 4] = ["deit_", "swin_", "cvt_", "volo_"];
+
+/// `KVT_GPU_CASES` selects cases of all families: the beginning of their names, or `all`.
 fn compare_on_gpu(case: &str) {
-    let Some(device) = gpu() else { return };
+    let Some((_, device)) = kvt_testing::devices::gpu() else {
+        return;
+    };
     let family = case.split_inclusive('_').next().unwrap();
     let asked = std::env::var("KVT_GPU_CASES").ok();
     let cases = match asked.as_deref() {
+        None if !ON_GPU.contains(&family) && !kvt_testing::asks_for(family) => return,
         None => files(case),
         Some("all") => files(family),
         // Some files match, but perhaps of another family.

@@ -9,7 +9,6 @@ mod dropping;
 mod features;
 mod freezing;
 mod golden;
-mod gpu;
 mod half;
 mod kinds;
 mod layers;

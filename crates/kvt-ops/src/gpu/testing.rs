@@ -12,19 +12,15 @@ use super::launch::{Launch, StrategyKind, strategy_from_env};
 
 pub(crate) struct Gpu(CubeDevice);
 
-/// The first wgpu adapter, often a software driver.
+/// The device of [`kvt_testing::devices::gpu`], often a software driver.
 #[track_caller]
 pub(crate) fn device() -> Option<Gpu> {
-    use burn::tensor::{Device, DeviceType};
-    if Device::enumerate(DeviceType::Wgpu)
-        .into_iter()
-        .next()
-        .is_some()
-    {
-        return Some(Gpu(CubeDevice::Wgpu(Default::default())));
-    }
-    kvt_testing::no_gpu();
-    None
+    let (name, _) = kvt_testing::devices::gpu()?;
+    let device = match name {
+        "cuda" => CubeDevice::Cuda(Default::default()),
+        _ => CubeDevice::Wgpu(Default::default()),
+    };
+    Some(Gpu(device))
 }
 
 /// The row strategies that the device supports.

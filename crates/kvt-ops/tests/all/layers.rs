@@ -177,7 +177,7 @@ fn a_scaled_branch_added_to_a_residual_matches_burn() {
     for (samples, rows, inputs, outputs) in [(3, 1, 5, 1), (2, 37, 24, 40), (3, 500, 8, 96)] {
         for (name, device) in devices() {
             // Blocks matter only on the CPU, and a software driver tunes the products of each size for a minute.
-            if name == "wgpu" && rows != 37 {
+            if name != "flex" && rows != 37 {
                 continue;
             }
             let device = device.autodiff();

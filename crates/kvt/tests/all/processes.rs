@@ -205,23 +205,17 @@ fn two_are_one_to_the_bit() {
 #[cfg(feature = "wgpu")]
 #[test]
 fn two_on_a_gpu_are_one_to_rounding() {
-    let asked = std::env::var("KVT_GPU_CASES");
-    let is_meant =
-        |asked: &String| asked == "all" || !asked.is_empty() && "processes".starts_with(asked);
-    if !asked.as_ref().is_ok_and(is_meant) {
-        return kvt_testing::skipped("on a GPU, which `KVT_GPU_CASES` does not ask for");
+    if !kvt_testing::asks_for("processes") {
+        return;
     }
-    if kvt_train::device::resolve("wgpu").is_err() {
-        return kvt_testing::no_gpu();
-    }
+    let Some((name, _)) = kvt_testing::devices::gpu() else {
+        return;
+    };
+    let device = format!("train.device={name}:0");
     let workspace = Workspace::with_data(4, 2);
     let all: Vec<&str> = DEIT
         .into_iter()
-        .chain([
-            "train.device=wgpu:0",
-            "train.batch_size=4",
-            "train.accumulate=2",
-        ])
+        .chain([device.as_str(), "train.batch_size=4", "train.accumulate=2"])
         .chain(["optim.eps=0.01", "eval.batch_size=4"])
         .collect();
     let expected = finish(&plan(&workspace, "alone", &all), 1, Start::New);

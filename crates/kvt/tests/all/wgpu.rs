@@ -1,10 +1,7 @@
 //! Training on a GPU, or on the software Vulkan driver, matches training on the CPU.
 
-#![expect(clippy::print_stderr, reason = "says what was tested")]
-
 use std::path::PathBuf;
 
-use kvt_train::device;
 use kvt_train::engine::TrainError;
 
 use crate::support::{Workspace, assert_each_close, set, train};
@@ -12,19 +9,14 @@ use crate::trajectory::{expected, golden, retrace};
 
 #[test]
 fn the_first_steps_on_wgpu_are_pytorchs() {
-    match device::resolve("wgpu") {
-        // Without a Vulkan driver wgpu falls back to OpenGL: print what this run tested.
-        Ok(found) => eprintln!("wgpu adapter: {}", found.description),
-        Err(_) => return kvt_testing::no_gpu(),
-    }
+    let Some((name, _)) = kvt_testing::devices::gpu() else {
+        return;
+    };
     for kind in ["dense", "knn"] {
         let golden = golden(kind);
         // Evaluation with the training batch size: every other shape is tuned again, for minutes on a software driver.
-        let overrides = [
-            "train.device=wgpu",
-            "train.max_steps=2",
-            "eval.batch_size=8",
-        ];
+        let device = format!("train.device={name}");
+        let overrides = [device.as_str(), "train.max_steps=2", "eval.batch_size=8"];
         let found = retrace(&golden, &overrides);
         let expected = expected(&golden).losses;
         assert_each_close(kind, &found.losses, &expected[..2], 1e-3);
@@ -37,21 +29,20 @@ fn the_first_steps_on_wgpu_are_pytorchs() {
 /// minutes. The CPU decides in the same way, in `late.rs`.
 #[test]
 fn what_is_not_finite_on_wgpu_leaves_the_weights() {
-    let asked = std::env::var("KVT_GPU_CASES");
-    if !asked.is_ok_and(|asked| asked == "all" || !asked.is_empty() && "late".starts_with(&asked)) {
-        return kvt_testing::skipped("on a GPU, which `KVT_GPU_CASES` does not ask for");
+    if !kvt_testing::asks_for("late") {
+        return;
     }
-    if device::resolve("wgpu").is_err() {
-        return kvt_testing::no_gpu();
-    }
+    let Some((name, _)) = kvt_testing::devices::gpu() else {
+        return;
+    };
     let workspace = Workspace::with_data(6, 1);
     let trained = |run: &str, more: &str| {
         let mut overrides = vec![
             set("data.path", &workspace.path("data")),
             set("run.dir", &workspace.path(run)),
+            format!("train.device={name}"),
         ];
         let others = [
-            "train.device=wgpu",
             "eval.batch_size=6",
             "optim.lr=1e30",
             "optim.clip_norm=1.0",

@@ -304,10 +304,8 @@ fn optimizers_are_the_same_on_a_gpu() {
 /// Runs only if `KVT_GPU_CASES` requests all cases, or `muon`: a software driver tunes its matrix products for minutes.
 #[test]
 fn muon_is_the_same_on_a_gpu() {
-    let asked = std::env::var("KVT_GPU_CASES");
-    if !asked.is_ok_and(|asked| asked == "all" || "muon".starts_with(&asked)) {
-        compare_on("flex", &Device::flex(), "muon", OptimName::Muon);
-        return kvt_testing::skipped("on a GPU, which `KVT_GPU_CASES` does not ask for");
+    if !kvt_testing::asks_for("muon") {
+        return compare_on("flex", &Device::flex(), "muon", OptimName::Muon);
     }
     for (device, on) in kvt_testing::devices::devices() {
         compare_on(device, &on, "muon", OptimName::Muon);
