@@ -470,16 +470,13 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
         segment.aux_channels = defaults.aux_channels;
         segment.aux_weight = defaults.aux_weight;
     }
-    if segment.eval == SegmentEval::Whole {
-        segment.eval_crop = defaults.eval_crop;
-        segment.eval_stride = defaults.eval_stride;
-    } else {
-        if !checks.sets("segment.eval_crop") {
-            segment.eval_crop = plan.dense.crop.map(|side| side as usize);
-        }
-        if !checks.sets("segment.eval_stride") {
-            segment.eval_stride = segment.eval_crop.map(|side| (2 * side / 3).max(1));
-        }
+    // Also of whole images, so that `segment.eval = "slide"` alone evaluates a finished run by windows.
+    let whole = segment.eval == SegmentEval::Whole;
+    if whole || !checks.sets("segment.eval_crop") {
+        segment.eval_crop = plan.dense.crop.map(|side| side as usize);
+    }
+    if whole || !checks.sets("segment.eval_stride") {
+        segment.eval_stride = segment.eval_crop.map(|side| (2 * side / 3).max(1));
     }
     misfits(plan, check_segment, checks);
     augments_by_dense(plan, checks);

@@ -31,9 +31,13 @@ fn defaults_follow_from_the_task_and_the_family() {
     assert_eq!(swin.segment.window_padding, WindowPadding::Seen);
     let twins = plan_of(SMALL, &["model.name=twins_svt_small"]).unwrap();
     assert_eq!(twins.segment.window_padding, WindowPadding::Hidden);
-    let slide = plan_of(SMALL, &["segment.eval=slide", "dense.crop=[60, 90]"]).unwrap();
-    assert_eq!(slide.segment.eval_crop, [60, 90]);
-    assert_eq!(slide.segment.eval_stride, [40, 60]);
+    // Whole images, too, so that a finished run can be evaluated by windows.
+    for eval in ["slide", "whole"] {
+        let eval = format!("segment.eval={eval}");
+        let plan = plan_of(SMALL, &[&eval, "dense.crop=[60, 90]"]).unwrap();
+        assert_eq!(plan.segment.eval_crop, [60, 90]);
+        assert_eq!(plan.segment.eval_stride, [40, 60]);
+    }
     let classify = "[model]\nname = \"deit_tiny_patch16_224\"\n[data]\npath = \"x\"\n";
     let classify = plan_of(classify, &[]).unwrap();
     assert_eq!(classify.optim.decay, OptimDecay::Family);
