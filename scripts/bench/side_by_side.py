@@ -14,7 +14,7 @@ the ratio to the reference line. `--json FILE` writes the same as records.
 
 PyTorch is measured as it comes (`dense` or `sdpa`, and `algorithm1`), and as fast as it gets: before the rounds, each kind of
 torch_worker.py is tried with each set of options of healthy.py, and the fastest dense and k-NN variants take part.
-`--as-it-comes` leaves that out. Each variant is a process of its own, all with THREADS threads.
+`--as-it-comes` leaves that out, and `--variant KIND+OPTION+OPTION`, given once or more, names them instead. Each variant is a process of its own, all with THREADS threads.
 
 A step is forward, label-smoothed cross-entropy, backward, clipping, AdamW, on timm's model or the authors' (as `cross_check.py`
 takes them); of `segment` the two losses of mmsegmentation's UPerNet with the sizes of the configuration. A forward pass is in
@@ -22,7 +22,8 @@ evaluation mode on both sides. `families` measures steps of one model of each fa
 `--dtype bf16` runs a step of PyTorch under autocast beside kvt's in bf16 and in f32. It gives PyTorch's attention bf16 inputs;
 `kvt bench attention` has f32 alone, and its lines say so.
 
-Memory is what the process's resident set grew by at most, in a process of its own. The last column is how many CPUs other
+Memory is what the process's resident set grew by at most, in a process of its own; on a GPU, kvt's is what Burn's pool grew by, and
+PyTorch's that of its tensors. The last column is how many CPUs other
 processes kept busy meanwhile: the numbers of a busy machine are not worth much, and the script says so.
 """
 
@@ -70,6 +71,7 @@ def parse():
     parser.add_argument("--k", default="100", help="neighbours: a count, or a share of the keys with a point; a step: one per stage with commas")
     parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
     parser.add_argument("--as-it-comes", action="store_true", help="PyTorch without options")
+    parser.add_argument("--variant", action="append", default=[], help="a kind and options, as in algorithm1+tf32+tuned+compile")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--runs", type=int, default=5, help="timed runs of a round")
     parser.add_argument("--json")
@@ -202,10 +204,19 @@ def kvt_bench(args, more):
         return json.loads(report.read_text())["records"]
 
 
+def chosen(args, plain, library):
+    """As `tried`, or what the arguments ask for: of several the last one of its kind."""
+    if args.variant:
+        nearest = [name for name in args.variant if name.split("+")[0] in torch_worker.NEAREST]
+        dense = [name for name in args.variant if name not in nearest]
+        return [*(dense[-1:] or plain[:1]), *(nearest[-1:] or plain[1:])], {}
+    return (plain, {}) if args.as_it_comes else tried(args, library)
+
+
 def measure(args, library):
     """The rounds of one case: its report, also printed."""
     plain = ["sdpa" if args.what == "attention" else "dense", "algorithm1"]
-    best, took = (plain, {}) if args.as_it_comes else tried(args, library)
+    best, took = chosen(args, plain, library)
     whole = "forward_backward_ms" if args.what == "attention" else "step_ms"
     times, peaks, others, workers = {}, {}, {}, []
 
@@ -216,10 +227,9 @@ def measure(args, library):
         others[name] = max(others.get(name, 0.0), busy_cpus)
 
     try:
-        for variant in dict.fromkeys([*plain, *best]):
+        for variant in dict.fromkeys([*plain, *args.variant, *best]):
             workers.append(Worker(args, variant, library))
-            if args.device == "cpu":
-                peaks[f"torch {variant}"] = workers[-1].ask("memory")
+            peaks[f"torch {variant}"] = workers[-1].ask("memory")
         for number in range(args.rounds):
             records, busy_cpus = watched(used_by_children, lambda: kvt(args))
             for name, record in records.items():

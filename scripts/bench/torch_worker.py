@@ -9,8 +9,8 @@ A variant is a kind of attention and options, as in `threshold+tuned+compile`. K
   threshold   k-NN by the k-th score of an unsorted topk, and a mask; of equal scores it keeps all
 
 Questions come as lines, answers are lines of JSON: `memory`, `forward RUNS WARMUPS`, `whole RUNS WARMUPS`, `quit`. A forward
-pass is one in evaluation mode without gradients. `memory` is what the first `whole` adds to the resident set at most, so
-it must be the first question.
+pass is one in evaluation mode without gradients. `memory` is what the first `whole` adds to the resident set at most, or to the
+tensors on a GPU, so it must be the first question.
 """
 
 import json
@@ -194,9 +194,15 @@ def status(field):
     raise KeyError(field)
 
 
-def peak_of(work):
-    """What a run of `work` adds to the resident set at most (Linux)."""
+def peak_of(args, work):
+    """What a run of `work` adds to the resident set at most (Linux), or to the tensors on a GPU."""
     import torch
+
+    if args.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        work()
+        return torch.cuda.max_memory_allocated() - before
 
     # The libraries' own pools and threads are not the variant's memory.
     x = torch.randn(64, 64, requires_grad=True)
@@ -235,6 +241,7 @@ def serve(args, threads):
     # `common` asks for one thread and determinism, for golden numbers.
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(False)
+    torch.backends.cuda.matmul.allow_tf32 = "tf32" in options
     if kind == "threshold":
         common.keep_topk = keep_from_threshold
     forward, whole = (attention if args.what == "attention" else step)(args, kind, set(options))
@@ -248,6 +255,6 @@ def serve(args, threads):
         if question == "quit":
             break
         if question == "memory":
-            answer(peak_of(whole))
+            answer(peak_of(args, whole))
         else:
             answer(timed(args, forward if question == "forward" else whole, *map(int, numbers)))
