@@ -6,7 +6,7 @@ mod index;
 mod legend;
 mod palette;
 
-use image::{Rgb, RgbImage, imageops};
+use image::{Pixel, Rgb, RgbImage, imageops};
 use kvt_data::IGNORED;
 
 pub use self::index::save_index;
@@ -16,14 +16,15 @@ pub use self::palette::class_color;
 /// Pixels between pictures.
 const GAP: u32 = 8;
 
-/// The picture under the half transparent colours of its classes. Pixels without a class stay as they are.
+/// The brightness of the picture under the half transparent colours of its classes, which the picture's own colours would change. Pixels
+/// without a class stay as they are.
 #[must_use]
 pub fn painted(picture: &RgbImage, labels: &[u8]) -> RgbImage {
     let mut painted = picture.clone();
     for (pixel, label) in painted.pixels_mut().zip(labels) {
         if *label != IGNORED {
-            let paint = class_color(*label);
-            *pixel = Rgb(std::array::from_fn(|c| pixel.0[c].midpoint(paint[c])));
+            let [bright] = pixel.to_luma().0;
+            *pixel = Rgb(class_color(*label).map(|paint| paint.midpoint(bright)));
         }
     }
     painted
@@ -70,18 +71,11 @@ mod tests {
     fn classes_are_half_transparent_and_ignored_pixels_bare() {
         let picture = RgbImage::from_pixel(3, 1, Rgb([100, 200, 0]));
         let painted = painted(&picture, &[0, IGNORED, 1]);
-        let mean = |class: u8| {
-            let paint = class_color(class).map(u16::from);
-            [100, 200, 0]
-                .map(|level: u16| level)
-                .iter()
-                .zip(paint)
-                .map(|(a, b)| ((a + b) / 2) as u8)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(painted.get_pixel(0, 0).0.to_vec(), mean(0));
+        // 0.2126 * 100 + 0.7152 * 200
+        let mean = |class: u8| class_color(class).map(|paint| ((u16::from(paint) + 164) / 2) as u8);
+        assert_eq!(painted.get_pixel(0, 0).0, mean(0));
         assert_eq!(painted.get_pixel(1, 0).0, [100, 200, 0]);
-        assert_eq!(painted.get_pixel(2, 0).0.to_vec(), mean(1));
+        assert_eq!(painted.get_pixel(2, 0).0, mean(1));
     }
 
     #[test]

@@ -27,11 +27,6 @@ pub enum TrainedError {
         "run `{}` labels pixels: it is judged on the images and masks of its own `[data]`, not on those of `--data`", .0.display()
     )]
     FolderOfMasks(PathBuf),
-    /// Segmentation without the names of its classes.
-    #[error(
-        "the number of classes is not known without the data: give it with `--set data.path=DIR`"
-    )]
-    NoClassNames,
     /// The average of a DINO run.
     #[error(
         "`--ema`: a DINO run keeps no such average; the default is its teacher, and `--raw` selects the student"

@@ -164,6 +164,15 @@ fn a_run_is_judged_painted_and_reported() {
     assert_eq!(pixels, 2000);
     let mask = image::open(workspace.path("masks/000-photo.png")).unwrap();
     assert_eq!((mask.width(), mask.height()), (50, 40));
+    // Without the data, the weights say how many classes there are.
+    predict(&["--checkpoint", "last", "--out", "last", "--masks"]);
+    let weights = workspace.last_checkpoint("run").join("model.safetensors");
+    let command = "predict --config scenes.toml --set data.path=nowhere photo.png --out alone --masks --weights";
+    let mut words: Vec<&str> = command.split(' ').collect();
+    words.push(weights.to_str().unwrap());
+    workspace.kvt(&words).assert().success();
+    let bytes = |folder: &str| fs_err::read(workspace.path(folder).join("000-photo.png")).unwrap();
+    assert!(bytes("alone") == bytes("last"));
     predict(&["--out", "painted"]);
     // Enlarged by six, with a legend below.
     let painted = image::open(workspace.path("painted/000-photo.png")).unwrap();

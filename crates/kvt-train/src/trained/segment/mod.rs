@@ -6,9 +6,9 @@ mod results;
 use std::path::Path;
 
 use kvt_models::ModelConfig;
-use kvt_models::dense::upernet::UperNet;
+use kvt_models::dense::upernet::{CLASSIFIERS, UperNet};
 use kvt_models::dense::{DenseKind, read_dense};
-use kvt_models::weights::{self, WeightsError};
+use kvt_models::weights::{self, StateDict, WeightsError};
 
 pub use self::paint::Seen;
 pub use self::results::SegmentResults;
@@ -98,17 +98,15 @@ impl Segmenter {
             let hint = "use `--weights FILE` or set `init.weights`";
             return Err(TrainedError::NoWeights(hint).into());
         };
-        let Some(classes) = classes_of_data(&plan) else {
-            return Err(TrainedError::NoClassNames.into());
-        };
-        let device = device_of(&plan, warn)?;
         let config = backbone(&plan)?;
-        let network = segment_network(&plan, &config, classes.len(), &inner(&device))?;
         let read = read_dense(weights::read(&locate(path)?)?, &config)?;
         if read.kind == DenseKind::Classifier {
             // Random heads would be evaluated as if they had been trained.
             return Err(TrainedError::NoHeads(path.clone()).into());
         }
+        let classes = classes_of_data(&plan).unwrap_or_else(|| numbered(&read.state));
+        let device = device_of(&plan, warn)?;
+        let network = segment_network(&plan, &config, classes.len(), &inner(&device))?;
         let (network, unused) = network.load_state_dict(&read.state)?;
         for name in unused {
             warn(&format!("`{name}` of the weights is not used"));
@@ -191,6 +189,17 @@ impl Segmenter {
         }
         Ok(evaluation)
     }
+}
+
+/// The classes of the weights of a network, by their numbers: without the data nothing else is known of them.
+fn numbered(state: &StateDict) -> Vec<String> {
+    let [classifier, _] = CLASSIFIERS;
+    let weight = state.get(&format!("{classifier}weight"));
+    // Without that layer, loading says what is missing.
+    let classes = weight.and_then(|data| data.shape().first().copied());
+    (0..classes.unwrap_or(1))
+        .map(|class| class.to_string())
+        .collect()
 }
 
 /// The model of a plan; its classification head is not used, and has one output.
