@@ -17,6 +17,7 @@
 //! | [`max_pool2d()`] | max pooling of images |
 //! | [`conv2d()`] | a convolution without a bias |
 //! | [`resize_bilinear()`] | maps of another size |
+//! | [`roi_align()`] | the contents of boxes as maps of one size |
 //! | [`pixel_cross_entropy()`] | the cross-entropy of every pixel |
 //! | [`depthwise_conv2d()`] | a separate convolution for each channel |
 //! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
@@ -62,6 +63,7 @@ pub mod portable;
 mod random;
 mod residual;
 mod resize;
+mod roi_align;
 mod unfold;
 
 pub use adamw::{AdamWInput, AdamWStep, Guard, adamw, square_sum, square_sums};
@@ -88,4 +90,5 @@ pub use pool::on_pool;
 pub use random::{Key, Phase};
 pub use residual::Residual;
 pub use resize::resize_bilinear;
+pub use roi_align::{Region, roi_align};
 pub use unfold::{Unfold, fold, unfold};

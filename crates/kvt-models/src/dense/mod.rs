@@ -1,5 +1,7 @@
 //! Networks that predict something for every pixel.
 
+pub mod boxes;
+pub mod mask_rcnn;
 mod pyramid;
 mod state;
 pub mod upernet;

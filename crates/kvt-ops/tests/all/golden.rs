@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use kvt_ops::{PixelAverage, pixel_cross_entropy, resize_bilinear};
+use kvt_ops::{PixelAverage, Region, pixel_cross_entropy, resize_bilinear, roi_align};
 use kvt_testing::devices::{assert_close, devices, tensor, values};
 use safetensors::SafeTensors;
 
@@ -94,6 +94,56 @@ fn pixels_have_the_losses_of_mmsegmentation() {
                 let expected = part(&format!("grad.{which}"));
                 assert_close(&format!("{what}: gradient"), &grad, &expected, 1e-5);
             }
+        }
+    }
+}
+
+#[test]
+fn regions_are_pooled_as_by_torchvision() {
+    let golden = Golden::read("roi_align");
+    for (case, bins, scale) in [
+        ("7_1", 7, 1.0),
+        ("7_4", 7, 0.25),
+        ("14_1", 14, 1.0),
+        ("14_4", 14, 0.25),
+        ("hand_whole", 2, 1.0),
+        ("hand_middle", 2, 1.0),
+        ("hand_across", 2, 1.0),
+        ("hand_quarter", 2, 0.25),
+        ("hand_empty", 2, 1.0),
+    ] {
+        let part = |part: &str| format!("{case}.{part}");
+        let by_hand = case.starts_with("hand");
+        let (shape, expected) = golden.floats(&part("output"));
+        let shape: [usize; 4] = shape.try_into().unwrap();
+        let boxes = golden.values(&part("boxes"));
+        let boxes = boxes.chunks_exact(5).map(|numbers| Region {
+            image: numbers[0] as usize,
+            corners: numbers[1..].try_into().unwrap(),
+        });
+        let regions: Vec<_> = boxes.collect();
+        // The weights are the same on every device: one case is enough for the products of the others.
+        let devices_of_case = if case == "7_4" { usize::MAX } else { 1 };
+        for (name, device) in devices().into_iter().take(devices_of_case) {
+            let device = device.autodiff();
+            let input = if by_hand {
+                part("input")
+            } else {
+                "input".into()
+            };
+            let maps = golden.map(&input, &device).require_grad();
+            let out = roi_align(maps.clone(), &regions, bins, scale);
+            assert_eq!(out.dims(), shape, "{name} {case}");
+            let probe = if by_hand {
+                Tensor::ones(shape, &device)
+            } else {
+                golden.map(&part("probe"), &device)
+            };
+            let grads = (out.clone() * probe).sum().backward();
+            assert_close(&format!("{name} {case}"), &values(out), &expected, 5e-6);
+            let grad = values(maps.grad(&grads).unwrap());
+            let expected = golden.values(&part("grad"));
+            assert_close(&format!("{name} {case}: gradient"), &grad, &expected, 5e-6);
         }
     }
 }

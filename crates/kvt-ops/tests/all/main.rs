@@ -19,6 +19,7 @@ mod mixed;
 mod mlp;
 mod pixel_cross_entropy;
 mod resize;
+mod roi_align;
 mod semantics;
 mod sparse;
 mod unfold;

@@ -1,0 +1,112 @@
+//! Sizes of the network, and the rules by which it trains and finds objects.
+
+use crate::dense::boxes::{Assigner, ProposalRule, Sampler};
+use crate::error::ModelError;
+
+/// The sizes and rules of a Mask R-CNN. The defaults are those of Swin's and Twins' recipes on COCO.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MaskRcnnConfig {
+    /// Classes of an object: 80. The background is not one of them.
+    pub num_classes: usize,
+    /// Channels of the pyramid and the heads: 256.
+    pub channels: usize,
+    /// Numbers of the hidden layers of the box head: 1024.
+    pub hidden: usize,
+    /// Sides of an image are padded to a multiple of so many pixels before it is padded to the largest of its batch: 32. Anchors
+    /// beyond that are not trained on.
+    pub pad_to: usize,
+    /// Which anchors are of an object: those with an IoU of at least 0.7, and the best of each object from 0.3 on; those below 0.3 are
+    /// background.
+    pub anchor_rule: Assigner,
+    /// Anchors of an image that are trained on: 256, at most half of them with an object.
+    pub anchors: Sampler,
+    /// Which regions are of an object: those with an IoU of at least 0.5.
+    pub region_rule: Assigner,
+    /// Regions of an image that are trained on: 512, at most a quarter of them with an object.
+    pub regions: Sampler,
+    /// Proposals of an image in training: 2000 of each level before overlapping ones go, 1000 in all.
+    pub train: ProposalRule,
+    /// Proposals of an image in testing: 1000 of each level before overlapping ones go, 1000 in all.
+    pub test: ProposalRule,
+    /// The probability that a detection must exceed: 0.05.
+    pub score: f32,
+    /// A detection goes if its IoU with a better one of its class is greater than this: 0.5.
+    pub iou: f32,
+    /// Detections of an image, at most: 100.
+    pub detections: usize,
+}
+
+impl Default for MaskRcnnConfig {
+    fn default() -> Self {
+        Self {
+            num_classes: 80,
+            channels: 256,
+            hidden: 1024,
+            pad_to: 32,
+            anchor_rule: Assigner::RPN,
+            anchors: Sampler::RPN,
+            region_rule: Assigner::ROI,
+            regions: Sampler::ROI,
+            train: ProposalRule::TRAIN,
+            test: ProposalRule::EVAL,
+            score: 0.05,
+            iou: 0.5,
+            detections: 100,
+        }
+    }
+}
+
+impl MaskRcnnConfig {
+    /// Refuses sizes and counts of 0, and shares, probabilities and overlaps outside of `[0, 1]`.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError::Zero`] and [`ModelError::OutOfRange`].
+    pub fn validate(&self) -> Result<(), ModelError> {
+        let sizes = [
+            ("num_classes", self.num_classes),
+            ("channels", self.channels),
+            ("hidden", self.hidden),
+            ("pad_to", self.pad_to),
+            ("anchors", self.anchors.count),
+            ("regions", self.regions.count),
+            ("train", self.train.per_level.min(self.train.count)),
+            ("test", self.test.per_level.min(self.test.count)),
+            ("detections", self.detections),
+        ];
+        if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
+            return Err(ModelError::Zero { field });
+        }
+        let shares = [
+            ("anchor_rule", self.anchor_rule.positive),
+            ("anchor_rule", self.anchor_rule.negative),
+            ("anchor_rule", self.anchor_rule.min_positive),
+            ("region_rule", self.region_rule.positive),
+            ("region_rule", self.region_rule.negative),
+            ("region_rule", self.region_rule.min_positive),
+            ("train", self.train.iou),
+            ("test", self.test.iou),
+            ("score", self.score),
+            ("iou", self.iou),
+        ];
+        let shares = shares.map(|(field, share)| (field, f64::from(share)));
+        let fractions = [
+            ("anchors", self.anchors.fraction),
+            ("regions", self.regions.fraction),
+        ];
+        let mut all = shares.into_iter().chain(fractions);
+        match all.find(|(_, share)| !(0.0..=1.0).contains(share)) {
+            Some((field, value)) => Err(ModelError::OutOfRange {
+                field,
+                value,
+                expected: "from 0 to 1",
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Height and width of an image after its own padding, before it is padded to the largest of its batch.
+    pub(super) fn padded(&self, size: [usize; 2]) -> [usize; 2] {
+        size.map(|side| side.next_multiple_of(self.pad_to.max(1)))
+    }
+}

@@ -1,0 +1,170 @@
+//! From images to the objects in them.
+
+use burn::tensor::Tensor;
+use burn::tensor::activation::{sigmoid, softmax};
+use kvt_ops::{Phase, Region};
+
+use super::anchors::{Anchors, Scored, rows};
+use super::error::MaskRcnnError;
+use super::layers::places;
+use super::mask_head::MASK_SIDE;
+use super::network::{Looked, MaskRcnn};
+use super::objects::{Frame, check_sizes};
+use crate::dense::boxes::{Coder, Corners, Deltas, suppress_by_class};
+
+/// An object that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Detection {
+    /// Its box in pixels of the original image.
+    pub corners: Corners,
+    /// The probability of its class.
+    pub score: f32,
+    /// Its class, from 0.
+    pub label: usize,
+    /// The probabilities of 28 x 28 places of its box, row by row, for being inside: for [`paste()`](super::paste()).
+    pub mask: Vec<f32>,
+}
+
+/// A detection in pixels of the network's input, without a mask.
+struct Found {
+    region: Region,
+    score: f32,
+    label: usize,
+}
+
+/// What the box head says of a region.
+struct Classified<'a> {
+    region: Region,
+    /// The probabilities of the classes and of the background.
+    scores: &'a [f32],
+    /// The deltas of the classes.
+    deltas: &'a [Deltas],
+}
+
+impl MaskRcnn {
+    /// The objects in images, `[batch, 3, height, width]`, each padded at the right and at the bottom: those of an image best first.
+    ///
+    /// Sizes of other images of the batch change what is found a little, since the backbone sees the padding: evaluate one by one.
+    ///
+    /// # Errors
+    ///
+    /// Sizes that do not fit the images, and a device that cannot be read.
+    ///
+    /// # Panics
+    ///
+    /// On sizes that the pyramid refuses.
+    pub fn detect(
+        &self,
+        images: Tensor<4>,
+        frames: &[Frame],
+    ) -> Result<Vec<Vec<Detection>>, MaskRcnnError> {
+        check_sizes(images.dims(), frames.iter().map(|frame| frame.size))?;
+        let Looked { levels, rpn } = self.look(&self.maps(images, Phase::Eval));
+        let (anchors, scored) = (Anchors::new(&rpn.sizes), Scored::read(&rpn)?);
+        let rule = &self.config.test;
+        let mut regions = Vec::new();
+        for (image, frame) in frames.iter().enumerate() {
+            let proposals = anchors.proposals(&scored, image, rule, frame.size);
+            let proposals = proposals.into_iter();
+            regions.extend(proposals.map(|found| Region {
+                image,
+                corners: found.corners,
+            }));
+        }
+        let found = self.found(&levels, &regions, frames)?;
+        let masks = self.masks(&levels, &found)?;
+        let mut all = vec![Vec::new(); frames.len()];
+        for (found, mask) in found.into_iter().zip(masks) {
+            let Region { image, corners } = found.region;
+            all[image].push(Detection {
+                corners: in_original(corners, frames[image]),
+                score: found.score,
+                label: found.label,
+                mask,
+            });
+        }
+        Ok(all)
+    }
+
+    /// The detections among regions, image by image, best first.
+    fn found(
+        &self,
+        levels: &[Tensor<4>],
+        regions: &[Region],
+        frames: &[Frame],
+    ) -> Result<Vec<Found>, MaskRcnnError> {
+        if regions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let output = self.classify(levels, regions);
+        let scores = softmax(output.logits, 1).try_into_vec_as::<f32>()?;
+        let deltas = rows(&output.deltas.try_into_vec_as::<f32>()?);
+        let classes = self.config.num_classes;
+        let of_regions = scores.chunks(classes + 1).zip(deltas.chunks(classes));
+        let classified = regions.iter().zip(of_regions);
+        let classified = classified.map(|(region, (scores, deltas))| Classified {
+            region: *region,
+            scores,
+            deltas,
+        });
+        let classified: Vec<Classified<'_>> = classified.collect();
+        let of_images = classified.chunk_by(|a, b| a.region.image == b.region.image);
+        let found = of_images.flat_map(|of_image| self.found_in(of_image, frames));
+        Ok(found.collect())
+    }
+
+    /// The detections among the regions of one image, best first.
+    fn found_in(&self, regions: &[Classified<'_>], frames: &[Frame]) -> Vec<Found> {
+        let Some(image) = regions.first().map(|of| of.region.image) else {
+            return Vec::new();
+        };
+        let size = frames[image].size;
+        let (mut boxes, mut scores, mut labels) = (Vec::new(), Vec::new(), Vec::new());
+        for of in regions {
+            // The background has a score and no deltas.
+            for (label, (score, deltas)) in of.scores.iter().zip(of.deltas).enumerate() {
+                if *score > self.config.score {
+                    boxes.push(Coder::ROI.decode(&of.region.corners, deltas, Some(size)));
+                    scores.push(*score);
+                    labels.push(label);
+                }
+            }
+        }
+        let kept = suppress_by_class(&boxes, &scores, &labels, self.config.iou);
+        let found = |place: usize| Found {
+            region: Region {
+                image,
+                corners: boxes[place],
+            },
+            score: scores[place],
+            label: labels[place],
+        };
+        let kept = kept.into_iter().take(self.config.detections);
+        kept.map(found).collect()
+    }
+
+    /// The masks of detections, of their classes.
+    fn masks(&self, levels: &[Tensor<4>], found: &[Found]) -> Result<Vec<Vec<f32>>, MaskRcnnError> {
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let regions: Vec<Region> = found.iter().map(|found| found.region).collect();
+        let logits = self.outline(levels, &regions);
+        let [count, classes, height, width] = logits.dims();
+        let own = found.iter().enumerate();
+        let own: Vec<usize> = own.map(|(at, found)| at * classes + found.label).collect();
+        let own = places(&own, &logits.device());
+        let logits = logits.reshape([count * classes, height * width]);
+        let masks = sigmoid(logits.select(0, own)).try_into_vec_as::<f32>()?;
+        let masks = masks.chunks_exact(MASK_SIDE * MASK_SIDE);
+        Ok(masks.map(<[f32]>::to_vec).collect())
+    }
+}
+
+/// A box in pixels of the original image.
+fn in_original(corners: Corners, frame: Frame) -> Corners {
+    let factor = |axis: usize| frame.size[axis] as f32 / frame.original[axis] as f32;
+    let [down, across] = [factor(0), factor(1)];
+    let [x1, y1, x2, y2] = corners;
+    [x1 / across, y1 / down, x2 / across, y2 / down]
+}

@@ -1,0 +1,141 @@
+//! The five losses, from what the host has chosen.
+
+use burn::tensor::activation::{log_softmax, softplus};
+use burn::tensor::{Device, Tensor};
+
+use super::box_head::BoxOutput;
+use super::layers::{floats, places};
+use super::rpn::{DELTAS, RpnOutput};
+use super::targets::{AnchorTargets, RegionTargets};
+use crate::dense::boxes::Deltas;
+
+/// The losses of a batch, `[1]` each, f32. They count alike.
+#[derive(Clone, Debug)]
+pub struct DetectLosses {
+    /// Binary cross-entropy of the sampled anchors: object or not.
+    pub rpn_class: Tensor<1>,
+    /// Absolute differences of the deltas of the positive anchors, divided by the number of all sampled ones.
+    pub rpn_box: Tensor<1>,
+    /// Cross-entropy of the classes of the sampled regions.
+    pub class: Tensor<1>,
+    /// Absolute differences of the deltas of the positive regions, of their own class, divided by the number of all sampled ones.
+    pub boxes: Tensor<1>,
+    /// Binary cross-entropy of the masks of the positive regions, of their own class: the mean over their pixels.
+    pub mask: Tensor<1>,
+    /// What the losses were computed on.
+    pub sampled: Sampled,
+}
+
+/// How many anchors and regions of a batch were sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sampled {
+    /// Sampled anchors.
+    pub anchors: usize,
+    /// Those of them with an object.
+    pub positive_anchors: usize,
+    /// Sampled regions.
+    pub regions: usize,
+    /// Those of them with an object.
+    pub positive_regions: usize,
+}
+
+impl DetectLosses {
+    /// The names of the losses, in the order of [`all`](Self::all).
+    pub const NAMES: [&'static str; 5] = ["rpn_class", "rpn_box", "class", "box", "mask"];
+
+    /// The losses.
+    #[must_use]
+    pub fn all(&self) -> [Tensor<1>; 5] {
+        [
+            self.rpn_class.clone(),
+            self.rpn_box.clone(),
+            self.class.clone(),
+            self.boxes.clone(),
+            self.mask.clone(),
+        ]
+    }
+
+    /// What training makes small: the sum of the losses.
+    #[must_use]
+    pub fn total(&self) -> Tensor<1> {
+        let [rpn_class, rpn_box, class, boxes, mask] = self.all();
+        rpn_class + rpn_box + class + boxes + mask
+    }
+}
+
+/// The losses of the proposals: of classes and of boxes.
+pub(super) fn of_anchors(output: &RpnOutput, targets: &AnchorTargets) -> [Tensor<1>; 2] {
+    let device = output.logits.device();
+    let [batch, anchors, _] = output.deltas.dims();
+    let (positive, negative) = (&targets.positive, &targets.negative);
+    let divisor = targets.divisor.max(1) as f64;
+    let class = if positive.is_empty() && negative.is_empty() {
+        nothing(&device)
+    } else {
+        let sampled = [positive.as_slice(), negative.as_slice()].concat();
+        let logits = output.logits.clone().reshape([batch * anchors]);
+        let logits = logits.select(0, places(&sampled, &device));
+        let inside = (0..sampled.len()).map(|at| at < positive.len());
+        binary(logits, inside).sum() / divisor
+    };
+    let boxes = if positive.is_empty() {
+        nothing(&device)
+    } else {
+        let deltas = output.deltas.clone();
+        let deltas = deltas.reshape([batch * anchors, DELTAS]);
+        let deltas = deltas.select(0, places(positive, &device));
+        distance(deltas, &targets.deltas) / divisor
+    };
+    [class, boxes]
+}
+
+/// The losses of the sampled regions: of classes and of boxes.
+pub(super) fn of_regions(output: &BoxOutput, targets: &RegionTargets) -> [Tensor<1>; 2] {
+    let device = output.logits.device();
+    let [regions, classes, _] = output.deltas.dims();
+    let count = regions.max(1) as f64;
+    let labels = places(&targets.labels, &device).reshape([regions, 1]);
+    let own = log_softmax(output.logits.clone(), 1).gather(1, labels);
+    let class = own.sum() / -count;
+    let boxes = if targets.positive.is_empty() {
+        nothing(&device)
+    } else {
+        let rows: Vec<usize> = targets.of_class(classes).collect();
+        let deltas = output.deltas.clone().reshape([regions * classes, DELTAS]);
+        let deltas = deltas.select(0, places(&rows, &device));
+        distance(deltas, &targets.deltas) / count
+    };
+    [class, boxes]
+}
+
+/// The loss of the masks of the positive regions, of which there is at least one: logits `[positive, classes, 28, 28]`.
+pub(super) fn of_masks(logits: Tensor<4>, targets: &RegionTargets) -> Tensor<1> {
+    let device = logits.device();
+    let [count, classes, height, width] = logits.dims();
+    let labels = targets.positive.iter().map(|at| targets.labels[*at]);
+    let rows = labels.enumerate().map(|(row, label)| row * classes + label);
+    let rows: Vec<usize> = rows.collect();
+    let logits = logits.reshape([count * classes, height * width]);
+    let logits = logits.select(0, places(&rows, &device));
+    binary(logits, targets.masks.iter().copied()).mean()
+}
+
+/// A loss without terms, through which no gradient passes.
+pub(super) fn nothing(device: &Device) -> Tensor<1> {
+    Tensor::zeros([1], device)
+}
+
+/// The binary cross-entropy of each logit, with whether it should be large.
+fn binary<const D: usize>(logits: Tensor<D>, inside: impl Iterator<Item = bool>) -> Tensor<D> {
+    // -ln(sigmoid(x)) = softplus(-x), and -ln(1 - sigmoid(x)) = softplus(x).
+    let signs = inside.map(|inside| if inside { -1.0 } else { 1.0 });
+    let signs = floats(signs.collect(), logits.dims(), &logits.device());
+    softplus(logits * signs, 1.0)
+}
+
+/// The sum of the absolute differences from deltas `[boxes, 4]` to their targets.
+fn distance(deltas: Tensor<2>, targets: &[Deltas]) -> Tensor<1> {
+    let values = targets.as_flattened().to_vec();
+    let targets = floats(values, deltas.dims(), &deltas.device());
+    (deltas - targets).abs().sum()
+}

@@ -1,0 +1,144 @@
+//! The network: a backbone's maps, the feature pyramid and the three heads.
+
+use burn::module::{Module, ParamId};
+use burn::tensor::{Device, Tensor};
+use kvt_ops::{Key, Phase, Region};
+
+use super::box_head::{self, BoxHead, BoxOutput};
+use super::fpn::Fpn;
+use super::mask_head::{self, MaskHead};
+use super::regions::align;
+use super::rpn::{RpnHead, RpnOutput};
+use super::{MaskRcnnConfig, files};
+use crate::dense::Pyramid;
+use crate::error::ModelError;
+use crate::layers::Init;
+use crate::model::Parameter;
+use crate::precision::Precision;
+
+/// A backbone's maps, a pyramid over them, and heads for proposals, boxes and masks.
+///
+/// Boxes, overlaps and the choice of what is trained on are computed on the host, from one read of the proposal network's output.
+#[derive(Module, Debug)]
+pub struct MaskRcnn {
+    /// From images to maps.
+    pub pyramid: Pyramid,
+    pub(super) neck: Fpn,
+    pub(super) rpn_head: RpnHead,
+    pub(super) box_head: BoxHead,
+    pub(super) mask_head: MaskHead,
+    #[module(skip)]
+    pub(super) config: MaskRcnnConfig,
+}
+
+/// What every later step reads: the levels of the pyramid, f32, and the proposal network's output.
+pub(super) struct Looked {
+    pub(super) levels: Vec<Tensor<4>>,
+    pub(super) rpn: RpnOutput,
+}
+
+impl MaskRcnn {
+    /// A new neck and new heads on a pyramid, with mmdetection's initialisation.
+    ///
+    /// # Errors
+    ///
+    /// Sizes that describe no network.
+    pub fn new(
+        pyramid: Pyramid,
+        config: MaskRcnnConfig,
+        device: &Device,
+        key: Key,
+    ) -> Result<Self, ModelError> {
+        config.validate()?;
+        let init = Init::new(device, key);
+        let heads = init.child("roi_head");
+        let (channels, classes) = (config.channels, config.num_classes);
+        let of_boxes = heads.child("bbox_head");
+        Ok(Self {
+            neck: Fpn::new(&init.child("neck"), &pyramid.channels(), channels),
+            rpn_head: RpnHead::new(&init.child("rpn_head"), channels),
+            box_head: BoxHead::new(&of_boxes, channels, config.hidden, classes),
+            mask_head: MaskHead::new(&heads.child("mask_head"), channels, classes),
+            pyramid,
+            config,
+        })
+    }
+
+    /// The sizes and rules.
+    pub fn config(&self) -> &MaskRcnnConfig {
+        &self.config
+    }
+
+    /// The maps of images, `[batch, 3, height, width]`, in f32.
+    pub(super) fn maps(&self, images: Tensor<4>, phase: Phase) -> Vec<Tensor<4>> {
+        self.pyramid.forward(images, phase.named("backbone"))
+    }
+
+    /// What the pyramid and the proposal network make of maps.
+    pub(super) fn look(&self, maps: &[Tensor<4>]) -> Looked {
+        let precision = self.precision();
+        let levels = self.neck.forward(maps, precision);
+        let rpn = self.rpn_head.forward(&levels, precision);
+        Looked { levels, rpn }
+    }
+
+    /// The classes and boxes of regions, of which there is at least one.
+    pub(super) fn classify(&self, levels: &[Tensor<4>], regions: &[Region]) -> BoxOutput {
+        let contents = align(levels, regions, box_head::BINS);
+        self.box_head.forward(contents, self.precision())
+    }
+
+    /// The logits of the masks of regions, of which there is at least one, `[regions, classes, 28, 28]`.
+    pub(super) fn outline(&self, levels: &[Tensor<4>], regions: &[Region]) -> Tensor<4> {
+        let contents = align(levels, regions, mask_head::BINS);
+        self.mask_head.forward(contents, self.precision())
+    }
+
+    fn precision(&self) -> Precision {
+        self.pyramid.backbone.precision()
+    }
+
+    /// This network with products in another type, those of the neck and the heads included. Weights, levels of the pyramid, logits,
+    /// boxes and losses stay f32.
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self {
+            pyramid: self.pyramid.with_precision(precision),
+            ..self
+        }
+    }
+
+    /// Whether weight decay applies to a parameter in the recipe of Swin, which decides by the name: biases decay, layer norms and
+    /// positions do not.
+    pub fn decays(&self, parameter: &Parameter) -> bool {
+        files::decays(&parameter.name)
+    }
+
+    /// Whether weight decay applies to a parameter by the rule of the backbone's family ([`Model::decays`](crate::Model::decays)); of
+    /// the neck and the heads, to those with more than one dimension.
+    pub fn decays_by_family(&self, parameter: &Parameter) -> bool {
+        match files::of_model(parameter) {
+            Some(parameter) => self.pyramid.backbone.decays(&parameter),
+            None => parameter.shape.len() > 1,
+        }
+    }
+
+    /// The layer of a parameter for layer-wise learning rates: that of the backbone, where the norms of the maps, the neck and the
+    /// heads are the last.
+    pub fn layer(&self, parameter: &Parameter) -> usize {
+        match files::of_model(parameter) {
+            Some(parameter) => self.pyramid.backbone.layer(&parameter),
+            None => self.layers().saturating_sub(1),
+        }
+    }
+
+    /// The number of layers.
+    pub fn layers(&self) -> usize {
+        self.pyramid.backbone.layers()
+    }
+
+    /// What training does not change: the parts of the backbone's model that are not used.
+    pub fn frozen(&self) -> Vec<ParamId> {
+        self.pyramid.frozen()
+    }
+}

@@ -1,0 +1,104 @@
+//! The head of the region proposal network (Ren et al., 2015), the same for every level of the pyramid.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use burn::tensor::activation::relu;
+use kvt_ops::widened;
+
+use super::layers::same_size;
+use crate::dense::boxes::ANCHORS_PER_CELL;
+use crate::layers::{Conv2d, Init};
+use crate::precision::Precision;
+
+/// Numbers of a box.
+pub(super) const DELTAS: usize = 4;
+/// The standard deviation of all weights.
+const STD: f32 = 0.01;
+
+/// mmdetection's `RPNHead`; fields have the names of its parameters.
+#[derive(Module, Debug)]
+pub struct RpnHead {
+    rpn_conv: Conv2d,
+    rpn_cls: Conv2d,
+    rpn_reg: Conv2d,
+}
+
+/// What the head says of the anchors of one level, f32.
+#[derive(Clone, Debug)]
+pub struct RpnLevel {
+    /// The logits of the anchors for showing an object, `[batch, 3, height, width]`.
+    pub logits: Tensor<4>,
+    /// The deltas from an anchor to its object, `[batch, 12, height, width]`: `x, y, width, height` of the first anchor, then of
+    /// the second and the third.
+    pub deltas: Tensor<4>,
+}
+
+/// What the head says of all anchors of images, level by level, row by row, anchor by anchor, f32.
+#[derive(Clone, Debug)]
+pub struct RpnOutput {
+    /// `[batch, anchors]`.
+    pub logits: Tensor<2>,
+    /// `[batch, anchors, 4]`.
+    pub deltas: Tensor<3>,
+    /// Height and width of each level.
+    pub sizes: Vec<[usize; 2]>,
+}
+
+impl RpnHead {
+    /// A head for levels of these channels.
+    pub(super) fn new(init: &Init<'_>, channels: usize) -> Self {
+        let conv = |name: &str, outputs: usize, kernel: usize| {
+            init.conv_with_std(name, same_size([channels, outputs], kernel), STD)
+        };
+        Self {
+            rpn_conv: conv("rpn_conv", channels, 3),
+            rpn_cls: conv("rpn_cls", ANCHORS_PER_CELL, 1),
+            rpn_reg: conv("rpn_reg", ANCHORS_PER_CELL * DELTAS, 1),
+        }
+    }
+
+    /// The logits and deltas of one level. Products are in the given precision.
+    ///
+    /// # Shapes
+    ///
+    /// A level `[batch, channels, height, width]` in f32.
+    pub fn level(&self, level: Tensor<4>, precision: Precision) -> RpnLevel {
+        let x = relu(self.rpn_conv.forward(precision.lower(level)));
+        RpnLevel {
+            logits: widened(self.rpn_cls.forward(x.clone())),
+            deltas: widened(self.rpn_reg.forward(x)),
+        }
+    }
+
+    /// The logits and deltas of all levels.
+    ///
+    /// # Panics
+    ///
+    /// If there are no levels, or levels of other channels.
+    pub fn forward(&self, levels: &[Tensor<4>], precision: Precision) -> RpnOutput {
+        let levels = levels.iter();
+        let levels = levels.map(|level| self.level(level.clone(), precision));
+        RpnOutput::of(levels.collect())
+    }
+}
+
+impl RpnOutput {
+    /// The levels in one list, in the order of the anchors.
+    pub(super) fn of(levels: Vec<RpnLevel>) -> Self {
+        let (mut logits, mut deltas, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        for level in levels {
+            let [batch, anchors, height, width] = level.logits.dims();
+            let count = anchors * height * width;
+            let rows = level.logits.permute([0, 2, 3, 1]);
+            logits.push(rows.reshape([batch, count]));
+            let rows = level.deltas.permute([0, 2, 3, 1]);
+            deltas.push(rows.reshape([batch, count, DELTAS]));
+            sizes.push([height, width]);
+        }
+        Self {
+            logits: Tensor::cat(logits, 1),
+            deltas: Tensor::cat(deltas, 1),
+            sizes,
+        }
+    }
+}

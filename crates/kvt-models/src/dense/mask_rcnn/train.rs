@@ -1,0 +1,83 @@
+//! From images and their objects to losses.
+
+use burn::tensor::Tensor;
+use kvt_ops::{Key, Phase};
+
+use super::anchors::{Anchors, Scored};
+use super::error::MaskRcnnError;
+use super::losses::{DetectLosses, Sampled, nothing, of_anchors, of_masks, of_regions};
+use super::network::{Looked, MaskRcnn};
+use super::objects::{Objects, check_objects, check_sizes};
+use super::targets::{AnchorTargets, RegionTargets};
+
+impl MaskRcnn {
+    /// The losses of images, `[batch, 3, height, width]`, each padded at the right and at the bottom, with the objects of each.
+    ///
+    /// The key decides about drop path, and which anchors and regions are trained on. Without any object, the losses of boxes and
+    /// masks are zeros without a gradient. The proposals get no gradient from the regions.
+    ///
+    /// # Errors
+    ///
+    /// Objects that do not fit the images or the classes, and a device that cannot be read.
+    ///
+    /// # Panics
+    ///
+    /// On sizes that the pyramid refuses.
+    pub fn losses(
+        &self,
+        images: Tensor<4>,
+        objects: &[Objects],
+        key: Key,
+    ) -> Result<DetectLosses, MaskRcnnError> {
+        check_sizes(images.dims(), objects.iter().map(|of| of.size))?;
+        check_objects(objects, self.config.num_classes)?;
+        let maps = self.maps(images, Phase::Train(key));
+        self.losses_of_maps(&maps, objects, key)
+    }
+
+    /// The losses from the backbone's maps on.
+    pub(super) fn losses_of_maps(
+        &self,
+        maps: &[Tensor<4>],
+        objects: &[Objects],
+        key: Key,
+    ) -> Result<DetectLosses, MaskRcnnError> {
+        let Looked { levels, rpn } = self.look(maps);
+        let anchors = Anchors::new(&rpn.sizes);
+        let scored = Scored::read(&rpn)?;
+        let (mut of_rpn, mut of_roi) = (AnchorTargets::default(), RegionTargets::default());
+        for (image, objects) in objects.iter().enumerate() {
+            of_rpn.add(image, &anchors, objects, &self.config, key);
+            let rule = &self.config.train;
+            let proposals = anchors.proposals(&scored, image, rule, objects.size);
+            of_roi.add(image, &proposals, objects, &self.config, key);
+        }
+
+        let device = rpn.logits.device();
+        let [rpn_class, rpn_box] = of_anchors(&rpn, &of_rpn);
+        let [class, boxes] = if of_roi.regions.is_empty() {
+            [nothing(&device), nothing(&device)]
+        } else {
+            of_regions(&self.classify(&levels, &of_roi.regions), &of_roi)
+        };
+        let mask = if of_roi.positive.is_empty() {
+            nothing(&device)
+        } else {
+            let logits = self.outline(&levels, &of_roi.positive_regions());
+            of_masks(logits, &of_roi)
+        };
+        Ok(DetectLosses {
+            rpn_class,
+            rpn_box,
+            class,
+            boxes,
+            mask,
+            sampled: Sampled {
+                anchors: of_rpn.positive.len() + of_rpn.negative.len(),
+                positive_anchors: of_rpn.positive.len(),
+                regions: of_roi.regions.len(),
+                positive_regions: of_roi.positive.len(),
+            },
+        })
+    }
+}
