@@ -45,6 +45,7 @@ fn back_end() -> Option<(&'static str, DeviceType)> {
         "wgpu" => Some(("wgpu", DeviceType::Wgpu)),
         #[cfg(feature = "cuda")]
         "cuda" => Some(("cuda", DeviceType::Cuda)),
+        #[cfg(not(feature = "wgpu"))]
         "wgpu" => None,
         _ => panic!("KVT_GPU={name}: this build has no such back end"),
     }

@@ -5,8 +5,9 @@ use super::pyramid::{BACKBONE, is_used};
 use crate::family::families::ModelConfig;
 use crate::weights::{StateDict, WeightsError, recognise};
 
-/// How the names of a network's heads begin; other names without the backbone's prefix are not of a network.
-const HEAD: &str = "decode_head.";
+/// How the names of a network's heads begin, those of UPerNet and of Mask R-CNN; other names without the backbone's prefix are not of
+/// a network.
+const HEADS: [&str; 4] = ["decode_head.", "neck.", "rpn_head.", "roi_head."];
 
 /// Weights for a dense network.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +61,8 @@ pub fn read_dense(state: StateDict, model: &ModelConfig) -> Result<DenseWeights,
     }
     model.of_family().check_dense(&backbone)?;
 
-    let kind = if others.iter().any(|(name, _)| name.starts_with(HEAD)) {
+    let of_head = |name: &str| HEADS.iter().any(|head| name.starts_with(head));
+    let kind = if others.iter().any(|(name, _)| of_head(name)) {
         DenseKind::Network
     } else {
         DenseKind::Classifier

@@ -26,12 +26,13 @@ const SIZE: [usize; 2] = [64, 96];
 /// Height and width of the original images.
 const ORIGINAL: [usize; 2] = [51, 64];
 
-/// The gradients of a module's parameters.
+/// The gradients of a module's parameters, those of linear layers as PyTorch stores them.
 struct OfParameters<'a>(&'a Gradients, BTreeMap<u64, Vec<f32>>);
 
 impl ModuleVisitor for OfParameters<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if let Some(grad) = param.val().grad(self.0) {
+            let grad = if D == 2 { grad.transpose() } else { grad };
             self.1.insert(param.id.val(), values(grad));
         }
     }
@@ -304,8 +305,12 @@ fn the_network_is_mmdetections() {
     compare_testing(&golden, &Device::flex());
 }
 
+/// A software driver takes minutes.
 #[test]
 fn the_network_is_the_same_on_a_gpu() {
+    if !kvt_testing::asks_for("mask_rcnn") {
+        return;
+    }
     for (_, device) in devices().into_iter().skip(1) {
         let golden = Golden::read();
         compare_training(&golden, &device.clone().autodiff());
