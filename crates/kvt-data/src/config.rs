@@ -13,7 +13,7 @@ use crate::schema::section;
 section! {
     /// Images and how they are read.
     pub struct DataConfig {
-        /// An image folder, tar shards, Parquet files, CIFAR's own files, generated shapes, images with masks, or COCO's images, on which no task trains yet.
+        /// An image folder, tar shards, Parquet files, CIFAR's own files, generated shapes, images with masks, or COCO's images and objects.
         pub kind: DataKind = DataKind::Folder;
         /// Folder of the data, relative to the working directory; for shapes, where they are generated.
         pub path: PathBuf = PathBuf::new(),

@@ -9,7 +9,7 @@ use crate::fetch::FetchError;
 use crate::recipe::OptimizerError;
 use crate::report::ReportError;
 use crate::run::RunError;
-use crate::task::TeacherError;
+use crate::task::{ScoreError, TeacherError};
 use crate::trained::TrainedError;
 use crate::world::{Failure, WorldError};
 
@@ -231,6 +231,17 @@ pub enum TrainError {
     /// No image could be evaluated.
     #[error("none of the images to evaluate could be read: run `kvt data check` on the data")]
     NothingEvaluated,
+    /// No object in the evaluated images.
+    #[error(
+        "none of the {0} images to evaluate has an object that counts: average precision needs one in `data.val_annotations`"
+    )]
+    NoObjects(usize),
+    /// Images or objects that a network for detection does not take.
+    #[error(transparent)]
+    MaskRcnn(#[from] kvt_models::dense::mask_rcnn::MaskRcnnError),
+    /// Detections without an average precision.
+    #[error(transparent)]
+    Score(#[from] ScoreError),
     /// All pixels of the evaluated masks are ignored.
     #[error(
         "no pixel of the {0} masks to evaluate has a class: `data.map`, `data.zero` or `data.ignore` leaves all of them out"
@@ -271,7 +282,10 @@ impl TrainError {
             Self::Job(failure) => failure.whole,
             _ => matches!(
                 self,
-                Self::Data(_) | Self::NothingEvaluated | Self::NothingLabelled(_)
+                Self::Data(_)
+                    | Self::NothingEvaluated
+                    | Self::NothingLabelled(_)
+                    | Self::NoObjects(_)
             ),
         }
     }

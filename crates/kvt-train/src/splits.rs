@@ -8,10 +8,15 @@ use crate::augment::Transform;
 use crate::config::Plan;
 use crate::data::unused_splits;
 use crate::data::{
-    DataError, DataState, DecodeMode, ImageLimits, Loader, LoaderConfig, Prepare, Purpose, Sample,
-    Sampler, Source, Split, Views, epoch_order, open, shapes,
+    DataError, DataState, DecodeMode, EpochOrder, ImageLimits, Loader, LoaderConfig, Prepare,
+    Purpose, Sample, Sampler, Source, Split, Views, epoch_order, open, oriented_batch_count,
+    oriented_order, shapes,
 };
+use crate::task::TaskKind;
 use crate::world::own_cores;
+
+/// Sides of images with objects are padded to multiples of so many pixels, as in mmdetection.
+const PAD_OBJECTS: usize = 32;
 
 /// Training and validation images with their transforms.
 #[derive(Clone, Debug)]
@@ -43,10 +48,10 @@ impl Splits {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, DataError> {
         ensure_data(plan, progress)?;
-        let [train, val] = cached(plan, open(&plan.data, classes)?);
+        let [train, val] = cached(plan, open(&plan.read_data(), classes)?);
         Ok(Self {
             state: DataState::of(&train, &val, plan.data.check_sizes),
-            unused: unused_splits(&plan.data),
+            unused: unused_splits(&plan.read_data()),
             train: Arc::new(train),
             val: Arc::new(val),
             train_views: vec![Arc::new(train_transform(plan, size)?)],
@@ -117,7 +122,10 @@ impl Splits {
 
     /// Micro-batches per training epoch.
     pub fn train_batch_count(&self, plan: &Plan) -> usize {
-        sampler(plan).batch_count(self.train.samples.len())
+        match self.orientations(plan) {
+            Some(wide) => oriented_batch_count(&wide, plan.train.batch_size),
+            None => sampler(plan).batch_count(self.train.samples.len()),
+        }
     }
 
     /// Updates per epoch; the last one can have fewer micro-batches.
@@ -159,11 +167,24 @@ impl Splits {
         first_batch: usize,
     ) -> LoaderConfig<T> {
         let images = self.train.samples.len();
-        let order = sampler(plan).order(images, epoch.into(), plan.seed);
+        let batch_size = plan.train.batch_size;
+        let order = match self.orientations(plan) {
+            Some(wide) => EpochOrder {
+                samples: oriented_order(
+                    &wide,
+                    batch_size,
+                    epoch.into(),
+                    plan.seed,
+                    plan.data.shuffle,
+                ),
+                copies: Vec::new(),
+            },
+            None => sampler(plan).order(images, epoch.into(), plan.seed),
+        };
         LoaderConfig {
             order: order.samples,
             copies: order.copies,
-            batch_size: plan.train.batch_size,
+            batch_size,
             purpose: Purpose::Train {
                 drop_last: plan.data.drop_last,
             },
@@ -171,6 +192,12 @@ impl Splits {
             epoch: epoch.into(),
             ..loading(plan, &self.train, prepare)
         }
+    }
+
+    /// Whether each training image is wider than high, if batches are of one orientation.
+    fn orientations(&self, plan: &Plan) -> Option<Vec<bool>> {
+        let groups = plan.task == TaskKind::Detect && plan.data.groups_orientation();
+        groups.then(|| self.train.orientations()).flatten()
     }
 
     /// All validation images, in order.
@@ -343,7 +370,10 @@ fn loading<T>(plan: &Plan, source: &Arc<Source>, prepare: Arc<dyn Prepare<T>>) -
     LoaderConfig {
         source: Arc::clone(source),
         prepare,
-        pad_to: 1,
+        pad_to: match plan.task {
+            TaskKind::Detect => PAD_OBJECTS,
+            TaskKind::Classify | TaskKind::Dino | TaskKind::Segment => 1,
+        },
         order: Vec::new(),
         copies: Vec::new(),
         batch_size: 0,

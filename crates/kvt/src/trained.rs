@@ -8,7 +8,7 @@ use clap::ArgGroup;
 use super::common::Overrides;
 use super::output;
 use kvt_train::task::TaskKind;
-use kvt_train::trained::{Choice, Origin, Segmenter, Trained};
+use kvt_train::trained::{Choice, Detector, Origin, Segmenter, Trained};
 
 /// Where the model comes from.
 #[derive(Debug, clap::Args)]
@@ -59,6 +59,12 @@ impl Args {
     pub(super) fn load_segmenter(&self, overrides: &Overrides) -> anyhow::Result<Segmenter> {
         let (origin, overrides) = (self.origin()?, overrides.all());
         Ok(Segmenter::load(&origin, &overrides, &mut output::warning)?)
+    }
+
+    /// Loads a network for detection and checks that its weights are finite.
+    pub(super) fn load_detector(&self, overrides: &Overrides) -> anyhow::Result<Detector> {
+        let (origin, overrides) = (self.origin()?, overrides.all());
+        Ok(Detector::load(&origin, &overrides, &mut output::warning)?)
     }
 
     /// A model of which only the backbone is used.

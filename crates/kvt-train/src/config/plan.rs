@@ -1,5 +1,6 @@
 //! The whole configuration: its sections, each declared next to the code that uses it.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -9,14 +10,14 @@ use super::document::Document;
 use super::model::ModelSection;
 use super::problem::ConfigError;
 use crate::analysis::AnalysisConfig;
-use crate::augment::{AugmentConfig, DenseConfig};
+use crate::augment::{AugmentConfig, DenseConfig, MultiscaleConfig};
 use crate::data::DataConfig;
 use crate::engine::{EvalConfig, TrainConfig};
 use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
 use crate::report::ReportConfig;
 use crate::run::{CheckpointConfig, Environment, LogConfig, RunConfig, RunDir};
-use crate::task::{DinoConfig, InitConfig, SegmentConfig, TaskKind};
+use crate::task::{DetectConfig, DinoConfig, InitConfig, SegmentConfig, TaskKind};
 use kvt_data::text::counted;
 
 /// Configuration of a `kvt` run.
@@ -35,13 +36,14 @@ pub struct Plan {
     base: Option<String>,
     /// Seed of everything random: initial weights, order of the images, augmentation, dropout.
     pub seed: u64,
-    /// What is learned: the classes of labelled images, features of images without labels (`[dino]`), or the classes of pixels
-    /// (`[segment]`).
+    /// What is learned: the classes of labelled images, features of images without labels (`[dino]`), the classes of pixels
+    /// (`[segment]`), or boxes and masks of objects (`[detect]`).
     pub task: TaskKind,
     pub model: ModelSection,
     pub init: InitConfig,
     pub data: DataConfig,
     pub dense: DenseConfig,
+    pub multiscale: MultiscaleConfig,
     pub augment: AugmentConfig,
     pub mix: MixConfig,
     pub optim: OptimConfig,
@@ -50,6 +52,7 @@ pub struct Plan {
     pub distill: DistillConfig,
     pub dino: DinoConfig,
     pub segment: SegmentConfig,
+    pub detect: DetectConfig,
     pub ema: EmaConfig,
     pub train: TrainConfig,
     pub eval: EvalConfig,
@@ -61,6 +64,15 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The settings by which the images are read: with `task = "detect"`, generated scenes have objects in place of masks.
+    #[must_use]
+    pub fn read_data(&self) -> Cow<'_, DataConfig> {
+        match self.task {
+            TaskKind::Detect => self.data.as_objects(),
+            TaskKind::Classify | TaskKind::Dino | TaskKind::Segment => Cow::Borrowed(&self.data),
+        }
+    }
+
     /// The length of the run in updates, if it is measured in them.
     #[must_use]
     pub fn updates(&self) -> Option<u64> {

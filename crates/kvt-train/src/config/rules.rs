@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::reference::section;
 use super::suggest::closest;
 use super::{Plan, attention};
-use crate::augment::{AugmentConfig, DenseConfig};
+use crate::augment::{AugmentConfig, DenseConfig, MultiscaleConfig};
 use crate::data::shapes::{Layout, ShapesConfig};
 use crate::data::{DataConfig, DataError, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
@@ -22,7 +22,8 @@ use crate::fetch::{Published, instead, similar};
 use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind, OptimDecay, ScheduleConfig};
 use crate::task::{
-    DinoConfig, Misfit, ResetHead, SegmentConfig, SegmentEval, TaskKind, check_dino, check_segment,
+    DetectConfig, DinoConfig, Misfit, ResetHead, SegmentConfig, SegmentEval, TaskKind,
+    check_detect, check_dino, check_segment,
 };
 
 /// Fills in the defaults that depend on other keys, resets keys that another key disables, and reports conflicts.
@@ -68,12 +69,14 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     // Without gradients, twice as many images fit in memory.
     if !checks.sets("eval.batch_size") {
         plan.eval.batch_size = match plan.task {
-            TaskKind::Segment => 1,
+            TaskKind::Segment | TaskKind::Detect => 1,
             TaskKind::Classify | TaskKind::Dino => 2 * plan.train.batch_size,
         };
     }
     dino(plan, checks);
     segment(plan, checks);
+    detect(plan, checks);
+    decay(plan, checks);
     // Whether this machine has the device is only checked where it is used.
     let device = &plan.train.device;
     if device.parse::<Wanted>().is_err() {
@@ -191,6 +194,7 @@ fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
 }
 
 fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
+    let is_of_objects = plan.task == TaskKind::Detect;
     let data = &mut plan.data;
     let has_path = checks.sets("data.path");
     match data.kind {
@@ -233,15 +237,15 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
     if data.kind != DataKind::Masks {
         without_masks(data, checks);
     }
-    if data.kind == DataKind::Coco {
+    if data.kind != DataKind::Coco {
+        without_objects(data, checks);
+    } else if !is_of_objects {
         conflict(
             "data.kind",
-            "there is no task yet that trains on objects with boxes",
-            "`kvt data check DIR` reads a folder of COCO and says what is in it",
+            "the images have objects with boxes, but no class each",
+            "add `task = \"detect\"` at the top of the file",
             checks,
         );
-    } else {
-        without_objects(data, checks);
     }
     if data.val_fraction > 0.0 && !data.list.is_empty() {
         let (value, expected) = (
@@ -433,7 +437,8 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
         of_another_task("dense", "segment", checks);
         plan.segment = SegmentConfig::default();
         plan.dense = DenseConfig::default();
-        if plan.data.is_masks() {
+        // Of detection, other masks are refused with what it needs.
+        if plan.data.is_masks() && plan.task != TaskKind::Detect {
             let key = if checks.sets("data.shapes.layout") {
                 "data.shapes.layout"
             } else {
@@ -446,19 +451,12 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
                 checks,
             );
         }
-        if plan.optim.decay == OptimDecay::Names {
-            let expected = "\"family\" or \"all\" unless `task = \"segment\"`";
-            checks.refuse("optim.decay", "\"names\"", expected);
-        }
         return;
     }
     for (key, pair, expected) in plan.dense.reversed() {
         checks.refuse(&format!("dense.{key}"), &pair, expected);
     }
     let segment = &mut plan.segment;
-    if !checks.sets("optim.decay") {
-        plan.optim.decay = OptimDecay::Names;
-    }
     if !checks.sets("segment.window_padding") {
         let model = plan.model.config(None);
         if let Ok(ModelConfig::Twins(_)) = model {
@@ -479,11 +477,56 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
         segment.eval_stride = segment.eval_crop.map(|side| (2 * side / 3).max(1));
     }
     misfits(plan, check_segment, checks);
-    augments_by_dense(plan, checks);
+    augments_together(
+        plan,
+        "`task = \"segment\"` augments images and masks together, as `[dense]` says",
+        "leave it out: of `[augment]`, only `mean` and `std` apply to images with masks",
+        checks,
+    );
 }
 
-/// Refuses the keys of `[augment]` that images with masks do not have.
-fn augments_by_dense(plan: &Plan, checks: &mut Checks<'_>) {
+fn detect(plan: &mut Plan, checks: &mut Checks<'_>) {
+    if plan.task != TaskKind::Detect {
+        of_another_task("detect", "detect", checks);
+        of_another_task("multiscale", "detect", checks);
+        plan.detect = DetectConfig::default();
+        plan.multiscale = MultiscaleConfig::default();
+        return;
+    }
+    if let Some((key, value, expected)) = plan.multiscale.misfit() {
+        let key = format!("multiscale.{key}");
+        if !checks.refuses(&key) {
+            checks.refuse(&key, &value, &expected);
+        }
+    }
+    if !checks.sets("detect.window_padding") {
+        let model = plan.model.config(None);
+        if let Ok(ModelConfig::Twins(_)) = model {
+            plan.detect.window_padding = WindowPadding::Hidden;
+        }
+    }
+    misfits(plan, check_detect, checks);
+    augments_together(
+        plan,
+        "`task = \"detect\"` augments images and objects together, as `[multiscale]` says",
+        "leave it out: of `[augment]`, only `mean` and `std` apply to images with objects",
+        checks,
+    );
+}
+
+/// Which parameters decay by default, and whether the rule is one of the task's network.
+fn decay(plan: &mut Plan, checks: &mut Checks<'_>) {
+    let has_names = matches!(plan.task, TaskKind::Segment | TaskKind::Detect);
+    if has_names && !checks.sets("optim.decay") {
+        plan.optim.decay = OptimDecay::Names;
+    } else if !has_names && plan.optim.decay == OptimDecay::Names {
+        let expected = "\"family\" or \"all\" unless `task = \"segment\"` or `task = \"detect\"`";
+        checks.refuse("optim.decay", "\"names\"", expected);
+    }
+}
+
+/// Refuses the keys of `[augment]` that images do not have whose masks or objects are augmented with them.
+fn augments_together(plan: &Plan, message: &str, help: &str, checks: &mut Checks<'_>) {
     let used = &plan.augment;
     let mut plain = plan.clone();
     plain.augment = AugmentConfig {
@@ -491,8 +534,6 @@ fn augments_by_dense(plan: &Plan, checks: &mut Checks<'_>) {
         std: used.std,
         ..AugmentConfig::default()
     };
-    let message = "`task = \"segment\"` augments images and masks together, as `[dense]` says";
-    let help = "leave it out: of `[augment]`, only `mean` and `std` apply to images with masks";
     for difference in diff(plan, &plain).unwrap_or_default() {
         conflict(&difference.key, message, help, checks);
     }

@@ -141,6 +141,7 @@ fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
     Ok(match plan.task {
         TaskKind::Classify => checkpoint.file(CheckpointWeights::reported(&plan).file()),
         TaskKind::Segment => return Err(TrainError::from(TrainedError::Pixels).into()),
+        TaskKind::Detect => return Err(TrainError::from(TrainedError::Objects).into()),
         TaskKind::Dino => checkpoint.file(&task_file(TEACHER)),
     })
 }

@@ -98,8 +98,8 @@ fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> 
     let views = match plan.task {
         TaskKind::Classify => Classify::views(plan, size)?,
         TaskKind::Dino => Dino::views(plan, size)?,
-        // Its sheet is another.
-        TaskKind::Segment => Vec::new(),
+        // Their sheets are others.
+        TaskKind::Segment | TaskKind::Detect => Vec::new(),
     };
     let count = COLUMNS as usize - 1;
     Ok(match views.as_slice() {

@@ -2,13 +2,18 @@
 
 use super::Curve;
 use crate::run::Metric;
-use crate::task::{Classify, Dino, Segment, Task as _};
+use crate::task::{Classify, Detect, Dino, Segment, Task as _};
 
 /// The metrics of all tasks; some tasks share some.
 pub(crate) fn metrics() -> impl Iterator<Item = &'static Metric> {
-    [Classify::METRICS, Dino::METRICS, Segment::METRICS]
-        .into_iter()
-        .flatten()
+    [
+        Classify::METRICS,
+        Dino::METRICS,
+        Segment::METRICS,
+        Detect::METRICS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The metric with a name.
@@ -42,7 +47,7 @@ pub fn best_metric(curves: &[Curve]) -> Metric {
         begun.all(|curve| has(curve, metric))
     };
     let is_classified = curves.iter().any(|curve| has(curve, Classify::BEST));
-    let others = [Dino::BEST, Segment::BEST].into_iter();
+    let others = [Dino::BEST, Segment::BEST, Detect::BEST].into_iter();
     let other = others
         .filter(|_| !is_classified)
         .find(|metric| all_have(*metric));

@@ -31,9 +31,10 @@ pub fn report_itself(
     }
     let samples = match record.plan.task {
         TaskKind::Segment => SEGMENTED,
-        TaskKind::Classify | TaskKind::Dino => 0,
+        TaskKind::Classify | TaskKind::Dino | TaskKind::Detect => 0,
     };
-    let is_judged = is_finished && record.plan.task != TaskKind::Dino;
+    let has_pages = !matches!(record.plan.task, TaskKind::Dino | TaskKind::Detect);
+    let is_judged = is_finished && has_pages;
     let mut report = Report::new(vec![record], best_metric, None)?;
     forget_report(run)?;
     let folder = run.join(REPORT);

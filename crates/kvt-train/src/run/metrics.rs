@@ -85,6 +85,21 @@ impl Metric {
         higher: true,
     };
 
+    /// Average precision of boxes, as COCO defines it, in percent.
+    pub const BOX_AP: Self = Self {
+        name: "box_ap",
+        title: "box AP",
+        percent: true,
+        higher: true,
+    };
+    /// The same of masks.
+    pub const MASK_AP: Self = Self {
+        name: "mask_ap",
+        title: "mask AP",
+        percent: true,
+        higher: true,
+    };
+
     /// Whether `new` is better than `old`. An equal value is not better, and neither is NaN.
     pub fn improves(self, new: f64, old: f64) -> bool {
         if self.higher { new > old } else { new < old }

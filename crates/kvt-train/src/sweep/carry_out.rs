@@ -12,7 +12,7 @@ use crate::error::{TrainError, chain};
 use crate::report::report_itself;
 use crate::run::{REPORT, RunDir, RunError};
 use crate::splits::ensure_data;
-use crate::task::{Classify, Dino, Segment, Task, TaskKind};
+use crate::task::{Classify, Detect, Dino, Segment, Task, TaskKind};
 use kvt_data::fs::write_text;
 
 /// The outcome of a cell.
@@ -109,6 +109,7 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
             TaskKind::Classify => session::<Classify>(plan.clone(), start, name, alone, watch),
             TaskKind::Dino => session::<Dino>(plan.clone(), start, name, alone, watch),
             TaskKind::Segment => session::<Segment>(plan.clone(), start, name, alone, watch),
+            TaskKind::Detect => session::<Detect>(plan.clone(), start, name, alone, watch),
         };
         match done {
             Ok(engine::End::Finished) => {}

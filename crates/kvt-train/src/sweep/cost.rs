@@ -10,13 +10,15 @@ use crate::config::Plan;
 use crate::data::{DataConfig, DataError, Split, open_part};
 use crate::device;
 use crate::error::TrainError;
-use crate::task::{SegmentSize, TaskKind};
+use crate::task::{SegmentSize, TaskKind, detect_macs};
 
 /// Pixels of the images in a measured step: 128 images of 32 px are a whole batch, and 16 of 224 px need little memory.
 const PIXELS: usize = 16 * 224 * 224;
 
 /// Classes of pixels, if these are not known before the images are there: they cost little.
 const PIXEL_CLASSES: usize = 150;
+/// Classes of objects, likewise.
+const OBJECT_CLASSES: usize = 80;
 
 /// The cost of an update in forward passes: a backward pass costs twice as much as a forward pass.
 const UPDATE: f64 = 3.0;
@@ -38,7 +40,7 @@ pub struct Cost {
 /// Images that pass through the model in a whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Passes {
-    /// Images of updates; one of DINO counts as several.
+    /// Images of updates; one of DINO counts as several, and so does one with objects.
     trained: f64,
     /// Images of evaluations.
     evaluated: f64,
@@ -150,16 +152,26 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
         trained: trained * views(plan),
         evaluated: evaluations as f64 * val as f64,
     };
+    let classifier = || Ok::<_, TrainError>(plan.model.config(None)?.summary().macs.total());
     let macs = match plan.task {
         TaskKind::Segment => SegmentSize::of(plan, PIXEL_CLASSES)?.macs,
-        TaskKind::Classify | TaskKind::Dino => plan.model.config(None)?.summary().macs.total(),
+        TaskKind::Detect => detect_macs(plan, OBJECT_CLASSES)?,
+        TaskKind::Classify | TaskKind::Dino => classifier()?,
     };
     let images = UPDATE * passes.trained + passes.evaluated;
+    // Only a classifier is measured: a network that finds objects takes longer by its operations.
+    let times = match plan.task {
+        TaskKind::Detect => macs as f64 / classifier()?.max(1) as f64,
+        TaskKind::Classify | TaskKind::Dino | TaskKind::Segment => 1.0,
+    };
     Ok(Cost {
         images: train,
         epochs,
         macs: macs as f64 * images,
-        passes,
+        passes: Passes {
+            trained: times * passes.trained,
+            evaluated: times * passes.evaluated,
+        },
         ..Cost::default()
     })
 }
@@ -247,7 +259,7 @@ impl Measured {
 /// The cost of a training image, in updates by a whole image.
 fn views(plan: &Plan) -> f64 {
     match plan.task {
-        TaskKind::Classify | TaskKind::Segment => 1.0,
+        TaskKind::Classify | TaskKind::Segment | TaskKind::Detect => 1.0,
         TaskKind::Dino => {
             // Student and teacher see two global views; only the student sees the local ones.
             let size = plan.model.overrides.img_size.unwrap_or(224) as f64;

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::report::{Comparison, Curve, PLOTS, best_metric, metrics, save_plots, title};
 use crate::run::Metric;
-use crate::task::{Classify, Dino, Segment, Task as _, TaskKind};
+use crate::task::{Classify, Detect, Dino, Segment, Task as _, TaskKind};
 use kvt_data::escape::markdown;
 use kvt_data::fs::{remove_leftovers, write_text};
 
@@ -160,6 +160,8 @@ impl Sweep {
             Dino::BEST
         } else if are_all(TaskKind::Segment) {
             Segment::BEST
+        } else if are_all(TaskKind::Detect) {
+            Detect::BEST
         } else {
             Classify::BEST
         }

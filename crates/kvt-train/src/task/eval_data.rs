@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Plan;
-use crate::data::{Batch, DataError, Loader, Prepare, Skipped, Split};
+use crate::data::{Batch, DataError, Loader, Prepare, Skipped, Source, Split};
 use crate::splits::Splits;
 use crate::world::{Alone, World};
 
@@ -109,6 +109,11 @@ impl<'a> EvalData<'a> {
     /// The classes of the images, in label order.
     pub fn classes(&self) -> &'a [String] {
         self.splits.classes()
+    }
+
+    /// The validation images, with what is annotated in them.
+    pub fn val_source(&self) -> &'a Source {
+        &self.splits.val
     }
 
     fn batches<T: Send + 'static>(

@@ -1,10 +1,11 @@
 //! Tasks: the training objective of a network, and its evaluation.
 //!
 //! [`Trainer`](crate::engine::Trainer) handles epochs, updates and checkpoints. A [`Task`] handles the content of a
-//! batch: its loss, the state that it keeps between batches, and its metrics: [`Classify`], [`Dino`], [`Segment`]. A new task needs a
+//! batch: its loss, the state that it keeps between batches, and its metrics: [`Classify`], [`Dino`], [`Segment`], [`Detect`]. A new task needs a
 //! file or a folder here and a [`TaskKind`], and [`Session`](crate::engine::Session) trains it.
 
 mod classify;
+mod dense;
 mod detect;
 mod dino;
 mod eval_data;
@@ -32,7 +33,11 @@ use crate::run::{Metric, Metrics, Note};
 use crate::splits::{Splits, train_transform};
 
 pub use classify::Classify;
-pub use detect::{ApError, AveragePrecision, ScoreError, Scores, score};
+pub use detect::{
+    ApError, AveragePrecision, Detect, DetectConfig, DetectEvaluation, ScoreError, Scores,
+    detect_network, eval_objects, evaluate_objects, score,
+};
+pub(crate) use detect::{check as check_detect, macs as detect_macs};
 pub use dino::{
     Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, dino_loss,
     load_backbone, part_of_backbone, teacher_probabilities,
@@ -68,6 +73,8 @@ pub enum TaskKind {
     Dino,
     /// [`Segment`]: the class of each pixel.
     Segment,
+    /// [`Detect`]: boxes and masks of objects.
+    Detect,
 }
 
 /// The training objective, and its evaluation.

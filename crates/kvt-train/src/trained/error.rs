@@ -16,11 +16,16 @@ pub enum TrainedError {
         "`task = \"segment\"` labels pixels, not images: `kvt eval`, `kvt predict` and `kvt report` take it, this verb does not"
     )]
     Pixels,
+    /// A network of which only some verbs have a use.
+    #[error(
+        "`task = \"detect\"` finds objects, not classes of images: `kvt eval` takes it, this verb does not"
+    )]
+    Objects,
     /// A picture that cannot be drawn.
     #[error("could not draw the classes of an image: {0}")]
     Draw(String),
-    /// Weights of a classifier where a network for segmentation is evaluated.
-    #[error("`{}` are the weights of a classifier: they have no heads for pixels, with which to evaluate; train them with `init.weights`", .0.display())]
+    /// Weights of a classifier where a network for segmentation or detection is evaluated.
+    #[error("`{}` are the weights of a classifier: they have no heads for pixels or objects, with which to evaluate; train them with `init.weights`", .0.display())]
     NoHeads(PathBuf),
     /// Images of another folder for a run of segmentation.
     #[error(

@@ -37,7 +37,7 @@ impl Images {
         warn: Warn<'_>,
     ) -> Result<Self, TrainError> {
         ensure_data(plan, progress)?;
-        let source = open_part(&plan.data, split, classes)?;
+        let source = open_part(&plan.read_data(), split, classes)?;
         source.warnings().iter().for_each(|text| warn(text));
         let kind = match split {
             Split::Val => "validation",

@@ -1,5 +1,6 @@
 //! A trained model that is ready to predict, from a run or from a configuration and weights, and the images that it is judged on.
 
+mod detect;
 mod error;
 mod judge;
 mod labelled_images;
@@ -13,8 +14,9 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kvt_models::Model;
-use kvt_models::weights::{LoadOptions, LoadReport, Outcome};
+use kvt_models::weights::{LoadOptions, LoadReport, Outcome, StateDict};
 
+pub use self::detect::Detector;
 pub use self::error::TrainedError;
 pub use self::labelled_images::Images;
 pub use self::logits::{count_broken, of_images};
@@ -287,10 +289,11 @@ impl Trained {
     }
 }
 
-/// Refuses a plan whose network classifies pixels.
+/// Refuses a plan whose network classifies pixels or finds objects.
 fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
     match plan.task {
         TaskKind::Segment => Err(TrainedError::Pixels),
+        TaskKind::Detect => Err(TrainedError::Objects),
         TaskKind::Classify | TaskKind::Dino => Ok(plan),
     }
 }
@@ -315,8 +318,19 @@ pub fn names_in(path: &Path) -> std::io::Result<Vec<String>> {
 
 /// The classes of a plan's data, if these are there.
 fn classes_of_data(plan: &Plan) -> Option<Vec<String>> {
-    let source = open_part(&plan.data, Split::Train, None).ok()?;
+    let source = open_part(&plan.read_data(), Split::Train, None).ok()?;
     Some(source.classes)
+}
+
+/// The classes of the weights of a network, by their numbers: without the data nothing else is known of them. The layer whose name begins like
+/// this has a row for each.
+fn numbered(state: &StateDict, layer: &str) -> Vec<String> {
+    let weight = state.get(&format!("{layer}weight"));
+    // Without that layer, loading says what is missing.
+    let classes = weight.and_then(|data| data.shape().first().copied());
+    (0..classes.unwrap_or(1))
+        .map(|class| class.to_string())
+        .collect()
 }
 
 /// The plan of a run, with a warning if its images may be others.

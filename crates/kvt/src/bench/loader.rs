@@ -63,6 +63,11 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
     let views = match plan.task {
         TaskKind::Classify => Classify::views(&plan, size)?,
         TaskKind::Dino => Dino::views(&plan, size)?,
+        TaskKind::Detect => {
+            bail!(
+                "`kvt bench loader` times transforms of whole images; those of images with objects are not measured"
+            )
+        }
         TaskKind::Segment => {
             bail!(
                 "`kvt bench loader` times transforms of whole images; those of images with masks are not measured"

@@ -1,5 +1,6 @@
 //! The model that `kvt bench forward` and `kvt bench step` measure.
 
+use anyhow::bail;
 use clap::builder::PossibleValuesParser;
 use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
 
@@ -41,6 +42,11 @@ impl MeasuredModel {
         more: &[String],
     ) -> anyhow::Result<ModelCase> {
         let plan = self.plan_of(kind, more)?;
+        if plan.task == TaskKind::Detect {
+            bail!(
+                "`kvt bench` measures no network that finds objects yet: give the name of its model, for the classifier"
+            );
+        }
         Ok(ModelCase {
             kind: kind.to_owned(),
             config: plan.model.config(None)?,

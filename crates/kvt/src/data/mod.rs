@@ -3,7 +3,7 @@
 mod fetch;
 mod masks;
 mod objects;
-mod score;
+pub(super) mod score;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -49,7 +49,8 @@ fn percent(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", 100.0 * value))
 }
 
-fn text(scores: &Scores) -> String {
+/// The table of the twelve numbers, of boxes and of masks.
+pub(crate) fn text(scores: &Scores) -> String {
     let header = std::iter::once("").chain(scores.kinds().map(|(kind, _)| kind));
     let header: Vec<&str> = header.collect();
     let rows = AveragePrecision::NAMES
@@ -62,7 +63,8 @@ fn text(scores: &Scores) -> String {
     table(&header, rows)
 }
 
-fn classes(scores: &Scores) -> String {
+/// The table of the classes.
+pub(crate) fn classes(scores: &Scores) -> String {
     let header = std::iter::once("AP of class").chain(scores.kinds().map(|(kind, _)| kind));
     let header: Vec<&str> = header.collect();
     let rows = scores.classes.iter().enumerate().map(|(at, name)| {

@@ -1,5 +1,6 @@
 //! `kvt eval`
 
+mod detect;
 mod segment;
 
 use std::path::PathBuf;
@@ -35,10 +36,11 @@ pub(super) struct Args {
     /// Evaluate another image folder, `DIR/<class>/*`, with the run's classes; images that the run trained on are left out.
     #[arg(long, value_name = "DIR", conflicts_with = "split")]
     data: Option<PathBuf>,
-    /// Also tell accuracy, precision and F1 of each class, and the classes that are confused most; of segmentation, IoU and accuracy.
+    /// Also tell accuracy, precision and F1 of each class, and the classes that are confused most; of segmentation, IoU and accuracy; of detection, AP.
     #[arg(long)]
     per_class: bool,
     /// Also write `classes.csv`, `confusion.csv`, `confusion.png` and `predictions.csv` into this folder; of segmentation, `iou.csv`.
+    /// Of detection: the file of the detections, in COCO's format of results.
     #[arg(long, alias = "output", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Let the model choose among these classes alone, and evaluate their images: names with commas between them, or `@FILE`
@@ -57,8 +59,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.trained.task(&args.overrides)? == TaskKind::Segment {
-        return segment::run(args);
+    match args.trained.task(&args.overrides)? {
+        TaskKind::Segment => return segment::run(args),
+        TaskKind::Detect => return detect::run(args),
+        TaskKind::Classify | TaskKind::Dino => {}
     }
     let trained = args
         .trained

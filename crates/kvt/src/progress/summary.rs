@@ -107,6 +107,10 @@ impl Tally {
                 "eval --run RUN --per-class",
                 "predict --run RUN --out DIR IMAGE...",
             ],
+            TaskKind::Detect => [
+                "eval --run RUN --per-class",
+                "eval --run RUN --out detections.json",
+            ],
             TaskKind::Dino => ["probe --run RUN", "attention-map --run RUN IMAGE..."],
         };
         for (number, command) in next.iter().chain(&["report RUN"]).enumerate() {

@@ -32,16 +32,13 @@ fn annotations_of_scenes_are_checked() {
 }
 
 #[test]
-fn nothing_trains_on_objects_yet() {
+fn classifiers_do_not_train_on_objects() {
     let workspace = Workspace::empty();
     let model =
         "[model]\nname = \"deit_tiny_patch16_224\"\n[data]\nkind = \"coco\"\npath = \"coco\"\n";
     workspace.write("objects.toml", model);
     let error = workspace.error(&["config", "check", "objects.toml"]);
-    assert!(
-        error.contains("no task yet that trains on objects"),
-        "{error}"
-    );
+    assert!(error.contains("add `task = \"detect\"`"), "{error}");
 }
 
 /// The labels themselves, written as detections, have an AP of 1 by boxes and masks; without the half of them, less.

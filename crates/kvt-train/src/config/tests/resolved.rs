@@ -93,7 +93,7 @@ fn every_key_of_the_full_file_differs_from_its_default() {
     let same: Vec<_> = same
         .into_iter()
         .filter(|key| {
-            let others = ["dino.", "segment.", "dense."];
+            let others = ["dino.", "segment.", "dense.", "detect.", "multiscale."];
             key != "task" && !others.iter().any(|section| key.starts_with(section))
         })
         .collect();
@@ -123,6 +123,7 @@ fn every_key_of_the_full_file_differs_from_its_default() {
             "optim.clip_parameter",
             "optim.clip_value",
             "optim.decay",
+            "schedule.step_at",
             "schedule.warmup_ratio",
             "schedule.warmup_updates",
             "train.eval_every_updates",
@@ -243,7 +244,7 @@ fn the_reference_shows_type_default_and_meaning() {
     | `seed` | integer >= 0 | `0` | Seed of everything random: initial weights, order of the images, augmentation, dropout. |
     | `hflip` | float in [0, 1] | `0.5`, with none `0.0` | Probability of a horizontal flip. |
     | `scale` | list of 2 x float in (0, 1] | `[0.08, 1.0]` | Smallest and largest area of the random resized crop as a share of the image; only imagenet. |
-    | `kind` | `"folder"` or `"shapes"` or `"tar"` or `"parquet"` or `"cifar"` or `"masks"` or `"coco"` | `"folder"` | An image folder, tar shards, Parquet files, CIFAR's own files, generated shapes, images with masks, or COCO's images, on which no task trains yet. |
+    | `kind` | `"folder"` or `"shapes"` or `"tar"` or `"parquet"` or `"cifar"` or `"masks"` or `"coco"` | `"folder"` | An image folder, tar shards, Parquet files, CIFAR's own files, generated shapes, images with masks, or COCO's images and objects. |
     | `workers` | `"auto"` or integer in [0, 1024] | `"auto"` | Threads that decode and augment; `"auto"` is the number of cores, at most 8, and 0 works on the training thread. The result does not depend on it. |
     | `seed` | integer >= 0 | `0` | Seed of the images, independent of the run's seed. |
     | `hflip` | float in [0, 1] | `0.5` | Probability of a horizontal flip. |
@@ -257,6 +258,7 @@ fn the_reference_shows_type_default_and_meaning() {
     | `kind` | KINDS | `"dense"` | The mechanism. |
     | `neighbors` | integer >= 1 (a count) or float in (0, 1] (a share of the keys) or non-empty list of them | `0.5` | How many keys a query keeps, or a list with one entry per stage of the model. Only with `knn`. |
     | `seed` | integer >= 0 | `0` | Seed of the random numbers of evaluation. Only with `favor`, `performer`, `performer-relu`, `rfa`, `clustered`, `clustered-improved`, `informer`, `scram`. |
+    | `hflip` | float in [0, 1] | `0.5` | Probability of a horizontal flip. |
     | `betas` | list of 2 x float in [0, 1) | `[0.9, 0.999]`, with lion `[0.9, 0.99]` | Decay of the first and second moment of `adamw`, `lamb`, and the part of `muon` that is AdamW; of `lion`, the weight of the momentum in an update, and the decay of the momentum. |
     | `kind` | `"cosine"` or `"linear"` or `"step"` or `"poly"` or `"constant"` | `"cosine"` | Shape of the learning rate after the warm-up. |
     | `max_steps` | integer >= 1 | none: all epochs | Ends the run after this many updates, wherever that is. |

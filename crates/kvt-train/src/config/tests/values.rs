@@ -80,6 +80,12 @@ fn defaults_are_those_of_the_deit_recipe() {
     hflip = 0.5
     photometric = true
 
+    [multiscale]
+    sizes = [480, 512, 544, 576, 608, 640, 672, 704, 736, 768, 800]
+    max = 1333
+    crop_before = true
+    hflip = 0.5
+
     [augment]
     preset = "imagenet"
     scale = [0.08, 1.0]
@@ -135,6 +141,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     min_lr = 0.00001
     cooldown_epochs = 0
     step_epochs = 30.0
+    step_at = []
     step_rate = 0.1
     power = 0.5
     per = "epoch"
@@ -191,6 +198,22 @@ fn defaults_are_those_of_the_deit_recipe() {
     eval = "whole"
     eval_crop = [512, 512]
     eval_stride = [341, 341]
+
+    [detect]
+    channels = 256
+    hidden = 1024
+    window_padding = "seen"
+    anchors = 256
+    anchors_fraction = 0.5
+    regions = 512
+    regions_fraction = 0.25
+    train_per_level = 2000
+    train_proposals = 1000
+    test_per_level = 1000
+    test_proposals = 1000
+    score = 0.05
+    iou = 0.5
+    detections = 100
 
     [ema]
     decay = 0.0

@@ -29,7 +29,7 @@ section! {
         /// Weight decay, decoupled from the gradient except with `sgd` and `lamb`.
         pub weight_decay: f64 = 0.05, "x-range" = "[0, 1e30]";
         /// The parameters that decay.
-        pub decay: OptimDecay = OptimDecay::Family, "x-default" = "`\"family\"`, with `task = \"segment\"` `\"names\"`";
+        pub decay: OptimDecay = OptimDecay::Family, "x-default" = "`\"family\"`, with `task = \"segment\"` or `\"detect\"` `\"names\"`";
         /// Factor of the learning rate from each layer of the model to the one below it; 1 is the same rate for all.
         pub layer_decay: f64 = 1.0, "x-range" = "(0, 1]";
         /// Largest global norm of the gradients; 0 does not clip. At most one `clip` key is above 0.

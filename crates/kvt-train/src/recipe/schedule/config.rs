@@ -28,6 +28,8 @@ section! {
         pub cooldown_epochs: u32 = 0, "x-range" = "[0, 1000000]";
         /// Epochs from one drop of `step` to the next; parts of an epoch are allowed.
         pub step_epochs: f64 = 30.0, "x-range" = "[1e-3, inf)";
+        /// Epochs after which `step` drops, in place of every `step_epochs`: `[27, 33]` in mmdetection's 36 epochs.
+        pub step_at: Vec<f64> = Vec::new(), "x-range" = "[1e-3, inf)";
         /// Factor of the learning rate at each drop of `step`.
         pub step_rate: f64 = 0.1, "x-range" = "(0, 1]";
         /// Exponent of `poly`.
@@ -51,7 +53,7 @@ pub enum ScheduleKind {
     Cosine,
     /// A line from `optim.lr` to `schedule.min_lr`.
     Linear,
-    /// Times `schedule.step_rate` every `schedule.step_epochs`.
+    /// Times `schedule.step_rate` every `schedule.step_epochs`, or after each of `schedule.step_at`.
     Step,
     /// A power of what is left of the run, from `optim.lr` to `schedule.min_lr`.
     Poly,

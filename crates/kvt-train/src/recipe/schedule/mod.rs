@@ -16,6 +16,7 @@ pub use config::{ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer};
 /// f(t) = min_lr + (lr - min_lr) / 2 (1 + cos(pi t / total))       cosine
 /// f(t) = min_lr + (lr - min_lr) (1 - t / total)^power             poly; linear has the power 1
 /// f(t) = lr * step_rate^floor(t / step)                           step
+/// f(t) = lr * step_rate^(drops with step_at <= t)                 step, with step_at
 /// f(t) = lr                                                       constant
 /// ```
 ///
@@ -96,7 +97,13 @@ impl Schedule {
             |power: f64| config.min_lr + (self.lr - config.min_lr) * (1.0 - t / total).powf(power);
         match config.kind {
             ScheduleKind::Constant => self.lr,
-            ScheduleKind::Step => self.lr * config.step_rate.powf((t / step).floor()),
+            ScheduleKind::Step if config.step_at.is_empty() => {
+                self.lr * config.step_rate.powf((t / step).floor())
+            }
+            ScheduleKind::Step => {
+                let drops = config.step_at.iter().filter(|at| **at * self.unit() <= t);
+                self.lr * config.step_rate.powf(drops.count() as f64)
+            }
             _ if t >= total => config.min_lr,
             // The order of operations matters: another one would change the last bit of old runs' rates.
             ScheduleKind::Cosine => half_cosine(self.lr, config.min_lr, PI * t / total),

@@ -248,7 +248,7 @@ fn progress(plan: &Plan, events: &[Event]) -> Progress {
 }
 
 /// Size and cost of a classifier, or of a network for segmentation with crops of its size; not available for DINO's network with its
-/// heads.
+/// heads, nor for detection, whose cost depends on what it finds.
 fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
     if classes == 0 {
         return None;
@@ -263,7 +263,7 @@ fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
             let size = SegmentSize::of(plan, classes).ok()?;
             (size.backbone, size.params, size.macs)
         }
-        TaskKind::Dino => return None,
+        TaskKind::Dino | TaskKind::Detect => return None,
     };
     Some(ModelFacts {
         parameters,

@@ -1,7 +1,208 @@
-//! Detection: boxes and masks of objects.
+//! Detection: boxes and masks of objects, by Mask R-CNN on a backbone with dense or k-NN attention.
+//!
+//! - Paper: He et al., *Mask R-CNN*, ICCV 2017, <https://arxiv.org/abs/1703.06870>
+//! - Recipe: Liu et al., *Swin Transformer*, ICCV 2021, <https://github.com/SwinTransformer/Swin-Transformer-Object-Detection>
+//!
+//! The loss is the sum of the network's five. Evaluation is image by image: what is found is put back into the original image, and the
+//! average precision of boxes and masks is that of pycocotools.
 
 mod ap;
+mod check;
+mod config;
+mod evaluate;
+mod found;
+mod network;
 mod score;
+mod size;
+
+use std::sync::Arc;
+
+use burn::tensor::{Device, Tensor};
+use kvt_data::augment::{DetectEval, DetectTrain, Objects};
+use kvt_models::ModelConfig;
+use kvt_models::dense::mask_rcnn::{self, Bitmap, DetectLosses, MaskRcnn};
+use kvt_ops::{Key, Phase};
+
+use super::dense::start_from;
+use super::{EvalData, Measured, Signals, Task, Unread, Weights};
+use crate::config::Plan;
+use crate::data::{DataError, DeviceBatch, Prepare};
+use crate::error::TrainError;
+use crate::recipe::{Network, Position};
+use crate::run::{Metric, Metrics, Note};
+use crate::splits::{Splits, image_limits};
 
 pub use ap::{ApError, AveragePrecision};
+pub(crate) use check::check;
+pub use config::DetectConfig;
+pub use evaluate::{DetectEvaluation, evaluate_objects};
+pub use network::detect_network;
 pub use score::{ScoreError, Scores, score};
+pub(crate) use size::macs;
+
+/// A network that learns to find objects, evaluated by the average precision of their boxes.
+pub struct Detect {
+    /// Prepares the images of an evaluation.
+    eval: Arc<dyn Prepare<Objects>>,
+    /// The losses of the last micro-batch, without their graph.
+    seen: Option<[Tensor<1>; 5]>,
+}
+
+impl Detect {
+    /// The task of a plan.
+    ///
+    /// # Errors
+    /// If settings are inconsistent.
+    pub fn new(plan: &Plan) -> Result<Self, DataError> {
+        Ok(Self {
+            eval: eval_objects(plan)?,
+            seen: None,
+        })
+    }
+}
+
+/// Prepares the images of an evaluation of a plan.
+///
+/// # Errors
+/// If settings are inconsistent.
+pub fn eval_objects(plan: &Plan) -> Result<Arc<dyn Prepare<Objects>>, DataError> {
+    let limits = image_limits(plan);
+    let images = DetectEval::new(&plan.multiscale, &plan.augment, limits)?;
+    Ok(Arc::new(images))
+}
+
+/// The objects of an image as the network takes them.
+fn of_network(objects: Objects) -> mask_rcnn::Objects {
+    let masks = objects.masks.into_iter().map(|mask| Bitmap {
+        top: mask.top,
+        left: mask.left,
+        height: mask.height,
+        width: mask.width,
+        inside: mask.inside,
+    });
+    mask_rcnn::Objects {
+        size: objects.size.into(),
+        boxes: objects.boxes,
+        labels: objects.labels,
+        masks: masks.collect(),
+    }
+}
+
+impl Task for Detect {
+    type Network = MaskRcnn;
+    type Target = Objects;
+
+    const METRICS: &'static [Metric] = &[Metric::BOX_AP, Metric::MASK_AP];
+    const BEST: Metric = Metric::BOX_AP;
+
+    fn prepare(plan: &Plan, _: &Splits) -> Result<Arc<dyn Prepare<Objects>>, DataError> {
+        let limits = image_limits(plan);
+        let images = DetectTrain::new(&plan.multiscale, &plan.augment, limits)?;
+        Ok(Arc::new(images))
+    }
+
+    /// The classification head is not used, and has one output.
+    fn model(plan: &Plan, _: &Splits) -> Result<ModelConfig, TrainError> {
+        let mut section = plan.model.clone();
+        section.overrides.num_classes = Some(1);
+        let config = section.config(None)?;
+        match config.in_chans() {
+            3 => Ok(config),
+            channels => Err(TrainError::Channels(channels)),
+        }
+    }
+
+    fn start(
+        plan: &Plan,
+        config: &ModelConfig,
+        splits: &Splits,
+        weights: Weights,
+        device: &Device,
+        notes: &mut Vec<Note>,
+    ) -> Result<(Self, MaskRcnn), TrainError> {
+        let network = detect_network(plan, config, splits.classes().len(), device)?;
+        let network = match weights {
+            Weights::OfPlan => start_from(&plan.init, config, network, notes)?,
+            Weights::OfCheckpoint => network,
+        };
+        Ok((Self::new(plan)?, network))
+    }
+
+    fn parameters(_: &ModelConfig, network: &MaskRcnn) -> usize {
+        let parameters = Network::parameters(network).into_iter();
+        parameters
+            .map(|parameter| parameter.shape.iter().product::<usize>())
+            .sum()
+    }
+
+    fn loss(
+        &mut self,
+        network: &MaskRcnn,
+        mut batch: DeviceBatch<Objects>,
+        _: Position,
+        phase: Phase,
+    ) -> Tensor<1> {
+        let images = batch.views.swap_remove(0);
+        let objects: Vec<mask_rcnn::Objects> = batch.targets.into_iter().map(of_network).collect();
+        let key = match phase {
+            Phase::Train(key) => key,
+            Phase::Eval => Key::new(0),
+        };
+        match network.losses(images.clone(), &objects, key) {
+            Ok(losses) => {
+                self.seen = Some(losses.all().map(|loss| loss.inner()));
+                losses.total()
+            }
+            // The loader makes only objects that fit, so the device has failed. A loss that is not finite stops the run.
+            Err(_) => images.require_grad().mean() * f32::NAN,
+        }
+    }
+
+    fn begin(&mut self) {
+        self.seen = None;
+    }
+
+    /// The five losses.
+    fn signals(&self, _: Position) -> Option<Unread> {
+        let seen = self.seen.as_ref()?;
+        Some(Unread {
+            numbers: Tensor::cat(seen.to_vec(), 0),
+            tell: Box::new(|numbers| {
+                let named = DetectLosses::NAMES.into_iter().zip(numbers);
+                Signals {
+                    metrics: named
+                        .map(|(name, value)| (format!("{name}_loss"), *value))
+                        .collect(),
+                    warning: None,
+                }
+            }),
+        })
+    }
+
+    fn evaluate(
+        &self,
+        network: &MaskRcnn,
+        data: &mut EvalData<'_>,
+        device: &Device,
+    ) -> Result<Measured, TrainError> {
+        let prepare = Arc::clone(&self.eval);
+        let evaluation = evaluate::evaluate_data(network, data, prepare, device)?;
+        let scores = &evaluation.scores;
+        // Without masks in the annotations there is only the first.
+        let metrics = [
+            (Metric::BOX_AP, scores.boxes.ap),
+            (Metric::MASK_AP, scores.masks.as_ref().and_then(|of| of.ap)),
+        ];
+        let metrics = metrics.into_iter();
+        let metrics: Metrics = metrics
+            .filter_map(|(metric, share)| Some((metric.name.to_owned(), 100.0 * share?)))
+            .collect();
+        Ok(Measured {
+            metrics,
+            images: evaluation.scores.images,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

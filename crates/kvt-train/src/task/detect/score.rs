@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use kvt_data::OnError;
-use kvt_data::coco::{Coco, CocoError, Fault, read_results};
+use kvt_data::coco::rle::RleError;
+use kvt_data::coco::{Annotation, Coco, CocoError, Fault, read_results};
 use serde_json::{Map, Value, json};
 
 use super::ap::{ApError, AveragePrecision, Found, Shapes, Truth, average_precision};
@@ -24,6 +25,28 @@ pub struct Scores {
 }
 
 impl Scores {
+    /// Compares what is found with what is there, by masks only `with_masks` and if all objects have one.
+    ///
+    /// # Errors
+    /// If detections have no order, or one has no mask where masks are compared.
+    pub(super) fn of(
+        images: usize,
+        classes: Vec<String>,
+        truths: &[Truth],
+        found: &[Found],
+        with_masks: bool,
+    ) -> Result<Self, ScoreError> {
+        let precision = |shapes| average_precision(shapes, classes.len(), truths, found);
+        let with_masks = with_masks && truths.iter().all(|one| one.mask.is_some());
+        Ok(Self {
+            images,
+            detections: found.len(),
+            boxes: precision(Shapes::Boxes)?,
+            masks: with_masks.then(|| precision(Shapes::Masks)).transpose()?,
+            classes,
+        })
+    }
+
     /// Boxes, and masks if they are compared.
     pub fn kinds(&self) -> impl Iterator<Item = (&'static str, &AveragePrecision)> {
         let masks = self.masks.iter().map(|found| ("masks", found));
@@ -67,6 +90,14 @@ pub enum ScoreError {
         /// What is wrong with it.
         fault: Fault,
     },
+    /// A mask of a detection that is none of its image.
+    #[error("a detection in image {image}: {fault}")]
+    Runs {
+        /// The image's id.
+        image: u64,
+        /// What is wrong with the mask.
+        fault: RleError,
+    },
     /// Detections that have no order.
     #[error(transparent)]
     Precision(#[from] ApError),
@@ -88,14 +119,34 @@ pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, ScoreError
     });
     let found: Vec<Found> = found.collect();
     let with_masks = !found.is_empty() && found.iter().all(|one| one.mask.is_some());
+    let images = coco.images.iter().enumerate();
+    let images = images.map(|(place, image)| (place as u64, image.size, coco.annotations(place)));
+    let truths = truths(images, with_masks)?;
+    let classes = coco.categories.iter().map(|class| class.name.clone());
+    Scores::of(
+        coco.images.len(),
+        classes.collect(),
+        &truths,
+        &found,
+        with_masks,
+    )
+}
+
+/// The objects of images: of each its number, height and width, and annotations. Masks are drawn only where they are compared.
+///
+/// # Errors
+/// If a mask cannot be drawn.
+pub(super) fn truths<'a>(
+    images: impl Iterator<Item = (u64, (u32, u32), &'a [Annotation])>,
+    with_masks: bool,
+) -> Result<Vec<Truth>, ScoreError> {
     let mut truths = Vec::new();
-    for (place, image) in coco.images.iter().enumerate() {
-        for one in coco.annotations(place) {
-            // Drawn only where they are compared.
-            let mask = with_masks.then(|| one.mask(image.size)).transpose();
+    for (image, size, annotations) in images {
+        for one in annotations {
+            let mask = with_masks.then(|| one.mask(size)).transpose();
             let mask = mask.map_err(|fault| ScoreError::Mask { id: one.id, fault })?;
             truths.push(Truth {
-                image: place as u64,
+                image,
                 class: one.label,
                 bbox: one.bbox,
                 area: one.area,
@@ -104,20 +155,7 @@ pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, ScoreError
             });
         }
     }
-    let classes = coco.categories.len();
-    let precision = |shapes| average_precision(shapes, classes, &truths, &found);
-    let with_masks = with_masks && truths.iter().all(|one| one.mask.is_some());
-    Ok(Scores {
-        images: coco.images.len(),
-        detections: found.len(),
-        boxes: precision(Shapes::Boxes)?,
-        masks: with_masks.then(|| precision(Shapes::Masks)).transpose()?,
-        classes: coco
-            .categories
-            .into_iter()
-            .map(|class| class.name)
-            .collect(),
-    })
+    Ok(truths)
 }
 
 #[cfg(test)]

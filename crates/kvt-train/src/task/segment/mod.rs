@@ -22,6 +22,7 @@ use kvt_models::ModelConfig;
 use kvt_models::dense::upernet::{SegmentLogits, UperNet};
 use kvt_ops::{Phase, pixel_cross_entropy, resize_bilinear};
 
+use super::dense::start_from;
 use super::{EvalData, Measured, Signals, Task, Unread, Weights};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
@@ -138,7 +139,7 @@ impl Task for Segment {
         size::heads(plan, classes).check_batch(images)?;
         let network = segment_network(plan, config, classes, device)?;
         let network = match weights {
-            Weights::OfPlan => network::start_from(&plan.init, config, network, notes)?,
+            Weights::OfPlan => start_from(&plan.init, config, network, notes)?,
             Weights::OfCheckpoint => network,
         };
         Ok((Self::new(plan)?, network))

@@ -8,13 +8,13 @@ use std::path::Path;
 use kvt_models::ModelConfig;
 use kvt_models::dense::upernet::{CLASSIFIERS, UperNet};
 use kvt_models::dense::{DenseKind, read_dense};
-use kvt_models::weights::{self, StateDict, WeightsError};
+use kvt_models::weights::{self, WeightsError};
 
 pub use self::paint::Seen;
 pub use self::results::SegmentResults;
 use super::{
     Choice, Images, Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_in,
-    plan_of, weights_of,
+    numbered, plan_of, weights_of,
 };
 use crate::config::{Plan, load_plan};
 use crate::device::ResolvedDevice;
@@ -104,7 +104,8 @@ impl Segmenter {
             // Random heads would be evaluated as if they had been trained.
             return Err(TrainedError::NoHeads(path.clone()).into());
         }
-        let classes = classes_of_data(&plan).unwrap_or_else(|| numbered(&read.state));
+        let classes =
+            classes_of_data(&plan).unwrap_or_else(|| numbered(&read.state, CLASSIFIERS[0]));
         let device = device_of(&plan, warn)?;
         let network = segment_network(&plan, &config, classes.len(), &inner(&device))?;
         let (network, unused) = network.load_state_dict(&read.state)?;
@@ -189,17 +190,6 @@ impl Segmenter {
         }
         Ok(evaluation)
     }
-}
-
-/// The classes of the weights of a network, by their numbers: without the data nothing else is known of them.
-fn numbered(state: &StateDict) -> Vec<String> {
-    let [classifier, _] = CLASSIFIERS;
-    let weight = state.get(&format!("{classifier}weight"));
-    // Without that layer, loading says what is missing.
-    let classes = weight.and_then(|data| data.shape().first().copied());
-    (0..classes.unwrap_or(1))
-        .map(|class| class.to_string())
-        .collect()
 }
 
 /// The model of a plan; its classification head is not used, and has one output.

@@ -1,0 +1,102 @@
+//! The weights of a dense network before training.
+
+use kvt_models::ModelConfig;
+use kvt_models::dense::{DenseKind, Pyramid, read_dense};
+use kvt_models::weights::{self, Outcome, StateDict, WeightsError};
+
+use super::model::hint;
+use super::{InitConfig, ResetHead};
+use crate::error::TrainError;
+use crate::fetch::locate;
+use crate::recipe::Network;
+use crate::run::{Note, Topic};
+
+/// A network with heads on the maps of a backbone.
+pub(super) trait DenseNetwork: Network {
+    /// What it is, for a note.
+    const WHAT: &'static str;
+    /// How the names of the layers begin whose size depends on the number of classes.
+    const CLASSIFIERS: &'static [&'static str];
+
+    /// The backbone.
+    fn pyramid(&mut self) -> &mut Pyramid;
+}
+
+/// A network with the weights in `init.weights`: those of a classifier for the backbone, or those of a whole network, of which
+/// `init.reset_head` can leave out the last layers. A note describes the outcome.
+///
+/// # Errors
+/// If the weights cannot be read or do not match.
+pub(super) fn start_from<N: DenseNetwork>(
+    init: &InitConfig,
+    model: &ModelConfig,
+    network: N,
+    notes: &mut Vec<Note>,
+) -> Result<N, TrainError> {
+    let Some(path) = &init.weights else {
+        return Ok(network);
+    };
+    let refused = |source| TrainError::InitWeights {
+        path: path.clone(),
+        hint: match &source {
+            WeightsError::Incompatible { misfit, .. } => hint(*misfit),
+            _ => "",
+        },
+        source,
+    };
+    let state = weights::read(&locate(path)?).map_err(refused)?;
+    let (network, message) = loaded(init, model, network, state).map_err(refused)?;
+    let message = format!("weights of `{}`: {message}", path.display());
+    notes.push(Note::new(0, Topic::Start, message));
+    Ok(network)
+}
+
+/// A network with the weights of a file, and what they are.
+fn loaded<N: DenseNetwork>(
+    init: &InitConfig,
+    model: &ModelConfig,
+    mut network: N,
+    state: StateDict,
+) -> Result<(N, String), WeightsError> {
+    let read = read_dense(state, model)?;
+    if read.kind == DenseKind::Classifier {
+        let pyramid = network.pyramid();
+        let (loaded, report) = pyramid.clone().load(&read.state, DenseKind::Classifier)?;
+        let matched = report.names(Outcome::Matched).count();
+        let message = format!(
+            "a classifier's: {matched} of the backbone; norms of the maps and heads are new"
+        );
+        *pyramid = loaded;
+        return Ok((network, message));
+    }
+    let own = network.state_dict()?;
+    let same_size = |name: &str| {
+        let shape = |state: &StateDict| state.get(name).map(|data| data.shape().to_vec());
+        shape(&own) == shape(&read.state)
+    };
+    let is_new = |name: &str| {
+        let is_classifier = N::CLASSIFIERS.iter().any(|prefix| name.starts_with(prefix));
+        is_classifier
+            && match init.reset_head {
+                ResetHead::Always => true,
+                ResetHead::IfOther(reset) => reset && !same_size(name),
+            }
+    };
+    let names = own.iter().map(|(name, _)| name);
+    let new: Vec<&str> = names.filter(|name| is_new(name)).collect();
+    let kept = read.state.iter().filter(|(name, _)| !is_new(name));
+    let added = own.iter().filter(|(name, _)| is_new(name));
+    let merged = kept.chain(added);
+    let merged: StateDict = merged
+        .map(|(name, data)| (name.to_owned(), data.clone()))
+        .collect();
+    let (network, unused) = network.load_state_dict(&merged)?;
+    let mut message = N::WHAT.to_owned();
+    if !new.is_empty() {
+        message += &format!(", with new `{}`", new.join("`, `"));
+    }
+    if !unused.is_empty() {
+        message += &format!(", not used: `{}`", unused.join("`, `"));
+    }
+    Ok((network, message))
+}

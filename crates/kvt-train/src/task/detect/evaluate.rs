@@ -1,0 +1,127 @@
+//! The evaluation of detection: image by image, since padding to a common size would change what windows and sub-sampled keys see.
+//! `train` and `eval` use it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use kvt_data::augment::Objects;
+use kvt_models::dense::mask_rcnn::MaskRcnn;
+use serde_json::Value;
+
+use super::ap::Found;
+use super::found::OfImage;
+use super::score::{Scores, truths};
+use crate::data::{Batch, DataError, Prepare, Source};
+use crate::error::TrainError;
+use crate::task::EvalData;
+use crate::world::agree;
+
+/// What is found in the images of a split, and how good it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DetectEvaluation {
+    /// Average precision, and how many images and detections there are.
+    pub scores: Scores,
+    found: Vec<OfImage>,
+    /// The ids of the classes in the file of annotations, in label order.
+    categories: Vec<u64>,
+}
+
+impl DetectEvaluation {
+    /// Compares what is found with the annotations of the same images.
+    fn new(source: &Source, found: Vec<OfImage>) -> Result<Self, TrainError> {
+        if found.is_empty() {
+            return Err(TrainError::NothingEvaluated);
+        }
+        let seen: BTreeSet<u64> = found.iter().map(|image| image.id).collect();
+        let samples = (0..u32::MAX).take(source.samples.len());
+        let images = samples.filter_map(|sample| source.objects(sample));
+        // An image that could not be read says nothing about the network.
+        let images = images.filter(|of| seen.contains(&of.image.id));
+        let truths = truths(
+            images.map(|of| (of.image.id, of.image.size, of.annotations)),
+            true,
+        )?;
+        let compared = found.iter().map(OfImage::compared);
+        let compared = compared.collect::<Result<Vec<_>, _>>()?;
+        let compared: Vec<Found> = compared.into_iter().flatten().collect();
+        let scores = Scores::of(
+            found.len(),
+            source.classes.clone(),
+            &truths,
+            &compared,
+            true,
+        )?;
+        if scores.boxes.ap.is_none() {
+            return Err(TrainError::NoObjects(found.len()));
+        }
+        let categories = source.coco().map(|coco| &coco.categories);
+        let categories = categories.into_iter().flatten();
+        Ok(Self {
+            scores,
+            categories: categories.map(|class| class.id).collect(),
+            found,
+        })
+    }
+
+    /// The detections in COCO's format of results, image by image, best first.
+    pub fn results(&self) -> impl Iterator<Item = Value> {
+        let categories = &self.categories;
+        let images = self.found.iter();
+        images.flat_map(move |image| image.results(categories))
+    }
+}
+
+/// Evaluates a network on batches of one image of a source; `progress` is called with the number of completed images.
+///
+/// # Errors
+/// If a batch cannot be loaded, no image can be read, no image has an object, or the device fails.
+pub fn evaluate_objects(
+    network: &MaskRcnn,
+    batches: impl Iterator<Item = Result<Batch<Objects>, DataError>>,
+    source: &Source,
+    device: &Device,
+    progress: impl FnMut(usize),
+) -> Result<DetectEvaluation, TrainError> {
+    let found = look(network, batches, device, progress)?;
+    DetectEvaluation::new(source, found)
+}
+
+/// The same for the shares of several processes, prepared image by image: all of them get what all have found.
+pub(super) fn evaluate_data(
+    network: &MaskRcnn,
+    data: &mut EvalData<'_>,
+    prepare: Arc<dyn Prepare<Objects>>,
+    device: &Device,
+) -> Result<DetectEvaluation, TrainError> {
+    let (world, source) = (data.world(), data.val_source());
+    let batches = data.val_prepared(prepare, 1).map_err(TrainError::from);
+    let own = batches.and_then(|batches| look(network, batches, device, |_| {}));
+    let own = own.and_then(|own| {
+        let lines = own.iter().map(OfImage::line);
+        Ok(lines.collect::<Result<Vec<_>, _>>()?)
+    });
+    // Shares are consecutive: in the order of the ranks, images are in the order of a single process.
+    let lines = world.collect(&agree(world, own)?)?;
+    let found = lines.iter().map(|line| OfImage::of_line(line));
+    DetectEvaluation::new(source, found.collect::<Result<_, _>>()?)
+}
+
+/// What is found in some images, or none.
+fn look(
+    network: &MaskRcnn,
+    batches: impl Iterator<Item = Result<Batch<Objects>, DataError>>,
+    device: &Device,
+    mut progress: impl FnMut(usize),
+) -> Result<Vec<OfImage>, TrainError> {
+    let mut all = Vec::new();
+    for batch in batches {
+        let batch = batch?;
+        let images = batch.views.into_iter().zip(&batch.targets);
+        for (image, target) in images {
+            all.push(OfImage::look(network, image, target, device)?);
+        }
+        progress(all.len());
+    }
+    Ok(all)
+}
