@@ -3,7 +3,7 @@
 mod fetch;
 mod masks;
 mod objects;
-pub(super) mod score;
+mod score;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

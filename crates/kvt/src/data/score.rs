@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 use crate::output;
-use crate::table::table;
+use crate::table::{class_scores_table, scores_table};
 use kvt_data::text::counted;
-use kvt_train::task::{AveragePrecision, Scores, score};
+use kvt_train::task::score;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -37,41 +37,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         "{} in {}, as pycocotools counts, in percent\n\n{}",
         counted(scores.detections, "detection"),
         counted(scores.images, "image"),
-        text(&scores)
+        scores_table(&scores)
     ))?;
     if args.per_class {
-        output::print(&format!("\n{}", classes(&scores)))?;
+        output::print(&format!("\n{}", class_scores_table(&scores)))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn percent(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", 100.0 * value))
-}
-
-/// The table of the twelve numbers, of boxes and of masks.
-pub(crate) fn text(scores: &Scores) -> String {
-    let header = std::iter::once("").chain(scores.kinds().map(|(kind, _)| kind));
-    let header: Vec<&str> = header.collect();
-    let rows = AveragePrecision::NAMES
-        .iter()
-        .enumerate()
-        .map(|(at, (_, words))| {
-            let own = scores.kinds().map(|(_, of)| percent(of.numbers()[at]));
-            std::iter::once((*words).to_owned()).chain(own).collect()
-        });
-    table(&header, rows)
-}
-
-/// The table of the classes.
-pub(crate) fn classes(scores: &Scores) -> String {
-    let header = std::iter::once("AP of class").chain(scores.kinds().map(|(kind, _)| kind));
-    let header: Vec<&str> = header.collect();
-    let rows = scores.classes.iter().enumerate().map(|(at, name)| {
-        let own = scores
-            .kinds()
-            .map(|(_, of)| percent(of.classes.get(at).copied().flatten()));
-        std::iter::once(name.clone()).chain(own).collect()
-    });
-    table(&header, rows)
 }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::Args;
 use crate::common::{counting, generating, split_name};
-use crate::data::score;
 use crate::output;
+use crate::table::{class_scores_table, scores_table};
 use kvt_data::fs::{check_writable, write_text};
 use kvt_data::text::counted;
 use kvt_train::trained::Images;
@@ -57,10 +57,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             counted(scores.detections, "detection"),
             scores.images,
             images.words,
-            score::text(scores)
+            scores_table(scores)
         ))?;
         if args.per_class {
-            output::print(&format!("\n{}", score::classes(scores)))?;
+            output::print(&format!("\n{}", class_scores_table(scores)))?;
         }
     }
     if let Some(out) = &args.out {
