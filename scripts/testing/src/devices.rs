@@ -1,6 +1,11 @@
 //! The devices that a test runs on, and tensors to and from them.
 
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    clippy::panic,
+    reason = "tests"
+)]
 
 use std::sync::OnceLock;
 

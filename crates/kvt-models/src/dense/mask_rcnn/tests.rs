@@ -323,7 +323,7 @@ fn a_saved_network_is_loaded_and_another_refused() {
         error.to_string().contains(&format!("`{name}` is missing")),
         "{error}"
     );
-    let mut misshapen = saved.clone();
+    let mut misshapen = saved;
     let name = "neck.fpn_convs.2.conv.bias";
     misshapen.insert(name, TensorData::new(vec![0f32; 9], [9]));
     let error = fresh().load_state_dict(&misshapen).unwrap_err();
