@@ -1,6 +1,7 @@
 //! Networks that predict something for every pixel.
 
 pub mod boxes;
+mod files;
 pub mod mask_rcnn;
 mod pyramid;
 mod state;

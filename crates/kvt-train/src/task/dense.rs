@@ -1,22 +1,37 @@
 //! The weights of a dense network before training.
 
+use burn::tensor::Device;
 use kvt_models::ModelConfig;
 use kvt_models::dense::{DenseKind, Pyramid, read_dense};
 use kvt_models::weights::{self, Outcome, StateDict, WeightsError};
 
 use super::model::hint;
 use super::{InitConfig, ResetHead};
+use crate::config::Plan;
 use crate::error::TrainError;
 use crate::fetch::locate;
 use crate::recipe::Network;
 use crate::run::{Note, Topic};
 
 /// A network with heads on the maps of a backbone.
-pub(super) trait DenseNetwork: Network {
+pub trait DenseNetwork: Network {
     /// What it is, for a note.
     const WHAT: &'static str;
     /// How the names of the layers begin whose size depends on the number of classes.
     const CLASSIFIERS: &'static [&'static str];
+    /// The name of a weight with a row for each class.
+    const ROW_PER_CLASS: &'static str;
+
+    /// Builds the network of a plan for so many classes, with the plan's seed and precision.
+    ///
+    /// # Errors
+    /// If the model has no pyramid, or settings do not describe a network.
+    fn build(
+        plan: &Plan,
+        model: &ModelConfig,
+        classes: usize,
+        device: &Device,
+    ) -> Result<Self, TrainError>;
 
     /// The backbone.
     fn pyramid(&mut self) -> &mut Pyramid;

@@ -33,9 +33,10 @@ use crate::run::{Metric, Metrics, Note};
 use crate::splits::{Splits, train_transform};
 
 pub use classify::Classify;
+pub use dense::DenseNetwork;
 pub use detect::{
     ApError, AveragePrecision, Detect, DetectConfig, DetectEvaluation, ScoreError, Scores,
-    detect_network, eval_objects, evaluate_objects, score,
+    eval_objects, evaluate_objects, score,
 };
 pub(crate) use detect::{check as check_detect, macs as detect_macs};
 pub use dino::{

@@ -1,5 +1,6 @@
 //! A trained model that is ready to predict, from a run or from a configuration and weights, and the images that it is judged on.
 
+mod dense;
 mod detect;
 mod error;
 mod judge;
@@ -14,8 +15,9 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kvt_models::Model;
-use kvt_models::weights::{LoadOptions, LoadReport, Outcome, StateDict};
+use kvt_models::weights::{LoadOptions, LoadReport, Outcome};
 
+pub use self::dense::TrainedDense;
 pub use self::detect::Detector;
 pub use self::error::TrainedError;
 pub use self::labelled_images::Images;
@@ -320,17 +322,6 @@ pub fn names_in(path: &Path) -> std::io::Result<Vec<String>> {
 fn classes_of_data(plan: &Plan) -> Option<Vec<String>> {
     let source = open_part(&plan.read_data(), Split::Train, None).ok()?;
     Some(source.classes)
-}
-
-/// The classes of the weights of a network, by their numbers: without the data nothing else is known of them. The layer whose name begins like
-/// this has a row for each.
-fn numbered(state: &StateDict, layer: &str) -> Vec<String> {
-    let weight = state.get(&format!("{layer}weight"));
-    // Without that layer, loading says what is missing.
-    let classes = weight.and_then(|data| data.shape().first().copied());
-    (0..classes.unwrap_or(1))
-        .map(|class| class.to_string())
-        .collect()
 }
 
 /// The plan of a run, with a warning if its images may be others.

@@ -1,12 +1,9 @@
 //! The parameters of the network under their names in files, which are mmdetection's.
 
-use std::collections::BTreeSet;
-
 use super::MaskRcnn;
-use crate::dense::pyramid::{BACKBONE, is_used};
-use crate::dense::{DenseKind, state};
+use crate::dense::{DenseKind, files, state};
 use crate::model::Parameter;
-use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
+use crate::weights::{LoadReport, StateDict, WeightsError};
 
 /// How the names of the neck and the heads begin in files.
 pub(super) const NECK: &str = "neck.";
@@ -19,31 +16,6 @@ pub const CLASSIFIERS: [&str; 3] = [
     "roi_head.bbox_head.fc_reg.",
     "roi_head.mask_head.conv_logits.",
 ];
-/// How the names of the maps' norms begin, after that of the backbone.
-const NORMS: &str = "norm";
-/// Parameters whose names contain one of these do not decay in the recipes of Swin and of Twins. Biases do.
-const UNDECAYED: [&str; 4] = [
-    "norm",
-    "relative_position_bias_table",
-    "absolute_pos_embed",
-    "pos_block",
-];
-/// PyTorch's counter of batches, which nothing reads.
-const COUNTER: &str = ".num_batches_tracked";
-
-/// Whether weight decay applies to a parameter of this name.
-pub(super) fn decays(name: &str) -> bool {
-    !UNDECAYED.iter().any(|part| name.contains(part))
-}
-
-/// A parameter as the backbone's model names it; `None` for those of the norms, the neck and the heads.
-pub(super) fn of_model(parameter: &Parameter) -> Option<Parameter> {
-    let name = parameter.name.strip_prefix(BACKBONE)?;
-    (!name.starts_with(NORMS)).then(|| Parameter {
-        name: name.to_owned(),
-        ..parameter.clone()
-    })
-}
 
 impl MaskRcnn {
     /// Every parameter that is trained, in the order of the modules.
@@ -89,25 +61,7 @@ impl MaskRcnn {
         let (box_head, of_boxes) = state::load(self.box_head, BOX_HEAD, state)?;
         let (mask_head, of_masks) = state::load(self.mask_head, MASK_HEAD, state)?;
         rows.extend([of_neck, of_rpn, of_boxes, of_masks].into_iter().flatten());
-        let report = LoadReport { rows };
-        if !report.fits() {
-            return Err(WeightsError::Incompatible {
-                misfit: misfit(&report),
-                report,
-            });
-        }
-        let rows = report.rows.iter();
-        let known = rows.filter(|row| row.outcome != Outcome::Unused);
-        let known: BTreeSet<&str> = known.map(|row| row.name.as_str()).collect();
-        let family = pyramid.backbone.config.family();
-        let is_of_classifier = |name: &str| {
-            let name = name.strip_prefix(BACKBONE);
-            name.is_some_and(|name| !is_used(family, name))
-        };
-        let others = state.iter().map(|(name, _)| name);
-        let others = others.filter(|name| !known.contains(name) && !name.ends_with(COUNTER));
-        let others = others.filter(|name| !is_of_classifier(name));
-        let unused = others.map(str::to_owned).collect();
+        let unused = files::unused(rows, state, &pyramid, &CLASSIFIERS)?;
         let loaded = Self {
             pyramid,
             neck,
@@ -117,15 +71,5 @@ impl MaskRcnn {
             config: self.config,
         };
         Ok((loaded, unused))
-    }
-}
-
-/// Which parts of the network do not fit.
-fn misfit(report: &LoadReport) -> Misfit {
-    let of_classes = |row: &LoadRow| CLASSIFIERS.iter().any(|part| row.name.starts_with(part));
-    let is_misfit = |row: &&LoadRow| matches!(row.outcome, Outcome::Missing | Outcome::Mismatched);
-    match report.rows.iter().filter(is_misfit).all(of_classes) {
-        true => Misfit::Head,
-        false => Misfit::Others,
     }
 }

@@ -4,13 +4,13 @@ use burn::module::{Module, ParamId};
 use burn::tensor::{Device, Tensor};
 use kvt_ops::{Key, Phase, Region};
 
+use super::MaskRcnnConfig;
 use super::box_head::{self, BoxHead, BoxOutput};
 use super::fpn::Fpn;
 use super::mask_head::{self, MaskHead};
 use super::regions::align;
 use super::rpn::{RpnHead, RpnOutput};
-use super::{MaskRcnnConfig, files};
-use crate::dense::Pyramid;
+use crate::dense::{Pyramid, files};
 use crate::error::ModelError;
 use crate::layers::Init;
 use crate::model::Parameter;
@@ -111,7 +111,7 @@ impl MaskRcnn {
     /// Whether weight decay applies to a parameter in the recipe of Swin, which decides by the name: biases decay, layer norms and
     /// positions do not.
     pub fn decays(&self, parameter: &Parameter) -> bool {
-        files::decays(&parameter.name)
+        files::decays(parameter)
     }
 
     /// Whether weight decay applies to a parameter by the rule of the backbone's family ([`Model::decays`](crate::Model::decays)); of

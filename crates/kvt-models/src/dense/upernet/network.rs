@@ -1,37 +1,22 @@
 //! The network: a pyramid and its heads, with names as in mmsegmentation's files.
 
-use std::collections::BTreeSet;
-
 use burn::module::{Module, ParamId};
 use burn::tensor::{Device, Tensor};
 use kvt_ops::{Key, Phase};
 
 use super::{FcnHead, UperHead, UperNetConfig};
-use crate::dense::pyramid::{BACKBONE, is_used};
-use crate::dense::{DenseKind, Pyramid, state};
+use crate::dense::{DenseKind, Pyramid, files, state};
 use crate::error::ModelError;
 use crate::layers::Init;
 use crate::model::Parameter;
 use crate::precision::Precision;
-use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
+use crate::weights::{LoadReport, StateDict, WeightsError};
 
 /// How the names of the heads begin in files.
 const DECODE_HEAD: &str = "decode_head.";
 const AUXILIARY_HEAD: &str = "auxiliary_head.";
 /// How the names of the layers begin whose size is the number of classes.
 pub const CLASSIFIERS: [&str; 2] = ["decode_head.conv_seg.", "auxiliary_head.conv_seg."];
-/// How the names of the maps' norms begin, after that of the backbone.
-const NORMS: &str = "norm";
-/// Parameters whose names contain one of these do not decay in the recipes of Swin and of Twins. Biases and batch norms do.
-const UNDECAYED: [&str; 4] = [
-    "norm",
-    "relative_position_bias_table",
-    "absolute_pos_embed",
-    "pos_block",
-];
-/// PyTorch's counter of batches, which nothing reads.
-const COUNTER: &str = ".num_batches_tracked";
-
 /// A backbone's maps, a decode head and, for training, an auxiliary head.
 #[derive(Module, Debug)]
 pub struct UperNet {
@@ -126,13 +111,13 @@ impl UperNet {
     /// Whether weight decay applies to a parameter in the recipes of Swin and of Twins, which decide by the name: biases and
     /// batch norms decay, layer norms and positions do not.
     pub fn decays(&self, parameter: &Parameter) -> bool {
-        !UNDECAYED.iter().any(|part| parameter.name.contains(part))
+        files::decays(parameter)
     }
 
     /// Whether weight decay applies to a parameter by the rule of the backbone's family ([`Model::decays`](crate::Model::decays)); of the heads, to
     /// those with more than one dimension.
     pub fn decays_by_family(&self, parameter: &Parameter) -> bool {
-        match Self::of_model(parameter) {
+        match files::of_model(parameter) {
             Some(parameter) => self.pyramid.backbone.decays(&parameter),
             None => parameter.shape.len() > 1,
         }
@@ -141,7 +126,7 @@ impl UperNet {
     /// The layer of a parameter for layer-wise learning rates: that of the backbone, where the norms of the maps and the heads
     /// are the last.
     pub fn layer(&self, parameter: &Parameter) -> usize {
-        match Self::of_model(parameter) {
+        match files::of_model(parameter) {
             Some(parameter) => self.pyramid.backbone.layer(&parameter),
             None => self.layers().saturating_sub(1),
         }
@@ -192,30 +177,7 @@ impl UperNet {
             rows.extend(of_head);
             auxiliary_head = Some(head);
         }
-        let report = LoadReport { rows };
-        if !report.fits() {
-            let of_classes =
-                |row: &LoadRow| CLASSIFIERS.iter().any(|part| row.name.starts_with(part));
-            let is_misfit =
-                |row: &&LoadRow| matches!(row.outcome, Outcome::Missing | Outcome::Mismatched);
-            let misfit = match report.rows.iter().filter(is_misfit).all(of_classes) {
-                true => Misfit::Head,
-                false => Misfit::Others,
-            };
-            return Err(WeightsError::Incompatible { report, misfit });
-        }
-        let rows = report.rows.iter();
-        let known = rows.filter(|row| row.outcome != Outcome::Unused);
-        let known: BTreeSet<&str> = known.map(|row| row.name.as_str()).collect();
-        let family = pyramid.backbone.config.family();
-        let is_of_classifier = |name: &str| {
-            let name = name.strip_prefix(BACKBONE);
-            name.is_some_and(|name| !is_used(family, name))
-        };
-        let others = state.iter().map(|(name, _)| name);
-        let others = others.filter(|name| !known.contains(name) && !name.ends_with(COUNTER));
-        let others = others.filter(|name| !is_of_classifier(name));
-        let unused = others.map(str::to_owned).collect();
+        let unused = files::unused(rows, state, &pyramid, &CLASSIFIERS)?;
         let loaded = Self {
             pyramid,
             decode_head,
@@ -223,14 +185,5 @@ impl UperNet {
             aux_stage: self.aux_stage,
         };
         Ok((loaded, unused))
-    }
-
-    /// A parameter as the backbone's model names it; `None` for those of the norms and the heads.
-    fn of_model(parameter: &Parameter) -> Option<Parameter> {
-        let name = parameter.name.strip_prefix(BACKBONE)?;
-        (!name.starts_with(NORMS)).then(|| Parameter {
-            name: name.to_owned(),
-            ..parameter.clone()
-        })
     }
 }

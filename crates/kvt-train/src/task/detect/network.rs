@@ -17,7 +17,7 @@ use crate::task::dense::DenseNetwork;
 ///
 /// # Errors
 /// If the model has no pyramid, or settings do not describe a network.
-pub fn detect_network(
+pub(super) fn detect_network(
     plan: &Plan,
     model: &ModelConfig,
     classes: usize,
@@ -33,6 +33,16 @@ pub fn detect_network(
 impl DenseNetwork for MaskRcnn {
     const WHAT: &'static str = "a detection network's";
     const CLASSIFIERS: &'static [&'static str] = &CLASSIFIERS;
+    const ROW_PER_CLASS: &'static str = "roi_head.mask_head.conv_logits.weight";
+
+    fn build(
+        plan: &Plan,
+        model: &ModelConfig,
+        classes: usize,
+        device: &Device,
+    ) -> Result<Self, TrainError> {
+        detect_network(plan, model, classes, device)
+    }
 
     fn pyramid(&mut self) -> &mut Pyramid {
         &mut self.pyramid

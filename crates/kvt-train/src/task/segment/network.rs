@@ -35,6 +35,16 @@ pub fn segment_network(
 impl DenseNetwork for UperNet {
     const WHAT: &'static str = "a segmentation network's";
     const CLASSIFIERS: &'static [&'static str] = &CLASSIFIERS;
+    const ROW_PER_CLASS: &'static str = "decode_head.conv_seg.weight";
+
+    fn build(
+        plan: &Plan,
+        model: &ModelConfig,
+        classes: usize,
+        device: &Device,
+    ) -> Result<Self, TrainError> {
+        segment_network(plan, model, classes, device)
+    }
 
     fn pyramid(&mut self) -> &mut Pyramid {
         &mut self.pyramid

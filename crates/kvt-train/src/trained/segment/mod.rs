@@ -3,158 +3,22 @@
 mod paint;
 mod results;
 
-use std::path::Path;
-
-use kvt_models::ModelConfig;
-use kvt_models::dense::upernet::{CLASSIFIERS, UperNet};
-use kvt_models::dense::{DenseKind, read_dense};
-use kvt_models::weights::{self, WeightsError};
+use kvt_models::dense::upernet::UperNet;
 
 pub use self::paint::Seen;
 pub use self::results::SegmentResults;
-use super::{
-    Choice, Images, Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_in,
-    numbered, plan_of, weights_of,
-};
-use crate::config::{Plan, load_plan};
-use crate::device::ResolvedDevice;
+use super::dense::TrainedDense;
+use super::{Images, Origin, TrainedError, Warn, plan_of};
+use crate::config::load_plan;
 use crate::error::TrainError;
-use crate::fetch::locate;
 use crate::run::RunDir;
 use crate::splits::prepared_batches;
-use crate::task::{
-    SegmentEvaluation, TaskKind, eval_images, evaluate_segments, load_checkpoint_model,
-    segment_network,
-};
+use crate::task::{SegmentEvaluation, TaskKind, eval_images, evaluate_segments};
 
-/// A network for segmentation that is ready to predict, with its plan and classes.
-#[derive(Debug)]
-pub struct Segmenter {
-    /// Its plan.
-    pub plan: Plan,
-    /// The network, without autodiff.
-    pub network: UperNet,
-    /// Where it is.
-    pub device: ResolvedDevice,
-    /// The class names in label order.
-    pub classes: Vec<String>,
-}
+/// A network for segmentation that is ready to predict.
+pub type Segmenter = TrainedDense<UperNet>;
 
 impl Segmenter {
-    /// A network whose weights are finite.
-    ///
-    /// # Errors
-    /// If it is of another task, something that it consists of cannot be read, or they do not match.
-    pub fn load(origin: &Origin, overrides: &[String], warn: Warn<'_>) -> Result<Self, TrainError> {
-        match origin {
-            Origin::Run {
-                folder,
-                checkpoint,
-                weights,
-            } => {
-                let run = RunDir::open(folder)?;
-                let plan = plan_of(&run, overrides, warn)?;
-                Self::of_run(&run, plan, checkpoint, *weights, warn)
-            }
-            Origin::Config { file, weights } => {
-                let mut plan = load_plan(file, overrides)?;
-                if let Some(weights) = weights {
-                    plan.init.weights = Some(weights.clone());
-                }
-                Self::configured(plan, warn)
-            }
-        }
-    }
-
-    /// The network in a checkpoint of a run.
-    fn of_run(
-        run: &RunDir,
-        plan: Plan,
-        checkpoint: &str,
-        choice: Choice,
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainError> {
-        let classes = run.read_classes()?;
-        let device = device_of(&plan, warn)?;
-        let config = backbone(&plan)?;
-        let network = segment_network(&plan, &config, classes.len(), &inner(&device))?;
-        let weights = weights_of(&plan, choice);
-        let (network, warning) = load_checkpoint_model(run, checkpoint, weights, network)?;
-        if let Some(warning) = warning {
-            warn(&warning.to_string());
-        }
-        Self {
-            plan,
-            network,
-            device,
-            classes,
-        }
-        .checked()
-    }
-
-    /// The network of a plan with the weights of `init.weights`, which must have its heads.
-    fn configured(plan: Plan, warn: Warn<'_>) -> Result<Self, TrainError> {
-        let Some(path) = &plan.init.weights else {
-            let hint = "use `--weights FILE` or set `init.weights`";
-            return Err(TrainedError::NoWeights(hint).into());
-        };
-        let config = backbone(&plan)?;
-        let read = read_dense(weights::read(&locate(path)?)?, &config)?;
-        if read.kind == DenseKind::Classifier {
-            // Random heads would be evaluated as if they had been trained.
-            return Err(TrainedError::NoHeads(path.clone()).into());
-        }
-        let classes =
-            classes_of_data(&plan).unwrap_or_else(|| numbered(&read.state, CLASSIFIERS[0]));
-        let device = device_of(&plan, warn)?;
-        let network = segment_network(&plan, &config, classes.len(), &inner(&device))?;
-        let (network, unused) = network.load_state_dict(&read.state)?;
-        for name in unused {
-            warn(&format!("`{name}` of the weights is not used"));
-        }
-        Self {
-            plan,
-            network,
-            device,
-            classes,
-        }
-        .checked()
-    }
-
-    fn checked(self) -> Result<Self, TrainError> {
-        for (name, data) in self.network.state_dict()?.iter() {
-            let count = data.iter::<f32>().filter(|x| !x.is_finite()).count();
-            if count > 0 {
-                let name = name.to_owned();
-                return Err(WeightsError::NotFinite { name, count }.into());
-            }
-        }
-        Ok(self)
-    }
-
-    /// The same with the class names of a file, if one is given.
-    ///
-    /// # Errors
-    /// If it cannot be read, or names another number of classes.
-    pub fn named(self, file: Option<&Path>) -> Result<Self, TrainError> {
-        let Some(path) = file else {
-            return Ok(self);
-        };
-        let (names, classes) = (names_in(path)?, self.classes.len());
-        if names.len() != classes {
-            return Err(TrainedError::Names {
-                path: path.to_owned(),
-                names: names.len(),
-                classes,
-            }
-            .into());
-        }
-        Ok(Self {
-            classes: names,
-            ..self
-        })
-    }
-
     /// Evaluates the network on images, one by one, and warns of those that were skipped. `progress` gets the number of images done
     /// and of all.
     ///
@@ -190,13 +54,6 @@ impl Segmenter {
         }
         Ok(evaluation)
     }
-}
-
-/// The model of a plan; its classification head is not used, and has one output.
-fn backbone(plan: &Plan) -> Result<ModelConfig, TrainError> {
-    let mut section = plan.model.clone();
-    section.overrides.num_classes = Some(1);
-    section.config(None)
 }
 
 impl Origin {

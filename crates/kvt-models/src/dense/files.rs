@@ -1,0 +1,76 @@
+//! What the files of all dense networks have in common.
+
+use std::collections::BTreeSet;
+
+use super::Pyramid;
+use super::pyramid::{BACKBONE, is_used};
+use crate::model::Parameter;
+use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
+
+/// How the names of the maps' norms begin, after that of the backbone.
+const NORMS: &str = "norm";
+/// Parameters whose names contain one of these do not decay in the recipes of Swin and of Twins. Biases and batch norms do.
+const UNDECAYED: [&str; 4] = [
+    "norm",
+    "relative_position_bias_table",
+    "absolute_pos_embed",
+    "pos_block",
+];
+/// PyTorch's counter of batches, which nothing reads.
+const COUNTER: &str = ".num_batches_tracked";
+
+/// Whether weight decay applies to a parameter in the recipes of Swin and of Twins, which decide by the name.
+pub(super) fn decays(parameter: &Parameter) -> bool {
+    !UNDECAYED.iter().any(|part| parameter.name.contains(part))
+}
+
+/// A parameter as the backbone's model names it; `None` for those of the norms and of everything behind them.
+pub(super) fn of_model(parameter: &Parameter) -> Option<Parameter> {
+    let name = parameter.name.strip_prefix(BACKBONE)?;
+    (!name.starts_with(NORMS)).then(|| Parameter {
+        name: name.to_owned(),
+        ..parameter.clone()
+    })
+}
+
+/// The names in a file that a network does not have, by what became of its parameters (`rows`). Counters of batch norms, and what
+/// the backbone's classifier has, are passed over. Layers whose size depends on the number of classes begin with `classifiers`.
+///
+/// # Errors
+///
+/// If something is missing or has another shape.
+pub(super) fn unused(
+    rows: Vec<LoadRow>,
+    state: &StateDict,
+    pyramid: &Pyramid,
+    classifiers: &[&str],
+) -> Result<Vec<String>, WeightsError> {
+    let report = LoadReport { rows };
+    if !report.fits() {
+        let misfit = misfit(&report, classifiers);
+        return Err(WeightsError::Incompatible { report, misfit });
+    }
+    let rows = report.rows.iter();
+    let known = rows.filter(|row| row.outcome != Outcome::Unused);
+    let known: BTreeSet<&str> = known.map(|row| row.name.as_str()).collect();
+    let family = pyramid.backbone.config.family();
+    let is_of_classifier = |name: &str| {
+        let name = name.strip_prefix(BACKBONE);
+        name.is_some_and(|name| !is_used(family, name))
+    };
+    let others = state.iter().map(|(name, _)| name);
+    let others = others.filter(|name| !known.contains(name) && !name.ends_with(COUNTER));
+    let others = others.filter(|name| !is_of_classifier(name));
+    Ok(others.map(str::to_owned).collect())
+}
+
+/// Which parts of the network do not fit.
+fn misfit(report: &LoadReport, classifiers: &[&str]) -> Misfit {
+    let of_classes = |row: &LoadRow| classifiers.iter().any(|part| row.name.starts_with(part));
+    let is_misfit = |row: &&LoadRow| matches!(row.outcome, Outcome::Missing | Outcome::Mismatched);
+    if report.rows.iter().filter(is_misfit).all(of_classes) {
+        Misfit::Head
+    } else {
+        Misfit::Others
+    }
+}
