@@ -6,7 +6,7 @@ use kvt_ops::Key;
 
 use super::inputs::normal;
 use crate::config::Plan;
-use crate::task::{SegmentSize, summary_of};
+use crate::task::{DenseSize, summary_of};
 
 /// The model, and how it is run.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl ModelCase {
     /// Parameters, and multiply-accumulate operations of an image.
     pub(super) fn size(&self) -> (usize, u64) {
         let dense = self.dense.as_ref();
-        let size = dense.and_then(|plan| SegmentSize::of(plan, Self::PIXEL_CLASSES).ok());
+        let size = dense.and_then(|plan| DenseSize::of(plan, Self::PIXEL_CLASSES).ok());
         size.map_or_else(
             || {
                 let summary = self.config.summary();

@@ -10,7 +10,7 @@ use crate::config::Plan;
 use crate::data::{DataConfig, DataError, Split, open_part};
 use crate::device;
 use crate::error::TrainError;
-use crate::task::{SegmentSize, TaskKind, detect_macs};
+use crate::task::{DenseSize, TaskKind};
 
 /// Pixels of the images in a measured step: 128 images of 32 px are a whole batch, and 16 of 224 px need little memory.
 const PIXELS: usize = 16 * 224 * 224;
@@ -72,13 +72,13 @@ impl Costs {
             .iter()
             .zip(found)
             .zip(&costs)
-            .filter(|((_, found), _)| found.is_finished() && found.seconds > 0.0)
+            .filter(|((_, found), _)| found.state == State::Finished && found.seconds > 0.0)
             .map(|((cell, found), cost)| (cell.name.as_str(), found.seconds / cost.macs))
             .collect();
         let mut models: Vec<(Measured, Vec<(&mut Cost, f64)>)> = Vec::new();
         for ((cell, found), cost) in cells.iter().zip(found).zip(&mut costs) {
             let share = match found.state {
-                State::Finished | State::Crashed(_) | State::Foreign(_) => continue,
+                State::Finished | State::Known | State::Crashed(_) | State::Foreign(_) => continue,
                 State::Begun(epochs) => 1.0 - f64::from(epochs) / f64::from(cost.epochs.max(1)),
                 State::Missing => 1.0,
             };
@@ -154,8 +154,8 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
     };
     let classifier = || Ok::<_, TrainError>(plan.model.config(None)?.summary().macs.total());
     let macs = match plan.task {
-        TaskKind::Segment => SegmentSize::of(plan, PIXEL_CLASSES)?.macs,
-        TaskKind::Detect => detect_macs(plan, OBJECT_CLASSES)?,
+        TaskKind::Segment => DenseSize::of(plan, PIXEL_CLASSES)?.macs,
+        TaskKind::Detect => DenseSize::of(plan, OBJECT_CLASSES)?.macs,
         TaskKind::Classify | TaskKind::Dino => classifier()?,
     };
     let images = UPDATE * passes.trained + passes.evaluated;
