@@ -28,7 +28,7 @@ pub struct Runs {
 ///
 /// # Errors
 /// If a file or one of its configurations is missing or wrong.
-pub fn sweep(name: &str, parts: &[&str], order: &Order) -> Result<Sweep, ReproduceError> {
+pub(crate) fn sweep(name: &str, parts: &[&str], order: &Order) -> Result<Sweep, ReproduceError> {
     let configs = Configs::find(order.configs.as_deref())?;
     let folder = configs.path().join("reproduce").join(name);
     let of_version = folder.join(format!("{}-{}.toml", order.scale, order.version.name()));
