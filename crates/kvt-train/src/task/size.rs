@@ -31,13 +31,7 @@ impl DenseSize {
     /// If the plan's model does not exist or has no pyramid.
     pub fn of(plan: &Plan, classes: usize) -> Result<Self, TrainError> {
         let is_detection = plan.task == TaskKind::Detect;
-        let [height, width] = if is_detection {
-            let sizes = plan.multiscale.sizes.iter().copied();
-            let short = sizes.max().unwrap_or(plan.multiscale.max) as usize;
-            [short, (short * 4 / 3).min(plan.multiscale.max as usize)]
-        } else {
-            plan.dense.crop.map(|side| side as usize)
-        };
+        let (height, width) = sides_of(plan);
         let side = ((height * width).isqrt() / COARSEST).max(1) * COARSEST;
         let mut section = plan.model.clone();
         section.overrides.num_classes = Some(1);
@@ -73,6 +67,17 @@ impl DenseSize {
             backbone,
         })
     }
+}
+
+/// Height and width of a training image: of a crop, or with detection of an image of 4 to 3 that is resized for an evaluation.
+pub(crate) fn sides_of(plan: &Plan) -> (usize, usize) {
+    if plan.task != TaskKind::Detect {
+        return plan.dense.crop.map(|side| side as usize).into();
+    }
+    let (sizes, most) = (plan.multiscale.sizes.iter(), plan.multiscale.max as usize);
+    let short = sizes.max().map_or(most, |side| *side as usize);
+    let padded = |side: usize| side.div_ceil(COARSEST) * COARSEST;
+    (padded(short), padded((short * 4 / 3).min(most)))
 }
 
 /// What a plan's model is at the size of its images: of segmentation, the backbone for a crop.
@@ -122,14 +127,14 @@ mod tests {
     }
 
     /// The published Mask R-CNN with Swin-Tiny: 47,794,602 parameters, 267 G operations at 800 x 1280, a
-    /// fifth of them for boxes and masks whatever the size; here 78 % as many pixels.
+    /// fifth of them for boxes and masks whatever the size; here 84 % as many pixels.
     #[test]
     fn a_detector_has_the_published_size() {
         let plan = plan("task = \"detect\"\n[model]\nname = \"swin_tiny_patch4_window7_224\"\n");
         let size = DenseSize::of(&plan, 80).unwrap();
         assert_eq!(size.params, 47_794_602);
         let macs = size.macs as f64;
-        assert!((200e9..240e9).contains(&macs), "{macs}");
+        assert!((215e9..260e9).contains(&macs), "{macs}");
     }
 
     #[test]

@@ -359,6 +359,16 @@ fn table_4_is_made_of_runs() {
         objects,
     );
     let item = ["reproduce", "table4", "--scale", "shapes-short"];
+    // A step of both networks is measured.
+    let plan = workspace
+        .kvt(&[&item[..], &["--dry-run"]].concat())
+        .assert()
+        .success();
+    let plan = String::from_utf8(plan.get_output().stdout.clone()).unwrap();
+    let timed = plan
+        .lines()
+        .filter(|line| line.contains("to be trained") && line.contains(" min"));
+    assert_eq!(timed.count(), 5, "{plan}");
     let upernet = [&item[..], &["--only", "upernet"]].concat();
     workspace.kvt(&upernet).assert().success();
     assert!(!workspace.path("runs/objects").exists());
