@@ -254,7 +254,7 @@ fn parts_are_told_by_their_rows() {
             let [all, chosen] = of(None);
             assert_eq!(all.cells.len(), chosen.cells.len());
             let parts = item.parts().iter();
-            let parts: Vec<usize> = parts.map(|part| of(Some(part))[1].cells.len()).collect();
+            let parts: Vec<usize> = parts.map(|part| of(Some(*part))[1].cells.len()).collect();
             assert!(parts.iter().all(|cells| *cells > 0), "{parts:?}");
             assert_eq!(parts.iter().sum::<usize>(), all.cells.len());
         }

@@ -108,7 +108,7 @@ fn after_max_steps() {
 #[test]
 fn the_same_command_begins_and_goes_on() {
     let workspace = workspace();
-    let auto = |set: &[&str]| [&arguments(set)[..], &["--resume", "auto"]].concat();
+    let auto = |set: &[&'static str]| [&arguments(set)[..], &["--resume", "auto"]].concat();
     workspace
         .kvt(&auto(&["train.max_steps=31"]))
         .assert()
