@@ -45,7 +45,7 @@ pub enum BenchError {
     /// The model cannot be built.
     #[error(transparent)]
     Model(#[from] kvt_models::ModelError),
-    /// The network for segmentation cannot be built.
+    /// The network of a task cannot be built.
     #[error(transparent)]
     Train(Box<crate::error::TrainError>),
     /// The images cannot be read.

@@ -3,7 +3,9 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kvt_data::LabelMap;
+use kvt_data::augment::{ObjectMask, Objects};
 use kvt_models::Model;
+use kvt_models::dense::mask_rcnn::{Frame, MaskRcnn};
 use kvt_models::dense::upernet::UperNet;
 use kvt_ops::{Key, Phase};
 
@@ -13,7 +15,7 @@ use crate::data::DeviceBatch;
 use crate::engine::{Processes, Reader, Started, TrainState, Update, UpdateSettings};
 use crate::error::TrainError;
 use crate::recipe::{Clip, LossScale, OptimConfig, Optimizer, Position, Rates};
-use crate::task::{Classify, Segment, Task, segment_network};
+use crate::task::{Classify, Detect, Segment, Task, TaskKind, detect_network, segment_network};
 
 /// Settings of a step; their values do not matter.
 const SETTINGS: UpdateSettings = UpdateSettings {
@@ -26,12 +28,14 @@ const SETTINGS: UpdateSettings = UpdateSettings {
     ema_decay: 0.0,
 };
 
-/// A network of either task.
+/// A network of a task that is measured.
 pub(super) enum Running {
     /// A classifier.
     Classify(Box<Steps<Classify>>),
     /// A network for segmentation.
     Segment(Box<Steps<Segment>>),
+    /// A network for detection.
+    Detect(Box<Steps<Detect>>),
 }
 
 /// A network of a task.
@@ -46,6 +50,7 @@ pub(super) struct Steps<T: Task> {
 pub(super) enum Ahead {
     Classify(Box<Model>),
     Segment(Box<UperNet>),
+    Detect(Box<MaskRcnn>),
 }
 
 impl Ahead {
@@ -54,6 +59,15 @@ impl Ahead {
         match self {
             Self::Classify(model) => drop(model.forward(images, Phase::Eval)),
             Self::Segment(network) => drop(network.forward(images, Phase::Eval).main),
+            Self::Detect(network) => {
+                let [batch, _, height, width] = images.dims();
+                let frame = Frame {
+                    size: [height, width],
+                    original: [height, width],
+                };
+                // A device that fails fails in the next step, too.
+                drop(network.detect(images, &vec![frame; batch]));
+            }
         }
     }
 }
@@ -83,6 +97,14 @@ impl Running {
             return Ok(Self::Classify(Box::new(steps)));
         };
         let failed = |error: TrainError| BenchError::Train(Box::new(error));
+        if plan.task == TaskKind::Detect {
+            let network = detect_network(plan, &case.config, ModelCase::OBJECT_CLASSES, &device);
+            let task = Detect::new(plan).map_err(|error| failed(error.into()))?;
+            let [_, _, height, width] = images.dims();
+            let objects = vec![an_object(height, width); case.batch];
+            let steps = Steps::new(case, task, network.map_err(failed)?, images, objects);
+            return Ok(Self::Detect(Box::new(steps)));
+        }
         let network = segment_network(plan, &case.config, ModelCase::PIXEL_CLASSES, &device);
         let task = Segment::new(plan).map_err(|error| failed(error.into()))?;
         let [_, _, height, width] = images.dims();
@@ -103,6 +125,7 @@ impl Running {
         let made = |running: &mut Self| match running {
             Self::Classify(steps) => steps.update(&Processes::alone()),
             Self::Segment(steps) => steps.update(&Processes::alone()),
+            Self::Detect(steps) => steps.update(&Processes::alone()),
         };
         while !made(self)?.made {}
         Ok(())
@@ -113,6 +136,7 @@ impl Running {
         match self {
             Self::Classify(steps) => steps.update(processes)?,
             Self::Segment(steps) => steps.update(processes)?,
+            Self::Detect(steps) => steps.update(processes)?,
         };
         Ok(())
     }
@@ -128,6 +152,10 @@ impl Running {
                 Ahead::Segment(Box::new(steps.state.network.valid())),
                 &steps.images,
             ),
+            Self::Detect(steps) => (
+                Ahead::Detect(Box::new(steps.state.network.valid())),
+                &steps.images,
+            ),
         };
         (network, images.clone().inner())
     }
@@ -136,7 +164,29 @@ impl Running {
         match self {
             Self::Classify(steps) => steps.state.loss_scale.is_some(),
             Self::Segment(steps) => steps.state.loss_scale.is_some(),
+            Self::Detect(steps) => steps.state.loss_scale.is_some(),
         }
+    }
+}
+
+/// An image with one object, in its middle.
+fn an_object(height: usize, width: usize) -> Objects {
+    let (top, left) = (height / 4, width / 4);
+    let corners = [left, top, left + width / 2, top + height / 2];
+    Objects {
+        image_id: 0,
+        size: (height, width),
+        original: (height, width),
+        scale: [1.0, 1.0],
+        boxes: vec![corners.map(|side| side as f32)],
+        labels: vec![0],
+        masks: vec![ObjectMask {
+            top,
+            left,
+            height: height / 2,
+            width: width / 2,
+            inside: vec![true; (height / 2) * (width / 2)],
+        }],
     }
 }
 

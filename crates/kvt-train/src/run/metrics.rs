@@ -100,6 +100,35 @@ impl Metric {
         higher: true,
     };
 
+    /// Average precision of boxes at an overlap of 0.5.
+    pub const BOX_AP50: Self = Self {
+        name: "box_ap50",
+        title: "box AP50",
+        percent: true,
+        higher: true,
+    };
+    /// The same at an overlap of 0.75.
+    pub const BOX_AP75: Self = Self {
+        name: "box_ap75",
+        title: "box AP75",
+        percent: true,
+        higher: true,
+    };
+    /// Average precision of masks at an overlap of 0.5.
+    pub const MASK_AP50: Self = Self {
+        name: "mask_ap50",
+        title: "mask AP50",
+        percent: true,
+        higher: true,
+    };
+    /// The same at an overlap of 0.75.
+    pub const MASK_AP75: Self = Self {
+        name: "mask_ap75",
+        title: "mask AP75",
+        percent: true,
+        higher: true,
+    };
+
     /// Whether `new` is better than `old`. An equal value is not better, and neither is NaN.
     pub fn improves(self, new: f64, old: f64) -> bool {
         if self.higher { new > old } else { new < old }

@@ -93,6 +93,10 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
         State::Missing => Some(Start::New),
         State::Begun(_) => Some(Start::RESUME),
         State::Finished => None,
+        State::Known => {
+            watch.say(&format!("{name}: known from an earlier sweep"));
+            return End::Before;
+        }
         State::Crashed(message) => {
             watch.say(&format!("{name}: crashed before: {message}"));
             return End::Before;

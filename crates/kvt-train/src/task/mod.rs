@@ -12,6 +12,7 @@ mod eval_data;
 mod evaluate;
 mod model;
 mod segment;
+mod size;
 mod teacher;
 mod trained;
 
@@ -38,7 +39,7 @@ pub use detect::{
     ApError, AveragePrecision, Detect, DetectConfig, DetectEvaluation, ScoreError, Scores,
     eval_objects, evaluate_objects, score,
 };
-pub(crate) use detect::{check as check_detect, macs as detect_macs};
+pub(crate) use detect::{check as check_detect, detect_network};
 pub use dino::{
     Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, dino_loss,
     load_backbone, part_of_backbone, teacher_probabilities,
@@ -52,10 +53,12 @@ pub use model::{
 };
 pub(crate) use model::{HeadReset, start_from};
 pub use segment::{
-    Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, SegmentSize,
-    eval_images, evaluate_segments, predict_labels, segment_network,
+    Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, eval_images,
+    evaluate_segments, predict_labels, segment_network,
 };
-pub(crate) use segment::{check as check_segment, least_side, summary_of};
+pub(crate) use segment::{check as check_segment, least_side};
+pub use size::DenseSize;
+pub(crate) use size::{sides_of, summary_of};
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
     origin,

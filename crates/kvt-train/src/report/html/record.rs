@@ -9,7 +9,7 @@ use crate::config::{Plan, load_run_plan};
 use crate::run::{
     Environment, EpochRow, EpochRows, Event, Metric, Metrics, Note, RunDir, Topic, read_log,
 };
-use crate::task::{SegmentSize, TaskKind};
+use crate::task::{DenseSize, TaskKind};
 use kvt_data::regular;
 use kvt_data::text::counted;
 
@@ -260,7 +260,7 @@ fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
             (summary, parameters, macs)
         }
         TaskKind::Segment => {
-            let size = SegmentSize::of(plan, classes).ok()?;
+            let size = DenseSize::of(plan, classes).ok()?;
             (size.backbone, size.params, size.macs)
         }
         TaskKind::Dino | TaskKind::Detect => return None,

@@ -1,10 +1,10 @@
 //! Settings that conflict with segmentation, checked before anything is created.
 
-use super::size::heads;
 use crate::config::Plan;
 use crate::data::DecodeMode;
 use crate::recipe::{DistillKind, LossConfig};
 use crate::task::dino::Misfit;
+use crate::task::size::heads;
 use crate::task::{Freeze, SegmentEval};
 
 /// All conflicts.
