@@ -6,7 +6,7 @@ use kvt_ops::Key;
 
 use super::inputs::normal;
 use crate::config::Plan;
-use crate::task::{SegmentSize, summary_of};
+use crate::task::{SegmentSize, TaskKind, detect_sides, detect_size, summary_of};
 
 /// The model, and how it is run.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct ModelCase {
     pub kind: String,
     /// The model: a classifier, or the backbone of `dense`.
     pub config: ModelConfig,
-    /// The plan of a network for segmentation.
+    /// The plan of a network for segmentation or detection.
     pub dense: Option<Plan>,
     /// Images of a step or of a forward pass.
     pub batch: usize,
@@ -26,10 +26,13 @@ pub struct ModelCase {
 impl ModelCase {
     /// The classes of pixels that are measured: ADE20K's.
     pub(super) const PIXEL_CLASSES: usize = 150;
+    /// The classes of objects: COCO's.
+    pub(super) const OBJECT_CLASSES: usize = 80;
 
-    /// Height and width of an image: with segmentation those of a crop.
+    /// Height and width of an image: with segmentation those of a crop, with detection those of an evaluation's image of 4 to 3.
     pub(super) fn sides(&self) -> (usize, usize) {
         match &self.dense {
+            Some(plan) if plan.task == TaskKind::Detect => detect_sides(plan),
             Some(plan) => plan.dense.crop.map(|side| side as usize).into(),
             None => (self.config.img_size(), self.config.img_size()),
         }
@@ -38,14 +41,17 @@ impl ModelCase {
     /// Parameters, and multiply-accumulate operations of an image.
     pub(super) fn size(&self) -> (usize, u64) {
         let dense = self.dense.as_ref();
-        let size = dense.and_then(|plan| SegmentSize::of(plan, Self::PIXEL_CLASSES).ok());
-        size.map_or_else(
-            || {
-                let summary = self.config.summary();
-                (summary.params, summary.macs.total())
-            },
-            |size| (size.params, size.macs),
-        )
+        let size = dense.and_then(|plan| match plan.task {
+            TaskKind::Detect => detect_size(plan, Self::OBJECT_CLASSES).ok(),
+            _ => {
+                let size = SegmentSize::of(plan, Self::PIXEL_CLASSES).ok()?;
+                Some((size.params, size.macs))
+            }
+        });
+        size.unwrap_or_else(|| {
+            let summary = self.config.summary();
+            (summary.params, summary.macs.total())
+        })
     }
 
     /// The images, `[batch, channels, height, width]`.

@@ -10,7 +10,7 @@ use crate::config::Plan;
 use crate::data::{DataConfig, DataError, Split, open_part};
 use crate::device;
 use crate::error::TrainError;
-use crate::task::{SegmentSize, TaskKind, detect_macs};
+use crate::task::{SegmentSize, TaskKind, detect_size};
 
 /// Pixels of the images in a measured step: 128 images of 32 px are a whole batch, and 16 of 224 px need little memory.
 const PIXELS: usize = 16 * 224 * 224;
@@ -155,7 +155,7 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
     let classifier = || Ok::<_, TrainError>(plan.model.config(None)?.summary().macs.total());
     let macs = match plan.task {
         TaskKind::Segment => SegmentSize::of(plan, PIXEL_CLASSES)?.macs,
-        TaskKind::Detect => detect_macs(plan, OBJECT_CLASSES)?,
+        TaskKind::Detect => detect_size(plan, OBJECT_CLASSES)?.1,
         TaskKind::Classify | TaskKind::Dino => classifier()?,
     };
     let images = UPDATE * passes.trained + passes.evaluated;

@@ -1,9 +1,9 @@
-//! The weights of a dense network before training.
+//! A network with heads on the maps of a backbone: its weights before training, its size and cost.
 
 use burn::tensor::Device;
-use kvt_models::ModelConfig;
-use kvt_models::dense::{DenseKind, Pyramid, read_dense};
+use kvt_models::dense::{DenseKind, Pyramid, WindowPadding, read_dense};
 use kvt_models::weights::{self, Outcome, StateDict, WeightsError};
+use kvt_models::{ModelConfig, Summary};
 
 use super::model::hint;
 use super::{InitConfig, ResetHead};
@@ -35,6 +35,56 @@ pub trait DenseNetwork: Network {
 
     /// The backbone.
     fn pyramid(&mut self) -> &mut Pyramid;
+}
+
+/// Pixels to a token of the first map, and of the last one: sides are multiples of the latter.
+const FINEST: usize = 4;
+pub(super) const COARSEST: usize = 32;
+
+/// Size and cost of a dense network, computed without building it.
+pub(super) struct DenseSize {
+    /// Trainable parameters, with the heads.
+    pub(super) params: usize,
+    /// Multiply-accumulate operations of a square image, as in evaluation.
+    pub(super) macs: u64,
+    /// The backbone as a classifier of one class, for such an image.
+    pub(super) backbone: Summary,
+}
+
+impl DenseSize {
+    /// The network of a plan for images of a side. `heads` gets channels, height and width of the four maps, and gives parameters and
+    /// operations.
+    ///
+    /// # Errors
+    /// If the plan's model does not exist or has no pyramid.
+    pub(super) fn of(
+        plan: &Plan,
+        side: usize,
+        padding: WindowPadding,
+        heads: impl FnOnce([[usize; 3]; 4]) -> (usize, u64),
+    ) -> Result<Self, TrainError> {
+        let mut section = plan.model.clone();
+        section.overrides.num_classes = Some(1);
+        section.overrides.img_size = Some(side);
+        // As in the built network, windows are not smaller than they are said to be, however small a map is.
+        let config = section.config(None)?.dense(padding)?;
+        let backbone = config.summary();
+        let channels = config.pyramid_channels()?;
+        let map = |stage: usize| {
+            let tokens = (side / FINEST) >> stage;
+            [channels.get(stage).copied().unwrap_or(0), tokens, tokens]
+        };
+        let (heads, macs) = heads([0, 1, 2, 3].map(map));
+        // The classifier's last norm and its head of one class are not there; each map has a norm.
+        let last = channels.last().copied().unwrap_or(0);
+        let classifier = 2 * last + last + 1;
+        let norms: usize = channels.iter().map(|channels| 2 * channels).sum();
+        Ok(Self {
+            params: backbone.params - classifier + norms + heads,
+            macs: backbone.macs.total() - last as u64 + macs,
+            backbone,
+        })
+    }
 }
 
 /// A network with the weights in `init.weights`: those of a classifier for the backbone, or those of a whole network, of which

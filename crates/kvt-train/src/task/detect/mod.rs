@@ -23,7 +23,6 @@ use kvt_models::ModelConfig;
 use kvt_models::dense::mask_rcnn::{self, Bitmap, DetectLosses, MaskRcnn};
 use kvt_ops::{Key, Phase};
 
-use self::network::detect_network;
 use super::dense::start_from;
 use super::{EvalData, Measured, Signals, Task, Unread, Weights};
 use crate::config::Plan;
@@ -37,8 +36,10 @@ pub use ap::{ApError, AveragePrecision};
 pub(crate) use check::check;
 pub use config::DetectConfig;
 pub use evaluate::{DetectEvaluation, evaluate_objects};
+pub use found::{FoundObject, find_objects};
+pub use network::detect_network;
 pub use score::{ScoreError, Scores, score};
-pub(crate) use size::macs;
+pub(crate) use size::{sides, size};
 
 /// A network that learns to find objects, evaluated by the average precision of their boxes.
 pub struct Detect {

@@ -6,10 +6,7 @@ use kvt_models::{ModelConfig, Summary};
 use crate::config::Plan;
 use crate::error::TrainError;
 use crate::task::TaskKind;
-
-/// Pixels to a token of the first map, and of the last one: sides are multiples of the latter.
-const FINEST: usize = 4;
-const COARSEST: usize = 32;
+use crate::task::dense::{COARSEST, DenseSize};
 
 /// Size and cost of a network for segmentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,28 +29,13 @@ impl SegmentSize {
     pub fn of(plan: &Plan, classes: usize) -> Result<Self, TrainError> {
         let [height, width] = plan.dense.crop.map(|side| side as usize);
         let side = ((height * width).isqrt() / COARSEST).max(1) * COARSEST;
-        let mut section = plan.model.clone();
-        section.overrides.num_classes = Some(1);
-        section.overrides.img_size = Some(side);
-        // As in the built network, windows are not smaller than they are said to be, however small a map is.
-        let config = section.config(None)?;
-        let config = config.dense(plan.segment.window_padding)?;
-        let backbone = config.summary();
-        let channels = config.pyramid_channels()?;
-        let map = |stage: usize| {
-            let tokens = (side / FINEST) >> stage;
-            [channels.get(stage).copied().unwrap_or(0), tokens, tokens]
-        };
-        let (heads, macs) = heads(plan, classes).cost([0, 1, 2, 3].map(map));
-        // The classifier's last norm and its head of one class are not there; each map has a norm.
-        let last = channels.last().copied().unwrap_or(0);
-        let classifier = 2 * last + last + 1;
-        let norms: usize = channels.iter().map(|channels| 2 * channels).sum();
+        let padding = plan.segment.window_padding;
+        let size = DenseSize::of(plan, side, padding, |maps| heads(plan, classes).cost(maps))?;
         Ok(Self {
-            params: backbone.params - classifier + norms + heads,
-            macs: backbone.macs.total() - last as u64 + macs,
+            params: size.params,
+            macs: size.macs,
             side,
-            backbone,
+            backbone: size.backbone,
         })
     }
 }
