@@ -42,7 +42,6 @@ mod tests {
     use burn::tensor::Device;
 
     use super::*;
-    use crate::recipe::Network as _;
     use crate::task::detect_network;
 
     fn plan(text: &str) -> Plan {
