@@ -183,10 +183,6 @@ fn a_run_is_judged_painted_and_reported() {
             "`--masks` is for segmentation: this model finds objects",
         ),
         (
-            "predict --run run scenes/images/val/000000.png --json --min-score 2",
-            "expected a number from 0 to 1",
-        ),
-        (
             "report run --eval --data scenes",
             "it is judged on the images and annotations of its own",
         ),
