@@ -6,7 +6,7 @@ use kvt_ops::Key;
 
 use super::inputs::normal;
 use crate::config::Plan;
-use crate::task::{DenseSize, sides_of, summary_of};
+use crate::task::{DenseSize, TaskKind, sides_of, summary_of};
 
 /// The model, and how it is run.
 #[derive(Clone, Debug)]
@@ -40,7 +40,13 @@ impl ModelCase {
     /// Parameters, and multiply-accumulate operations of an image.
     pub(super) fn size(&self) -> (usize, u64) {
         let dense = self.dense.as_ref();
-        let size = dense.and_then(|plan| DenseSize::of(plan, Self::PIXEL_CLASSES).ok());
+        let size = dense.and_then(|plan| {
+            let classes = match plan.task {
+                TaskKind::Detect => Self::OBJECT_CLASSES,
+                _ => Self::PIXEL_CLASSES,
+            };
+            DenseSize::of(plan, classes).ok()
+        });
         size.map_or_else(
             || {
                 let summary = self.config.summary();

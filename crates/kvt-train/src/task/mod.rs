@@ -35,11 +35,11 @@ use crate::splits::{Splits, train_transform};
 
 pub use classify::Classify;
 pub use dense::DenseNetwork;
+pub(crate) use detect::check as check_detect;
 pub use detect::{
-    ApError, AveragePrecision, Detect, DetectConfig, DetectEvaluation, ScoreError, Scores,
-    eval_objects, evaluate_objects, score,
+    ApError, AveragePrecision, Detect, DetectConfig, DetectEvaluation, FoundObject, ScoreError,
+    Scores, detect_network, eval_objects, evaluate_objects, find_objects, score,
 };
-pub(crate) use detect::{check as check_detect, detect_network};
 pub use dino::{
     Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, dino_loss,
     load_backbone, part_of_backbone, teacher_probabilities,

@@ -109,7 +109,7 @@ mod tests {
     use burn::tensor::Device;
 
     use super::*;
-    use crate::task::segment::segment_network;
+    use crate::task::{detect_network, segment_network};
 
     fn plan(text: &str) -> Plan {
         toml::from_str(text).unwrap()
@@ -157,5 +157,28 @@ mod tests {
                 .sum();
             assert_eq!(DenseSize::of(&plan, 5).unwrap().params, built, "{model}");
         }
+    }
+
+    #[test]
+    fn the_size_is_that_of_the_built_detector() {
+        let plan = plan(
+            "task = \"detect\"\n[model]\nname = \"swin_tiny_patch4_window7_224\"\nwindow_size = 4\nembed_dim = 8\nimg_size = 64\n\
+             depth = [1, 1, 2, 1]\nnum_heads = [1, 2, 2, 4]\n[detect]\nchannels = 8\nhidden = 16\n[multiscale]\nsizes = [64]\nmax = 64\n",
+        );
+        let mut section = plan.model.clone();
+        section.overrides.num_classes = Some(1);
+        let config = section.config(None).unwrap();
+        let network = detect_network(&plan, &config, 5, &Device::flex()).unwrap();
+        let parameters = network.parameters().into_iter();
+        let built: usize = parameters
+            .map(|parameter| parameter.shape.iter().product::<usize>())
+            .sum();
+        assert_eq!(DenseSize::of(&plan, 5).unwrap().params, built);
+    }
+
+    /// An image of 640 x 480 becomes one of 1066 x 800.
+    #[test]
+    fn an_image_of_coco_is_padded() {
+        assert_eq!(sides_of(&plan("task = \"detect\"\n")), (800, 1088));
     }
 }

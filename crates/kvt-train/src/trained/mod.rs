@@ -18,7 +18,7 @@ use kvt_models::Model;
 use kvt_models::weights::{LoadOptions, LoadReport, Outcome};
 
 pub use self::dense::TrainedDense;
-pub use self::detect::Detector;
+pub use self::detect::{Detector, LEAST_SCORE, Spotted};
 pub use self::error::TrainedError;
 pub use self::labelled_images::Images;
 pub use self::logits::{count_broken, of_images};

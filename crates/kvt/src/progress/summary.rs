@@ -103,13 +103,9 @@ impl Tally {
         ));
         let next = match task {
             TaskKind::Classify => ["eval --run RUN", "predict --run RUN IMAGE..."],
-            TaskKind::Segment => [
+            TaskKind::Segment | TaskKind::Detect => [
                 "eval --run RUN --per-class",
                 "predict --run RUN --out DIR IMAGE...",
-            ],
-            TaskKind::Detect => [
-                "eval --run RUN --per-class",
-                "eval --run RUN --out detections.json",
             ],
             TaskKind::Dino => ["probe --run RUN", "attention-map --run RUN IMAGE..."],
         };

@@ -11,6 +11,7 @@ mod compare;
 #[cfg(unix)]
 mod damage;
 mod demo;
+mod detect_verbs;
 mod dino;
 mod dino_families;
 mod documents;

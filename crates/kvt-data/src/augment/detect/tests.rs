@@ -7,7 +7,7 @@ use image::Rgb;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::coco::Coco;
+use crate::coco::{Coco, Rle};
 use crate::{
     DataConfig, DataKind, Loader, LoaderConfig, OnError, Purpose, epoch_order, open,
     oriented_batch_count, oriented_order,
@@ -497,4 +497,19 @@ fn a_batch_has_images_of_one_orientation() {
         assert_eq!(kinds[0], kinds[1]);
     }
     assert_eq!(batches(config(3, 2)), all[2..]);
+}
+
+/// The part of an image that runs become has the pixels of the runs, and no more rows and columns than these have.
+#[test]
+fn runs_are_cut_to_their_pixels() {
+    let (_, coco) = scene(&two());
+    let mask = coco.annotations(0)[0].mask((10, 12)).unwrap().unwrap();
+    let part = ObjectMask::from(&mask);
+    let place = (part.top, part.left, part.height, part.width);
+    assert_eq!((place, part.area()), ((1, 2, 4, 4), 15));
+    for (pixel, is_inside) in mask.decode().into_iter().enumerate() {
+        assert_eq!(part.contains(pixel / 12, pixel % 12), is_inside, "{pixel}");
+    }
+    let nothing = Rle::encode((10, 12), |_, _| false).unwrap();
+    assert_eq!(ObjectMask::from(&nothing), ObjectMask::default());
 }

@@ -9,6 +9,7 @@ mod chart;
 mod images;
 mod judged;
 mod markup;
+mod objects;
 mod page;
 mod plots;
 mod record;
@@ -21,6 +22,7 @@ use std::path::Path;
 
 pub use self::images::Asked;
 pub use self::judged::Judged;
+pub use self::objects::Detected;
 pub use self::record::Record;
 pub use self::samples::Sample;
 pub use self::segments::{Painted, Segmented};
@@ -44,7 +46,9 @@ pub struct Report {
     pub judged: Vec<Judged>,
     /// The same for the runs that label pixels.
     pub segmented: Vec<Segmented>,
-    /// Single images under their classes, of the runs that label pixels.
+    /// The same for the runs that find objects.
+    pub detected: Vec<Detected>,
+    /// Single images under their classes or with their objects, of the runs that label pixels or find objects.
     pub painted: Vec<Painted>,
     /// Single images, the same for all runs.
     pub samples: Vec<Sample>,
@@ -110,6 +114,7 @@ impl Report {
             records,
             judged: Vec::new(),
             segmented: Vec::new(),
+            detected: Vec::new(),
             painted: Vec::new(),
             samples: Vec::new(),
             mistakes: Vec::new(),
@@ -164,10 +169,12 @@ impl Report {
             let table = made(|page| settings::differences(page, &self.records, &differing));
             part("differences", "Differences of the configurations", table);
         }
-        if !(self.judged.is_empty() && self.segmented.is_empty()) {
+        let is_judged = !(self.judged.is_empty() && self.segmented.is_empty());
+        if is_judged || !self.detected.is_empty() {
             let results = made(|page| {
                 judged::all(page, self);
                 segments::all(page, self);
+                objects::all(page, self);
             });
             part("judged", "Evaluation", results);
         }

@@ -35,7 +35,8 @@ pub use ap::{ApError, AveragePrecision};
 pub(crate) use check::check;
 pub use config::DetectConfig;
 pub use evaluate::{DetectEvaluation, evaluate_objects};
-pub(crate) use network::detect_network;
+pub use found::{FoundObject, find_objects};
+pub use network::detect_network;
 pub use score::{ScoreError, Scores, score};
 
 /// A network that learns to find objects, evaluated by the average precision of their boxes.
