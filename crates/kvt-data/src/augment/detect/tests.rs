@@ -337,6 +337,7 @@ fn more_than_the_most_pixels_are_refused() {
     assert_eq!(error.unwrap_err().to_string(), expected);
     // Half of the images are 400 pixels high or more before they are cut to 600 x 600 at most.
     let config = MultiscaleConfig {
+        max: 1333,
         crop_before: true,
         ..config
     };
