@@ -89,7 +89,8 @@ section! {
         /// How many unreadable images an epoch may skip; only with `on_error = "skip"`.
         pub max_skipped: usize = 100, "x-resume" = "free";
         /// Most pixels of an image (width times height). A larger one cannot be read, nor can a file of more than 4
-        /// bytes per pixel of it and 64 MiB, so that no file takes the machine's memory. The default is Pillow's.
+        /// bytes per pixel of it and 64 MiB, so that no file takes the machine's memory. Images
+        /// that `[dense]` or `[multiscale]` enlarges may not have more, either. The default is Pillow's.
         pub max_pixels: u64 = ImageLimits::default().max_pixels, "x-range" = "[1, inf)", "x-resume" = "free";
         /// Whether the sizes of the image files are noted in checkpoints and compared on resume, so that other contents
         /// under the same names are noticed.

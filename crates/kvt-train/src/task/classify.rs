@@ -192,7 +192,7 @@ impl Task for Classify {
         mut batch: DeviceBatch,
         at: Position,
         phase: Phase,
-    ) -> Tensor<1> {
+    ) -> Result<Tensor<1>, TrainError> {
         let (images, own_shares) = self.mixed(batch.views.swap_remove(0), at, phase);
         // The teacher gets the student's images.
         let teacher = self.teacher.as_ref();
@@ -205,7 +205,7 @@ impl Task for Classify {
         // Both heads together, as in prediction.
         let together = self.loss.heads == LossHeads::Mean && !self.learns_tokens();
         if together && taught.is_none() {
-            return self.loss.of(heads.mean(), targets);
+            return Ok(self.loss.of(heads.mean(), targets));
         }
         let base = |heads: Logits| match (heads.aux, self.learns_tokens()) {
             (Some(tokens), true) => {
@@ -218,7 +218,7 @@ impl Task for Classify {
             }
             _ => self.loss.of(heads.class, targets),
         };
-        match taught {
+        Ok(match taught {
             None => base(heads),
             Some(taught) => {
                 let student = heads
@@ -227,7 +227,7 @@ impl Task for Classify {
                     .unwrap_or_else(|| heads.class.clone());
                 self.distill.blend(base(heads), student, taught)
             }
-        }
+        })
     }
 
     /// The teacher itself is not saved, only its fingerprint.

@@ -148,13 +148,16 @@ pub trait Task: Sized {
     /// the batch is on the device, and its targets can become soft. The task's own state can change: a centre, a queue.
     /// [`undo`](Self::undo) restores it if the host learns that the update is not made before it continues. If the host learns that
     /// one update late, the change is kept: such an update ends the run without saving.
+    ///
+    /// # Errors
+    /// If the network or the device gives no loss. A loss that is not finite is none: the trainer judges it.
     fn loss(
         &mut self,
         network: &Self::Network,
         batch: DeviceBatch<Self::Target>,
         at: Position,
         phase: Phase,
-    ) -> Tensor<1>;
+    ) -> Result<Tensor<1>, TrainError>;
 
     /// Records the part of the task's state that [`loss`](Self::loss) changes, before the first micro-batch of an update.
     fn begin(&mut self) {}

@@ -254,6 +254,7 @@ impl<T: Task> Trainer<'_, '_, T> {
     fn failed(&self, error: UpdateError, count: usize) -> TrainError {
         match error {
             UpdateError::Data(error) => error.into(),
+            UpdateError::Task(error) => *error,
             UpdateError::NotFinite(update) => self.not_finite(&update, count),
             // Each update is settled before the next one.
             UpdateError::Refused(_) => TrainError::Execution(error.to_string()),

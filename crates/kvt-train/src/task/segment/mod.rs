@@ -156,7 +156,7 @@ impl Task for Segment {
         mut batch: DeviceBatch<LabelMap>,
         _: Position,
         phase: Phase,
-    ) -> Tensor<1> {
+    ) -> Result<Tensor<1>, TrainError> {
         let images = batch.views.swap_remove(0);
         let [count, _, height, width] = images.dims();
         let labels: Vec<i32> = batch
@@ -184,7 +184,7 @@ impl Task for Segment {
             labels: labels.inner(),
             losses,
         });
-        total
+        Ok(total)
     }
 
     fn begin(&mut self) {
