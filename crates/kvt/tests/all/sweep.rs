@@ -137,7 +137,7 @@ fn an_earlier_table_is_known() {
     let workspace = Workspace::with_data(6, 4);
     workspace.write("sweep.toml", SWEEP);
     let compare = |more: &[&str]| {
-        let all = [&["compare", "sweep.toml", "--output"], more].concat();
+        let all = [&["compare", "sweep.toml", "--output"][..], more].concat();
         workspace.kvt(&all).assert().success();
     };
     compare(&["whole"]);
