@@ -137,7 +137,7 @@ fn an_earlier_table_is_known() {
     let workspace = Workspace::with_data(6, 4);
     workspace.write("sweep.toml", SWEEP);
     let compare = |more: &[&str]| {
-        let all = [&["compare", "sweep.toml", "--output"], more].concat();
+        let all = [&["compare", "sweep.toml", "--output"][..], more].concat();
         workspace.kvt(&all).assert().success();
     };
     compare(&["whole"]);
@@ -150,7 +150,7 @@ fn an_earlier_table_is_known() {
     let rows = |folder: &str| {
         let table = workspace.read(&format!("{folder}/table.json"));
         let table: Value = serde_json::from_str(&table).unwrap();
-        [0, 1]
+        [0_usize, 1]
             .map(|row| ["label", "runs", "last", "best"].map(|key| table["rows"][row][key].clone()))
     };
     assert_eq!(rows("part"), rows("whole"));
