@@ -4,6 +4,7 @@ mod cache;
 mod cifar;
 mod coco;
 mod folder;
+mod labels;
 mod masks;
 mod names;
 mod objects;
