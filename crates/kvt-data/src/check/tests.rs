@@ -199,3 +199,35 @@ fn links_that_lead_nowhere_or_in_a_circle_are_reported() {
     );
     assert!(found.same_classes && !found.is_sound());
 }
+
+#[test]
+fn unequal_classes_are_told() {
+    let split = |counts: &[usize]| SplitCheck {
+        name: "train".to_owned(),
+        classes: counts
+            .iter()
+            .enumerate()
+            .map(|(class, count)| (class.to_string(), *count))
+            .collect(),
+        unreadable: Vec::new(),
+        dead_links: Vec::new(),
+        unlisted: Vec::new(),
+        others: OtherFormats::default(),
+        beside: OtherFormats::default(),
+        gaps: Vec::new(),
+        notes: Vec::new(),
+        sizes: None,
+        grey: 0,
+        cmyk: 0,
+    };
+    for counts in [&[][..], &[0, 0], &[4, 1], &[9, 0, 2]] {
+        assert_eq!(split(counts).imbalance(), None, "{counts:?}");
+    }
+    let split = split(&[3, 15, 0, 2, 15, 2]);
+    let expected = Imbalance {
+        most: ("1", 15),
+        least: ("5", 2),
+        ratio: 7.5,
+    };
+    assert_eq!(split.imbalance(), Some(expected));
+}
