@@ -121,9 +121,9 @@ fn other_formats_are_counted_by_their_ending() {
         "a/3.HEIC",
         "a/2.heic",
         "b/deep/1.heic",
-        "b/1.gif",
+        "b/1.avif",
         "b/notes.txt",
-        "b/.1.tiff",
+        "b/.1.psd",
     ] {
         let path = at("train").join(name);
         fs_err::create_dir_all(path.parent().unwrap()).unwrap();
@@ -136,7 +136,7 @@ fn other_formats_are_counted_by_their_ending() {
         example: at(example),
     };
     let expected = [
-        ("gif".to_owned(), kind(1, "train/b/1.gif")),
+        ("avif".to_owned(), kind(1, "train/b/1.avif")),
         ("heic".to_owned(), kind(3, "train/a/2.heic")),
     ];
     assert_eq!(others.0, BTreeMap::from(expected));
