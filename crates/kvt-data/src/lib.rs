@@ -58,8 +58,8 @@ pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{
     ClassOrder, ImageObjects, Picture, Sample, Source, Split, TEST, TRAIN, Unpaired, VAL,
-    is_guarded, is_split, is_whole, open, open_part, open_split, split_name, test_split,
-    unused_splits,
+    has_splits, is_guarded, is_split, is_whole, open, open_part, open_split, split_name,
+    test_split, unused_splits,
 };
 pub use state::{DataState, listing_of};
 pub use upload::DeviceBatch;
