@@ -4,7 +4,7 @@ use super::conflict;
 use crate::config::Plan;
 use crate::config::document::Checks;
 use crate::data::shapes::{Layout, ShapesConfig};
-use crate::data::{DataConfig, DataError, DataKind, DecodeMode, OnError};
+use crate::data::{Balance, DataConfig, DataError, DataKind, DecodeMode, OnError};
 use crate::task::TaskKind;
 
 /// Where the images are, and the keys of their kind.
@@ -48,6 +48,10 @@ pub(super) fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
                 checks.missing("data.path", help);
             }
         }
+    }
+    if data.kind != DataKind::Folder {
+        of_another_kind(&["labels"], "folder", checks);
+        data.labels = String::new();
     }
     if data.kind != DataKind::Masks {
         without_masks(data, checks);
@@ -109,6 +113,31 @@ pub(super) fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
     if data.on_error == OnError::Fail {
         data.max_skipped = DataConfig::default().max_skipped;
     }
+    if data.balance != Balance::None {
+        let keys = [
+            ("data.shuffle", !data.shuffle, "false".to_owned(), "true"),
+            (
+                "data.repeats",
+                data.repeats > 1,
+                data.repeats.to_string(),
+                "1",
+            ),
+        ];
+        for (key, is_wrong, value, expected) in keys {
+            if is_wrong {
+                let expected = format!("{expected} with `data.balance`, which draws images");
+                checks.refuse(key, &value, &expected);
+            }
+        }
+        if plan.task != TaskKind::Classify {
+            conflict(
+                "data.balance",
+                "`data.balance` goes by the class of an image, which this task does not have",
+                "leave it out",
+                checks,
+            );
+        }
+    }
     // Without repeats, dividing the positions of a random order among replicas only gives another random order.
     if data.repeats == 1 {
         data.replicas = 1;
@@ -128,7 +157,6 @@ fn without_masks(data: &mut DataConfig, checks: &mut Checks<'_>) {
         "image_suffix",
         "mask_suffix",
         "list",
-        "classes",
         "zero",
         "ignore",
         "map",
@@ -140,7 +168,10 @@ fn without_masks(data: &mut DataConfig, checks: &mut Checks<'_>) {
     data.image_suffix = unused.image_suffix;
     data.mask_suffix = unused.mask_suffix;
     data.list = unused.list;
-    data.classes = unused.classes;
+    if data.labels.is_empty() {
+        of_another_kind(&["classes"], "masks", checks);
+        data.classes = unused.classes;
+    }
     data.zero = unused.zero;
     data.ignore = unused.ignore;
     data.map = unused.map;

@@ -14,7 +14,7 @@ use kvt_models::weights::is_of_weights;
 use self::data::data;
 use self::distill::distillation;
 use self::model::model;
-use self::recipe::{mixing, recipe};
+use self::recipe::{class_weights, mixing, recipe};
 use self::tasks::{decay, detect, dino, segment};
 use super::Plan;
 use super::document::Checks;
@@ -37,6 +37,7 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
         plan.loss.bce_threshold = None;
         plan.loss.bce_sum = false;
     }
+    class_weights(plan, checks);
     distillation(plan, checks);
 
     // Without gradients, twice as many images fit in memory.

@@ -1,11 +1,36 @@
 //! Optimizer, schedule, average, and the mixing of images.
 
+use super::conflict;
 use crate::config::Plan;
 use crate::config::document::Checks;
 use crate::config::problem::Problem;
 use crate::engine::TrainConfig;
 use crate::recipe::mix::MixConfig;
-use crate::recipe::{EmaReport, ScheduleConfig};
+use crate::recipe::{ClassWeights, EmaReport, LossKind, ScheduleConfig};
+use crate::task::TaskKind;
+
+/// Weights of classes, which are positive, and are for cross-entropy with labels.
+pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
+    let key = "loss.class_weights";
+    let weights = match &plan.loss.class_weights {
+        ClassWeights::None => return,
+        ClassWeights::Inverse => &[],
+        ClassWeights::Each(weights) => weights.as_slice(),
+    };
+    if plan.task != TaskKind::Classify || plan.loss.kind != LossKind::CrossEntropy {
+        conflict(
+            key,
+            "`loss.class_weights` is for the cross-entropy of a classifier",
+            "leave it out, or take `loss.kind = \"cross-entropy\"`; `data.balance` is for any loss",
+            checks,
+        );
+    } else if let Some(wrong) = weights
+        .iter()
+        .find(|weight| !(weight.is_finite() && **weight > 0.0))
+    {
+        checks.refuse(key, &format!("{wrong:?}"), "weights above 0");
+    }
+}
 
 /// Optimizer, schedule and average.
 pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
