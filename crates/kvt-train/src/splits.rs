@@ -372,7 +372,7 @@ fn loading<T>(plan: &Plan, source: &Arc<Source>, prepare: Arc<dyn Prepare<T>>) -
         prepare,
         pad_to: match plan.task {
             TaskKind::Detect => PAD_OBJECTS,
-            TaskKind::Classify | TaskKind::Dino | TaskKind::Segment => 1,
+            TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino | TaskKind::Segment => 1,
         },
         order: Vec::new(),
         copies: Vec::new(),

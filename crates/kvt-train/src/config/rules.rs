@@ -22,8 +22,8 @@ use crate::fetch::{Published, instead, similar};
 use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind, OptimDecay, ScheduleConfig};
 use crate::task::{
-    DetectConfig, DinoConfig, Misfit, ResetHead, SegmentConfig, SegmentEval, TaskKind,
-    check_detect, check_dino, check_segment,
+    DetectConfig, DinoConfig, Misfit, MultiLabelConfig, ResetHead, SegmentConfig, SegmentEval,
+    TaskKind, check_detect, check_dino, check_multi_label, check_segment,
 };
 
 /// Fills in the defaults that depend on other keys, resets keys that another key disables, and reports conflicts.
@@ -60,6 +60,14 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     }
 
     mixing(&mut plan.mix, checks);
+    if plan.task == TaskKind::MultiLabel {
+        if !checks.sets("loss.kind") {
+            plan.loss.kind = LossKind::Bce;
+        }
+        if !checks.sets("loss.label_smoothing") {
+            plan.loss.label_smoothing = 0.0;
+        }
+    }
     if plan.loss.kind == LossKind::CrossEntropy {
         plan.loss.bce_threshold = None;
         plan.loss.bce_sum = false;
@@ -70,9 +78,10 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     if !checks.sets("eval.batch_size") {
         plan.eval.batch_size = match plan.task {
             TaskKind::Segment | TaskKind::Detect => 1,
-            TaskKind::Classify | TaskKind::Dino => 2 * plan.train.batch_size,
+            TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => 2 * plan.train.batch_size,
         };
     }
+    multi_label(plan, checks);
     dino(plan, checks);
     segment(plan, checks);
     detect(plan, checks);
@@ -416,6 +425,18 @@ fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
         checks.refuse("distill.logits", &value, "a `.safetensors` file");
     }
     teacher_model(distill, checks);
+}
+
+fn multi_label(plan: &mut Plan, checks: &mut Checks<'_>) {
+    if plan.task != TaskKind::MultiLabel {
+        of_another_task("multi_label", "multi-label", checks);
+        plan.multi_label = MultiLabelConfig::default();
+        return;
+    }
+    if let Some((entry, expected)) = plan.multi_label.misfit() {
+        checks.refuse("multi_label.thresholds", &format!("{entry:?}"), expected);
+    }
+    misfits(plan, check_multi_label, checks);
 }
 
 fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {

@@ -13,7 +13,7 @@ use crate::trained::{Choice, Warn};
 const SEGMENTED: usize = 6;
 
 /// Writes `report.html` into a run's folder, and pictures of its curves into `report/` there. Of a classifier that has finished, both
-/// also have the confusion matrix of its best checkpoint, and of segmentation the page has its classes and some painted images; `progress` gets the number of evaluated images and of all. Returns the page,
+/// also have the confusion matrix of its best checkpoint, and of segmentation the page has its classes and some painted images, and of several labels its classes; `progress` gets the number of evaluated images and of all. Returns the page,
 /// or nothing if the run has not finished an epoch.
 ///
 /// # Errors
@@ -31,7 +31,7 @@ pub fn report_itself(
     }
     let samples = match record.plan.task {
         TaskKind::Segment => SEGMENTED,
-        TaskKind::Classify | TaskKind::Dino | TaskKind::Detect => 0,
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino | TaskKind::Detect => 0,
     };
     let has_pages = !matches!(record.plan.task, TaskKind::Dino | TaskKind::Detect);
     let is_judged = is_finished && has_pages;

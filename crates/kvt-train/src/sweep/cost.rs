@@ -156,13 +156,13 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
     let macs = match plan.task {
         TaskKind::Segment => SegmentSize::of(plan, PIXEL_CLASSES)?.macs,
         TaskKind::Detect => detect_macs(plan, OBJECT_CLASSES)?,
-        TaskKind::Classify | TaskKind::Dino => classifier()?,
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => classifier()?,
     };
     let images = UPDATE * passes.trained + passes.evaluated;
     // Only a classifier is measured: a network that finds objects takes longer by its operations.
     let times = match plan.task {
         TaskKind::Detect => macs as f64 / classifier()?.max(1) as f64,
-        TaskKind::Classify | TaskKind::Dino | TaskKind::Segment => 1.0,
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino | TaskKind::Segment => 1.0,
     };
     Ok(Cost {
         images: train,
@@ -259,7 +259,7 @@ impl Measured {
 /// The cost of a training image, in updates by a whole image.
 fn views(plan: &Plan) -> f64 {
     match plan.task {
-        TaskKind::Classify | TaskKind::Segment | TaskKind::Detect => 1.0,
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Segment | TaskKind::Detect => 1.0,
         TaskKind::Dino => {
             // Student and teacher see two global views; only the student sees the local ones.
             let size = plan.model.overrides.img_size.unwrap_or(224) as f64;
