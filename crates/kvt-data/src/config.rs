@@ -29,6 +29,9 @@ section! {
         /// Number of training images to use; each class keeps its share. The choice follows from the names of the images, not
         /// from the seed. 0 takes all.
         pub subset: usize = 0, "x-range" = "[0, 4294967295]";
+        /// Table of labels in `path`, a CSV file with the columns `path`, relative to its own folder, `label`, and `split` if wanted, in place of
+        /// class folders; only for a folder. Without a column `split` the first folder of an image below `path` is its split.
+        pub labels: String = String::new(), "x-default" = "none: folders are classes";
         /// Column of the labels, whole numbers or names, of Parquet files alone.
         pub label_column: String = "label".to_owned(), "minLength" = 1;
         /// Folder of the images, `<path>/<images>/<train>/**`; only for masks, as all keys up to `map`.
@@ -45,8 +48,8 @@ section! {
         /// each line. `ImageSets/Segmentation` in PASCAL VOC. Empty: splits are folders.
         pub list: String = String::new();
         /// File with the names of the classes, one on each line or in the column `Name` of a table as in ADE20K's
-        /// `objectInfo150.txt`; or their number.
-        pub classes: Option<ClassNames> = None, "x-default" = "from `map`, else required for masks";
+        /// `objectInfo150.txt`; or their number. With `labels` too.
+        pub classes: Option<ClassNames> = None, "x-default" = "from `map` or `labels`, else required for masks";
         /// Whether 0 in a mask is the first class, or no class: in ADE20K it is `ignored`, and class 0 is 1 in the masks.
         pub zero: ZeroMeans = ZeroMeans::Class;
         /// The value of pixels that are not trained on and not evaluated.

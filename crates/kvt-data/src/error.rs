@@ -246,6 +246,16 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
+    /// An invalid row of a table.
+    #[error("`{}`, line {line}: {reason}", path.display())]
+    Row {
+        /// The table.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// An annotation file that cannot be used.
     #[error(transparent)]
     Coco(#[from] CocoError),

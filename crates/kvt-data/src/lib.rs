@@ -39,7 +39,7 @@ mod upload;
 pub use batch::{Batch, Image, View};
 pub use check::{
     Check, CocoCheck, CocoChecks, Duplicate, MaskCheck, MaskChecks, SplitCheck, Unreadable, check,
-    check_coco, check_masks,
+    check_coco, check_labels, check_masks,
 };
 pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};

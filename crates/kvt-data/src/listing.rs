@@ -314,7 +314,8 @@ pub(super) fn is_other_format(ending: &str) -> bool {
     NOT_READ.contains(&ending)
 }
 
-fn other_format(path: &Path) -> Option<String> {
+/// The extension, in lower case, of an image that is not read.
+pub(super) fn other_format(path: &Path) -> Option<String> {
     ending(path).filter(|found| is_other_format(found))
 }
 

@@ -4,6 +4,8 @@ mod cache;
 mod cifar;
 mod coco;
 mod folder;
+mod labelled;
+mod labels;
 mod masks;
 mod names;
 mod objects;
@@ -38,6 +40,7 @@ use crate::{
 
 pub use self::parquet::is_guarded;
 pub use folder::ClassOrder;
+pub(super) use labelled::surveys as labelled_surveys;
 pub use masks::Unpaired;
 use names::gaps;
 pub use names::{TEST, TRAIN, VAL};
@@ -92,6 +95,8 @@ pub struct Source {
     pub others: OtherFormats,
     /// Files in shards that are neither an image nor a label, and Parquet files of no split, which were ignored.
     pub beside: OtherFormats,
+    /// Warnings about what a table of labels leaves out.
+    notes: Vec<String>,
     /// The files that contain several images each.
     files: Vec<PathBuf>,
     /// The files that contain images in a column.
@@ -141,6 +146,11 @@ impl Source {
         gaps(self.files.iter().map(PathBuf::as_path).chain(tables))
     }
 
+    /// What a table of labels leaves out, as warnings.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// Warnings about files that are not read, and about gaps in numbered files.
     pub fn warnings(&self) -> Vec<String> {
         let root = self.root.display();
@@ -157,7 +167,10 @@ impl Source {
         let others = self.others.warning(&self.root);
         let objects = self.objects.iter().flat_map(|objects| objects.warnings());
         let files = [others, beside, gaps].into_iter().flatten();
-        files.chain(objects).collect()
+        files
+            .chain(self.notes.iter().cloned())
+            .chain(objects)
+            .collect()
     }
 
     /// Whether the images are in tables.
@@ -188,6 +201,7 @@ impl Source {
             samples,
             others: OtherFormats::default(),
             beside: OtherFormats::default(),
+            notes: Vec::new(),
             files: Vec::new(),
             tables: Arc::from([]),
             is_numbered: false,

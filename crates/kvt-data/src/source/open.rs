@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::names::{self, TEST, TRAIN, VAL, splits_of_files};
-use super::{Known, Source, Survey, Unpaired, cifar, coco, masks, parquet, shards, share};
+use super::{
+    Known, Source, Survey, Unpaired, cifar, coco, labelled, masks, parquet, shards, share,
+};
 use crate::text::quoted;
 use crate::{ClassOrder, DataConfig, DataError, DataKind, listing};
 
@@ -49,6 +51,9 @@ fn subset(data: &DataConfig, train: Source) -> Result<Source, DataError> {
 
 /// Both splits in full.
 fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], DataError> {
+    if !data.labels.is_empty() {
+        return labelled::open(data, classes);
+    }
     if data.val_fraction > 0.0 {
         refuse_splits(data)?;
     }
@@ -118,7 +123,7 @@ pub fn open_part(
 ) -> Result<Source, DataError> {
     let data = &*data.as_read();
     let is_folder = matches!(data.kind, DataKind::Folder | DataKind::Shapes);
-    if is_folder && data.val_fraction == 0.0 {
+    if is_folder && data.val_fraction == 0.0 && data.labels.is_empty() {
         refuse_whole(data)?;
         let source = folder(&data.path.join(name(data, part)?), data, classes)?;
         return match part {
@@ -151,6 +156,9 @@ pub fn open_split(
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
     let data = &*data.as_read();
+    if !data.labels.is_empty() {
+        return labelled::open_split(data, split, classes);
+    }
     let asked = split;
     let split = split_name(data.kind, &divided(data), split).unwrap_or(split);
     match data.kind {
@@ -171,7 +179,12 @@ pub fn open_split(
 /// The name by which a folder contains a split: the given one, or another usual one in place of `train` or `val`. That of the
 /// test images never takes the place of another.
 pub fn split_name<'a>(kind: DataKind, root: &Path, split: &'a str) -> Option<&'a str> {
-    if is_split(kind, root, split) {
+    usual_name(split, |name| is_split(kind, root, name))
+}
+
+/// The given name of a split if it is there, or another usual one in place of `train` or `val`.
+pub(super) fn usual_name(split: &str, is_there: impl Fn(&str) -> bool) -> Option<&str> {
+    if is_there(split) {
         return Some(split);
     }
     let others = match split {
@@ -179,13 +192,14 @@ pub fn split_name<'a>(kind: DataKind, root: &Path, split: &'a str) -> Option<&'a
         _ if split == VAL[0] => VAL.iter(),
         _ => return None,
     };
-    others.copied().find(|name| is_split(kind, root, name))
+    others.copied().find(|name| is_there(name))
 }
 
 /// Warnings about further splits of the same use (only the first is read): `valid` beside `val`. None if the configuration
 /// names another split itself.
 pub fn unused_splits(data: &DataConfig) -> Vec<String> {
-    if data.val_fraction > 0.0 || data.kind == DataKind::Cifar || !data.list.is_empty() {
+    let is_listed = !data.list.is_empty() || !data.labels.is_empty();
+    if data.val_fraction > 0.0 || data.kind == DataKind::Cifar || is_listed {
         return Vec::new();
     }
     let mut warnings = Vec::new();

@@ -243,6 +243,10 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
             }
         }
     }
+    if data.kind != DataKind::Folder {
+        of_another_kind(&["labels"], "folder", checks);
+        data.labels = String::new();
+    }
     if data.kind != DataKind::Masks {
         without_masks(data, checks);
     }
@@ -322,7 +326,6 @@ fn without_masks(data: &mut DataConfig, checks: &mut Checks<'_>) {
         "image_suffix",
         "mask_suffix",
         "list",
-        "classes",
         "zero",
         "ignore",
         "map",
@@ -334,7 +337,10 @@ fn without_masks(data: &mut DataConfig, checks: &mut Checks<'_>) {
     data.image_suffix = unused.image_suffix;
     data.mask_suffix = unused.mask_suffix;
     data.list = unused.list;
-    data.classes = unused.classes;
+    if data.labels.is_empty() {
+        of_another_kind(&["classes"], "masks", checks);
+        data.classes = unused.classes;
+    }
     data.zero = unused.zero;
     data.ignore = unused.ignore;
     data.map = unused.map;

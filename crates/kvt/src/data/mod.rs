@@ -85,7 +85,8 @@ enum What {
         after_help = "Examples:\n  kvt data check photos\n  kvt data check photos --splits train,test\n  kvt data check masks.toml"
     )]
     Check {
-        /// The folder that holds the splits, or COCO's images and `annotations`; or a configuration, whose `[data]` says where images and their masks are.
+        /// The folder that holds the splits, or COCO's images and `annotations`; or a configuration, whose `[data]` says where images and their masks,
+        /// or their table of labels, are.
         dir: PathBuf,
         #[command(flatten)]
         overrides: Overrides,
@@ -383,7 +384,12 @@ fn check_folder(
     {
         split.name = dir.display().to_string();
     }
-    output::print(&describe(&found))?;
+    tell(&found)
+}
+
+/// Prints the findings; the exit code says whether training can work.
+fn tell(found: &Check) -> anyhow::Result<ExitCode> {
+    output::print(&describe(found))?;
     Ok(if found.is_sound() {
         ExitCode::SUCCESS
     } else {
@@ -477,6 +483,7 @@ fn tell_files(split: &SplitCheck, say: &mut impl FnMut(String)) {
     if let Some(beside) = split.beside.describe() {
         say(format!("of no image, and not read, in `{name}`: {beside}"));
     }
+    split.notes.iter().for_each(|note| say(note.clone()));
     if !split.gaps.is_empty() {
         let missing = quoted(&split.gaps);
         say(format!(
