@@ -112,7 +112,13 @@ impl Splits {
             format!("in {val}")
         };
         let [trains, validate] = [&self.train, &self.val].map(|source| source.samples.len());
-        format!("{trains} images in {train} train, {validate} {among} validate")
+        let text = format!("{trains} images in {train} train, {validate} {among} validate");
+        match [&self.train, &self.val].map(|source| source.unlabelled()) {
+            [0, 0] => text,
+            [trains, validate] => {
+                format!("{text}; {trains} and {validate} of them have no label")
+            }
+        }
     }
 
     /// Class names in label order.

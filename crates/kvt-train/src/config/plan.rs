@@ -17,7 +17,9 @@ use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
 use crate::report::ReportConfig;
 use crate::run::{CheckpointConfig, Environment, LogConfig, RunConfig, RunDir};
-use crate::task::{DetectConfig, DinoConfig, InitConfig, MultiLabelConfig, SegmentConfig, TaskKind};
+use crate::task::{
+    DetectConfig, DinoConfig, InitConfig, MultiLabelConfig, SegmentConfig, TaskKind,
+};
 use kvt_data::text::counted;
 
 /// Configuration of a `kvt` run.

@@ -70,7 +70,9 @@ impl Preview {
         let splits = Splits::open(plan, (side, side), None, generating)?;
         let images = match plan.task {
             TaskKind::Segment => dense::draw(plan, &splits)?,
-            TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => sheet::draw(plan, &splits, (side, side))?,
+            TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {
+                sheet::draw(plan, &splits, (side, side))?
+            }
             TaskKind::Detect => return Err(PreviewError::Objects),
         };
         let images_per_step = plan.train.batch_size * plan.train.accumulate;

@@ -48,12 +48,7 @@ pub fn best_metric(curves: &[Curve]) -> Metric {
         begun.all(|curve| has(curve, metric))
     };
     let is_classified = curves.iter().any(|curve| has(curve, Classify::BEST));
-    let others = [
-        MultiLabel::BEST,
-        Dino::BEST,
-        Segment::BEST,
-        Detect::BEST,
-    ].into_iter();
+    let others = [MultiLabel::BEST, Dino::BEST, Segment::BEST, Detect::BEST].into_iter();
     let other = others
         .filter(|_| !is_classified)
         .find(|metric| all_have(*metric));

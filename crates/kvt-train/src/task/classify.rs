@@ -168,9 +168,12 @@ impl Task for Classify {
         let taught = teacher.map(|teacher| teacher.logits(&images, &batch.indices));
         let (heads, mixed) = self.forward(model, images, at, phase);
         let ([_, classes], device) = (heads.class.dims(), heads.class.device());
-        let targets = self
-            .loss
-            .targets(batch.targets.chunks(1), own_shares.as_deref(), classes, &device);
+        let targets = self.loss.targets(
+            batch.targets.chunks(1),
+            own_shares.as_deref(),
+            classes,
+            &device,
+        );
         // Both heads together, as in prediction.
         let together = self.loss.heads == LossHeads::Mean && !self.learns_tokens();
         if together && taught.is_none() {

@@ -62,10 +62,10 @@ impl Trained {
         top: Option<usize>,
     ) -> Result<Vec<Prediction>, TrainError> {
         let is_multi = self.plan.task == TaskKind::MultiLabel;
-        let thresholds = match &self.classes {
-            Some(classes) => self.plan.multi_label.of(classes)?,
-            None => vec![self.plan.multi_label.threshold; self.model.config().num_classes()],
-        };
+        let numbers = 0..self.model.config().num_classes();
+        let numbered = || numbers.map(|class| class.to_string()).collect();
+        let names = self.classes.clone().unwrap_or_else(numbered);
+        let thresholds = self.plan.multi_label.of(&names)?;
         let prepare = |path: &PathBuf| -> Result<Vec<f32>, TrainError> {
             let image = decode(path, image_limits(&self.plan)).map_err(DataError::from)?;
             let view = View::of(image, transform, Key::new(0)).map_err(|source| {

@@ -102,10 +102,7 @@ impl Tally {
             dir.display()
         ));
         let next = match task {
-            TaskKind::MultiLabel => [
-                "eval --run RUN --per-class",
-                "predict --run RUN IMAGE...",
-            ],
+            TaskKind::MultiLabel => ["eval --run RUN --per-class", "predict --run RUN IMAGE..."],
             TaskKind::Classify => ["eval --run RUN", "predict --run RUN IMAGE..."],
             TaskKind::Segment => [
                 "eval --run RUN --per-class",

@@ -116,7 +116,8 @@ fn mixed_batches_are_timms() {
                 let tolerance = if label == "flex" { 2e-6 } else { 1e-5 };
                 assert_close(&what, &values(found), &expected, tolerance);
                 let shares = mixing.own_shares(IMAGES, SIZE);
-                let targets = LossConfig::default().targets(labels().chunks(1), Some(&shares), 5, &device);
+                let targets =
+                    LossConfig::default().targets(labels().chunks(1), Some(&shares), 5, &device);
                 let what = name("targets");
                 assert_close(&what, &values(targets), &floats(&what), 1e-6);
             }

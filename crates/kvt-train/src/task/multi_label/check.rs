@@ -8,7 +8,7 @@ use crate::task::dino::Misfit;
 pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
     let keys = [
         (
-            !plan.data.has_label_sets(),
+            !plan.data.can_have_label_sets(),
             "data.kind",
             "`task = \"multi-label\"` needs any number of labels for each image",
             "set `data.labels` to a table with the columns `path` and `label`, such as `cat|dog`, or with a column for each class; or take \

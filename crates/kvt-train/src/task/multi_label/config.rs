@@ -33,17 +33,21 @@ impl MultiLabelConfig {
     /// The first entry that is not a class and its threshold, or whose class has one already, and what is expected instead.
     pub(crate) fn misfit(&self) -> Option<(&str, &'static str)> {
         let mut seen = Vec::new();
-        self.named().zip(&self.thresholds).find_map(|(named, entry)| {
-            let expected = match named {
-                Some((class, _)) if seen.contains(&class) => "each class once",
-                Some((class, _)) => {
-                    seen.push(class);
-                    return None;
-                }
-                None => "a class and its threshold, at least 0 and below 1, as in `\"cat = 0.3\"`",
-            };
-            Some((entry.as_str(), expected))
-        })
+        self.named()
+            .zip(&self.thresholds)
+            .find_map(|(named, entry)| {
+                let expected = match named {
+                    Some((class, _)) if seen.contains(&class) => "each class once",
+                    Some((class, _)) => {
+                        seen.push(class);
+                        return None;
+                    }
+                    None => {
+                        "a class and its threshold, at least 0 and below 1, as in `\"cat = 0.3\"`"
+                    }
+                };
+                Some((entry.as_str(), expected))
+            })
     }
 
     /// The threshold of each of the classes.

@@ -59,8 +59,12 @@ impl Task for MultiLabel {
     /// The labels of an image are those of its index.
     type Target = ();
 
-    const METRICS: &'static [Metric] =
-        &[Metric::LOSS, Metric::MAP, Metric::MICRO_F1, Metric::MACRO_F1];
+    const METRICS: &'static [Metric] = &[
+        Metric::LOSS,
+        Metric::MAP,
+        Metric::MICRO_F1,
+        Metric::MACRO_F1,
+    ];
     const BEST: Metric = Metric::MAP;
 
     /// The model has as many classes as the data if the plan does not specify the number.

@@ -61,7 +61,12 @@ impl LabelScores {
     #[must_use]
     pub fn micro_f1(&self) -> f64 {
         let mut all = ClassRow::default();
-        for ClassRow { images, predicted, right } in self.0.iter().map(|score| score.counts) {
+        for ClassRow {
+            images,
+            predicted,
+            right,
+        } in self.0.iter().map(|score| score.counts)
+        {
             all.images += images;
             all.predicted += predicted;
             all.right += right;
