@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shapes::{CLASSES, Layout, ShapesConfig};
-use super::{ClassOrder, IGNORED, ImageLimits};
+use super::{Balance, ClassOrder, IGNORED, ImageLimits};
 use crate::schema::section;
 
 section! {
@@ -73,6 +73,9 @@ section! {
         pub shuffle: bool = true;
         /// Whether training leaves out the last batch of an epoch when it is not full.
         pub drop_last: bool = true;
+        /// Whether an epoch has each image once, or as many drawn with replacement, so that small classes come more often: `sqrt` a class as
+        /// often as the square root of its size, `uniform` each class equally often. Only with `shuffle` and without `repeats`.
+        pub balance: Balance = Balance::None;
         /// How often an epoch's list has each image, each copy augmented in another way (repeated augmentation). The epoch
         /// does not become longer: it sees fewer different images.
         pub repeats: usize = 1, "x-range" = "[1, 64]";

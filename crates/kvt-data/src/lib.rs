@@ -9,6 +9,7 @@
 //!   what surrounds it.
 
 pub mod augment;
+mod balance;
 mod batch;
 mod check;
 pub mod coco;
@@ -36,6 +37,7 @@ mod state;
 pub mod text;
 mod upload;
 
+pub use balance::{Balance, balanced_order};
 pub use batch::{Batch, Image, View};
 pub use check::{
     Check, CocoCheck, CocoChecks, Duplicate, MaskCheck, MaskChecks, SplitCheck, Unreadable, check,

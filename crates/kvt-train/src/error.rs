@@ -274,6 +274,16 @@ pub enum TrainError {
     /// Image folders contain colour images.
     #[error("`model.in_chans` is {0}, but image folders give 3 channels: leave it out")]
     Channels(usize),
+    /// Weights of other classes.
+    #[error(
+        "`loss.class_weights` has {weights} weights, but there are {classes} classes: give one for each, or take \"inverse\""
+    )]
+    ClassWeights {
+        /// How many weights there are.
+        weights: usize,
+        /// How many classes there are.
+        classes: usize,
+    },
     /// A setting for tokens with a model that has no outputs for them.
     #[error(
         "`{key}` is for models with an output for every token, as VOLO has it, and `{model}` has none: remove it"

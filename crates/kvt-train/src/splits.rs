@@ -9,8 +9,8 @@ use crate::config::Plan;
 use crate::data::unused_splits;
 use crate::data::{
     DataError, DataState, DecodeMode, EpochOrder, ImageLimits, Loader, LoaderConfig, Prepare,
-    Purpose, Sample, Sampler, Source, Split, Views, epoch_order, open, oriented_batch_count,
-    oriented_order, shapes,
+    Purpose, Sample, Sampler, Source, Split, Views, balanced_order, epoch_order, open,
+    oriented_batch_count, oriented_order, shapes,
 };
 use crate::task::TaskKind;
 use crate::world::own_cores;
@@ -185,7 +185,13 @@ impl Splits {
                 ),
                 copies: Vec::new(),
             },
-            None => sampler(plan).order(images, epoch.into(), plan.seed),
+            None => balanced_order(
+                plan.data.balance,
+                &self.train.samples,
+                epoch.into(),
+                plan.seed,
+            )
+            .unwrap_or_else(|| sampler(plan).order(images, epoch.into(), plan.seed)),
         };
         LoaderConfig {
             order: order.samples,

@@ -176,7 +176,8 @@ impl<'a> Table<'a> {
     /// Rejects rows of several splits where a share of all is to validate.
     fn refuse_splits(&self) -> Result<(), DataError> {
         let own = [self.data.train.as_str(), self.data.val.as_str()];
-        let names: BTreeSet<&str> = usual().chain(own).collect();
+        let mut names: BTreeSet<&str> = usual().collect();
+        names.extend(own);
         let there = names.into_iter().filter(|name| self.has(name));
         let splits: Vec<String> = there.map(str::to_owned).collect();
         if splits.len() < 2 {

@@ -15,12 +15,14 @@ use super::suggest::closest;
 use super::{Plan, attention};
 use crate::augment::{AugmentConfig, DenseConfig, MultiscaleConfig};
 use crate::data::shapes::{Layout, ShapesConfig};
-use crate::data::{DataConfig, DataError, DataKind, DecodeMode, OnError};
+use crate::data::{Balance, DataConfig, DataError, DataKind, DecodeMode, OnError};
 use crate::device::{NAMES, Wanted};
 use crate::engine::TrainConfig;
 use crate::fetch::{Published, instead, similar};
 use crate::recipe::mix::MixConfig;
-use crate::recipe::{DistillConfig, DistillKind, EmaReport, LossKind, OptimDecay, ScheduleConfig};
+use crate::recipe::{
+    ClassWeights, DistillConfig, DistillKind, EmaReport, LossKind, OptimDecay, ScheduleConfig,
+};
 use crate::task::{
     DetectConfig, DinoConfig, Misfit, MultiLabelConfig, ResetHead, SegmentConfig, SegmentEval,
     TaskKind, check_detect, check_dino, check_multi_label, check_segment,
@@ -72,6 +74,7 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
         plan.loss.bce_threshold = None;
         plan.loss.bce_sum = false;
     }
+    class_weights(plan, checks);
     distillation(plan, checks);
 
     // Without gradients, twice as many images fit in memory.
@@ -140,6 +143,29 @@ fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     if init.weights.is_none() {
         init.reset_head = ResetHead::IfOther(false);
         init.reset_mixer = false;
+    }
+}
+
+/// Weights of classes, which are positive, and are for cross-entropy with labels.
+fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
+    let key = "loss.class_weights";
+    let weights = match &plan.loss.class_weights {
+        ClassWeights::None => return,
+        ClassWeights::Inverse => &[],
+        ClassWeights::Each(weights) => weights.as_slice(),
+    };
+    if plan.task != TaskKind::Classify || plan.loss.kind != LossKind::CrossEntropy {
+        conflict(
+            key,
+            "`loss.class_weights` is for the cross-entropy of a classifier",
+            "leave it out, or take `loss.kind = \"cross-entropy\"`; `data.balance` is for any loss",
+            checks,
+        );
+    } else if let Some(wrong) = weights
+        .iter()
+        .find(|weight| !(weight.is_finite() && **weight > 0.0))
+    {
+        checks.refuse(key, &format!("{wrong:?}"), "weights above 0");
     }
 }
 
@@ -306,6 +332,31 @@ fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
     }
     if data.on_error == OnError::Fail {
         data.max_skipped = DataConfig::default().max_skipped;
+    }
+    if data.balance != Balance::None {
+        let keys = [
+            ("data.shuffle", !data.shuffle, "false".to_owned(), "true"),
+            (
+                "data.repeats",
+                data.repeats > 1,
+                data.repeats.to_string(),
+                "1",
+            ),
+        ];
+        for (key, is_wrong, value, expected) in keys {
+            if is_wrong {
+                let expected = format!("{expected} with `data.balance`, which draws images");
+                checks.refuse(key, &value, &expected);
+            }
+        }
+        if plan.task != TaskKind::Classify {
+            conflict(
+                "data.balance",
+                "`data.balance` goes by the class of an image, which this task does not have",
+                "leave it out",
+                checks,
+            );
+        }
     }
     // Without repeats, dividing the positions of a random order among replicas only gives another random order.
     if data.repeats == 1 {

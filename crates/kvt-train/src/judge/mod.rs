@@ -153,6 +153,11 @@ fn ranked(row: &[f32]) -> Vec<u32> {
     best.into_iter().map(|(class, _)| class).collect()
 }
 
+/// The class with the highest logit, the first one on a tie; `None` if a logit is NaN.
+pub(crate) fn predicted(row: &[f32]) -> Option<u32> {
+    ranked(row).first().copied()
+}
+
 /// The softmax of a class, in f64.
 fn probability(row: &[f32], class: u32) -> f64 {
     let own = row.get(class as usize).copied().unwrap_or(f32::NAN);

@@ -47,6 +47,21 @@ impl Metric {
         higher: true,
     };
 
+    /// Mean over the classes with images of the percentage that is predicted correctly.
+    pub const RECALL: Self = Self {
+        name: "macro_recall",
+        title: "macro recall",
+        percent: true,
+        higher: true,
+    };
+    /// Mean over the classes with images of F1, the harmonic mean of recall and precision.
+    pub const F1: Self = Self {
+        name: "macro_f1",
+        title: "macro F1",
+        percent: true,
+        higher: true,
+    };
+
     /// Percentage of images that the k-NN classifier on features gets right.
     pub const KNN: Self = Self {
         name: "knn",
@@ -74,13 +89,6 @@ impl Metric {
     pub const MICRO_F1: Self = Self {
         name: "micro_f1",
         title: "micro F1",
-        percent: true,
-        higher: true,
-    };
-    /// Mean over the classes of the F1 of their labels.
-    pub const MACRO_F1: Self = Self {
-        name: "macro_f1",
-        title: "macro F1",
         percent: true,
         higher: true,
     };

@@ -16,7 +16,9 @@ use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
 use crate::recipe::mix::draw_tokens;
-use crate::recipe::{DistillConfig, LossConfig, LossHeads, Position, TokenLogits};
+use crate::recipe::{
+    DistillConfig, LossConfig, LossHeads, Position, TokenLogits, weighted_targets,
+};
 use crate::run::{Metric, Metrics, Note, Topic};
 use crate::splits::Splits;
 
@@ -27,6 +29,8 @@ pub struct Classify {
     mixer: Mixer,
     distill: DistillConfig,
     teacher: Option<Arc<Teacher>>,
+    /// How much the images of each class count; `None` if all count the same.
+    class_weights: Option<Vec<f32>>,
 }
 
 /// The file of a checkpoint that identifies the teacher.
@@ -40,6 +44,7 @@ impl Classify {
             mixer: Mixer::new(plan),
             distill: plan.distill.clone(),
             teacher: teacher.map(Arc::new),
+            class_weights: None,
         }
     }
 }
@@ -111,17 +116,37 @@ pub(super) fn start_model(
     Ok(model)
 }
 
+/// The weights of the classes of a plan.
+fn class_weights(plan: &Plan, splits: &Splits) -> Result<Option<Vec<f32>>, TrainError> {
+    let counts = splits.train.class_counts();
+    let weights = plan.loss.class_weights.of(&counts);
+    match &weights {
+        Some(weights) if weights.len() != counts.len() => Err(TrainError::ClassWeights {
+            weights: weights.len(),
+            classes: counts.len(),
+        }),
+        _ => Ok(weights),
+    }
+}
+
 impl Task for Classify {
     type Network = Model;
     type Target = u32;
 
-    const METRICS: &'static [Metric] = &[Metric::LOSS, Metric::TOP1, Metric::TOP5];
+    const METRICS: &'static [Metric] = &[
+        Metric::LOSS,
+        Metric::TOP1,
+        Metric::TOP5,
+        Metric::RECALL,
+        Metric::F1,
+    ];
     const BEST: Metric = Metric::TOP1;
 
     /// The model has as many classes as the data if the plan does not specify the number.
     fn model(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError> {
         let config = plan.model.config(Some(splits.classes().len()))?;
         check_classes(&config, &splits.train)?;
+        class_weights(plan, splits)?;
         if config.in_chans() != 3 {
             return Err(TrainError::Channels(config.in_chans()));
         }
@@ -147,7 +172,10 @@ impl Task for Classify {
         notes: &mut Vec<Note>,
     ) -> Result<(Self, Model), TrainError> {
         let teacher = teacher(plan, config, splits, &device.clone().inner(), notes)?;
-        let task = Self::new(plan, teacher);
+        let task = Self {
+            class_weights: class_weights(plan, splits)?,
+            ..Self::new(plan, teacher)
+        };
         Ok((task, start_model(plan, config, weights, device, notes)?))
     }
 
@@ -174,6 +202,12 @@ impl Task for Classify {
             classes,
             &device,
         );
+        let targets = match &self.class_weights {
+            Some(weights) => {
+                weighted_targets(targets, &batch.targets, own_shares.is_some(), weights)
+            }
+            None => targets,
+        };
         // Both heads together, as in prediction.
         let together = self.loss.heads == LossHeads::Mean && !self.learns_tokens();
         if together && taught.is_none() {
@@ -240,6 +274,8 @@ impl Task for Classify {
                 (Metric::LOSS.name, evaluation.loss()),
                 (Metric::TOP1.name, evaluation.top1_percent()),
                 (Metric::TOP5.name, evaluation.top5_percent()),
+                (Metric::RECALL.name, evaluation.recall_percent()),
+                (Metric::F1.name, evaluation.f1_percent()),
             ]),
             images: evaluation.images,
         })

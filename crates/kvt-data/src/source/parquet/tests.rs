@@ -19,7 +19,7 @@ fn open(
         classes,
         are_labels: false,
     });
-    super::open(root, files, label, ClassOrder::Byte, known)
+    super::open(root, files, (label, false), ClassOrder::Byte, known)
 }
 
 fn variant(name: &str) -> Result<Source, DataError> {
@@ -201,7 +201,8 @@ fn labels_may_be_names() {
             (ClassOrder::Natural, ["cat", "class 9", "class 10"]),
         ] {
             let file = Path::new(FILES).join(format!("{name}.parquet"));
-            let source = super::open(Path::new(FILES), &[file], "label", order, None).unwrap();
+            let source =
+                super::open(Path::new(FILES), &[file], ("label", false), order, None).unwrap();
             assert_eq!(source.classes, classes);
             assert!(!source.is_numbered);
             for (index, sample) in source.samples.iter().enumerate() {

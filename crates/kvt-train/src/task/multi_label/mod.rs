@@ -59,12 +59,7 @@ impl Task for MultiLabel {
     /// The labels of an image are those of its index.
     type Target = ();
 
-    const METRICS: &'static [Metric] = &[
-        Metric::LOSS,
-        Metric::MAP,
-        Metric::MICRO_F1,
-        Metric::MACRO_F1,
-    ];
+    const METRICS: &'static [Metric] = &[Metric::LOSS, Metric::MAP, Metric::MICRO_F1, Metric::F1];
     const BEST: Metric = Metric::MAP;
 
     /// The model has as many classes as the data if the plan does not specify the number.
@@ -131,7 +126,7 @@ impl Task for MultiLabel {
                 (Metric::LOSS.name, evaluation.loss),
                 (Metric::MAP.name, scores.map()),
                 (Metric::MICRO_F1.name, scores.micro_f1()),
-                (Metric::MACRO_F1.name, scores.macro_f1()),
+                (Metric::F1.name, scores.macro_f1()),
             ]),
             images: evaluation.images,
         })

@@ -54,7 +54,8 @@ impl LabelScores {
     /// The mean average precision in percent, over the classes that images have; NaN if there is none.
     #[must_use]
     pub fn map(&self) -> f64 {
-        mean(self.0.iter().filter_map(|score| score.ap))
+        let all: Vec<f64> = self.0.iter().filter_map(|score| score.ap).collect();
+        100.0 * all.iter().sum::<f64>() / all.len() as f64
     }
 
     /// F1 of all labels of all images together, in percent; NaN if there is none, neither right nor predicted.
@@ -74,11 +75,11 @@ impl LabelScores {
         all.f1().map_or(f64::NAN, |f1| 100.0 * f1)
     }
 
-    /// The mean F1 in percent, over the classes that images have; NaN if there is none.
+    /// The mean F1 in percent, over the classes that images have.
     #[must_use]
     pub fn macro_f1(&self) -> f64 {
-        let there = self.0.iter().filter(|score| score.ap.is_some());
-        mean(there.filter_map(|score| score.counts.f1()))
+        let rows: Vec<ClassRow> = self.0.iter().map(|score| score.counts).collect();
+        100.0 * ClassRow::mean(&rows, ClassRow::f1)
     }
 
     /// The classes that no image has, of these names in label order: they are left out of the means.
@@ -88,12 +89,6 @@ impl LabelScores {
         let absent = named.filter(|(score, _)| score.ap.is_none());
         absent.map(|(_, name)| name.clone()).collect()
     }
-}
-
-/// The mean of shares, in percent.
-fn mean(shares: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = shares.fold((0.0, 0_u32), |(sum, count), share| (sum + share, count + 1));
-    100.0 * sum / f64::from(count)
 }
 
 /// `sum_n (R_n - R_(n-1)) P_n` with the recall `R_n` and the precision `P_n` of the n-th highest score, of pairs of a score and whether it
