@@ -56,6 +56,20 @@ pub struct SplitCheck {
     pub cmyk: usize,
 }
 
+/// How unequal the classes of a split are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Imbalance<'a> {
+    /// The largest class and its images; of several, the first.
+    pub most: (&'a str, usize),
+    /// The smallest class with an image.
+    pub least: (&'a str, usize),
+    /// How many times larger the largest one is.
+    pub ratio: f64,
+}
+
+/// From this ratio on, a network that is trained on classes as they are tends to neglect the small ones.
+const UNBALANCED: f64 = 5.0;
+
 /// An image that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
@@ -76,6 +90,17 @@ impl SplitCheck {
     /// Number of images in the split.
     pub fn images(&self) -> usize {
         self.classes.iter().map(|(_, count)| count).sum()
+    }
+
+    /// How unequal the classes are, if some class has at least five times as many images as another.
+    pub fn imbalance(&self) -> Option<Imbalance<'_>> {
+        let there = self.classes.iter().filter(|(_, count)| *count > 0);
+        let mut sizes: Vec<_> = there.map(|(name, count)| (name.as_str(), *count)).collect();
+        // Stable: of equal ones, the first stays first.
+        sizes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let (most, least) = (*sizes.first()?, *sizes.last()?);
+        let ratio = most.1 as f64 / least.1 as f64;
+        (ratio >= UNBALANCED).then_some(Imbalance { most, least, ratio })
     }
 }
 

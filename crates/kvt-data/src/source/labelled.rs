@@ -55,6 +55,16 @@ pub(super) fn open(
     Ok([train, val])
 }
 
+/// Whether a table of labels, `data.labels`, says which images train and which validate, by its rows or by their folders.
+///
+/// # Errors
+/// If the table cannot be read.
+pub fn has_splits(data: &DataConfig) -> Result<bool, DataError> {
+    let table = Table::read(data)?;
+    let mut both = [&data.train, &data.val].into_iter();
+    Ok(both.all(|split| table.found(split).is_some()))
+}
+
 /// A split by its name, as [`open_split`](crate::open_split).
 pub(super) fn open_split(
     data: &DataConfig,

@@ -41,6 +41,7 @@ use crate::{
 
 pub use self::parquet::is_guarded;
 pub use folder::ClassOrder;
+pub use labelled::has_splits;
 pub(super) use labelled::surveys as labelled_surveys;
 pub use masks::Unpaired;
 use names::gaps;

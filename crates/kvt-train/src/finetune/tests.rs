@@ -288,6 +288,42 @@ fn of(photos: &Path, set: &[&str]) -> Images {
     Images::of(photos, &choices.document().unwrap()).unwrap()
 }
 
+/// A table divides the images, or a fraction of each class is kept.
+#[test]
+fn labels_are_those_of_a_table() {
+    let folder = workspace("w.safetensors");
+    let photos = folder.path().join("photos");
+    let mut rows = Vec::new();
+    for (class, label) in [("a", "x"), ("b", "y")] {
+        for entry in fs_err::read_dir(photos.join(class)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            rows.push(format!("{class}/{name},{label}"));
+        }
+    }
+    let table = format!("path,label\n{}\n", rows.join("\n"));
+    fs_err::write(photos.join("labels.csv"), table).unwrap();
+    let found = of(&photos, &["data.labels=labels.csv"]);
+    let keys = found.keys().unwrap();
+    assert_eq!(keys["labels"].as_str(), Some("labels.csv"));
+    assert_eq!(keys["val_fraction"].as_float(), Some(0.2));
+    assert!(found.classes == 2 && found.train < rows.len(), "{found:?}");
+
+    let split = rows.iter().enumerate().map(|(n, row)| {
+        let split = if n % 2 == 0 { "train" } else { "val" };
+        format!("{row},{split}\n")
+    });
+    let table = format!("path,label,split\n{}", split.collect::<String>());
+    fs_err::write(photos.join("labels.csv"), table).unwrap();
+    let found = of(&photos, &["data.labels=labels.csv"]);
+    assert_eq!(found.train, rows.len().div_ceil(2));
+    assert!(!found.keys().unwrap().contains_key("val_fraction"));
+    assert!(
+        found.describe().ends_with(", divided by `labels.csv`"),
+        "{}",
+        found.describe()
+    );
+}
+
 #[test]
 fn folders_are_splits_where_classes_are_in_them() {
     let folder = workspace("w.safetensors");

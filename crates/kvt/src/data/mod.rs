@@ -16,11 +16,11 @@ use clap::{Subcommand, ValueEnum};
 use super::common::{Overrides, bar, generating, warn_of_others};
 use super::output;
 use super::table::{grouped, table};
-use kvt_data::text::quoted;
+use kvt_data::text::{counted, quoted};
 use kvt_train::data::shapes::{Layout, ShapesConfig, ensure};
 use kvt_train::data::{
-    Check, ClassOrder, DataConfig, DataKind, Duplicate, ImageLimits, Source, SplitCheck, check,
-    is_whole, open, open_split, pack, split_name, test_split, unused_splits,
+    Check, ClassOrder, DataConfig, DataKind, Duplicate, ImageLimits, Imbalance, Source, SplitCheck,
+    check, is_whole, open, open_split, pack, split_name, test_split, unused_splits,
 };
 
 /// The default column of the labels.
@@ -437,6 +437,19 @@ fn describe(found: &Check) -> String {
             ));
         }
         tell_files(split, &mut say);
+    }
+    // The training images come first.
+    if let Some(Imbalance { most, least, ratio }) =
+        found.splits.first().and_then(SplitCheck::imbalance)
+    {
+        say(format!(
+            "unbalanced: {} of class `{}`, {} of class `{}`, {ratio:.0} times fewer; `data.balance = \"sqrt\"` shows small classes more often, \
+             `loss.class_weights = \"inverse\"` makes their images count more; judge by macro recall and F1",
+            counted(most.1, "image"),
+            most.0,
+            least.1,
+            least.0
+        ));
     }
     tell_duplicates(&found.duplicates, &mut say);
     text

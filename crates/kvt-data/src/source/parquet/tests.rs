@@ -448,7 +448,7 @@ fn what_is_not_an_image_is_not_packed() {
         let source = changed(&dir, &bytes).unwrap();
         let out = dir.path().join("out");
         let error = pack(&[("train", &source)], &out, 1 << 20, &mut |_| {}).unwrap_err();
-        let expected = "x.parquet/00000000`: not a JPEG, PNG, WebP or BMP file";
+        let expected = "x.parquet/00000000`: not a JPEG, PNG, WebP, BMP, TIFF or GIF file";
         assert!(error.to_string().ends_with(expected), "{error}");
         assert!(!out.exists());
     }

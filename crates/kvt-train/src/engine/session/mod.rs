@@ -9,6 +9,7 @@ mod warm;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use kvt_models::ModelConfig;
 
@@ -318,6 +319,10 @@ impl<T: Task> Session<T> {
             skipped: Vec::new(),
             recorder: &mut recorder,
             stop,
+            deadline: self.plan.train.max_hours.and_then(|hours| {
+                let time = Duration::try_from_secs_f64(3600.0 * hours).ok()?;
+                Instant::now().checked_add(time)
+            }),
         };
         let end = trainer.run();
         // In any case: events are on disk before the result is returned.
