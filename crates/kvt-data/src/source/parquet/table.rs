@@ -120,9 +120,12 @@ impl Table {
         }
         let mut names: Vec<(String, i64)> = known.into_iter().collect();
         names.sort_unstable_by_key(|(_, number)| *number);
-        let names = names.into_iter().map(|(name, _)| match name.as_str() {
-            "" => BETWEEN.to_owned(),
-            _ => name,
+        let names = names.into_iter().map(|(name, _)| {
+            if name.is_empty() {
+                BETWEEN.to_owned()
+            } else {
+                name
+            }
         });
         let names = names.collect();
         Ok(Read {

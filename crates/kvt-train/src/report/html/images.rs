@@ -228,11 +228,11 @@ impl<'a> Shown<'a> {
                     }
                 }
             }
-            let (class, image) = self.named(index);
+            let (classes, image) = self.named(index);
             samples.push(Sample {
                 run: self.run,
                 image,
-                class,
+                classes,
                 picture: preview::picture(&view.pixels, *size, &plan.augment),
                 guesses: self.guesses(view)?,
                 maps,
@@ -242,14 +242,13 @@ impl<'a> Shown<'a> {
     }
 
     /// The class, or all labels, and the file of an image.
-    fn named(&self, index: u32) -> (String, String) {
+    fn named(&self, index: u32) -> (Vec<String>, String) {
         let source = &self.images.source;
         let sample = source.samples.get(index as usize);
         let labels = source.labels(index).iter();
         let names = labels.filter_map(|label| source.classes.get(*label as usize));
-        let names: Vec<&str> = names.map(String::as_str).collect();
         let file = sample.map(|sample| sample.path.display().to_string());
-        (names.join(", "), file.unwrap_or_default())
+        (names.cloned().collect(), file.unwrap_or_default())
     }
 
     /// An image as the model sees it.

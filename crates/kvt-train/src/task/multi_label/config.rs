@@ -24,7 +24,7 @@ impl MultiLabelConfig {
         self.thresholds.iter().map(|entry| {
             // A class may contain an equals sign, a threshold does not.
             let (class, threshold) = entry.rsplit_once('=')?;
-            let threshold = threshold.trim().parse().ok()?;
+            let threshold: f64 = threshold.trim().parse().ok()?;
             let is_one = (0.0..1.0).contains(&threshold) && !class.trim().is_empty();
             is_one.then_some((class.trim(), threshold))
         })
@@ -54,7 +54,7 @@ impl MultiLabelConfig {
     ///
     /// # Errors
     /// [`TrainError::Threshold`] if one is for another class.
-    pub fn of(&self, classes: &[String]) -> Result<Vec<f64>, TrainError> {
+    pub(crate) fn of(&self, classes: &[String]) -> Result<Vec<f64>, TrainError> {
         let mut all = vec![self.threshold; classes.len()];
         for (class, threshold) in self.named().flatten() {
             let place = classes.iter().position(|name| name == class);
