@@ -55,7 +55,7 @@ impl LabelEvaluation {
 }
 
 /// The sum over the classes of the binary cross-entropies of an image's logits.
-fn binary(row: &[f32], labels: &[u32]) -> f64 {
+pub(super) fn binary(row: &[f32], labels: &[u32]) -> f64 {
     let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
     let all = row.iter().map(|&logit| softplus(logit.into()));
     let own = labels.iter().filter_map(|&label| row.get(label as usize));
