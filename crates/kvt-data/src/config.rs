@@ -32,6 +32,9 @@ section! {
         /// Table of labels in `path`, a CSV file with the columns `path`, relative to its own folder, `label`, and `split` if wanted, in place of
         /// class folders; only for a folder. Without a column `split` the first folder of an image below `path` is its split.
         pub labels: String = String::new(), "x-default" = "none: folders are classes";
+        /// Whether an image has any number of labels. No key: the task says so.
+        #[serde(skip)]
+        pub label_sets: bool = false;
         /// Column of the labels, whole numbers or names, of Parquet files alone.
         pub label_column: String = "label".to_owned(), "minLength" = 1;
         /// Folder of the images, `<path>/<images>/<train>/**`; only for masks, as all keys up to `map`.
@@ -197,6 +200,21 @@ impl DataConfig {
             on_error: self.on_error,
             group_orientation: false,
             ..Self::default()
+        })
+    }
+
+    /// Whether each image can have any number of labels: by a table of labels, or by texts in Parquet files.
+    #[must_use]
+    pub fn can_have_label_sets(&self) -> bool {
+        !self.labels.is_empty() || self.kind == DataKind::Parquet
+    }
+
+    /// The settings by which any number of labels of each image is read.
+    #[must_use]
+    pub fn as_label_sets(&self) -> Cow<'_, Self> {
+        Cow::Owned(Self {
+            label_sets: true,
+            ..self.clone()
         })
     }
 

@@ -236,6 +236,17 @@ pub enum TrainError {
         "none of the {0} images to evaluate has an object that counts: average precision needs one in `data.val_annotations`"
     )]
     NoObjects(usize),
+    /// No label among those of the evaluated images.
+    #[error("none of the {0} images to evaluate has a label: average precision needs one")]
+    NoLabels(usize),
+    /// A threshold of a class that the data does not have.
+    #[error("`multi_label.thresholds` names `{class}`, but the classes are {known}")]
+    Threshold {
+        /// The class.
+        class: String,
+        /// The classes of the data.
+        known: String,
+    },
     /// Images or objects that a network for detection does not take.
     #[error(transparent)]
     MaskRcnn(#[from] kvt_models::dense::mask_rcnn::MaskRcnnError),
@@ -296,6 +307,7 @@ impl TrainError {
                     | Self::NothingEvaluated
                     | Self::NothingLabelled(_)
                     | Self::NoObjects(_)
+                    | Self::NoLabels(_)
             ),
         }
     }

@@ -112,7 +112,13 @@ impl Splits {
             format!("in {val}")
         };
         let [trains, validate] = [&self.train, &self.val].map(|source| source.samples.len());
-        format!("{trains} images in {train} train, {validate} {among} validate")
+        let text = format!("{trains} images in {train} train, {validate} {among} validate");
+        match [&self.train, &self.val].map(|source| source.unlabelled()) {
+            [0, 0] => text,
+            [trains, validate] => {
+                format!("{text}; {trains} and {validate} of them have no label")
+            }
+        }
     }
 
     /// Class names in label order.
@@ -378,7 +384,7 @@ fn loading<T>(plan: &Plan, source: &Arc<Source>, prepare: Arc<dyn Prepare<T>>) -
         prepare,
         pad_to: match plan.task {
             TaskKind::Detect => PAD_OBJECTS,
-            TaskKind::Classify | TaskKind::Dino | TaskKind::Segment => 1,
+            TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino | TaskKind::Segment => 1,
         },
         order: Vec::new(),
         copies: Vec::new(),

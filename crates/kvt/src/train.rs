@@ -10,7 +10,7 @@ use super::training::{Display, carry_out, exit_code};
 use kvt_train::config::Plan;
 use kvt_train::engine::{End, Session, Start};
 use kvt_train::run::Which;
-use kvt_train::task::{Classify, Detect, Dino, Segment, Task, TaskKind};
+use kvt_train::task::{Classify, Detect, Dino, MultiLabel, Segment, Task, TaskKind};
 use kvt_train::world::World;
 
 /// `kvt train CONFIG [--set KEY=VALUE]... [--resume[=auto] | --resume-from CHECKPOINT]`
@@ -69,6 +69,7 @@ fn train(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
     };
     let end = match plan.task {
         TaskKind::Classify => train_task::<Classify>(world, plan, start, &args.display)?,
+        TaskKind::MultiLabel => train_task::<MultiLabel>(world, plan, start, &args.display)?,
         TaskKind::Dino => train_task::<Dino>(world, plan, start, &args.display)?,
         TaskKind::Segment => train_task::<Segment>(world, plan, start, &args.display)?,
         TaskKind::Detect => train_task::<Detect>(world, plan, start, &args.display)?,

@@ -1,10 +1,11 @@
-//! Images whose labels are in a table, `data.labels`, beside their folder.
+//! Images whose labels are in a table, `data.labels`, beside their folder: one for each, or any number.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
+use super::label_sets::{labels_in, numbers_of};
 use super::labels::{Labels, Row, plain};
 use super::names::{TEST, usual};
 use super::open::{Split, usual_name};
@@ -16,7 +17,7 @@ use crate::{ClassNames, DataConfig, DataError, OnError};
 /// Missing files in a message.
 const FIRST: usize = 5;
 
-/// A table of labels, read for single classes.
+/// A table of labels.
 struct Table<'a> {
     data: &'a DataConfig,
     labels: Labels,
@@ -45,7 +46,8 @@ pub(super) fn open(
         .filter(|(count, _)| *count == 0)
         .map(|(_, class)| class.clone())
         .collect();
-    if !empty.is_empty() {
+    // Of several labels, classes without images are a warning.
+    if !empty.is_empty() && !data.label_sets {
         let reason = format!("no training image is of the class {}", quoted(&empty));
         return Err(table.error(reason));
     }
@@ -108,7 +110,7 @@ pub(crate) fn surveys(data: &DataConfig) -> Result<Vec<(String, Survey)>, DataEr
 
 impl<'a> Table<'a> {
     fn read(data: &'a DataConfig) -> Result<Self, DataError> {
-        let labels = Labels::read(&data.path.join(&data.labels))?;
+        let labels = Labels::read(&data.path.join(&data.labels), data.label_sets)?;
         let root = whole(&data.path);
         let of = |row: &Row| {
             if labels.has_splits {
@@ -126,6 +128,15 @@ impl<'a> Table<'a> {
             splits: labels.rows.iter().map(of).collect(),
             labels,
         })
+    }
+
+    /// The labels of a row: one, or any number.
+    fn labels_of<'r>(&self, row: &'r Row) -> Result<Vec<&'r str>, String> {
+        if self.data.label_sets {
+            labels_in(&row.label)
+        } else {
+            Ok(vec![row.label.as_str()])
+        }
     }
 
     fn error(&self, reason: String) -> DataError {
@@ -200,8 +211,11 @@ impl<'a> Table<'a> {
         }
         let rows = self.labels.rows.iter().zip(&self.splits);
         let rows = rows.filter(|(_, split)| splits.is_empty() || splits.contains(&split.as_str()));
-        let classes: BTreeSet<&String> = rows.map(|(row, _)| &row.label).collect();
-        let mut classes: Vec<String> = classes.into_iter().cloned().collect();
+        // A row whose labels are bad is named later.
+        let labels = rows.flat_map(|(row, _)| self.labels_of(row).unwrap_or_default());
+        let columns = self.labels.classes.iter().map(String::as_str);
+        let classes: BTreeSet<&str> = labels.chain(columns).collect();
+        let mut classes: Vec<String> = classes.into_iter().map(str::to_owned).collect();
         // The row without one is named later.
         classes.retain(|class| !class.is_empty());
         self.data.class_order.sort(&mut classes);
@@ -234,25 +248,31 @@ impl<'a> Table<'a> {
                     "`{}`: .{ending} pictures are not read; convert it to JPEG or PNG",
                     row.name
                 )
-            } else if row.label.is_empty() {
+            } else if row.label.is_empty() && !self.data.label_sets {
                 "the column `label` is empty".to_owned()
-            } else if let Some(&label) = numbers.get(row.label.as_str()) {
-                return Ok(Sample {
-                    path: row.path.clone(),
-                    label,
-                    place: Place::File,
-                });
             } else {
-                format!(
-                    "the label `{}` is none of the classes {}",
-                    row.label,
-                    quoted(classes)
-                )
+                let labels = self.labels_of(row);
+                match labels.and_then(|labels| numbers_of(&labels, &numbers, classes)) {
+                    Ok(labels) => {
+                        let sample = Sample {
+                            path: row.path.clone(),
+                            label: labels.first().copied().unwrap_or(0),
+                            place: Place::File,
+                        };
+                        return Ok((sample, labels));
+                    }
+                    Err(fault) => fault,
+                }
             };
             Err(self.labels.error(row, fault))
         };
-        let samples = rows.into_iter().map(sample).collect::<Result<_, _>>()?;
-        let source = Source::new(self.labels.folder.clone(), classes.to_vec(), samples)?;
+        let rows = rows.into_iter().map(sample);
+        let (samples, sets): (Vec<_>, Vec<_>) =
+            rows.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        let mut source = Source::new(self.labels.folder.clone(), classes.to_vec(), samples)?;
+        if self.data.label_sets {
+            source = source.with_label_sets(sets);
+        }
         if source.samples.is_empty() {
             return Err(DataError::NoImages {
                 path: self.labels.path.clone(),

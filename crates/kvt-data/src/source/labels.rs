@@ -1,8 +1,10 @@
-//! A table of labels: a CSV file with the columns `path` and `label`, and `split` if wanted. What a label means is for its reader.
+//! A table of labels: a CSV file with the columns `path` and `label`, and `split` if wanted. What a label means is for its reader. Of
+//! several labels, each class can have a column in place of `label`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
+use super::label_sets::BETWEEN;
 use crate::DataError;
 use crate::text::{quoted, read_text};
 
@@ -21,6 +23,8 @@ pub(crate) struct Labels {
     pub(crate) rows: Vec<Row>,
     /// Whether there is a column `split`.
     pub(crate) has_splits: bool,
+    /// The classes, where each has a column in place of `label`.
+    pub(crate) classes: Vec<String>,
     /// The other columns, which are not read.
     pub(crate) unread: Vec<String>,
 }
@@ -32,7 +36,7 @@ pub(crate) struct Row {
     pub(crate) name: String,
     /// Its file: below the table's folder, without `.` and `..` where the name alone says where they lead.
     pub(crate) path: PathBuf,
-    /// The label; it can be empty.
+    /// The label, or of several a text such as `cat|dog`; it can be empty.
     pub(crate) label: String,
     /// The split; empty if there is no such column.
     pub(crate) split: String,
@@ -41,12 +45,12 @@ pub(crate) struct Row {
 }
 
 impl Labels {
-    /// Reads a table. Spaces around a cell do not count, and lines without text are passed over.
+    /// Reads a table. With `label_sets` it may have a column for each class, with 0 and 1, in place of `label`. Spaces around a cell do not count, and lines without text are passed over.
     ///
     /// # Errors
     /// If the file cannot be read, a column is missing or twice there, or a row is without an image or split, of another length than
     /// the head, or names the image of another row; with the line.
-    pub(crate) fn read(path: &Path) -> Result<Self, DataError> {
+    pub(crate) fn read(path: &Path, label_sets: bool) -> Result<Self, DataError> {
         let text = read_text(path, MOST)?;
         let head = text.lines().find(|line| !line.trim().is_empty());
         let head = head.unwrap_or_default();
@@ -82,7 +86,8 @@ impl Labels {
                 continue;
             }
             let Some(columns) = &columns else {
-                columns = Some(Columns::of(&record).map_err(|reason| at(line, reason))?);
+                columns =
+                    Some(Columns::of(&record, label_sets).map_err(|reason| at(line, reason))?);
                 continue;
             };
             let row = columns
@@ -100,6 +105,7 @@ impl Labels {
                 folder,
                 rows,
                 has_splits: columns.split.is_some(),
+                classes: columns.classes.into_iter().map(|(_, name)| name).collect(),
                 unread: columns.unread,
             }),
             _ => Err(DataError::Records {
@@ -122,15 +128,17 @@ impl Labels {
 /// Where the columns are.
 struct Columns {
     path: usize,
-    label: usize,
+    label: Option<usize>,
     split: Option<usize>,
+    /// Those of the classes, if there is none of the label.
+    classes: Vec<(usize, String)>,
     /// The number of all.
     count: usize,
     unread: Vec<String>,
 }
 
 impl Columns {
-    fn of(head: &csv::StringRecord) -> Result<Self, String> {
+    fn of(head: &csv::StringRecord, label_sets: bool) -> Result<Self, String> {
         let names: Vec<String> = head.iter().map(str::to_owned).collect();
         let of = |name: &str| {
             let is_it = |(_, found): &(usize, &String)| found.eq_ignore_ascii_case(name);
@@ -148,17 +156,39 @@ impl Columns {
             )
         };
         let path = of("path")?.ok_or_else(|| missing("path"))?;
-        let label = of("label")?.ok_or_else(|| missing("label"))?;
+        let label = of("label")?;
         let split = of("split")?;
-        let used = [Some(path), Some(label), split];
-        let unread = names.iter().enumerate();
-        let unread = unread.filter(|(column, _)| !used.contains(&Some(*column)));
+        let used = [Some(path), label, split];
+        let others = names.iter().cloned().enumerate();
+        let mut others: Vec<(usize, String)> = others
+            .filter(|(column, _)| !used.contains(&Some(*column)))
+            .collect();
+        let mut classes = Vec::new();
+        if label.is_none() {
+            if !label_sets || others.is_empty() {
+                return Err(missing("label"));
+            }
+            classes = std::mem::take(&mut others);
+            let mut seen = HashSet::new();
+            for (column, name) in &classes {
+                if name.is_empty() || name.contains(BETWEEN) {
+                    return Err(format!(
+                        "column {} is `{name}`, which cannot be the name of a class",
+                        column + 1
+                    ));
+                }
+                if !seen.insert(name) {
+                    return Err(format!("there are two columns `{name}`"));
+                }
+            }
+        }
         Ok(Self {
             path,
             label,
             split,
             count: names.len(),
-            unread: unread.map(|(_, name)| name.clone()).collect(),
+            classes,
+            unread: others.into_iter().map(|(_, name)| name).collect(),
         })
     }
 
@@ -180,10 +210,28 @@ impl Columns {
                 "the column `split` is empty: expected `train`, `val` or `test`".to_owned(),
             );
         }
+        let label = match self.label {
+            Some(column) => cell(column),
+            None => {
+                let mut labels = Vec::new();
+                for (column, name) in &self.classes {
+                    match cell(*column).as_str() {
+                        "0" => {}
+                        "1" => labels.push(name.as_str()),
+                        other => {
+                            return Err(format!(
+                                "the column `{name}` is `{other}`: without a column `label` each other one is a class, with 0 or 1"
+                            ));
+                        }
+                    }
+                }
+                labels.join(BETWEEN)
+            }
+        };
         Ok(Row {
             path: plain(&folder.join(&name)),
             name,
-            label: cell(self.label),
+            label,
             split: split.unwrap_or_default(),
             line,
         })

@@ -4,6 +4,7 @@ mod cache;
 mod cifar;
 mod coco;
 mod folder;
+mod label_sets;
 mod labelled;
 mod labels;
 mod masks;
@@ -112,6 +113,8 @@ pub struct Source {
     masks: Option<Arc<Masks>>,
     /// Where images have objects; the label of a sample then says nothing.
     objects: Option<Arc<Objects>>,
+    /// The labels of each image where it can have any number; the label of a sample is then the first.
+    label_sets: Option<Arc<[Vec<u32>]>>,
 }
 
 /// A decoded image, or the requested part of it.
@@ -211,6 +214,7 @@ impl Source {
             cache: None,
             masks: None,
             objects: None,
+            label_sets: None,
         })
     }
 
@@ -301,7 +305,7 @@ impl Source {
         Ok(image)
     }
 
-    /// Images per class, in label order; those with an object of the class where images have objects; empty where they have masks,
+    /// Images per class, in label order, each with every label that it has; those with an object of the class where images have objects; empty where they have masks,
     /// since only reading these would tell.
     pub fn class_counts(&self) -> Vec<usize> {
         if self.has_masks() {
@@ -311,9 +315,11 @@ impl Source {
             return objects.class_counts();
         }
         let mut counts = vec![0; self.classes.len()];
-        for sample in &self.samples {
-            if let Some(count) = counts.get_mut(sample.label as usize) {
-                *count += 1;
+        for index in (0..).take(self.samples.len()) {
+            for &label in self.labels(index) {
+                if let Some(count) = counts.get_mut(label as usize) {
+                    *count += 1;
+                }
             }
         }
         counts

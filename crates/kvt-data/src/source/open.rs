@@ -69,6 +69,7 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
             let val = Source::open_with_classes(dir(Split::Val)?, &train.classes)?;
             Ok([train, val])
         }
+        DataKind::Parquet if data.label_sets => with_label_sets(data, classes),
         DataKind::Tar | DataKind::Parquet if data.val_fraction > 0.0 => {
             let whole = listed(data, None, None)?;
             Ok(share::split(
@@ -110,6 +111,24 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
             Ok([coco::for_training(train)?, val])
         }
     }
+}
+
+/// Both splits of tables whose labels are texts such as `cat|dog`, with the classes of the training images.
+fn with_label_sets(
+    data: &DataConfig,
+    classes: Option<&[String]>,
+) -> Result<[Source; 2], DataError> {
+    let of = |split: Option<&str>, classes: Option<&[String]>| {
+        listed(data, split, None)?.split_labels(classes, data.class_order)
+    };
+    if data.val_fraction > 0.0 {
+        return Ok(share::split(&of(None, classes)?, data.val_fraction));
+    }
+    let [of_train, of_val] = [name(data, Split::Train)?, name(data, Split::Val)?];
+    let mut train = of(Some(of_train), classes)?;
+    train.beside = parquet::others(&data.path, &[of_train, of_val]);
+    let val = of(Some(of_val), Some(&train.classes))?;
+    Ok([train, val])
 }
 
 /// One of the splits of a data set, without reading the other one if possible.
@@ -163,6 +182,9 @@ pub fn open_split(
     let split = split_name(data.kind, &divided(data), split).unwrap_or(split);
     match data.kind {
         DataKind::Folder | DataKind::Shapes => folder(&data.path.join(split), data, classes),
+        DataKind::Parquet if data.label_sets => {
+            listed(data, Some(split), None)?.split_labels(classes, data.class_order)
+        }
         DataKind::Tar | DataKind::Parquet => {
             let known = classes.map(|classes| Known {
                 classes,
@@ -348,7 +370,7 @@ fn survey(
     }
     let files = parquet::files(root, split);
     if !files.is_empty() {
-        return Ok(parquet::open(root, &files, label_column, order, None)?.surveyed());
+        return Ok(parquet::open(root, &files, (label_column, false), order, None)?.surveyed());
     }
     if !dir.exists() && cifar::is_here(root) {
         return Ok(cifar_split(root, split)?.surveyed());
@@ -390,7 +412,13 @@ fn listed(
                 split: split.map(str::to_owned),
             });
         }
-        parquet::open(root, &files, &data.label_column, data.class_order, known)?
+        parquet::open(
+            root,
+            &files,
+            (&data.label_column, data.label_sets),
+            data.class_order,
+            known,
+        )?
     };
     // An epoch without images would end immediately, and so would the run.
     if source.samples.is_empty() {

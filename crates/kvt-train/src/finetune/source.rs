@@ -139,7 +139,9 @@ fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
     };
     let (checkpoint, _) = found.map_err(TrainError::from)?;
     Ok(match plan.task {
-        TaskKind::Classify => checkpoint.file(CheckpointWeights::reported(&plan).file()),
+        TaskKind::Classify | TaskKind::MultiLabel => {
+            checkpoint.file(CheckpointWeights::reported(&plan).file())
+        }
         TaskKind::Segment => return Err(TrainError::from(TrainedError::Pixels).into()),
         TaskKind::Detect => return Err(TrainError::from(TrainedError::Objects).into()),
         TaskKind::Dino => checkpoint.file(&task_file(TEACHER)),

@@ -67,7 +67,9 @@ impl Preview {
         let splits = Splits::open(plan, (side, side), None, generating)?;
         let images = match plan.task {
             TaskKind::Segment => dense::draw(plan, &splits)?,
-            TaskKind::Classify | TaskKind::Dino => sheet::draw(plan, &splits, (side, side))?,
+            TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {
+                sheet::draw(plan, &splits, (side, side))?
+            }
             TaskKind::Detect => dense::draw_objects(plan, &splits)?,
         };
         let images_per_step = plan.train.batch_size * plan.train.accumulate;

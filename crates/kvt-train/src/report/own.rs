@@ -13,7 +13,7 @@ use crate::trained::{Choice, Warn};
 const PAINTED: usize = 6;
 
 /// Writes `report.html` into a run's folder, and pictures of its curves into `report/` there. Of a classifier that has finished, both
-/// also have the confusion matrix of its best checkpoint, and of segmentation and detection the page has its classes and some painted images; `progress` gets the number of evaluated images and of all. Returns the page,
+/// also have the confusion matrix of its best checkpoint, of segmentation and detection the page has its classes and some painted images, and of several labels its classes; `progress` gets the number of evaluated images and of all. Returns the page,
 /// or nothing if the run has not finished an epoch.
 ///
 /// # Errors
@@ -31,7 +31,7 @@ pub fn report_itself(
     }
     let samples = match record.plan.task {
         TaskKind::Segment | TaskKind::Detect => PAINTED,
-        TaskKind::Classify | TaskKind::Dino => 0,
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => 0,
     };
     let is_judged = is_finished && record.plan.task != TaskKind::Dino;
     let mut report = Report::new(vec![record], best_metric, None)?;

@@ -78,6 +78,21 @@ impl Metric {
         higher: true,
     };
 
+    /// Mean over the classes of the average precision of their labels, of images with several.
+    pub const MAP: Self = Self {
+        name: "map",
+        title: "mAP",
+        percent: true,
+        higher: true,
+    };
+    /// F1 of all labels of all images together.
+    pub const MICRO_F1: Self = Self {
+        name: "micro_f1",
+        title: "micro F1",
+        percent: true,
+        higher: true,
+    };
+
     /// Mean over the classes of the intersection over union of predicted and labelled pixels.
     pub const MIOU: Self = Self {
         name: "miou",

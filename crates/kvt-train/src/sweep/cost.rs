@@ -155,7 +155,9 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
     let macs = match plan.task {
         TaskKind::Segment => DenseSize::of(plan, PIXEL_CLASSES)?.macs,
         TaskKind::Detect => DenseSize::of(plan, OBJECT_CLASSES)?.macs,
-        TaskKind::Classify | TaskKind::Dino => plan.model.config(None)?.summary().macs.total(),
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {
+            plan.model.config(None)?.summary().macs.total()
+        }
     };
     let images = UPDATE * passes.trained + passes.evaluated;
     Ok(Cost {
@@ -247,7 +249,7 @@ impl Measured {
 /// The cost of a training image, in updates by a whole image.
 fn views(plan: &Plan) -> f64 {
     match plan.task {
-        TaskKind::Classify | TaskKind::Segment | TaskKind::Detect => 1.0,
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Segment | TaskKind::Detect => 1.0,
         TaskKind::Dino => {
             // Student and teacher see two global views; only the student sees the local ones.
             let size = plan.model.overrides.img_size.unwrap_or(224) as f64;

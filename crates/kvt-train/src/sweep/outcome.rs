@@ -9,7 +9,7 @@ use super::{
 };
 use crate::report::{Comparison, Curve, PLOTS, best_metric, metrics, save_plots, title};
 use crate::run::Metric;
-use crate::task::{Classify, Detect, Dino, Segment, Task as _, TaskKind};
+use crate::task::{Classify, Detect, Dino, MultiLabel, Segment, Task as _, TaskKind};
 use kvt_data::escape::markdown;
 use kvt_data::fs::{remove_leftovers, write_text};
 
@@ -159,6 +159,8 @@ impl Sweep {
         let are_all = |task| self.cells.iter().all(|cell| cell.plan.task == task);
         if are_all(TaskKind::Dino) {
             Dino::BEST
+        } else if are_all(TaskKind::MultiLabel) {
+            MultiLabel::BEST
         } else if are_all(TaskKind::Segment) {
             Segment::BEST
         } else if are_all(TaskKind::Detect) {

@@ -1,7 +1,7 @@
 //! Tasks: the training objective of a network, and its evaluation.
 //!
 //! [`Trainer`](crate::engine::Trainer) handles epochs, updates and checkpoints. A [`Task`] handles the content of a
-//! batch: its loss, the state that it keeps between batches, and its metrics: [`Classify`], [`Dino`], [`Segment`], [`Detect`]. A new task needs a
+//! batch: its loss, the state that it keeps between batches, and its metrics: [`Classify`], [`MultiLabel`], [`Dino`], [`Segment`], [`Detect`]. A new task needs a
 //! file or a folder here and a [`TaskKind`], and [`Session`](crate::engine::Session) trains it.
 
 mod classify;
@@ -10,7 +10,9 @@ mod detect;
 mod dino;
 mod eval_data;
 mod evaluate;
+mod mixer;
 mod model;
+mod multi_label;
 mod segment;
 mod size;
 mod teacher;
@@ -52,6 +54,8 @@ pub use model::{
     Freeze, InitConfig, ResetHead, build_model, check_classes, read_weights, write_weights,
 };
 pub(crate) use model::{HeadReset, start_from};
+pub use multi_label::{LabelEvaluation, LabelScore, LabelScores, MultiLabel, MultiLabelConfig};
+pub(crate) use multi_label::{check as check_multi_label, evaluate_labels, is_above, probability};
 pub use segment::{
     Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, eval_images,
     evaluate_segments, predict_labels, segment_network,
@@ -73,6 +77,8 @@ pub enum TaskKind {
     /// [`Classify`]: the classes of labelled images.
     #[default]
     Classify,
+    /// [`MultiLabel`]: any number of labels for each image.
+    MultiLabel,
     /// [`Dino`]: features of images without labels.
     Dino,
     /// [`Segment`]: the class of each pixel.

@@ -84,7 +84,7 @@ pub(crate) fn sides_of(plan: &Plan) -> (usize, usize) {
 pub(crate) fn summary_of(plan: &Plan, model: &ModelConfig) -> Summary {
     let of_crop = match plan.task {
         TaskKind::Segment => DenseSize::of(plan, 1).ok(),
-        TaskKind::Classify | TaskKind::Dino | TaskKind::Detect => None,
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino | TaskKind::Detect => None,
     };
     of_crop.map_or_else(|| model.summary(), |size| size.backbone)
 }

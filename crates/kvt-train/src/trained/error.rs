@@ -37,6 +37,11 @@ pub enum TrainedError {
         "run `{}` finds objects: it is judged on the images and annotations of its own `[data]`, not on those of `--data`", .0.display()
     )]
     FolderOfObjects(PathBuf),
+    /// A folder of images for a model of several labels for each image.
+    #[error(
+        "`{}`: a folder for each class gives an image one label, but the model gives it any number: it is judged on the images of its own `[data]`", .0.display()
+    )]
+    FolderOfLabels(PathBuf),
     /// The average of a DINO run.
     #[error(
         "`--ema`: a DINO run keeps no such average; the default is its teacher, and `--raw` selects the student"

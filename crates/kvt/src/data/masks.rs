@@ -17,7 +17,7 @@ use kvt_train::splits::{ensure_data, image_limits};
 pub(super) fn run(config: &Path, overrides: &Overrides) -> anyhow::Result<ExitCode> {
     let plan = load_plan(config, &overrides.all())?;
     if !plan.data.labels.is_empty() {
-        return super::tell(&check_labels(&plan.data, image_limits(&plan))?);
+        return super::tell(&check_labels(&plan.read_data(), image_limits(&plan))?);
     }
     if !plan.data.is_masks() {
         bail!(

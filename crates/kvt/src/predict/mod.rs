@@ -33,9 +33,9 @@ pub(super) struct Args {
     images: Vec<PathBuf>,
     #[command(flatten)]
     overrides: Overrides,
-    /// Classes to show per image.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
-    top: usize,
+    /// Classes to show per image: by default 5, of several labels per image all above their threshold.
+    #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    top: Option<usize>,
     /// A file of class names, one per line in label order, in place of those of the run.
     #[arg(long, value_name = "FILE")]
     classes: Option<PathBuf>,

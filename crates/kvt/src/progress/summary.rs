@@ -102,6 +102,7 @@ impl Tally {
             dir.display()
         ));
         let next = match task {
+            TaskKind::MultiLabel => ["eval --run RUN --per-class", "predict --run RUN IMAGE..."],
             TaskKind::Classify => ["eval --run RUN", "predict --run RUN IMAGE..."],
             TaskKind::Segment | TaskKind::Detect => [
                 "eval --run RUN --per-class",

@@ -66,7 +66,7 @@ fn patience_finishes_a_run_and_hours_stop_it() {
         let mut arguments = vec!["train", "tiny.toml"];
         let keys = ["train.epochs=9", "checkpoint.every_epochs=0"];
         for key in STANDING_STILL.iter().chain(&keys) {
-            arguments.extend(["--set", key]);
+            arguments.extend(["--set", *key]);
         }
         arguments.extend(more);
         let output = workspace.kvt(&arguments).output().unwrap();

@@ -28,6 +28,7 @@ mod foreign;
 mod kinds;
 mod late;
 mod mixing;
+mod multi_label;
 mod objects;
 mod optimizers;
 mod pages;

@@ -80,7 +80,7 @@ impl Task for Given {
         let (classes, device) = (logits.dims()[1], logits.device());
         let targets = self
             .loss
-            .targets(&batch.targets, Some(&own), classes, &device);
+            .targets(batch.targets.chunks(1), Some(&own), classes, &device);
         Ok(self.loss.of(logits, targets))
     }
 

@@ -196,3 +196,53 @@ fn a_check_has_all_splits() {
     assert_eq!(found.splits.first().unwrap().notes.len(), 1);
     assert!(!found.is_sound());
 }
+
+#[test]
+fn an_image_can_have_any_number_of_labels() {
+    let table = "path,label,split\nb.png,dog|cat,train\na.png,,train\nc/d.png,cat,val\n";
+    let (_dir, mut data) = folder(&["a.png", "b.png", "c/d.png"], table);
+    let data_of = |data: &DataConfig| open(&data.as_label_sets(), None).unwrap();
+    let [train, val] = data_of(&data);
+    assert_eq!(train.classes, ["cat", "dog"]);
+    assert_eq!((train.labels(0), train.labels(1)), (&[][..], &[0, 1][..]));
+    assert_eq!((val.labels(0), val.classes.len()), (&[0][..], 2));
+    assert_eq!((train.unlabelled(), val.class_counts()), (1, vec![1, 0]));
+
+    // A column for each class; one that no image has is a class too.
+    let columns =
+        "path,owl,dog,cat,split\na.png,0,0,0,train\nb.png,0,1,1,train\nc/d.png,0,0,1,val\n";
+    fs_err::write(data.path.join("labels.csv"), columns).unwrap();
+    let [same, _] = data_of(&data);
+    assert_eq!(same.classes, ["cat", "dog", "owl"]);
+    assert_eq!((same.labels(0), same.labels(1)), (&[][..], &[0, 1][..]));
+
+    data.classes = Some(ClassNames::File("names.txt".into()));
+    fs_err::write(data.path.join("names.txt"), "dog\ncat\n").unwrap();
+    fs_err::write(data.path.join("labels.csv"), table).unwrap();
+    let [named, _] = data_of(&data);
+    assert_eq!((named.classes.len(), named.labels(1)), (2, &[0, 1][..]));
+    for (bad, line, expected) in [
+        (
+            "dog|cow",
+            2,
+            "the label `cow` is none of the classes `dog`, `cat`",
+        ),
+        ("dog||cat", 2, "one of the labels `dog||cat` is empty"),
+        ("dog|dog", 2, "the label `dog` is twice"),
+    ] {
+        fs_err::write(data.path.join("labels.csv"), table.replace("dog|cat", bad)).unwrap();
+        match open(&data.as_label_sets(), None).unwrap_err() {
+            DataError::Row {
+                line: found,
+                reason,
+                ..
+            } => {
+                assert!(
+                    found == line && reason.contains(expected),
+                    "{found}: {reason}"
+                );
+            }
+            other => unreachable!("{other}"),
+        }
+    }
+}

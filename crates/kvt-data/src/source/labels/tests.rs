@@ -3,10 +3,14 @@
 use super::*;
 
 fn read(text: &str) -> Result<Labels, DataError> {
+    read_as(text, false)
+}
+
+fn read_as(text: &str, label_sets: bool) -> Result<Labels, DataError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("labels.csv");
     fs_err::write(&path, text).unwrap();
-    let labels = Labels::read(&path)?;
+    let labels = Labels::read(&path, label_sets)?;
     assert_eq!(labels.folder, dir.path());
     let inner = |row: Row| Row {
         path: row.path.strip_prefix(dir.path()).unwrap().to_owned(),
@@ -87,6 +91,47 @@ fn mistakes_are_named_with_their_line() {
     for text in ["", "\n", "path,label\n\n"] {
         let error = read(text).unwrap_err();
         assert!(matches!(error, DataError::Records { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_column_for_each_class_is_its_labels() {
+    let labels = read_as("dog,path,cat,split\n1,a.png,1,train\n0,b.png,0,val\n", true).unwrap();
+    let found: Vec<&str> = labels.rows.iter().map(|row| row.label.as_str()).collect();
+    assert_eq!(found, ["dog|cat", ""]);
+    assert_eq!(labels.classes, ["dog", "cat"]);
+    assert!(labels.unread.is_empty() && labels.has_splits);
+    // Beside a column of labels, others are not classes.
+    let labels = read_as("path,label,cat\na.png,x|y,1\n", true).unwrap();
+    assert_eq!(
+        (labels.rows[0].label.as_str(), labels.classes.len()),
+        ("x|y", 0)
+    );
+    assert_eq!(labels.unread, ["cat"]);
+    for (text, line, expected) in [
+        (
+            "path,cat\na.png,1\nb.png,yes\n",
+            3,
+            "the column `cat` is `yes`",
+        ),
+        ("path,cat\na.png,\n", 2, "the column `cat` is ``"),
+        ("path,cat,cat\na.png,1,1\n", 1, "two columns `cat`"),
+        ("path,a|b\na.png,1\n", 1, "`a|b`, which cannot be the name"),
+        ("path,split\na.png,train\n", 1, "no column `label`"),
+    ] {
+        match read_as(text, true).unwrap_err() {
+            DataError::Row {
+                line: found,
+                reason,
+                ..
+            } => {
+                assert!(
+                    found == line && reason.contains(expected),
+                    "{found}: {reason}"
+                );
+            }
+            other => unreachable!("{other}"),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use self::data::data;
 use self::distill::distillation;
 use self::model::model;
 use self::recipe::{class_weights, mixing, recipe};
-use self::tasks::{decay, detect, dino, segment};
+use self::tasks::{decay, detect, dino, multi_label, segment};
 use super::Plan;
 use super::document::Checks;
 use super::problem::Problem;
@@ -33,6 +33,14 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     recipe(plan, checks);
     augment(&mut plan.augment, checks);
     mixing(&mut plan.mix, checks);
+    if plan.task == TaskKind::MultiLabel {
+        if !checks.sets("loss.kind") {
+            plan.loss.kind = LossKind::Bce;
+        }
+        if !checks.sets("loss.label_smoothing") {
+            plan.loss.label_smoothing = 0.0;
+        }
+    }
     if plan.loss.kind == LossKind::CrossEntropy {
         plan.loss.bce_threshold = None;
         plan.loss.bce_sum = false;
@@ -44,9 +52,10 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     if !checks.sets("eval.batch_size") {
         plan.eval.batch_size = match plan.task {
             TaskKind::Segment | TaskKind::Detect => 1,
-            TaskKind::Classify | TaskKind::Dino => 2 * plan.train.batch_size,
+            TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => 2 * plan.train.batch_size,
         };
     }
+    multi_label(plan, checks);
     dino(plan, checks);
     segment(plan, checks);
     detect(plan, checks);

@@ -12,9 +12,22 @@ use crate::config::problem::Problem;
 use crate::config::reference::section;
 use crate::recipe::OptimDecay;
 use crate::task::{
-    DetectConfig, DinoConfig, Misfit, SegmentConfig, SegmentEval, TaskKind, check_detect,
-    check_dino, check_segment,
+    DetectConfig, DinoConfig, Misfit, MultiLabelConfig, SegmentConfig, SegmentEval, TaskKind,
+    check_detect, check_dino, check_multi_label, check_segment,
 };
+
+/// `[multi_label]`.
+pub(super) fn multi_label(plan: &mut Plan, checks: &mut Checks<'_>) {
+    if plan.task != TaskKind::MultiLabel {
+        of_another_task("multi_label", "multi-label", checks);
+        plan.multi_label = MultiLabelConfig::default();
+        return;
+    }
+    if let Some((entry, expected)) = plan.multi_label.misfit() {
+        checks.refuse("multi_label.thresholds", &format!("{entry:?}"), expected);
+    }
+    misfits(plan, check_multi_label, checks);
+}
 
 /// `[dino]`.
 pub(super) fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {

@@ -13,7 +13,7 @@ fn loss(logits: &[f32], labels: &[u32], classes: usize, smoothing: f64) -> f32 {
         label_smoothing: smoothing,
         ..LossConfig::default()
     };
-    let targets = config.targets(labels, None, classes, &device);
+    let targets = config.targets(labels.chunks(1), None, classes, &device);
     cross_entropy(Tensor::from_data(logits, &device), targets).into_scalar::<f32>()
 }
 
@@ -117,7 +117,7 @@ fn check_binary_cross_entropy(device: &Device) {
         let logits = golden.tensor::<2>("logits", device).require_grad();
         let classes = logits.dims()[1];
         let own = mixed.then_some(shares.as_slice());
-        let targets = config.targets(&labels, own, classes, device);
+        let targets = config.targets(labels.chunks(1), own, classes, device);
         let loss = config.of(logits.clone(), targets);
         assert_close(
             name,
@@ -152,7 +152,7 @@ fn weighted_cross_entropy_is_pytorchs() {
         let device = Device::flex().autodiff();
         let logits = golden.tensor::<2>("logits", &device).require_grad();
         let own = mixed.then_some(shares.as_slice());
-        let targets = config.targets(&labels, own, weights.len(), &device);
+        let targets = config.targets(labels.chunks(1), own, weights.len(), &device);
         let targets = weighted_targets(targets, &labels, mixed, &weights);
         let loss = config.of(logits.clone(), targets);
         assert_close(

@@ -8,6 +8,7 @@
 mod chart;
 mod images;
 mod judged;
+mod labelled;
 mod markup;
 mod objects;
 mod page;
@@ -22,6 +23,7 @@ use std::path::Path;
 
 pub use self::images::Asked;
 pub use self::judged::Judged;
+pub use self::labelled::Labelled;
 pub use self::objects::Detected;
 pub use self::record::Record;
 pub use self::samples::Sample;
@@ -44,6 +46,8 @@ pub struct Report {
     pub records: Vec<Record>,
     /// Results on all images of a split, for the runs that were evaluated.
     pub judged: Vec<Judged>,
+    /// The same for the runs that give any number of labels to an image.
+    pub labelled: Vec<Labelled>,
     /// The same for the runs that label pixels.
     pub segmented: Vec<Segmented>,
     /// The same for the runs that find objects.
@@ -113,6 +117,7 @@ impl Report {
             metric: metric(&curves),
             records,
             judged: Vec::new(),
+            labelled: Vec::new(),
             segmented: Vec::new(),
             detected: Vec::new(),
             painted: Vec::new(),
@@ -169,10 +174,11 @@ impl Report {
             let table = made(|page| settings::differences(page, &self.records, &differing));
             part("differences", "Differences of the configurations", table);
         }
-        let is_judged = !(self.judged.is_empty() && self.segmented.is_empty());
-        if is_judged || !self.detected.is_empty() {
+        let is_judged = !(self.judged.is_empty() && self.labelled.is_empty());
+        if is_judged || !(self.segmented.is_empty() && self.detected.is_empty()) {
             let results = made(|page| {
                 judged::all(page, self);
+                labelled::all(page, self);
                 segments::all(page, self);
                 objects::all(page, self);
             });

@@ -256,7 +256,7 @@ fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
         return None;
     }
     let (summary, parameters, macs) = match plan.task {
-        TaskKind::Classify => {
+        TaskKind::Classify | TaskKind::MultiLabel => {
             let summary = plan.model.config(Some(classes)).ok()?.summary();
             let (parameters, macs) = (summary.params, summary.macs.total());
             (summary, parameters, macs)
