@@ -94,7 +94,7 @@ impl Task for MultiLabel {
         mut batch: DeviceBatch<()>,
         at: Position,
         phase: Phase,
-    ) -> Tensor<1> {
+    ) -> Result<Tensor<1>, TrainError> {
         let (images, own_shares) = self.mixer.mixed(batch.views.swap_remove(0), at, phase);
         let heads = model.forward_heads(images, phase);
         let logits = match self.loss.heads {
@@ -106,7 +106,7 @@ impl Task for MultiLabel {
         let targets = self
             .loss
             .targets(labels, own_shares.as_deref(), classes, &device);
-        self.loss.of(logits, targets)
+        Ok(self.loss.of(logits, targets))
     }
 
     fn analyzed<'n>(&self, model: &'n Model) -> Option<&'n Model> {
