@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 from timm.models.deit import VisionTransformerDistilled
+from timm.models.eva import Eva
 from timm.models.pit import PoolingVisionTransformer
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.tnt import TNT
@@ -31,7 +32,6 @@ SWIN = dict(img_size=16, patch_size=2, window_size=4, embed_dim=4, mlp_ratio=1.0
 PIT = dict(img_size=16, patch_size=4, mlp_ratio=1.0)
 STAGES = dict(depth=[2, 3], num_heads=[1, 2])
 
-
 def pit(distilled):
     model = PoolingVisionTransformer(**PIT, stride=4, num_classes=3, base_dims=[4, 4], depth=STAGES["depth"],
                                      heads=STAGES["num_heads"], distilled=distilled)
@@ -40,7 +40,6 @@ def pit(distilled):
         blocks=[(r"^transformers\.(\d+)\.pool", (0,)), (r"^transformers\.(\d+)\.\w+\.(\d+)", None), (r"^norm", (99999,))],
     )
     return model
-
 
 PIT_OVERRIDES = {**PIT, **STAGES, "patch_stride": 4, "embed_dim": [4, 8]}
 TNT_SIZES = dict(img_size=16, patch_size=8, embed_dim=12, depth=3, mlp_ratio=1.0, inner_dim=4)
@@ -52,6 +51,17 @@ CASES = {
     "deit": ("deit_tiny_patch16_224", DEIT, VisionTransformer(**DEIT, num_classes=3, norm_layer=NORM)),
     "deit_distilled": ("deit_tiny_distilled_patch16_224", DEIT,
                        VisionTransformerDistilled(**DEIT, num_classes=3, norm_layer=NORM)),
+    "vit_registers": ("vit_small_patch14_reg4_dinov2", DEIT,
+                      VisionTransformer(**DEIT, num_classes=3, reg_tokens=4, no_embed_class=True, init_values=1e-5)),
+    "vit_clip": ("vit_base_patch16_clip_224", DEIT, VisionTransformer(**DEIT, num_classes=3, pre_norm=True)),
+    "vit_siglip": ("vit_base_patch16_siglip_224", DEIT,
+                   VisionTransformer(**DEIT, num_classes=3, class_token=False, global_pool="map")),
+    "vit_fc_norm": ("vit_little_patch16_reg1_gap_256", DEIT,
+                    VisionTransformer(**DEIT, num_classes=3, class_token=False, reg_tokens=1, no_embed_class=True,
+                                      global_pool="avg", init_values=1e-5)),
+    "vit_dinov3": ("vit_small_plus_patch16_dinov3_qkvb", {**DEIT, "embed_dim": 24},
+                   Eva(**{**DEIT, "embed_dim": 24}, num_classes=3, num_reg_tokens=4, use_abs_pos_emb=False, use_rot_pos_emb=True,
+                       rope_type="dinov3", swiglu_mlp=True, swiglu_align_to=8, init_values=1e-5, use_fc_norm=False)),
     "swin": ("swin_tiny_patch4_window7_224", {**SWIN, **STAGES},
              SwinTransformer(**SWIN, num_classes=3, depths=STAGES["depth"], num_heads=STAGES["num_heads"])),
     "pit": ("pit_s_224", PIT_OVERRIDES, pit(False)),
@@ -69,7 +79,6 @@ CASES = {
                   downsamples=[True, False, False], outlook_attention=[True, False, False], post_layers=("ca", "ca"))),
 }
 
-
 def case(name, overrides, model):
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     undecayed = getattr(model, "no_weight_decay", set)()
@@ -80,7 +89,6 @@ def case(name, overrides, model):
     layers = max(above.values()) + 1
     return {"model": name, "overrides": {**overrides, "num_classes": 3}, "layers": layers,
             "of": {name: layers - 1 - above[name] for name in names.values()}}
-
 
 if __name__ == "__main__":
     save_json(golden("kvt-models") / "layer_decay.json",
