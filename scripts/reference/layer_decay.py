@@ -32,6 +32,7 @@ SWIN = dict(img_size=16, patch_size=2, window_size=4, embed_dim=4, mlp_ratio=1.0
 PIT = dict(img_size=16, patch_size=4, mlp_ratio=1.0)
 STAGES = dict(depth=[2, 3], num_heads=[1, 2])
 
+
 def pit(distilled):
     model = PoolingVisionTransformer(**PIT, stride=4, num_classes=3, base_dims=[4, 4], depth=STAGES["depth"],
                                      heads=STAGES["num_heads"], distilled=distilled)
@@ -40,6 +41,7 @@ def pit(distilled):
         blocks=[(r"^transformers\.(\d+)\.pool", (0,)), (r"^transformers\.(\d+)\.\w+\.(\d+)", None), (r"^norm", (99999,))],
     )
     return model
+
 
 PIT_OVERRIDES = {**PIT, **STAGES, "patch_stride": 4, "embed_dim": [4, 8]}
 TNT_SIZES = dict(img_size=16, patch_size=8, embed_dim=12, depth=3, mlp_ratio=1.0, inner_dim=4)
@@ -79,6 +81,7 @@ CASES = {
                   downsamples=[True, False, False], outlook_attention=[True, False, False], post_layers=("ca", "ca"))),
 }
 
+
 def case(name, overrides, model):
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     undecayed = getattr(model, "no_weight_decay", set)()
@@ -89,6 +92,7 @@ def case(name, overrides, model):
     layers = max(above.values()) + 1
     return {"model": name, "overrides": {**overrides, "num_classes": 3}, "layers": layers,
             "of": {name: layers - 1 - above[name] for name in names.values()}}
+
 
 if __name__ == "__main__":
     save_json(golden("kvt-models") / "layer_decay.json",
