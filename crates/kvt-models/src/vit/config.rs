@@ -227,6 +227,11 @@ impl FamilyConfig for VitConfig {
                 reason,
             )?;
         }
+        if self.options.activation == Activation::SwiGluPacked {
+            let hidden = ("hidden channels", self.block().hidden);
+            let reason = "`mlp_ratio` gives the channels of a gate and of what it opens";
+            validate::multiple(hidden, (2, "2".to_owned()), reason)?;
+        }
         let (dim, depth) = (self.embed_dim, self.depth);
         self.common
             .validate_stage(dim, depth, &self.attention, &self.place())

@@ -35,7 +35,7 @@ pub use table::{csv, json, markdown};
 mod tests;
 
 /// How many tokens there may be before a map: none, a class token, another one for distillation or four registers.
-pub(crate) const PREFIXES: [usize; 4] = [0, 1, 2, 5];
+const PREFIXES: [usize; 4] = [0, 1, 2, 5];
 
 /// Splits the tokens of a square image into [prefix tokens](PREFIXES) and a square map of patches: the number of prefix tokens, and
 /// the side of the map; `None` if no prefix leaves a square.
