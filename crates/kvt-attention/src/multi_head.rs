@@ -4,7 +4,7 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, LayerNormConfig, Linear};
 use burn::tensor::{Device, Tensor};
-use kvt_ops::{Phase, in_type, layer_norm, linear, linear_add, linear_with};
+use kvt_ops::{Phase, in_type, layer_norm, linear, linear_add};
 
 use crate::error::check_dropout;
 use crate::mechanism::{merge_heads, split_heads};
@@ -233,10 +233,13 @@ impl MultiHeadAttention {
         let (Some(q), Some(v)) = (&self.q_bias, &self.v_bias) else {
             return linear(&self.qkv, x);
         };
-        let (q, v) = (q.val(), v.val());
-        let none = q.zeros_like();
-        let bias = Tensor::cat(vec![q, none, v], 0);
-        linear_with(x, self.qkv.weight.val(), Some(bias))
+        let none = q.val().zeros_like();
+        let bias = Tensor::cat(vec![q.val(), none, v.val()], 0);
+        let layer = Linear {
+            weight: self.qkv.weight.clone(),
+            bias: Some(Param::initialized(q.id, bias)),
+        };
+        linear(&layer, x)
     }
 
     /// Queries, keys and values of each head, `[batch, heads, tokens, head_dim]`: the first two normalised and turned.

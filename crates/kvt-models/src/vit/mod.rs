@@ -40,7 +40,10 @@ pub(crate) static FAMILY: Family = Family {
         Undecayed::Last("pos_embed"),
     ],
     paths: Renaming::NONE,
-    official: Official::TIMM,
+    official: Official {
+        is_computed: |name| name == "rope.periods",
+        ..Official::TIMM
+    },
     dense: Dense::Lacks("one map"),
     variants: VARIANTS,
 };
