@@ -9,7 +9,7 @@ use kvt_ops::{Phase, layer_norm};
 use super::VitConfig;
 use super::options::{Pool, VitOptions};
 use super::pool::AttentionPool;
-use super::rotary::rotary;
+use super::rotary::RotaryCache;
 use crate::backbone::{Ask, Backbone, Features, Positions, mean_behind};
 use crate::error::ModelError;
 use crate::family::validate;
@@ -34,6 +34,8 @@ pub struct Vit {
     fc_norm: Option<LayerNorm>,
     #[module(skip)]
     settings: Settings,
+    #[module(skip)]
+    tables: RotaryCache,
 }
 
 /// What the weights do not say.
@@ -103,6 +105,7 @@ impl Vit {
                 prefix: config.num_prefix_tokens(),
                 head_dim: place.head_dim,
             },
+            tables: RotaryCache::default(),
         }
     }
 
@@ -141,7 +144,7 @@ impl Vit {
             prefix, head_dim, ..
         } = self.settings;
         let is_rotary = self.settings.options.embedding == super::Embedding::Rotary;
-        is_rotary.then(|| rotary(prefix, grid, head_dim, &x.device()))
+        is_rotary.then(|| self.tables.of(prefix, grid, head_dim, &x.device()))
     }
 
     /// The vector of each image, `[batch, dim]`, where it is not the class token as it is.
