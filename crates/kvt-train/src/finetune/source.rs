@@ -7,7 +7,7 @@ use kvt_models::weights::{self, StateDict, identify, recognise};
 use toml::{Table, Value};
 
 use super::small::Small;
-use super::timm::{TimmConfig, is_vit, normalisation};
+use super::timm::{TimmConfig, name_of, normalisation};
 use super::{FinetuneError, params, without_tag};
 use crate::config::{Plan, load_plan};
 use crate::error::TrainError;
@@ -111,7 +111,7 @@ impl Source {
             Some(plan) => (augment_of(plan)?, "the mean and std of its run"),
             None => {
                 let named = model.or(published.as_deref());
-                normalisation(&timm, is_vit(named, &timm, &shown))
+                normalisation(&timm, [name_of(named, &timm, &shown).as_str(), name])
             }
         };
         let of_images = format!("images are normalised with {with}");
