@@ -69,6 +69,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.masks && task != TaskKind::Segment {
         let has = match task {
             TaskKind::Detect => "finds objects",
+            TaskKind::MultiLabel => "has labels for an image",
             _ => "has one class for an image",
         };
         bail!("`--masks` is for segmentation: this model {has}");
@@ -79,7 +80,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match task {
         TaskKind::Segment => return segment::run(args, &files, are_all),
         TaskKind::Detect => return detect::run(args, &files, are_all),
-        TaskKind::Classify | TaskKind::Dino => {}
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {}
     }
     if let Some(path) = &args.output {
         if !is_table(path) {

@@ -2,8 +2,6 @@
 
 use kvt_data::schema::section;
 use kvt_data::text::quoted;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
 
