@@ -58,7 +58,7 @@ pub(crate) trait SelfAttention<const D: usize>: Module {
         pass: Pass<'_>,
     ) -> Tensor<D> {
         let branch = self.project(mixed, None, pass);
-        let branch = widened(branch) * factors.unsqueeze();
+        let branch = widened(branch) * factors.unsqueeze::<D>();
         match residual {
             Some(residual) => residual.plus(branch),
             None => branch,

@@ -9,7 +9,7 @@ use crate::layers::{Activation, ScaleKind};
 use crate::weights::StateDict;
 
 /// timm's epsilon of a vision transformer's layer norms.
-pub(super) const EPSILON: f64 = 1e-6;
+const EPSILON: f64 = 1e-6;
 
 /// What a vision transformer has beside its sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]

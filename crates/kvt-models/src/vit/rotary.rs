@@ -15,7 +15,10 @@ const KEPT: usize = 2;
 
 /// The tables of the last few sizes of maps. They follow from the size alone, so they are not saved.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RotaryCache(Arc<Mutex<Vec<([usize; 2], Device, Rotary)>>>);
+pub(super) struct RotaryCache(Arc<Mutex<Vec<Kept>>>);
+
+/// A size of maps, and its table on a device.
+type Kept = ([usize; 2], Device, Rotary);
 
 impl RotaryCache {
     /// As [`rotary`], of a model whose `prefix` and `head_dim` are always the same.

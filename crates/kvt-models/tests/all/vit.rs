@@ -20,9 +20,9 @@ use crate::seeded;
 /// Largest difference from timm, which computes in f64, relative to the largest magnitude.
 const TOLERANCE: f32 = 1e-5;
 
-fn assert_close(what: &str, found: TensorData, expected: &TensorData) {
+fn assert_close(what: &str, found: &TensorData, expected: &TensorData) {
     assert_eq!(found.shape(), expected.shape(), "{what}");
-    let [found, expected] = [&found, expected].map(|data| data.try_to_vec::<f32>().unwrap());
+    let [found, expected] = [found, expected].map(|data| data.try_to_vec::<f32>().unwrap());
     let largest = expected.iter().fold(0.0f32, |max, x| max.max(x.abs()));
     let differences = found.iter().zip(&expected).map(|(a, b)| (a - b).abs());
     let worst = differences.fold(0.0f32, |max, x| if x > max || x.is_nan() { x } else { max });
@@ -57,14 +57,14 @@ fn features_are_timms_at_any_size() {
             let features = model
                 .backbone
                 .features(images.clone(), &Ask::default(), Phase::Eval);
-            let compare = |name: &str, found: TensorData| {
+            let compare = |name: &str, found: &TensorData| {
                 if let Some(expected) = expected(name) {
                     assert_close(&format!("{case}: {prefix}{name}"), found, expected);
                 }
             };
-            compare("features", features.tokens.to_data());
-            compare("vector", features.pooled().into_data());
-            compare("logits", model.forward(images, Phase::Eval).into_data());
+            compare("features", &features.tokens.to_data());
+            compare("vector", &features.pooled().into_data());
+            compare("logits", &model.forward(images, Phase::Eval).into_data());
         }
     }
 }
