@@ -249,8 +249,8 @@ fn progress(plan: &Plan, events: &[Event]) -> Progress {
     }
 }
 
-/// Size and cost of a classifier, or of a network for segmentation with crops of its size; not available for DINO's network with its
-/// heads, nor for detection, whose cost depends on what it finds.
+/// Size and cost of a classifier, or of a network for segmentation or detection with images of its size; not available for DINO's network
+/// with its heads.
 fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
     if classes == 0 {
         return None;
@@ -261,11 +261,11 @@ fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
             let (parameters, macs) = (summary.params, summary.macs.total());
             (summary, parameters, macs)
         }
-        TaskKind::Segment => {
+        TaskKind::Segment | TaskKind::Detect => {
             let size = DenseSize::of(plan, classes).ok()?;
             (size.backbone, size.params, size.macs)
         }
-        TaskKind::Dino | TaskKind::Detect => return None,
+        TaskKind::Dino => return None,
     };
     Some(ModelFacts {
         parameters,
