@@ -101,7 +101,7 @@ mod tests {
                 let order = balanced_order(balance, &source.samples, epoch, 7).unwrap();
                 assert_eq!((order.samples.len(), order.copies.len()), (81, 81));
                 for &index in &order.samples {
-                    let class = source.samples.get(index as usize).unwrap().label;
+                    let class = source.samples[index as usize].label;
                     counts[class as usize] += 1.0;
                     images[index as usize] += 1;
                 }

@@ -23,7 +23,7 @@ fn folder(images: &[&str], table: &str) -> (tempfile::TempDir, DataConfig) {
 fn names(source: &Source) -> Vec<(String, &str)> {
     let name = |sample: &Sample| {
         let path = sample.path.strip_prefix(&source.root).unwrap();
-        let class = source.classes.get(sample.label as usize).unwrap();
+        let class = &source.classes[sample.label as usize];
         (path.to_str().unwrap().to_owned(), class.as_str())
     };
     source.samples.iter().map(name).collect()
