@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::label_sets::{labels_in, numbers_of};
-use super::labels::{Labels, Row, plain};
+use super::labels::{Labels, Row, whole};
 use super::names::{TEST, usual};
 use super::open::{Split, usual_name};
 use super::{Place, Sample, Source, Survey, masks, share};
@@ -188,6 +188,10 @@ impl<'a> Table<'a> {
         let own = [self.data.train.as_str(), self.data.val.as_str()];
         let mut names: BTreeSet<&str> = usual().collect();
         names.extend(own);
+        if self.labels.has_splits {
+            // In a column every name is a split's, and none of its rows may be trained on by mistake.
+            names.extend(self.splits.iter().map(String::as_str));
+        }
         let there = names.into_iter().filter(|name| self.has(name));
         let splits: Vec<String> = there.map(str::to_owned).collect();
         if splits.len() < 2 {
@@ -351,11 +355,6 @@ impl<'a> Table<'a> {
             others,
         )
     }
-}
-
-/// A path by which a file can be told from others, whatever folder it is relative to.
-fn whole(path: &Path) -> PathBuf {
-    plain(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Labels {
             let row = columns
                 .row(&record, &folder, line)
                 .map_err(|reason| at(line, reason))?;
-            if let Some(other) = lines.insert(row.path.clone(), line) {
+            if let Some(other) = lines.insert(whole(&row.path), line) {
                 let reason = format!("`{}` is in line {other} already", row.name);
                 return Err(at(line, reason));
             }
@@ -238,8 +238,13 @@ impl Columns {
     }
 }
 
+/// A path by which a file can be told from others, whatever folder it is relative to.
+pub(super) fn whole(path: &Path) -> PathBuf {
+    plain(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+}
+
 /// A path without `.`, and without `..` where a folder is before it, so that each file has one path.
-pub(super) fn plain(path: &Path) -> PathBuf {
+fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         let last = plain.components().next_back();

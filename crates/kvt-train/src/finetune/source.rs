@@ -16,6 +16,9 @@ use crate::run::{Checkpoints, RunDir, RunError, Which};
 use crate::task::{CheckpointWeights, TEACHER, TaskKind, read_weights, task_file};
 use crate::trained::TrainedError;
 
+/// Parts of the names of vision transformers whose weights have one source, and so one normalisation.
+const OF_ONE_SOURCE: [&str; 5] = ["_dinov2", "_dinov3", "_clip_", "_siglip", "_gap_"];
+
 /// The model if neither the user nor the weights specify one.
 const DEFAULT: &str = "deit_tiny_patch16_224";
 
@@ -111,7 +114,10 @@ impl Source {
             Some(plan) => (augment_of(plan)?, "the mean and std of its run"),
             None => {
                 let named = model.or(published.as_deref());
-                normalisation(&timm, [name_of(named, &timm, &shown).as_str(), name])
+                // Weights of a plain `vit_*` may come from anywhere; those of others from where their name says.
+                let shows = OF_ONE_SOURCE.iter().any(|kind| name.contains(kind));
+                let of_shapes = if shows { name } else { "" };
+                normalisation(&timm, [name_of(named, &timm, &shown).as_str(), of_shapes])
             }
         };
         let of_images = format!("images are normalised with {with}");
@@ -181,9 +187,10 @@ fn choose(
             path: path(),
             family: known.family,
         }),
-        several => match several.iter().find(of_size) {
-            Some(name) => Ok(name.clone()),
-            None => Err(FinetuneError::SeveralModels {
+        // Several of one size differ in what no weight shows, as the activation of CLIP's.
+        several => match several.iter().filter(of_size).collect::<Vec<_>>()[..] {
+            [name] => Ok(name.clone()),
+            _ => Err(FinetuneError::SeveralModels {
                 path: path(),
                 names,
             }),

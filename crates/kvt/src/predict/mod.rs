@@ -49,7 +49,7 @@ pub(super) struct Args {
     #[arg(long, requires = "output")]
     masks: bool,
     /// Of detection: paint only objects with at least this score, 0.3 by default; `--json` has all above `detect.score`.
-    #[arg(long, value_name = "SCORE", value_parser = share)]
+    #[arg(long, value_name = "SCORE", value_parser = share, conflicts_with = "json")]
     min_score: Option<f64>,
 }
 
@@ -76,6 +76,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if args.min_score.is_some() && task != TaskKind::Detect {
         bail!("`--min-score` is for detection: this model finds no objects");
+    }
+    if args.top.is_some() && matches!(task, TaskKind::Segment | TaskKind::Detect) {
+        bail!("`--top` is for classes of whole images: this model has them for pixels or objects");
     }
     match task {
         TaskKind::Segment => return segment::run(args, &files, are_all),

@@ -55,6 +55,22 @@ fn a_column_divides() {
     assert!(
         matches!(error, DataError::AlreadySplit { splits, .. } if splits == ["test", "train", "valid"])
     );
+    // So are rows of names that no split usually has.
+    let table = "path,label,split\nb.png,cat,fit\na.png,dog,kept\n";
+    let (_dir, mut data) = folder(&IMAGES, table);
+    data.val_fraction = 0.5;
+    let error = open(&data, None).unwrap_err();
+    assert!(matches!(error, DataError::AlreadySplit { splits, .. } if splits == ["fit", "kept"]));
+}
+
+#[test]
+fn a_file_has_one_row_whatever_its_path_is_relative_to() {
+    let (dir, data) = folder(&IMAGES, SPLIT);
+    let whole = dir.path().join("a.png");
+    let table = format!("path,label\na.png,dog\n{},cat\n", whole.display());
+    fs_err::write(dir.path().join("labels.csv"), table).unwrap();
+    let error = open(&data, None).unwrap_err().to_string();
+    assert!(error.contains("is in line 2 already"), "{error}");
 }
 
 #[test]

@@ -89,13 +89,13 @@ impl<T: Task> Trainer<'_, '_, T> {
         loop {
             let go_on = if self.progress.concluding {
                 self.conclude()?
+            } else if self.progress.position.epoch >= self.epochs() || self.out_of_steps() {
+                return Ok(End::Finished);
             } else if self.is_stale() {
                 self.tell_stale()?;
                 return Ok(End::Finished);
-            } else if self.progress.position.epoch < self.epochs() && !self.out_of_steps() {
-                self.train_epoch()?
             } else {
-                return Ok(End::Finished);
+                self.train_epoch()?
             };
             if !go_on {
                 if !self.saved {

@@ -81,6 +81,10 @@ impl Task for MultiLabel {
         notes: &mut Vec<Note>,
     ) -> Result<(Self, Model), TrainError> {
         let task = Self::new(plan, &splits.train)?;
+        let images = splits.val.samples.len();
+        if images > 0 && splits.val.unlabelled() == images {
+            return Err(TrainError::NoLabels(images));
+        }
         Ok((task, start_model(plan, config, weights, device, notes)?))
     }
 

@@ -162,3 +162,18 @@ fn processes_evaluate_as_one() {
         assert_eq!(other, one);
     }
 }
+
+#[test]
+fn validation_images_without_a_label_are_refused_before_training() {
+    let folder = workspace();
+    let path = folder.path().join("labels.csv");
+    let table = fs_err::read_to_string(&path).unwrap();
+    let rows = table.lines().map(|row| match row.strip_suffix(",val") {
+        Some(row) => format!("{},,val\n", row.split(',').next().unwrap()),
+        None => format!("{row}\n"),
+    });
+    fs_err::write(&path, rows.collect::<String>()).unwrap();
+    let plan = plan(folder.path(), "unlabelled");
+    let prepared = Session::<MultiLabel>::prepare(plan, Start::New, &mut |_, _| {});
+    assert!(matches!(prepared.err(), Some(TrainError::NoLabels(8))));
+}
