@@ -140,6 +140,7 @@ impl Speed {
             kind: way.name.to_owned(),
             config: plan.model.config(None)?,
             dense: None,
+            largest: false,
             batch: plan.train.batch_size,
             precision: plan.train.precision,
         })

@@ -62,7 +62,7 @@ pub use segment::{
 };
 pub(crate) use segment::{check as check_segment, least_side};
 pub use size::DenseSize;
-pub(crate) use size::{sides_of, summary_of};
+pub(crate) use size::{largest_sides_of, sides_of, summary_of};
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
     origin,

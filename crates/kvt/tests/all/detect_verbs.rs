@@ -227,7 +227,7 @@ fn a_preview_shows_images_with_their_objects() {
 #[test]
 fn a_step_is_timed() {
     let workspace = workspace();
-    let line = "bench step --config scenes.toml --batch 2 --kind dense --runs 1 --warmup 1 --json step.json";
+    let line = "bench step --config scenes.toml --set multiscale.max=320 --batch 2 --kind dense --runs 1 --warmup 1 --json step.json";
     let words: Vec<&str> = line.split(' ').collect();
     workspace.kvt(&words).assert().success();
     let found = workspace.read("step.json");
@@ -236,6 +236,19 @@ fn a_step_is_timed() {
         found.contains("step_ms") && found.contains("\"img_size\": 96"),
         "{found}"
     );
+    let largest = [&words[..], &["--largest"]].concat();
+    workspace.kvt(&largest).assert().success();
+    let larger = workspace.read("step.json");
+    let macs = |text: &str| {
+        let report: Value = serde_json::from_str(text).unwrap();
+        let record = &report["records"][0];
+        record["gflops"].as_f64().unwrap() * record["step_ms"].as_f64().unwrap()
+    };
+    assert!(macs(&larger) > 1.5 * macs(&found), "{larger}");
+    let classifier = "bench step --model deit_tiny_patch16_224 --largest";
+    let words: Vec<&str> = classifier.split(' ').collect();
+    let error = workspace.error(&words);
+    assert!(error.contains("`--largest` is for detection"), "{error}");
     let forward = "bench forward --config scenes.toml";
     let words: Vec<&str> = forward.split(' ').collect();
     let error = workspace.error(&words);
