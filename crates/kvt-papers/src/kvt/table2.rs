@@ -270,11 +270,7 @@ fn svg(runs: &Runs, order: &Order) -> Result<String, String> {
             logarithmic: false,
             ticks,
         },
-        y: Axis {
-            label: "top-1, %",
-            logarithmic: false,
-            ticks: Vec::new(),
-        },
+        y: Axis::linear("top-1, %"),
         lines,
         names: Names::Beside,
     }
