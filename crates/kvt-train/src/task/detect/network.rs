@@ -55,23 +55,23 @@ impl Network for MaskRcnn {
     }
 
     fn decays(&self, parameter: &Parameter) -> bool {
-        MaskRcnn::decays_by_family(self, parameter)
+        self.pyramid.decays(parameter)
     }
 
     fn decays_by_name(&self, parameter: &Parameter) -> bool {
-        MaskRcnn::decays(self, parameter)
+        self.pyramid.decays_by_name(parameter)
     }
 
     fn layer(&self, parameter: &Parameter) -> usize {
-        MaskRcnn::layer(self, parameter)
+        self.pyramid.layer(parameter)
     }
 
     fn layers(&self) -> usize {
-        MaskRcnn::layers(self)
+        self.pyramid.backbone.layers()
     }
 
     fn frozen(&self) -> Vec<ParamId> {
-        MaskRcnn::frozen(self)
+        self.pyramid.frozen()
     }
 
     fn state_dict(&self) -> Result<StateDict, WeightsError> {

@@ -57,23 +57,23 @@ impl Network for UperNet {
     }
 
     fn decays(&self, parameter: &Parameter) -> bool {
-        UperNet::decays_by_family(self, parameter)
+        self.pyramid.decays(parameter)
     }
 
     fn decays_by_name(&self, parameter: &Parameter) -> bool {
-        UperNet::decays(self, parameter)
+        self.pyramid.decays_by_name(parameter)
     }
 
     fn layer(&self, parameter: &Parameter) -> usize {
-        UperNet::layer(self, parameter)
+        self.pyramid.layer(parameter)
     }
 
     fn layers(&self) -> usize {
-        UperNet::layers(self)
+        self.pyramid.backbone.layers()
     }
 
     fn frozen(&self) -> Vec<ParamId> {
-        UperNet::frozen(self)
+        self.pyramid.frozen()
     }
 
     fn state_dict(&self) -> Result<StateDict, WeightsError> {
