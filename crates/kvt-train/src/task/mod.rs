@@ -16,6 +16,8 @@ mod multi_label;
 mod segment;
 mod size;
 mod teacher;
+#[cfg(test)]
+mod testing;
 mod trained;
 
 use std::sync::Arc;
