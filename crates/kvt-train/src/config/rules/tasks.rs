@@ -12,7 +12,7 @@ use crate::config::problem::Problem;
 use crate::config::reference::section;
 use crate::recipe::OptimDecay;
 use crate::task::{
-    DetectConfig, DinoConfig, Misfit, MultiLabelConfig, SegmentConfig, SegmentEval, TaskKind,
+    Conflict, DetectConfig, DinoConfig, MultiLabelConfig, SegmentConfig, SegmentEval, TaskKind,
     check_detect, check_dino, check_multi_label, check_segment,
 };
 
@@ -171,7 +171,7 @@ fn of_another_task(name: &str, task: &str, checks: &mut Checks<'_>) {
 }
 
 /// Reports the settings that conflict with a task.
-fn misfits(plan: &Plan, check: fn(&Plan) -> Vec<Misfit>, checks: &mut Checks<'_>) {
+fn misfits(plan: &Plan, check: fn(&Plan) -> Vec<Conflict>, checks: &mut Checks<'_>) {
     let known = !plan.model.name.is_empty() && !checks.refuses("model.name");
     for misfit in check(plan).into_iter().filter(|_| known) {
         let place = checks
