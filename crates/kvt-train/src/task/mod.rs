@@ -44,7 +44,7 @@ pub use dense::DenseNetwork;
 pub(crate) use detect::check as check_detect;
 pub use detect::{
     ApError, AveragePrecision, Detect, DetectConfig, DetectEvaluation, FoundObject, ScoreError,
-    Scores, detect_network, eval_objects, evaluate_objects, find_objects, score,
+    Scores, eval_objects, evaluate_objects, find_objects, score,
 };
 pub(crate) use dino::check as check_dino;
 pub use dino::{
@@ -62,7 +62,7 @@ pub use multi_label::{LabelEvaluation, LabelScore, LabelScores, MultiLabel, Mult
 pub(crate) use multi_label::{check as check_multi_label, evaluate_labels, is_above, probability};
 pub use segment::{
     Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, eval_images,
-    evaluate_segments, predict_labels, segment_network,
+    evaluate_segments, predict_labels,
 };
 pub(crate) use segment::{check as check_segment, least_side};
 pub use size::DenseSize;

@@ -28,7 +28,7 @@ impl Detector {
         warn: Warn<'_>,
     ) -> Result<DetectEvaluation, TrainError> {
         let (source, device) = (&images.source, &self.device.device);
-        let batches = prepared_batches(&self.plan, source, eval_objects(&self.plan)?, 1)?;
+        let batches = prepared_batches(&self.plan, source, eval_objects(&self.plan)?)?;
         let mut evaluation = judged(images, batches, progress, warn, |batches, done| {
             evaluate_objects(&self.network, batches, source, device, done)
         })?;

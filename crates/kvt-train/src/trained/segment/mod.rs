@@ -32,7 +32,7 @@ impl Segmenter {
         warn: Warn<'_>,
     ) -> Result<SegmentEvaluation, TrainError> {
         let prepare = eval_images(&self.plan)?;
-        let batches = prepared_batches(&self.plan, &images.source, prepare, 1)?;
+        let batches = prepared_batches(&self.plan, &images.source, prepare)?;
         let (device, of) = (
             &self.device.device,
             (self.classes.len(), &self.plan.segment),

@@ -130,7 +130,7 @@ fn the_error_of_a_loss_names_what_does_not_fit() {
     let plan = workspace.plan("run", &[]);
     let model = plan.model.config(Some(1)).unwrap();
     let device = Device::flex().autodiff();
-    let network = detect_network(&plan, &model, 3, &device).unwrap();
+    let network = MaskRcnn::build(&plan, &model, 3, &device).unwrap();
     let batch = DeviceBatch {
         views: vec![Tensor::zeros([1, 3, 64, 64], &device)],
         targets: vec![Objects {

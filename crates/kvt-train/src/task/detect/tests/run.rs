@@ -82,7 +82,7 @@ fn processes_evaluate_as_one() {
     let measured = |processes: usize| {
         threads(processes, |world| {
             let device = Device::flex();
-            let network = detect_network(&plan, &model, splits.classes().len(), &device).unwrap();
+            let network = MaskRcnn::build(&plan, &model, splits.classes().len(), &device).unwrap();
             let stop = AtomicBool::new(false);
             let mut data = EvalData::new(&plan, &splits, &stop).of(&*world);
             let prepare = eval_objects(&plan).unwrap();

@@ -137,7 +137,7 @@ fn parameters_decay_as_in_mmsegmentation() {
     ];
     let plan = plan_of(SMALL, &small).unwrap();
     let model = plan.model.config(None).unwrap();
-    let network = segment_network(&plan, &model, 3, &Device::flex()).unwrap();
+    let network = UperNet::build(&plan, &model, 3, &Device::flex()).unwrap();
     for (model, parameters) in golden["decays"].as_object().unwrap() {
         let parameters = parameters.as_object().unwrap();
         assert!(parameters.len() > 100);
