@@ -144,7 +144,7 @@ fn parameters_decay_as_in_mmsegmentation() {
         for (name, decays) in parameters {
             let parameter = kvt_models::Parameter {
                 name: name.clone(),
-                ..Network::parameters(&network).swap_remove(0)
+                ..network.parameters().swap_remove(0)
             };
             let found = OptimDecay::Names.decays(&network, &parameter);
             assert_eq!(Some(found), decays.as_bool(), "{model} {name}");
@@ -152,7 +152,7 @@ fn parameters_decay_as_in_mmsegmentation() {
         let has_heads = |part: &str| parameters.keys().any(|name| name.starts_with(part));
         assert!(has_heads("decode_head.") && has_heads("auxiliary_head."));
     }
-    for parameter in Network::parameters(&network) {
+    for parameter in network.parameters() {
         assert!(OptimDecay::All.decays(&network, &parameter));
         let name = &parameter.name;
         let by_family = OptimDecay::Family.decays(&network, &parameter);
