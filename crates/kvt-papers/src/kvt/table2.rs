@@ -265,11 +265,7 @@ fn svg(runs: &Runs, order: &Order) -> Result<String, String> {
         .collect();
     Chart {
         title: "Top-1 by epoch",
-        x: Axis {
-            label: "finished epochs",
-            logarithmic: false,
-            ticks,
-        },
+        x: Axis::linear("finished epochs").at(ticks),
         y: Axis::linear("top-1, %"),
         lines,
         names: Names::Beside,
