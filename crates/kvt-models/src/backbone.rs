@@ -103,6 +103,24 @@ pub struct Features {
 }
 
 impl Features {
+    /// Those of a model whose tokens and blocks get a final norm, without registers and without a vector of its own.
+    pub(crate) fn normed<T>(
+        prefix: usize,
+        tokens: T,
+        blocks: Vec<T>,
+        maps: Vec<Tensor<4>>,
+        norm: impl Fn(T) -> Tensor<3>,
+    ) -> Self {
+        Self {
+            tokens: norm(tokens),
+            prefix,
+            registers: 0,
+            vector: None,
+            maps,
+            blocks: blocks.into_iter().map(norm).collect(),
+        }
+    }
+
     /// One vector for each image: the backbone's own, or the class token, or the mean of the map of a model without one.
     ///
     /// # Shapes

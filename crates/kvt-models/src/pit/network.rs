@@ -119,14 +119,7 @@ impl Backbone for Pit {
             }
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
-        Features {
-            tokens: norm(x.narrow(1, 0, prefix)),
-            prefix,
-            registers: 0,
-            vector: None,
-            maps,
-            blocks: blocks.into_iter().map(norm).collect(),
-        }
+        Features::normed(prefix, x.narrow(1, 0, prefix), blocks, maps, norm)
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {

@@ -68,14 +68,7 @@ impl Backbone for SoVit {
         let (x, blocks) = forward_blocks(&self.blocks, x, ask.pass(0, grid, phase), ask.blocks);
         let map = ask.maps.then(|| to_map(x.clone(), 1, grid));
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
-        Features {
-            tokens: norm(x),
-            prefix: 1,
-            registers: 0,
-            vector: None,
-            maps: map.into_iter().collect(),
-            blocks: blocks.into_iter().map(norm).collect(),
-        }
+        Features::normed(1, x, blocks, map.into_iter().collect(), norm)
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {

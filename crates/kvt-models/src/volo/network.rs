@@ -143,17 +143,10 @@ impl Backbone for Volo {
             pass.watch.block.block = i;
             class = block.forward(class, x.clone(), pass);
             if i + kept >= self.post_network.len() {
-                blocks.push(norm(class.clone()));
+                blocks.push(class.clone());
             }
         }
-        Features {
-            tokens: norm(class),
-            prefix: 1,
-            registers: 0,
-            vector: None,
-            maps,
-            blocks,
-        }
+        Features::normed(1, class, blocks, maps, norm)
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {

@@ -20,7 +20,6 @@ pub mod tiles;
 pub use config::{AnalysisConfig, AnalysisSplit};
 pub use cosine::cosine_similarity;
 pub use deviation::{Deviations, deviations};
-pub use figure::axis;
 pub use figure::figure;
 pub use layers::{Layer, analyze};
 pub use measure::Measure;

@@ -3,6 +3,7 @@
 //! Everything is counted from the logits of single images, which come from the shared evaluation path
 //! (`evaluate_among` in `task/evaluate.rs`).
 
+mod accuracy;
 mod calibration;
 mod guess;
 mod real;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::data::Batch;
 
+pub use self::accuracy::{Correct, correct};
 pub use self::calibration::{BINS, Calibration};
 pub use self::real::{RealError, RealLabels};
 pub use self::tables::{ClassRow, Confused};

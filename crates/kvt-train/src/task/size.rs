@@ -133,9 +133,11 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use burn::tensor::Device;
+    use kvt_models::dense::mask_rcnn::MaskRcnn;
+    use kvt_models::dense::upernet::UperNet;
 
     use super::*;
-    use crate::task::{detect_network, segment_network};
+    use crate::task::DenseNetwork;
 
     fn plan(text: &str) -> Plan {
         toml::from_str(text).unwrap()
@@ -176,7 +178,7 @@ mod tests {
             let mut section = plan.model.clone();
             section.overrides.num_classes = Some(1);
             let config = section.config(None).unwrap();
-            let network = segment_network(&plan, &config, 5, &Device::flex()).unwrap();
+            let network = UperNet::build(&plan, &config, 5, &Device::flex()).unwrap();
             let parameters = network.parameters().into_iter();
             let built: usize = parameters
                 .map(|parameter| parameter.shape.iter().product::<usize>())
@@ -194,7 +196,7 @@ mod tests {
         let mut section = plan.model.clone();
         section.overrides.num_classes = Some(1);
         let config = section.config(None).unwrap();
-        let network = detect_network(&plan, &config, 5, &Device::flex()).unwrap();
+        let network = MaskRcnn::build(&plan, &config, 5, &Device::flex()).unwrap();
         let parameters = network.parameters().into_iter();
         let built: usize = parameters
             .map(|parameter| parameter.shape.iter().product::<usize>())

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::Args;
 use super::painted::{Answer, check, each};
 use kvt_train::plot::save_png;
-use kvt_train::trained::LEAST_SCORE;
+use kvt_train::trained::{Detector, LEAST_SCORE};
 
 pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Result<ExitCode> {
     let answer = Answer {
@@ -15,10 +15,8 @@ pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Resu
         file: "painted image",
     };
     check(args, &answer)?;
-    let trained = args
-        .trained
-        .load_detector(&args.overrides)?
-        .named(args.classes.as_deref())?;
+    let trained: Detector = args.trained.load_dense(&args.overrides)?;
+    let trained = trained.named(args.classes.as_deref())?;
     let least = args.min_score.unwrap_or(LEAST_SCORE);
     each(
         args,

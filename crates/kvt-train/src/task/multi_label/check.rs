@@ -2,10 +2,10 @@
 
 use crate::config::Plan;
 use crate::recipe::{DistillKind, LossKind};
-use crate::task::dino::Misfit;
+use crate::task::Conflict;
 
 /// All conflicts.
-pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
+pub(crate) fn check(plan: &Plan) -> Vec<Conflict> {
     let keys = [
         (
             !plan.data.can_have_label_sets(),
@@ -39,7 +39,5 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
             "set `distill.kind = \"none\"`",
         ),
     ];
-    let keys = keys.into_iter().filter(|(is_wrong, ..)| *is_wrong);
-    keys.map(|(_, key, message, help)| Misfit::new(key, message, help))
-        .collect()
+    Conflict::of(keys).collect()
 }
