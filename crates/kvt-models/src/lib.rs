@@ -43,6 +43,6 @@ pub use family::summary::{StageAttention, StageSummary, Summary};
 pub use head::{Classifier, Head, Logits, Reads};
 pub use kvt_attention::Macs;
 pub use model::{Model, Parameter};
-pub use observe::{BlockIndex, Observer, Point};
+pub use observe::{BlockIndex, Observer, Point, Prefix};
 pub use precision::Precision;
 pub use similar::similar;
