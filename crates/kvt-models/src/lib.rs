@@ -40,7 +40,7 @@ pub use family::families::{AnyBackbone, ModelConfig};
 pub use family::overrides::ModelOverrides;
 pub use family::stages::StagesConfig;
 pub use family::summary::{StageAttention, StageSummary, Summary};
-pub use head::{Classifier, Head, Logits, Reads};
+pub use head::{Classifier, Head, Logits};
 pub use kvt_attention::Macs;
 pub use model::{Model, Parameter};
 pub use observe::{BlockIndex, Observer, Point, Prefix};

@@ -12,7 +12,7 @@ use crate::family::overrides::ModelOverrides;
 use crate::family::summary::{BlockSize, StageSummary, Summary};
 use crate::family::validate;
 use crate::family::{FamilyConfig, Variant};
-use crate::head::{Classifier, Reads};
+use crate::head::Classifier;
 use crate::layers::{Activation, Init};
 use crate::weights::{StateDict, pos_embed};
 
@@ -290,11 +290,7 @@ impl FamilyConfig for VitConfig {
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let sizes = [self.embed_dim, self.common.num_classes];
         let outputs = ("head", self.distilled.then_some("head_dist"));
-        let reads = match self.options.pool {
-            Pool::Token if !self.options.fc_norm => Reads::Prefix,
-            _ => Reads::Vector,
-        };
-        Classifier::init(init, outputs, sizes, reads)
+        Classifier::init(init, outputs, sizes)
     }
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {

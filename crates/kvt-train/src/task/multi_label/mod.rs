@@ -26,8 +26,7 @@ pub use config::MultiLabelConfig;
 pub use evaluate::LabelEvaluation;
 pub(crate) use evaluate::evaluate_labels;
 pub(crate) use scores::is_above;
-pub use scores::probability;
-pub use scores::{LabelScore, LabelScores};
+pub use scores::{LabelScore, LabelScores, probability};
 
 /// A classifier that learns all labels of images, evaluated by the mean average precision.
 #[derive(Clone, Debug)]
