@@ -3,7 +3,7 @@
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
-use super::options::{Embedding, Pool, VitOptions};
+use super::options::{self, Embedding, Pool, VitOptions};
 use super::pool::PoolSize;
 use super::sizes;
 use crate::error::ModelError;
@@ -306,8 +306,16 @@ impl FamilyConfig for VitConfig {
         self.options.foreign(weights, self.common.qkv_bias)
     }
 
-    fn fits(&self, weights: &StateDict) -> bool {
+    fn other_pool(&self, weights: &StateDict) -> Option<Variant> {
+        self.options.other_pool(weights)
+    }
+
+    fn is_alike(&self, weights: &StateDict) -> bool {
         let prefix = self.num_prefix_tokens();
-        self.options.fit(weights, self.common.qkv_bias, prefix)
+        self.options.are_of(weights, self.common.qkv_bias, prefix)
+    }
+
+    fn parts(&self, weights: &StateDict) -> Vec<&'static str> {
+        options::parts(weights)
     }
 }

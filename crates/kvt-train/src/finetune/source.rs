@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kvt_models::ModelConfig;
-use kvt_models::weights::{self, StateDict, identify, recognise};
+use kvt_models::weights::{self, StateDict, identify, nearest, recognise};
 use toml::{Table, Value};
 
 use super::small::Small;
@@ -183,9 +183,16 @@ fn choose(
     };
     match names.as_slice() {
         [name] => Ok(name.clone()),
-        [] => Err(FinetuneError::CustomSize {
-            path: path(),
-            family: known.family,
+        [] => Err(match nearest(weights) {
+            Ok(nearest) => FinetuneError::CustomSize {
+                path: path(),
+                family: known.family,
+                nearest: nearest.unwrap_or_default(),
+            },
+            Err(source) => FinetuneError::Weights {
+                path: path(),
+                source,
+            },
         }),
         // Several of one size differ in what no weight shows, as the activation of CLIP's.
         several => match several.iter().filter(of_size).collect::<Vec<_>>()[..] {
