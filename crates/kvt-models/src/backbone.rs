@@ -6,7 +6,7 @@ use kvt_ops::Phase;
 
 use crate::error::ModelError;
 use crate::layers::Pass;
-use crate::observe::{BlockIndex, Observer, Watch};
+use crate::observe::{BlockIndex, Observer, Prefix, Watch};
 use crate::precision::Precision;
 
 /// Changes the patch tokens `[batch, rows * columns, dim]` of a map of `[rows, columns]`, for example by mixing the
@@ -66,11 +66,12 @@ impl<'a> Ask<'a> {
         if stage + 1 == stages { self.blocks } else { 0 }
     }
 
-    /// The context of the blocks of a stage.
+    /// The context of the blocks of a stage, whose tokens are a map.
     pub(crate) fn pass(&self, stage: usize, grid: [usize; 2], phase: Phase) -> Pass<'a> {
         let watch = Watch {
             observer: self.observer,
             block: BlockIndex { stage, block: 0 },
+            prefix: Prefix::default(),
         };
         Pass {
             phase,

@@ -89,7 +89,7 @@ impl Backbone for Cvt {
                 prefix = class.dims()[1];
                 x = Tensor::cat(vec![class, x], 1);
             }
-            let pass = ask.pass(s, grid, phase.child(s as u64));
+            let pass = ask.pass(s, grid, phase.child(s as u64)).behind(prefix, 0);
             let kept = ask.blocks_of(s, self.stages.len());
             (x, blocks) = forward_blocks(&stage.blocks, x, pass, kept);
             if ask.maps {

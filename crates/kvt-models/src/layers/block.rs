@@ -10,7 +10,7 @@ use super::mlp::BlockMlp;
 use super::scale::{LayerScale, factors, scale, scaled};
 use super::{Activation, Init, Norm, NormKind, ScaleKind, drop_path};
 use crate::family::summary::BlockSize;
-use crate::observe::{Point, Watch};
+use crate::observe::{Point, Prefix, Watch};
 use crate::precision::Precision;
 
 /// The inputs of blocks besides their tokens.
@@ -26,6 +26,12 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// The same for blocks with `tokens` before the map, the last of which are `registers`.
+    pub(crate) fn behind(mut self, tokens: usize, registers: usize) -> Self {
+        self.watch.prefix = Prefix { tokens, registers };
+        self
+    }
+
     /// Casts activations from a norm that enter a branch.
     pub(crate) fn lower<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         self.precision.lower(x)

@@ -111,7 +111,7 @@ impl Backbone for Pit {
             if let Some(pool) = &stage.pool {
                 (x, grid) = pool.forward(ask.lower(x), prefix, grid);
             }
-            let pass = ask.pass(s, grid, phase.child(s as u64));
+            let pass = ask.pass(s, grid, phase.child(s as u64)).behind(prefix, 0);
             let kept = ask.blocks_of(s, self.transformers.len());
             (x, blocks) = forward_blocks(&stage.blocks, x, pass, kept);
             if ask.maps {

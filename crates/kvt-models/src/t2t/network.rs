@@ -88,7 +88,7 @@ impl Backbone for T2t {
         let class = self.cls_token.val().expand([batch as i64, -1, -1]);
         let x = Tensor::cat(vec![class, ask.mixed(tokens, grid)], 1) + self.positions(grid);
 
-        let pass = ask.pass(config::LAYERS.len(), grid, phase);
+        let pass = ask.pass(config::LAYERS.len(), grid, phase).behind(1, 0);
         let (x, blocks) = forward_blocks(&self.blocks, x, pass, ask.blocks);
         if ask.maps {
             maps.push(to_map(x.clone(), 1, grid));

@@ -128,7 +128,7 @@ impl Backbone for Tnt {
 
         let [_, _, rows, columns] = self.pixel_pos.dims();
         let mut inner = ask.pass(INNER, [rows, columns], phase);
-        let mut outer = ask.pass(OUTER, grid, phase);
+        let mut outer = ask.pass(OUTER, grid, phase).behind(PREFIX, 0);
         let phase = phase.named("blocks");
         let mut blocks = Vec::new();
         for (i, block) in self.blocks.iter().enumerate() {

@@ -131,7 +131,7 @@ impl Backbone for Volo {
 
         let mut class = self.cls_token.val().expand([batch as i64, -1, -1]);
         let number = 1 + self.stages.len();
-        let mut pass = ask.pass(number, grid, phase);
+        let mut pass = ask.pass(number, grid, phase).behind(1, 0);
         let kept = ask.blocks_of(number, number + 1);
         let norm = |class| {
             let all = Tensor::cat(vec![class, x.clone()], 1);

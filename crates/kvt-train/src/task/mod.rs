@@ -58,8 +58,10 @@ pub use model::{
     Freeze, InitConfig, ResetHead, build_model, check_classes, read_weights, write_weights,
 };
 pub(crate) use model::{HeadReset, start_from};
-pub use multi_label::{LabelEvaluation, LabelScore, LabelScores, MultiLabel, MultiLabelConfig};
-pub(crate) use multi_label::{check as check_multi_label, evaluate_labels, is_above, probability};
+pub use multi_label::{
+    LabelEvaluation, LabelScore, LabelScores, MultiLabel, MultiLabelConfig, probability,
+};
+pub(crate) use multi_label::{check as check_multi_label, evaluate_labels, is_above};
 pub use segment::{
     Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, eval_images,
     evaluate_segments, predict_labels,

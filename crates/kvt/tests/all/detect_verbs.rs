@@ -69,7 +69,10 @@ fn a_run_is_judged_painted_and_reported() {
         let file = workspace.path(folder).join("000-000000.png");
         image::open(file).unwrap().to_rgb8()
     };
-    let (all, none) = (painted("all", "0"), painted("none", "1"));
+    let command = "predict --run run scenes/images/val/000000.png --out less --min-score 0.005 --set detect.score=0.005";
+    let command: Vec<&str> = command.split(' ').collect();
+    workspace.kvt(&command).assert().success();
+    let (all, none) = (painted("all", "0.01"), painted("none", "1"));
     assert_eq!(all.dimensions(), (512, 512));
     let plain = image::open(workspace.path("scenes/images/val/000000.png")).unwrap();
     let plain = plain.to_rgb8();
@@ -102,6 +105,10 @@ fn a_run_is_judged_painted_and_reported() {
         (
             "predict --run run scenes/images/val/000000.png --out x --masks",
             "`--masks` is for segmentation: this model finds objects",
+        ),
+        (
+            "predict --run run scenes/images/val/000000.png --out x --min-score 0.005",
+            "`--min-score 0.005` is below `detect.score`, 0.01, and only objects above that are found: add `--set detect.score=0.005`",
         ),
         (
             "report run --eval --data scenes",

@@ -94,6 +94,21 @@ fn labels_are_trained_judged_predicted_and_reported() {
         "multi_label.thresholds=[\"red = 0.999999\", \"blue = 0.999999\", \"owl = 0.999999\"]";
     assert_eq!(predict(&["--set", without]), json!([]));
 
+    // What speaks for the most probable label, or for another one, and its own probability.
+    for (class, more) in [(&all[0], &[][..]), (&all[2], &["--class"])] {
+        let name = class["class"].as_str().unwrap();
+        let more = more.iter().map(|&flag| [flag, name]);
+        let command = ["attribution-map", "--run", "run", "--out", "maps", image];
+        let command = [&command[..], &more.flatten().collect::<Vec<_>>()].concat();
+        let output = workspace.kvt(&command).assert().success();
+        let said = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+        let percent = 100.0 * class["probability"].as_f64().unwrap();
+        let row = said.lines().find(|line| line.contains(name)).unwrap();
+        let found = row.split_once(" %").unwrap().0.rsplit(' ').next().unwrap();
+        let found: f64 = found.parse().unwrap();
+        assert!((found - percent).abs() < 0.02, "{percent}: {said}");
+    }
+
     let report = ["report", "run", "--eval", "--samples", "1"];
     workspace.kvt(&report).assert().success();
     let page = workspace.read("run/report.html");
