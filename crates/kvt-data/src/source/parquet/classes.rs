@@ -14,6 +14,15 @@ use crate::source::label_sets::{BETWEEN, flag, is_class};
 /// What a column that is not read should be.
 const INSTEAD: &str = "0 and 1 in it, or without it: where no column is `data.label_column`, each beside the images is a class";
 
+/// The labels of all rows may take so many times the bytes of their file: more than any images have, and a hostile file packs them to
+/// almost nothing.
+const MOST: u64 = 64;
+
+/// The bytes that the labels of a file of so many bytes may take.
+pub(super) fn room(length: u64) -> u64 {
+    MOST.saturating_mul(length)
+}
+
 /// The columns of the classes: all but those of the images.
 pub(super) fn columns(
     columns: &[ColumnDescPtr],
@@ -45,9 +54,9 @@ pub(super) fn columns(
     Ok(found)
 }
 
-/// Adds a class to the labels of those rows, of a group that begins with the row `first`, whose column says so.
+/// Adds a class to the labels of those rows, of a group that begins with the row `first`, whose column says so. They may take `room` more bytes.
 pub(super) fn add(
-    labels: &mut [String],
+    (labels, room): (&mut [String], &mut u64),
     first: u64,
     class: &ColumnDescPtr,
     pages: &Pages,
@@ -67,6 +76,14 @@ pub(super) fn add(
         match is_there {
             Some(false) => {}
             Some(true) => {
+                let left = room.checked_sub(class.name().len() as u64 + 1);
+                *room = left.ok_or_else(|| ParquetFault::Unread {
+                    column: name(class),
+                    what: format!(
+                        "of labels that take more than {MOST} times the bytes of the file"
+                    ),
+                    instead: "shorter names",
+                })?;
                 if !labels.is_empty() {
                     labels.push_str(BETWEEN);
                 }

@@ -118,7 +118,7 @@ impl Table {
         let mut known: HashMap<String, i64> = HashMap::new();
         let mut groups = Vec::new();
         let mut numbers = Vec::new();
-        let mut first = 0;
+        let (mut first, mut room) = (0, classes::room(length));
         for group in metadata.row_groups() {
             let rows = group.num_rows() as u64;
             let find =
@@ -133,7 +133,8 @@ impl Table {
                     let mut texts = vec![String::new(); rows as usize];
                     for &place in places {
                         let pages = find(file, place)?;
-                        classes::add(&mut texts, first, &columns[place], &pages, file)?;
+                        let texts = (&mut texts[..], &mut room);
+                        classes::add(texts, first, &columns[place], &pages, file)?;
                     }
                     for text in texts {
                         let next = known.len() as i64;
