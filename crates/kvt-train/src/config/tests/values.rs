@@ -658,8 +658,6 @@ fn a_table_of_labels_that_is_not_read_is_refused_by_name() {
     6 | labels = "labels.csv"
       |          ^^^^^^^^^^^^
       help: leave it out, or leave `data.kind` out: a table is for images in folders
-
-    1 problem in the configuration
     "#);
     for kind in ["parquet", "cifar", "shapes"] {
         let error = error_of(&text(kind), &[]);
