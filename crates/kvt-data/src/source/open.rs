@@ -113,7 +113,8 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
     }
 }
 
-/// Both splits of tables whose labels are texts such as `cat|dog`, or have a column for each class, with the classes of the training images.
+/// Both splits of tables whose labels are texts such as `cat|dog`, or have a column for each class, with the classes of the training
+/// images.
 fn with_label_sets(
     data: &DataConfig,
     classes: Option<&[String]>,

@@ -54,7 +54,8 @@ pub(super) fn columns(
     Ok(found)
 }
 
-/// Adds a class to the labels of those rows, of a group that begins with the row `first`, whose column says so. They may take `room` more bytes.
+/// Adds a class to the labels of those rows, of a group that begins with the row `first`, whose column says so. They may take
+/// `room` more bytes.
 pub(super) fn add(
     (labels, room): (&mut [String], &mut u64),
     first: u64,

@@ -262,7 +262,8 @@ impl Pages {
         Ok(OpenPage { values, size })
     }
 
-    /// The numbers of all rows, `None` for missing ones; 0 and 1 for false and true. Those of names are by their first occurrence, also in `known`.
+    /// The numbers of all rows, `None` for missing ones; 0 and 1 for false and true. Those of names are by their first occurrence, also in
+    /// `known`.
     pub(super) fn numbers(
         &self,
         file: &mut File,
