@@ -118,6 +118,62 @@ fn labels_are_trained_judged_predicted_and_reported() {
 }
 
 #[test]
+fn a_check_counts_images_and_labels() {
+    let workspace = workspace();
+    let check = || {
+        let output = workspace
+            .kvt(&["data", "check", "tiny.toml"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        (output.status.success(), lines.collect::<Vec<_>>())
+    };
+    let (is_sound, lines) = check();
+    assert!(is_sound, "{lines:?}");
+    for line in [
+        "train 3 8 0 to 4 16x16 to 16x16 0 0 0 0 0",
+        "train 8 0 to 2, mean 1.00 2",
+        "val 4 0 to 2, mean 1.00 1",
+        "blue 4 2",
+        "red 4 2",
+        "owl 0 0",
+    ] {
+        assert!(lines.iter().any(|found| found == line), "{line}: {lines:?}");
+    }
+    // `owl` becomes rare: what is advised is not what the task refuses.
+    let table = workspace.read("data/labels.csv");
+    let rare = table.replace("07.png,1,1,0", "07.png,1,1,1");
+    let rare = rare.replace(",0,0,train", ",1,0,train");
+    assert!(rare != table);
+    workspace.write("data/labels.csv", rare);
+    let (_, lines) = check();
+    let advice = lines
+        .iter()
+        .find(|line| line.starts_with("unbalanced"))
+        .unwrap();
+    assert!(advice.ends_with("judge by mAP and macro F1"), "{advice}");
+    let config = workspace
+        .kvt(&["config", "check", "tiny.toml"])
+        .assert()
+        .success();
+    let said = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!said(config.get_output()).contains("data.labels"));
+    fs_err::remove_file(workspace.path("data/labels.csv")).unwrap();
+    let config = workspace
+        .kvt(&["config", "check", "tiny.toml"])
+        .output()
+        .unwrap();
+    assert!(
+        said(&config).contains("labels.csv`, as `data.labels` says"),
+        "{}",
+        said(&config)
+    );
+}
+
+#[test]
 fn what_does_not_apply_is_refused() {
     let workspace = workspace();
     workspace

@@ -12,7 +12,7 @@ pub(crate) fn check(plan: &Plan) -> Vec<Conflict> {
             "data.kind",
             "`task = \"multi-label\"` needs any number of labels for each image",
             "set `data.labels` to a table with the columns `path` and `label`, such as `cat|dog`, or with a column for each class; or take \
-             `data.kind = \"parquet\"`, with such labels in `data.label_column`",
+             `data.kind = \"parquet\"`, with such labels in `data.label_column` or a column for each class",
         ),
         (
             plan.loss.kind != LossKind::Bce,
