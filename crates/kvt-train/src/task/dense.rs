@@ -51,8 +51,8 @@ pub(super) fn count(network: &impl Network) -> usize {
     sizes.sum()
 }
 
-/// A network with the weights in `init.weights`, unless a checkpoint's are to follow: those of a classifier for the backbone, or those of a whole network, of which
-/// `init.reset_head` can leave out the last layers. A note describes the outcome.
+/// A network with the weights in `init.weights`, unless those of a checkpoint are to follow: the weights of a classifier for the
+/// backbone, or those of a whole network, of which `init.reset_head` can leave out the last layers. A note describes the outcome.
 ///
 /// # Errors
 /// If the weights cannot be read or do not match.
