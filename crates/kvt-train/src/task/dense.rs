@@ -51,8 +51,9 @@ pub(super) fn count(network: &impl Network) -> usize {
     sizes.sum()
 }
 
-/// The network of a plan for so many classes, with the weights in `init.weights`, unless those of a checkpoint are to follow: the weights of a classifier for the
-/// backbone, or those of a whole network, of which `init.reset_head` can leave out the last layers. A note describes the outcome.
+/// The network of a plan for so many classes, with the weights in `init.weights`, unless those of a checkpoint are to follow: the
+/// weights of a classifier for the backbone, or those of a whole network, of which `init.reset_head` can leave out the last layers. A
+/// note describes the outcome.
 ///
 /// # Errors
 /// If settings do not describe a network, or the weights cannot be read or do not match.
