@@ -51,19 +51,21 @@ pub(super) fn count(network: &impl Network) -> usize {
     sizes.sum()
 }
 
-/// A network with the weights in `init.weights`, unless a checkpoint's are to follow: those of a classifier for the backbone, or those of a whole network, of which
-/// `init.reset_head` can leave out the last layers. A note describes the outcome.
+/// The network of a plan for so many classes, with the weights in `init.weights`, unless those of a checkpoint are to follow: the
+/// weights of a classifier for the backbone, or those of a whole network, of which `init.reset_head` can leave out the last layers. A
+/// note describes the outcome.
 ///
 /// # Errors
-/// If the weights cannot be read or do not match.
+/// If settings do not describe a network, or the weights cannot be read or do not match.
 pub(super) fn start_from<N: DenseNetwork>(
     plan: &Plan,
     model: &ModelConfig,
-    network: N,
+    classes: usize,
     weights: Weights,
+    device: &Device,
     notes: &mut Vec<Note>,
 ) -> Result<N, TrainError> {
-    let init = &plan.init;
+    let (init, network) = (&plan.init, N::build(plan, model, classes, device)?);
     let (Some(path), Weights::OfPlan) = (&init.weights, weights) else {
         return Ok(network);
     };

@@ -22,7 +22,7 @@ use kvt_models::ModelConfig;
 use kvt_models::dense::mask_rcnn::{self, Bitmap, DetectLosses, MaskRcnn};
 use kvt_ops::{Key, Phase};
 
-use super::dense::{DenseNetwork, count, start_from};
+use super::dense::start_from;
 use super::{EvalData, Measured, Signals, Task, Unread, Weights};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
@@ -125,13 +125,12 @@ impl Task for Detect {
         device: &Device,
         notes: &mut Vec<Note>,
     ) -> Result<(Self, MaskRcnn), TrainError> {
-        let network = MaskRcnn::build(plan, config, splits.classes().len(), device)?;
-        let network = start_from(plan, config, network, weights, notes)?;
+        let network = start_from(plan, config, splits.classes().len(), weights, device, notes)?;
         Ok((Self::new(plan)?, network))
     }
 
     fn parameters(_: &ModelConfig, network: &MaskRcnn) -> usize {
-        count(network)
+        super::dense::count(network)
     }
 
     fn loss(

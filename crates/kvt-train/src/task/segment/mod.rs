@@ -21,7 +21,7 @@ use kvt_models::ModelConfig;
 use kvt_models::dense::upernet::{SegmentLogits, UperNet};
 use kvt_ops::{Phase, pixel_cross_entropy, resize_bilinear};
 
-use super::dense::{DenseNetwork, count, start_from};
+use super::dense::start_from;
 use super::size::heads;
 use super::{EvalData, Measured, Signals, Task, Unread, Weights};
 use crate::config::Plan;
@@ -134,13 +134,12 @@ impl Task for Segment {
         let classes = splits.classes().len();
         let images = splits.train.samples.len().min(plan.train.batch_size);
         heads(plan, classes).check_batch(images)?;
-        let network = UperNet::build(plan, config, classes, device)?;
-        let network = start_from(plan, config, network, weights, notes)?;
+        let network = start_from(plan, config, classes, weights, device, notes)?;
         Ok((Self::new(plan)?, network))
     }
 
     fn parameters(_: &ModelConfig, network: &UperNet) -> usize {
-        count(network)
+        super::dense::count(network)
     }
 
     fn loss(
