@@ -116,7 +116,7 @@ mod tests {
         // Of labels, the logits of others say nothing about this one.
         let label = Attribution {
             logits: vec![5.0, 3.0_f32.ln()],
-            ..found.clone()
+            ..found
         };
         assert!(label.probability() < 0.1);
         assert!((label.of_labels().probability() - 0.75).abs() < 1e-6);

@@ -139,7 +139,7 @@ impl Real {
 }
 
 /// The best five classes of a row of logits that can be chosen, best first, on a tie the lower class first. A row with a NaN has
-/// none, as in [`correct`](crate::recipe::correct).
+/// none, as in [`correct`](crate::judge::correct).
 fn ranked(row: &[f32]) -> Vec<u32> {
     if row.iter().any(|logit| logit.is_nan()) {
         return Vec::new();

@@ -159,7 +159,7 @@ fn classes_are_ranked_as_accuracy_counts_them() {
             .collect();
         let best = ranked(&row);
         for label in 0..9 {
-            let found = crate::recipe::correct(&row, &[label], 9);
+            let found = correct(&row, &[label], 9);
             assert_eq!(found.top1 == 1, best[0] == label);
             assert_eq!(found.top5 == 1, best.contains(&label));
         }

@@ -14,7 +14,7 @@ pub struct Axis<'a> {
     label: &'a str,
     logarithmic: bool,
     /// The numbers that are written at the axis; if empty, some that fit its range.
-    ticks: Vec<f64>,
+    pub(crate) ticks: Vec<f64>,
 }
 
 impl<'a> Axis<'a> {

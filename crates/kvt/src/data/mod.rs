@@ -479,13 +479,13 @@ fn label_counts(found: &Check) -> String {
         return String::new();
     }
     let splits = found.splits.iter();
-    let classes = class_table(splits.map(|split| (split.name.as_str(), &split.classes[..])));
+    let classes = class_table(&splits.map(|split| (split.name.as_str(), &split.classes[..])));
     format!("\n\n{}\n\n{classes}", table(&header, rows))
 }
 
 /// How many there are of each class, split by split. All have the classes of the first.
 fn class_table<'a>(
-    splits: impl Iterator<Item = (&'a str, &'a [(String, usize)])> + Clone,
+    splits: &(impl Iterator<Item = (&'a str, &'a [(String, usize)])> + Clone),
 ) -> String {
     let names = splits.clone().map(|(name, _)| name);
     let header: Vec<&str> = std::iter::once("class").chain(names).collect();

@@ -48,7 +48,7 @@ fn describe(found: &CocoChecks) -> String {
         ]
     });
     let splits = found.splits.iter();
-    let classes = class_table(splits.map(|split| (split.name.as_str(), &split.classes[..])));
+    let classes = class_table(&splits.map(|split| (split.name.as_str(), &split.classes[..])));
     let mut text = format!("{}\n\n{classes}", table(&header, rows));
     let mut say = |line: String| {
         text.push('\n');
