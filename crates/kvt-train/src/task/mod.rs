@@ -10,6 +10,7 @@ mod detect;
 mod dino;
 mod eval_data;
 mod evaluate;
+mod lora;
 mod mixer;
 mod model;
 mod multi_label;
@@ -50,6 +51,7 @@ pub(crate) use dino::{Misfit, check as check_dino};
 pub use eval_data::EvalData;
 pub(crate) use evaluate::evaluate_among;
 pub use evaluate::{Evaluation, evaluate, predict};
+pub use lora::LoraConfig;
 pub use model::{
     Freeze, InitConfig, ResetHead, build_model, check_classes, read_weights, write_weights,
 };

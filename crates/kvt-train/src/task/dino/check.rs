@@ -66,6 +66,12 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
             "`task = \"dino\"` trains the backbone, which is frozen",
             "set `init.freeze = \"none\"`",
         ),
+        (
+            plan.lora.rank > 0,
+            "lora.rank",
+            "`task = \"dino\"` trains the backbone itself, and its teacher with it",
+            "set `lora.rank = 0`",
+        ),
     ].into_iter().filter(|(is_wrong, ..)| *is_wrong);
     let mut found: Vec<Misfit> = keys
         .map(|(_, key, message, help)| Misfit::new(key, message, help))
