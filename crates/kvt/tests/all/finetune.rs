@@ -285,7 +285,7 @@ fn low_rank_factors_are_merged_into_weights_that_stay() {
     let eval = ["eval", "--run", "lora", "--checkpoint", "last", "--json"];
     let loss = workspace.json(&eval)["loss"].as_f64();
     assert!(loss.is_some());
-    assert_eq!(loss, of_run.unwrap().get(Metric::LOSS));
+    assert_eq!(loss, of_run.unwrap().get(Metric::LOSS.name));
     let predict = ["predict", "--run", "lora", "pets/val/x/000.png"];
     workspace.kvt(&predict).assert().success();
 }
