@@ -106,7 +106,8 @@ impl Model {
     pub fn factors(&self) -> Result<StateDict, WeightsError> {
         let read = |factor: Factor| {
             let (_, data) = on_host(factor.tensor)?;
-            Ok((factor.name.clone(), transposed(&factor.name, data)?))
+            let turned = transposed(&factor.name, &data)?;
+            Ok((factor.name, turned))
         };
         self.all_factors().into_iter().map(read).collect()
     }
@@ -147,7 +148,7 @@ impl Model {
             let mut shape = factor.tensor.shape.to_vec();
             shape.reverse();
             let data = entry(factors, &factor.name, &shape)?;
-            let data = transposed(&factor.name, data.clone())?;
+            let data = transposed(&factor.name, data)?;
             small.push(bridge::from_data(data, factor.path, None));
             let shape = shapes.get(&factor.weight).map_or(&[][..], Vec::as_slice);
             let data = entry(adapted, &factor.weight, shape)?.clone();
@@ -288,18 +289,16 @@ fn entry<'a>(
 }
 
 /// A matrix with its rows as columns, in 32 bits.
-fn transposed(name: &str, data: TensorData) -> Result<TensorData, WeightsError> {
-    let transfer = |reason: String| WeightsError::Transfer {
+fn transposed(name: &str, data: &TensorData) -> Result<TensorData, WeightsError> {
+    let values = data.as_slice::<f32>();
+    let values = values.map_err(|error| WeightsError::Transfer {
         name: name.to_owned(),
-        reason,
-    };
-    let shape = data.shape().to_vec();
-    let (rows, columns) = (shape[0], shape[1]);
-    let values = data.try_to_vec::<f32>();
-    let values = values.map_err(|error| transfer(error.to_string()))?;
+        reason: error.to_string(),
+    })?;
+    let (rows, columns) = (data.shape()[0], data.shape()[1]);
     let of_column = |column: usize| values.iter().skip(column).step_by(columns).copied();
-    let values: Vec<f32> = (0..columns).flat_map(of_column).collect();
-    Ok(TensorData::new(values, [columns, rows]))
+    let turned: Vec<f32> = (0..columns).flat_map(of_column).collect();
+    Ok(TensorData::new(turned, [columns, rows]))
 }
 
 #[cfg(test)]
@@ -328,7 +327,7 @@ mod tests {
     #[test]
     fn rows_become_columns() {
         let data = TensorData::new((0u8..6).map(f32::from).collect(), [2, 3]);
-        let turned = transposed("x", data).map_err(|error| error.to_string());
+        let turned = transposed("x", &data).map_err(|error| error.to_string());
         let expected = TensorData::new(vec![0.0f32, 3.0, 1.0, 4.0, 2.0, 5.0], [3, 2]);
         assert_eq!(turned, Ok(expected));
     }

@@ -217,7 +217,7 @@ impl Recipe {
         let adapted = format!("the head, and factors of rank {rank} (LoRA)");
         let what = match plan.init.freeze {
             Freeze::None if plan.init.weights.is_none() => "random weights",
-            Freeze::None if rank > 0 => &adapted,
+            Freeze::None if rank > 0 => adapted.as_str(),
             Freeze::None => "all of the model",
             Freeze::Backbone => "the head alone (a linear probe)",
         };
