@@ -153,6 +153,26 @@ pub enum ModelError {
         /// The sizes that it supports, in words.
         expected: String,
     },
+    /// LoRA of a layer that the model does not have.
+    #[error("`lora.layers` has `{entry}`, which is in the name of no linear layer: {layers}")]
+    LoraLayer {
+        /// The entry.
+        entry: String,
+        /// Those that there are, in words.
+        layers: String,
+    },
+    /// LoRA of a rank that is none of a weight.
+    #[error(
+        "`lora.rank` is {rank}, but the weight of `{layer}` is {} x {}: expected 1 to {}", shape[0], shape[1], shape[0].min(shape[1])
+    )]
+    LoraRank {
+        /// The rank.
+        rank: usize,
+        /// The first layer that it does not fit.
+        layer: String,
+        /// Its inputs and outputs.
+        shape: [usize; 2],
+    },
     /// Training in which batch norms would see one value per channel.
     #[error(
         "a batch norm of {images} image has one value per channel where a map is pooled to one cell: train with at least 2 images in a micro-batch"

@@ -27,6 +27,9 @@ pub struct Model {
     /// Whether the backbone is not trained.
     #[module(skip)]
     is_frozen: bool,
+    /// With [LoRA](Self::with_lora), the parameters that were trained without it, and no longer are.
+    #[module(skip)]
+    pub(crate) adapted_around: Option<Vec<ParamId>>,
     #[module(skip)]
     precision: Precision,
 }
@@ -57,6 +60,7 @@ impl ModelConfig {
             head: self.of_family().classifier(&init),
             config: self.clone(),
             is_frozen: false,
+            adapted_around: None,
             precision: Precision::F32,
         })
     }
@@ -139,8 +143,12 @@ impl Model {
         self.precision
     }
 
-    /// The parameters that training does not change: all of a [frozen](Self::freeze_backbone) backbone.
+    /// The parameters that training does not change: all of a [frozen](Self::freeze_backbone) backbone, or what
+    /// [LoRA](Self::with_lora) leaves as it is.
     pub fn frozen(&self) -> Vec<ParamId> {
+        if let Some(frozen) = &self.adapted_around {
+            return frozen.clone();
+        }
         let mut all = All(Vec::new());
         if self.is_frozen {
             self.backbone.visit(&mut all);
@@ -185,11 +193,13 @@ impl Model {
         self.config.clone()
     }
 
-    /// Every trainable parameter under timm's name, in the order of the modules.
+    /// Every trainable parameter under timm's name, in the order of the modules; the factors of [LoRA](Self::with_lora), as
+    /// `blocks.0.attn.qkv.lora_A.weight`, after the others.
     pub fn parameters(&self) -> Vec<Parameter> {
         let trained = trained(self);
         let mut state = self.state();
         state.retain(|entry| trained.contains(&entry.id));
+        state.extend(self.factor_parameters());
         state
     }
 
@@ -219,9 +229,12 @@ impl Model {
             .collect()
     }
 
-    /// The state with timm's names and layout, not yet read from the device.
+    /// The state with timm's names and layout, not yet read from the device; the factors of [LoRA](Self::with_lora) are merged.
     pub(crate) fn pytorch_tensors(&self) -> Vec<burn_pack::Tensor> {
-        let mut tensors = self.collect(None, Some(Box::new(BurnToPyTorchAdapter)), true);
+        let is_adapted = self.adapted_around.is_some();
+        let merged = is_adapted.then(|| self.valid().materialize());
+        let model = merged.as_ref().unwrap_or(self);
+        let mut tensors = model.collect(None, Some(Box::new(BurnToPyTorchAdapter)), true);
         for tensor in &mut tensors {
             tensor.name = self.name(&tensor.name);
         }
@@ -229,7 +242,7 @@ impl Model {
     }
 
     /// The name of the parameter at a path of modules.
-    fn name(&self, path: &str) -> String {
+    pub(crate) fn name(&self, path: &str) -> String {
         let family = self.config.family();
         if let Some(path) = path.strip_prefix(BACKBONE) {
             return family.parameter_name(path);

@@ -185,6 +185,14 @@ pub enum TrainError {
         /// The checkpoint.
         path: PathBuf,
     },
+    /// A checkpoint of a run without low-rank adaptation.
+    #[error("checkpoint `{}` has no `{file}`: it was written by a run with `lora.rank = 0`", .path.display())]
+    NoFactors {
+        /// The checkpoint.
+        path: PathBuf,
+        /// The file.
+        file: &'static str,
+    },
     /// A missing state of the task in a checkpoint.
     #[error("checkpoint `{}` has no `{file}`: it was written by a run with another task", .path.display())]
     NoTaskState {

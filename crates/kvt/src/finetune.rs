@@ -1,5 +1,6 @@
 //! `kvt finetune`
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub(super) struct Args {
     /// Epochs; by default 5 to 50, so that about 20,000 images are seen.
     #[arg(long, value_name = "N")]
     epochs: Option<u32>,
-    /// Learning rate of the head, used as given; by default 5e-4 x batch / 128 (probe: 4e-3).
+    /// Learning rate of the head, used as given; by default 5e-4 x batch / 128 (probe: 4e-3, LoRA: 5e-3).
     #[arg(long, value_name = "X")]
     lr: Option<f64>,
     /// Images of an update.
@@ -54,6 +55,9 @@ pub(super) struct Args {
     /// Train the head alone; the same as `--freeze backbone`.
     #[arg(long, conflicts_with = "freeze")]
     linear_probe: bool,
+    /// Train factors of this rank beside the weights of the attention (LoRA), and the head; the weights that are saved have them merged.
+    #[arg(long, value_name = "RANK", conflicts_with_all = ["freeze", "linear_probe"])]
+    lora: Option<NonZeroUsize>,
     /// The run's folder; by default `runs/finetune/` and the name of FOLDER.
     #[arg(long, alias = "output", value_name = "DIR")]
     out: Option<PathBuf>,
@@ -109,8 +113,10 @@ impl Args {
     /// The plan to train, and how training starts.
     fn proposed(&self) -> anyhow::Result<(Plan, Start<'static>)> {
         let is_probe = self.linear_probe || self.freeze == What::Backbone;
+        let lora = self.lora.map(NonZeroUsize::get);
         if self.resume {
-            let choices = self.choices().resumed(self.model.as_deref(), is_probe);
+            let model = self.model.as_deref();
+            let choices = self.choices().resumed(model, is_probe, lora);
             let plan = resume(self.folder.as_deref(), &choices)?;
             return Ok((plan, Start::RESUME));
         }
@@ -122,6 +128,7 @@ impl Args {
             weights: Some(weights.clone()),
             model: self.model.clone(),
             probe: is_probe,
+            lora,
             choices: self.choices(),
         })?;
         for note in &proposal.notes {

@@ -182,6 +182,16 @@ pub enum WeightsError {
         /// Side of the windows of the model.
         expected: usize,
     },
+    /// What a model with LoRA resumes from lacks a part.
+    #[error(
+        "there is no `{name}` of the shape {expected:?}: it is of another model, or of other `lora` settings"
+    )]
+    Factor {
+        /// The factor, or the weight that it adapts.
+        name: String,
+        /// Its shape.
+        expected: Vec<usize>,
+    },
     /// A model that the weights cannot be for.
     #[error(transparent)]
     Model(Box<ModelError>),

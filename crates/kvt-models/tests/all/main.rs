@@ -12,6 +12,7 @@ mod golden;
 mod half;
 mod kinds;
 mod layers;
+mod lora;
 mod observer;
 mod overrides;
 mod seeded;

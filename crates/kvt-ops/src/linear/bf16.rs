@@ -82,20 +82,48 @@ fn gradients(
     let [inputs, outputs] = weight.shape().dims();
     let rows = shape.num_elements() / inputs;
     let x = Matrix::new(values_in::<bf16>(&x), [rows, inputs], inputs);
+    let of_x = gradient_of_x(kernel, &weight, &grad, shape);
     in_its_type!(&grad, grad => {
         let grads = Matrix::new(grad, [rows, outputs], outputs);
-        let of_x: Vec<bf16> = in_its_type!(&weight, weight => {
-            let weight = Matrix::new(weight, [inputs, outputs], outputs);
-            product(kernel, grads, weight.t(), Added::nothing())
-        });
         let of_weight = product_over_rows(kernel, x, grads);
         let in_dtype = |grad: Vec<f32>, shape| cast::<Flex>(tensor_of(grad, shape), dtype);
         [
-            tensor_of(of_x, shape),
+            of_x,
             in_dtype(of_weight, Shape::new([inputs, outputs])),
             in_dtype(sum_of_rows(grad, outputs), Shape::new([outputs])),
         ]
     })
+}
+
+/// The gradient of x alone, in bf16.
+pub(super) fn x_backward(
+    kernel: Option<Kernel>,
+    inputs: [FloatTensor<Flex>; 2],
+) -> FloatTensor<Flex> {
+    let [weight, grad] = inputs.map(|tensor| tensor.to_contiguous());
+    let mut shape = grad.shape();
+    let last = shape.num_dims() - 1;
+    shape[last] = weight.shape()[0];
+    rayon::scope(move |_| gradient_of_x(kernel, &weight, &grad, shape))
+}
+
+/// The gradient of x, of this shape, from contiguous tensors.
+fn gradient_of_x(
+    kernel: Option<Kernel>,
+    weight: &FloatTensor<Flex>,
+    grad: &FloatTensor<Flex>,
+    shape: Shape,
+) -> FloatTensor<Flex> {
+    let [inputs, outputs] = weight.shape().dims();
+    let rows = shape.num_elements() / inputs;
+    let of_x: Vec<bf16> = in_its_type!(grad, grad => {
+        let grads = Matrix::new(grad, [rows, outputs], outputs);
+        in_its_type!(weight, weight => {
+            let weight = Matrix::new(weight, [inputs, outputs], outputs);
+            product(kernel, grads, weight.t(), Added::nothing())
+        })
+    });
+    tensor_of(of_x, shape)
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 //! them, others widened.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::{DType, Shape};
+use burn::tensor::{DType, FloatDType, Shape};
 use rayon::prelude::*;
 
-use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward};
+use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward, burn_x_backward};
 use crate::cast::{cast, to_f32};
 use crate::cpu::bf16::{Kernel, Number};
 use crate::cpu::buffer::{par_map_copy, par_map_rows, tensor, values_of};
@@ -104,13 +104,37 @@ impl LinearOps for Flex {
             cast::<Self>(in_dtype(sum, Shape::new([outputs])), own),
         )
     }
+
+    fn affine_x_backward(
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        dtype: FloatDType,
+    ) -> FloatTensor<Self> {
+        if dtype == FloatDType::BF16 && [&weight, &grad].into_iter().all(fits_bf16) {
+            return bf16::x_backward(Kernel::detect(), [weight, grad]);
+        }
+        if dtype == FloatDType::F64 || is_empty(&grad) || is_empty(&weight) {
+            return burn_x_backward::<Self>(weight, grad, dtype);
+        }
+        let [weight, grad] = [weight, grad].map(|tensor| prepared(tensor, dtype.into()));
+        let [inputs, outputs] = weight.shape().dims();
+        let mut shape = grad.shape();
+        let (rows, last) = (shape.num_elements() / outputs, shape.num_dims() - 1);
+        shape[last] = inputs;
+        let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
+        let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
+        cast::<Self>(tensor(product(grads, w.t()), shape), dtype.into())
+    }
 }
 
 /// Whether `x` is bf16, and the others can be read in a product with it; none is empty.
 fn is_bf16<const N: usize>(x: &FloatTensor<Flex>, others: [&FloatTensor<Flex>; N]) -> bool {
-    let read = |x: &FloatTensor<Flex>| matches!(x.dtype(), DType::F32 | DType::BF16);
-    let fit = |x: &FloatTensor<Flex>| read(x) && !is_empty(x);
-    x.dtype() == DType::BF16 && !is_empty(x) && others.into_iter().all(fit)
+    x.dtype() == DType::BF16 && !is_empty(x) && others.into_iter().all(fits_bf16)
+}
+
+/// Whether a tensor can be read in a product with bf16 numbers, and is not empty.
+fn fits_bf16(x: &FloatTensor<Flex>) -> bool {
+    matches!(x.dtype(), DType::F32 | DType::BF16) && !is_empty(x)
 }
 
 /// Rounded to a type, then contiguous in f32.

@@ -15,10 +15,10 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
 use burn::module::Param;
 use burn::nn::Linear;
-use burn::tensor::Tensor;
 use burn::tensor::module::linear as burn_linear;
+use burn::tensor::{FloatDType, Tensor};
 
-use crate::autodiff::{record, record_asked, split};
+use crate::autodiff::{record_asked, split};
 use crate::cast::{cast, is_half};
 use crate::convert::{ConvertOps, in_type};
 use crate::residual::{Residual, ResidualOps};
@@ -71,6 +71,16 @@ pub(crate) trait LinearOps: ResidualOps {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         burn_backward::<Self>(x, weight, grad)
     }
+
+    /// The gradient of x alone, in a type, that of x: the same as of [`affine_backward`](Self::affine_backward).
+    #[fusion(default)]
+    fn affine_x_backward(
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        dtype: FloatDType,
+    ) -> FloatTensor<Self> {
+        burn_x_backward::<Self>(weight, grad, dtype)
+    }
 }
 
 #[cfg(feature = "cube")]
@@ -82,11 +92,11 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
+        let is_trained = weight.is_tracked() || bias.is_tracked();
         let (nodes, [x, weight, bias]) = split([x, weight, bias]);
         let out = B::affine(x.clone(), weight.clone(), bias);
-        record::<B, C, _, _>(nodes, out, [x, weight], |[x, weight], grad| {
-            B::affine_backward(x, weight, grad).into()
-        })
+        let saved = Saved::<B>::of(x, weight, is_trained);
+        record_asked::<B, C, _, _>(nodes, out, saved, |saved, grad, _| saved.gradients(grad))
     }
 
     fn affine_add(
@@ -95,11 +105,13 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         bias: FloatTensor<Self>,
         residual: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
+        let is_trained = weight.is_tracked() || bias.is_tracked();
         let (nodes, [x, weight, bias, residual]) = split([x, weight, bias, residual]);
         let out = B::affine_add(x.clone(), weight.clone(), bias, residual);
-        record::<B, C, _, _>(nodes, out, [x, weight], |[x, weight], grad| {
-            let (x, weight, bias) = B::affine_backward(x, weight, grad.clone());
-            [x, weight, bias, grad]
+        let saved = Saved::<B>::of(x, weight, is_trained);
+        record_asked::<B, C, _, _>(nodes, out, saved, |saved, grad, _| {
+            let [x, weight, bias] = saved.gradients(grad.clone());
+            [x, weight, bias, Some(grad)]
         })
     }
 
@@ -110,15 +122,48 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         residual: FloatTensor<Self>,
         scale: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
+        let is_trained = weight.is_tracked() || bias.is_tracked();
         let (nodes, [x, weight, bias, residual, scale]) = split([x, weight, bias, residual, scale]);
         let out = B::affine_add_scaled(x.clone(), weight.clone(), bias, residual, scale.clone());
-        let state = [x, weight, scale];
+        let state = (Saved::<B>::of(x, weight, is_trained), scale);
         // The scale is random, not learned.
-        record_asked::<B, C, _, _>(nodes, out, state, |[x, weight, scale], grad, _| {
-            let of_branch = B::scaled(grad.clone(), scale, x.dtype().into());
-            let (x, weight, bias) = B::affine_backward(x, weight, of_branch);
-            [Some(x), Some(weight), Some(bias), Some(grad), None]
+        record_asked::<B, C, _, _>(nodes, out, state, |(saved, scale), grad, _| {
+            let of_branch = B::scaled(grad.clone(), scale, saved.dtype);
+            let [x, weight, bias] = saved.gradients(of_branch);
+            [x, weight, bias, Some(grad), None]
         })
+    }
+}
+
+/// What the backward pass of a layer needs.
+#[derive(Clone, Debug)]
+struct Saved<B: LinearOps> {
+    /// Only for the gradients of W and b: a layer that is frozen does not keep its input.
+    x: Option<FloatTensor<B>>,
+    weight: FloatTensor<B>,
+    /// The type of x.
+    dtype: FloatDType,
+}
+
+impl<B: LinearOps> Saved<B> {
+    fn of(x: FloatTensor<B>, weight: FloatTensor<B>, is_trained: bool) -> Self {
+        let dtype = x.dtype().into();
+        let x = is_trained.then_some(x);
+        Self { x, weight, dtype }
+    }
+
+    /// The gradients of x, W and b.
+    fn gradients(self, grad: FloatTensor<B>) -> [Option<FloatTensor<B>>; 3] {
+        match self.x {
+            Some(x) => {
+                let (x, weight, bias) = B::affine_backward(x, self.weight, grad);
+                [x, weight, bias].map(Some)
+            }
+            None => {
+                let x = B::affine_x_backward(self.weight, grad, self.dtype);
+                [Some(x), None, None]
+            }
+        }
     }
 }
 
@@ -146,12 +191,22 @@ fn burn_backward<B: ConvertOps>(
     grad: FloatTensor<B>,
 ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
     let (dtype, own) = (x.dtype(), weight.dtype());
-    let [weight, grad] = [weight, grad].map(|x| cast::<B>(x, dtype));
+    let grad = cast::<B>(grad, dtype);
     (
-        B::linear_x_backward(weight, grad.clone()),
+        burn_x_backward::<B>(weight, grad.clone(), dtype.into()),
         cast::<B>(B::linear_weight_backward(x, grad.clone()), own),
         cast::<B>(B::linear_bias_backward(grad), own),
     )
+}
+
+/// The gradient of x with Burn's linear layer.
+fn burn_x_backward<B: ConvertOps>(
+    weight: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    dtype: FloatDType,
+) -> FloatTensor<B> {
+    let [weight, grad] = [weight, grad].map(|x| cast::<B>(x, dtype.into()));
+    B::linear_x_backward(weight, grad)
 }
 
 /// A linear layer on any device, in the type of `x`. In f32, a layer without a bias uses Burn's operation.

@@ -1,7 +1,7 @@
 //! Operations on half types: the types of outputs and gradients, and their values compared with the same operations in f32
 //! on the rounded inputs.
 
-use burn::module::Param;
+use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{DType, Device, Tensor};
 use kvt_ops::{AttentionSettings, Residual, gelu, in_type, linear, linear_add, self_attention};
@@ -104,6 +104,39 @@ fn a_linear_layer_takes_half_types_and_keeps_the_type_of_its_weights() {
                 let what = format!("{name} {dtype:?}, result {number}");
                 assert_close(&what, actual, expected, error);
             }
+        }
+    }
+}
+
+/// A layer that is not trained keeps no input, and passes the same gradient on.
+#[test]
+fn a_frozen_layer_gives_its_input_the_same_gradient() {
+    let single = devices().into_iter();
+    let single = single.map(|(name, device)| (name, device.autodiff(), DType::F32, 1e-5));
+    for (name, device, dtype, error) in cases().into_iter().chain(single) {
+        let layer = LinearConfig::new(24, 40).init(&device);
+        let frozen = layer.clone().no_grad();
+        let stream = || numbers(4, [2, 37, 40], &device);
+        let scale = tensor(&[0.0, 1.25], [2], &device);
+        let scaled = Residual::scaled(stream(), scale);
+        for residual in [None, Some(stream().into()), Some(scaled)] {
+            let of_x = |layer: &Linear| {
+                let x = numbers(1, [2, 37, 24], &device).require_grad();
+                let input = in_type(x.clone(), dtype);
+                let out: Tensor<3> = match &residual {
+                    Some(residual) => linear_add(layer, input, Residual::clone(residual)),
+                    None => linear(layer, input),
+                };
+                let probe = in_type(numbers(3, [2, 37, 40], &device), out.dtype());
+                let grads = (out * probe).sum().backward();
+                let has_own = layer.weight.val().grad(&grads).is_some();
+                (values(x.grad(&grads).unwrap()), has_own)
+            };
+            let (expected, of_trained) = of_x(&layer);
+            let (actual, of_frozen) = of_x(&frozen);
+            assert_eq!((of_trained, of_frozen), (true, false), "{name} {dtype:?}");
+            assert!(expected.iter().any(|x| *x != 0.0));
+            assert_close(&format!("{name} {dtype:?}"), &actual, &expected, error);
         }
     }
 }

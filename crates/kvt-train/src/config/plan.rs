@@ -18,7 +18,7 @@ use crate::recipe::{DistillConfig, EmaConfig, LossConfig, OptimConfig, ScheduleC
 use crate::report::ReportConfig;
 use crate::run::{CheckpointConfig, Environment, LogConfig, RunConfig, RunDir};
 use crate::task::{
-    DetectConfig, DinoConfig, InitConfig, MultiLabelConfig, SegmentConfig, TaskKind,
+    DetectConfig, DinoConfig, InitConfig, LoraConfig, MultiLabelConfig, SegmentConfig, TaskKind,
 };
 use kvt_data::text::counted;
 
@@ -43,6 +43,7 @@ pub struct Plan {
     pub task: TaskKind,
     pub model: ModelSection,
     pub init: InitConfig,
+    pub lora: LoraConfig,
     pub data: DataConfig,
     pub dense: DenseConfig,
     pub multiscale: MultiscaleConfig,

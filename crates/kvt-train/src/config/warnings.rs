@@ -88,11 +88,17 @@ fn missing_data(plan: &Plan) -> Vec<String> {
 
 /// Settings that a frozen backbone makes useless.
 fn frozen(plan: &Plan) -> Option<String> {
-    let is_frozen = plan.init.freeze == Freeze::Backbone;
-    (is_frozen && plan.init.weights.is_none()).then(|| {
-        "`init.freeze` = \"backbone\" without `init.weights`: the head is trained on the features of random weights"
-            .to_owned()
-    })
+    if plan.init.weights.is_some() {
+        return None;
+    }
+    let key = match plan.init.freeze {
+        Freeze::Backbone => "`init.freeze` = \"backbone\"".to_owned(),
+        Freeze::None if plan.lora.rank > 0 => format!("`lora.rank` = {}", plan.lora.rank),
+        Freeze::None => return None,
+    };
+    Some(format!(
+        "{key} without `init.weights`: the head is trained on the features of random weights"
+    ))
 }
 
 /// Stages in which k-NN attention keeps every key, because `model.attention.neighbors` is at least their number.

@@ -2,8 +2,9 @@
 //!
 //! `model.safetensors` is an ordinary weight file that any tool reads, and so is `ema.safetensors`, which exists if the run keeps
 //! an average. `optimizer.safetensors` holds the optimizer's state under PyTorch's names, such as `exp_avg.<parameter>` and
-//! `exp_avg_sq.<parameter>`, and `step.<parameter>` where a parameter was left out of updates. A task may add its own state as
-//! `task.<name>.safetensors`. Together with `state.json` they restore a run bit for bit.
+//! `exp_avg_sq.<parameter>`, and `step.<parameter>` where a parameter was left out of updates. With low-rank adaptation, both files
+//! of weights are merged; `lora.safetensors`, `ema.lora.safetensors` and `adapted.safetensors` have what they were merged of. A task
+//! may add its own state as `task.<name>.safetensors`. Together with `state.json` they restore a run bit for bit.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::progress::{Best, Progress};
 use super::{Recorder, TrainError, TrainState};
 use crate::data::DataState;
-use crate::recipe::{LossScale, Network};
+use crate::recipe::{Ema, LossScale, Network};
 use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, RunError, Stage, Warning, Which};
 use crate::task::{CheckpointWeights, EMA, MODEL, Task, load_network, task_file};
 
@@ -92,8 +93,22 @@ impl Checkpointer {
             (MODEL.to_owned(), state.network.state_dict()?),
             (OPTIMIZER.to_owned(), moments.into_iter().collect()),
         ];
-        if let Some(ema) = &state.ema {
-            tensors.push((EMA.to_owned(), ema.network().state_dict()?));
+        let average = state.ema.as_ref().map(Ema::network);
+        if let Some(average) = average {
+            tensors.push((EMA.to_owned(), average.state_dict()?));
+        }
+        let both = [
+            (CheckpointWeights::Trained, Some(&state.network)),
+            (CheckpointWeights::Ema, average),
+        ];
+        for (kind, network) in both {
+            let Some(network) = network else { continue };
+            for (name, part) in kind.apart().into_iter().zip(network.apart()?) {
+                // An average adapts the same weights.
+                if !part.is_empty() && tensors.iter().all(|(other, _)| other != name) {
+                    tensors.push((name.to_owned(), part));
+                }
+            }
         }
         let loss_scale = state.loss_scale;
         let own = state.task.state()?;

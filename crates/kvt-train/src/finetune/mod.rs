@@ -41,6 +41,8 @@ pub struct Request {
     pub model: Option<String>,
     /// Whether only the head is trained.
     pub probe: bool,
+    /// The rank of low-rank adaptation, if the weights themselves are not trained.
+    pub lora: Option<usize>,
     /// Settings that replace those of the recipe.
     pub choices: Choices,
 }
@@ -104,6 +106,10 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
         Some(epochs) => recipe.with_epochs(epochs),
         None => recipe,
     };
+    let (recipe, lora) = match request.lora {
+        Some(rank) => (recipe.adapted(), lora(rank)),
+        None => (recipe, Table::new()),
+    };
 
     let mut table = Table::new();
     for (section, keys) in [
@@ -111,6 +117,7 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
         ("augment", source.augment),
         ("data", images.keys()?),
         ("init", init(source.file.as_deref(), freeze)?),
+        ("lora", lora),
     ]
     .into_iter()
     .chain(recipe.sections())
@@ -178,13 +185,21 @@ fn init(weights: Option<&Path>, freeze: Freeze) -> Result<Table, FinetuneError> 
     ]))
 }
 
+/// The keys of low-rank adaptation.
+fn lora(rank: usize) -> Table {
+    let rank = i64::try_from(rank).unwrap_or(i64::MAX);
+    Table::from_iter([("rank".to_owned(), rank.into())])
+}
+
 impl Choices {
     /// The same for a run that is resumed: with keys that cannot change, so that another value is refused, not ignored.
     #[must_use]
-    pub fn resumed(mut self, model: Option<&str>, is_probe: bool) -> Self {
+    pub fn resumed(mut self, model: Option<&str>, is_probe: bool, lora: Option<usize>) -> Self {
         let name = model.map(|name| format!("model.name={}", without_tag(name)));
         let freeze = is_probe.then(|| "init.freeze=\"backbone\"".to_owned());
-        self.set.splice(0..0, freeze.into_iter().chain(name));
+        let rank = lora.map(|rank| format!("lora.rank={rank}"));
+        let keys = freeze.into_iter().chain(rank).chain(name);
+        self.set.splice(0..0, keys);
         self
     }
 

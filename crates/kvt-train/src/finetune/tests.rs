@@ -153,6 +153,31 @@ fn what_is_chosen_stands_in_for_the_recipe() {
 }
 
 #[test]
+fn low_rank_adaptation_has_ten_times_the_rate() {
+    let folder = workspace("w.safetensors");
+    let plan = |lora| {
+        let request = Request {
+            lora,
+            ..request(&folder, "w.safetensors")
+        };
+        let Proposal { plan, notes, .. } = propose(&request).unwrap();
+        (plan, notes.join("\n"))
+    };
+    let ((whole, _), (adapted, notes)) = (plan(None), plan(Some(4)));
+    assert_eq!((whole.lora.rank, adapted.lora.rank), (0, 4));
+    assert_eq!(adapted.lora.alpha, 8.0);
+    assert!((adapted.optim.lr - 10.0 * whole.optim.lr).abs() < 1e-9);
+    assert_eq!(
+        (adapted.optim.layer_decay, adapted.optim.weight_decay),
+        (1.0, 0.0)
+    );
+    assert!(
+        notes.contains("the head, and factors of rank 4 (LoRA)"),
+        "{notes}"
+    );
+}
+
+#[test]
 fn timms_names_tell_the_normalisation() {
     for (file, model, half) in [
         ("vit_tiny_patch16_224.augreg_in21k.safetensors", None, true),

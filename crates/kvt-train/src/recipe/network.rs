@@ -38,6 +38,23 @@ pub trait Network: Module {
     /// If the device cannot be read.
     fn state_dict(&self) -> Result<StateDict, WeightsError>;
 
+    /// The factors of low-rank adaptation, and the weights that they adapt without them: [`state_dict`](Self::state_dict) has the two
+    /// merged. Nothing, unless weights are adapted.
+    ///
+    /// # Errors
+    /// If the device cannot be read.
+    fn apart(&self) -> Result<[StateDict; 2], WeightsError> {
+        Ok(Default::default())
+    }
+
+    /// This network with what [`apart`](Self::apart) gave.
+    ///
+    /// # Errors
+    /// If something is missing or has another shape.
+    fn with_apart(self, _apart: &[StateDict; 2]) -> Result<Self, WeightsError> {
+        Ok(self)
+    }
+
     /// This network with the state of a file, and the names in the file that the network does not have.
     ///
     /// # Errors
@@ -74,6 +91,14 @@ impl Network for Model {
 
     fn state_dict(&self) -> Result<StateDict, WeightsError> {
         StateDict::from_model(self)
+    }
+
+    fn apart(&self) -> Result<[StateDict; 2], WeightsError> {
+        Ok([self.factors()?, self.adapted()?])
+    }
+
+    fn with_apart(self, [factors, adapted]: &[StateDict; 2]) -> Result<Self, WeightsError> {
+        self.with_factors(factors, adapted)
     }
 
     fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {

@@ -9,6 +9,7 @@ use kvt_models::{Ask, Logits, Model, ModelConfig};
 use kvt_ops::Phase;
 
 use super::evaluate::evaluate_shares;
+use super::lora::adapt;
 use super::mixer::Mixer;
 use super::teacher::{Teacher, teacher};
 use super::{EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, start_from};
@@ -102,7 +103,7 @@ pub(super) fn start_model(
 ) -> Result<Model, TrainError> {
     let model = build_model(plan, config, device)?;
     if weights == Weights::OfCheckpoint {
-        return Ok(model);
+        return adapt(plan, model, device, &mut Vec::new());
     }
     let (model, report) = start_from(&plan.init, HeadReset::AsPlanned, model)?;
     if let (Some(path), Some(report)) = (&plan.init.weights, report) {
@@ -113,7 +114,7 @@ pub(super) fn start_model(
         let message = format!("weights of `{}`: {}", path.display(), report.summary());
         notes.push(Note::new(0, topic, message));
     }
-    Ok(model)
+    adapt(plan, model, device, notes)
 }
 
 /// The weights of the classes of a plan.

@@ -11,6 +11,7 @@ mod detect;
 mod dino;
 mod eval_data;
 mod evaluate;
+mod lora;
 mod mixer;
 mod model;
 mod multi_label;
@@ -54,6 +55,7 @@ pub use dino::{
 pub use eval_data::EvalData;
 pub(crate) use evaluate::evaluate_among;
 pub use evaluate::{Evaluation, evaluate, predict};
+pub use lora::LoraConfig;
 pub use model::{
     Freeze, InitConfig, ResetHead, build_model, check_classes, read_weights, write_weights,
 };

@@ -14,6 +14,11 @@ use crate::run::{Checkpoint, Checkpoints, RunDir, Warning, Which};
 pub(crate) const MODEL: &str = "model.safetensors";
 /// The average of the weights.
 pub(crate) const EMA: &str = "ema.safetensors";
+/// The factors of low-rank adaptation, which both of the above have merged; and those of the average.
+const LORA: &str = "lora.safetensors";
+const EMA_LORA: &str = "ema.lora.safetensors";
+/// The weights that they adapt, without them. The merged weights less the product would be rounded.
+const ADAPTED: &str = "adapted.safetensors";
 
 /// The kind of weights in a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +43,14 @@ impl CheckpointWeights {
         match self {
             Self::Trained => MODEL,
             Self::Ema => EMA,
+        }
+    }
+
+    /// The files of [`Network::apart`] in a checkpoint.
+    pub(crate) fn apart(self) -> [&'static str; 2] {
+        match self {
+            Self::Trained => [LORA, ADAPTED],
+            Self::Ema => [EMA_LORA, ADAPTED],
         }
     }
 }
@@ -120,10 +133,31 @@ pub(crate) fn load_network<N: Network>(
     }
     let (network, unused) = network.load_state_dict(&weights::read(&checkpoint.file(file))?)?;
     if unused.is_empty() {
-        return Ok(network);
+        return load_apart(checkpoint, weights, network);
     }
     Err(TrainError::Surplus {
         path: checkpoint.path().to_owned(),
         names: unused.join("`, `"),
     })
+}
+
+/// A network whose weights are adapted with what a checkpoint has apart from them; a network without factors has all in its weights.
+fn load_apart<N: Network>(
+    checkpoint: &Checkpoint,
+    weights: CheckpointWeights,
+    network: N,
+) -> Result<N, TrainError> {
+    let [factors, _] = network.apart()?;
+    if factors.is_empty() {
+        return Ok(network);
+    }
+    let read = |file: &'static str| {
+        if !checkpoint.has(file) {
+            let path = checkpoint.path().to_owned();
+            return Err(TrainError::NoFactors { path, file });
+        }
+        Ok(weights::read(&checkpoint.file(file))?)
+    };
+    let [factors, adapted] = weights.apart();
+    Ok(network.with_apart(&[read(factors)?, read(adapted)?])?)
 }

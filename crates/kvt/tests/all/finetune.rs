@@ -3,7 +3,7 @@
 use image::RgbImage;
 use kvt_models::weights::{StateDict, write};
 use kvt_train::config::load_plan;
-use kvt_train::run::Event;
+use kvt_train::run::{Event, Metric};
 
 use crate::support::{Workspace, floats, read_weights, save};
 
@@ -223,12 +223,103 @@ fn a_frozen_backbone_stays_to_the_bit() {
     assert!(floats(&head, "head.bias").iter().all(|bias| *bias != 0.0));
 }
 
+/// LoRA: only factors and head are trained, and what is saved are weights that every command reads.
+#[test]
+fn low_rank_factors_are_merged_into_weights_that_stay() {
+    let workspace = workspace();
+    let more = ["--lora", "2", "--out", "lora", "--set", "ema.decay=0.9"];
+    workspace.kvt(&finetune(&more)).assert().success();
+    let log = workspace.log("lora");
+    let note = log.iter().find_map(|event| match event {
+        Event::Note(note) if note.message.contains("LoRA") => Some(note.message.as_str()),
+        _ => None,
+    });
+    // Of both blocks 2 x 16 + 48 x 2 and 2 x 16 + 16 x 2.
+    let expected = "LoRA of rank 2 in 4 layers: 384 numbers and the head are trained";
+    assert_eq!(note, Some(expected));
+
+    let before = before(&workspace);
+    let adapted = weights(&workspace, "lora", "adapted.safetensors");
+    assert_eq!(adapted.len(), 4);
+    for (merged, factors) in [
+        ("model.safetensors", "lora.safetensors"),
+        ("ema.safetensors", "ema.lora.safetensors"),
+    ] {
+        let merged = weights(&workspace, "lora", merged);
+        let factors = weights(&workspace, "lora", factors);
+        assert_eq!((merged.len(), factors.len()), (32, 8));
+        for (name, data) in before.iter().filter(|(name, _)| !name.starts_with("head.")) {
+            let layer = name.strip_suffix(".weight").unwrap_or(name);
+            let is_adapted = layer.ends_with("attn.qkv") || layer.ends_with("attn.proj");
+            if name.ends_with(".bias") || !is_adapted {
+                assert_eq!(merged.get(name), Some(data), "{name}");
+                continue;
+            }
+            assert_eq!(adapted.get(name), Some(data), "{name}");
+            let factor = |which: &str| {
+                let name = format!("base_model.model.{layer}.{which}.weight");
+                floats(&factors, &name)
+            };
+            let (a, b) = (factor("lora_A"), factor("lora_B"));
+            assert!(b.iter().any(|x| *x != 0.0), "{name}");
+            let (old, new) = (floats(&before, name), floats(&merged, name));
+            for (at, (old, new)) in old.iter().zip(&new).enumerate() {
+                let (row, column) = (at / 16, at % 16);
+                let change = b[2 * row] * a[column] + b[2 * row + 1] * a[16 + column];
+                // `lora.alpha` is twice the rank.
+                assert!((old + 2.0 * change - new).abs() < 1e-6, "{name} {at}");
+            }
+        }
+    }
+    let optimizer = weights(&workspace, "lora", "optimizer.safetensors");
+    let names: Vec<&str> = optimizer.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), 2 * (8 + 2), "{names:?}");
+    let known = |name: &&str| name.contains(".head.") || name.contains(".lora_");
+    assert!(names.iter().all(known), "{names:?}");
+
+    // Merged weights predict what the factors did in training.
+    let of_run = log.iter().rev().find_map(|event| match event {
+        Event::Eval(eval) if eval.split == "val" => Some(eval.metrics.clone()),
+        _ => None,
+    });
+    let eval = ["eval", "--run", "lora", "--checkpoint", "last", "--json"];
+    let loss = workspace.json(&eval)["loss"].as_f64();
+    assert!(loss.is_some());
+    assert_eq!(loss, of_run.unwrap().get(Metric::LOSS.name));
+    let predict = ["predict", "--run", "lora", "pets/val/x/000.png"];
+    workspace.kvt(&predict).assert().success();
+}
+
+#[test]
+fn what_cannot_be_adapted_is_refused_before_a_run_is_made() {
+    let workspace = workspace();
+    for (rank, set, expected) in [
+        (
+            "17",
+            "train.epochs=1",
+            "`lora.rank` is 17, but the weight of `blocks.0.attn.qkv` is 16 x 48: expected 1 to 16",
+        ),
+        ("2", "lora.layers=[\"query\"]", "`lora.layers` has `query`"),
+        (
+            "2",
+            "init.freeze=\"backbone\"",
+            "which `init.freeze` leaves as it is",
+        ),
+    ] {
+        let more = ["--out", "no", "--lora", rank, "--set", set];
+        let error = workspace.error(&finetune(&more));
+        assert!(error.contains(expected), "{error}");
+        assert!(!workspace.path("no").exists());
+    }
+}
+
 #[test]
 fn a_stopped_run_goes_on() {
     let workspace = workspace();
     for (probe, name) in [
         (&["--freeze", "none"][..], "all"),
         (&["--linear-probe"], "probe"),
+        (&["--lora", "2", "--set", "ema.decay=0.9"], "lora"),
     ] {
         let (whole, parts) = (format!("{name}-whole"), format!("{name}-parts"));
         workspace
@@ -247,7 +338,12 @@ fn a_stopped_run_goes_on() {
             "train.max_steps=1000",
         ];
         workspace.kvt(&resume).assert().success();
-        for file in ["model.safetensors", "optimizer.safetensors"] {
+        let mut files = vec!["model.safetensors", "optimizer.safetensors"];
+        if name == "lora" {
+            files.extend(["ema.safetensors", "lora.safetensors"]);
+            files.extend(["ema.lora.safetensors", "adapted.safetensors"]);
+        }
+        for file in files {
             assert_eq!(
                 weights(&workspace, &whole, file),
                 weights(&workspace, &parts, file),
@@ -280,6 +376,7 @@ fn a_stopped_run_goes_on() {
             &["--linear-probe"][..],
             r#"`init.freeze`: `"none"` -> `"backbone"`"#,
         ),
+        (&["--lora", "4"], "`lora.rank`: `0` -> `4`"),
         (
             &["--model", "deit_small_patch16_224.fb_in1k"],
             r#"`model.name`: `"deit_tiny_patch16_224"` -> `"deit_small_patch16_224"`"#,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use burn::tensor::TensorData;
-use burn_store::{ModuleSnapshot, PyTorchToBurnAdapter, bridge};
+use burn_store::{PyTorchToBurnAdapter, bridge};
 
 use super::{nearest, recognise};
 use crate::model::{Model, Parameter, is_of_mixer};
@@ -41,7 +41,7 @@ impl Model {
     /// This model with the given weights, under timm's names or the names of the original repository.
     ///
     /// Position embeddings of another image size are resized as timm does. Half-precision weights
-    /// are widened, so that a model is always trained from 32-bit weights.
+    /// are widened, so that a model is always trained from 32-bit weights. The factors of LoRA stay as they are.
     ///
     /// # Errors
     ///
@@ -119,14 +119,8 @@ impl Model {
             return Err(pool.error(hint));
         }
 
-        let applied = self.apply(tensors, None, Some(Box::new(PyTorchToBurnAdapter)), true);
-        match applied.errors.first() {
-            Some(error) => Err(WeightsError::Transfer {
-                name: self.config.name(),
-                reason: error.to_string(),
-            }),
-            None => Ok((self, report)),
-        }
+        self.put(tensors, Some(Box::new(PyTorchToBurnAdapter)))?;
+        Ok((self, report))
     }
 
     /// Whether a parameter, by its name, belongs to the classification head.

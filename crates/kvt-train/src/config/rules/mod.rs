@@ -13,7 +13,7 @@ use kvt_models::weights::is_of_weights;
 
 use self::data::data;
 use self::distill::distillation;
-use self::model::model;
+use self::model::{lora, model};
 use self::recipe::{class_weights, mixing, recipe};
 use self::tasks::{decay, detect, dino, multi_label, segment};
 use super::Plan;
@@ -29,6 +29,7 @@ use crate::task::TaskKind;
 /// Without `with_data`, the data can be missing.
 pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
     model(plan, checks);
+    lora(plan, checks);
     data(plan, with_data, checks);
     recipe(plan, checks);
     augment(&mut plan.augment, checks);

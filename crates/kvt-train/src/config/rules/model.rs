@@ -2,13 +2,13 @@
 
 use kvt_models::ModelConfig;
 
-use super::are_weights;
+use super::{are_weights, conflict};
 use crate::config::document::Checks;
 use crate::config::problem::Problem;
 use crate::config::suggest::closest;
 use crate::config::{Plan, attention};
 use crate::fetch::{instead, similar};
-use crate::task::ResetHead;
+use crate::task::{Freeze, LoraConfig, ResetHead};
 
 /// The model's name, what it has by default, and the weights that it starts from.
 pub(super) fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
@@ -55,5 +55,28 @@ pub(super) fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     if init.weights.is_none() {
         init.reset_head = ResetHead::IfOther(false);
         init.reset_mixer = false;
+    }
+}
+
+/// `[lora]`.
+pub(super) fn lora(plan: &mut Plan, checks: &mut Checks<'_>) {
+    let lora = &mut plan.lora;
+    if lora.rank == 0 {
+        *lora = LoraConfig::default();
+        return;
+    }
+    if !checks.sets("lora.alpha") {
+        lora.alpha = 2.0 * lora.rank as f64;
+    }
+    if lora.layers.is_empty() {
+        checks.refuse("lora.layers", "[]", "at least one part of a layer's name");
+    }
+    if plan.init.freeze != Freeze::None {
+        conflict(
+            "lora.rank",
+            "`lora.rank` adapts the backbone, which `init.freeze` leaves as it is",
+            "set `init.freeze = \"none\"`: the weights that are adapted do not change in any case",
+            checks,
+        );
     }
 }

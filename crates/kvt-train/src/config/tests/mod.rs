@@ -10,6 +10,7 @@ use super::reference::sections;
 use super::*;
 
 mod keys;
+mod lora;
 mod mixing;
 mod places;
 mod ranges;

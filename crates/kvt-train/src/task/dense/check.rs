@@ -63,6 +63,12 @@ impl Words {
                 "set `init.freeze = \"none\"`",
             ),
             (
+                plan.lora.rank > 0,
+                "lora.rank",
+                format!("`task = \"{task}\"` trains the whole network"),
+                "set `lora.rank = 0`",
+            ),
+            (
                 plan.init.reset_mixer,
                 "init.reset_mixer",
                 format!("`task = \"{task}\"` takes only weights that fit the attention mechanism"),

@@ -30,6 +30,12 @@ pub(crate) fn check(plan: &Plan) -> Vec<Conflict> {
             "`task = \"dino\"` trains the backbone, which is frozen",
             "set `init.freeze = \"none\"`",
         ),
+        (
+            plan.lora.rank > 0,
+            "lora.rank",
+            "`task = \"dino\"` trains the backbone itself, and its teacher with it",
+            "set `lora.rank = 0`",
+        ),
     ];
     let mut found: Vec<Conflict> = mixed.chain(Conflict::of(keys)).collect();
     if plan.dino.local_views > 0 {
