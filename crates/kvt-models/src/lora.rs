@@ -56,7 +56,7 @@ impl Model {
     ///
     /// [`ModelError::LoraLayer`] if an entry names no linear layer, [`ModelError::LoraRank`] if the rank is 0 or above a dimension
     /// of a weight.
-    pub fn with_lora(self, lora: &Lora, device: &Device, key: Key) -> Result<Self, ModelError> {
+    pub fn with_lora(mut self, lora: &Lora, device: &Device, key: Key) -> Result<Self, ModelError> {
         let layers = self.linears();
         for entry in &lora.layers {
             if !layers.iter().any(|(layer, _)| has_part(layer, entry)) {
@@ -89,12 +89,9 @@ impl Model {
             adapters.insert(weight.id, adapter);
         }
         let frozen = self.of_backbone().map(|parameter| parameter.id);
-        let adapted_around = Some(frozen.collect());
-        Ok(Self {
-            backbone: self.backbone.apply_reparameterization(Attach(adapters)),
-            adapted_around,
-            ..self
-        })
+        self.adapted_around = Some(frozen.collect());
+        self.backbone = self.backbone.apply_reparameterization(Attach(adapters));
+        Ok(self)
     }
 
     /// The factors of a model [with LoRA](Self::with_lora), as peft names and lays them out,
