@@ -66,6 +66,12 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
             "`task = \"dino\"` trains the backbone, which is frozen",
             "set `init.freeze = \"none\"`",
         ),
+        (
+            plan.model.overrides.in_chans == Some(4),
+            "model.in_chans",
+            "`task = \"dino\"` solarises views, which Pillow does not do to images with alpha",
+            "take 1 or 3 channels",
+        ),
     ].into_iter().filter(|(is_wrong, ..)| *is_wrong);
     let mut found: Vec<Misfit> = keys
         .map(|(_, key, message, help)| Misfit::new(key, message, help))

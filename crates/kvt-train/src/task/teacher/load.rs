@@ -127,7 +127,7 @@ impl Loading<'_> {
             path: path.to_owned(),
             source,
         })?;
-        self.teacher(path, model, self.student)
+        self.teacher(path, model, self.student.clone())
     }
 
     fn teacher(
