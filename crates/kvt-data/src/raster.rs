@@ -65,3 +65,6 @@ fn over(level: u8, alpha: u8) -> u8 {
         alpha => (255 * u32::from(level) / u32::from(alpha)).min(255) as u8,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -385,7 +385,7 @@ fn other_formats_are_pillows() {
         let found = decode_all(&bytes(&case["file"]).unwrap());
         match bytes(&case["pixels"]) {
             Some(pixels) => {
-                let Decoded { image, color } = found.unwrap();
+                let Decoded { image, color, .. } = found.unwrap();
                 let (width, height) = image.dimensions();
                 assert_eq!(serde_json::json!([width, height]), case["size"], "{name}");
                 assert_eq!(image.as_raw(), &pixels, "{name}");
