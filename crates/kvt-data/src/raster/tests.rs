@@ -38,6 +38,7 @@ fn levels(channels: usize) -> AugmentConfig {
         preset: Preset::None,
         crop_mode: CropMode::Squash,
         crop_pct: 1.0,
+        hflip: 0.0,
         mean: vec![0.0; channels],
         std: vec![1.0; channels],
         ..AugmentConfig::default()
@@ -101,11 +102,19 @@ fn colours_that_are_not_seen_do_not_show_after_a_resize() {
                 for (channel, (a, b)) in found.iter().zip(expected).enumerate() {
                     let weight = if channel == 3 { 1.0 } else { alpha };
                     let difference = f64::from(a.abs_diff(*b)) * weight;
-                    assert!(difference <= 3.0, "{case}: {found:?} {expected:?}");
+                    assert!(difference <= 4.5, "{case}: {found:?} {expected:?}");
                 }
             }
         }
     }
+}
+
+/// Within the level that operations on floats may differ.
+fn close(found: &[u8], expected: &[u8], name: &str) {
+    assert_eq!(found.len(), expected.len(), "{name}");
+    let differences = found.iter().zip(expected).map(|(a, b)| a.abs_diff(*b));
+    let worst = differences.max();
+    assert!(worst <= Some(1), "{name}: {worst:?}");
 }
 
 #[test]
@@ -137,7 +146,7 @@ fn operations_on_grey_and_on_rgba_are_pillows() {
             .iter()
             .flat_map(|&level| [level; 3])
             .collect();
-        assert_eq!(act(&grey, name).as_raw(), &repeated, "{name}");
+        close(act(&grey, name).as_raw(), &repeated, name);
     }
     let of_rgba = golden["rgba"].as_object().unwrap();
     assert_eq!(of_rgba.len(), 3);
@@ -146,7 +155,7 @@ fn operations_on_grey_and_on_rgba_are_pillows() {
         let alpha = rgba.alpha.as_ref().unwrap().pixels();
         let pixels = image.pixels().zip(alpha);
         let found = pixels.flat_map(|(Rgb([r, g, b]), alpha)| [*r, *g, *b, alpha.0[0]]);
-        assert_eq!(found.collect::<Vec<u8>>(), bytes(expected), "{name}");
+        close(&found.collect::<Vec<u8>>(), &bytes(expected), name);
     }
 }
 

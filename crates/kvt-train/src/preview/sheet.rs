@@ -148,7 +148,7 @@ pub fn picture(
         let level = |channel: usize| {
             let share = share(channel).or_else(|| share(0)).unwrap_or(0.0);
             // The cast saturates: noise of random erasing may be outside the range.
-            (255.0 * (alpha * share + 1.0 - alpha)).round() as u8
+            (255.0 * (alpha * share + (1.0 - alpha))).round() as u8
         };
         Rgb([level(0), level(1), level(2)])
     })

@@ -86,7 +86,6 @@ fn what_other_channels_cannot_do_is_refused() {
             &["model.in_chans=4", "augment.auto=3a"],
             &["`augment.auto`", "`model.in_chans = 4`"],
         ),
-        (&["model.in_chans=4", "task=dino"], &["solarises views"]),
         (
             &["model.in_chans=1", "augment.mean=[0.1, 0.2]"],
             &["`augment.mean`", "each of the 1 channels"],
