@@ -1,14 +1,14 @@
 //! A batch on the host: the views of some images, their targets, and their indices.
 
-use image::RgbImage;
 use kvt_ops::Key;
 
 use crate::augment::{AugmentError, Transform};
+use crate::raster::Raster;
 
 /// An image prepared for a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Image {
-    /// Normalised pixels, `[3, height, width]`.
+    /// Normalised pixels, `[channels, height, width]`.
     pub pixels: Vec<f32>,
     /// Height and width in pixels.
     pub size: (usize, usize),
@@ -17,8 +17,10 @@ pub struct Image {
 /// Pixels of all images of a batch, prepared in the same way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
-    /// Normalised pixels, `[n, 3, height, width]`; zeros around an image that is smaller.
+    /// Normalised pixels, `[n, channels, height, width]`; zeros around an image that is smaller.
     pub pixels: Vec<f32>,
+    /// Number of channels: 1, 3 or 4.
+    pub channels: usize,
     /// Height and width of the batch, in pixels.
     pub size: (usize, usize),
     /// Height and width of each image, `[n]`: its pixels are at the top left.
@@ -39,11 +41,11 @@ pub struct Batch<T = u32> {
 impl Image {
     /// A decoded image, transformed with the draws of `key`.
     pub(crate) fn of(
-        image: RgbImage,
+        image: impl Into<Raster>,
         transform: &Transform,
         key: Key,
     ) -> Result<Self, AugmentError> {
-        let mut own = Self::zeros(transform.size());
+        let mut own = Self::zeros(transform.size(), transform.channels());
         transform.apply(image, key, &mut own.pixels)?;
         Ok(own)
     }
@@ -65,11 +67,16 @@ impl Image {
     }
 
     /// Zeros of `size` (height, width).
-    pub(crate) fn zeros(size: (usize, usize)) -> Self {
+    pub(crate) fn zeros(size: (usize, usize), channels: usize) -> Self {
         Self {
-            pixels: vec![0.0; 3 * size.0 * size.1],
+            pixels: vec![0.0; channels * size.0 * size.1],
             size,
         }
+    }
+
+    /// Number of channels.
+    pub(crate) fn channels(&self) -> usize {
+        self.pixels.len() / (self.size.0 * self.size.1).max(1)
     }
 }
 
@@ -78,16 +85,21 @@ impl View {
     ///
     /// # Errors
     /// If the image cannot be transformed.
-    pub fn of(image: RgbImage, transform: &Transform, key: Key) -> Result<Self, AugmentError> {
+    pub fn of(
+        image: impl Into<Raster>,
+        transform: &Transform,
+        key: Key,
+    ) -> Result<Self, AugmentError> {
         let image = Image::of(image, transform, key)?;
-        Ok(Self::whole(image.pixels, image.size))
+        Ok(Self::whole(image.pixels, transform.channels(), image.size))
     }
 
-    /// Images of one size (height, width), from the pixels of all, `[n, 3, height, width]`.
-    pub fn whole(pixels: Vec<f32>, size: (usize, usize)) -> Self {
-        let images = pixels.len() / (3 * size.0 * size.1).max(1);
+    /// Images of one size (height, width), from the pixels of all, `[n, channels, height, width]`.
+    pub fn whole(pixels: Vec<f32>, channels: usize, size: (usize, usize)) -> Self {
+        let images = pixels.len() / (channels * size.0 * size.1).max(1);
         Self {
             pixels,
+            channels,
             size,
             valid: vec![size.into(); images],
         }
@@ -100,12 +112,16 @@ impl View {
             sides.max().unwrap_or(0).next_multiple_of(pad_to.max(1))
         };
         let (height, width) = (largest(|image| image.size.0), largest(|image| image.size.1));
+        let channels = images.first().map_or(3, Image::channels);
         let mut view = Self {
-            pixels: vec![0.0; images.len() * 3 * height * width],
+            pixels: vec![0.0; images.len() * channels * height * width],
+            channels,
             size: (height, width),
             valid: images.iter().map(|image| image.size.into()).collect(),
         };
-        let places = view.pixels.chunks_exact_mut((3 * height * width).max(1));
+        let places = view
+            .pixels
+            .chunks_exact_mut((channels * height * width).max(1));
         // Each image is freed once it is copied: a batch can take hundreds of megabytes.
         for (place, image) in places.zip(images) {
             image.write_into(place, (height, width));
@@ -113,9 +129,9 @@ impl View {
         view
     }
 
-    /// The shape of its tensor, `[n, 3, height, width]`.
+    /// The shape of its tensor, `[n, channels, height, width]`.
     pub fn shape(&self) -> [usize; 4] {
-        [self.valid.len(), 3, self.size.0, self.size.1]
+        [self.valid.len(), self.channels, self.size.0, self.size.1]
     }
 }
 

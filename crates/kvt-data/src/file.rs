@@ -8,23 +8,29 @@ use crate::regular;
 /// Allowance for a file's content besides its pixels: colour profiles, previews, camera metadata.
 const EXTRA_BYTES: u64 = 64 << 20;
 
-/// Limits of an image file, so that a small or a huge file cannot exhaust the machine's memory.
+/// What is read of an image file, with limits, so that a small or a huge file cannot exhaust the machine's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageLimits {
     /// Maximum number of pixels, width times height. It also limits the size of a file, see [`file_bytes`](Self::file_bytes).
     pub max_pixels: u64,
+    /// Whether an image's alpha is read, for models of four channels.
+    pub alpha: bool,
 }
 
 impl Default for ImageLimits {
     /// Pillow's limit: an image with more than `2 * 89_478_485` pixels is an error there.
     fn default() -> Self {
-        Self {
-            max_pixels: 178_956_970,
-        }
+        Self::of(178_956_970)
     }
 }
 
 impl ImageLimits {
+    /// Colours of images of up to so many pixels.
+    pub const fn of(max_pixels: u64) -> Self {
+        let alpha = false;
+        Self { max_pixels, alpha }
+    }
+
     /// The largest file that is read, in bytes: uncompressed 8-bit pixels with alpha, plus 64 MiB.
     pub fn file_bytes(self) -> u64 {
         EXTRA_BYTES.saturating_add(self.max_pixels.saturating_mul(4))
@@ -95,7 +101,7 @@ mod tests {
     fn a_file_is_read_up_to_its_limit() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.png");
-        let limits = ImageLimits { max_pixels: 100 };
+        let limits = ImageLimits::of(100);
         let most = limits.file_bytes();
         assert_eq!(most, 67_108_864 + 400);
         // Sparse files: they take no space on the disk.

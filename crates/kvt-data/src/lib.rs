@@ -27,6 +27,7 @@ mod ordered;
 mod orientation;
 mod pack;
 mod prepare;
+mod raster;
 pub mod regular;
 mod repeats;
 mod sampler;
@@ -44,7 +45,9 @@ pub use check::{
     SplitCheck, Unreadable, check, check_coco, check_labels, check_masks,
 };
 pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
-pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};
+pub use decode::{
+    ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask, decode_raster,
+};
 pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
 pub use fresh::without_training;
@@ -54,6 +57,7 @@ pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
 pub use orientation::{oriented_batch_count, oriented_order};
 pub use pack::{Packed, pack};
 pub use prepare::{Example, Prepare, PrepareError, Views, view_key};
+pub use raster::Raster;
 pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{

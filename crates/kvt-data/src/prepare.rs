@@ -110,7 +110,7 @@ impl<T> Views<T> {
             Picture::Whole(image) => image,
             // Requested by the only view.
             Picture::Part(part) => {
-                let mut view = Image::zeros(first.size());
+                let mut view = Image::zeros(first.size(), first.channels());
                 first.apply_part(&part, key, &mut view.pixels)?;
                 return Ok(vec![view]);
             }

@@ -7,7 +7,7 @@ use super::{Batch, View};
 /// A batch on a device.
 #[derive(Debug, Clone)]
 pub struct DeviceBatch<T = u32> {
-    /// The views, `[n, 3, height, width]` each.
+    /// The views, `[n, channels, height, width]` each.
     pub views: Vec<Tensor<4>>,
     /// The target of each image, `[n]`.
     pub targets: Vec<T>,
@@ -16,13 +16,13 @@ pub struct DeviceBatch<T = u32> {
 }
 
 impl View {
-    /// The pixels as `[n, 3, height, width]`. They are moved, not copied: a view can take hundreds of megabytes.
+    /// The pixels as `[n, channels, height, width]`. They are moved, not copied: a view can take hundreds of megabytes.
     pub fn into_data(self) -> TensorData {
         let shape = self.shape();
         TensorData::new(self.pixels, shape)
     }
 
-    /// The view on a device, `[n, 3, height, width]`.
+    /// The view on a device, `[n, channels, height, width]`.
     pub fn upload(self, device: &Device) -> Tensor<4> {
         Tensor::from_data(self.into_data(), device)
     }
@@ -60,7 +60,7 @@ mod tests {
 
     fn view() -> View {
         let pixels: Vec<f32> = (0..2 * 3 * 4 * 5).map(|x| x as f32).collect();
-        View::whole(pixels, (4, 5))
+        View::whole(pixels, 3, (4, 5))
     }
 
     /// The numbers are not moved in memory, on the CPU even within the tensor.
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn numbers_and_their_order_are_kept() {
         let batch = Batch {
-            views: vec![view(), View::whole(vec![0.0; 6], (1, 1))],
+            views: vec![view(), View::whole(vec![0.0; 6], 3, (1, 1))],
             targets: vec![7, 8],
             indices: vec![3, 1],
         };

@@ -279,9 +279,16 @@ pub enum TrainError {
         /// Its value.
         value: f64,
     },
-    /// Image folders contain colour images.
-    #[error("`model.in_chans` is {0}, but image folders give 3 channels: leave it out")]
-    Channels(usize),
+    /// A model of other channels than the images.
+    #[error(
+        "`model.in_chans` is {model}, but the images have {images} channels, by the numbers in `augment.mean`: make them equal"
+    )]
+    Channels {
+        /// Channels of the model.
+        model: usize,
+        /// Channels of the images.
+        images: usize,
+    },
     /// Weights of other classes.
     #[error(
         "`loss.class_weights` has {weights} weights, but there are {classes} classes: give one for each, or take \"inverse\""

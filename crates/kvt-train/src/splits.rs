@@ -404,6 +404,7 @@ fn loading<T>(plan: &Plan, source: &Arc<Source>, prepare: Arc<dyn Prepare<T>>) -
 pub fn image_limits(plan: &Plan) -> ImageLimits {
     ImageLimits {
         max_pixels: plan.data.max_pixels,
+        alpha: plan.augment.channels() == 4,
     }
 }
 

@@ -10,7 +10,7 @@ use super::images::expand;
 use super::output;
 use kvt_data::escape::one_line;
 use kvt_train::config::Plan;
-use kvt_train::data::{View, decode};
+use kvt_train::data::{View, decode_raster};
 use kvt_train::plot::save_png;
 use kvt_train::preview;
 use kvt_train::splits::{eval_transform, image_limits};
@@ -41,7 +41,7 @@ pub(super) fn each_image(
     let (files, mut are_all) = expand(images);
     fs_err::create_dir_all(out)?;
     for (number, path) in files.iter().enumerate() {
-        let image = match decode(path, image_limits(plan)) {
+        let image = match decode_raster(path, image_limits(plan)) {
             Ok(image) => image,
             Err(error) => {
                 output::error(&one_line(&error.to_string()));

@@ -12,9 +12,7 @@ use crate::edit::{edited, edits};
 use crate::runner::fuzz;
 
 /// So few that no edit of a size makes an image of gigabytes.
-const LIMITS: ImageLimits = ImageLimits {
-    max_pixels: 1 << 20,
-};
+const LIMITS: ImageLimits = ImageLimits::of(1 << 20);
 /// Levels by which the pixels of both decoders may differ: they transform and convert colours with other roundings.
 const ROUNDINGS: u8 = 4;
 /// Pixels from the edge of a part at which the colours depend on what lies beyond it, where they are stored at half the size.

@@ -8,9 +8,7 @@ use crate::edit::{edited, edits};
 use crate::runner::fuzz;
 
 /// So few that no edit of a size makes a mask of gigabytes.
-const LIMITS: ImageLimits = ImageLimits {
-    max_pixels: 1 << 20,
-};
+const LIMITS: ImageLimits = ImageLimits::of(1 << 20);
 
 /// Files as they are written, by another program: pixel (x, y) is `3 x + 5 y`, as far as its bits go.
 #[test]

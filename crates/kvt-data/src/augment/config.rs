@@ -31,10 +31,11 @@ section! {
         /// Filter for resizing and for what `auto` turns, shears and shifts. `random`: bilinear or bicubic, drawn for each
         /// image and each of its operations; evaluation is bicubic then.
         pub interpolation: Interpolation = Interpolation::Bicubic;
-        /// Mean of each channel, subtracted from values in [0, 1].
-        pub mean: [f64; 3] = [0.485, 0.456, 0.406], "x-range" = "[-1e6, 1e6]";
-        /// Standard deviation of each channel, divided by after the mean.
-        pub std: [f64; 3] = [0.229, 0.224, 0.225], "x-range" = "[1e-6, 1e6]";
+        /// Mean of each channel, subtracted from values in [0, 1]. One number is that of all channels; three are averaged for a model of 1 or
+        /// 4, as in timm.
+        pub mean: Vec<f64> = vec![0.485, 0.456, 0.406], "x-range" = "[-1e6, 1e6]", "minItems" = 1, "maxItems" = 4;
+        /// Standard deviation of each channel, divided by after the mean; as many numbers as `mean`.
+        pub std: Vec<f64> = vec![0.229, 0.224, 0.225], "x-range" = "[1e-6, 1e6]", "minItems" = 1, "maxItems" = 4;
         /// Evaluation resizes the shorter side to `img_size / crop_pct` and cuts out the centre. Above 1 the image becomes smaller
         /// than `img_size` and gets a black border.
         // At the minimum fraction, the resized image has a hundred times the pixels that are used.
@@ -58,10 +59,28 @@ impl AugmentConfig {
         pairs.into_iter().filter(|(_, [low, high])| low > high)
     }
 
+    /// The channels of the images: 1 is grey, 3 red, green and blue, 4 these and alpha.
+    pub fn channels(&self) -> usize {
+        self.mean.len()
+    }
+
+    /// Gives `mean` and `std` a number for each channel, as timm: one number is repeated (its `resolve_data_config`), others are averaged
+    /// where there are more or fewer than channels (`adapt_to_chs` of its loader).
+    pub fn adapt_to(&mut self, channels: usize) {
+        for values in [&mut self.mean, &mut self.std] {
+            if values.len() != channels {
+                let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+                *values = vec![mean; channels];
+            }
+        }
+    }
+
     /// Whether `auto` is a policy or empty.
     pub fn check_auto(&self) -> Result<(), AutoError> {
         match self.auto.as_str() {
             "" => Ok(()),
+            // Pillow's `ImageOps` refuse them.
+            auto if self.channels() == 4 => Err(AutoError::of_rgba(auto)),
             auto => auto.parse::<Policy>().map(|_| ()),
         }
     }
@@ -71,9 +90,13 @@ impl AugmentConfig {
         self.color_jitter > 0.0 && (self.auto.is_empty() || self.auto.contains("3a"))
     }
 
-    /// The mean of the data as a colour.
-    pub(super) fn mean_color(&self) -> [u8; 3] {
-        self.mean.map(|mean| (255.0 * mean).round_ties_even() as u8)
+    /// The mean of the data as a colour and its alpha; grey is repeated.
+    pub(super) fn mean_color(&self) -> ([u8; 3], u8) {
+        let level = |channel: usize| {
+            let mean = self.mean.get(channel).or(self.mean.first());
+            (255.0 * mean.copied().unwrap_or(0.0)).round_ties_even() as u8
+        };
+        ([level(0), level(1), level(2)], level(3))
     }
 }
 

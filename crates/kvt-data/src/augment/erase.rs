@@ -33,6 +33,7 @@ pub struct RandomErasing {
     probability: f64,
     mode: EraseMode,
     max_count: u32,
+    channels: usize,
 }
 
 /// A rectangle and its new values.
@@ -46,7 +47,7 @@ pub struct Patch {
     pub height: usize,
     /// Number of columns.
     pub width: usize,
-    /// Normalised values, `[3, height, width]`.
+    /// Normalised values, `[channels, height, width]`.
     pub values: Vec<f32>,
 }
 
@@ -61,6 +62,7 @@ impl RandomErasing {
             probability: config.erase,
             mode: config.erase_mode,
             max_count: config.erase_count,
+            channels: config.channels(),
         })
     }
 
@@ -106,16 +108,18 @@ impl RandomErasing {
     }
 
     fn values(&self, pixels: usize, rng: &mut impl Rng) -> Vec<f32> {
+        let all = self.channels * pixels;
         match self.mode {
-            EraseMode::Pixel => StandardNormal.sample_iter(rng).take(3 * pixels).collect(),
+            EraseMode::Pixel => StandardNormal.sample_iter(rng).take(all).collect(),
             EraseMode::Rand => {
-                let colour: [f32; 3] = std::array::from_fn(|_| StandardNormal.sample(rng));
+                let colour = StandardNormal.sample_iter(rng).take(self.channels);
+                let colour: Vec<f32> = colour.collect();
                 colour
                     .iter()
                     .flat_map(|value| std::iter::repeat_n(*value, pixels))
                     .collect()
             }
-            EraseMode::Const => vec![0.0; 3 * pixels],
+            EraseMode::Const => vec![0.0; all],
         }
     }
 }
@@ -136,7 +140,7 @@ fn sides(image: f64, area: f64, ratio: f64) -> (usize, usize) {
 }
 
 impl Patch {
-    /// Overwrites its rectangle of an image `[3, height, width]` of `size` (height, width). Pixels outside the image are skipped.
+    /// Overwrites its rectangle of an image `[channels, height, width]` of `size` (height, width). Pixels outside the image are skipped.
     pub fn apply(&self, image: &mut [f32], size: (usize, usize)) {
         let plane = size.0 * size.1;
         if plane == 0 || self.height * self.width == 0 {
@@ -169,6 +173,7 @@ mod tests {
             probability,
             mode,
             max_count,
+            channels: 3,
         }
     }
 

@@ -5,19 +5,19 @@ use burn::tensor::{Device, Tensor, TensorData};
 use super::AugmentConfig;
 
 /// Mean and standard deviation of each channel, in units of the full range of a pixel.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Normalization {
     /// Subtracted first.
-    pub mean: [f64; 3],
+    pub mean: Vec<f64>,
     /// The divisor, applied afterwards.
-    pub std: [f64; 3],
+    pub std: Vec<f64>,
 }
 
 impl From<&AugmentConfig> for Normalization {
     fn from(config: &AugmentConfig) -> Self {
         Self {
-            mean: config.mean,
-            std: config.std,
+            mean: config.mean.clone(),
+            std: config.std.clone(),
         }
     }
 }
@@ -35,25 +35,27 @@ impl Normalization {
         (pixels - mean) / std
     }
 
-    /// Mean and standard deviation in pixel levels, `[1, 3, 1, 1]`.
+    /// Mean and standard deviation in pixel levels, `[1, channels, 1, 1]`.
     fn in_levels(&self, device: &Device) -> [Tensor<4>; 2] {
-        [self.mean, self.std].map(|values| channels(values.map(|value| value * 255.0), device))
+        [&self.mean, &self.std].map(|values| channels(values, 255.0, device))
     }
 
-    /// Converts images with this normalisation to the normalisation `other`, `[n, 3, height, width]`.
+    /// Converts images with this normalisation to the normalisation `other`, `[n, channels, height, width]`.
     #[must_use]
     pub fn convert(&self, other: &Self, images: Tensor<4>) -> Tensor<4> {
         if self == other {
             return images;
         }
         let device = images.device();
-        let [mean, std] = [self.mean, self.std].map(|values| channels(values, &device));
-        let [to_mean, to_std] = [other.mean, other.std].map(|values| channels(values, &device));
+        let [mean, std] = [&self.mean, &self.std].map(|values| channels(values, 1.0, &device));
+        let [to_mean, to_std] =
+            [&other.mean, &other.std].map(|values| channels(values, 1.0, &device));
         (images * std + mean - to_mean) / to_std
     }
 }
 
-fn channels(values: [f64; 3], device: &Device) -> Tensor<4> {
-    let values = values.map(|value| value as f32).to_vec();
-    Tensor::from_data(TensorData::new(values, [1, 3, 1, 1]), device)
+fn channels(values: &[f64], unit: f64, device: &Device) -> Tensor<4> {
+    let values: Vec<f32> = values.iter().map(|value| (value * unit) as f32).collect();
+    let shape = [1, values.len(), 1, 1];
+    Tensor::from_data(TensorData::new(values, shape), device)
 }

@@ -1,74 +1,109 @@
 //! From 8-bit pixels to normalised numbers, channel by channel.
 
-use image::RgbImage;
+use crate::raster::Raster;
 
 /// The normalised value of each of the 256 levels for each channel: one division per level, not per pixel.
 #[derive(Debug, Clone)]
-pub(super) struct Levels(Box<[[f32; 256]; 3]>);
+pub(super) struct Levels(Box<[[f32; 256]]>);
 
 impl Levels {
-    /// `(level / 255 - mean) / std`.
-    pub(super) fn new(mean: [f64; 3], std: [f64; 3]) -> Self {
-        let (mean, std) = (mean.map(|x| x as f32), std.map(|x| x as f32));
-        let mut levels = Box::new([[0.0; 256]; 3]);
-        for (channel, values) in levels.iter_mut().enumerate() {
-            for (level, value) in (0..=255u8).zip(values) {
-                *value = (f32::from(level) / 255.0 - mean[channel]) / std[channel];
-            }
-        }
-        Self(levels)
+    /// `(level / 255 - mean) / std`, for one, three or four channels.
+    pub(super) fn new(mean: &[f64], std: &[f64]) -> Self {
+        let channels = mean.iter().zip(std).map(|(mean, std)| {
+            let (mean, std) = (*mean as f32, *std as f32);
+            std::array::from_fn(|level| (level as f32 / 255.0 - mean) / std)
+        });
+        Self(channels.collect())
     }
 
-    /// Writes an image as `[3, height, width]`, with each row reversed if it must be flipped. `out` holds the numbers of
-    /// one image.
-    pub(super) fn write(&self, image: &RgbImage, flip: bool, out: &mut [f32]) {
-        let width = image.width().max(1) as usize;
-        let plane = width * image.height() as usize;
-        let (red, rest) = out.split_at_mut(plane);
+    /// Number of channels.
+    pub(super) fn channels(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Writes an image as `[channels, height, width]`, with each row reversed if it must be flipped. `out` holds the numbers of
+    /// one image. Grey is in all colours of the image; one without alpha is opaque.
+    pub(super) fn write(&self, image: &Raster, flip: bool, out: &mut [f32]) {
+        let width = image.rgb.width().max(1) as usize;
+        let plane = width * image.rgb.height() as usize;
+        let [red, green, blue, rest @ ..] = &*self.0 else {
+            let grey = self.0.iter();
+            return grey.for_each(|levels| one(levels, (image.rgb.as_raw(), 3), width, flip, out));
+        };
+        let levels = [red, green, blue];
+        let (colours, alphas) = out.split_at_mut(out.len().min(3 * plane));
+        match (rest.first(), &image.alpha) {
+            (Some(levels), Some(alpha)) => one(levels, (alpha.as_raw(), 1), width, flip, alphas),
+            (Some(levels), None) => alphas.fill(levels[255]),
+            (None, _) => {}
+        }
+        let (red, rest) = colours.split_at_mut(plane);
         let (green, blue) = rest.split_at_mut(plane);
         let rows = red
             .chunks_exact_mut(width)
             .zip(green.chunks_exact_mut(width))
             .zip(blue.chunks_exact_mut(width))
-            .zip(image.as_raw().chunks_exact(3 * width));
+            .zip(image.rgb.as_raw().chunks_exact(3 * width));
         for (((red, green), blue), row) in rows {
             let (pixels, _) = row.as_chunks();
             let out = red.iter_mut().zip(green).zip(blue);
             if flip {
-                self.row(out.zip(pixels.iter().rev()));
+                self::row(levels, out.zip(pixels.iter().rev()));
             } else {
-                self.row(out.zip(pixels));
+                self::row(levels, out.zip(pixels));
             }
         }
     }
+}
 
-    /// Writes one row: pairs of a position for each channel and the pixel.
-    fn row<'a>(
-        &self,
-        row: impl Iterator<Item = (((&'a mut f32, &'a mut f32), &'a mut f32), &'a [u8; 3])>,
-    ) {
-        let [reds, greens, blues] = &*self.0;
-        for (((red, green), blue), [r, g, b]) in row {
-            *red = reds[usize::from(*r)];
-            *green = greens[usize::from(*g)];
-            *blue = blues[usize::from(*b)];
+/// Writes the first of each `step` bytes.
+fn one(
+    levels: &[f32; 256],
+    (bytes, step): (&[u8], usize),
+    width: usize,
+    flip: bool,
+    out: &mut [f32],
+) {
+    let rows = bytes.chunks_exact(step * width);
+    for (out, row) in out.chunks_exact_mut(width).zip(rows) {
+        let values = row
+            .iter()
+            .step_by(step)
+            .map(|level| levels[usize::from(*level)]);
+        out.iter_mut()
+            .zip(values)
+            .for_each(|(out, value)| *out = value);
+        if flip {
+            out.reverse();
         }
+    }
+}
+
+/// Writes one row: pairs of a position for each channel and the pixel.
+fn row<'a>(
+    [reds, greens, blues]: [&[f32; 256]; 3],
+    row: impl Iterator<Item = (((&'a mut f32, &'a mut f32), &'a mut f32), &'a [u8; 3])>,
+) {
+    for (((red, green), blue), [r, g, b]) in row {
+        *red = reds[usize::from(*r)];
+        *green = greens[usize::from(*g)];
+        *blue = blues[usize::from(*b)];
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use image::{Rgb, imageops};
+    use image::{Rgb, RgbImage, imageops};
 
     use super::*;
 
     #[test]
     fn channels_are_planes_and_rows_may_be_flipped() {
         let image = RgbImage::from_fn(5, 2, |x, y| Rgb([x as u8, 100 + y as u8, 255 - x as u8]));
-        let levels = Levels::new([0.0, 0.5, 0.25], [1.0, 0.5, 0.125]);
+        let levels = Levels::new(&[0.0, 0.5, 0.25], &[1.0, 0.5, 0.125]);
         let write = |image: &RgbImage, flip| {
             let mut out = vec![f32::NAN; 30];
-            levels.write(image, flip, &mut out);
+            levels.write(&image.clone().into(), flip, &mut out);
             out
         };
         let out = write(&image, false);

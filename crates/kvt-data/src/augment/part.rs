@@ -6,6 +6,7 @@ use kvt_ops::Key;
 use crate::augment::crop::{Crop, random_resized_crop};
 use crate::augment::resize::resize_box;
 use crate::augment::{AugmentError, Preset, Transform};
+use crate::raster::Raster;
 
 /// The part of an image that a transform uses, and its target size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,10 +55,13 @@ impl Transform {
     }
 
     /// The image at its final size, and whether it must still be flipped.
-    pub fn part_pixels(&self, part: &Part, key: Key) -> Result<(RgbImage, bool), AugmentError> {
+    pub fn part_pixels(&self, part: &Part, key: Key) -> Result<(Raster, bool), AugmentError> {
         let size = (self.width, self.height);
         let filter = self.filter(Some(key));
-        let image = resize_box(&part.image, size, part.across, part.down, filter)?;
-        Ok(self.augmented(image, key))
+        // Grey is resized, not the colours; a JPEG has no alpha.
+        let grey = (self.channels() == 1).then(|| self.seen(part.image.clone().into()).rgb);
+        let image = grey.as_ref().unwrap_or(&part.image);
+        let image = resize_box(image, size, part.across, part.down, filter)?;
+        Ok(self.augmented(self.seen(image.into()), key))
     }
 }

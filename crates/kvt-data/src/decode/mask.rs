@@ -211,7 +211,7 @@ mod tests {
         }
         assert!(reason(b"\xff\xd8\xff\xe0").contains("not a PNG"));
         assert!(reason(b"").contains("empty"));
-        let few = ImageLimits { max_pixels: 14 };
+        let few = ImageLimits::of(14);
         let reason = decode_mask(&good, few).unwrap_err();
         assert!(reason.contains("5 x 3"), "{reason}");
     }

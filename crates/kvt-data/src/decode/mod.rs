@@ -2,7 +2,8 @@
 //!
 //! - The format is detected from the content, not from the extension: JPEG, PNG, WebP, BMP, TIFF (its first page), GIF (its first
 //!   frame).
-//! - Grey is repeated, alpha is dropped (not blended; what a TIFF has multiplied by it is divided by it), palettes are resolved, and 16
+//! - Grey is repeated, alpha is dropped (not blended; what a TIFF has multiplied by it is divided by it) unless
+//!   [`ImageLimits::alpha`] asks for it, palettes are resolved, and 16
 //!   bits become 8 by `>> 8`.
 //! - A TIFF has 8 or 16 bits of grey or RGB, the latter perhaps with alpha: others, such as bilevel, palettes, CMYK, floats and grey
 //!   with alpha, are refused, and so are BigTIFFs. Pillow clips 16 bits of grey; they are shifted here as others are.
@@ -29,13 +30,14 @@ use std::path::{Path, PathBuf};
 
 use image::metadata::Orientation;
 use image::{
-    DynamicImage, ExtendedColorType, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits,
-    RgbImage,
+    DynamicImage, ExtendedColorType, GrayImage, ImageDecoder, ImageError, ImageFormat, ImageReader,
+    Limits, RgbImage,
 };
 
 pub use self::mask::decode_mask;
 use crate::file::{self, ImageLimits};
 use crate::ordered::panic_message;
+use crate::raster::Raster;
 
 /// The longest side that is decoded, in pixels.
 const MAX_SIDE: u32 = 65_500;
@@ -76,6 +78,8 @@ pub enum ColorKind {
 pub struct Decoded {
     /// The pixels, with the orientation applied.
     pub image: RgbImage,
+    /// The alpha, turned as the pixels are, if the file has one and [`ImageLimits::alpha`] asks for it.
+    pub alpha: Option<GrayImage>,
     /// The stored colours.
     pub color: ColorKind,
 }
@@ -87,9 +91,18 @@ pub struct Decoded {
 /// [`DecodeError`] with the path and the reason, for a file that cannot be read, is empty, truncated, damaged, too large
 /// or in another format.
 pub fn decode(path: &Path, limits: ImageLimits) -> Result<RgbImage, DecodeError> {
+    Ok(decode_raster(path, limits)?.rgb)
+}
+
+/// As [`decode`], with the alpha if [`ImageLimits::alpha`] asks for it: an image for a model of any channels.
+///
+/// # Errors
+///
+/// As [`decode`].
+pub fn decode_raster(path: &Path, limits: ImageLimits) -> Result<Raster, DecodeError> {
     let decoded = file::read(path, limits).and_then(|bytes| decode_bytes(&bytes, limits));
     match decoded {
-        Ok(decoded) => Ok(decoded.image),
+        Ok(decoded) => Ok(decoded.into()),
         Err(reason) => Err(DecodeError {
             path: path.to_owned(),
             reason,
@@ -105,18 +118,28 @@ pub fn decode(path: &Path, limits: ImageLimits) -> Result<RgbImage, DecodeError>
 pub fn decode_bytes(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
     let Stored {
         image,
+        alpha,
         color,
         orientation,
     } = decode_stored(bytes, limits)?;
+    let alpha = alpha.map(|alpha| turned(alpha, orientation).into_luma8());
     Ok(Decoded {
         image: upright(image, orientation),
+        alpha,
         color,
     })
+}
+
+impl From<Decoded> for Raster {
+    fn from(Decoded { image, alpha, .. }: Decoded) -> Self {
+        Self { rgb: image, alpha }
+    }
 }
 
 /// An image as its file has it, before it is turned.
 pub(super) struct Stored {
     pub(super) image: RgbImage,
+    alpha: Option<GrayImage>,
     color: ColorKind,
     orientation: Orientation,
 }
@@ -207,8 +230,8 @@ fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Stored, String> {
                 jpeg::decode(bytes, segments, limits)
             }
         });
-    let (image, color) = match direct {
-        Some(image) => (image, ColorKind::Rgb),
+    let (image, alpha, color) = match direct {
+        Some(image) => (image, None, ColorKind::Rgb),
         None => {
             let image = pixels(bytes, format, limits)?;
             if is_narrow {
@@ -220,21 +243,27 @@ fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Stored, String> {
                 _ => ColorKind::Grey,
             };
             let is_multiplied = format == ImageFormat::Tiff && tiff::is_multiplied(bytes);
+            let alpha = limits.alpha.then(|| alpha_of(&image)).flatten();
             // Converts to three bytes per pixel before rotating, since rotation needs a second image.
-            (to_rgb(image, is_multiplied), color)
+            (to_rgb(image, is_multiplied), alpha, color)
         }
     };
     Ok(Stored {
         image,
+        alpha,
         color,
         orientation,
     })
 }
 
 fn upright(image: RgbImage, orientation: Orientation) -> RgbImage {
-    let mut image = DynamicImage::ImageRgb8(image);
+    turned(image, orientation).into_rgb8()
+}
+
+fn turned(image: impl Into<DynamicImage>, orientation: Orientation) -> DynamicImage {
+    let mut image = image.into();
     image.apply_orientation(orientation);
-    image.into_rgb8()
+    image
 }
 
 /// The pixels as stored.
@@ -305,6 +334,21 @@ fn divided([red, green, blue, alpha]: [u8; 4]) -> [u8; 3] {
         let value = (255 * u16::from(color)).checked_div(alpha.into());
         value.map_or(0, |value| value.min(255) as u8)
     })
+}
+
+fn alpha_of(image: &DynamicImage) -> Option<GrayImage> {
+    let levels: Vec<u8> = match image {
+        DynamicImage::ImageLumaA8(grey) => grey.pixels().map(|pixel| pixel.0[1]).collect(),
+        DynamicImage::ImageRgba8(rgba) => rgba.pixels().map(|pixel| pixel.0[3]).collect(),
+        DynamicImage::ImageLumaA16(grey) => {
+            grey.pixels().map(|pixel| (pixel.0[1] >> 8) as u8).collect()
+        }
+        DynamicImage::ImageRgba16(rgba) => {
+            rgba.pixels().map(|pixel| (pixel.0[3] >> 8) as u8).collect()
+        }
+        _ => return None,
+    };
+    GrayImage::from_raw(image.width(), image.height(), levels)
 }
 
 fn map<P: image::Pixel>(

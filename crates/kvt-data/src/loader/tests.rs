@@ -9,8 +9,8 @@ use crate::{ClassOrder, ImageLimits, Sample, Views, epoch_order};
 fn augment() -> AugmentConfig {
     AugmentConfig {
         preset: Preset::Cifar,
-        mean: [0.0; 3],
-        std: [1.0; 3],
+        mean: vec![0.0; 3],
+        std: vec![1.0; 3],
         padding: 2,
         ..AugmentConfig::default()
     }

@@ -69,6 +69,9 @@ pub fn expected(schema: &Value) -> String {
         "array" => {
             let item = schema.get("items").map(expected).unwrap_or_default();
             match (count("minItems"), count("maxItems")) {
+                (Some(least), Some(most)) if least < most => {
+                    format!("list of {least} to {most} x {item}")
+                }
                 (Some(count), Some(_)) => format!("list of {count} x {item}"),
                 (Some(_), None) => format!("non-empty list of ({item})"),
                 _ => format!("list of ({item})"),

@@ -3,13 +3,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use image::RgbImage;
+use image::{GrayImage, RgbImage};
+
+use crate::raster::Raster;
 
 /// The images of a source that were decoded while there was space, by index. Images are never evicted: with less space
 /// than images, replacing one by the next would discard all of them before they are needed again.
 #[derive(Debug)]
 pub(super) struct Cache {
-    images: Box<[OnceLock<RgbImage>]>,
+    images: Box<[OnceLock<Raster>]>,
     /// Bytes that are still available.
     left: Arc<AtomicU64>,
 }
@@ -22,13 +24,13 @@ impl Cache {
         }
     }
 
-    pub(super) fn get(&self, index: u32) -> Option<&RgbImage> {
+    pub(super) fn get(&self, index: u32) -> Option<&Raster> {
         self.images.get(index as usize)?.get()
     }
 
     /// Keeps a copy of an image if there is space.
-    pub(super) fn keep(&self, index: u32, image: &RgbImage) {
-        let bytes = image.as_raw().len() as u64;
+    pub(super) fn keep(&self, index: u32, rgb: &RgbImage, alpha: Option<&GrayImage>) {
+        let bytes = (rgb.as_raw().len() + alpha.map_or(0, |alpha| alpha.as_raw().len())) as u64;
         let Some(slot) = self.images.get(index as usize) else {
             return;
         };
@@ -37,7 +39,8 @@ impl Cache {
         if slot.get().is_some() || self.left.fetch_update(order, order, take).is_err() {
             return;
         }
-        if slot.set(image.clone()).is_err() {
+        let (rgb, alpha) = (rgb.clone(), alpha.cloned());
+        if slot.set(Raster { rgb, alpha }).is_err() {
             // Another worker stored the image first.
             self.left.fetch_add(bytes, order);
         }
@@ -54,11 +57,12 @@ mod tests {
         let cache = Cache::new(3, Arc::clone(&left));
         let image = |level| RgbImage::from_pixel(2, 2, image::Rgb([level; 3]));
         for index in [1, 1, 0, 2] {
-            cache.keep(index, &image(index as u8));
+            cache.keep(index, &image(index as u8), None);
         }
-        assert_eq!(cache.get(1), Some(&image(1)));
-        assert_eq!(cache.get(0), Some(&image(0)));
-        assert_eq!((cache.get(2), cache.get(9)), (None, None));
+        let get = |index| cache.get(index).map(|image| &image.rgb);
+        assert_eq!(get(1), Some(&image(1)));
+        assert_eq!(get(0), Some(&image(0)));
+        assert_eq!((get(2), get(9)), (None, None));
         assert_eq!(left.load(Ordering::Relaxed), 6);
     }
 }

@@ -34,6 +34,7 @@ use crate::augment::{Look, Part, Transform};
 use crate::decode::{decode_stored, dimensions, region};
 use crate::file::{self, ImageLimits};
 use crate::listing::{OtherFormats, Unlisted};
+use crate::raster::Raster;
 use crate::text::quoted;
 use crate::{
     ColorKind, DataError, DecodeError, Decoded, LabelMap, View, decode_bytes, decode_mask,
@@ -123,7 +124,7 @@ pub struct Source {
 #[derive(Debug, Clone)]
 pub enum Picture {
     /// The whole image.
-    Whole(RgbImage),
+    Whole(Raster),
     /// A part.
     Part(Part),
 }
@@ -295,15 +296,15 @@ impl Source {
         let sample = self.sample(index).map_err(|error| error.reason)?;
         let cache = self.cache.as_deref();
         if let Some(image) = cache.and_then(|cache| cache.get(index))
-            && image.dimensions() == size
+            && image.rgb.dimensions() == size
         {
-            return Ok(image.clone());
+            return Ok(image.rgb.clone());
         }
         let stored = decode_stored(&self.bytes(sample, limits)?, limits)?;
         let image = stored.of_size(size);
         let image = image.map_err(|reason| format!("{reason}, in `{}`", file.display()))?;
         if let Some(cache) = cache {
-            cache.keep(index, &image);
+            cache.keep(index, &image, None);
         }
         Ok(image)
     }
@@ -369,6 +370,7 @@ impl Source {
             Coding::File => decode_bytes(bytes, limits),
             Coding::Planes { side } => Ok(Decoded {
                 image: cifar::picture(bytes, side).ok_or("not a whole record")?,
+                alpha: None,
                 color: ColorKind::Rgb,
             }),
         }
@@ -402,7 +404,7 @@ impl Source {
         transform: &Transform,
         key: Key,
     ) -> Result<View, DataError> {
-        let image = self.image(index, limits)?;
+        let image = self.raster(index, limits)?;
         View::of(image, transform, key).map_err(|source| DataError::Augment {
             path: self.path_of(index),
             source,
@@ -414,6 +416,14 @@ impl Source {
     /// # Errors
     /// [`DecodeError`] with the path and the reason.
     pub fn image(&self, index: u32, limits: ImageLimits) -> Result<RgbImage, DecodeError> {
+        Ok(self.raster(index, limits)?.rgb)
+    }
+
+    /// As [`image`](Self::image), with the alpha if [`ImageLimits::alpha`] asks for it.
+    ///
+    /// # Errors
+    /// [`DecodeError`] with the path and the reason.
+    pub fn raster(&self, index: u32, limits: ImageLimits) -> Result<Raster, DecodeError> {
         match self.decode(index, limits, None)? {
             Picture::Whole(image) => Ok(image),
             Picture::Part(_) => Err(DecodeError {
@@ -464,7 +474,7 @@ impl Source {
             reason,
         })?;
         if let (Some(cache), Picture::Whole(image)) = (cache, &picture) {
-            cache.keep(index, image);
+            cache.keep(index, &image.rgb, image.alpha.as_ref());
         }
         Ok(picture)
     }
@@ -485,7 +495,7 @@ impl Source {
         {
             return Ok(Picture::Part(part));
         }
-        Ok(Picture::Whole(self.picture(bytes, limits)?.image))
+        Ok(Picture::Whole(self.picture(bytes, limits)?.into()))
     }
 
     /// Keeps decoded images in memory while `left`, which several sources can share, has bytes left.

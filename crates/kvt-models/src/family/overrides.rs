@@ -66,7 +66,7 @@ pub struct ModelOverrides {
     /// Hidden width of the MLP as a multiple of `embed_dim`.
     #[schemars(extend("x-range" = "(0, inf)", "x-default" = "the model's own"))]
     pub mlp_ratio: Option<f64>,
-    /// Number of input channels.
+    /// Number of input channels. In training 1, for grey images, 3, or 4, with alpha; the first convolution of weights for 3 is adapted.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub in_chans: Option<usize>,
     /// Number of outputs of the classifier.

@@ -34,6 +34,8 @@ pub enum Outcome {
     /// Loaded after it was resized to the model's image or window size: position embeddings, and tables
     /// of relative positions.
     Resized,
+    /// The first convolution, loaded after it was summed or repeated for the model's channels.
+    Adapted,
     /// A classification head, or a mechanism of attention, that stays as initialised on request.
     Reset,
     /// The weights lack this parameter.
@@ -65,6 +67,7 @@ impl fmt::Display for Outcome {
         f.write_str(match self {
             Self::Matched => "matched",
             Self::Resized => "resized",
+            Self::Adapted => "adapted",
             Self::Reset => "reset",
             Self::Missing => "missing",
             Self::Mismatched => "mismatched",

@@ -68,14 +68,14 @@ pub(super) fn validation(
         let batch = batch.map_err(TrainError::from)?;
         let (labels, views) = (batch.targets, batch.views);
         for view in views {
-            let length = 3 * side * side;
+            let length = view.channels * side * side;
             for (pixels, label) in view.pixels.chunks_exact(length).zip(&labels) {
                 let label = *label as usize;
                 let class = inside.splits.classes().get(label);
                 samples.push(Sample {
                     name: class.cloned().unwrap_or_else(|| label.to_string()),
                     seen: preview::picture(pixels, size, &plan.augment),
-                    view: View::whole(pixels.to_vec(), size),
+                    view: View::whole(pixels.to_vec(), view.channels, size),
                     label: Some(label),
                 });
             }

@@ -113,7 +113,7 @@ fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchE
     };
     let empty = transforms.iter().map(|transform| {
         let (height, width) = transform.size();
-        vec![0.0; 3 * height * width]
+        vec![0.0; transform.channels() * height * width]
     });
     let mut buffers: Vec<Vec<f32>> = empty.collect();
     let mut seconds = [0.0; 4];

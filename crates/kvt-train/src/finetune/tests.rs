@@ -197,9 +197,9 @@ fn timms_names_tell_the_normalisation() {
         };
         let plan = propose(&request).unwrap().plan;
         let expected = if half {
-            ([0.5; 3], 0.9)
+            (vec![0.5; 3], 0.9)
         } else {
-            ([0.485, 0.456, 0.406], 0.9)
+            (vec![0.485, 0.456, 0.406], 0.9)
         };
         assert_eq!(
             (plan.augment.mean, plan.augment.crop_pct),

@@ -39,7 +39,7 @@ pub(super) fn draw(
         };
         // The loader's indices have 32 bits.
         let number = u32::try_from(index).unwrap_or(u32::MAX);
-        let image = match splits.train.image(number, image_limits(plan)) {
+        let image = match splits.train.raster(number, image_limits(plan)) {
             Ok(image) => image,
             // The run skips it, too.
             Err(error) if plan.data.on_error == OnError::Skip => {
@@ -129,7 +129,7 @@ pub(super) fn chosen(images: usize) -> impl Iterator<Item = usize> {
     (0..rows).map(move |row| (2 * row + 1) * images / (2 * rows))
 }
 
-/// The picture before normalisation to `[3, height, width]`.
+/// The picture before normalisation to `[channels, height, width]`: grey as grey, and what is transparent before white.
 pub fn picture(
     numbers: &[f32],
     (height, width): (usize, usize),
@@ -139,11 +139,16 @@ pub fn picture(
     let (height, width) = (height as u32, width as u32);
     RgbImage::from_fn(width, height, |x, y| {
         let at = (y * width + x) as usize;
+        let share = |channel: usize| {
+            let number = numbers.get(channel * plane + at)?;
+            let (mean, std) = (config.mean.get(channel)?, config.std.get(channel)?);
+            Some(f64::from(*number) * std + mean)
+        };
+        let alpha = share(3).map_or(1.0, |alpha| alpha.clamp(0.0, 1.0));
         let level = |channel: usize| {
-            let number = numbers.get(channel * plane + at).copied().unwrap_or(0.0);
-            let share = f64::from(number) * config.std[channel] + config.mean[channel];
+            let share = share(channel).or_else(|| share(0)).unwrap_or(0.0);
             // The cast saturates: noise of random erasing may be outside the range.
-            (255.0 * share).round() as u8
+            (255.0 * (alpha * share + (1.0 - alpha))).round() as u8
         };
         Rgb([level(0), level(1), level(2)])
     })

@@ -52,8 +52,8 @@ pub(crate) fn cut_images(
         plan.augment = AugmentConfig {
             preset: Preset::Imagenet,
             interpolation: Interpolation::Bilinear,
-            mean: own.mean,
-            std: own.std,
+            mean: own.mean.clone(),
+            std: own.std.clone(),
             ..AugmentConfig::default()
         };
     }

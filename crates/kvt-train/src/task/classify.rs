@@ -11,6 +11,7 @@ use kvt_ops::Phase;
 use super::evaluate::evaluate_shares;
 use super::lora::adapt;
 use super::mixer::Mixer;
+use super::model::check_channels;
 use super::teacher::{Teacher, teacher};
 use super::{EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, start_from};
 use crate::config::Plan;
@@ -148,9 +149,7 @@ impl Task for Classify {
         let config = plan.model.config(Some(splits.classes().len()))?;
         check_classes(&config, &splits.train)?;
         class_weights(plan, splits)?;
-        if config.in_chans() != 3 {
-            return Err(TrainError::Channels(config.in_chans()));
-        }
+        check_channels(&config, plan.augment.channels())?;
         let keys = [
             ("mix.mix_token", plan.mix.mixes_tokens()),
             ("loss.token_weight", plan.loss.token_weight > 0.0),

@@ -58,6 +58,17 @@ pub enum Freeze {
     Backbone,
 }
 
+/// Rejects a model of other channels than the images.
+///
+/// # Errors
+/// [`TrainError::Channels`].
+pub(super) fn check_channels(config: &ModelConfig, images: usize) -> Result<(), TrainError> {
+    match config.in_chans() {
+        model if model != images => Err(TrainError::Channels { model, images }),
+        _ => Ok(()),
+    }
+}
+
 /// Rejects labels that do not match the model's head, and data with a single class, for which every model is right unless an image may
 /// have no label.
 ///

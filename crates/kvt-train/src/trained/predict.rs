@@ -6,7 +6,7 @@ use kvt_ops::Key;
 
 use super::{Trained, TrainedError};
 use crate::augment::Transform;
-use crate::data::{DataError, View, decode};
+use crate::data::{DataError, View, decode_raster};
 use crate::error::{TrainError, chain};
 use crate::judge::{Guess, best, labels, likely};
 use crate::splits::image_limits;
@@ -67,7 +67,7 @@ impl Trained {
         let names = self.classes.clone().unwrap_or_else(numbered);
         let thresholds = self.plan.multi_label.of(&names)?;
         let prepare = |path: &PathBuf| -> Result<Vec<f32>, TrainError> {
-            let image = decode(path, image_limits(&self.plan)).map_err(DataError::from)?;
+            let image = decode_raster(path, image_limits(&self.plan)).map_err(DataError::from)?;
             let view = View::of(image, transform, Key::new(0)).map_err(|source| {
                 let path = path.clone();
                 TrainedError::Prepare { path, source }
@@ -79,7 +79,7 @@ impl Trained {
         let (logits, classes) = if readable.is_empty() {
             (Vec::new(), 1)
         } else {
-            let images = View::whole(readable.concat(), self.size);
+            let images = View::whole(readable.concat(), transform.channels(), self.size);
             predict(&self.model, images, &self.device.device)?
         };
         let mut rows = logits.chunks_exact(classes.max(1));

@@ -239,12 +239,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             label_column,
             ..
         } => match objects_in(dir, splits) {
-            Some(data) => objects::run(
-                &data,
-                ImageLimits {
-                    max_pixels: *max_pixels,
-                },
-            ),
+            Some(data) => objects::run(&data, ImageLimits::of(*max_pixels)),
             None => check_folder(dir, splits, *max_pixels, label_column),
         },
     }
@@ -375,7 +370,7 @@ fn check_folder(
             output::warning(&warning);
         }
     }
-    let limits = ImageLimits { max_pixels };
+    let limits = ImageLimits::of(max_pixels);
     let mut found = check(dir, &splits, ClassOrder::Byte, limits, label_column)?;
     for split in found
         .splits

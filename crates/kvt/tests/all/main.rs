@@ -7,6 +7,7 @@ mod analysis;
 mod bad_data;
 mod bad_input;
 mod bench;
+mod channels;
 mod compare;
 #[cfg(unix)]
 mod damage;

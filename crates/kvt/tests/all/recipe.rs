@@ -171,7 +171,7 @@ fn the_whole_recipe_is_pytorchs() {
             steps: (0..order.len())
                 .map(|step| drawn(&golden, step, plan.train.batch_size))
                 .collect(),
-            normalization,
+            normalization: normalization.clone(),
             loss: plan.loss.clone(),
         },
     };

@@ -31,6 +31,12 @@ impl AutoError {
         }
     }
 
+    /// Of any policy for images with alpha.
+    pub(in crate::augment) fn of_rgba(auto: &str) -> Self {
+        let expected = "no policy for images with alpha (`model.in_chans = 4`), to which Pillow does not apply its operations,";
+        Self::new(auto, expected)
+    }
+
     /// What is expected, and instead of what.
     #[must_use]
     pub fn wanted(&self) -> String {

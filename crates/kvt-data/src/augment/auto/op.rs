@@ -181,7 +181,7 @@ impl Context {
     pub fn new(config: &AugmentConfig, size: (usize, usize)) -> Self {
         Self {
             interpolation: config.interpolation,
-            fill: config.mean_color(),
+            fill: config.mean_color().0,
             translate_pixels: (size.0.min(size.1) as f64 * 0.45).floor(),
             translate_share: 0.45,
         }

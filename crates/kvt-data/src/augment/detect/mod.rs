@@ -162,7 +162,7 @@ impl DetectTrain {
         checked(config)?;
         Ok(Self {
             config: config.clone(),
-            levels: Levels::new(augment.mean, augment.std),
+            levels: Levels::new(&augment.mean, &augment.std),
             limits,
         })
     }
@@ -196,7 +196,7 @@ impl Prepare<Objects> for DetectTrain {
         let augmented = self.augment(image, found, key);
         let (image, target) = augmented.map_err(|error| failed(source, index, error))?;
         Ok(Example {
-            views: vec![normalized(&self.levels, &image)],
+            views: vec![normalized(&self.levels, image)],
             target,
         })
     }
@@ -219,7 +219,7 @@ impl DetectEval {
         checked(config)?;
         Ok(Self {
             scale: long_first(config.max, config.largest()),
-            levels: Levels::new(augment.mean, augment.std),
+            levels: Levels::new(&augment.mean, &augment.std),
             limits,
         })
     }
@@ -237,7 +237,7 @@ impl DetectEval {
         within(size, self.limits, "multiscale.sizes")?;
         let factor = |new: u32, old: u32| f64::from(new) / f64::from(old);
         let scale = [factor(size.0, width), factor(size.1, height)];
-        Ok((normalized(&self.levels, &resize(image, size)?), scale))
+        Ok((normalized(&self.levels, resize(image, size)?), scale))
     }
 }
 
@@ -260,7 +260,7 @@ impl Prepare<Objects> for DetectEval {
             .and_then(|steps| steps.apply(image, found));
         let (image, target) = resized.map_err(|error| failed(source, index, error))?;
         Ok(Example {
-            views: vec![normalized(&self.levels, &image)],
+            views: vec![normalized(&self.levels, image)],
             target,
         })
     }

@@ -319,7 +319,7 @@ fn more_than_the_most_pixels_are_refused() {
         ..MultiscaleConfig::default()
     };
     let of = |max_pixels| {
-        let limits = ImageLimits { max_pixels };
+        let limits = ImageLimits::of(max_pixels);
         let train = DetectTrain::new(&config, &augment, limits).unwrap();
         (train, DetectEval::new(&config, &augment, limits).unwrap())
     };
@@ -341,9 +341,7 @@ fn more_than_the_most_pixels_are_refused() {
         crop_before: true,
         ..config
     };
-    let limits = ImageLimits {
-        max_pixels: 100_000,
-    };
+    let limits = ImageLimits::of(100_000);
     let train = DetectTrain::new(&config, &augment, limits).unwrap();
     let texts = (0..20).filter_map(|key| {
         let found = train.augment(image.clone(), objects_of(&coco), Key::new(key));

@@ -50,7 +50,7 @@ impl JointTrain {
         checked(config, limits)?;
         Ok(Self {
             config: config.clone(),
-            levels: Levels::new(augment.mean, augment.std),
+            levels: Levels::new(&augment.mean, &augment.std),
             limits,
         })
     }
@@ -100,7 +100,7 @@ impl Prepare<LabelMap> for JointTrain {
         let [height, width] = self.config.crop;
         let size = (height as usize, width as usize);
         Ok(Example {
-            views: vec![padded(normalized(&self.levels, &image), size)],
+            views: vec![padded(normalized(&self.levels, image), size)],
             target: geometry::pad(&map, size),
         })
     }
@@ -124,7 +124,7 @@ impl JointEval {
         Ok(Self {
             scale: config.scale,
             least: 1,
-            levels: Levels::new(augment.mean, augment.std),
+            levels: Levels::new(&augment.mean, &augment.std),
             limits,
         })
     }
@@ -152,7 +152,7 @@ impl JointEval {
                 least,
             });
         }
-        Ok(normalized(&self.levels, &geometry::resize(image, size)?))
+        Ok(normalized(&self.levels, geometry::resize(image, size)?))
     }
 }
 
@@ -232,9 +232,10 @@ pub(super) fn of_sample(source: &Source, index: u32, error: AugmentError) -> Pre
     }
 }
 
-pub(super) fn normalized(levels: &Levels, image: &RgbImage) -> Image {
-    let mut own = Image::zeros((image.height() as usize, image.width() as usize));
-    levels.write(image, false, &mut own.pixels);
+pub(super) fn normalized(levels: &Levels, image: RgbImage) -> Image {
+    let size = (image.height() as usize, image.width() as usize);
+    let mut own = Image::zeros(size, levels.channels());
+    levels.write(&image.into(), false, &mut own.pixels);
     own
 }
 
@@ -243,7 +244,7 @@ fn padded(image: Image, size: (usize, usize)) -> Image {
     if image.size == size {
         return image;
     }
-    let mut whole = Image::zeros(size);
+    let mut whole = Image::zeros(size, image.channels());
     image.write_into(&mut whole.pixels, size);
     whole
 }

@@ -51,7 +51,7 @@ fn a_size_keeps_both_sides() {
 /// Neither an image that becomes too large nor a crop that is too large reserves memory.
 #[test]
 fn more_than_the_most_pixels_are_refused() {
-    let limits = ImageLimits { max_pixels: 300 };
+    let limits = ImageLimits::of(300);
     let augment = AugmentConfig::default();
     let (image, map) = pair(12, 10);
     let eval = JointEval::new(&config(), &augment, limits).unwrap();

@@ -1,26 +1,41 @@
 //! Fitting images for evaluation to the size of the model: timm's `crop_mode` and `crop_pct`.
 
-use image::{Rgb, RgbImage, imageops};
+use image::{ImageBuffer, Luma, Pixel, Rgb, RgbImage, imageops};
 
 use super::{AugmentError, Transform};
 use crate::augment::resize::resize_part;
 use crate::augment::{CropMode, center_crop};
+use crate::raster::Raster;
 
 impl Transform {
-    /// Resizes the image and takes its centre, with a border if it is smaller than the result.
-    pub(super) fn fit(&self, image: RgbImage) -> Result<RgbImage, AugmentError> {
+    /// The (width, height) that an image of (width, height) is resized to.
+    pub(super) fn fitted(&self, image: (u32, u32)) -> (u32, u32) {
         let (size, crop_pct) = ((self.width, self.height), self.config.crop_pct);
-        let (resized, border) = match self.config.crop_mode {
-            CropMode::Center => (cover(image.dimensions(), size, crop_pct), [0; 3]),
-            CropMode::Squash => (enlarged(size, crop_pct), [0; 3]),
-            CropMode::Border => {
-                let resized = contain(image.dimensions(), size, crop_pct);
-                (resized, self.config.mean_color())
-            }
+        match self.config.crop_mode {
+            CropMode::Center => cover(image, size, crop_pct),
+            CropMode::Squash => enlarged(size, crop_pct),
+            CropMode::Border => contain(image, size, crop_pct),
+        }
+    }
+
+    /// Resizes the image and takes its centre.
+    pub(super) fn fit(&self, image: RgbImage) -> Result<RgbImage, AugmentError> {
+        let resized = self.fitted(image.dimensions());
+        let crop = center_crop(resized, (self.width, self.height));
+        resize_part(image, resized, crop, self.filter(None))
+    }
+
+    /// The image with a border if it is smaller than the result.
+    pub(super) fn pad(&self, image: Raster) -> Raster {
+        let (rgb, alpha) = match self.config.crop_mode {
+            CropMode::Center | CropMode::Squash => ([0; 3], 0),
+            CropMode::Border => self.config.mean_color(),
         };
-        let crop = center_crop(resized, size);
-        let image = resize_part(image, resized, crop, self.filter(None))?;
-        Ok(pad(image, size, border))
+        let size = (self.width, self.height);
+        Raster {
+            rgb: pad(image.rgb, size, Rgb(rgb)),
+            alpha: image.alpha.map(|image| pad(image, size, Luma([alpha]))),
+        }
     }
 }
 
@@ -59,7 +74,11 @@ pub(super) fn contain((width, height): (u32, u32), size: (u32, u32), crop_pct: f
 }
 
 /// The image centred in a border of one colour, enlarged to `size`; an odd border pixel is placed right or below.
-fn pad(image: RgbImage, size: (u32, u32), border: [u8; 3]) -> RgbImage {
+fn pad<P: Pixel<Subpixel = u8>>(
+    image: ImageBuffer<P, Vec<u8>>,
+    size: (u32, u32),
+    border: P,
+) -> ImageBuffer<P, Vec<u8>> {
     if image.dimensions() == size {
         return image;
     }
@@ -68,7 +87,7 @@ fn pad(image: RgbImage, size: (u32, u32), border: [u8; 3]) -> RgbImage {
         margin(size.0, image.width()),
         margin(size.1, image.height()),
     );
-    let mut padded = RgbImage::from_pixel(size.0, size.1, Rgb(border));
+    let mut padded = ImageBuffer::from_pixel(size.0, size.1, border);
     imageops::replace(&mut padded, &image, left, top);
     padded
 }

@@ -3,13 +3,14 @@
 mod fit;
 
 use fast_image_resize::{FilterType, ResizeError};
-use image::{Rgb, RgbImage, imageops};
+use image::{GrayImage, Luma, Rgb, RgbImage, imageops};
 use rand::RngExt;
 
 use crate::augment::crop::random_resized_crop;
 use crate::augment::normalize::Levels;
 use crate::augment::resize::{resize, resize_crop};
-use crate::augment::{AugmentConfig, Interpolation, Preset, RandomErasing, Step};
+use crate::augment::{AugmentConfig, Interpolation, Preset, RandomErasing, Step, ops};
+use crate::raster::Raster;
 use crate::schema;
 use kvt_ops::Key;
 
@@ -61,7 +62,7 @@ pub enum AugmentError {
     Output {
         /// Length of the buffer.
         found: usize,
-        /// 3 x height x width.
+        /// Channels x height x width.
         expected: usize,
     },
     /// The resize itself failed.
@@ -129,7 +130,13 @@ impl Transform {
             let (key, value) = (format!("augment.{key}"), format!("{pair:?}"));
             return Err(refuse(&key, value, "the smaller value first"));
         }
-        let steps = Step::of(config, size).map_err(|error| {
+        if !matches!(config.channels(), 1 | 3 | 4) || config.std.len() != config.channels() {
+            let value = format!("{:?}, and `augment.std` {:?}", config.mean, config.std);
+            let expected = "1, 3 or 4 numbers, one for each channel, in both";
+            return Err(refuse("augment.mean", value, expected));
+        }
+        let steps = config.check_auto().and_then(|()| Step::of(config, size));
+        let steps = steps.map_err(|error| {
             refuse(
                 "augment.auto",
                 format!("{:?}", config.auto),
@@ -143,7 +150,7 @@ impl Transform {
             width: side(size.1)?,
             steps,
             erasing: RandomErasing::new(config),
-            levels: Levels::new(config.mean, config.std),
+            levels: Levels::new(&config.mean, &config.std),
         })
     }
 
@@ -167,12 +174,22 @@ impl Transform {
         (self.height as usize, self.width as usize)
     }
 
-    /// Transforms one image and writes it normalised, `[3, height, width]`, to `out`. An evaluation does not use the key.
+    /// Number of channels of the result: 1, 3 or 4.
+    pub fn channels(&self) -> usize {
+        self.levels.channels()
+    }
+
+    /// Transforms one image and writes it normalised, `[channels, height, width]`, to `out`. An evaluation does not use the key.
     ///
     /// # Errors
     ///
     /// If an image has no pixels, or `out` has the wrong length.
-    pub fn apply(&self, image: RgbImage, key: Key, out: &mut [f32]) -> Result<(), AugmentError> {
+    pub fn apply(
+        &self,
+        image: impl Into<Raster>,
+        key: Key,
+        out: &mut [f32],
+    ) -> Result<(), AugmentError> {
         let (image, flip) = self.pixels(image, key)?;
         self.finish(&image, flip, key, out)
     }
@@ -180,24 +197,23 @@ impl Transform {
     /// Writes an image of the final size, normalised and erased, to a buffer of the right length.
     pub(super) fn finish(
         &self,
-        image: &RgbImage,
+        image: &Raster,
         flip: bool,
         key: Key,
         out: &mut [f32],
     ) -> Result<(), AugmentError> {
-        let plane = image.width() as usize * image.height() as usize;
-        if out.len() != 3 * plane {
-            return Err(AugmentError::Output {
-                found: out.len(),
-                expected: 3 * plane,
-            });
+        let plane = image.rgb.width() as usize * image.rgb.height() as usize;
+        let expected = self.channels() * plane;
+        if out.len() != expected {
+            let found = out.len();
+            return Err(AugmentError::Output { found, expected });
         }
         self.normalize(image, flip, key, out);
         Ok(())
     }
 
-    /// Writes an image of the final size, normalised, `[3, height, width]`, flipped if requested, and erases parts of it.
-    pub fn normalize(&self, image: &RgbImage, flip: bool, key: Key, out: &mut [f32]) {
+    /// Writes an image of the final size, normalised, `[channels, height, width]`, flipped if requested, and erases parts of it.
+    pub fn normalize(&self, image: &Raster, flip: bool, key: Key, out: &mut [f32]) {
         self.levels.write(image, flip, out);
         if let Some(erasing) = self.erasing.filter(|_| self.is_training) {
             let patches = erasing.patches(self.size(), key.named("erase"));
@@ -207,36 +223,71 @@ impl Transform {
         }
     }
 
-    /// The image at its final size, and whether it must still be flipped.
-    pub fn pixels(&self, image: RgbImage, key: Key) -> Result<(RgbImage, bool), AugmentError> {
-        if image.width() == 0 || image.height() == 0 {
+    /// The image at its final size, and whether it must still be flipped. Grey is in all colours of it.
+    pub fn pixels(
+        &self,
+        image: impl Into<Raster>,
+        key: Key,
+    ) -> Result<(Raster, bool), AugmentError> {
+        let image = self.seen(image.into());
+        if image.rgb.width() == 0 || image.rgb.height() == 0 {
             return Err(AugmentError::Empty);
         }
         if !self.is_training {
-            return Ok((self.fit(image)?, false));
+            let is_resized =
+                |image: &RgbImage| self.fitted(image.dimensions()) != image.dimensions();
+            let image = image.placed(is_resized, |image| self.fit(image))?;
+            return Ok((self.pad(image), false));
         }
-        let image = self.crop(image, key)?;
+        let is_resized = |image: &RgbImage| {
+            let looked = self.looks_at(image.dimensions(), key);
+            let crop = looked.map(|look| (look.crop.width, look.crop.height));
+            crop.unwrap_or(image.dimensions()) != (self.width, self.height)
+        };
+        let image = image.placed(is_resized, |image| self.crop(image, key))?;
         Ok(self.augmented(image, key))
     }
 
+    /// The image with the channels that are used. Of grey, the colours are equal, for which every step does what Pillow does to its
+    /// `L`; alpha is there where it is used, and only there.
+    pub(super) fn seen(&self, mut image: Raster) -> Raster {
+        let (width, height) = image.rgb.dimensions();
+        image.alpha = match (self.channels(), image.alpha) {
+            (4, None) => Some(GrayImage::from_pixel(width, height, Luma([255]))),
+            (4, alpha) => alpha,
+            _ => None,
+        };
+        if self.channels() == 1 {
+            ops::grayscale(&mut image.rgb);
+        }
+        image
+    }
+
     /// A training image of the final size after flips and steps, and whether it must still be flipped.
-    pub(super) fn augmented(&self, mut image: RgbImage, key: Key) -> (RgbImage, bool) {
+    pub(super) fn augmented(&self, mut image: Raster, key: Key) -> (Raster, bool) {
         let happens = |name: &str, prob: f64| key.named(name).rng().random::<f64>() < prob;
         let flip = happens("hflip", self.config.hflip);
         if happens("vflip", self.config.vflip) {
-            imageops::flip_vertical_in_place(&mut image);
+            imageops::flip_vertical_in_place(&mut image.rgb);
+            image
+                .alpha
+                .iter_mut()
+                .for_each(imageops::flip_vertical_in_place);
         }
         if self.steps.is_empty() {
             // Flipped during normalisation, at no extra cost.
             return (image, flip);
         }
         if flip {
-            imageops::flip_horizontal_in_place(&mut image);
+            imageops::flip_horizontal_in_place(&mut image.rgb);
+            image
+                .alpha
+                .iter_mut()
+                .for_each(imageops::flip_horizontal_in_place);
         }
-        let image = self
-            .steps
-            .iter()
-            .fold(image, |image, step| step.apply(image, key));
+        // Colour jitter leaves alpha as it is, as in Pillow; nothing else is allowed beside it.
+        let steps = self.steps.iter();
+        image.rgb = steps.fold(image.rgb, |image, step| step.apply(image, key));
         (image, false)
     }
 

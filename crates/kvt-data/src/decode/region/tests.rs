@@ -195,7 +195,7 @@ fn the_rest_is_left_to_the_decoder_of_whole_images() {
     let bytes = encoded(&picture(40, 30));
     assert!(decode(&bytes, limits, look(all, (4, 4))).is_some());
     assert!(decode(&bytes, limits, |_| None).is_none());
-    let few = ImageLimits { max_pixels: 1199 };
+    let few = ImageLimits::of(1199);
     assert!(decode(&bytes, few, look(all, (4, 4))).is_none());
     for length in 0..bytes.len() {
         assert!(
@@ -234,7 +234,7 @@ proptest! {
             let crop = crop(0, 0, width.min(64), height.min(40));
             let blocks = Blocks { header: Header::read(&bytes).unwrap(), crop, by: 1 << by };
             let _ = blocks.decode();
-            let _ = decode(&bytes, ImageLimits { max_pixels: 1 << 20 }, look(crop, size));
+            let _ = decode(&bytes, ImageLimits::of(1 << 20), look(crop, size));
         }
     }
 }

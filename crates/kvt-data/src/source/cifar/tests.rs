@@ -31,7 +31,7 @@ fn cifar10(dir: &Path) {
 
 fn whole(source: &Source, index: u32) -> RgbImage {
     match source.decode(index, ImageLimits::default(), None).unwrap() {
-        Picture::Whole(image) => image,
+        Picture::Whole(image) => image.rgb,
         Picture::Part(_) => unreachable!("nobody asked for a part"),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use burn::tensor::TensorData;
 use burn_store::{PyTorchToBurnAdapter, bridge};
 
-use super::{nearest, recognise};
+use super::{channels, nearest, recognise};
 use crate::model::{Model, Parameter, is_of_mixer};
 use crate::weights::Layout;
 use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
@@ -40,7 +40,8 @@ impl Default for LoadOptions {
 impl Model {
     /// This model with the given weights, under timm's names or the names of the original repository.
     ///
-    /// Position embeddings of another image size are resized as timm does. Half-precision weights
+    /// Position embeddings of another image size are resized as timm does, and so is the first convolution of weights for images of 3
+    /// channels adapted to others. Half-precision weights
     /// are widened, so that a model is always trained from 32-bit weights. The factors of LoRA stay as they are.
     ///
     /// # Errors
@@ -185,7 +186,11 @@ impl Model {
         if resets {
             return Ok((Outcome::Reset, None));
         }
-        if let Some(data) = self.resize(name, shape, &widened()?) {
+        let data = widened()?;
+        if let Some(data) = channels::adapted(&data, shape) {
+            return Ok((Outcome::Adapted, Some(data)));
+        }
+        if let Some(data) = self.resize(name, shape, &data) {
             return Ok((Outcome::Resized, Some(data)));
         }
         Ok((Outcome::Mismatched, None))

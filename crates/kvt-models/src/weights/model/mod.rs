@@ -1,5 +1,6 @@
 //! Between weights and models.
 
+mod channels;
 mod identify;
 mod layout;
 mod load;

@@ -32,6 +32,7 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     lora(plan, checks);
     data(plan, with_data, checks);
     recipe(plan, checks);
+    channels(plan, checks);
     augment(&mut plan.augment, checks);
     mixing(&mut plan.mix, checks);
     if plan.task == TaskKind::MultiLabel {
@@ -69,6 +70,28 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     if !checks.sets("run.dir") {
         plan.run.dir = Path::new("runs").join(checks.document.name());
     }
+}
+
+/// The channels of the model, and a mean and a standard deviation for each.
+fn channels(plan: &mut Plan, checks: &mut Checks<'_>) {
+    let channels = plan.model.overrides.in_chans.unwrap_or(3);
+    if !matches!(channels, 1 | 3 | 4) {
+        let expected = "1 (grey), 3 (red, green and blue) or 4 (with alpha)";
+        if !checks.refuses("model.in_chans") {
+            checks.refuse("model.in_chans", &channels.to_string(), expected);
+        }
+        return;
+    }
+    for (key, values) in [
+        ("augment.mean", &plan.augment.mean),
+        ("augment.std", &plan.augment.std),
+    ] {
+        if ![1, 3, channels].contains(&values.len()) && !checks.refuses(key) {
+            let expected = format!("a number for each of the {channels} channels of the model");
+            checks.refuse(key, &format!("{values:?}"), &expected);
+        }
+    }
+    plan.augment.adapt_to(channels);
 }
 
 /// `[augment]`.

@@ -144,8 +144,8 @@ fn augments_together(plan: &Plan, message: &str, help: &str, checks: &mut Checks
     let used = &plan.augment;
     let mut plain = plan.clone();
     plain.augment = AugmentConfig {
-        mean: used.mean,
-        std: used.std,
+        mean: used.mean.clone(),
+        std: used.std.clone(),
         ..AugmentConfig::default()
     };
     for difference in diff(plan, &plain).unwrap_or_default() {

@@ -4,7 +4,7 @@ use burn::tensor::{Tensor, TensorData};
 
 use crate::augment::Patch;
 
-/// Writes patches to images, `[n, 3, height, width]`; `patches` has one entry for each image. A later patch covers an
+/// Writes patches to images, `[n, channels, height, width]`; `patches` has one entry for each image. A later patch covers an
 /// earlier one.
 #[must_use]
 pub fn write_patches(images: Tensor<4>, patches: &[Vec<Patch>]) -> Tensor<4> {
@@ -12,6 +12,7 @@ pub fn write_patches(images: Tensor<4>, patches: &[Vec<Patch>]) -> Tensor<4> {
         return images;
     }
     let device = images.device();
+    let [count, channels, ..] = images.dims();
     let mut parts = Vec::new();
     let mut untouched = 0;
     // Image by image: an assignment to a slice of the batch may copy the whole batch.
@@ -28,17 +29,16 @@ pub fn write_patches(images: Tensor<4>, patches: &[Vec<Patch>]) -> Tensor<4> {
                 patch.top..patch.top + patch.height,
                 patch.left..patch.left + patch.width,
             );
-            let shape = [1, 3, patch.height, patch.width];
+            let shape = [1, channels, patch.height, patch.width];
             let values = TensorData::new(patch.values.clone(), shape);
             image = image.slice_assign(
-                [0..1, 0..3, rows, columns],
+                [0..1, 0..channels, rows, columns],
                 Tensor::from_data(values, &device),
             );
         }
         parts.push(image);
         untouched = number + 1;
     }
-    let count = images.dims()[0];
     if untouched < count {
         parts.push(images.narrow(0, untouched, count - untouched));
     }

@@ -1,5 +1,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+use std::sync::LazyLock;
+
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_ops::Key;
 use kvt_testing::devices::devices;
@@ -7,14 +9,13 @@ use safetensors::SafeTensors;
 
 use super::draw::rect_around;
 use super::*;
-use crate::augment::{Normalization, Patch};
+use crate::augment::{AugmentConfig, Normalization, Patch};
 use crate::recipe::LossConfig;
 
 const GOLDEN: &[u8] = include_bytes!("../../../tests/golden/mix.safetensors");
-const NORMALIZATION: Normalization = Normalization {
-    mean: [0.485, 0.456, 0.406],
-    std: [0.229, 0.224, 0.225],
-};
+/// ImageNet's.
+static NORMALIZATION: LazyLock<Normalization> =
+    LazyLock::new(|| Normalization::from(&AugmentConfig::default()));
 const IMAGES: usize = 6;
 const SIZE: (usize, usize) = (9, 7);
 
@@ -370,8 +371,8 @@ fn patches_are_written_where_they_belong() {
 fn images_are_converted_for_a_teacher() {
     let images = normalised(&Device::flex());
     let other = Normalization {
-        mean: [0.5; 3],
-        std: [0.5; 3],
+        mean: vec![0.5; 3],
+        std: vec![0.5; 3],
     };
     let found = NORMALIZATION.convert(&other, images.clone());
     assert_close("converted", &values(found), &floats("converted"), 2e-6);
@@ -384,11 +385,14 @@ fn images_are_converted_for_a_teacher() {
 fn normalisation_is_undone_to_the_level() {
     let device = Device::flex();
     for (mean, std) in [
-        (NORMALIZATION.mean, NORMALIZATION.std),
+        ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
         ([0.5; 3], [0.5; 3]),
         ([0.0, 0.9, -2.0], [1.0, 0.05, 3.0]),
     ] {
-        let normalization = Normalization { mean, std };
+        let normalization = Normalization {
+            mean: mean.to_vec(),
+            std: std.to_vec(),
+        };
         let levels: Vec<f32> = (0..3 * 256).map(|n| (n % 256) as f32).collect();
         let normal = levels.iter().enumerate().map(|(place, level)| {
             let channel = place / 256;

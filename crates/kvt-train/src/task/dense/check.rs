@@ -83,6 +83,14 @@ impl Words {
                 "leave `eval.batch_size` out",
             ),
             (
+                model.in_chans.is_some_and(|channels| channels != 3),
+                "model.in_chans",
+                format!(
+                    "`task = \"{task}\"` takes images of 3 channels: their colours are augmented"
+                ),
+                "leave `model.in_chans` out: grey images are repeated three times",
+            ),
+            (
                 model.num_classes.is_some(),
                 "model.num_classes",
                 format!(

@@ -23,6 +23,7 @@ use kvt_models::dense::mask_rcnn::{self, Bitmap, DetectLosses, MaskRcnn};
 use kvt_ops::{Key, Phase};
 
 use super::dense::start_from;
+use super::model::check_channels;
 use super::{EvalData, Measured, Signals, Task, Unread, Weights};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
@@ -111,10 +112,8 @@ impl Task for Detect {
         let mut section = plan.model.clone();
         section.overrides.num_classes = Some(1);
         let config = section.config(None)?;
-        match config.in_chans() {
-            3 => Ok(config),
-            channels => Err(TrainError::Channels(channels)),
-        }
+        check_channels(&config, 3)?;
+        Ok(config)
     }
 
     fn start(

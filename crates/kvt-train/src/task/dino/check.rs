@@ -36,6 +36,12 @@ pub(crate) fn check(plan: &Plan) -> Vec<Conflict> {
             "`task = \"dino\"` trains the backbone itself, and its teacher with it",
             "set `lora.rank = 0`",
         ),
+        (
+            plan.model.overrides.in_chans == Some(4),
+            "model.in_chans",
+            "`task = \"dino\"` solarises views, which Pillow does not do to images with alpha",
+            "take 1 or 3 channels",
+        ),
     ];
     let mut found: Vec<Conflict> = mixed.chain(Conflict::of(keys)).collect();
     if plan.dino.local_views > 0 {

@@ -24,6 +24,7 @@ use kvt_models::{Ask, Backbone, Model, ModelConfig};
 use kvt_ops::{Key, Phase};
 
 use self::signals::{Numbers, Seen, feature_std};
+use super::model::check_channels;
 use super::{
     EvalData, HeadReset, InitConfig, Measured, ResetHead, Task, Unread, Weights, build_model,
     start_from,
@@ -102,10 +103,8 @@ impl Task for Dino {
         let mut section = plan.model.clone();
         section.overrides.num_classes = Some(1);
         let config = section.config(None)?;
-        match config.in_chans() {
-            3 => Ok(config),
-            channels => Err(TrainError::Channels(channels)),
-        }
+        check_channels(&config, plan.augment.channels())?;
+        Ok(config)
     }
 
     fn start(

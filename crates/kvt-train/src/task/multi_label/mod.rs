@@ -13,6 +13,7 @@ use kvt_ops::Phase;
 
 use super::classify::start_model;
 use super::mixer::Mixer;
+use super::model::check_channels;
 use super::{EvalData, Measured, Task, Weights, check_classes};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare, Source};
@@ -66,10 +67,8 @@ impl Task for MultiLabel {
     fn model(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError> {
         let config = plan.model.config(Some(splits.classes().len()))?;
         check_classes(&config, &splits.train)?;
-        match config.in_chans() {
-            3 => Ok(config),
-            channels => Err(TrainError::Channels(channels)),
-        }
+        check_channels(&config, plan.augment.channels())?;
+        Ok(config)
     }
 
     fn start(

@@ -22,6 +22,7 @@ use kvt_models::dense::upernet::{SegmentLogits, UperNet};
 use kvt_ops::{Phase, pixel_cross_entropy, resize_bilinear};
 
 use super::dense::start_from;
+use super::model::check_channels;
 use super::size::heads;
 use super::{EvalData, Measured, Signals, Task, Unread, Weights};
 use crate::config::Plan;
@@ -117,10 +118,8 @@ impl Task for Segment {
                 class: class.clone(),
             });
         }
-        match config.in_chans() {
-            3 => Ok(config),
-            channels => Err(TrainError::Channels(channels)),
-        }
+        check_channels(&config, 3)?;
+        Ok(config)
     }
 
     fn start(

@@ -127,7 +127,7 @@ impl Loading<'_> {
             path: path.to_owned(),
             source,
         })?;
-        self.teacher(path, model, self.student)
+        self.teacher(path, model, self.student.clone())
     }
 
     fn teacher(
@@ -148,7 +148,8 @@ impl Loading<'_> {
             path.display()
         );
         let model = model.with_precision(self.precision);
-        let network = TeacherNetwork::new(model, own, self.student).map_err(refused(path))?;
+        let network =
+            TeacherNetwork::new(model, own, self.student.clone()).map_err(refused(path))?;
         let teacher = Teacher {
             kind: TeacherKind::Network(Box::new(network)),
             path: path.to_owned(),

@@ -86,9 +86,16 @@ pub enum TeacherError {
         /// Its name in the data.
         student: String,
     },
-    /// An unsupported number of image channels.
-    #[error("it takes images of {0} channels, but image folders give 3")]
-    Channels(usize),
+    /// Other channels than the student's.
+    #[error(
+        "it takes images of {channels} channels, but the student {student}, by `model.in_chans`"
+    )]
+    Channels {
+        /// Its channels.
+        channels: usize,
+        /// Those of the student.
+        student: usize,
+    },
     /// Hard distillation without a distillation head.
     #[error(
         "`distill.kind = \"hard\"` is learned by a distillation head, which `{model}` lacks: use a model whose name has \

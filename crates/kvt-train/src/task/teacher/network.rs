@@ -23,23 +23,25 @@ impl TeacherNetwork {
     /// A model on a device without autodiff.
     ///
     /// # Errors
-    /// If it does not take colour images.
+    /// If it takes images of other channels than the student.
     pub fn new(
         model: Model,
         own: Normalization,
         student: Normalization,
     ) -> Result<Self, TeacherError> {
-        match model.config().in_chans() {
-            3 => Ok(Self {
-                model,
-                student,
-                own,
-            }),
-            channels => Err(TeacherError::Channels(channels)),
+        let channels = model.config().in_chans();
+        if channels != student.mean.len() || channels != own.mean.len() {
+            let student = student.mean.len();
+            return Err(TeacherError::Channels { channels, student });
         }
+        Ok(Self {
+            model,
+            student,
+            own,
+        })
     }
 
-    /// The logits for a student's images, `[batch, 3, height, width]`, converted to the teacher's normalisation and
+    /// The logits for a student's images, `[batch, channels, height, width]`, converted to the teacher's normalisation and
     /// resized bilinearly to its size; `[batch, classes]`.
     pub(super) fn logits(&self, images: Tensor<4>) -> Tensor<2> {
         let images = self.student.convert(&self.own, images);

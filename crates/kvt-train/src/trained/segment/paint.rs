@@ -67,7 +67,7 @@ impl Segmenter {
         let image =
             prepare.and_then(|prepare| prepare.at_least(least_side(plan)).image(picture.clone()));
         let image = image.map_err(refused)?;
-        let view = View::whole(image.pixels, image.size);
+        let view = View::whole(image.pixels, 3, image.size);
         let size = (picture.height() as usize, picture.width() as usize);
         let device = &self.device.device;
         let labels = predict_labels(&self.network, view, size, &plan.segment, device)?;

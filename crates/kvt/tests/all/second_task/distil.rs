@@ -139,8 +139,8 @@ impl Task for Distil {
         let transform = |preset| {
             let config = AugmentConfig {
                 preset,
-                mean: [0.5; 3],
-                std: [0.25; 3],
+                mean: vec![0.5; 3],
+                std: vec![0.25; 3],
                 scale: [0.4, 1.0],
                 hflip: 0.5,
                 padding: 0,

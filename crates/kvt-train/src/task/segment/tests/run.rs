@@ -241,7 +241,7 @@ fn broken_logits_have_no_classes() {
     let config = plan.model.config(Some(1)).unwrap();
     let network = UperNet::build(&plan, &config, 4, &Device::flex()).unwrap();
     let labels = |pixel: f32| {
-        let view = crate::data::View::whole(vec![pixel; 3 * 32 * 32], (32, 32));
+        let view = crate::data::View::whole(vec![pixel; 3 * 32 * 32], 3, (32, 32));
         predict_labels(&network, view, (20, 30), &plan.segment, &Device::flex()).unwrap()
     };
     assert_eq!(labels(0.5).unwrap().len(), 20 * 30);
