@@ -176,6 +176,7 @@ fn the_whole_recipe_is_pytorchs() {
         },
     };
     let (pixels, labels) = (start.bytes("pixels"), start.i64s("labels"));
+    let normalization = &normalization;
     let batch = |indices: &[i64]| {
         let images = indices.iter().flat_map(|&image| {
             let image = pixels.chunks(32 * 32 * 3).nth(image as usize).unwrap();
