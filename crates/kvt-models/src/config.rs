@@ -112,6 +112,25 @@ impl ModelConfig {
         self.of_family().name()
     }
 
+    /// The name by which timm makes this model, given its image size, channels and classes; `None` if it cannot: of the families
+    /// CvT, T2T-ViT and So-ViT, in a size without a name, or with another attention than its own.
+    pub fn in_timm(&self) -> Option<String> {
+        if matches!(self, Self::Cvt(_) | Self::T2t(_) | Self::SoVit(_)) {
+            return None;
+        }
+        let (name, own) = (self.name(), *self.common());
+        let overrides = ModelOverrides {
+            img_size: Some(own.img_size),
+            in_chans: Some(own.in_chans),
+            num_classes: Some(own.num_classes),
+            drop_path: Some(own.drop_path),
+            attn_drop: Some(own.attn_drop),
+            ..ModelOverrides::default()
+        };
+        let named = Self::by_name(&name).ok()?.with(&overrides).ok()?;
+        (named == *self).then_some(name)
+    }
+
     /// Side of the square input image in pixels.
     pub fn img_size(&self) -> usize {
         self.common().img_size
