@@ -29,10 +29,15 @@ impl Sample {
         let (config, batch) = (model.config(), batch.unwrap_or(IMAGES));
         let side = config.img_size();
         let shape = [batch, config.in_chans(), side, side];
-        let (one, count) = (shape.iter().skip(1).product::<usize>(), IMAGES.next_multiple_of(batch));
+        let (one, count) = (
+            shape.iter().skip(1).product::<usize>(),
+            IMAGES.next_multiple_of(batch),
+        );
         let mut rng = Key::new(0).named("export").rng();
         // About the values of normalised pixels.
-        let images: Vec<f32> = (0..count * one).map(|_| rng.random_range(-2.0..2.0)).collect();
+        let images: Vec<f32> = (0..count * one)
+            .map(|_| rng.random_range(-2.0..2.0))
+            .collect();
         let device = device_of(model);
         let mut logits = Vec::new();
         for images in images.chunks(batch * one) {
@@ -40,22 +45,38 @@ impl Sample {
             let of_batch = model.forward(images, Phase::Eval).try_into_vec_as::<f32>();
             logits.extend(of_batch.map_err(|error| ExportError::Logits(error.to_string()))?);
         }
-        Ok(Self { shape, images, logits })
+        Ok(Self {
+            shape,
+            images,
+            logits,
+        })
     }
 
     /// The largest difference between the logits of a file and those of the model.
     pub(crate) fn compare(&self, file: &[u8]) -> Result<f32, ExportError> {
-        let found = self.run(file).map_err(|error| ExportError::Check(format!("{error:#}")))?;
-        let largest = self.logits.iter().fold(1.0f32, |largest, x| largest.max(x.abs()));
+        let found = self
+            .run(file)
+            .map_err(|error| ExportError::Check(format!("{error:#}")))?;
+        let largest = self
+            .logits
+            .iter()
+            .fold(1.0f32, |largest, x| largest.max(x.abs()));
         let tolerance = TOLERANCE * largest;
         let pairs = self.logits.iter().zip(&found);
         let difference = pairs.fold(0.0f32, |largest, (x, y)| {
             let difference = (x - y).abs();
             // `max` would pass a NaN over.
-            if difference <= largest { largest } else { difference }
+            if difference <= largest {
+                largest
+            } else {
+                difference
+            }
         });
         if found.len() != self.logits.len() || !(difference <= tolerance) {
-            return Err(ExportError::Differs { difference, tolerance });
+            return Err(ExportError::Differs {
+                difference,
+                tolerance,
+            });
         }
         Ok(difference)
     }
@@ -80,5 +101,9 @@ impl Sample {
 /// Where a model's weights are.
 fn device_of(model: &Model) -> Device {
     use burn::module::Module;
-    model.devices().into_iter().next().unwrap_or_else(Device::flex)
+    model
+        .devices()
+        .into_iter()
+        .next()
+        .unwrap_or_else(Device::flex)
 }

@@ -30,7 +30,9 @@ pub(crate) fn dims(shapes: [&Shape; 2], batches: [usize; 2]) -> Option<Vec<Dim>>
         return None;
     }
     let lengths = first.iter().zip(second);
-    lengths.map(|(first, second)| Dim::of([*first, *second], batches)).collect()
+    lengths
+        .map(|(first, second)| Dim::of([*first, *second], batches))
+        .collect()
 }
 
 #[cfg(test)]

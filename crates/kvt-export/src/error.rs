@@ -7,7 +7,9 @@ use burn::tensor::CaptureError;
 #[non_exhaustive]
 pub enum ExportError {
     /// An operation that no operator of the format stands for.
-    #[error("`{operation}` {place} has no translation to ONNX: an attention of another kind, or none at this place, may have one")]
+    #[error(
+        "`{operation}` {place} has no translation to ONNX: an attention of another kind, or none at this place, may have one"
+    )]
     Operation {
         /// Burn's name of the operation.
         operation: String,
@@ -23,16 +25,23 @@ pub enum ExportError {
         place: String,
     },
     /// What a model computes depends on the batch in a way that is not translated.
-    #[error("`{operation}` {place} depends on the number of images in a way that one graph cannot have: fix it with `--batch N`")]
+    #[error(
+        "`{operation}` {place} depends on the number of images in a way that one graph cannot have: fix it with `--batch N`"
+    )]
     Batch {
         /// Burn's name of the operation.
         operation: String,
         /// Where in the model.
         place: String,
     },
-    /// No images in a batch.
-    #[error("`--batch 0`: a batch has at least one image")]
-    NoImages,
+    /// A kind of attention that reads numbers on the host, or that no test has exported.
+    #[error("stage `{stage}` has the attention `{kind}`: only `dense` and `knn` are exported")]
+    Kind {
+        /// The stage.
+        stage: String,
+        /// Its attention.
+        kind: &'static str,
+    },
     /// The forward pass could not be recorded.
     #[error("the forward pass could not be recorded: {0}")]
     Record(#[from] CaptureError),
@@ -49,17 +58,13 @@ pub enum ExportError {
     #[error("the file was not written, since tract does not run it: {0}")]
     Check(String),
     /// The file computes something else.
-    #[error("the file was not written, since its logits differ from the model's by up to {difference:e}, where {tolerance:e} is allowed")]
+    #[error(
+        "the file was not written, since its logits differ from the model's by up to {difference:e}, where {tolerance:e} is allowed"
+    )]
     Differs {
         /// The largest difference.
         difference: f32,
         /// What is allowed.
         tolerance: f32,
-    },
-    /// A model that timm does not have.
-    #[error("timm has no {what}: only its own models with dense attention can be loaded by it; `kvt export` writes all")]
-    NotInTimm {
-        /// What it lacks.
-        what: String,
     },
 }

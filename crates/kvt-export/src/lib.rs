@@ -9,6 +9,7 @@ mod proto;
 mod record;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
 use kvt_models::{Model, Precision};
 use prost::Message;
@@ -24,6 +25,9 @@ pub const OPSET: i64 = 17;
 const IR_VERSION: i64 = 8;
 /// The format's limit, which is that of a message of Protocol Buffers.
 const MOST_BYTES: usize = i32::MAX as usize;
+
+/// The kinds of attention that are exported.
+const KINDS: [&str; 2] = ["dense", "knn"];
 
 /// A model as an ONNX file.
 #[derive(Clone, Debug)]
@@ -43,15 +47,22 @@ pub struct Onnx {
 /// The model is consumed: it ends on a device that computes nothing.
 ///
 /// # Errors
-/// If the model computes something that has no translation, or that depends on the batch otherwise than in its length, the file would
+/// If an attention is neither dense nor k-NN, the model computes something that has no translation, or that depends on the batch otherwise than in its length, the file would
 /// be too large, or, with the feature `check`, its logits are not the model's.
 pub fn onnx(
     model: Model,
-    batch: Option<usize>,
+    batch: Option<NonZeroUsize>,
     metadata: &BTreeMap<String, String>,
 ) -> Result<Onnx, ExportError> {
-    if batch == Some(0) {
-        return Err(ExportError::NoImages);
+    let batch = batch.map(usize::from);
+    for stage in model.config().summary().stages {
+        let kind = stage.attention.map_or("dense", |attention| attention.kind);
+        if !KINDS.contains(&kind) {
+            return Err(ExportError::Kind {
+                stage: stage.name,
+                kind,
+            });
+        }
     }
     let model = model.with_precision(Precision::F32);
     // Recording moves the statistics of batch norms, so the model computes first.
@@ -65,14 +76,21 @@ pub fn onnx(
         None => Some(record(&model, batches[1])?),
     };
     let recordings = [&first, second.as_ref().unwrap_or(&first)];
-    let graph = graph(Recorded { recordings, batches })?;
+    let graph = graph(Recorded {
+        recordings,
+        batches,
+    })?;
     let operators = graph.node.len();
     let bytes = file(graph, metadata)?;
     #[cfg(feature = "check")]
     let difference = Some(sample.compare(&bytes)?);
     #[cfg(not(feature = "check"))]
     let difference = None;
-    Ok(Onnx { bytes, operators, difference })
+    Ok(Onnx {
+        bytes,
+        operators,
+        difference,
+    })
 }
 
 fn file(graph: proto::Graph, metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, ExportError> {
@@ -85,7 +103,10 @@ fn file(graph: proto::Graph, metadata: &BTreeMap<String, String>) -> Result<Vec<
         producer_name: "kvt".to_owned(),
         producer_version: env!("CARGO_PKG_VERSION").to_owned(),
         graph: Some(graph),
-        opset_import: vec![proto::OperatorSet { domain: String::new(), version: OPSET }],
+        opset_import: vec![proto::OperatorSet {
+            domain: String::new(),
+            version: OPSET,
+        }],
         metadata_props: entries.collect(),
     };
     let length = model.encoded_len();

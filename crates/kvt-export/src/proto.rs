@@ -87,23 +87,43 @@ pub(crate) struct Attribute {
 impl Attribute {
     pub(crate) fn int(name: &str, i: i64) -> Self {
         let name = name.to_owned();
-        Self { name, i, kind: 2, ..Self::default() }
+        Self {
+            name,
+            i,
+            kind: 2,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn float(name: &str, f: f32) -> Self {
         let name = name.to_owned();
-        Self { name, f, kind: 1, ..Self::default() }
+        Self {
+            name,
+            f,
+            kind: 1,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn ints(name: &str, ints: impl IntoIterator<Item = usize>) -> Self {
         let name = name.to_owned();
         let ints = ints.into_iter().map(|i| i as i64).collect();
-        Self { name, ints, kind: 7, ..Self::default() }
+        Self {
+            name,
+            ints,
+            kind: 7,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn tensor(name: &str, t: Constant) -> Self {
         let name = name.to_owned();
-        Self { name, t: Some(t), kind: 4, ..Self::default() }
+        Self {
+            name,
+            t: Some(t),
+            kind: 4,
+            ..Self::default()
+        }
     }
 }
 

@@ -31,7 +31,12 @@ pub(crate) struct Recording {
 /// recorded again.
 pub(crate) fn record(model: &Model, batch: usize) -> Result<Recording, ExportError> {
     let (device, config) = (Device::capture(), model.config());
-    let shape = [batch, config.in_chans(), config.img_size(), config.img_size()];
+    let shape = [
+        batch,
+        config.in_chans(),
+        config.img_size(),
+        config.img_size(),
+    ];
     let mut weights = Weights::default();
     let captured = device.capture_scope(|scope| {
         let model = model.clone().to_device(&device);
@@ -42,13 +47,18 @@ pub(crate) fn record(model: &Model, batch: usize) -> Result<Recording, ExportErr
         scope.complete(id(&images), id(&logits))
     })?;
     let CapturedGraph { graph, values } = captured;
-    let named: HashMap<ParamId, String> =
-        model.state().into_iter().map(|entry| (entry.id, entry.name)).collect();
+    let named: HashMap<ParamId, String> = model
+        .state()
+        .into_iter()
+        .map(|entry| (entry.id, entry.name))
+        .collect();
     let names = weights.0.into_iter();
     Ok(Recording {
         operations: graph.operations,
         values,
-        names: names.filter_map(|(param, id)| Some((id, named.get(&param)?.clone()))).collect(),
+        names: names
+            .filter_map(|(param, id)| Some((id, named.get(&param)?.clone())))
+            .collect(),
         input: graph.inputs.first().copied(),
         output: graph.outputs.first().copied(),
     })
@@ -68,4 +78,28 @@ impl ModuleVisitor for Weights {
 fn id<const D: usize>(tensor: &Tensor<D>) -> Option<TensorId> {
     let tensor = tensor.clone().try_into_primitive::<Capture>().ok()?;
     Some(tensor.id())
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// What is done with a tensor of a shape.
+    pub(crate) fn recording(work: impl Fn(Tensor<2>) -> Tensor<2>, shape: [usize; 2]) -> Recording {
+        let device = Device::capture();
+        let captured = device.capture_scope(|scope| {
+            let input = Tensor::<2>::zeros(shape, &Device::flex()).to_device(&device);
+            let output = work(input.clone());
+            scope.complete(id(&input), id(&output))
+        });
+        let CapturedGraph { graph, values } = captured.unwrap();
+        Recording {
+            operations: graph.operations,
+            values,
+            names: HashMap::new(),
+            input: graph.inputs.first().copied(),
+            output: graph.outputs.first().copied(),
+        }
+    }
 }

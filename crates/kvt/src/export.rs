@@ -1,5 +1,6 @@
 //! `kvt export`
 
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ use kvt_data::fs::check_writable;
 use kvt_train::trained::Trained;
 
 use super::common::Overrides;
-use super::{output, trained};
+use super::trained;
 
 /// `kvt export --run RUN FILE.onnx` and `kvt export --config CONFIG --weights W FILE.onnx`
 ///
@@ -29,8 +30,8 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value_t = Format::Onnx)]
     format: Format,
     /// Images of a batch; without it, the file takes any number.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    batch: Option<u16>,
+    #[arg(long, value_name = "N")]
+    batch: Option<NonZeroU16>,
     /// Replace FILE if it exists.
     #[arg(long)]
     force: bool,
@@ -54,14 +55,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     check_writable(path)?;
     let trained = || args.trained.load(&args.overrides);
-    write(trained, args.batch.map(usize::from), path)?;
+    write(trained, args.batch.map(NonZeroUsize::from), path)?;
     Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(feature = "export")]
 fn write(
     load: impl FnOnce() -> anyhow::Result<Trained>,
-    batch: Option<usize>,
+    batch: Option<NonZeroUsize>,
     path: &Path,
 ) -> anyhow::Result<()> {
     use std::io::Write;
@@ -73,11 +74,15 @@ fn write(
     kvt_data::fs::write_atomic(path, |file| file.write_all(&onnx.bytes))?;
     let checked = match onnx.difference {
         Some(difference) => {
-            format!("tract runs it, and no logit of eight images differs from {name}'s by more than {difference:.1e}")
+            format!(
+                "tract runs it, and no logit of eight images differs from {name}'s by more than {difference:.1e}"
+            )
         }
-        None => "not checked: no program ran it (a kvt with the feature `export-check` does)".to_owned(),
+        None => {
+            "not checked: no program ran it (a kvt with the feature `export-check` does)".to_owned()
+        }
     };
-    output::print(&format!(
+    super::output::print(&format!(
         "wrote {name} to `{}`: opset {}, {} operators; {checked}",
         path.display(),
         kvt_export::OPSET,
@@ -89,9 +94,8 @@ fn write(
 #[cfg(not(feature = "export"))]
 fn write(
     _: impl FnOnce() -> anyhow::Result<Trained>,
-    _: Option<usize>,
+    _: Option<NonZeroUsize>,
     _: &Path,
 ) -> anyhow::Result<()> {
-    let _ = output::print;
     bail!("this kvt cannot write ONNX files: it was built without the feature `export`")
 }

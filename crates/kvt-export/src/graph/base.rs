@@ -1,6 +1,8 @@
 //! Operations that move numbers.
 
-use burn::backend::ir::{BaseOperationIr, BoolOperationIr, OperationIr, ScalarIr, ShapeOpIr, SliceOpIr, TensorIr};
+use burn::backend::ir::{
+    BaseOperationIr, BoolOperationIr, OperationIr, ScalarIr, ShapeOpIr, SliceOpIr, TensorIr,
+};
 use burn::tensor::IndexingUpdateOp;
 
 use super::Builder;
@@ -28,14 +30,22 @@ impl Builder<'_> {
             BaseOperationIr::SwapDims(of) => {
                 let mut axes: Vec<usize> = (0..of.input.shape.num_dims()).collect();
                 axes.swap(of.dim1, of.dim2);
-                self.operator("Transpose", [&of.input], [Attribute::ints("perm", axes)], &of.out)
+                self.operator(
+                    "Transpose",
+                    [&of.input],
+                    [Attribute::ints("perm", axes)],
+                    &of.out,
+                )
             }
             BaseOperationIr::Permute(of) => {
                 let perm = Attribute::ints("perm", of.axes.iter().copied());
                 self.operator("Transpose", [&of.input], [perm], &of.out)
             }
             BaseOperationIr::Flip(of) => {
-                let ranges = of.axes.iter().map(|axis| [*axis as i64, -1, BEFORE_FIRST, -1]);
+                let ranges = of
+                    .axes
+                    .iter()
+                    .map(|axis| [*axis as i64, -1, BEFORE_FIRST, -1]);
                 let ranges = ranges.collect();
                 self.sliced(&of.input, ranges, &of.out)
             }
@@ -106,21 +116,31 @@ impl Builder<'_> {
     }
 
     /// A number in the type of a value.
-    pub(super) fn number(&mut self, value: ScalarIr, like: &TensorIr) -> Result<String, ExportError> {
+    pub(super) fn number(
+        &mut self,
+        value: ScalarIr,
+        like: &TensorIr,
+    ) -> Result<String, ExportError> {
         let element = self.element_of(like)?;
-        self.scalar(float(value), element).ok_or_else(|| self.type_of(like))
+        self.scalar(float(value), element)
+            .ok_or_else(|| self.type_of(like))
     }
 
     /// A value that is `number` everywhere.
     pub(super) fn fill(&mut self, number: f64, out: &TensorIr) -> Result<(), ExportError> {
         let (dims, element) = (self.dims_of(out), self.element_of(out)?);
-        let name = self.filled(&dims, number, element).ok_or_else(|| self.type_of(out))?;
+        let name = self
+            .filled(&dims, number, element)
+            .ok_or_else(|| self.type_of(out))?;
         self.set(out, name);
         Ok(())
     }
 
     fn type_of(&self, tensor: &TensorIr) -> ExportError {
-        ExportError::Type { kind: format!("{:?}", tensor.dtype), place: self.place() }
+        ExportError::Type {
+            kind: format!("{:?}", tensor.dtype),
+            place: self.place(),
+        }
     }
 
     /// Axes that keep their length get the length 1, which ONNX leaves as it is.
@@ -129,7 +149,11 @@ impl Builder<'_> {
         let new = to.len().saturating_sub(from.len());
         let lengths = to.iter().enumerate().map(|(axis, length)| {
             let before = axis.checked_sub(new).and_then(|axis| from.get(axis));
-            if before == Some(length) { Dim::Fixed(1) } else { *length }
+            if before == Some(length) {
+                Dim::Fixed(1)
+            } else {
+                *length
+            }
         });
         let lengths: Vec<Dim> = lengths.collect();
         let (x, shape) = (self.read(&of.input)?, self.shape(&lengths));
@@ -143,7 +167,12 @@ impl Builder<'_> {
         let dims = self.dims_of(&of.tensor);
         let mut ranges = Vec::new();
         for (axis, (range, dim)) in of.ranges.iter().zip(dims).enumerate() {
-            let length = of.tensor.shape.as_slice().get(axis).map_or(0, |length| *length as isize);
+            let length = of
+                .tensor
+                .shape
+                .as_slice()
+                .get(axis)
+                .map_or(0, |length| *length as isize);
             let from_end = |at: isize| if at < 0 { at + length } else { at };
             let (start, end) = (from_end(range.start), range.end.map_or(length, from_end));
             if range.step == 1 && start == 0 && end >= length {

@@ -141,7 +141,14 @@ impl<'a> Builder<'a> {
 
     /// The lengths of the axes of a value.
     fn dims_of(&self, tensor: &TensorIr) -> Vec<Dim> {
-        let fixed = || tensor.shape.as_slice().iter().map(|length| Dim::Fixed(*length)).collect();
+        let fixed = || {
+            tensor
+                .shape
+                .as_slice()
+                .iter()
+                .map(|length| Dim::Fixed(*length))
+                .collect()
+        };
         self.dims.get(&tensor.id).cloned().unwrap_or_else(fixed)
     }
 
@@ -187,7 +194,10 @@ impl<'a> Builder<'a> {
     fn finish(mut self) -> Result<Graph, ExportError> {
         let [first, _] = self.recorded.recordings;
         let nothing = || ExportError::Nothing;
-        let (input, output) = (first.input.ok_or_else(nothing)?, first.output.ok_or_else(nothing)?);
+        let (input, output) = (
+            first.input.ok_or_else(nothing)?,
+            first.output.ok_or_else(nothing)?,
+        );
         let dims_of = |id| self.dims.get(&id).cloned().unwrap_or_default();
         let infos = [(INPUT, dims_of(input)), (OUTPUT, dims_of(output))];
         let [input, out] = infos.map(|(name, dims)| value_info(name, &dims));
@@ -212,7 +222,9 @@ impl<'a> Builder<'a> {
         Ok(Graph {
             node,
             name: "kvt".to_owned(),
-            initializer: constants.filter(|constant| needed.contains(&constant.name)).collect(),
+            initializer: constants
+                .filter(|constant| needed.contains(&constant.name))
+                .collect(),
             input: vec![input],
             output: vec![out],
         })
@@ -227,11 +239,17 @@ impl<'a> Builder<'a> {
     }
 
     fn unknown(&self, operation: &OperationIr) -> ExportError {
-        ExportError::Operation { operation: name_of(operation), place: self.place() }
+        ExportError::Operation {
+            operation: name_of(operation),
+            place: self.place(),
+        }
     }
 
     fn depends_on_batch(&self, operation: String) -> ExportError {
-        ExportError::Batch { operation, place: self.place() }
+        ExportError::Batch {
+            operation,
+            place: self.place(),
+        }
     }
 
     /// The type of a value in ONNX.

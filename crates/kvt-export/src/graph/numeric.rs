@@ -1,8 +1,8 @@
 //! Operations that compute number by number, or along an axis.
 
 use burn::backend::ir::{
-    FloatOperationIr, IntOperationIr, NumericOperationIr, OperationIr, PadModeIr, ReduceDimOpIr, ScalarIr,
-    ScalarOpIr, TensorIr,
+    FloatOperationIr, IntOperationIr, NumericOperationIr, OperationIr, PadModeIr, ReduceDimOpIr,
+    ScalarIr, ScalarOpIr, TensorIr,
 };
 
 use super::Builder;
@@ -30,7 +30,9 @@ impl Builder<'_> {
             Of::Powi(of) => self.operator("Pow", [&of.lhs, &of.rhs], [], &of.out),
             Of::Greater(of) => self.operator("Greater", [&of.lhs, &of.rhs], [], &of.out),
             Of::GreaterElem(of) => self.with_scalar("Greater", of),
-            Of::GreaterEqual(of) => self.operator("GreaterOrEqual", [&of.lhs, &of.rhs], [], &of.out),
+            Of::GreaterEqual(of) => {
+                self.operator("GreaterOrEqual", [&of.lhs, &of.rhs], [], &of.out)
+            }
             Of::GreaterEqualElem(of) => self.with_scalar("GreaterOrEqual", of),
             Of::Lower(of) => self.operator("Less", [&of.lhs, &of.rhs], [], &of.out),
             Of::LowerElem(of) => self.with_scalar("Less", of),
@@ -45,9 +47,17 @@ impl Builder<'_> {
             Of::MinDim(of) => self.reduce("ReduceMin", of),
             Of::SumDim(of) => self.sum(&of.input, &[of.axis], &of.out),
             Of::SumDims(of) => self.sum(&of.input, &of.axes, &of.out),
-            Of::TopKWithIndices(of) => self.top_k(&of.tensor, of.dim, of.k, Some(&of.out), Some(&of.out_indices)),
+            Of::TopKWithIndices(of) => self.top_k(
+                &of.tensor,
+                of.dim,
+                of.k,
+                Some(&of.out),
+                Some(&of.out_indices),
+            ),
             Of::TopK(of) => self.top_k(&of.input, of.axis, of.accumulator_len, Some(&of.out), None),
-            Of::ArgTopK(of) => self.top_k(&of.input, of.axis, of.accumulator_len, None, Some(&of.out)),
+            Of::ArgTopK(of) => {
+                self.top_k(&of.input, of.axis, of.accumulator_len, None, Some(&of.out))
+            }
             Of::CumSum(of) => {
                 let (x, axis) = (self.read(&of.input)?, self.ints(&[of.axis as i64]));
                 let name = self.node("CumSum", [x, axis], []);
@@ -112,7 +122,11 @@ impl Builder<'_> {
     }
 
     /// An operator of a value and a number.
-    pub(super) fn with_scalar(&mut self, operator: &str, of: &ScalarOpIr) -> Result<(), ExportError> {
+    pub(super) fn with_scalar(
+        &mut self,
+        operator: &str,
+        of: &ScalarOpIr,
+    ) -> Result<(), ExportError> {
         let (x, number) = (self.read(&of.lhs)?, self.number(of.rhs, &of.lhs)?);
         let name = self.node(operator, [x, number], []);
         self.set(&of.out, name);
@@ -127,7 +141,12 @@ impl Builder<'_> {
     }
 
     fn reduce(&mut self, operator: &str, of: &ReduceDimOpIr) -> Result<(), ExportError> {
-        self.operator(operator, [&of.input], [Attribute::ints("axes", [of.axis])], &of.out)
+        self.operator(
+            operator,
+            [&of.input],
+            [Attribute::ints("axes", [of.axis])],
+            &of.out,
+        )
     }
 
     fn sum(&mut self, x: &TensorIr, axes: &[usize], out: &TensorIr) -> Result<(), ExportError> {

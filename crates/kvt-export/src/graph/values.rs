@@ -29,7 +29,12 @@ pub(super) fn constant(name: &str, data: &TensorData) -> Option<Constant> {
         _ => data.as_bytes().to_vec(),
     };
     Some(Constant {
-        dims: data.shape().as_slice().iter().map(|length| *length as i64).collect(),
+        dims: data
+            .shape()
+            .as_slice()
+            .iter()
+            .map(|length| *length as i64)
+            .collect(),
         data_type: element(data.dtype())?,
         name: name.to_owned(),
         raw_data,
@@ -39,18 +44,34 @@ pub(super) fn constant(name: &str, data: &TensorData) -> Option<Constant> {
 /// An input or output in f32.
 pub(super) fn value_info(name: &str, dims: &[Dim]) -> ValueInfo {
     let dim = dims.iter().map(|dim| match dim {
-        Dim::Fixed(length) => Dimension { value: Some(*length as i64), name: None },
-        Dim::PerImage(_) => Dimension { value: None, name: Some(BATCH.to_owned()) },
+        Dim::Fixed(length) => Dimension {
+            value: Some(*length as i64),
+            name: None,
+        },
+        Dim::PerImage(_) => Dimension {
+            value: None,
+            name: Some(BATCH.to_owned()),
+        },
     });
     let shape = Some(TensorShape { dim: dim.collect() });
-    let tensor = Some(TensorType { elem_type: 1, shape });
-    ValueInfo { name: name.to_owned(), kind: Some(Type { tensor }) }
+    let tensor = Some(TensorType {
+        elem_type: 1,
+        shape,
+    });
+    ValueInfo {
+        name: name.to_owned(),
+        kind: Some(Type { tensor }),
+    }
 }
 
 impl Builder<'_> {
     /// A list of integers.
     pub(super) fn ints(&mut self, ints: &[i64]) -> String {
-        self.constant(&[ints.len() as i64], 7, ints.iter().flat_map(|i| i.to_le_bytes()).collect())
+        self.constant(
+            &[ints.len() as i64],
+            7,
+            ints.iter().flat_map(|i| i.to_le_bytes()).collect(),
+        )
     }
 
     /// One number of the type `element`.
@@ -63,14 +84,22 @@ impl Builder<'_> {
     fn constant(&mut self, dims: &[i64], data_type: i32, raw_data: Vec<u8>) -> String {
         let hex: String = raw_data.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("constant_{data_type}_{dims:?}_{hex}").replace(['[', ']', ' '], "");
-        let constant = Constant { dims: dims.to_vec(), data_type, name: name.clone(), raw_data };
+        let constant = Constant {
+            dims: dims.to_vec(),
+            data_type,
+            name: name.clone(),
+            raw_data,
+        };
         self.constants.insert(name.clone(), constant);
         name
     }
 
     /// A shape, as an operator reads it.
     pub(super) fn shape(&mut self, dims: &[Dim]) -> String {
-        let fixed: Option<Vec<i64>> = dims.iter().map(|dim| dim.fixed().map(|n| n as i64)).collect();
+        let fixed: Option<Vec<i64>> = dims
+            .iter()
+            .map(|dim| dim.fixed().map(|n| n as i64))
+            .collect();
         if let Some(fixed) = fixed {
             return self.ints(&fixed);
         }
@@ -84,8 +113,10 @@ impl Builder<'_> {
         if open > 1 {
             return self.shape(dims);
         }
-        let lengths: Vec<i64> =
-            dims.iter().map(|dim| dim.fixed().map_or(-1, |length| length as i64)).collect();
+        let lengths: Vec<i64> = dims
+            .iter()
+            .map(|dim| dim.fixed().map_or(-1, |length| length as i64))
+            .collect();
         self.ints(&lengths)
     }
 
@@ -109,9 +140,18 @@ impl Builder<'_> {
     /// Numbers that are all the same.
     pub(super) fn filled(&mut self, dims: &[Dim], value: f64, element: i32) -> Option<String> {
         let raw_data = scalar(value, element)?;
-        let value = Constant { dims: vec![1], data_type: element, raw_data, ..Constant::default() };
+        let value = Constant {
+            dims: vec![1],
+            data_type: element,
+            raw_data,
+            ..Constant::default()
+        };
         let shape = self.shape(dims);
-        Some(self.node("ConstantOfShape", [shape], [Attribute::tensor("value", value)]))
+        Some(self.node(
+            "ConstantOfShape",
+            [shape],
+            [Attribute::tensor("value", value)],
+        ))
     }
 }
 

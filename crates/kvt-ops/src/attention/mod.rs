@@ -58,8 +58,8 @@ mod flash;
 mod fused;
 mod packed;
 
-use added::Given;
 pub(crate) use added::AddedAttentionOps;
+use added::Given;
 pub(crate) use flash::FlashAttentionOps;
 pub(crate) use fused::FusedAttentionOps;
 

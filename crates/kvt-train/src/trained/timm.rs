@@ -20,11 +20,19 @@ impl Trained {
     /// # Errors
     /// If timm does not have the model, or the folder cannot be written or is not empty.
     pub fn write_timm(&self, folder: &Path) -> Result<(), TrainError> {
-        let config = timm_config(&self.model.config(), self.preparation(), self.classes.as_deref())?;
+        let config = timm_config(
+            &self.model.config(),
+            self.preparation(),
+            self.classes.as_deref(),
+        )?;
         let text = serde_json::to_string_pretty(&config).map_err(std::io::Error::from)?;
         let weights = StateDict::from_model(&self.model)?;
         write_folder(folder, |folder| {
-            write_weights(&folder.join("model.safetensors"), &weights, &BTreeMap::new())?;
+            write_weights(
+                &folder.join("model.safetensors"),
+                &weights,
+                &BTreeMap::new(),
+            )?;
             Ok(write_text(&folder.join("config.json"), &(text + "\n"))?)
         })
     }
@@ -33,8 +41,15 @@ impl Trained {
     pub fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = self.preparation();
         facts.insert("model".to_owned(), json!(self.model.config().name()));
-        facts.extend(self.classes.as_ref().map(|names| ("classes".to_owned(), json!(names))));
-        facts.into_iter().map(|(key, value)| (key, value.to_string())).collect()
+        facts.extend(
+            self.classes
+                .as_ref()
+                .map(|names| ("classes".to_owned(), json!(names))),
+        );
+        facts
+            .into_iter()
+            .map(|(key, value)| (key, value.to_string()))
+            .collect()
     }
 
     /// timm's settings of how images are prepared for evaluation.
@@ -51,14 +66,20 @@ impl Trained {
             CropMode::Border => "border",
         };
         let facts = [
-            ("input_size", json!([config.in_chans(), self.size.0, self.size.1])),
+            (
+                "input_size",
+                json!([config.in_chans(), self.size.0, self.size.1]),
+            ),
             ("interpolation", json!(interpolation)),
             ("crop_pct", json!(augment.crop_pct)),
             ("crop_mode", json!(crop_mode)),
             ("mean", json!(augment.mean)),
             ("std", json!(augment.std)),
         ];
-        facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        facts
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect()
     }
 }
 
@@ -103,7 +124,11 @@ mod tests {
 
     fn written(name: &str, overrides: &ModelOverrides) -> Result<Value, TrainedError> {
         let config = ModelConfig::by_name(name).unwrap().with(overrides).unwrap();
-        timm_config(&config, Map::new(), Some(&["cat".to_owned(), "dog".to_owned()]))
+        timm_config(
+            &config,
+            Map::new(),
+            Some(&["cat".to_owned(), "dog".to_owned()]),
+        )
     }
 
     /// The keys that `_parse_model_cfg` of timm 1.0 reads.
@@ -130,7 +155,10 @@ mod tests {
             attention: Some(AttentionConfig::knn(Neighbors::fraction(0.5).unwrap())),
             ..ModelOverrides::default()
         };
-        let deeper = ModelOverrides { depth: Some(13.into()), ..ModelOverrides::default() };
+        let deeper = ModelOverrides {
+            depth: Some(13.into()),
+            ..ModelOverrides::default()
+        };
         let plain = ModelOverrides::default();
         let cases = [
             ("deit_tiny_patch16_224", &knn),

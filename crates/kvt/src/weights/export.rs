@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::output;
 use crate::common::Overrides;
-use crate::trained;
+use crate::{output, trained};
 
 /// `kvt weights export --run RUN FOLDER`
 ///
