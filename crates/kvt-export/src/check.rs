@@ -72,7 +72,7 @@ impl Sample {
                 difference
             }
         });
-        if found.len() != self.logits.len() || !(difference <= tolerance) {
+        if found.len() != self.logits.len() || difference.is_nan() || difference > tolerance {
             return Err(ExportError::Differs {
                 difference,
                 tolerance,

@@ -2,8 +2,9 @@
 //!
 //! Each is composed of those operations of Burn's for which the formats of other programs have an operator.
 
-use burn::backend::ops::ActivationOps;
-use burn::backend::{Backend, Capture, TensorMetadata, get_device_settings, tensor::FloatTensor};
+use burn::backend::ops::{ActivationOps, FloatTensorOps, ModuleOps};
+use burn::backend::tensor::{Device, FloatTensor};
+use burn::backend::{Capture, TensorMetadata, get_device_settings};
 use burn::tensor::{FloatDType, IndexingUpdateOp, Shape, TensorData};
 
 use crate::attention::{AddedAttentionOps, FlashAttentionOps, FusedAttentionOps};
@@ -113,7 +114,7 @@ impl UnfoldOps for Capture {
 /// For each axis of images of `size` the matrix `[kernel * positions, pixels]` that is 1 where a place of a window is a pixel. A row
 /// of a place in the padding is 0.
 fn pixels(
-    device: &burn::backend::Device<Capture>,
+    device: &Device<Capture>,
     settings: Unfold,
     size: [usize; 2],
 ) -> [FloatTensor<Capture>; 2] {
