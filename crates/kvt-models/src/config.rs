@@ -118,7 +118,7 @@ impl ModelConfig {
         if matches!(self, Self::Cvt(_) | Self::T2t(_) | Self::SoVit(_)) {
             return None;
         }
-        let (name, own) = (self.name(), *self.common());
+        let own = *self.common();
         let overrides = ModelOverrides {
             img_size: Some(own.img_size),
             in_chans: Some(own.in_chans),
@@ -127,8 +127,12 @@ impl ModelConfig {
             attn_drop: Some(own.attn_drop),
             ..ModelOverrides::default()
         };
-        let named = Self::by_name(&name).ok()?.with(&overrides).ok()?;
-        (named == *self).then_some(name)
+        let known = named().into_iter().map(|config| (config.name(), config));
+        let mut known = known.chain(aliased());
+        // The first of several: timm has DeiT at 384 px in one size only, and all sizes at 224.
+        let same =
+            known.find(|(_, config)| config.clone().with(&overrides).is_ok_and(|of| of == *self));
+        same.map(|(name, _)| name)
     }
 
     /// Side of the square input image in pixels.
