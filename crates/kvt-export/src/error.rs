@@ -44,7 +44,7 @@ pub enum ExportError {
     },
     /// The forward pass could not be recorded.
     #[error("the forward pass could not be recorded: {0}")]
-    Record(#[from] CaptureError),
+    Record(CaptureError),
     /// A forward pass that reads no images or computes no logits.
     #[error("the recorded forward pass has no images or no logits")]
     Nothing,

@@ -45,8 +45,8 @@ pub(crate) fn record(model: &Model, batch: usize) -> Result<Recording, ExportErr
         let images = Tensor::<4>::zeros(shape, &Device::flex()).to_device(&device);
         let logits = model.forward(images.clone(), Phase::Eval);
         scope.complete(id(&images), id(&logits))
-    })?;
-    let CapturedGraph { graph, values } = captured;
+    });
+    let CapturedGraph { graph, values } = captured.map_err(ExportError::Record)?;
     let named: HashMap<ParamId, String> = model
         .state()
         .into_iter()
