@@ -7,18 +7,21 @@
   python scripts/bench/side_by_side.py step --model t2t_vit_7 --batch 8 --k 0.5 --t2t-source T2T_CHECKOUT
   python scripts/bench/side_by_side.py families --t2t-source ... --cvt-source ... --so-vit-source ...
   python scripts/bench/side_by_side.py segment --config configs/scenes/swin_knn.toml --batch 8 --k 0.8
+  python scripts/bench/side_by_side.py detect --config configs/scenes/swin_mask_rcnn_knn.toml --batch 8 --k 0.8
 
-Needs a release build of kvt, and the packages of scripts/reference/requirements.txt; `segment` those of requirements-dense.txt,
-too. Every round times `kvt bench`, then each PyTorch variant; the table has the median over the rounds of each one's median, and
-the ratio to the reference line. `--json FILE` writes the same as records.
+Needs a release build of kvt, and the packages of scripts/reference/requirements.txt; `segment` and `detect` those of
+requirements-dense.txt, too. Every round times `kvt bench`, then each PyTorch variant; the table has the median over the rounds of
+each one's median, and the ratio to the reference line. `--json FILE` writes the same as records.
 
 PyTorch is measured as it comes (`dense` or `sdpa`, and `algorithm1`), and as fast as it gets: before the rounds, each kind of
 torch_worker.py is tried with each set of options of healthy.py, and the fastest dense and k-NN variants take part.
 `--as-it-comes` leaves that out, and `--variant KIND+OPTION+OPTION`, given once or more, names them instead. Each variant is a process of its own, all with THREADS threads.
 
 A step is forward, label-smoothed cross-entropy, backward, clipping, AdamW, on timm's model or the authors' (as `cross_check.py`
-takes them); of `segment` the two losses of mmsegmentation's UPerNet with the sizes of the configuration. A forward pass is in
-evaluation mode on both sides. `families` measures steps of one model of each family. `--k` is a count, or a share of the keys.
+takes them); of `segment` the two losses of mmsegmentation's UPerNet with the sizes of the configuration, of
+`detect` the five of mmdet's Mask R-CNN, with seven objects of 80 classes in an image of 4 to 3: mmdet's own code, on the RoIAlign
+and NMS of torchvision. A forward pass is in evaluation mode on both sides; of `detect` it ends with the detections. `families`
+measures steps of one model of each family. `--k` is a count, or a share of the keys.
 `--dtype bf16` runs a step of PyTorch under autocast beside kvt's in bf16 and in f32. It gives PyTorch's attention bf16 inputs;
 `kvt bench attention` has f32 alone, and its lines say so.
 
@@ -60,12 +63,12 @@ SOURCES = {"cvt": "cvt_source", "so": "so_vit_source", "t2t": "t2t_source"}
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["attention", "step", "families", "segment"])
+    parser.add_argument("what", choices=["attention", "step", "families", *torch_worker.TASKS])
     parser.add_argument("--kvt", default="target/release/kvt", help="the release binary")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--shape", default="16,3,197,64", help="batch,heads,tokens,head_dim")
     parser.add_argument("--model", default="deit_tiny_patch16_224")
-    parser.add_argument("--config", help="a configuration of segmentation")
+    parser.add_argument("--config", help="a configuration of segmentation or detection")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--set", action="append", default=[], help="a key of [model], as in img_size=32")
     parser.add_argument("--k", default="100", help="neighbours: a count, or a share of the keys with a point; a step: one per stage with commas")
@@ -79,8 +82,8 @@ def parse():
     cross_check.sources(parser)
     args = parser.parse_args()
     args.k = cross_check.neighbors(args.k)
-    if args.what == "segment" and not args.config:
-        parser.error("segment needs --config")
+    if args.what in torch_worker.TASKS and not args.config:
+        parser.error(f"{args.what} needs --config")
     return args
 
 
@@ -196,7 +199,7 @@ def kvt_bench(args, more):
         if what == "attention":
             command += ["--shape", args.shape, "--k", str(args.k)]
         else:
-            command += ["--config", args.config] if args.what == "segment" else ["--model", args.model]
+            command += ["--config", args.config] if args.what in torch_worker.TASKS else ["--model", args.model]
             command += ["--batch", str(args.batch), "--set", f"model.attention.neighbors={args.k}"]
             for pair in args.set:
                 command += ["--set", f"model.{pair}"]
@@ -260,8 +263,8 @@ def measure(args, library):
 
 
 def show(args, records, whole, best, version):
-    what = {"attention": args.shape, "segment": f"{args.config} batch {args.batch}"}.get(
-        args.what, f"{args.model} {' '.join(args.set)} batch {args.batch}")
+    named = args.config if args.what in torch_worker.TASKS else f"{args.model} {' '.join(args.set)}"
+    what = args.shape if args.what == "attention" else f"{named} batch {args.batch}"
     reference = {r["name"]: r[whole] for r in records}
     base = records[0]["name"]
     print(f"\n{args.what} {what}, k = {args.k}, {args.dtype}, {args.device}, {THREADS} threads, torch {version}\n")

@@ -23,7 +23,9 @@ from functools import partial
 from pathlib import Path
 
 DENSE, NEAREST = ("dense", "sdpa", "explicit"), ("algorithm1", "threshold")
-PIXEL_CLASSES = 150  # of `kvt bench` without data
+# Those of `kvt bench` without data.
+PIXEL_CLASSES, OBJECT_CLASSES, OBJECTS = 150, 80, 7
+TASKS = ("segment", "detect")  # of a configuration
 
 
 def keep_from_threshold(scores, ranking, k):
@@ -95,19 +97,16 @@ def resolved(args):
     return tomllib.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def segmenter(args, kind):
-    """The same of mmsegmentation's UPerNet for a configuration of kvt. Its outputs are the logits of both heads."""
+def pyramid(args, kind, config, section):
+    """The backbone of a configuration of kvt as mmsegmentation has it, and the channels of its maps."""
     import dense_common
     import dense_swin
     import dense_twins
     import mm
-    import torch
 
     if kind == "threshold":
         dense_common.keep_topk = keep_from_threshold
-    config = resolved(args)
-    model, segment = config["model"], config.get("segment", {})
-    height, width = config["dense"]["crop"]
+    model = config["model"]
     shared = dict(img_size=model.get("img_size", 224), in_chans=3, num_heads=model.get("num_heads"),
                   mlp_ratio=model.get("mlp_ratio", 4), qkv_bias=True)
     window = model.get("window_size", 7)
@@ -127,8 +126,20 @@ def segmenter(args, kind):
     else:
         sys.exit(f"mmsegmentation has no `{model['name']}` for this")
     if kind != "dense":
-        hidden = segment.get("window_padding") == "hidden"
+        hidden = section.get("window_padding") == "hidden"
         patch(backbone, args.k if kind in NEAREST else None, hidden)
+    return backbone, dims
+
+
+def segmenter(args, kind):
+    """The same of mmsegmentation's UPerNet for a configuration of kvt. Its outputs are the logits of both heads."""
+    import mm
+    import torch
+
+    config = resolved(args)
+    segment = config.get("segment", {})
+    height, width = config["dense"]["crop"]
+    backbone, dims = pyramid(args, kind, config, segment)
     network = mm.upernet(backbone, dims, segment.get("channels", 512), segment.get("aux_channels", 256), PIXEL_CLASSES,
                          segment.get("dropout", 0.1))
     labels = torch.randint(0, PIXEL_CLASSES, (args.batch, height, width), device=args.device)
@@ -153,18 +164,85 @@ def segmenter(args, kind):
     return Heads(), (3, height, width), loss
 
 
+def detector(args, kind):
+    """The same of mmdet's Mask R-CNN for a configuration of kvt. In training its output is the sum of the losses; in evaluation it
+    looks for objects, of which there are none: no class of new heads exceeds `detect.score`."""
+    import contextlib
+
+    import mm
+    import torch
+
+    config = resolved(args)
+    detect, multiscale = config["detect"], config["multiscale"]
+    # An image of 4 to 3 as an evaluation has it, padded.
+    short = max(multiscale["sizes"])
+    height, width = (-(-side // 32) * 32 for side in (short, min(short * 4 // 3, multiscale["max"])))
+    network = mm.mask_rcnn(
+        None, detect["channels"], detect["hidden"], OBJECT_CLASSES,
+        (detect["train_per_level"], detect["train_proposals"]), (detect["score"], detect["detections"]),
+        tested=(detect["test_per_level"], detect["test_proposals"]), backbone=pyramid(args, kind, config, detect),
+        sampled=(detect["anchors"], detect["regions"]))
+    mm.init_default_scope("mmdet")
+    with contextlib.redirect_stdout(None):  # it tells that nothing is loaded
+        network.init_weights()
+
+    def sample(image):
+        """Rectangles, which fill their masks: the first covers half of each side, each other one is smaller."""
+        masks = torch.zeros(OBJECTS, height, width, dtype=torch.uint8)
+        boxes = []
+        for number, mask in enumerate(masks):
+            rows, columns = (max(side // (number + 2), 1) for side in (height, width))
+            top, left = ((image * step + number * free // OBJECTS) % (free + 1)
+                         for free, step in ((height - rows, 7), (width - columns, 11)))
+            mask[top:top + rows, left:left + columns] = 1
+            boxes.append([left, top, left + columns, top + rows])
+        labels = torch.arange(image, image + OBJECTS) % OBJECT_CLASSES
+        return mm.objects(torch.tensor(boxes).float().to(args.device), labels.to(args.device), masks, (height, width))
+
+    samples = [sample(image) for image in range(args.batch)]
+
+    class Losses(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.network = network
+
+        def forward(self, images):
+            if not self.training:
+                return self.network.predict(images, samples)
+            losses = self.network.loss(images, samples).items()
+            losses = [loss for name, loss in losses if "loss" in name]
+            return sum(sum(loss) if isinstance(loss, list) else loss for loss in losses)
+
+        def train(self, mode=True):
+            # `eval` of a Swin returns nothing.
+            self.training = mode
+            self.network.train(mode)
+            return self
+
+        def compile_parts(self):
+            """What comes after these parts depends on what they find."""
+            for part in (self.network.backbone, self.network.neck, self.network.rpn_head, self.network.roi_head.bbox_head):
+                part.forward = torch.compile(part.forward)
+            return self
+
+    return Losses(), (3, height, width), lambda loss: loss
+
+
 def step(args, kind, options):
     """Forward, and a training step: forward, loss, backward, clipping, AdamW."""
     import torch
 
     torch.manual_seed(0)
-    model, shape, loss_of = (segmenter if args.what == "segment" else classifier)(args, kind)
+    make = {"segment": segmenter, "detect": detector}.get(args.what, classifier)
+    model, shape, loss_of = make(args, kind)
     layout = torch.channels_last if "channels-last" in options else torch.contiguous_format
     model.to(args.device, memory_format=layout)
     images = torch.randn(args.batch, *shape, device=args.device).contiguous(memory_format=layout)
     fused = True if "tuned" in options else None
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05, fused=fused)
-    run = torch.compile(model) if "compile" in options else model
+    run = model
+    if "compile" in options:
+        run = model.compile_parts() if args.what == "detect" else torch.compile(model)
     # A compiled model has no inference mode of its own.
     without = torch.no_grad if "compile" in options else torch.inference_mode
 

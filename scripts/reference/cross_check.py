@@ -10,8 +10,9 @@
   python scripts/reference/cross_check.py target/release/kvt twins_svt_base --neighbors 0.8
   python scripts/reference/cross_check.py target/release/kvt t2t_vit_t_19 --neighbors 0.6667 --t2t-source T2T_CHECKOUT
   python scripts/reference/cross_check.py target/release/kvt volo_d1_224
+  python scripts/reference/cross_check.py target/release/kvt vit_small_patch16_dinov3
 
-DeiT, Swin, PiT, TNT, Visformer, Twins and VOLO are timm's, CvT, T2T-ViT and So-ViT come from checkouts of their official
+ViT and DeiT, Swin, PiT, TNT, Visformer, Twins and VOLO are timm's, CvT, T2T-ViT and So-ViT come from checkouts of their official
 repositories (see `cvt.py`, `t2t.py`, `sovit.py`).
 
 Runs `kvt logits --model NAME --set ... --weights W --input IN --output OUT`: W has the reference's names,
@@ -37,12 +38,13 @@ import t2t
 import tnt
 import twins
 import visformer
+import vit
 import volo
 from common import KNN, patch_attention, randomize
 
 # Families that give their blocks Algorithm 1 themselves.
 PATCHES = {
-    "t2t": t2t.patch, "tnt": tnt.patch, "twins": twins.patch, "visformer": visformer.patch, "volo": volo.patch,
+    "deit3": vit.patch, "t2t": t2t.patch, "tnt": tnt.patch, "twins": twins.patch, "visformer": visformer.patch, "vit": vit.patch, "volo": volo.patch,
 }
 
 
@@ -72,7 +74,8 @@ def reference(arguments, **settings):
             sys.exit("a T2T-ViT needs --t2t-source, a checkout of https://github.com/yitu-opensource/T2T-ViT")
         return t2t.published(arguments.t2t_source, arguments.model), (3, 224, 224)
     if not arguments.model.startswith("cvt_"):
-        model = timm.create_model(arguments.model, **settings)
+        # Some have no head by default.
+        model = timm.create_model(arguments.model, num_classes=1000, **settings)
         side = settings.get("img_size")
         return model, (3, side, side) if side else model.default_cfg["input_size"]
     if not arguments.cvt_source:

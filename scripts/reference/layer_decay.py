@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 from timm.models.deit import VisionTransformerDistilled
+from timm.models.eva import Eva
 from timm.models.pit import PoolingVisionTransformer
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.tnt import TNT
@@ -52,6 +53,17 @@ CASES = {
     "deit": ("deit_tiny_patch16_224", DEIT, VisionTransformer(**DEIT, num_classes=3, norm_layer=NORM)),
     "deit_distilled": ("deit_tiny_distilled_patch16_224", DEIT,
                        VisionTransformerDistilled(**DEIT, num_classes=3, norm_layer=NORM)),
+    "vit_registers": ("vit_small_patch14_reg4_dinov2", DEIT,
+                      VisionTransformer(**DEIT, num_classes=3, reg_tokens=4, no_embed_class=True, init_values=1e-5)),
+    "vit_clip": ("vit_base_patch16_clip_224", DEIT, VisionTransformer(**DEIT, num_classes=3, pre_norm=True)),
+    "vit_siglip": ("vit_base_patch16_siglip_224", DEIT,
+                   VisionTransformer(**DEIT, num_classes=3, class_token=False, global_pool="map")),
+    "vit_fc_norm": ("vit_little_patch16_reg1_gap_256", DEIT,
+                    VisionTransformer(**DEIT, num_classes=3, class_token=False, reg_tokens=1, no_embed_class=True,
+                                      global_pool="avg", init_values=1e-5)),
+    "vit_dinov3": ("vit_small_plus_patch16_dinov3_qkvb", {**DEIT, "embed_dim": 24},
+                   Eva(**{**DEIT, "embed_dim": 24}, num_classes=3, num_reg_tokens=4, use_abs_pos_emb=False, use_rot_pos_emb=True,
+                       rope_type="dinov3", swiglu_mlp=True, swiglu_align_to=8, init_values=1e-5, use_fc_norm=False)),
     "swin": ("swin_tiny_patch4_window7_224", {**SWIN, **STAGES},
              SwinTransformer(**SWIN, num_classes=3, depths=STAGES["depth"], num_heads=STAGES["num_heads"])),
     "pit": ("pit_s_224", PIT_OVERRIDES, pit(False)),

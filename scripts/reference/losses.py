@@ -5,6 +5,9 @@ Writes `crates/kvt-train/tests/golden/losses.safetensors`:
   logits [4,5], labels [4] int64, own [4]      own: share of each image's own target after mixing
   <name>, <name>.grad                          timm's BinaryCrossEntropy: bce_plain, bce_sum (labels), bce_mixed,
                                                bce_threshold, bce_threshold_sum (mixed targets)
+  weights [5]                                  of the classes, for PyTorch's CrossEntropyLoss(weight=...)
+  <name>, <name>.grad                          weighted_labels, weighted_smooth (labels), weighted_mixed, weighted_both (mixed targets,
+                                               and smoothed)
   token_logits [4,9,5], token_labels [4,9,5], crop_label [4,5], truth [4,5]
   <name>, <name>.grad_class, .grad_tokens      tokens_plain, tokens_mixed (6 tokens exchanged), tokens_truth, tokens_fallback
                                                (the target of the image for each of its tokens)
@@ -40,6 +43,21 @@ def binary(logits, labels, own):
     ):
         x = logits.clone().requires_grad_()
         loss = BinaryCrossEntropy(smoothing=SMOOTHING, **options)(x, target)
+        loss.backward()
+        yield name, loss
+        yield f"{name}.grad", x.grad
+
+
+def weighted(logits, labels, own, weights):
+    mixed = F.one_hot(labels, CLASSES) * own + F.one_hot(labels, CLASSES).flip(0) * (1 - own)
+    for name, target, smoothing in (
+        ("weighted_labels", labels, 0.0),
+        ("weighted_smooth", labels, SMOOTHING),
+        ("weighted_mixed", mixed, 0.0),
+        ("weighted_both", mixed, SMOOTHING),
+    ):
+        x = logits.clone().requires_grad_()
+        loss = torch.nn.CrossEntropyLoss(weight=weights, label_smoothing=smoothing)(x, target)
         loss.backward()
         yield name, loss
         yield f"{name}.grad", x.grad
@@ -102,7 +120,9 @@ def main():
     # Two of the four labels of the crop agree with the truth.
     best = tensors["crop_label"].argmax(1)
     tensors["truth"] = F.one_hot((best + torch.tensor([0, 1, 0, 2])) % CLASSES, CLASSES).double()
+    tensors["weights"] = torch.tensor([0.5, 2.0, 1.0, 4.0, 0.25], dtype=torch.float64)
     t = tensors.copy()
+    tensors |= weighted(t["logits"], t["labels"], t["own"], t["weights"])
     tensors |= binary(t["logits"], t["labels"], t["own"])
     tensors |= token_labels(t["logits"], t["token_logits"], t["token_labels"], t["crop_label"], t["truth"])
     tensors |= distillation(t["logits"], t["dist_logits"], t["teacher"], t["crop_label"])

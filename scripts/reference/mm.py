@@ -140,34 +140,36 @@ def detection_versions():
     return {**VERSIONS, "mmdet": mmdet.__version__}
 
 
-def mask_rcnn(config, channels, hidden, classes, proposals=(2000, 1000), results=(0.05, 100)):
-    """mmdet's Mask R-CNN on `swin(config)`, as in the recipes of Swin and Twins, but every anchor and every proposal counts.
+def mask_rcnn(config, channels, hidden, classes, proposals=(2000, 1000), results=(0.05, 100), tested=None, backbone=None,
+              sampled=(10**6, 10**6)):
+    """mmdet's Mask R-CNN on `swin(config)`, or on `backbone`, a module and the channels of its maps, as in the recipes of Swin and
+    Twins, but every anchor and every proposal counts, unless `sampled` has their numbers.
 
-    `hidden`: the width of the box head. `proposals`: how many of a level and of an image are kept; `results`: the score that
-    a detection must exceed, and how many are kept.
+    `hidden`: the width of the box head. `proposals`: how many of a level and of an image are kept, in a test those `tested` if
+    they are others; `results`: the score that a detection must exceed, and how many are kept.
     """
     from mmdet.registry import MODELS as DETECTORS
     from mmengine.config import ConfigDict
 
-    init_default_scope("mmdet")
-    everything = 10**6
     coder = lambda *stds: dict(type="DeltaXYWHBBoxCoder", target_means=[0.0] * 4, target_stds=list(stds))
     loss = lambda **kind: dict(type="CrossEntropyLoss", loss_weight=1.0, **kind)
     assigner = lambda positive, negative: dict(
         type="MaxIoUAssigner", pos_iou_thr=positive, neg_iou_thr=negative, min_pos_iou=negative, match_low_quality=True,
         ignore_iof_thr=-1)
-    sampler = lambda fraction, add: dict(
-        type="RandomSampler", num=everything, pos_fraction=fraction, neg_pos_ub=-1, add_gt_as_proposals=add)
+    sampler = lambda num, fraction, add: dict(
+        type="RandomSampler", num=num, pos_fraction=fraction, neg_pos_ub=-1, add_gt_as_proposals=add)
     extractor = lambda size: dict(
         type="SingleRoIExtractor", roi_layer=dict(type="RoIAlign", output_size=size, sampling_ratio=0),
         out_channels=channels, featmap_strides=[4, 8, 16, 32])
-    kept = dict(nms_pre=proposals[0], max_per_img=proposals[1], nms=dict(type="nms", iou_threshold=0.7), min_bbox_size=0)
+    kept = lambda level, image: dict(
+        nms_pre=level, max_per_img=image, nms=dict(type="nms", iou_threshold=0.7), min_bbox_size=0)
+    dims = backbone[1] if backbone else [config["embed_dim"] * 2**stage for stage in range(4)]
+    init_default_scope("mmdet")
     network = DETECTORS.build(ConfigDict(
         type="MaskRCNN", data_preprocessor=dict(type="DetDataPreprocessor"),
         backbone=dict(type="SwinTransformer", embed_dims=1, depths=(1,), num_heads=(1,), strides=(4,), out_indices=(0,),
                       convert_weights=True),
-        neck=dict(type="FPN", in_channels=[config["embed_dim"] * 2**stage for stage in range(4)],
-                  out_channels=channels, num_outs=5),
+        neck=dict(type="FPN", in_channels=dims, out_channels=channels, num_outs=5),
         rpn_head=dict(
             type="RPNHead", in_channels=channels, feat_channels=channels, bbox_coder=coder(1.0, 1.0, 1.0, 1.0),
             anchor_generator=dict(type="AnchorGenerator", scales=[8], ratios=[0.5, 1.0, 2.0], strides=[4, 8, 16, 32, 64]),
@@ -181,12 +183,16 @@ def mask_rcnn(config, channels, hidden, classes, proposals=(2000, 1000), results
             mask_head=dict(type="FCNMaskHead", num_convs=4, in_channels=channels, conv_out_channels=channels,
                            num_classes=classes, loss_mask=loss(use_mask=True))),
         train_cfg=dict(
-            rpn=dict(assigner=assigner(0.7, 0.3), sampler=sampler(0.5, False), allowed_border=-1, pos_weight=-1, debug=False),
-            rpn_proposal=kept,
-            rcnn=dict(assigner=assigner(0.5, 0.5), sampler=sampler(0.25, True), mask_size=28, pos_weight=-1, debug=False)),
-        test_cfg=dict(rpn=kept, rcnn=dict(score_thr=results[0], nms=dict(type="nms", iou_threshold=0.5),
-                                          max_per_img=results[1], mask_thr_binary=0.5))))
-    network.backbone = swin(config)
+            rpn=dict(assigner=assigner(0.7, 0.3), sampler=sampler(sampled[0], 0.5, False), allowed_border=-1, pos_weight=-1,
+                     debug=False),
+            rpn_proposal=kept(*proposals),
+            rcnn=dict(assigner=assigner(0.5, 0.5), sampler=sampler(sampled[1], 0.25, True), mask_size=28, pos_weight=-1,
+                      debug=False)),
+        test_cfg=dict(
+            rpn=kept(*(tested or proposals)),
+            rcnn=dict(score_thr=results[0], nms=dict(type="nms", iou_threshold=0.5), max_per_img=results[1],
+                      mask_thr_binary=0.5))))
+    network.backbone = backbone[0] if backbone else swin(config)
     return network
 
 

@@ -39,8 +39,9 @@ def main() -> None:
             continue
         default = get_pretrained_cfg(model).tag
         found = sorted(tags[model], key=lambda tag: tag != default)
-        # Only weights in timm's own account, under the name of the model.
-        found = [tag for tag in found if get_pretrained_cfg(f"{model}.{tag}").hf_hub_id in ("timm/", f"timm/{model}.{tag}")]
+        # Only weights in timm's own account, under the name of the model; CLIP's with both activations have one name.
+        own = model.replace("_quickgelu", "")
+        found = [tag for tag in found if get_pretrained_cfg(f"{model}.{tag}").hf_hub_id in ("timm/", f"timm/{own}.{tag}")]
         if found:
             print(f'    ("{model}", &[{", ".join(f"{tag!r}".replace(chr(39), chr(34)) for tag in found)}]),')
     print("];")

@@ -5,7 +5,7 @@
 //! - [`AttentionConfig`]: the kinds of attention with their settings, which are validated, costed and built for a
 //!   [`Place`]. Each kind is a [`MechanismConfig`] that makes a [`Mechanism`]; [`Mixer`] is any of them.
 //! - [`SoftmaxAttention`], [`attend`] and [`attend_unchecked`]: softmax attention from q, k, v to an output.
-//! - [`Neighbors`]: how many keys a query keeps.
+//! - [`Neighbors`]: how many keys a query keeps. [`Rotary`]: what turns queries and keys before.
 
 mod cost;
 mod dropout;
@@ -16,6 +16,7 @@ mod mechanisms;
 mod multi_head;
 mod neighbors;
 mod per_stage;
+mod rotary;
 mod softmax;
 
 pub use cost::{Cost, Macs};
@@ -31,6 +32,7 @@ pub use mechanisms::*;
 pub use multi_head::{MultiHeadAttention, MultiHeadAttentionConfig};
 pub use neighbors::{Neighbors, NeighborsError};
 pub use per_stage::PerStage;
+pub use rotary::Rotary;
 pub use softmax::{
     Implementation, Selection, SoftmaxAttention, attend, attend_unchecked, probabilities,
 };

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{AttentionError, Cost, Dropout, ParamInit};
+use crate::{AttentionError, Cost, Dropout, ParamInit, Rotary};
 
 /// From queries, keys and values to an output.
 pub trait Mechanism: Module {
@@ -79,6 +79,8 @@ pub struct Context {
     pub grid: Option<[usize; 2]>,
     /// Evaluation, or training with the key from which a mechanism draws.
     pub phase: Phase,
+    /// How a layer turns queries and keys. Those that a mechanism gets are turned.
+    pub rotary: Option<Rotary>,
 }
 
 /// A place of attention in a model: what is needed to validate, cost and build a mechanism.
@@ -146,6 +148,7 @@ impl Place {
             prefix: self.prefix,
             grid: self.grid,
             phase,
+            rotary: None,
         }
     }
 

@@ -1,15 +1,15 @@
 //! Multi-head self-attention as a Burn module.
 
 use burn::config::Config;
-use burn::module::Module;
-use burn::nn::Linear;
+use burn::module::{Module, Param};
+use burn::nn::{LayerNorm, LayerNormConfig, Linear};
 use burn::tensor::{Device, Tensor};
-use kvt_ops::{Phase, linear, linear_add};
+use kvt_ops::{Phase, in_type, layer_norm, linear, linear_add};
 
 use crate::error::check_dropout;
-use crate::mechanism::split_heads;
+use crate::mechanism::{merge_heads, split_heads};
 use crate::{
-    AttentionConfig, AttentionError, BurnInit, Context, Mechanism, Mixer, ParamInit, Place,
+    AttentionConfig, AttentionError, BurnInit, Context, Law, Mechanism, Mixer, ParamInit, Place,
 };
 
 /// Makes a [`MultiHeadAttention`].
@@ -101,16 +101,23 @@ impl MultiHeadAttentionConfig {
 
 /// Multi-head self-attention with timm's parameter names: `qkv` (dim to 3 dim, in the order
 /// `(3, heads, head_dim)`) and `proj`. Parameters of the mechanism are below `mixer`. Scores are scaled by
-/// `head_dim^-0.5`.
+/// `head_dim^-0.5`. Queries and keys can have a norm, which comes before rotary positions, and these before the mechanism.
 #[derive(Module, Debug)]
 pub struct MultiHeadAttention {
     /// Queries, keys and values in one projection.
     pub qkv: Linear,
     /// The output projection.
     pub proj: Linear,
+    /// The biases of `qkv` where keys have none.
+    q_bias: Option<Param<Tensor<1>>>,
+    v_bias: Option<Param<Tensor<1>>>,
+    q_norm: Option<LayerNorm>,
+    k_norm: Option<LayerNorm>,
     mixer: Mixer,
     #[module(skip)]
     place: Place,
+    #[module(skip)]
+    norm_epsilon: f64,
 }
 
 impl MultiHeadAttention {
@@ -125,8 +132,37 @@ impl MultiHeadAttention {
         Self {
             qkv: init.linear("qkv", dim, 3 * dim, qkv_bias),
             proj: init.linear("proj", dim, dim, true),
+            q_bias: None,
+            v_bias: None,
+            q_norm: None,
+            k_norm: None,
             mixer: attention.init(&place, &init.child("mixer")),
             place,
+            norm_epsilon: 0.0,
+        }
+    }
+
+    /// The same with biases `q_bias` and `v_bias` of queries and values alone, as in BEiT: a bias of keys adds the same to all
+    /// scores of a query. For a layer whose projection has no bias.
+    #[must_use]
+    pub fn with_unbiased_keys(self, init: &impl ParamInit) -> Self {
+        let bias = |name: &str| Some(init.param(name, [self.place.dim()], Law::Constant(0.0)));
+        Self {
+            q_bias: bias("q_bias"),
+            v_bias: bias("v_bias"),
+            ..self
+        }
+    }
+
+    /// The same with a layer norm of the queries of each head, `q_norm`, and one of the keys, `k_norm`.
+    #[must_use]
+    pub fn with_norms(self, init: &impl ParamInit, epsilon: f64) -> Self {
+        let norm = LayerNormConfig::new(self.place.head_dim).with_epsilon(epsilon);
+        Self {
+            q_norm: Some(norm.init(init.device())),
+            k_norm: Some(norm.init(init.device())),
+            norm_epsilon: epsilon,
+            ..self
         }
     }
 
@@ -174,8 +210,12 @@ impl MultiHeadAttention {
     /// - `x`: `[batch, tokens, dim]`
     /// - output: `[batch, tokens, dim]`
     pub fn attend(&self, x: Tensor<3>, context: Context) -> Tensor<3> {
-        let qkv = linear(&self.qkv, x);
-        self.mixer.attend_packed(qkv, self.place.heads, context)
+        let qkv = self.projected(x);
+        if self.q_norm.is_none() && context.rotary.is_none() {
+            return self.mixer.attend_packed(qkv, self.place.heads, context);
+        }
+        let [q, k, v] = self.heads(qkv, &context);
+        merge_heads(self.mixer.attend(q, k, v, context))
     }
 
     /// The attention probabilities before dropout; `None` for mechanisms that have none.
@@ -184,7 +224,39 @@ impl MultiHeadAttention {
     /// - `x`: `[batch, tokens, dim]`
     /// - output: `[batch, heads, query, key]`
     pub fn probabilities(&self, x: Tensor<3>, context: &Context) -> Option<Tensor<4>> {
-        let [q, k, _] = split_heads(linear(&self.qkv, x), self.place.heads);
+        let [q, k, _] = self.heads(self.projected(x), context);
         self.mixer.probabilities(q, k, context)
+    }
+
+    /// Queries, keys and values, `[batch, tokens, 3 * dim]`.
+    fn projected(&self, x: Tensor<3>) -> Tensor<3> {
+        let (Some(q), Some(v)) = (&self.q_bias, &self.v_bias) else {
+            return linear(&self.qkv, x);
+        };
+        let none = q.val().zeros_like();
+        let bias = Tensor::cat(vec![q.val(), none, v.val()], 0);
+        let layer = Linear {
+            weight: self.qkv.weight.clone(),
+            bias: Some(Param::initialized(q.id, bias)),
+        };
+        linear(&layer, x)
+    }
+
+    /// Queries, keys and values of each head, `[batch, heads, tokens, head_dim]`: the first two normalised and turned.
+    fn heads(&self, qkv: Tensor<3>, context: &Context) -> [Tensor<4>; 3] {
+        let [q, k, v] = split_heads(qkv, self.place.heads);
+        let dtype = v.dtype();
+        let prepared = |x: Tensor<4>, norm: &Option<LayerNorm>| {
+            let x = match norm {
+                Some(norm) => layer_norm(norm, x, self.norm_epsilon),
+                None => x,
+            };
+            let x = match &context.rotary {
+                Some(rotary) => rotary.turn(x),
+                None => x,
+            };
+            in_type(x, dtype)
+        };
+        [prepared(q, &self.q_norm), prepared(k, &self.k_norm), v]
     }
 }

@@ -94,7 +94,7 @@ impl View {
     }
 
     /// Images of any sizes, with zeros at the right and bottom up to the largest one, rounded up to a multiple of `pad_to`.
-    pub(crate) fn stack(images: Vec<Image>, pad_to: usize) -> Self {
+    pub fn stack(images: Vec<Image>, pad_to: usize) -> Self {
         let largest = |side: fn(&Image) -> usize| {
             let sides = images.iter().map(side);
             sides.max().unwrap_or(0).next_multiple_of(pad_to.max(1))

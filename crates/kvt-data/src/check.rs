@@ -10,9 +10,10 @@ use rayon::prelude::*;
 
 pub use self::coco::{CocoCheck, CocoChecks, check_coco};
 pub use self::masks::{MaskCheck, MaskChecks, check_masks};
-use crate::source::{Survey, detected, surveys};
+use crate::source::{Survey, detected, labelled_surveys, surveys};
 use crate::{
-    ClassOrder, ColorKind, DataError, ImageLimits, OtherFormats, Sample, Source, Unlisted, file,
+    ClassOrder, ColorKind, DataConfig, DataError, ImageLimits, OtherFormats, Sample, Source,
+    Unlisted, file,
 };
 
 /// The findings of [`check`].
@@ -45,6 +46,8 @@ pub struct SplitCheck {
     pub beside: OtherFormats,
     /// Numbered files that are missing between others.
     pub gaps: Vec<String>,
+    /// What a table of labels leaves out, as warnings.
+    pub notes: Vec<String>,
     /// Smallest and largest (width, height) by area, in pixels; `None` if no image is readable.
     pub sizes: Option<((u32, u32), (u32, u32))>,
     /// Number of greyscale images.
@@ -52,6 +55,20 @@ pub struct SplitCheck {
     /// Number of CMYK and YCCK images.
     pub cmyk: usize,
 }
+
+/// How unequal the classes of a split are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Imbalance<'a> {
+    /// The largest class and its images; of several, the first.
+    pub most: (&'a str, usize),
+    /// The smallest class with an image.
+    pub least: (&'a str, usize),
+    /// How many times larger the largest one is.
+    pub ratio: f64,
+}
+
+/// From this ratio on, a network that is trained on classes as they are tends to neglect the small ones.
+const UNBALANCED: f64 = 5.0;
 
 /// An image that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +90,17 @@ impl SplitCheck {
     /// Number of images in the split.
     pub fn images(&self) -> usize {
         self.classes.iter().map(|(_, count)| count).sum()
+    }
+
+    /// How unequal the classes are, if some class has at least five times as many images as another.
+    pub fn imbalance(&self) -> Option<Imbalance<'_>> {
+        let there = self.classes.iter().filter(|(_, count)| *count > 0);
+        let mut sizes: Vec<_> = there.map(|(name, count)| (name.as_str(), *count)).collect();
+        // Stable: of equal ones, the first stays first.
+        sizes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let (most, least) = (*sizes.first()?, *sizes.last()?);
+        let ratio = most.1 as f64 / least.1 as f64;
+        (ratio >= UNBALANCED).then_some(Imbalance { most, least, ratio })
     }
 }
 
@@ -118,10 +146,24 @@ pub fn check(
 ) -> Result<Check, DataError> {
     let splits: Vec<&str> = splits.iter().map(|split| detected(root, split)).collect();
     let surveys = surveys(root, &splits, order, label_column)?;
+    let names = splits.into_iter().map(str::to_owned);
+    Ok(report(&names.zip(surveys).collect::<Vec<_>>(), limits))
+}
+
+/// The same of the splits of a configuration with a table of labels, `data.labels`, and of its test images.
+///
+/// # Errors
+/// If the table or a row of it cannot be used. Images that are missing are part of the result.
+pub fn check_labels(data: &DataConfig, limits: ImageLimits) -> Result<Check, DataError> {
+    Ok(report(&labelled_surveys(data)?, limits))
+}
+
+/// Reads every image of these splits.
+fn report(surveys: &[(String, Survey)], limits: ImageLimits) -> Check {
     // By hash; a tree, so that the order of the result is fixed.
     let mut contents: BTreeMap<[u8; 32], Vec<Occurrence<'_>>> = BTreeMap::new();
     let mut reports = Vec::new();
-    for (split, (name, survey)) in splits.iter().zip(&surveys).enumerate() {
+    for (split, (name, survey)) in surveys.iter().enumerate() {
         let source = &survey.source;
         let samples = source.samples.par_iter();
         let seen: Vec<_> = samples.map(|s| look(source, s, limits)).collect();
@@ -150,14 +192,14 @@ pub fn check(
         reports.push(report);
     }
     let same_classes = surveys.windows(2).all(|pair| match pair {
-        [a, b] => a.source.classes == b.source.classes,
+        [(_, a), (_, b)] => a.source.classes == b.source.classes,
         _ => true,
     });
-    Ok(Check {
+    Check {
         splits: reports,
         same_classes,
         duplicates: duplicates(&contents),
-    })
+    }
 }
 
 /// The contents that are in several splits.
@@ -187,6 +229,7 @@ impl SplitCheck {
             others: source.others.clone(),
             beside: source.beside.clone(),
             gaps: source.gaps(),
+            notes: source.notes().to_vec(),
             sizes: None,
             grey: 0,
             cmyk: 0,

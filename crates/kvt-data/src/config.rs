@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shapes::{CLASSES, Layout, ShapesConfig};
-use super::{ClassOrder, IGNORED, ImageLimits};
+use super::{Balance, ClassOrder, IGNORED, ImageLimits};
 use crate::schema::section;
 
 section! {
@@ -29,6 +29,12 @@ section! {
         /// Number of training images to use; each class keeps its share. The choice follows from the names of the images, not
         /// from the seed. 0 takes all.
         pub subset: usize = 0, "x-range" = "[0, 4294967295]";
+        /// Table of labels in `path`, a CSV file with the columns `path`, relative to its own folder, `label`, and `split` if wanted, in place of
+        /// class folders; only for a folder. Without a column `split` the first folder of an image below `path` is its split.
+        pub labels: String = String::new(), "x-default" = "none: folders are classes";
+        /// Whether an image has any number of labels. No key: the task says so.
+        #[serde(skip)]
+        pub label_sets: bool = false;
         /// Column of the labels, whole numbers or names, of Parquet files alone.
         pub label_column: String = "label".to_owned(), "minLength" = 1;
         /// Folder of the images, `<path>/<images>/<train>/**`; only for masks, as all keys up to `map`.
@@ -45,8 +51,8 @@ section! {
         /// each line. `ImageSets/Segmentation` in PASCAL VOC. Empty: splits are folders.
         pub list: String = String::new();
         /// File with the names of the classes, one on each line or in the column `Name` of a table as in ADE20K's
-        /// `objectInfo150.txt`; or their number.
-        pub classes: Option<ClassNames> = None, "x-default" = "from `map`, else required for masks";
+        /// `objectInfo150.txt`; or their number. With `labels` too.
+        pub classes: Option<ClassNames> = None, "x-default" = "from `map` or `labels`, else required for masks";
         /// Whether 0 in a mask is the first class, or no class: in ADE20K it is `ignored`, and class 0 is 1 in the masks.
         pub zero: ZeroMeans = ZeroMeans::Class;
         /// The value of pixels that are not trained on and not evaluated.
@@ -67,6 +73,9 @@ section! {
         pub shuffle: bool = true;
         /// Whether training leaves out the last batch of an epoch when it is not full.
         pub drop_last: bool = true;
+        /// Whether an epoch has each image once, or as many drawn with replacement, so that small classes come more often: `sqrt` a class as
+        /// often as the square root of its size, `uniform` each class equally often. Only with `shuffle` and without `repeats`.
+        pub balance: Balance = Balance::None;
         /// How often an epoch's list has each image, each copy augmented in another way (repeated augmentation). The epoch
         /// does not become longer: it sees fewer different images.
         pub repeats: usize = 1, "x-range" = "[1, 64]";
@@ -89,7 +98,8 @@ section! {
         /// How many unreadable images an epoch may skip; only with `on_error = "skip"`.
         pub max_skipped: usize = 100, "x-resume" = "free";
         /// Most pixels of an image (width times height). A larger one cannot be read, nor can a file of more than 4
-        /// bytes per pixel of it and 64 MiB, so that no file takes the machine's memory. The default is Pillow's.
+        /// bytes per pixel of it and 64 MiB, so that no file takes the machine's memory. Images
+        /// that `[dense]` or `[multiscale]` enlarges may not have more, either. The default is Pillow's.
         pub max_pixels: u64 = ImageLimits::default().max_pixels, "x-range" = "[1, inf)", "x-resume" = "free";
         /// Whether the sizes of the image files are noted in checkpoints and compared on resume, so that other contents
         /// under the same names are noticed.
@@ -190,6 +200,21 @@ impl DataConfig {
             on_error: self.on_error,
             group_orientation: false,
             ..Self::default()
+        })
+    }
+
+    /// Whether each image can have any number of labels: by a table of labels, or by texts in Parquet files.
+    #[must_use]
+    pub fn can_have_label_sets(&self) -> bool {
+        !self.labels.is_empty() || self.kind == DataKind::Parquet
+    }
+
+    /// The settings by which any number of labels of each image is read.
+    #[must_use]
+    pub fn as_label_sets(&self) -> Cow<'_, Self> {
+        Cow::Owned(Self {
+            label_sets: true,
+            ..self.clone()
         })
     }
 

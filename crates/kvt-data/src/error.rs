@@ -246,6 +246,16 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
+    /// An invalid row of a table.
+    #[error("`{}`, line {line}: {reason}", path.display())]
+    Row {
+        /// The table.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// An annotation file that cannot be used.
     #[error(transparent)]
     Coco(#[from] CocoError),
@@ -394,7 +404,9 @@ pub enum ShardFault {
     #[error("there is no `.cls` file with its label beside it")]
     NoLabel,
     /// A label without an image.
-    #[error("a label without an image beside it (.jpg, .jpeg, .png, .webp or .bmp)")]
+    #[error(
+        "a label without an image beside it (.jpg, .jpeg, .png, .webp, .bmp, .tif, .tiff or .gif)"
+    )]
     NoImage,
     /// Two images under one name.
     #[error("a second image of the same sample")]
@@ -549,7 +561,10 @@ fn alone(unpaired: &Unpaired) -> String {
 fn instead(others: &OtherFormats) -> String {
     match others.describe() {
         Some(found) => format!(" that is read, only {found}: convert them to JPEG or PNG"),
-        None => ": add a .jpg, .jpeg, .png, .webp or .bmp file, or remove the folder".to_owned(),
+        None => {
+            ": add a .jpg, .jpeg, .png, .webp, .bmp, .tif, .tiff or .gif file, or remove the folder"
+                .to_owned()
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //!   what surrounds it.
 
 pub mod augment;
+mod balance;
 mod batch;
 mod check;
 pub mod coco;
@@ -36,10 +37,11 @@ mod state;
 pub mod text;
 mod upload;
 
+pub use balance::{Balance, balanced_order};
 pub use batch::{Batch, Image, View};
 pub use check::{
-    Check, CocoCheck, CocoChecks, Duplicate, MaskCheck, MaskChecks, SplitCheck, Unreadable, check,
-    check_coco, check_masks,
+    Check, CocoCheck, CocoChecks, Duplicate, Imbalance, MaskCheck, MaskChecks, SplitCheck,
+    Unreadable, check, check_coco, check_labels, check_masks,
 };
 pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};
@@ -56,8 +58,8 @@ pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{
     ClassOrder, ImageObjects, Picture, Sample, Source, Split, TEST, TRAIN, Unpaired, VAL,
-    is_guarded, is_split, is_whole, open, open_part, open_split, split_name, test_split,
-    unused_splits,
+    has_splits, is_guarded, is_split, is_whole, open, open_part, open_split, split_name,
+    test_split, unused_splits,
 };
 pub use state::{DataState, listing_of};
 pub use upload::DeviceBatch;

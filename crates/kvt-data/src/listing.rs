@@ -10,13 +10,13 @@ use crate::source::{is_usual, splits_among};
 use crate::{DataError, DataKind, file, is_whole};
 
 /// The extensions of supported images.
-const READ: [&str; 5] = ["jpg", "jpeg", "png", "webp", "bmp"];
+const READ: [&str; 8] = ["jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff", "gif"];
 
 /// The extensions of unsupported images: other formats, cameras' raw formats, and other names of supported formats.
-const NOT_READ: [&str; 36] = [
-    "apng", "arw", "avif", "cr2", "cr3", "dib", "dng", "eps", "exr", "gif", "heic", "heif", "hif",
-    "ico", "j2k", "jfif", "jif", "jp2", "jpe", "jxl", "nef", "orf", "pbm", "pcx", "pgm", "pnm",
-    "ppm", "psd", "raf", "raw", "rw2", "svg", "tga", "tif", "tiff", "xcf",
+const NOT_READ: [&str; 33] = [
+    "apng", "arw", "avif", "cr2", "cr3", "dib", "dng", "eps", "exr", "heic", "heif", "hif", "ico",
+    "j2k", "jfif", "jif", "jp2", "jpe", "jxl", "nef", "orf", "pbm", "pcx", "pgm", "pnm", "ppm",
+    "psd", "raf", "raw", "rw2", "svg", "tga", "xcf",
 ];
 
 /// Unsupported image files with the same extension.
@@ -314,7 +314,8 @@ pub(super) fn is_other_format(ending: &str) -> bool {
     NOT_READ.contains(&ending)
 }
 
-fn other_format(path: &Path) -> Option<String> {
+/// The extension, in lower case, of an image that is not read.
+pub(super) fn other_format(path: &Path) -> Option<String> {
     ending(path).filter(|found| is_other_format(found))
 }
 

@@ -55,6 +55,14 @@ fn listing(folders: &[&Source]) -> u64 {
             hash.update(b"\0");
             hash.update(&sample.label.to_le_bytes());
         }
+        if folder.has_label_sets() {
+            for index in (0..).take(folder.samples.len()) {
+                for label in folder.labels(index) {
+                    hash.update(&label.to_le_bytes());
+                }
+                hash.update(b"\0");
+            }
+        }
         for mask in folder.mask_names() {
             hash.update(mask.as_os_str().as_encoded_bytes());
             hash.update(b"\0");

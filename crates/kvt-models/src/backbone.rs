@@ -22,7 +22,7 @@ pub enum Positions {
     /// As in the original of the family.
     #[default]
     Family,
-    /// As in DINO for its small crops: bicubic, with the factor `(patches + 0.1) / patches before`. Only for DeiT,
+    /// As in DINO for its small crops: bicubic, with the factor `(patches + 0.1) / patches before`. Only for ViT,
     /// which is DINO's backbone; other families use [`Family`](Self::Family).
     Dino,
 }
@@ -77,6 +77,7 @@ impl<'a> Ask<'a> {
             grid,
             watch,
             precision: self.precision,
+            rotary: None,
         }
     }
 }
@@ -87,8 +88,12 @@ pub struct Features {
     /// The tokens after the final norm, `[batch, tokens, num_features]`: first the prefix tokens, then the map row by
     /// row. PiT and CvT, like their originals, normalise and return only the class tokens.
     pub tokens: Tensor<3>,
-    /// How many of the tokens come before the map: the class token and the distillation token.
+    /// How many of the tokens come before the map: the class token, the distillation token and registers.
     pub prefix: usize,
+    /// How many of these are registers, which come last and say nothing of the image.
+    pub registers: usize,
+    /// The vector of each image, `[batch, num_features]`, if the backbone makes it of all patches in its own way.
+    pub vector: Option<Tensor<2>>,
     /// If requested, the map of every stage, without prefix tokens and before any final norm,
     /// `[batch, channels, height, width]`.
     pub maps: Vec<Tensor<4>>,
@@ -98,19 +103,20 @@ pub struct Features {
 }
 
 impl Features {
-    /// One vector for each image: the class token, or the mean of the tokens of a model without one.
+    /// One vector for each image: the backbone's own, or the class token, or the mean of the map of a model without one.
     ///
     /// # Shapes
     ///
     /// `[batch, num_features]`
     pub fn pooled(&self) -> Tensor<2> {
-        pooled(&self.tokens, self.prefix)
+        let own = self.vector.clone();
+        own.unwrap_or_else(|| self.pool(&self.tokens))
     }
 
-    /// The same for each of the [`blocks`](Self::blocks).
+    /// For each of the [`blocks`](Self::blocks), the class token, or the mean of the map of a model without one.
     pub fn pooled_blocks(&self) -> Vec<Tensor<2>> {
         let blocks = self.blocks.iter();
-        blocks.map(|tokens| pooled(tokens, self.prefix)).collect()
+        blocks.map(|tokens| self.pool(tokens)).collect()
     }
 
     /// The mean of the tokens after the prefix; `None` if there are none.
@@ -119,17 +125,26 @@ impl Features {
     ///
     /// `[batch, num_features]`
     pub fn mean_of_patches(&self) -> Option<Tensor<2>> {
-        let patches = self.tokens.dims()[1].checked_sub(self.prefix)?;
-        let patches = (patches > 0).then(|| self.tokens.clone().narrow(1, self.prefix, patches))?;
-        Some(patches.mean_dim(1).squeeze_dim(1))
+        mean_behind(&self.tokens, self.prefix)
+    }
+
+    fn pool(&self, tokens: &Tensor<3>) -> Tensor<2> {
+        let class = || tokens.clone().narrow(1, 0, 1).squeeze_dim(1);
+        match self.prefix - self.registers {
+            0 => mean_behind(tokens, self.prefix).unwrap_or_else(class),
+            _ => class(),
+        }
     }
 }
 
-fn pooled(tokens: &Tensor<3>, prefix: usize) -> Tensor<2> {
-    match prefix {
-        0 => tokens.clone().mean_dim(1).squeeze_dim(1),
-        _ => tokens.clone().narrow(1, 0, 1).squeeze_dim(1),
-    }
+/// The mean of the tokens after the first `prefix`, `[batch, tokens, dim]` to `[batch, dim]`; `None` if there are none.
+pub(crate) fn mean_behind(tokens: &Tensor<3>, prefix: usize) -> Option<Tensor<2>> {
+    let patches = match (prefix, tokens.dims()[1].checked_sub(prefix)?) {
+        (_, 0) => return None,
+        (0, _) => tokens.clone(),
+        (_, patches) => tokens.clone().narrow(1, prefix, patches),
+    };
+    Some(patches.mean_dim(1).squeeze_dim(1))
 }
 
 /// A model without its head.
@@ -176,6 +191,8 @@ mod tests {
         let features = |prefix| Features {
             tokens: tokens.clone(),
             prefix,
+            registers: 0,
+            vector: None,
             maps: Vec::new(),
             blocks: vec![tokens.clone() * 2.0],
         };
@@ -188,5 +205,15 @@ mod tests {
         );
         assert_eq!(numbers(features(1).mean_of_patches().unwrap()), [5.5, 8.0]);
         assert!(features(3).mean_of_patches().is_none());
+        let registers = Features {
+            registers: 1,
+            ..features(1)
+        };
+        assert_eq!(numbers(registers.pooled()), [5.5, 8.0]);
+        let own = Features {
+            vector: Some(tokens.clone().narrow(1, 2, 1).squeeze_dim(1)),
+            ..features(1)
+        };
+        assert_eq!(numbers(own.pooled()), [8.0, 10.0]);
     }
 }

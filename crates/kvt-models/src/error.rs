@@ -52,6 +52,12 @@ pub enum ModelError {
         /// Channels of a token in the last stage.
         last: usize,
     },
+    /// A classifier that reads what the model does not have.
+    #[error("`pool` needs {needs}: use another")]
+    Pool {
+        /// What it needs.
+        needs: &'static str,
+    },
     /// An invalid attention.
     #[error(transparent)]
     Attention(#[from] AttentionError),

@@ -10,7 +10,6 @@
 mod backbone;
 mod config;
 pub mod cvt;
-pub mod deit;
 pub mod dense;
 mod error;
 mod family;
@@ -29,6 +28,7 @@ mod testing;
 pub mod tnt;
 pub mod twins;
 pub mod visformer;
+pub mod vit;
 pub mod volo;
 pub mod weights;
 

@@ -42,6 +42,38 @@ pub enum ReproduceError {
         /// The options as written on the command line.
         options: String,
     },
+    /// The item has no such part.
+    #[error(
+        "`{name}` has no part `{given}` to train alone: {}",
+        known_parts(parts)
+    )]
+    Part {
+        /// The item.
+        name: &'static str,
+        /// The parts that it has.
+        parts: &'static [&'static str],
+        /// The requested part.
+        given: String,
+    },
+    /// One data set for parts that train on different ones.
+    #[error(
+        "the parts of `{name}` train on different data sets: `--only` names the one that `--data` is for, {}",
+        quoted(parts.iter().copied())
+    )]
+    DataOfParts {
+        /// The item.
+        name: &'static str,
+        /// Its parts.
+        parts: &'static [&'static str],
+    },
+    /// The item needs more of its runs than a table has.
+    #[error(
+        "`{name}` shows more of its runs than the numbers of a table: it needs the runs themselves, without `--known`"
+    )]
+    Unknowable {
+        /// The item.
+        name: &'static str,
+    },
     /// The data set is missing.
     #[error(
         "no folder `{}`: `--data` names the folder of the data set that the runs train on",
@@ -119,6 +151,15 @@ fn no_scale(known: &[Scale], given: Option<Scale>) -> String {
             "trains models for hours or days, so how much must be chosen: `--scale` can be {names} (`kvt reproduce --help` explains \
              them)"
         ),
+    }
+}
+
+/// Names the parts of an item.
+fn known_parts(parts: &[&'static str]) -> String {
+    if parts.is_empty() {
+        "leave `--only` out".to_owned()
+    } else {
+        format!("`--only` can be {}", quoted(parts.iter().copied()))
     }
 }
 

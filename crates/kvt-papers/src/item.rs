@@ -1,6 +1,7 @@
 //! A figure or table, and its results.
 
 use super::{Order, ReproduceError, Scale, Version, Watch, runs};
+use kvt_train::run::Metric;
 use kvt_train::sweep::Sweep;
 
 /// A figure or table of a paper.
@@ -24,12 +25,28 @@ pub trait Item: Sync {
         &[]
     }
 
+    /// The parts that can be trained alone, each a sweep: the first is `<scale>.toml`, another one `<scale>-<part>.toml`. Empty if it
+    /// has only one.
+    fn parts(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Whether a row of its runs is in a part.
+    fn is_in(&self, _row: &str, _part: &str) -> bool {
+        true
+    }
+
+    /// The metrics of its runs from which it is made; empty if it is made of more than such numbers.
+    fn metrics(&self) -> &'static [Metric] {
+        &[]
+    }
+
     /// Whether configuration settings affect it: by default, if it has training runs.
     fn takes_overrides(&self) -> bool {
         !self.scales().is_empty()
     }
 
-    /// Its training runs: by default those of `configs/reproduce/<name>/<scale>.toml`, if it has scales.
+    /// The training runs of all its parts: by default those of `configs/reproduce/<name>/<scale>.toml`, if it has scales.
     ///
     /// # Errors
     /// If the file or one of its configurations is missing or wrong.
@@ -37,7 +54,7 @@ pub trait Item: Sync {
         if self.scales().is_empty() {
             Ok(None)
         } else {
-            runs::sweep(self.name(), order).map(Some)
+            runs::sweep(self.name(), self.parts(), order).map(Some)
         }
     }
 

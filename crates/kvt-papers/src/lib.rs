@@ -25,7 +25,7 @@ pub use self::demo::{Demo, demo};
 pub use self::error::ReproduceError;
 pub use self::item::{Item, Outcome};
 pub use self::order::{Order, Scale, Version};
-pub use self::runs::{Runs, sweep};
+pub use self::runs::{Runs, planned};
 use kvt_data::fs::{check_writable, remove_leftovers, write_together};
 use kvt_train::sweep::State;
 pub use kvt_train::sweep::Watch;
@@ -72,7 +72,8 @@ pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
 /// Refuses a scale or a version that an item does not have, options that have no effect on it, and data that does not exist.
 ///
 /// # Errors
-/// [`ReproduceError::Scale`], [`ReproduceError::Options`], [`ReproduceError::NoData`], [`ReproduceError::Version`].
+/// [`ReproduceError::Scale`], [`ReproduceError::Options`], [`ReproduceError::Part`], [`ReproduceError::DataOfParts`],
+/// [`ReproduceError::Unknowable`], [`ReproduceError::NoData`], [`ReproduceError::Version`].
 pub fn check(
     item: &dyn Item,
     scale: Option<Scale>,
@@ -92,6 +93,21 @@ pub fn check(
     let options = without_meaning(item, order);
     if !options.is_empty() {
         return Err(ReproduceError::Options { name, options });
+    }
+    let parts = item.parts();
+    if let Some(given) = &order.only
+        && !parts.contains(&given.as_str())
+    {
+        let given = given.clone();
+        return Err(ReproduceError::Part { name, parts, given });
+    }
+    if !order.known.is_empty() && item.metrics().is_empty() {
+        return Err(ReproduceError::Unknowable { name });
+    }
+    // Generated images are of one kind for all parts.
+    let has_own_data = parts.len() > 1 && scale == Some(Scale::Paper);
+    if has_own_data && order.data.is_some() && order.only.is_none() {
+        return Err(ReproduceError::DataOfParts { name, parts });
     }
     if let Some(path) = order.data.as_ref().filter(|path| !path.is_dir()) {
         return Err(ReproduceError::NoData { path: path.clone() });
@@ -120,6 +136,8 @@ fn without_meaning(item: &dyn Item, order: &Order) -> String {
         ("`--devices`", !order.devices.is_empty(), takes_runs),
         ("`--runs`", order.runs.is_some(), takes_runs),
         ("`--as-is`", order.as_is, takes_runs),
+        ("`--only`", order.only.is_some(), takes_runs),
+        ("`--known`", !order.known.is_empty(), takes_runs),
     ];
     let names = given
         .iter()
@@ -185,12 +203,9 @@ const NO_FIGURE: &str = "there is no figure yet";
 
 /// Whether an item has something to draw: it is not made of runs, or one of them is finished.
 fn has_numbers(item: &dyn Item, order: &Order) -> Result<bool, ReproduceError> {
-    Ok(match item.sweep(order)? {
+    Ok(match planned(item, order)? {
         None => true,
-        Some(sweep) => sweep
-            .cells
-            .iter()
-            .any(|cell| State::of(cell) == State::Finished),
+        Some([all, _]) => all.cells.iter().any(|cell| State::of(cell).is_finished()),
     })
 }
 
@@ -205,6 +220,12 @@ fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
     }
     if let Some(seeds) = order.seeds.filter(|_| !item.scales().is_empty()) {
         command += &format!(" --seeds {seeds}");
+    }
+    if let Some(part) = &order.only {
+        command += &format!(" --only {part}");
+    }
+    for table in &order.known {
+        command += &format!(" --known {}", quoted(&table.display().to_string()));
     }
     if item.versions().len() > 1 {
         command += &format!(" --version {}", order.version.name());

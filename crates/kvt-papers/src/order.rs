@@ -79,6 +79,10 @@ pub struct Order {
     pub out: PathBuf,
     /// The folder of the runs; by default the one that their sweep names, so that existing runs are reused.
     pub runs: Option<PathBuf>,
+    /// The part to train, if not all; the page has the others, too, as far as they are finished.
+    pub only: Option<String>,
+    /// Tables of earlier sweeps, whose cells are not trained again.
+    pub known: Vec<PathBuf>,
     /// A folder with the configurations and sweeps of the repository's `configs`; `None` is `configs` here, or those of the program.
     pub configs: Option<PathBuf>,
     /// Train nothing: use the runs as they are.

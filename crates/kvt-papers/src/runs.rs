@@ -1,5 +1,7 @@
 //! The training runs of an item.
 
+use std::path::Path;
+
 use super::configs::Configs;
 use super::{Item, Order, ReproduceError, Version, Watch};
 use kvt_train::report::Statistic;
@@ -20,41 +22,56 @@ pub struct Runs {
     pub failures: Vec<String>,
 }
 
-/// The sweep of an item: `reproduce/<name>/<scale>.toml` in the folder of configurations, or `<scale>-v1.toml` for version 1 of the
-/// paper if that file exists.
+/// The sweep of an item with these parts: `reproduce/<name>/<scale>.toml` in the folder of configurations, or `<scale>-v1.toml` for
+/// version 1 of the paper if that file exists; for each part but the first, the runs of `<scale>-<part>.toml` are added. Data and
+/// seeds of the order are for the parts to train.
 ///
 /// # Errors
-/// If the file or one of its configurations is missing or wrong, or so is the data set of a run that is not finished, unless the order
-/// is `as_is`.
-pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
+/// If a file or one of its configurations is missing or wrong.
+pub(crate) fn sweep(name: &str, parts: &[&str], order: &Order) -> Result<Sweep, ReproduceError> {
     let configs = Configs::find(order.configs.as_deref())?;
     let folder = configs.path().join("reproduce").join(name);
     let of_version = folder.join(format!("{}-{}.toml", order.scale, order.version.name()));
-    let path = match order.version {
+    let first = match order.version {
         Version::V1 if of_version.exists() => of_version,
         _ => folder.join(format!("{}.toml", order.scale)),
     };
+    let is_chosen = |part: &&str| order.only.as_ref().is_none_or(|only| only == part);
+    let mut sweep = load(&configs, &first, order, parts.first().is_none_or(is_chosen))?;
+    for part in parts.iter().skip(1) {
+        let path = folder.join(format!("{}-{part}.toml", order.scale));
+        let more = load(&configs, &path, order, is_chosen(part))?;
+        sweep.cells.extend(more.cells);
+        sweep.pairs.extend(more.pairs);
+    }
+    Ok(sweep)
+}
+
+fn load(
+    configs: &Configs,
+    path: &Path,
+    order: &Order,
+    is_chosen: bool,
+) -> Result<Sweep, ReproduceError> {
     if !path.exists() {
         return Err(ReproduceError::NoSweep {
-            path: configs.shown(&path),
+            path: configs.shown(path),
         });
     }
     let mut overrides = order.overrides.clone();
-    if let Some(data) = &order.data {
+    let data = order.data.as_ref().filter(|_| is_chosen);
+    if let Some(data) = data {
         let data = toml::Value::String(data.display().to_string());
         overrides.push(format!("data.path={data}"));
     }
-    let mut sweep = Sweep::load(&path, &overrides, order.runs.as_deref())?;
-    if let Some(count) = order.seeds {
+    let mut sweep = Sweep::load(path, &overrides, order.runs.as_deref())?;
+    if let Some(count) = order.seeds.filter(|_| is_chosen) {
         sweep = sweep.with_seeds(count);
-    }
-    if !order.as_is {
-        check_data(&sweep)?;
     }
     for cell in &mut sweep.cells {
         cell.config = configs.shown(&cell.config);
     }
-    if order.data.is_some() {
+    if data.is_some() {
         // Pages are read by others, whose data has another path.
         for cell in &mut sweep.cells {
             if let Some(last) = cell.overrides.last_mut() {
@@ -65,12 +82,33 @@ pub fn sweep(name: &str, order: &Order) -> Result<Sweep, ReproduceError> {
     Ok(sweep)
 }
 
+/// The runs of an item, with what is known of them, and those that are to be trained; `None` if it is not made of runs.
+///
+/// # Errors
+/// If a file is missing or wrong, or the data set of a run that is to be trained is missing, unless the order is `as_is`.
+pub fn planned(item: &dyn Item, order: &Order) -> Result<Option<[Sweep; 2]>, ReproduceError> {
+    let Some(mut all) = item.sweep(order)? else {
+        return Ok(None);
+    };
+    if !order.known.is_empty() {
+        all = all.with_known(&order.known, item.metrics())?;
+    }
+    let mut chosen = all.clone();
+    if let Some(part) = &order.only {
+        chosen.cells.retain(|cell| item.is_in(&cell.name, part));
+    }
+    if !order.as_is {
+        check_data(&chosen)?;
+    }
+    Ok(Some([all, chosen]))
+}
+
 /// Refuses a data set that is not there and that a run needs to be trained: else every run would find out.
 fn check_data(sweep: &Sweep) -> Result<(), ReproduceError> {
     let lacking = sweep.cells.iter().find(|cell| {
         let data = &cell.plan.data;
         let is_made = data.shapes.is_some();
-        !is_made && !data.path.exists() && State::of(cell) != State::Finished
+        !is_made && !data.path.exists() && !State::of(cell).is_finished()
     });
     match lacking {
         Some(cell) => Err(ReproduceError::NoData {
@@ -87,19 +125,19 @@ impl Runs {
     /// [`ReproduceError::Stopped`] if a stop was requested; other errors if the sweep is wrong. A run that fails does not cause an
     /// error: it is one of the [`failures`](Self::failures).
     pub fn of(item: &dyn Item, order: &Order, watch: &dyn Watch) -> Result<Self, ReproduceError> {
-        let Some(sweep) = item.sweep(order)? else {
+        let Some([sweep, chosen]) = planned(item, order)? else {
             return Err(ReproduceError::NoRuns { name: item.name() });
         };
         let mut failures = Vec::new();
         if !order.as_is {
-            let ends = carry_out(&sweep, &order.devices, watch);
+            let ends = carry_out(&chosen, &order.devices, watch);
             if ends.contains(&End::Stopped) {
                 return Err(ReproduceError::Stopped);
             }
             let LeftOut {
                 failures: all,
                 busy,
-            } = sweep.left_out(&ends);
+            } = chosen.left_out(&ends);
             failures = all;
             busy.iter().for_each(|line| watch.say(line));
         }
@@ -176,29 +214,46 @@ impl Runs {
     /// What follows a table on its page: tests, then images, epochs and seeds, then the exact command of each cell.
     #[must_use]
     pub fn notes(&self, metric: Metric) -> String {
-        let mut text = String::new();
         let tests = pairs_markdown(&self.pairs(metric), metric);
-        if !tests.is_empty() {
-            text += &format!("\n### Is it chance?\n\n{tests}");
-        }
+        let tests = match tests.as_str() {
+            "" => tests,
+            all => format!("\n### Is it chance?\n\n{all}"),
+        };
+        tests + &self.conditions()
+    }
+
+    /// What follows the tests: images, epochs and seeds, then the exact command of each cell.
+    #[must_use]
+    pub fn conditions(&self) -> String {
         let conditions = conditions(&self.sweep.cells, &self.found);
         let conditions = match conditions.as_str() {
             "" => "No run is finished.\n",
             all => all,
         };
-        text += &format!("\n### Images, epochs, seeds\n\n{conditions}");
+        let mut text = format!("\n### Images, epochs, seeds\n\n{conditions}");
         text += "\nAn empty cell was not run, or is not finished. *ours* and *spread* are the mean and the sample standard deviation \
                  over the seeds; best and last are epochs.\n";
+        if self.sweep.rows().any(|row| !self.mark(row).is_empty()) {
+            text += "\nA row with † has runs that were not trained now, but whose numbers are those of an earlier table; which ones, is above.\n";
+        }
         text + &format!(
             "\n### The command of each run\n\n`DATA` is the folder of the data set.\n\n{}",
             commands_markdown(&self.sweep.cells, &self.found)
         )
     }
 
-    /// All cells with a metric as `<item>-runs.csv`, a file of an outcome.
+    /// A mark of a row, if cells of it are known from an earlier table.
     #[must_use]
-    pub fn file(&self, item: &str, metric: Metric) -> (String, Vec<u8>) {
-        let csv = cells_csv(&self.sweep.cells, &self.found, metric);
+    pub fn mark(&self, row: &str) -> &'static str {
+        let mut all = self.sweep.cells.iter().zip(&self.found);
+        let is_known = all.any(|(cell, found)| cell.name == row && found.is_known(cell));
+        if is_known { " †" } else { "" }
+    }
+
+    /// All cells with metrics as `<item>-runs.csv`, a file of an outcome.
+    #[must_use]
+    pub fn file(&self, item: &str, metrics: &[Metric]) -> (String, Vec<u8>) {
+        let csv = cells_csv(&self.sweep.cells, &self.found, metrics);
         (format!("{item}-runs.csv"), csv.into_bytes())
     }
 }

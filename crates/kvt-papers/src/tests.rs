@@ -197,6 +197,70 @@ fn what_means_nothing_to_an_item_is_refused() {
     assert_eq!(refused("table2", Some(Scale::Cifar), &here), None);
 }
 
+#[test]
+fn a_part_and_a_table_must_fit_the_item() {
+    let refused = |name: &str, scale, order: Order| {
+        let checked = check(find(name).unwrap(), Some(scale), None, &order);
+        checked.err().map(|error| error.to_string())
+    };
+    let only = |part: &str| Order {
+        only: Some(part.to_owned()),
+        ..Order::default()
+    };
+    for part in ["upernet", "mask_rcnn"] {
+        assert_eq!(refused("table4", Scale::Shapes, only(part)), None);
+    }
+    assert_eq!(
+        refused("table4", Scale::Shapes, only("half")).unwrap(),
+        "`table4` has no part `half` to train alone: `--only` can be `upernet`, `mask_rcnn`"
+    );
+    assert_eq!(
+        refused("table2", Scale::Cifar, only("half")).unwrap(),
+        "`table2` has no part `half` to train alone: leave `--only` out"
+    );
+    let known = Order {
+        known: vec!["runs.csv".into()],
+        ..Order::default()
+    };
+    assert_eq!(refused("table3", Scale::Cifar, known.clone()), None);
+    let error = refused("fig2", Scale::Cifar, known).unwrap();
+    assert!(error.contains("needs the runs themselves"), "{error}");
+    // ADE20K is not COCO, but generated scenes are the same.
+    let data = |only: Option<&str>| Order {
+        data: Some(".".into()),
+        only: only.map(str::to_owned),
+        ..Order::default()
+    };
+    let error = refused("table4", Scale::Paper, data(None)).unwrap();
+    assert!(error.contains("train on different data sets"), "{error}");
+    assert_eq!(refused("table4", Scale::Paper, data(Some("upernet"))), None);
+    assert_eq!(refused("table4", Scale::Shapes, data(None)), None);
+}
+
+/// The rows of each sweep of a part are those of the part.
+#[test]
+fn parts_are_told_by_their_rows() {
+    for item in ITEMS.iter().filter(|item| !item.parts().is_empty()) {
+        for scale in item.scales() {
+            let of = |only: Option<&str>| {
+                let order = Order {
+                    scale: *scale,
+                    only: only.map(str::to_owned),
+                    as_is: true,
+                    ..Order::default()
+                };
+                planned(*item, &order).unwrap().unwrap()
+            };
+            let [all, chosen] = of(None);
+            assert_eq!(all.cells.len(), chosen.cells.len());
+            let parts = item.parts().iter();
+            let parts: Vec<usize> = parts.map(|part| of(Some(*part))[1].cells.len()).collect();
+            assert!(parts.iter().all(|cells| *cells > 0), "{parts:?}");
+            assert_eq!(parts.iter().sum::<usize>(), all.cells.len());
+        }
+    }
+}
+
 /// Otherwise the default version could not be requested by name.
 #[test]
 fn items_of_runs_name_a_version() {

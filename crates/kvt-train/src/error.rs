@@ -236,6 +236,17 @@ pub enum TrainError {
         "none of the {0} images to evaluate has an object that counts: average precision needs one in `data.val_annotations`"
     )]
     NoObjects(usize),
+    /// No label among those of the evaluated images.
+    #[error("none of the {0} images to evaluate has a label: average precision needs one")]
+    NoLabels(usize),
+    /// A threshold of a class that the data does not have.
+    #[error("`multi_label.thresholds` names `{class}`, but the classes are {known}")]
+    Threshold {
+        /// The class.
+        class: String,
+        /// The classes of the data.
+        known: String,
+    },
     /// Images or objects that a network for detection does not take.
     #[error(transparent)]
     MaskRcnn(#[from] kvt_models::dense::mask_rcnn::MaskRcnnError),
@@ -263,6 +274,16 @@ pub enum TrainError {
     /// Image folders contain colour images.
     #[error("`model.in_chans` is {0}, but image folders give 3 channels: leave it out")]
     Channels(usize),
+    /// Weights of other classes.
+    #[error(
+        "`loss.class_weights` has {weights} weights, but there are {classes} classes: give one for each, or take \"inverse\""
+    )]
+    ClassWeights {
+        /// How many weights there are.
+        weights: usize,
+        /// How many classes there are.
+        classes: usize,
+    },
     /// A setting for tokens with a model that has no outputs for them.
     #[error(
         "`{key}` is for models with an output for every token, as VOLO has it, and `{model}` has none: remove it"
@@ -286,6 +307,7 @@ impl TrainError {
                     | Self::NothingEvaluated
                     | Self::NothingLabelled(_)
                     | Self::NoObjects(_)
+                    | Self::NoLabels(_)
             ),
         }
     }

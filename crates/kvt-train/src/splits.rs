@@ -9,14 +9,14 @@ use crate::config::Plan;
 use crate::data::unused_splits;
 use crate::data::{
     DataError, DataState, DecodeMode, EpochOrder, ImageLimits, Loader, LoaderConfig, Prepare,
-    Purpose, Sample, Sampler, Source, Split, Views, epoch_order, open, oriented_batch_count,
-    oriented_order, shapes,
+    Purpose, Sample, Sampler, Source, Split, Views, balanced_order, epoch_order, open,
+    oriented_batch_count, oriented_order, shapes,
 };
 use crate::task::TaskKind;
 use crate::world::own_cores;
 
 /// Sides of images with objects are padded to multiples of so many pixels, as in mmdetection.
-const PAD_OBJECTS: usize = 32;
+pub(crate) const PAD_OBJECTS: usize = 32;
 
 /// Training and validation images with their transforms.
 #[derive(Clone, Debug)]
@@ -112,7 +112,13 @@ impl Splits {
             format!("in {val}")
         };
         let [trains, validate] = [&self.train, &self.val].map(|source| source.samples.len());
-        format!("{trains} images in {train} train, {validate} {among} validate")
+        let text = format!("{trains} images in {train} train, {validate} {among} validate");
+        match [&self.train, &self.val].map(|source| source.unlabelled()) {
+            [0, 0] => text,
+            [trains, validate] => {
+                format!("{text}; {trains} and {validate} of them have no label")
+            }
+        }
     }
 
     /// Class names in label order.
@@ -179,7 +185,13 @@ impl Splits {
                 ),
                 copies: Vec::new(),
             },
-            None => sampler(plan).order(images, epoch.into(), plan.seed),
+            None => balanced_order(
+                plan.data.balance,
+                &self.train.samples,
+                epoch.into(),
+                plan.seed,
+            )
+            .unwrap_or_else(|| sampler(plan).order(images, epoch.into(), plan.seed)),
         };
         LoaderConfig {
             order: order.samples,
@@ -372,7 +384,7 @@ fn loading<T>(plan: &Plan, source: &Arc<Source>, prepare: Arc<dyn Prepare<T>>) -
         prepare,
         pad_to: match plan.task {
             TaskKind::Detect => PAD_OBJECTS,
-            TaskKind::Classify | TaskKind::Dino | TaskKind::Segment => 1,
+            TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino | TaskKind::Segment => 1,
         },
         order: Vec::new(),
         copies: Vec::new(),

@@ -13,6 +13,7 @@ use kvt_data::fs::write_text;
 use kvt_papers::attribution::{NOTE, attribute, check, said};
 use kvt_train::probe::labelled;
 use kvt_train::table::{cells, csv_lines};
+use kvt_train::task::TaskKind;
 use kvt_train::trained::Trained;
 
 /// `kvt attribution-map --run RUN IMAGE...`
@@ -54,6 +55,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         classes,
         size,
     } = trained;
+    if plan.task == TaskKind::MultiLabel {
+        bail!(
+            "the map explains one class of each image, but this model gives an image any number of labels: `kvt attention-map` shows where it looks"
+        );
+    }
     let class = match &args.class {
         Some(class) => Some(number(class, classes.as_deref())?),
         None => None,

@@ -53,6 +53,9 @@ pub(super) struct Args {
         conflicts_with = "device"
     )]
     devices: Vec<String>,
+    /// A table `cells.csv` of an earlier sweep: the runs that are finished in it are not trained. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    known: Vec<PathBuf>,
     /// Print how far each run is and what it costs, and train nothing.
     #[arg(long)]
     dry_run: bool,
@@ -109,7 +112,7 @@ impl Args {
             }
         }
         sweep.title = sweep.title.or_else(|| self.title.clone());
-        Ok(sweep)
+        Ok(sweep.with_known(&self.known, self.metric.as_slice())?)
     }
 }
 

@@ -44,7 +44,7 @@ fn below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     if images.is_empty() {
         bail!(
-            "`{}` has no image: expected .jpg, .jpeg, .png, .webp or .bmp files in it or in its folders",
+            "`{}` has no image: expected .jpg, .jpeg, .png, .webp, .bmp, .tif, .tiff or .gif files in it or in its folders",
             folder.display()
         );
     }

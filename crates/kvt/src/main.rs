@@ -121,7 +121,7 @@ fn main() -> ExitCode {
     environment::prepare();
     keep_back_panics();
     kvt_train::fetch::listen(common::downloading);
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(joined(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
@@ -169,6 +169,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The words of a command line, with `--resume auto` as `--resume=auto`: any other word after `kvt train --resume` is the configuration.
+fn joined(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut all: Vec<OsString> = Vec::new();
+    for word in words {
+        let trains = all.get(1).is_some_and(|verb| *verb == *"train");
+        match all.last_mut() {
+            Some(last) if trains && *last == *"--resume" && *word == *"auto" => last.push("=auto"),
+            _ => all.push(word),
+        }
+    }
+    all
 }
 
 /// Prints no message of a panic that becomes an error, which is printed in its place.
@@ -292,6 +305,23 @@ mod tests {
             left.extend(verb.get_subcommands().cloned());
         }
         assert!(tried > 60, "{tried}");
+    }
+
+    #[test]
+    fn resume_takes_auto_and_no_configuration() {
+        for (line, expected) in [
+            (
+                "kvt train --resume auto a.toml",
+                "kvt train --resume=auto a.toml",
+            ),
+            ("kvt train --resume a.toml", "kvt train --resume a.toml"),
+            ("kvt finetune --resume auto", "kvt finetune --resume auto"),
+        ] {
+            let words = joined(line.split(' ').map(OsString::from));
+            let shown: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+            assert_eq!(shown.join(" "), expected);
+            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+        }
     }
 
     #[test]

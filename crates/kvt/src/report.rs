@@ -29,7 +29,7 @@ pub(super) struct Args {
     /// Evaluate each run on its validation split: confusion matrix, most confused pairs, each class.
     #[arg(long)]
     eval: bool,
-    /// Show so many images, with what each run says of them and where its class token looks, or the classes of their pixels; with `--eval` also as many of each
+    /// Show so many images, with what each run says of them and where its class token looks, or the classes of their pixels, or the objects in them; with `--eval` also as many of each
     /// run's surest mistakes.
     #[arg(long, value_name = "N", default_value_t = 0)]
     samples: usize,
@@ -47,7 +47,7 @@ pub(super) struct Args {
     raw: bool,
     #[command(flatten)]
     overrides: Overrides,
-    /// What runs are judged by: by default `top1`, or `knn` where all runs are of DINO, or `miou` where all label pixels.
+    /// What runs are judged by: by default `top1`; `knn` where all runs are of DINO, `miou` where all label pixels, or `box_ap` where all find objects.
     #[arg(long, value_name = "NAME", value_parser = named_metric)]
     metric: Option<Metric>,
     /// Heading of the report: by default the names of the runs.

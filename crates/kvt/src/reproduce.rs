@@ -7,7 +7,7 @@ use super::common::{Overrides, one_of};
 use super::watch::{Terminal, dry_run};
 use super::{interrupt, output};
 use kvt_papers::{
-    ITEMS, Item, Order, ReproduceError, Reproduced, Scale, Version, check, find, reproduce,
+    ITEMS, Item, Order, ReproduceError, Reproduced, Scale, Version, check, find, planned, reproduce,
 };
 
 /// `kvt reproduce list`, `kvt reproduce NAME [--data PATH --scale SCALE] [--out DIR]`
@@ -18,7 +18,7 @@ use kvt_papers::{
 #[command(
     // `--version` is the version of the paper here.
     disable_version_flag = true,
-    after_help = "Examples:\n  kvt reproduce list\n  kvt reproduce scram-fig2 --out figures\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short --dry-run\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short"
+    after_help = "Examples:\n  kvt reproduce list\n  kvt reproduce scram-fig2 --out figures\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short --dry-run\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short\n  kvt reproduce table4 --scale shapes --only mask_rcnn"
 )]
 pub(super) struct Args {
     /// What is computed, by its name; `list` prints the names.
@@ -52,6 +52,13 @@ pub(super) struct Args {
         conflicts_with = "device"
     )]
     devices: Vec<String>,
+    /// Train one part of an item that has several, as `mask_rcnn` of `table4`; the page has the others as far as they are finished.
+    #[arg(long, value_name = "PART")]
+    only: Option<String>,
+    /// A table `<item>-runs.csv` of an earlier result: the runs that are finished in it are not trained, and the page says which they
+    /// are. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    known: Vec<PathBuf>,
     /// A folder of configurations and sweeps; by default `configs` in this folder, or those that kvt was built with.
     #[arg(long, value_name = "DIR")]
     configs: Option<PathBuf>,
@@ -79,10 +86,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let order = args.order(item);
     check(item, args.scale, args.version, &order)?;
     if args.dry_run {
-        let sweep = item
-            .sweep(&order)?
-            .ok_or(ReproduceError::NoRuns { name: item.name() })?;
-        return dry_run(&sweep);
+        let name = item.name();
+        let [_, chosen] = planned(item, &order)?.ok_or(ReproduceError::NoRuns { name })?;
+        return dry_run(&chosen);
     }
     if !item.scales().is_empty() {
         interrupt::listen();
@@ -167,6 +173,8 @@ impl Args {
             devices: self.devices.clone(),
             out,
             runs: self.runs.clone(),
+            only: self.only.clone(),
+            known: self.known.clone(),
             configs: self.configs.clone(),
             as_is: self.as_is,
         }

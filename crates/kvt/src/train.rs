@@ -4,26 +4,26 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::common::{ConfigArgs, generating};
+use super::common::{ConfigArgs, generating, one_of};
 use super::job;
 use super::training::{Display, carry_out, exit_code};
 use kvt_train::config::Plan;
 use kvt_train::engine::{End, Session, Start};
 use kvt_train::run::Which;
-use kvt_train::task::{Classify, Detect, Dino, Segment, Task, TaskKind};
+use kvt_train::task::{Classify, Detect, Dino, MultiLabel, Segment, Task, TaskKind};
 use kvt_train::world::World;
 
-/// `kvt train CONFIG [--set KEY=VALUE]... [--resume | --resume-from CHECKPOINT]`
+/// `kvt train CONFIG [--set KEY=VALUE]... [--resume[=auto] | --resume-from CHECKPOINT]`
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt train configs/quickstart/dense.toml\n  kvt train photos.toml --set train.epochs=10 --device cuda\n  kvt train photos.toml --resume"
+    after_help = "Examples:\n  kvt train configs/quickstart/dense.toml\n  kvt train photos.toml --set train.epochs=10 --device cuda\n  kvt train photos.toml --resume\n  kvt train photos.toml --resume=auto"
 )]
 pub(super) struct Args {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Go on with the run in `run.dir` where it was stopped.
-    #[arg(long)]
-    resume: bool,
+    /// Go on with the run in `run.dir` where it was stopped; with `auto`, or begin it if there is none.
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", value_parser = one_of(RESUMES))]
+    resume: Option<Resume>,
     /// Go on from another checkpoint of the run: `best`, or a name in its `checkpoints`.
     #[arg(long, value_name = "CHECKPOINT", conflicts_with = "resume")]
     resume_from: Option<PathBuf>,
@@ -33,6 +33,22 @@ pub(super) struct Args {
     #[command(flatten)]
     display: Display,
 }
+
+/// When a run goes on.
+#[derive(Clone, Copy, Debug)]
+enum Resume {
+    Always,
+    Auto,
+}
+
+const RESUMES: [(Resume, &str, &str); 2] = [
+    (
+        Resume::Always,
+        "always",
+        "It is an error if there is no run",
+    ),
+    (Resume::Auto, "auto", "Without a run, one begins"),
+];
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     job::run(|world| train(args, world))
@@ -45,11 +61,15 @@ fn train(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
     }
     let start = match &args.resume_from {
         Some(checkpoint) => Start::Resume(Which::from(checkpoint.as_path())),
-        None if args.resume => Start::RESUME,
-        None => Start::New,
+        None => match args.resume {
+            Some(Resume::Always) => Start::RESUME,
+            Some(Resume::Auto) => Start::auto(&plan.run.dir),
+            None => Start::New,
+        },
     };
     let end = match plan.task {
         TaskKind::Classify => train_task::<Classify>(world, plan, start, &args.display)?,
+        TaskKind::MultiLabel => train_task::<MultiLabel>(world, plan, start, &args.display)?,
         TaskKind::Dino => train_task::<Dino>(world, plan, start, &args.display)?,
         TaskKind::Segment => train_task::<Segment>(world, plan, start, &args.display)?,
         TaskKind::Detect => train_task::<Detect>(world, plan, start, &args.display)?,

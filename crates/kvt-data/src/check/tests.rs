@@ -121,9 +121,9 @@ fn other_formats_are_counted_by_their_ending() {
         "a/3.HEIC",
         "a/2.heic",
         "b/deep/1.heic",
-        "b/1.gif",
+        "b/1.avif",
         "b/notes.txt",
-        "b/.1.tiff",
+        "b/.1.psd",
     ] {
         let path = at("train").join(name);
         fs_err::create_dir_all(path.parent().unwrap()).unwrap();
@@ -136,7 +136,7 @@ fn other_formats_are_counted_by_their_ending() {
         example: at(example),
     };
     let expected = [
-        ("gif".to_owned(), kind(1, "train/b/1.gif")),
+        ("avif".to_owned(), kind(1, "train/b/1.avif")),
         ("heic".to_owned(), kind(3, "train/a/2.heic")),
     ];
     assert_eq!(others.0, BTreeMap::from(expected));
@@ -198,4 +198,36 @@ fn links_that_lead_nowhere_or_in_a_circle_are_reported() {
         (0, Some(((2, 2), (2, 2))))
     );
     assert!(found.same_classes && !found.is_sound());
+}
+
+#[test]
+fn unequal_classes_are_told() {
+    let split = |counts: &[usize]| SplitCheck {
+        name: "train".to_owned(),
+        classes: counts
+            .iter()
+            .enumerate()
+            .map(|(class, count)| (class.to_string(), *count))
+            .collect(),
+        unreadable: Vec::new(),
+        dead_links: Vec::new(),
+        unlisted: Vec::new(),
+        others: OtherFormats::default(),
+        beside: OtherFormats::default(),
+        gaps: Vec::new(),
+        notes: Vec::new(),
+        sizes: None,
+        grey: 0,
+        cmyk: 0,
+    };
+    for counts in [&[][..], &[0, 0], &[4, 1], &[9, 0, 2]] {
+        assert_eq!(split(counts).imbalance(), None, "{counts:?}");
+    }
+    let split = split(&[3, 15, 0, 2, 15, 2]);
+    let expected = Imbalance {
+        most: ("1", 15),
+        least: ("5", 2),
+        ratio: 7.5,
+    };
+    assert_eq!(split.imbalance(), Some(expected));
 }

@@ -1,7 +1,10 @@
 //! Decodes an image file to 8-bit RGB pixels, as Pillow's `Image.open(path).convert("RGB")` with EXIF rotation.
 //!
-//! - The format is detected from the content, not from the extension: JPEG, PNG, WebP, BMP.
+//! - The format is detected from the content, not from the extension: JPEG, PNG, WebP, BMP, TIFF (its first page), GIF (its first
+//!   frame).
 //! - Grey is repeated, alpha is dropped (not blended), palettes are resolved, and 16 bits become 8 by `>> 8`.
+//! - A TIFF has 8 or 16 bits of grey or RGB, perhaps with alpha: others, such as bilevel, palettes, CMYK and floats, are refused. Pillow
+//!   clips 16 bits of grey; they are shifted here as others are.
 //! - CMYK and YCCK JPEGs are read as Adobe writes them, inverted, with or without the Adobe marker.
 //! - JPEGs have the colours that libjpeg sees in them, and so does one of at most 4 pixels across, if it is sequential. A
 //!   progressive one with colours of half the width is refused: it would be smoothed otherwise.
@@ -23,7 +26,10 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
 use image::metadata::Orientation;
-use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits, RgbImage};
+use image::{
+    DynamicImage, ExtendedColorType, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits,
+    RgbImage,
+};
 
 pub use self::mask::decode_mask;
 use crate::file::{self, ImageLimits};
@@ -32,10 +38,13 @@ use crate::ordered::panic_message;
 /// The longest side that is decoded, in pixels.
 const MAX_SIDE: u32 = 65_500;
 /// The message for other files.
-pub(super) const NOT_AN_IMAGE: &str = "not a JPEG, PNG, WebP or BMP file";
+pub(super) const NOT_AN_IMAGE: &str = "not a JPEG, PNG, WebP, BMP, TIFF or GIF file";
 /// The message for those JPEGs of at most 4 pixels across whose colours would be others than libjpeg's.
 const NARROW: &str = "a JPEG of at most 4 pixels across with colours of half the width, which is read only if it is \
                       sequential and has three of them: convert it to PNG";
+/// The message for TIFFs of other kinds.
+const OTHER_TIFF: &str =
+    "a TIFF of another kind than 8 or 16 bits of grey or RGB: convert it to PNG";
 /// The beginning of the text that Git LFS leaves instead of a file.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
@@ -173,7 +182,8 @@ fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Stored, String> {
             (container, orientation::of_webp(container))
         }
         ImageFormat::Png => (bytes, orientation::of_png(bytes)),
-        ImageFormat::Bmp => (bytes, Orientation::NoTransforms),
+        ImageFormat::Tiff => (bytes, orientation::of_tiff(bytes)),
+        ImageFormat::Bmp | ImageFormat::Gif => (bytes, Orientation::NoTransforms),
         other => return Err(format!("{other:?} files are not read: convert it to PNG")),
     };
     let is_narrow = jpeg.as_ref().is_some_and(|jpeg| jpeg.is_narrow);
@@ -237,6 +247,13 @@ fn pixels(bytes: &[u8], format: ImageFormat, limits: ImageLimits) -> Result<Dyna
     let count = u64::from(width) * u64::from(height);
     if count == 0 {
         return Err("the image has no pixels".to_owned());
+    }
+    let color = decoder.color_type();
+    // As 32 bits are of floats. What is converted already, as CMYK is, has another type in the file.
+    let is_plain = color.bytes_per_pixel() <= 2 * color.channel_count()
+        && decoder.original_color_type() == ExtendedColorType::from(color);
+    if format == ImageFormat::Tiff && !is_plain {
+        return Err(OTHER_TIFF.to_owned());
     }
     if count > limits.max_pixels {
         return Err(format!(

@@ -18,6 +18,11 @@ pub(super) fn of_jpeg(segments: &jpeg::Segments<'_>) -> Orientation {
     find(Some(&segments.exif), segments.xmp)
 }
 
+/// A TIFF has the directory that EXIF has in other files.
+pub(super) fn of_tiff(bytes: &[u8]) -> Orientation {
+    find(Some(bytes), None)
+}
+
 pub(super) fn of_webp(container: &[u8]) -> Orientation {
     let flags = match webp::chunks(container).next() {
         Some((kind, head)) if kind == *b"VP8X" => head.first().copied().unwrap_or_default(),

@@ -27,6 +27,8 @@ fn a_header_has_the_size() {
         ImageFormat::Png,
         ImageFormat::WebP,
         ImageFormat::Bmp,
+        ImageFormat::Tiff,
+        ImageFormat::Gif,
     ] {
         let bytes = encode(RgbImage::new(7, 5), format);
         assert_eq!(dimensions(&bytes), Ok((7, 5)), "{format:?}");
@@ -256,8 +258,8 @@ fn errors_name_the_path_and_the_reason() {
         );
     };
     check(b"", "the file is empty");
-    check(b"hello", "not a JPEG, PNG, WebP or BMP file");
-    check(b"GIF89a........", "not read");
+    check(b"hello", "not a JPEG, PNG, WebP, BMP, TIFF or GIF file");
+    check(b"\0\0\0\x20ftypavif........", "not read");
     check(
         b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
         "a Git LFS pointer, not the image: run `git lfs pull`",
@@ -366,6 +368,34 @@ fn small_files_are_pillows() {
             0
         };
         assert!(worst <= most, "{name}: {worst} beside {expected:?}");
+    }
+}
+
+/// TIFFs and GIFs, from `scripts/reference/other_formats.py`; those without pixels are refused.
+#[test]
+fn other_formats_are_pillows() {
+    use base64::Engine as _;
+    let cases: Vec<serde_json::Value> =
+        serde_json::from_slice(&fixture("other_formats.json")).unwrap();
+    assert_eq!(cases.len(), 24);
+    let code = &base64::engine::general_purpose::STANDARD;
+    let bytes = |value: &serde_json::Value| code.decode(value.as_str()?).ok();
+    for case in cases {
+        let name = case["name"].as_str().unwrap();
+        let found = decode_all(&bytes(&case["file"]).unwrap());
+        match bytes(&case["pixels"]) {
+            Some(pixels) => {
+                let Decoded { image, color } = found.unwrap();
+                let (width, height) = image.dimensions();
+                assert_eq!(serde_json::json!([width, height]), case["size"], "{name}");
+                assert_eq!(image.as_raw(), &pixels, "{name}");
+                assert_eq!(color == ColorKind::Grey, name.contains("grey"), "{name}");
+            }
+            None => {
+                let reason = found.unwrap_err();
+                assert!(!reason.contains("panicked"), "{name}: {reason}");
+            }
+        }
     }
 }
 

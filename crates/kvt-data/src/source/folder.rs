@@ -1,4 +1,4 @@
-//! An image folder: `<dir>/<class>/**/*.{jpg,jpeg,png,webp,bmp}`.
+//! An image folder: `<dir>/<class>/**/*.{jpg,jpeg,png,webp,bmp,tif,tiff,gif}`.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

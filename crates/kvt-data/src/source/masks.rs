@@ -333,12 +333,12 @@ fn lost(data: &DataConfig, classes: usize) -> Option<usize> {
     class.filter(|class| *class < classes)
 }
 
-fn numbers(count: usize) -> Vec<String> {
+pub(super) fn numbers(count: usize) -> Vec<String> {
     (0..count).map(|class| class.to_string()).collect()
 }
 
 /// The classes in a text: one on each line, or the column `Name` of a table with tabs, as ADE20K has it.
-fn names(text: &str) -> Vec<String> {
+pub(super) fn names(text: &str) -> Vec<String> {
     let mut lines = text
         .lines()
         .filter(|line| !line.trim().is_empty())
@@ -359,7 +359,7 @@ fn names(text: &str) -> Vec<String> {
     lines.skip(1).map(cell).collect()
 }
 
-fn read_text(path: &Path) -> Result<String, DataError> {
+pub(super) fn read_text(path: &Path) -> Result<String, DataError> {
     let bytes = regular::read_at_most(path, MOST_LIST)?;
     String::from_utf8(bytes).map_err(|_| DataError::Records {
         path: path.to_owned(),

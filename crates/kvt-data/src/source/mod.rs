@@ -4,6 +4,9 @@ mod cache;
 mod cifar;
 mod coco;
 mod folder;
+mod label_sets;
+mod labelled;
+mod labels;
 mod masks;
 mod names;
 mod objects;
@@ -38,6 +41,8 @@ use crate::{
 
 pub use self::parquet::is_guarded;
 pub use folder::ClassOrder;
+pub use labelled::has_splits;
+pub(super) use labelled::surveys as labelled_surveys;
 pub use masks::Unpaired;
 use names::gaps;
 pub use names::{TEST, TRAIN, VAL};
@@ -92,6 +97,8 @@ pub struct Source {
     pub others: OtherFormats,
     /// Files in shards that are neither an image nor a label, and Parquet files of no split, which were ignored.
     pub beside: OtherFormats,
+    /// Warnings about what a table of labels leaves out.
+    notes: Vec<String>,
     /// The files that contain several images each.
     files: Vec<PathBuf>,
     /// The files that contain images in a column.
@@ -106,6 +113,8 @@ pub struct Source {
     masks: Option<Arc<Masks>>,
     /// Where images have objects; the label of a sample then says nothing.
     objects: Option<Arc<Objects>>,
+    /// The labels of each image where it can have any number; the label of a sample is then the first.
+    label_sets: Option<Arc<[Vec<u32>]>>,
 }
 
 /// A decoded image, or the requested part of it.
@@ -141,6 +150,11 @@ impl Source {
         gaps(self.files.iter().map(PathBuf::as_path).chain(tables))
     }
 
+    /// What a table of labels leaves out, as warnings.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// Warnings about files that are not read, and about gaps in numbered files.
     pub fn warnings(&self) -> Vec<String> {
         let root = self.root.display();
@@ -157,7 +171,10 @@ impl Source {
         let others = self.others.warning(&self.root);
         let objects = self.objects.iter().flat_map(|objects| objects.warnings());
         let files = [others, beside, gaps].into_iter().flatten();
-        files.chain(objects).collect()
+        files
+            .chain(self.notes.iter().cloned())
+            .chain(objects)
+            .collect()
     }
 
     /// Whether the images are in tables.
@@ -188,6 +205,7 @@ impl Source {
             samples,
             others: OtherFormats::default(),
             beside: OtherFormats::default(),
+            notes: Vec::new(),
             files: Vec::new(),
             tables: Arc::from([]),
             is_numbered: false,
@@ -196,6 +214,7 @@ impl Source {
             cache: None,
             masks: None,
             objects: None,
+            label_sets: None,
         })
     }
 
@@ -286,7 +305,7 @@ impl Source {
         Ok(image)
     }
 
-    /// Images per class, in label order; those with an object of the class where images have objects; empty where they have masks,
+    /// Images per class, in label order, each with every label that it has; those with an object of the class where images have objects; empty where they have masks,
     /// since only reading these would tell.
     pub fn class_counts(&self) -> Vec<usize> {
         if self.has_masks() {
@@ -296,9 +315,11 @@ impl Source {
             return objects.class_counts();
         }
         let mut counts = vec![0; self.classes.len()];
-        for sample in &self.samples {
-            if let Some(count) = counts.get_mut(sample.label as usize) {
-                *count += 1;
+        for index in (0..).take(self.samples.len()) {
+            for &label in self.labels(index) {
+                if let Some(count) = counts.get_mut(label as usize) {
+                    *count += 1;
+                }
             }
         }
         counts

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::names::{self, TEST, TRAIN, VAL, splits_of_files};
-use super::{Known, Source, Survey, Unpaired, cifar, coco, masks, parquet, shards, share};
+use super::{
+    Known, Source, Survey, Unpaired, cifar, coco, labelled, masks, parquet, shards, share,
+};
 use crate::text::quoted;
 use crate::{ClassOrder, DataConfig, DataError, DataKind, listing};
 
@@ -49,6 +51,9 @@ fn subset(data: &DataConfig, train: Source) -> Result<Source, DataError> {
 
 /// Both splits in full.
 fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], DataError> {
+    if !data.labels.is_empty() {
+        return labelled::open(data, classes);
+    }
     if data.val_fraction > 0.0 {
         refuse_splits(data)?;
     }
@@ -64,6 +69,7 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
             let val = Source::open_with_classes(dir(Split::Val)?, &train.classes)?;
             Ok([train, val])
         }
+        DataKind::Parquet if data.label_sets => with_label_sets(data, classes),
         DataKind::Tar | DataKind::Parquet if data.val_fraction > 0.0 => {
             let whole = listed(data, None, None)?;
             Ok(share::split(
@@ -107,6 +113,24 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
     }
 }
 
+/// Both splits of tables whose labels are texts such as `cat|dog`, with the classes of the training images.
+fn with_label_sets(
+    data: &DataConfig,
+    classes: Option<&[String]>,
+) -> Result<[Source; 2], DataError> {
+    let of = |split: Option<&str>, classes: Option<&[String]>| {
+        listed(data, split, None)?.split_labels(classes, data.class_order)
+    };
+    if data.val_fraction > 0.0 {
+        return Ok(share::split(&of(None, classes)?, data.val_fraction));
+    }
+    let [of_train, of_val] = [name(data, Split::Train)?, name(data, Split::Val)?];
+    let mut train = of(Some(of_train), classes)?;
+    train.beside = parquet::others(&data.path, &[of_train, of_val]);
+    let val = of(Some(of_val), Some(&train.classes))?;
+    Ok([train, val])
+}
+
 /// One of the splits of a data set, without reading the other one if possible.
 ///
 /// # Errors
@@ -118,7 +142,7 @@ pub fn open_part(
 ) -> Result<Source, DataError> {
     let data = &*data.as_read();
     let is_folder = matches!(data.kind, DataKind::Folder | DataKind::Shapes);
-    if is_folder && data.val_fraction == 0.0 {
+    if is_folder && data.val_fraction == 0.0 && data.labels.is_empty() {
         refuse_whole(data)?;
         let source = folder(&data.path.join(name(data, part)?), data, classes)?;
         return match part {
@@ -151,10 +175,16 @@ pub fn open_split(
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
     let data = &*data.as_read();
+    if !data.labels.is_empty() {
+        return labelled::open_split(data, split, classes);
+    }
     let asked = split;
     let split = split_name(data.kind, &divided(data), split).unwrap_or(split);
     match data.kind {
         DataKind::Folder | DataKind::Shapes => folder(&data.path.join(split), data, classes),
+        DataKind::Parquet if data.label_sets => {
+            listed(data, Some(split), None)?.split_labels(classes, data.class_order)
+        }
         DataKind::Tar | DataKind::Parquet => {
             let known = classes.map(|classes| Known {
                 classes,
@@ -171,7 +201,12 @@ pub fn open_split(
 /// The name by which a folder contains a split: the given one, or another usual one in place of `train` or `val`. That of the
 /// test images never takes the place of another.
 pub fn split_name<'a>(kind: DataKind, root: &Path, split: &'a str) -> Option<&'a str> {
-    if is_split(kind, root, split) {
+    usual_name(split, |name| is_split(kind, root, name))
+}
+
+/// The given name of a split if it is there, or another usual one in place of `train` or `val`.
+pub(super) fn usual_name(split: &str, is_there: impl Fn(&str) -> bool) -> Option<&str> {
+    if is_there(split) {
         return Some(split);
     }
     let others = match split {
@@ -179,13 +214,14 @@ pub fn split_name<'a>(kind: DataKind, root: &Path, split: &'a str) -> Option<&'a
         _ if split == VAL[0] => VAL.iter(),
         _ => return None,
     };
-    others.copied().find(|name| is_split(kind, root, name))
+    others.copied().find(|name| is_there(name))
 }
 
 /// Warnings about further splits of the same use (only the first is read): `valid` beside `val`. None if the configuration
 /// names another split itself.
 pub fn unused_splits(data: &DataConfig) -> Vec<String> {
-    if data.val_fraction > 0.0 || data.kind == DataKind::Cifar || !data.list.is_empty() {
+    let is_listed = !data.list.is_empty() || !data.labels.is_empty();
+    if data.val_fraction > 0.0 || data.kind == DataKind::Cifar || is_listed {
         return Vec::new();
     }
     let mut warnings = Vec::new();
@@ -334,7 +370,7 @@ fn survey(
     }
     let files = parquet::files(root, split);
     if !files.is_empty() {
-        return Ok(parquet::open(root, &files, label_column, order, None)?.surveyed());
+        return Ok(parquet::open(root, &files, (label_column, false), order, None)?.surveyed());
     }
     if !dir.exists() && cifar::is_here(root) {
         return Ok(cifar_split(root, split)?.surveyed());
@@ -376,7 +412,13 @@ fn listed(
                 split: split.map(str::to_owned),
             });
         }
-        parquet::open(root, &files, &data.label_column, data.class_order, known)?
+        parquet::open(
+            root,
+            &files,
+            (&data.label_column, data.label_sets),
+            data.class_order,
+            known,
+        )?
     };
     // An epoch without images would end immediately, and so would the run.
     if source.samples.is_empty() {

@@ -49,7 +49,13 @@ pub(super) fn chosen(source: &Source, is_chosen: impl Fn(usize) -> bool) -> Sour
         })
     });
     let objects = source.objects.as_ref();
+    let label_sets = source.label_sets.as_ref().map(|sets| {
+        let sets = sets.iter().enumerate();
+        let sets = sets.filter(|(index, _)| is_chosen(*index));
+        sets.map(|(_, labels)| labels.clone()).collect()
+    });
     Source {
+        label_sets,
         samples: samples.map(|(_, sample)| sample.clone()).collect(),
         masks,
         objects: objects.map(|objects| Arc::new(objects.chosen(&is_chosen))),

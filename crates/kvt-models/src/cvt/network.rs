@@ -24,6 +24,7 @@ const BLOCK: BlockKind = BlockKind {
         epsilon: NORM_EPSILON,
     },
     activation: Activation::QuickGelu,
+    scale: None,
 };
 
 /// The backbone of a CvT.
@@ -99,6 +100,8 @@ impl Backbone for Cvt {
         Features {
             tokens: norm(x.narrow(1, 0, prefix)),
             prefix,
+            registers: 0,
+            vector: None,
             maps,
             blocks: blocks.into_iter().map(norm).collect(),
         }

@@ -21,6 +21,10 @@ impl ModelConfig {
         if outputs.any(|output| within(output).is_some()) {
             return last;
         }
+        // What pools the tokens comes with the classifier.
+        if within("fc_norm").or(within("attn_pool")).is_some() {
+            return last;
+        }
         if within("norm").is_some() {
             return last - 1;
         }

@@ -10,7 +10,7 @@ use crate::error::ModelError;
 use crate::family::overrides::ModelOverrides;
 use crate::family::{Family, FamilyConfig};
 use crate::layers::{Init, WindowPadding};
-use crate::{cvt, deit, pit, so_vit, swin, t2t, tnt, twins, visformer, volo};
+use crate::{cvt, pit, so_vit, swin, t2t, tnt, twins, visformer, vit, volo};
 
 /// Each line: module, network, configuration, and the name in the documentation. The module also has a `FAMILY`.
 macro_rules! families {
@@ -118,7 +118,7 @@ macro_rules! families {
 }
 
 families! {
-    deit: Deit from DeitConfig, "DeiT.";
+    vit: Vit from VitConfig, "ViT and DeiT.";
     swin: Swin from SwinConfig, "Swin.";
     pit: Pit from PitConfig, "PiT.";
     cvt: Cvt from CvtConfig, "CvT.";

@@ -77,6 +77,17 @@ pub(crate) struct Variant {
     pub difference: &'static str,
 }
 
+impl Variant {
+    /// The refusal of its weights; `hint` says what kvt has instead.
+    pub(crate) fn error(self, hint: &'static str) -> WeightsError {
+        WeightsError::Variant {
+            signature: self.signature,
+            difference: self.difference,
+            hint,
+        }
+    }
+}
+
 /// A rule that names parameters without weight decay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Undecayed {
@@ -149,10 +160,7 @@ impl Family {
     pub(crate) fn check_variant(&self, weights: &StateDict) -> Result<(), WeightsError> {
         let mut variants = self.variants.iter();
         match variants.find(|variant| weights.get(variant.signature).is_some()) {
-            Some(variant) => Err(WeightsError::Variant {
-                signature: variant.signature,
-                difference: variant.difference,
-            }),
+            Some(variant) => Err(variant.error("kvt does not have that model")),
             None => Ok(()),
         }
     }
@@ -259,6 +267,16 @@ pub(crate) trait FamilyConfig {
     /// name is timm's.
     fn reordered(&self, _name: &str, _weight: &TensorData, _to: Layout) -> Option<TensorData> {
         None
+    }
+
+    /// What weights have that this model has not, although models of its family can have it: they are of another one.
+    fn foreign(&self, _weights: &StateDict) -> Option<Variant> {
+        None
+    }
+
+    /// Whether weights that have as many numbers as this model can be its own.
+    fn fits(&self, _weights: &StateDict) -> bool {
+        true
     }
 
     /// A weight of another image size (position embeddings, tables of relative positions) at the size of this model's

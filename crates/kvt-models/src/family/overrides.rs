@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
 use crate::family::validate;
+use crate::vit::Pool;
 
 /// Changes to a named configuration, the keys of the section `[model]`; `None` keeps the model's own value.
 // In the schema `x-range` is the interval of every number in a value, and `x-default` the default in words.
@@ -81,13 +82,16 @@ pub struct ModelOverrides {
     /// Dropout of attention weights.
     #[schemars(extend("x-range" = "[0, 1)", "default" = 0.0))]
     pub attn_drop: Option<f64>,
+    /// What the classifier reads: the class token, the mean of the patches, or an attention over them. ViT.
+    #[schemars(extend("x-default" = "the model's own"))]
+    pub pool: Option<Pool>,
     /// Channels of the two projections whose covariance the head reads: So-ViT.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub cov_dims: Option<[usize; 2]>,
     /// Dropout of what the last layer reads of the covariance: So-ViT.
     #[schemars(extend("x-range" = "[0, 1)", "x-default" = "the model's own"))]
     pub head_drop: Option<f64>,
-    /// Which attention the blocks have. Other kinds than `dense` and `knn` are used in the blocks of DeiT, PiT, CvT, T2T-ViT,
+    /// Which attention the blocks have. Other kinds than `dense` and `knn` are used in the blocks of ViT, PiT, CvT, T2T-ViT,
     /// TNT and So-ViT; T2T-ViT's token transformers and TNT's inner transformers stay dense then.
     pub attention: Option<AttentionConfig>,
     /// Attention of the class-attention blocks of VOLO, `dense` or `knn`; the others follow `attention`.
@@ -133,6 +137,7 @@ impl ModelOverrides {
             qkv_bias,
             drop_path,
             attn_drop,
+            pool,
             cov_dims,
             head_drop,
             attention,
@@ -160,6 +165,7 @@ impl ModelOverrides {
             ("qkv_bias", qkv_bias.is_some()),
             ("drop_path", drop_path.is_some()),
             ("attn_drop", attn_drop.is_some()),
+            ("pool", pool.is_some()),
             ("cov_dims", cov_dims.is_some()),
             ("head_drop", head_drop.is_some()),
             ("attention", attention.is_some()),

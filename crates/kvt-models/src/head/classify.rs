@@ -29,6 +29,8 @@ pub enum Reads {
     Prefix,
     /// The mean of all tokens.
     Mean,
+    /// The vector of the image, as the backbone makes it.
+    Vector,
 }
 
 impl Classifier {
@@ -89,12 +91,13 @@ impl Head for Classifier {
     type Output = Logits;
 
     fn forward(&self, features: Features, phase: Phase) -> Logits {
+        let vector = (self.reads == Reads::Vector).then(|| features.pooled());
         let (x, prefix) = (features.tokens, features.prefix);
         let token = |i: usize| match self.reads {
             Reads::Prefix => x.clone().narrow(1, i, 1).squeeze_dim::<2>(1),
-            Reads::Mean => x.clone().mean_dim(1).squeeze_dim::<2>(1),
+            Reads::Mean | Reads::Vector => x.clone().mean_dim(1).squeeze_dim::<2>(1),
         };
-        let class = linear(&self.class, token(0));
+        let class = linear(&self.class, vector.unwrap_or_else(|| token(0)));
         let patches = || x.clone().narrow(1, prefix, x.dims()[1] - prefix);
         Logits {
             class: match &self.second_order {

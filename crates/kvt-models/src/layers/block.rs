@@ -1,12 +1,14 @@
 //! The pre-norm transformer block of all families.
 
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::{Context, MultiHeadAttention};
-use kvt_ops::{Phase, Residual, linear, linear_add};
+use kvt_attention::{Context, MultiHeadAttention, Rotary};
+use kvt_ops::{Phase, Residual, linear, linear_add, widened};
 
-use super::{Activation, Init, Mlp, Norm, NormKind, drop_path};
+use super::mlp::BlockMlp;
+use super::scale::{LayerScale, factors, scale, scaled};
+use super::{Activation, Init, Norm, NormKind, ScaleKind, drop_path};
 use crate::family::summary::BlockSize;
 use crate::observe::{Point, Watch};
 use crate::precision::Precision;
@@ -19,6 +21,8 @@ pub(crate) struct Pass<'a> {
     pub grid: [usize; 2],
     pub watch: Watch<'a>,
     pub precision: Precision,
+    /// What turns queries and keys, in a ViT that has such positions.
+    pub rotary: Option<&'a Rotary>,
 }
 
 impl Pass<'_> {
@@ -44,12 +48,29 @@ pub(crate) trait SelfAttention<const D: usize>: Module {
     /// The output of [`mix`](Self::mix) to `[batch, .., dim]`.
     fn project(&self, mixed: Tensor<D>, residual: Option<Residual<D>>, pass: Pass<'_>)
     -> Tensor<D>;
+
+    /// The same with each channel of the projection multiplied by a factor, `[dim]`, before it is added.
+    fn project_scaled(
+        &self,
+        mixed: Tensor<D>,
+        residual: Option<Residual<D>>,
+        factors: Tensor<1>,
+        pass: Pass<'_>,
+    ) -> Tensor<D> {
+        let branch = self.project(mixed, None, pass);
+        let branch = widened(branch) * factors.unsqueeze::<D>();
+        match residual {
+            Some(residual) => residual.plus(branch),
+            None => branch,
+        }
+    }
 }
 
 impl SelfAttention<3> for MultiHeadAttention {
     fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
         let context = Context {
             grid: Some(pass.grid),
+            rotary: pass.rotary.cloned(),
             ..self.context(pass.phase)
         };
         pass.watch
@@ -59,6 +80,16 @@ impl SelfAttention<3> for MultiHeadAttention {
 
     fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
         project(&self.proj, mixed, residual)
+    }
+
+    fn project_scaled(
+        &self,
+        mixed: Tensor<3>,
+        residual: Option<Residual<3>>,
+        factors: Tensor<1>,
+        _: Pass<'_>,
+    ) -> Tensor<3> {
+        project(&scaled(&self.proj, Some(factors)), mixed, residual)
     }
 }
 
@@ -83,8 +114,12 @@ pub(crate) fn project<const D: usize>(
 pub(crate) struct Block<A: Module> {
     norm1: Norm,
     attn: A,
+    ls1: Option<LayerScale>,
+    gamma_1: Option<Param<Tensor<1>>>,
     norm2: Norm,
-    mlp: Mlp,
+    mlp: BlockMlp,
+    ls2: Option<LayerScale>,
+    gamma_2: Option<Param<Tensor<1>>>,
     #[module(skip)]
     pub(crate) drop_path: f64,
     #[module(skip)]
@@ -98,6 +133,8 @@ pub(crate) struct BlockKind {
     pub norm: NormKind,
     /// Of the MLP.
     pub activation: Activation,
+    /// Of both branches.
+    pub scale: Option<ScaleKind>,
 }
 
 impl BlockKind {
@@ -108,6 +145,7 @@ impl BlockKind {
                 epsilon: norm_epsilon,
             },
             activation: Activation::Gelu,
+            scale: None,
         }
     }
 }
@@ -122,11 +160,17 @@ impl<A: Module> Block<A> {
         drop_path: f64,
     ) -> Self {
         let BlockSize { dim, hidden, .. } = size;
+        let [(ls1, gamma_1), (ls2, gamma_2)] =
+            [1, 2].map(|branch| scale(init, kind.scale, branch, dim));
         Self {
             norm1: Norm::new(init, kind.norm, dim),
             attn,
+            ls1,
+            gamma_1,
             norm2: Norm::new(init, kind.norm, dim),
-            mlp: Mlp::new(&init.child("mlp"), dim, hidden, kind.activation),
+            mlp: BlockMlp::new(&init.child("mlp"), dim, hidden, kind.activation),
+            ls2,
+            gamma_2,
             drop_path,
             norm_epsilon: kind.norm.epsilon(),
         }
@@ -162,14 +206,21 @@ impl<A: Module> Block<A> {
             ..pass
         };
         let mixed = self.attn.mix(pass.lower(normed), attn);
-        let project = |mixed, residual| self.attn.project(mixed, residual, attn);
+        let of_attention = factors(&self.ls1, &self.gamma_1);
+        let project = |mixed, residual| match &of_attention {
+            Some(factors) => self
+                .attn
+                .project_scaled(mixed, residual, factors.clone(), attn),
+            None => self.attn.project(mixed, residual, attn),
+        };
         watch.tokens(Point::Attention, || project(mixed.clone(), None));
         let x = add_branch(x, mixed, self.drop_path, phase.named("drop_path1"), project);
 
         watch.tokens(Point::Middle, || x.clone());
         let normed = self.norm2.forward(x.clone(), self.norm_epsilon, phase);
         let normed = pass.lower(normed);
-        let mlp = |normed, residual| self.mlp.forward(normed, residual);
+        let of_mlp = factors(&self.ls2, &self.gamma_2);
+        let mlp = |normed, residual| self.mlp.forward(normed, residual, of_mlp.clone());
         watch.tokens(Point::Mlp, || mlp(normed.clone(), None));
         let x = add_branch(x, normed, self.drop_path, phase.named("drop_path2"), mlp);
         watch.tokens(Point::Output, || x.clone());

@@ -3,8 +3,10 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
+use burn::tensor::activation::silu;
 use kvt_ops::{Residual, gelu, linear, mlp_add, quick_gelu};
 
+use super::scale::scaled;
 use super::{Init, project};
 
 /// The activation between the two layers of an MLP.
@@ -14,6 +16,28 @@ pub enum Activation {
     Gelu,
     /// `x * sigmoid(1.702 x)`.
     QuickGelu,
+    /// `silu(g) * x` of the two halves of the first layer's output (Shazeer 2020, [*GLU
+    /// variants*](https://arxiv.org/abs/2002.05202)), which has as many channels as are hidden: the second layer reads half of
+    /// them.
+    SwiGluPacked,
+    /// The same from two layers, `fc1_g` and `fc1_x`, of as many channels as are hidden.
+    SwiGlu,
+}
+
+impl Activation {
+    /// Channels that the second layer reads.
+    pub(crate) fn inner(self, hidden: usize) -> usize {
+        match self {
+            Self::SwiGluPacked => hidden / 2,
+            _ => hidden,
+        }
+    }
+
+    /// Numbers of the layers before the last, for tokens of `dim` channels: weights, and biases.
+    pub(crate) fn first(self, dim: usize, hidden: usize) -> [usize; 2] {
+        let layers = if self == Self::SwiGlu { 2 } else { 1 };
+        [layers * dim * hidden, layers * hidden]
+    }
 }
 
 /// Two linear layers with an activation between them.
@@ -25,12 +49,27 @@ pub struct Mlp {
     activation: Activation,
 }
 
+/// [`Activation::SwiGlu`]: the gate has its own layer.
+#[derive(Module, Debug)]
+pub(crate) struct GatedMlp {
+    fc1_g: Linear,
+    fc1_x: Linear,
+    fc2: Linear,
+}
+
+/// The MLP of a block.
+#[derive(Module, Debug)]
+pub(crate) enum BlockMlp {
+    Plain(Mlp),
+    Gated(GatedMlp),
+}
+
 impl Mlp {
     /// `dim` channels in and out, `hidden` between.
     pub fn new(init: &Init<'_>, dim: usize, hidden: usize, activation: Activation) -> Self {
         Self {
             fc1: init.linear("fc1", dim, hidden, true),
-            fc2: init.linear("fc2", hidden, dim, true),
+            fc2: init.linear("fc2", activation.inner(hidden), dim, true),
             activation,
         }
     }
@@ -45,11 +84,62 @@ impl Mlp {
         x: Tensor<D>,
         residual: Option<Residual<D>>,
     ) -> Tensor<D> {
+        self.forward_scaled(x, residual, None)
+    }
+
+    /// As [`BlockMlp::forward`].
+    fn forward_scaled<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        residual: Option<Residual<D>>,
+        factors: Option<Tensor<1>>,
+    ) -> Tensor<D> {
+        let fc2 = &*scaled(&self.fc2, factors);
+        let hidden = |x| linear(&self.fc1, x);
         match (self.activation, residual) {
-            (Activation::Gelu, Some(residual)) => mlp_add([&self.fc1, &self.fc2], x, residual),
-            (Activation::Gelu, None) => linear(&self.fc2, gelu(linear(&self.fc1, x))),
-            (Activation::QuickGelu, residual) => {
-                project(&self.fc2, quick_gelu(linear(&self.fc1, x)), residual)
+            (Activation::Gelu, Some(residual)) => mlp_add([&self.fc1, fc2], x, residual),
+            (Activation::Gelu, None) => linear(fc2, gelu(hidden(x))),
+            (Activation::QuickGelu, residual) => project(fc2, quick_gelu(hidden(x)), residual),
+            (Activation::SwiGluPacked | Activation::SwiGlu, residual) => {
+                let x: Tensor<D> = hidden(x);
+                let half = x.dims()[D - 1] / 2;
+                let [gate, x] = [0, half].map(|from| x.clone().narrow(D - 1, from, half));
+                project(fc2, silu(gate) * x, residual)
+            }
+        }
+    }
+}
+
+impl BlockMlp {
+    /// `dim` channels in and out, `hidden` between.
+    pub(crate) fn new(init: &Init<'_>, dim: usize, hidden: usize, activation: Activation) -> Self {
+        let layer = |name| init.linear(name, dim, hidden, true);
+        match activation {
+            Activation::SwiGlu => Self::Gated(GatedMlp {
+                fc1_g: layer("fc1_g"),
+                fc1_x: layer("fc1_x"),
+                fc2: init.linear("fc2", hidden, dim, true),
+            }),
+            _ => Self::Plain(Mlp::new(init, dim, hidden, activation)),
+        }
+    }
+
+    /// The output, each channel multiplied by a factor if there are some, `[dim]`, and added to a residual if there is one.
+    ///
+    /// # Shapes
+    ///
+    /// `[.., dim]` to the same shape.
+    pub(crate) fn forward<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        residual: Option<Residual<D>>,
+        factors: Option<Tensor<1>>,
+    ) -> Tensor<D> {
+        match self {
+            Self::Plain(mlp) => mlp.forward_scaled(x, residual, factors),
+            Self::Gated(mlp) => {
+                let hidden = silu(linear(&mlp.fc1_g, x.clone())) * linear(&mlp.fc1_x, x);
+                project(&scaled(&mlp.fc2, factors), hidden, residual)
             }
         }
     }

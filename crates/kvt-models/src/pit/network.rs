@@ -122,6 +122,8 @@ impl Backbone for Pit {
         Features {
             tokens: norm(x.narrow(1, 0, prefix)),
             prefix,
+            registers: 0,
+            vector: None,
             maps,
             blocks: blocks.into_iter().map(norm).collect(),
         }

@@ -71,6 +71,8 @@ impl Backbone for SoVit {
         Features {
             tokens: norm(x),
             prefix: 1,
+            registers: 0,
+            vector: None,
             maps: map.into_iter().collect(),
             blocks: blocks.into_iter().map(norm).collect(),
         }

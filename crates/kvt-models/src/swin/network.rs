@@ -119,6 +119,8 @@ impl Backbone for Swin {
         Features {
             tokens: norm(map),
             prefix: 0,
+            registers: 0,
+            vector: None,
             maps,
             blocks: blocks.into_iter().map(norm).collect(),
         }

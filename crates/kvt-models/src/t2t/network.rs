@@ -97,6 +97,8 @@ impl Backbone for T2t {
         Features {
             tokens: norm(x),
             prefix: 1,
+            registers: 0,
+            vector: None,
             maps,
             blocks: blocks.into_iter().map(norm).collect(),
         }

@@ -146,6 +146,8 @@ impl Backbone for Tnt {
         Features {
             tokens: norm(x),
             prefix: PREFIX,
+            registers: 0,
+            vector: None,
             maps: map.into_iter().collect(),
             blocks: blocks.into_iter().map(norm).collect(),
         }

@@ -112,6 +112,8 @@ impl Backbone for Twins {
         Features {
             tokens: norm(x),
             prefix: 0,
+            registers: 0,
+            vector: None,
             maps,
             blocks: blocks.into_iter().map(norm).collect(),
         }

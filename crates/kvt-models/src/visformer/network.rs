@@ -96,6 +96,8 @@ impl Backbone for Visformer {
             blocks: earlier.chain(last).collect(),
             tokens,
             prefix: 0,
+            registers: 0,
+            vector: None,
             maps,
         }
     }

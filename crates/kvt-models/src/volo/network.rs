@@ -149,6 +149,8 @@ impl Backbone for Volo {
         Features {
             tokens: norm(class),
             prefix: 1,
+            registers: 0,
+            vector: None,
             maps,
             blocks,
         }

@@ -150,14 +150,14 @@ pub enum WeightsError {
         family: &'static str,
     },
     /// Weights of another model that has the names of this one.
-    #[error(
-        "`{signature}` identifies the weights as those of a model {difference}: kvt does not have that model"
-    )]
+    #[error("`{signature}` identifies the weights as those of a model {difference}: {hint}")]
     Variant {
         /// The weight that identifies the other model.
         signature: &'static str,
         /// How the other model differs.
         difference: &'static str,
+        /// What kvt has instead.
+        hint: &'static str,
     },
     /// Relative positions of windows of another size, for the backbone of a dense network.
     #[error(

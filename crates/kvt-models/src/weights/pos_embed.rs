@@ -113,8 +113,8 @@ impl Bicubic {
         from: [usize; 2],
         to: [usize; 2],
     ) -> Tensor<3> {
-        if from == to {
-            return embedding;
+        if from == to || prefix == 0 {
+            return self.interpolated(embedding, from, to);
         }
         let tokens = embedding.clone().narrow(1, 0, prefix);
         let map = embedding.narrow(1, prefix, from.iter().product());

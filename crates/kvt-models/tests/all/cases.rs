@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors};
 use kvt_models::cvt::CvtConfig;
-use kvt_models::deit::DeitConfig;
+use kvt_models::layers::{Activation, ScaleKind};
 use kvt_models::pit::PitConfig;
 use kvt_models::so_vit::SoVitConfig;
 use kvt_models::swin::SwinConfig;
@@ -13,6 +13,7 @@ use kvt_models::t2t::{T2tConfig, TokensType};
 use kvt_models::tnt::TntConfig;
 use kvt_models::twins::TwinsConfig;
 use kvt_models::visformer::VisformerConfig;
+use kvt_models::vit::{Embedding, Pool, VitConfig, VitOptions};
 use kvt_models::volo::VoloConfig;
 use kvt_models::{CommonConfig, ModelConfig, StagesConfig};
 use safetensors::SafeTensors;
@@ -69,6 +70,7 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
         "sovit" => so_vit(&config).into(),
         "twins" => twins(&config).into(),
         "t2t" => t2t(&config).into(),
+        "vit" => vit(&config).into(),
         "volo" => volo(&config).into(),
         family => unreachable!("{family}"),
     }
@@ -77,14 +79,59 @@ pub(crate) fn config(path: &Path, implementation: Implementation) -> ModelConfig
 /// The arguments of a model in Python, and the implementation of its attention here.
 struct Json(Value, Implementation);
 
-fn deit(config: &Json) -> DeitConfig {
-    DeitConfig {
+fn deit(config: &Json) -> VitConfig {
+    VitConfig {
         common: config.common(),
         patch_size: config.size("patch_size"),
         embed_dim: config.size("embed_dim"),
         depth: config.size("depth"),
         num_heads: config.size("num_heads"),
         distilled: config.flag("distilled"),
+        options: VitOptions::DEIT,
+        attention: config.attention(1)[0].clone(),
+    }
+}
+
+fn vit(config: &Json) -> VitConfig {
+    let activation = match config.word("activation") {
+        "gelu" => Activation::Gelu,
+        "quick_gelu" => Activation::QuickGelu,
+        "swi_glu" => Activation::SwiGlu,
+        _ => Activation::SwiGluPacked,
+    };
+    let options = VitOptions {
+        class_token: config.flag("class_token"),
+        reg_tokens: config.size("reg_tokens"),
+        embedding: match config.word("embedding") {
+            "all" => Embedding::All,
+            "patches" => Embedding::Patches,
+            _ => Embedding::Rotary,
+        },
+        norm_pre: config.flag("norm_pre"),
+        activation,
+        scale: match config.0["scale"].as_str() {
+            None => None,
+            Some("module") => Some(ScaleKind::Module(1.0)),
+            Some(_) => Some(ScaleKind::Plain(1.0)),
+        },
+        unbiased_keys: config.flag("unbiased_keys"),
+        qk_norm: config.flag("qk_norm"),
+        pool: match config.word("pool") {
+            "token" => Pool::Token,
+            "mean" => Pool::Mean,
+            _ => Pool::Attention,
+        },
+        fc_norm: config.flag("fc_norm"),
+        epsilon: config.number("epsilon"),
+    };
+    VitConfig {
+        common: config.common(),
+        patch_size: config.size("patch_size"),
+        embed_dim: config.size("embed_dim"),
+        depth: config.size("depth"),
+        num_heads: config.size("num_heads"),
+        distilled: false,
+        options,
         attention: config.attention(1)[0].clone(),
     }
 }
@@ -277,6 +324,10 @@ impl Json {
 
     fn number(&self, name: &str) -> f64 {
         self.0[name].as_f64().unwrap()
+    }
+
+    fn word(&self, name: &str) -> &str {
+        self.0[name].as_str().unwrap()
     }
 
     fn flag(&self, name: &str) -> bool {

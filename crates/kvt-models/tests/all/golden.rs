@@ -30,6 +30,16 @@ fn deit_is_timms() {
 }
 
 #[test]
+fn vit_is_timms() {
+    compare_family("vit_");
+}
+
+#[test]
+fn vit_is_the_same_on_a_gpu() {
+    compare_on_gpu("vit_dinov3_plus");
+}
+
+#[test]
 fn swin_is_timms() {
     compare_family("swin_");
 }

@@ -41,7 +41,7 @@ fn there_are_other_kinds() {
 
 #[test]
 fn families_take_every_kind_or_say_why_not() {
-    let help = "use `dense` or `knn` here, or a DeiT, PiT, CvT, T2T-ViT, TNT or So-ViT, whose blocks take every kind";
+    let help = "use `dense` or `knn` here, or a ViT, PiT, CvT, T2T-ViT, TNT or So-ViT, whose blocks take every kind";
     let refusals = [
         (
             "swin_tiny_patch4_window7_224",

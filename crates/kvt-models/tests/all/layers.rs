@@ -22,7 +22,7 @@ fn layers_are_timms() {
     let file = fs_err::read_to_string(folder().join("layer_decay.json")).unwrap();
     let file: Value = serde_json::from_str(&file).unwrap();
     let cases = file["cases"].as_object().unwrap();
-    assert_eq!(cases.len(), 9);
+    assert_eq!(cases.len(), 14);
     for (case, golden) in cases {
         let overrides: ModelOverrides =
             serde_json::from_value(golden["overrides"].clone()).unwrap();

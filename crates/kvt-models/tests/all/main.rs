@@ -19,3 +19,4 @@ mod sizes;
 mod sketch;
 mod small;
 mod state;
+mod vit;

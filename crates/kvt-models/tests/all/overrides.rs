@@ -1,11 +1,12 @@
 //! The settings that a run can change in each family.
 
 use kvt_attention::{AttentionConfig, Neighbors};
+use kvt_models::vit::Pool;
 use kvt_models::{ModelConfig, ModelError, ModelOverrides};
 
 /// A model of each family, and the name of the family in messages.
 const FAMILIES: &[(&str, &str)] = &[
-    ("deit_tiny_patch16_224", "DeiT"),
+    ("deit_tiny_patch16_224", "ViT"),
     ("swin_tiny_patch4_window7_224", "Swin"),
     ("pit_ti_224", "PiT"),
     ("cvt_13", "CvT"),
@@ -66,7 +67,7 @@ fn keys(family: &str) -> Vec<(&'static str, ModelOverrides, Takes)> {
         key!(
             patch_size,
             Some(8),
-            Only(&["DeiT", "Swin", "PiT", "CvT", "TNT"])
+            Only(&["ViT", "Swin", "PiT", "CvT", "TNT"])
         ),
         key!(patch_stride, Some(2), Only(&["PiT", "CvT"])),
         key!(
@@ -82,6 +83,7 @@ fn keys(family: &str) -> Vec<(&'static str, ModelOverrides, Takes)> {
         key!(inner_num_heads, Some(2), Only(&["TNT"])),
         key!(inner_stride, Some(2), Only(&["TNT"])),
         key!(stem_dim, Some(16), Only(&["VOLO"])),
+        key!(pool, Some(Pool::Mean), Only(&["ViT"])),
         key!(cov_dims, Some([12, 8]), Only(&["So-ViT"])),
         key!(head_drop, Some(0.2), Only(&["So-ViT"])),
         key!(embed_dim, Some(768.into()), All),

@@ -237,7 +237,7 @@ fn sizes_that_no_map_comes_from_are_refused() {
         }
         let message = refuse([1, 16]).to_string();
         let expected = match name.split('_').next().unwrap() {
-            "deit" => "DeiT: expected multiples of the 4 pixels of a patch",
+            "deit" => "ViT: expected multiples of the 4 pixels of a patch",
             "swin" => "Swin: expected multiples of the 2 pixels of a patch",
             // The stem makes four pixels of seven, and the embeddings one of four.
             "visformer" => "Visformer: expected at least 7 pixels on each side",

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use burn::tensor::Tensor;
 use kvt_attention::{BurnInit, Mechanism, Place};
-use kvt_models::deit::DeitConfig;
+use kvt_models::vit::VitConfig;
 use kvt_models::{Ask, Backbone, BlockIndex, Model, Observer, Point};
 use kvt_ops::{Phase, gelu};
 
@@ -53,7 +53,7 @@ impl Forward {
     /// Runs an image `[1, 3, height, width]` through the network. The model itself computes the embedding.
     pub(super) fn run(
         model: &Model,
-        config: &DeitConfig,
+        config: &VitConfig,
         weights: &Weights,
         image: Tensor<4>,
     ) -> Result<Self, AttributionError> {

@@ -84,12 +84,13 @@ pub fn check(model: &Model) -> Result<(), AttributionError> {
     let config = model.config();
     let name = config.name();
     match &config {
-        ModelConfig::Deit(deit) if deit.distilled => Err(AttributionError::Distilled { name }),
-        ModelConfig::Deit(deit) if !deit.attention.is_softmax() => Err(AttributionError::Kind {
+        ModelConfig::Vit(vit) if !vit.is_deit() => Err(AttributionError::Family { name }),
+        ModelConfig::Vit(vit) if vit.distilled => Err(AttributionError::Distilled { name }),
+        ModelConfig::Vit(vit) if !vit.attention.is_softmax() => Err(AttributionError::Kind {
             name,
-            kind: deit.attention.kind(),
+            kind: vit.attention.kind(),
         }),
-        ModelConfig::Deit(_) => Ok(()),
+        ModelConfig::Vit(_) => Ok(()),
         _ => Err(AttributionError::Family { name }),
     }
 }
@@ -110,7 +111,7 @@ pub fn attribute(
     class: Option<usize>,
 ) -> Result<Attribution, AttributionError> {
     check(model)?;
-    let ModelConfig::Deit(config) = model.config() else {
+    let ModelConfig::Vit(config) = model.config() else {
         let name = model.config().name();
         return Err(AttributionError::Family { name });
     };

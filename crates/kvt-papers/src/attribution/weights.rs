@@ -2,7 +2,7 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::Model;
-use kvt_models::deit::DeitConfig;
+use kvt_models::vit::VitConfig;
 use kvt_models::weights::StateDict;
 
 use super::AttributionError;
@@ -37,7 +37,7 @@ impl Weights {
     /// Copies the weights of a model to a device, without autodiff.
     pub(super) fn of(
         model: &Model,
-        config: &DeitConfig,
+        config: &VitConfig,
         device: &Device,
     ) -> Result<Self, AttributionError> {
         let state = StateDict::from_model(model).map_err(TrainError::from)?;

@@ -50,6 +50,10 @@ impl Item for Fig1 {
         &[Version::Eccv, Version::V1]
     }
 
+    fn metrics(&self) -> &'static [Metric] {
+        &[Metric::TOP1]
+    }
+
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let runs = Runs::of(self, order, watch)?;
         let mut panels = Vec::new();
@@ -65,7 +69,7 @@ impl Item for Fig1 {
             csv: csv(&panels),
             svg: svg(&panels).map_err(ReproduceError::Draw)?,
             found: found(&panels, &runs, order),
-            files: vec![runs.file(self.name(), Metric::TOP1)],
+            files: vec![runs.file(self.name(), &[Metric::TOP1])],
             failures: runs.failures,
         })
     }
@@ -176,6 +180,7 @@ fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String 
             } else {
                 point.kept.clone()
             };
+            let kept = kept + runs.mark(&point.row);
             let first = [kept, format!("{:.2}", point.share), String::new()];
             let (last, best) = (ours(point.last.as_ref()), ours(point.best.as_ref()));
             [&first[..], &last, &best].concat()

@@ -72,7 +72,7 @@ impl Item for Fig2 {
             svg: line_panels("KVT, figure 2: layer by layer", &panels, 2)
                 .map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs),
-            files: vec![runs.file(self.name(), Metric::TOP1)],
+            files: vec![runs.file(self.name(), &[Metric::TOP1])],
             failures: runs.failures,
         })
     }

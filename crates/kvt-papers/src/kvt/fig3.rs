@@ -52,7 +52,7 @@ impl Item for Fig3 {
     }
 
     fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
-        runs::sweep("fig2", order).map(Some)
+        runs::sweep("fig2", &[], order).map(Some)
     }
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -86,7 +86,7 @@ impl Item for Fig3 {
             csv: Table::new(header.split(','), numbers).csv(),
             svg: line_panels(self.title(), &panels, 2).map_err(ReproduceError::Draw)?,
             found: found(&rows, &without, &runs),
-            files: vec![runs.file(self.name(), Metric::TOP1)],
+            files: vec![runs.file(self.name(), &[Metric::TOP1])],
             failures: runs.failures,
         })
     }

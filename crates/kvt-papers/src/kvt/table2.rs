@@ -46,7 +46,7 @@ impl Item for Table2 {
             csv: csv(&runs, order),
             svg: svg(&runs, order).map_err(ReproduceError::Draw)?,
             found: found(&runs, order),
-            files: vec![runs.file(self.name(), Metric::TOP1)],
+            files: vec![runs.file(self.name(), &[Metric::TOP1])],
             failures: runs.failures,
         })
     }

@@ -45,6 +45,10 @@ impl Item for Table3 {
         &[Version::Eccv]
     }
 
+    fn metrics(&self) -> &'static [Metric] {
+        &[Metric::TOP1]
+    }
+
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let runs = Runs::of(self, order, watch)?;
         let rows = rows();
@@ -52,7 +56,7 @@ impl Item for Table3 {
             csv: csv(&rows, &runs),
             svg: svg(&rows, &runs).map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs, order),
-            files: vec![runs.file(self.name(), Metric::TOP1)],
+            files: vec![runs.file(self.name(), &[Metric::TOP1])],
             failures: runs.failures,
         })
     }
@@ -94,7 +98,12 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
             percent(row.paper)
         };
         let [mean, spread] = own(row, runs);
-        [row.words.clone(), paper, mean, spread]
+        [
+            row.words.clone() + runs.mark(&row.name),
+            paper,
+            mean,
+            spread,
+        ]
     });
     let mut text = format!(
         "{}, beside our runs at scale `{}`: top-1 in percent after the last epoch.\n\n{}",

@@ -1,4 +1,4 @@
-//! Table 4, the half of segmentation: mIoU of UPerNet with dense and with k-NN attention.
+//! Table 4: mIoU of UPerNet and box AP of Mask R-CNN, with dense and with k-NN attention.
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{Dense, TABLE4};
@@ -6,9 +6,9 @@ use super::{cited, fields, kept, ours, percent, short};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::report::Statistic;
 use kvt_train::run::{Metric, RunDir};
-use kvt_train::sweep::Cell;
+use kvt_train::sweep::{Cell, pairs_markdown};
 use kvt_train::table::{Table, cells, or_empty};
-use kvt_train::task::SegmentSize;
+use kvt_train::task::{DenseSize, TaskKind};
 
 /// Table 4.
 pub(crate) struct Table4;
@@ -20,18 +20,70 @@ const KINDS: [(&str, &str); 3] = [
     ("knn39", "k-NN, 39 keys"),
 ];
 
+/// A half of the table.
+struct Half {
+    part: &'static str,
+    /// What stands in its rows' names before the kind of attention.
+    mark: &'static str,
+    method: &'static str,
+    data: &'static str,
+    /// The first one is the paper's.
+    metrics: &'static [Metric],
+    paper: fn(&Dense) -> [f64; 2],
+}
+
+/// The metrics of all halves, in their order.
+static METRICS: [Metric; 9] = [
+    Metric::MIOU,
+    Metric::MACC,
+    Metric::AACC,
+    Metric::BOX_AP,
+    Metric::BOX_AP50,
+    Metric::BOX_AP75,
+    Metric::MASK_AP,
+    Metric::MASK_AP50,
+    Metric::MASK_AP75,
+];
+
+const UPERNET: &str = "upernet";
+const MASK_RCNN: &str = "mask_rcnn";
+
+static HALVES: [Half; 2] = [
+    Half {
+        part: UPERNET,
+        mark: "",
+        method: "UPerNet",
+        data: "ADE20K",
+        metrics: METRICS.split_at(3).0,
+        paper: |backbone| backbone.miou,
+    },
+    Half {
+        part: MASK_RCNN,
+        mark: "mask_rcnn-",
+        method: "Mask R-CNN",
+        data: "COCO",
+        metrics: METRICS.split_at(3).1,
+        paper: |backbone| backbone.box_ap,
+    },
+];
+
 /// A row: a backbone with one kind of attention.
 struct Row {
     name: String,
+    half: &'static Half,
     backbone: &'static Dense,
+    method: String,
     attention: &'static str,
     /// The paper's number. It does not say whether k is a share or a count.
-    paper: Option<f64>,
-    size: Option<SegmentSize>,
+    paper: f64,
+    size: Option<DenseSize>,
     padding: Option<&'static str>,
-    /// Mean IoU, mean accuracy and accuracy of pixels of the last evaluation, and the best mean IoU.
-    last: [Option<Statistic>; 3],
+    /// The half's metrics in the last evaluation.
+    last: Vec<Option<Statistic>>,
+    /// The first of them in the best one.
     best: Option<Statistic>,
+    /// Of the finished runs.
+    seeds: Vec<u64>,
 }
 
 impl Item for Table4 {
@@ -40,21 +92,21 @@ impl Item for Table4 {
     }
 
     fn title(&self) -> &'static str {
-        "KVT, table 4, segmentation alone: mIoU of UPerNet with dense and with k-NN attention"
+        "KVT, table 4: mIoU of UPerNet and box AP of Mask R-CNN with dense and with k-NN attention"
     }
 
     fn stated(&self) -> &'static str {
         "[KVT](https://arxiv.org/abs/2106.00515), Table 4: box mAP of Mask R-CNN on COCO and mIoU of UPerNet on ADE20K, with Swin-T and \
          Twins-SVT-B as backbones, pre-trained on ImageNet-1k, once with dense and once with k-NN attention. One number for each, \
-         without a spread. **Only the half of segmentation is here**; the half of detection is 46.0 and 46.2 (Swin-T, 3x schedule), 45.2 and 45.6 \
-         (Twins-SVT-B, 1x).\n\n\
+         without a spread. Mask R-CNN is trained for 36 epochs with Swin-T (3x) and for 12 with Twins-SVT-B (1x), so only the rows of one \
+         backbone can be compared.\n\n\
          Not stated: k; whether the k-NN networks start from k-NN classifiers; seeds, spread, number of runs; mask AP; single- or \
          multi-scale testing. The released code has neither detection nor segmentation. \
-         The dense numbers equal the published ones of the backbones' authors to the digit (Swin-T 44.51 with one scale, Twins-SVT-B 47.4), \
-         so they are most likely quoted.\n\n\
-         Published checkpoints of one run differ by 0.5 and more: the authors' log of Twins-SVT-B evaluates 47.36, 47.07, **48.13**, 47.31 and \
-         **47.69** in the second half of one run. The gains of the table are 0.2 and 0.5. A comparison needs several seeds and the same rule (the last \
-         checkpoint) for both.\n\n\
+         The dense numbers equal the published ones of the backbones' authors to the digit (UPerNet with Swin-T 44.51 with one scale, with \
+         Twins-SVT-B 47.4; Mask R-CNN with Swin-T 46.0, with Twins-SVT-B 45.2), so they are most likely quoted.\n\n\
+         Published checkpoints of one run differ by 0.5 and more: the authors' log of UPerNet with Twins-SVT-B evaluates 47.36, 47.07, \
+         **48.13**, 47.31 and **47.69** in the second half of one run. The gains of the table are 0.2 to 0.5. A comparison needs several seeds \
+         and the same rule (the last checkpoint) for both.\n\n\
          So the table cannot be reproduced literally. It can be re-run with the recipes of the backbones' authors and our choice of k, four \
          fifths of the keys, and that is what this page is."
     }
@@ -67,6 +119,18 @@ impl Item for Table4 {
         &[Version::Eccv]
     }
 
+    fn parts(&self) -> &'static [&'static str] {
+        &[UPERNET, MASK_RCNN]
+    }
+
+    fn is_in(&self, row: &str, part: &str) -> bool {
+        row.contains(MASK_RCNN) == (part == MASK_RCNN)
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        &METRICS
+    }
+
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let runs = Runs::of(self, order, watch)?;
         let rows = rows(&runs)?;
@@ -74,7 +138,7 @@ impl Item for Table4 {
             csv: csv(&rows),
             svg: svg(&rows).map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs, order),
-            files: vec![runs.file(self.name(), Metric::MIOU)],
+            files: vec![runs.file(self.name(), &METRICS)],
             failures: runs.failures,
         })
     }
@@ -82,39 +146,92 @@ impl Item for Table4 {
 
 fn rows(runs: &Runs) -> Result<Vec<Row>, ReproduceError> {
     let mut rows = Vec::new();
-    for backbone in TABLE4 {
-        let [dense, knn] = backbone.miou;
-        for ((kind, attention), paper) in KINDS.into_iter().zip([dense, knn, knn]) {
-            let name = format!("{}-{kind}", backbone.key);
-            let cell = runs.cell(&name);
-            if kind == "knn39" && cell.is_none() {
-                continue;
+    for half in &HALVES {
+        for backbone in TABLE4 {
+            let [dense, knn] = (half.paper)(backbone);
+            for ((kind, attention), paper) in KINDS.into_iter().zip([dense, knn, knn]) {
+                let name = format!("{}-{}{kind}", backbone.key, half.mark);
+                let cell = runs.cell(&name);
+                if kind == "knn39" && cell.is_none() {
+                    continue;
+                }
+                let last = |metric: &Metric| runs.statistic(&name, |found| found.last(*metric));
+                let method = match half.part {
+                    MASK_RCNN => format!("{} {}", half.method, backbone.schedule),
+                    _ => half.method.to_owned(),
+                };
+                rows.push(Row {
+                    half,
+                    backbone,
+                    method,
+                    attention,
+                    paper,
+                    size: cell.map(size).transpose()?,
+                    padding: cell.map(padding),
+                    last: half.metrics.iter().map(last).collect(),
+                    best: runs.statistic(&name, |found| found.best(half.metrics[0])),
+                    seeds: runs
+                        .finished(&name)
+                        .map(|(cell, _)| cell.plan.seed)
+                        .collect(),
+                    name,
+                });
             }
-            let last = |metric| runs.statistic(&name, |found| found.last(metric));
-            rows.push(Row {
-                backbone,
-                attention,
-                paper: Some(paper),
-                size: cell.map(size).transpose()?,
-                padding: cell.map(|cell| cell.plan.segment.window_padding.name()),
-                last: [Metric::MIOU, Metric::MACC, Metric::AACC].map(last),
-                best: runs.statistic(&name, |found| found.best(Metric::MIOU)),
-                name,
-            });
         }
     }
     Ok(rows)
 }
 
-/// The size of a cell's network with the classes that it was trained on; before that, with ADE20K's 150.
-fn size(cell: &Cell) -> Result<SegmentSize, ReproduceError> {
+/// The size of a cell's network with the classes that it was trained on; before that, with those of generated scenes, of ADE20K or of COCO.
+fn size(cell: &Cell) -> Result<DenseSize, ReproduceError> {
+    let plan = &cell.plan;
+    let is_detection = plan.task == TaskKind::Detect;
     let known = RunDir::open(cell.dir()).ok();
     let classes = known.and_then(|run| run.read_classes().ok());
-    let classes = classes.map_or(150, |classes| classes.len());
-    Ok(SegmentSize::of(&cell.plan, classes)?)
+    let classes = match (classes, &plan.data.shapes) {
+        (Some(classes), _) => classes.len(),
+        // The background is a class of pixels.
+        (None, Some(shapes)) => shapes.classes + usize::from(!is_detection),
+        (None, None) if is_detection => 80,
+        (None, None) => 150,
+    };
+    Ok(DenseSize::of(plan, classes)?)
+}
+
+fn padding(cell: &Cell) -> &'static str {
+    let padding = match cell.plan.task {
+        TaskKind::Detect => cell.plan.detect.window_padding,
+        _ => cell.plan.segment.window_padding,
+    };
+    padding.name()
 }
 
 fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
+    let mut text = format!(
+        "{}, beside our runs at scale `{}`, in percent. Keys kept are those of the four stages with images of the training's size: of a \
+         window, and with Twins of the whole map in its other blocks. Where windows are padded, *seen* \
+         means that padding is among the keys that a query chooses from, and *hidden* that it is not. Parameters are those of the trained \
+         network with all heads.\n\n",
+        cited(order.version, "Table 4"),
+        order.scale
+    );
+    if order.scale != Scale::Paper {
+        text += "Models, images and classes are others here, and no network was pre-trained: the paper's numbers stand beside ours only \
+                 to show which row is which. That a network learns generated scenes shows that training and evaluation work, not that k-NN \
+                 attention is better or worse than dense attention on photographs.\n\n";
+    }
+    for half in &HALVES {
+        text += &part(half, rows, runs);
+    }
+    text += "\nA difference within the spread of the seeds says neither that k-NN attention is better nor that it is worse.\n";
+    text + &runs.conditions()
+}
+
+/// A half's table, its seeds and its tests.
+fn part(half: &Half, rows: &[Row], runs: &Runs) -> String {
+    let Some((first, others)) = half.metrics.split_first() else {
+        return String::new();
+    };
     let header = [
         "backbone",
         "method",
@@ -122,75 +239,108 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
         "parameters",
         "keys kept",
         "padding of windows",
-        "*paper*, mIoU",
-        "*ours*, last",
-        "*spread*",
-        "*ours*, best",
-        "*spread*",
-        "mAcc, last",
-        "aAcc, last",
     ];
-    let mut text = format!(
-        "{}, beside our runs at scale `{}`: mIoU in percent, of whole images at one scale. Keys kept are those of the four stages with images \
-         of the training's size: of a window, and with Twins of the whole map in its other blocks. Where windows are padded, *seen* \
-         means that padding is among the keys that a query chooses from, and *hidden* that it is not. Parameters are those of the trained \
-         network with both heads; before a run is begun, with 150 classes. The paper has no mAcc and aAcc.\n\n",
-        cited(order.version, "Table 4, ADE20K"),
-        order.scale
-    );
-    if order.scale != Scale::Paper {
-        text += "Models, images and classes are others here, and no network was pre-trained: the paper's numbers stand beside ours only \
-                 to show which row is which.\n\n";
-    }
-    text += &table(header, rows.iter().map(line));
-    text += "\nA difference within the spread of the seeds says neither that k-NN attention is better nor that it is worse.\n";
-    text + &runs.notes(Metric::MIOU)
+    let more = [
+        format!("*paper*, {}", first.title),
+        "*ours*, last".to_owned(),
+        "*spread*".to_owned(),
+        "*ours*, best".to_owned(),
+        "*spread*".to_owned(),
+    ];
+    let others = others
+        .iter()
+        .map(|metric| format!("{}, last", metric.title));
+    let header = header.map(str::to_owned).into_iter().chain(more);
+    let own = || rows.iter().filter(|row| row.half.part == half.part);
+    let seeds = own().filter(|row| !row.seeds.is_empty()).map(|row| {
+        let seeds: Vec<String> = row.seeds.iter().map(u64::to_string).collect();
+        format!("{} {}", row.name, seeds.join(", "))
+    });
+    let seeds = match seeds.collect::<Vec<_>>() {
+        none if none.is_empty() => "No run of this half is finished.".to_owned(),
+        all => format!("Seeds of this half: {}.", all.join("; ")),
+    };
+    let mut tests = runs.pairs(*first);
+    tests.retain(|pair| pair.names.iter().all(|row| Table4.is_in(row, half.part)));
+    let tests = match pairs_markdown(&tests, *first) {
+        none if none.is_empty() => none,
+        all => format!("\n#### Is it chance?\n\n{all}"),
+    };
+    format!(
+        "### {} (the paper: on {})\n\n{} is the paper's metric. {seeds}\n\n{}{tests}\n",
+        half.method,
+        half.data,
+        first.title,
+        table(header.chain(others), own().map(|row| line(row, runs)))
+    )
 }
 
-fn line(row: &Row) -> Vec<String> {
-    let mut cells = ["", "UPerNet", row.attention].map(str::to_owned).to_vec();
-    row.backbone.name.clone_into(&mut cells[0]);
+fn line(row: &Row, runs: &Runs) -> Vec<String> {
     let size = row.size.as_ref();
-    cells.push(size.map_or_else(String::new, |size| short(size.params as f64)));
-    cells.push(size.map_or_else(String::new, keys));
-    cells.push(row.padding.unwrap_or_default().to_owned());
-    cells.push(percent(row.paper));
-    cells.extend(ours(row.last[0].as_ref()));
+    let mut cells = vec![
+        row.backbone.name.to_owned(),
+        row.method.clone(),
+        row.attention.to_owned() + runs.mark(&row.name),
+        size.map_or_else(String::new, |size| short(size.params as f64)),
+        size.map_or_else(String::new, keys),
+        row.padding.unwrap_or_default().to_owned(),
+        percent(Some(row.paper)),
+    ];
+    let mut last = row.last.iter().map(|of| ours(of.as_ref()));
+    cells.extend(last.next().into_iter().flatten());
     cells.extend(ours(row.best.as_ref()));
-    let means = row.last[1..].iter();
-    cells.extend(means.map(|of| ours(of.as_ref())[0].clone()));
+    cells.extend(last.map(|[mean, _]| mean));
     cells
 }
 
 /// How many keys queries keep, stage by stage.
-fn keys(size: &SegmentSize) -> String {
+fn keys(size: &DenseSize) -> String {
     let kept: Vec<String> = size.backbone.attending().map(kept).collect();
     kept.join(", ")
 }
 
+/// One table for both halves: a row has the columns of its half's metrics.
 fn csv(rows: &[Row]) -> String {
-    let header = "row,backbone,method,attention,parameters,keys kept,padding,paper,mIoU last,mIoU last spread,mIoU last seeds,\
-                  mIoU best,mIoU best spread,mIoU best seeds,mAcc last,mAcc last spread,mAcc last seeds,aAcc last,aAcc last spread,\
-                  aAcc last seeds";
+    let columns = |name: String| ["", " spread", " seeds"].map(|of| format!("{name}{of}"));
+    let first = "row,backbone,method,attention,parameters,keys kept,padding,paper";
+    let mut header: Vec<String> = first.split(',').map(str::to_owned).collect();
+    for half in &HALVES {
+        for (place, metric) in half.metrics.iter().enumerate() {
+            header.extend(columns(format!("{} last", metric.title)));
+            if place == 0 {
+                header.extend(columns(format!("{} best", metric.title)));
+            }
+        }
+    }
     let rows = rows.iter().map(|row| {
         let size = row.size.as_ref();
-        let first = cells([
+        let mut line = cells([
             &row.name,
             &row.backbone.name,
-            &"UPerNet",
+            &row.method,
             &row.attention,
             &or_empty(size.map(|size| size.params)),
             &size.map_or_else(String::new, keys),
             &row.padding.unwrap_or_default(),
-            &or_empty(row.paper),
-        ]);
-        let [miou, macc, aacc] = row.last.each_ref().map(|last| fields(last.as_ref()));
-        [&first[..], &miou, &fields(row.best.as_ref()), &macc, &aacc].concat()
+            &row.paper,
+        ])
+        .to_vec();
+        for half in &HALVES {
+            let is_own = half.part == row.half.part;
+            for place in 0..half.metrics.len() {
+                let last = row.last.get(place).copied().flatten();
+                line.extend(fields(last.as_ref().filter(|_| is_own)));
+                if place == 0 {
+                    line.extend(fields(row.best.as_ref().filter(|_| is_own)));
+                }
+            }
+        }
+        line
     });
-    Table::new(header.split(','), rows).csv()
+    Table::new(header, rows).csv()
 }
 
-/// mIoU of each row after the last epoch: a bar, with the paper's beside it.
+/// mIoU or box AP of each row after the last epoch: a bar, with the paper's beside it.
 fn svg(rows: &[Row]) -> Result<String, String> {
     let bars =
         |name: &'static str, color: usize, offset: f64, value: &dyn Fn(&Row) -> Option<f64>| {
@@ -208,18 +358,18 @@ fn svg(rows: &[Row]) -> Result<String, String> {
                 })
                 .collect::<Vec<_>>()
         };
-    let paper = bars("paper", 0, -0.15, &|row| row.paper);
-    let mean = |row: &Row| row.last[0].map(|statistic| statistic.mean);
+    let paper = bars("paper", 0, -0.15, &|row| Some(row.paper));
+    let mean = |row: &Row| row.last.first().copied().flatten().map(|of| of.mean);
     let ours = bars("ours, last epoch", 1, 0.15, &mean);
     Chart {
-        title: "mIoU by row of Table 4",
+        title: "mIoU and box AP by row of Table 4",
         x: Axis {
-            label: "row of the table",
+            label: "row of the tables",
             logarithmic: false,
             ticks: (1..=rows.len()).map(|number| number as f64).collect(),
         },
         y: Axis {
-            label: "mIoU, %",
+            label: "mIoU or box AP, %",
             logarithmic: false,
             ticks: Vec::new(),
         },

@@ -34,10 +34,13 @@ pub use table::{csv, json, markdown};
 #[cfg(test)]
 mod tests;
 
-/// Splits the tokens of a square image into prefix tokens (class and distillation, at most two) and a square map of patches: the
-/// number of prefix tokens, and the side of the map; `None` if no prefix leaves a square.
+/// How many tokens there may be before a map: none, a class token, another one for distillation or four registers.
+const PREFIXES: [usize; 4] = [0, 1, 2, 5];
+
+/// Splits the tokens of a square image into [prefix tokens](PREFIXES) and a square map of patches: the number of prefix tokens, and
+/// the side of the map; `None` if no prefix leaves a square.
 pub(crate) fn layout(tokens: usize) -> Option<(usize, usize)> {
-    (0..=2).find_map(|prefix| {
+    PREFIXES.into_iter().find_map(|prefix| {
         let patches = tokens.checked_sub(prefix)?;
         let side = patches.isqrt();
         (side > 0 && side * side == patches).then_some((prefix, side))

@@ -147,6 +147,7 @@ fn a_layout_is_a_square_behind_a_prefix() {
         (197, Some((1, 14))),
         (198, Some((2, 14))),
         (196, Some((0, 14))),
+        (201, Some((5, 14))),
         (49, Some((0, 7))),
         (195, None),
         (0, None),

@@ -6,7 +6,7 @@ use kvt_ops::Key;
 
 use super::inputs::normal;
 use crate::config::Plan;
-use crate::task::{SegmentSize, summary_of};
+use crate::task::{DenseSize, TaskKind, sides_of, summary_of};
 
 /// The model, and how it is run.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct ModelCase {
     pub kind: String,
     /// The model: a classifier, or the backbone of `dense`.
     pub config: ModelConfig,
-    /// The plan of a network for segmentation.
+    /// The plan of a network for segmentation or detection.
     pub dense: Option<Plan>,
     /// Images of a step or of a forward pass.
     pub batch: usize,
@@ -26,11 +26,13 @@ pub struct ModelCase {
 impl ModelCase {
     /// The classes of pixels that are measured: ADE20K's.
     pub(super) const PIXEL_CLASSES: usize = 150;
+    /// The classes of objects that are measured: COCO's.
+    pub(super) const OBJECT_CLASSES: usize = 80;
 
-    /// Height and width of an image: with segmentation those of a crop.
+    /// Height and width of an image: with segmentation those of a crop, with detection those of an evaluation.
     pub(super) fn sides(&self) -> (usize, usize) {
         match &self.dense {
-            Some(plan) => plan.dense.crop.map(|side| side as usize).into(),
+            Some(plan) => sides_of(plan),
             None => (self.config.img_size(), self.config.img_size()),
         }
     }
@@ -38,7 +40,13 @@ impl ModelCase {
     /// Parameters, and multiply-accumulate operations of an image.
     pub(super) fn size(&self) -> (usize, u64) {
         let dense = self.dense.as_ref();
-        let size = dense.and_then(|plan| SegmentSize::of(plan, Self::PIXEL_CLASSES).ok());
+        let size = dense.and_then(|plan| {
+            let classes = match plan.task {
+                TaskKind::Detect => Self::OBJECT_CLASSES,
+                _ => Self::PIXEL_CLASSES,
+            };
+            DenseSize::of(plan, classes).ok()
+        });
         size.map_or_else(
             || {
                 let summary = self.config.summary();

@@ -45,7 +45,7 @@ pub enum BenchError {
     /// The model cannot be built.
     #[error(transparent)]
     Model(#[from] kvt_models::ModelError),
-    /// The network for segmentation cannot be built.
+    /// The network for segmentation or detection cannot be built or read.
     #[error(transparent)]
     Train(Box<crate::error::TrainError>),
     /// The images cannot be read.

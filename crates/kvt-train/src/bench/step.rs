@@ -73,11 +73,8 @@ pub fn step(
     let mut step = vec![Vec::new(); cases.len()];
     for round in 0..rounds.warmup + rounds.timed {
         for (number, running) in running.iter_mut().enumerate() {
-            let (network, images) = running.ahead();
-            let ahead = time(device, || {
-                network.forward(images);
-                Ok(())
-            })?;
+            let ahead = running.ahead();
+            let ahead = time(device, &ahead)?;
             let whole = time(device, || running.step_with(&Processes::alone()))?;
             if round >= rounds.warmup {
                 forward[number].push(ahead);

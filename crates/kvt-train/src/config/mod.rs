@@ -6,7 +6,7 @@
 //!
 //! [`Document::load`] reads a file, its bases and the `--set` overrides and merges them; each value keeps its location,
 //! so that a mistake in a base is reported there. [`Document::plan`] then checks names, types and ranges against the
-//! schema, builds the structs from the valid values, applies the rules over several keys (`rules.rs`), and returns a
+//! schema, builds the structs from the valid values, applies the rules over several keys (`rules/`), and returns a
 //! [`Plan`] or all problems found. [`warnings()`] lists settings that are allowed but probably not intended.
 
 mod attention;

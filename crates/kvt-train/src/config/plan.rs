@@ -17,7 +17,9 @@ use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
 use crate::report::ReportConfig;
 use crate::run::{CheckpointConfig, Environment, LogConfig, RunConfig, RunDir};
-use crate::task::{DetectConfig, DinoConfig, InitConfig, SegmentConfig, TaskKind};
+use crate::task::{
+    DetectConfig, DinoConfig, InitConfig, MultiLabelConfig, SegmentConfig, TaskKind,
+};
 use kvt_data::text::counted;
 
 /// Configuration of a `kvt` run.
@@ -36,7 +38,7 @@ pub struct Plan {
     base: Option<String>,
     /// Seed of everything random: initial weights, order of the images, augmentation, dropout.
     pub seed: u64,
-    /// What is learned: the classes of labelled images, features of images without labels (`[dino]`), the classes of pixels
+    /// What is learned: the classes of labelled images, several labels for each image (`[multi_label]`), features of images without labels (`[dino]`), the classes of pixels
     /// (`[segment]`), or boxes and masks of objects (`[detect]`).
     pub task: TaskKind,
     pub model: ModelSection,
@@ -50,6 +52,7 @@ pub struct Plan {
     pub schedule: ScheduleConfig,
     pub loss: LossConfig,
     pub distill: DistillConfig,
+    pub multi_label: MultiLabelConfig,
     pub dino: DinoConfig,
     pub segment: SegmentConfig,
     pub detect: DetectConfig,
@@ -64,11 +67,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The settings by which the images are read: with `task = "detect"`, generated scenes have objects in place of masks.
+    /// The settings by which the images are read: with `task = "detect"`, generated scenes have objects in place of masks, and with
+    /// `task = "multi-label"` each image has any number of labels.
     #[must_use]
     pub fn read_data(&self) -> Cow<'_, DataConfig> {
         match self.task {
             TaskKind::Detect => self.data.as_objects(),
+            TaskKind::MultiLabel => self.data.as_label_sets(),
             TaskKind::Classify | TaskKind::Dino | TaskKind::Segment => Cow::Borrowed(&self.data),
         }
     }

@@ -67,7 +67,7 @@ fn missing_folders(plan: &Plan) -> Vec<String> {
     let data = &plan.data;
     let folders = match data.kind {
         DataKind::Shapes => Vec::new(),
-        DataKind::Folder | DataKind::Tar if data.val_fraction == 0.0 => {
+        DataKind::Folder | DataKind::Tar if data.val_fraction == 0.0 && data.labels.is_empty() => {
             let split = |name| split_name(data.kind, &data.path, name).unwrap_or(name);
             [&data.train, &data.val]
                 .map(|name| data.path.join(split(name)))

@@ -18,6 +18,12 @@ section! {
         /// Ends the run after this many updates, wherever that is.
         pub max_steps: Option<u64> = None,
             "x-range" = "[1, inf)", "x-default" = "none: all epochs", "x-resume" = "free";
+        /// Ends the run as finished after this many evaluations in a row without a better value of the metric that chooses the best checkpoint.
+        pub patience: Option<u32> = None,
+            "x-range" = "[1, inf)", "x-default" = "none: all epochs", "x-resume" = "free";
+        /// Hours after which training stops as with Ctrl-C: after an update, with its state saved. They count from each start.
+        pub max_hours: Option<f64> = None,
+            "x-range" = "(0, inf)", "x-default" = "none", "x-resume" = "free";
         /// Device to train on, such as `auto`, `cpu`, `wgpu`, `vulkan:0` or `cuda`; `kvt devices` lists them.
         pub device: String = "auto".to_owned(), "x-resume" = "free";
         /// With several processes, whether batch norms (of CvT, So-ViT, Visformer and VOLO) normalise by the images of all of

@@ -86,6 +86,9 @@ pub struct Progress {
     pub position: Position,
     /// The best evaluation so far.
     pub best: Option<Best>,
+    /// Evaluations since then.
+    #[serde(default)]
+    pub stale: u32,
     /// The running epoch.
     pub sums: EpochSums,
     /// The sums for the next logged step.

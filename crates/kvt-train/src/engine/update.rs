@@ -12,6 +12,7 @@ use super::Processes;
 use super::reader::{Reader, Reading, read};
 use super::untrained::Untrained;
 use crate::data::{DataError, DeviceBatch};
+use crate::error::TrainError;
 use crate::recipe::{
     Accumulator, Clip, Counts, Ema, Gradients, LossScale, Optimizer, Position, Rates,
 };
@@ -87,6 +88,9 @@ pub enum UpdateError {
     /// A micro-batch is not available. The state is as before, including what earlier micro-batches of the update changed.
     #[error(transparent)]
     Data(DataError),
+    /// The task has no loss for a micro-batch. The state is as before. Other processes of the job do not know of it.
+    #[error(transparent)]
+    Task(Box<TrainError>),
     /// The loss or the gradient is not finite.
     #[error("loss {}, gradient norm {}: not finite", .0.loss, .0.grad_norm)]
     NotFinite(Update),
@@ -115,9 +119,9 @@ impl<T: Task> TrainState<T> {
     /// is reached before the host waits for the device.
     ///
     /// # Errors
-    /// If a micro-batch is not available, the loss is not finite, the gradient is not finite although the loss is not scaled (or
-    /// no longer: a factor of 1), or the device fails. The untrained state of network and task is restored, unless the device or
-    /// another process failed.
+    /// If a micro-batch is not available, the task has no loss for it, the loss is not finite, the gradient is not finite although
+    /// the loss is not scaled (or no longer: a factor of 1), or the device fails. The untrained state of network and task is
+    /// restored, unless the device or another process failed.
     pub fn update(
         &mut self,
         micro_batches: impl IntoIterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
@@ -220,6 +224,7 @@ impl<T: Task> TrainState<T> {
                 let phase = Phase::Train(micro_batch_at.forward_key(seed));
                 let (task, network) = (&mut self.task, &self.network);
                 let loss = round.within(|| task.loss(network, batch, micro_batch_at, phase));
+                let loss = loss.map_err(|error| UpdateError::Task(Box::new(error)))?;
                 let (weighted, weight) = round.weighed(loss.clone(), count);
                 let scaled = match self.loss_scale {
                     Some(scale) => weighted * scale.factor(),

@@ -53,17 +53,22 @@ impl Published {
         format!("{}.{}", self.model, self.tag)
     }
 
-    /// Their repository on the hub.
+    /// Their repository on the hub. CLIP's are the same for both activations: timm has them under the name without one.
     pub(super) fn repository(self) -> String {
-        format!("timm/{}", self.name())
+        format!("timm/{}", self.name().replace("_quickgelu", ""))
     }
 
     /// Their licence, by the `license` of timm's configurations.
     pub fn licence(self) -> &'static str {
         match self.tag {
-            "mae" => "CC-BY-NC-4.0",
+            "mae" | "metaclip_400m" | "metaclip_2pt5b" => "CC-BY-NC-4.0",
+            "eupe_lvd1689m" => "FAIR-Noncommercial-Research",
+            "dfn2b" | "dfn2b_s39b" => "Apple-ASCL",
+            "apple_mclip2_dfndr2b" => "Apple-AMLR",
+            "laion400m_e32" => "MIT",
             // timm's configurations name none.
             "bamboo" => "see their page",
+            _ if self.model.contains("_dinov3") => "DINOv3",
             _ if self.model.starts_with("swin_") => "MIT",
             _ => "Apache-2.0",
         }
@@ -124,6 +129,10 @@ mod tests {
         assert_eq!(
             found("vit_small_patch16_224.dino"),
             "timm/vit_small_patch16_224.dino"
+        );
+        assert_eq!(
+            found("vit_base_patch16_clip_quickgelu_224.openai"),
+            "timm/vit_base_patch16_clip_224.openai"
         );
     }
 

@@ -26,6 +26,8 @@ pub(super) struct Images {
     splits: Option<[&'static str; 2]>,
     /// `data.label_column`.
     label_column: String,
+    /// `data.labels`.
+    labels: String,
     /// The fraction of each class for validation.
     val_fraction: f64,
     /// `data.subset`.
@@ -41,11 +43,20 @@ pub(super) struct Images {
 
 impl Images {
     /// Inspects a folder of CIFAR's files, Parquet files, tar shards, or otherwise images. The `chosen` settings are used:
-    /// the column of the labels, the validation fraction, and the number of training images.
+    /// the table or the column of the labels, the validation fraction, and the number of training images.
     pub(super) fn of(folder: &Path, chosen: &Document) -> Result<Self, FinetuneError> {
         let mut images = Self::by_layout(folder)?;
         if let Some(column) = chosen.value("data.label_column").and_then(Value::as_str) {
             images.label_column = column.to_owned();
+        }
+        if let Some(labels) = chosen.value("data.labels").and_then(Value::as_str)
+            && !labels.is_empty()
+        {
+            labels.clone_into(&mut images.labels);
+            (images.kind, images.splits) = (DataKind::Folder, None);
+            folder.clone_into(&mut images.path);
+            let is_divided = data::has_splits(&images.config())?;
+            images.val_fraction = if is_divided { 0.0 } else { VAL_FRACTION };
         }
         if let Some(share) = chosen.value("data.val_fraction").and_then(Value::as_float) {
             images.val_fraction = share;
@@ -83,6 +94,7 @@ impl Images {
             path,
             splits,
             label_column: DataConfig::default().label_column,
+            labels: String::new(),
             val_fraction: match (kind, splits) {
                 (DataKind::Cifar, _) | (_, Some(_)) => 0.0,
                 (_, None) => VAL_FRACTION,
@@ -109,6 +121,7 @@ impl Images {
             val_fraction: self.val_fraction,
             subset: self.subset,
             label_column: self.label_column.clone(),
+            labels: self.labels.clone(),
             ..DataConfig::default()
         }
     }
@@ -134,6 +147,9 @@ impl Images {
             keys.insert("train".to_owned(), train.into());
             keys.insert("val".to_owned(), val.into());
         }
+        if !self.labels.is_empty() {
+            keys.insert("labels".to_owned(), self.labels.clone().into());
+        }
         if self.val_fraction > 0.0 {
             keys.insert("val_fraction".to_owned(), self.val_fraction.into());
         }
@@ -154,6 +170,9 @@ impl Images {
                 "validated on those in `{test}`, which choose the best checkpoint: there are no others"
             ),
             Some([_, val]) => format!("validated on those in `{val}`"),
+            None if self.val_fraction == 0.0 && !self.labels.is_empty() => {
+                format!("divided by `{}`", self.labels)
+            }
             None if self.val_fraction == 0.0 => "validated on its test images".to_owned(),
             None => format!(
                 "{:.0} % of each class are kept for validation",

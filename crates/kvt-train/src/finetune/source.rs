@@ -7,7 +7,7 @@ use kvt_models::weights::{self, StateDict, identify, recognise};
 use toml::{Table, Value};
 
 use super::small::Small;
-use super::timm::{TimmConfig, is_vit, normalisation};
+use super::timm::{TimmConfig, name_of, normalisation};
 use super::{FinetuneError, params, without_tag};
 use crate::config::{Plan, load_plan};
 use crate::error::TrainError;
@@ -15,6 +15,9 @@ use crate::fetch::{Published, locate};
 use crate::run::{Checkpoints, RunDir, RunError, Which};
 use crate::task::{CheckpointWeights, TEACHER, TaskKind, read_weights, task_file};
 use crate::trained::TrainedError;
+
+/// Parts of the names of vision transformers whose weights have one source, and so one normalisation.
+const OF_ONE_SOURCE: [&str; 5] = ["_dinov2", "_dinov3", "_clip_", "_siglip", "_gap_"];
 
 /// The model if neither the user nor the weights specify one.
 const DEFAULT: &str = "deit_tiny_patch16_224";
@@ -111,7 +114,10 @@ impl Source {
             Some(plan) => (augment_of(plan)?, "the mean and std of its run"),
             None => {
                 let named = model.or(published.as_deref());
-                normalisation(&timm, is_vit(named, &timm, &shown))
+                // Weights of a plain `vit_*` may come from anywhere; those of others from where their name says.
+                let shows = OF_ONE_SOURCE.iter().any(|kind| name.contains(kind));
+                let of_shapes = if shows { name } else { "" };
+                normalisation(&timm, [name_of(named, &timm, &shown).as_str(), of_shapes])
             }
         };
         let of_images = format!("images are normalised with {with}");
@@ -139,7 +145,9 @@ fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
     };
     let (checkpoint, _) = found.map_err(TrainError::from)?;
     Ok(match plan.task {
-        TaskKind::Classify => checkpoint.file(CheckpointWeights::reported(&plan).file()),
+        TaskKind::Classify | TaskKind::MultiLabel => {
+            checkpoint.file(CheckpointWeights::reported(&plan).file())
+        }
         TaskKind::Segment => return Err(TrainError::from(TrainedError::Pixels).into()),
         TaskKind::Detect => return Err(TrainError::from(TrainedError::Objects).into()),
         TaskKind::Dino => checkpoint.file(&task_file(TEACHER)),
@@ -179,9 +187,10 @@ fn choose(
             path: path(),
             family: known.family,
         }),
-        several => match several.iter().find(of_size) {
-            Some(name) => Ok(name.clone()),
-            None => Err(FinetuneError::SeveralModels {
+        // Several of one size differ in what no weight shows, as the activation of CLIP's.
+        several => match several.iter().filter(of_size).collect::<Vec<_>>()[..] {
+            [name] => Ok(name.clone()),
+            _ => Err(FinetuneError::SeveralModels {
                 path: path(),
                 names,
             }),

@@ -184,6 +184,29 @@ fn timms_names_tell_the_normalisation() {
     }
 }
 
+/// timm's `pretrained_cfg` of these weights, without a description beside them.
+#[test]
+fn each_source_of_weights_has_its_own_normalisation() {
+    let clip = [0.48145466, 0.4578275, 0.40821073];
+    for (name, mean) in [
+        (
+            "vit_small_patch14_reg4_dinov2.lvd142m",
+            [0.485, 0.456, 0.406],
+        ),
+        ("vit_large_patch16_dinov3.sat493m", [0.43, 0.411, 0.296]),
+        ("vit_base_patch16_clip_224.openai", clip),
+        ("vit_large_patch14_clip_224.laion2b", [0.5; 3]),
+        ("vit_base_patch16_siglip_224.v2_webli", [0.5; 3]),
+    ] {
+        // A file that is called something else, whose shapes tell the model.
+        let names = ["weights", name];
+        let (keys, _) = super::timm::normalisation(&super::timm::TimmConfig::default(), names);
+        let found = keys["mean"].as_array().unwrap().iter();
+        let found: Vec<f64> = found.map(|x| x.as_float().unwrap()).collect();
+        assert_eq!(found, mean, "{name}");
+    }
+}
+
 #[test]
 fn what_lies_beside_the_weights_is_believed() {
     let folder = workspace("model.safetensors");
@@ -286,6 +309,42 @@ fn of(photos: &Path, set: &[&str]) -> Images {
         ..Choices::default()
     };
     Images::of(photos, &choices.document().unwrap()).unwrap()
+}
+
+/// A table divides the images, or a fraction of each class is kept.
+#[test]
+fn labels_are_those_of_a_table() {
+    let folder = workspace("w.safetensors");
+    let photos = folder.path().join("photos");
+    let mut rows = Vec::new();
+    for (class, label) in [("a", "x"), ("b", "y")] {
+        for entry in fs_err::read_dir(photos.join(class)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            rows.push(format!("{class}/{name},{label}"));
+        }
+    }
+    let table = format!("path,label\n{}\n", rows.join("\n"));
+    fs_err::write(photos.join("labels.csv"), table).unwrap();
+    let found = of(&photos, &["data.labels=labels.csv"]);
+    let keys = found.keys().unwrap();
+    assert_eq!(keys["labels"].as_str(), Some("labels.csv"));
+    assert_eq!(keys["val_fraction"].as_float(), Some(0.2));
+    assert!(found.classes == 2 && found.train < rows.len(), "{found:?}");
+
+    let split = rows.iter().enumerate().map(|(n, row)| {
+        let split = if n % 2 == 0 { "train" } else { "val" };
+        format!("{row},{split}\n")
+    });
+    let table = format!("path,label,split\n{}", split.collect::<String>());
+    fs_err::write(photos.join("labels.csv"), table).unwrap();
+    let found = of(&photos, &["data.labels=labels.csv"]);
+    assert_eq!(found.train, rows.len().div_ceil(2));
+    assert!(!found.keys().unwrap().contains_key("val_fraction"));
+    assert!(
+        found.describe().ends_with(", divided by `labels.csv`"),
+        "{}",
+        found.describe()
+    );
 }
 
 #[test]
@@ -492,10 +551,10 @@ fn what_cannot_be_used_says_what_to_do() {
         .into_iter()
         .filter(|(name, _)| !name.starts_with("blocks.11."));
     let custom = error(&save("custom.safetensors", custom.collect()));
-    assert!(custom.contains("a DeiT of a custom size"), "{custom}");
+    assert!(custom.contains("a ViT of a custom size"), "{custom}");
     let mut variant = state;
-    variant.insert("blocks.0.ls1.gamma", TensorData::zeros::<f32, _>([192]));
-    insta::assert_snapshot!(error(&save("variant.safetensors", variant)), @"could not use the weights in `DIR/variant.safetensors`: `blocks.0.ls1.gamma` identifies the weights as those of a model with layer scale, as DeiT III, BEiT and DINOv2 have it: kvt does not have that model");
+    variant.insert("decoder_pos_embed", TensorData::zeros::<f32, _>([192]));
+    insta::assert_snapshot!(error(&save("variant.safetensors", variant)), @"could not use the weights in `DIR/variant.safetensors`: `decoder_pos_embed` identifies the weights as those of a model with a decoder, as masked auto-encoders have it before fine-tuning: kvt does not have that model");
 }
 
 /// The images are counted before there is a plan: counting needs the column.

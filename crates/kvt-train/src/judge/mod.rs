@@ -16,6 +16,7 @@ pub use self::calibration::{BINS, Calibration};
 pub use self::real::{RealError, RealLabels};
 pub use self::tables::{ClassRow, Confused};
 pub use guess::{Guess, best};
+pub(crate) use guess::{labels, likely};
 
 /// A model's prediction for one image.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -150,6 +151,11 @@ fn ranked(row: &[f32]) -> Vec<u32> {
         }
     }
     best.into_iter().map(|(class, _)| class).collect()
+}
+
+/// The class with the highest logit, the first one on a tie; `None` if a logit is NaN.
+pub(crate) fn predicted(row: &[f32]) -> Option<u32> {
+    ranked(row).first().copied()
 }
 
 /// The softmax of a class, in f64.

@@ -49,6 +49,24 @@ impl ClassRow {
     pub fn f1(self) -> Option<f64> {
         share(2 * self.right, self.images + self.predicted)
     }
+
+    /// Counts an image of a class that is predicted as another, or as none.
+    pub(crate) fn count(rows: &mut [Self], label: u32, predicted: Option<u32>) {
+        if let Some(row) = rows.get_mut(label as usize) {
+            row.images += 1;
+            row.right += u64::from(predicted == Some(label));
+        }
+        if let Some(row) = predicted.and_then(|class| rows.get_mut(class as usize)) {
+            row.predicted += 1;
+        }
+    }
+
+    /// The mean of a share over the classes with images, in [0, 1]: the share if all of them counted the same.
+    pub(crate) fn mean(rows: &[Self], share: impl Fn(Self) -> Option<f64>) -> f64 {
+        let with_images = rows.iter().filter(|row| row.images > 0);
+        let shares: Vec<f64> = with_images.filter_map(|row| share(*row)).collect();
+        shares.iter().sum::<f64>() / shares.len().max(1) as f64
+    }
 }
 
 fn share(part: u64, whole: u64) -> Option<f64> {
@@ -75,12 +93,7 @@ impl Judgement {
     /// The mean recall of the classes with images: the accuracy if all of them had equally many. In [0, 1].
     #[must_use]
     pub fn balanced_accuracy(&self) -> f64 {
-        let recalls: Vec<f64> = self
-            .by_class()
-            .into_iter()
-            .filter_map(ClassRow::recall)
-            .collect();
-        recalls.iter().sum::<f64>() / recalls.len().max(1) as f64
+        ClassRow::mean(&self.by_class(), ClassRow::recall)
     }
 
     /// The most confused pairs of classes, at most `most` of them; ties are in label order.

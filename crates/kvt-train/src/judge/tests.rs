@@ -51,6 +51,33 @@ fn classes_by_hand() {
     assert!((judged.balanced_accuracy() - 1.0 / 3.0).abs() < 1e-12);
 }
 
+/// As scikit-learn has them; a class without an image does not count, though it is predicted.
+#[test]
+fn means_over_classes_are_scikit_learns() {
+    let golden = include_str!("../../tests/golden/macro_average.json");
+    let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
+    let numbers = |key: &str| -> Vec<u32> { serde_json::from_value(golden[key].clone()).unwrap() };
+    let mut rows = vec![ClassRow::default(); 7];
+    for (label, predicted) in numbers("labels").into_iter().zip(numbers("predicted")) {
+        ClassRow::count(&mut rows, label, Some(predicted));
+    }
+    assert!(rows[2].predicted == 0 && rows[5].images == 0 && rows[5].predicted > 0);
+    for (key, share) in [
+        ("recall", ClassRow::recall as fn(ClassRow) -> Option<f64>),
+        ("f1", ClassRow::f1),
+    ] {
+        let expected = golden[key].as_f64().unwrap();
+        let found = ClassRow::mean(&rows, share);
+        assert!(
+            (found - expected).abs() < 1e-12,
+            "{key}: {found}, not {expected}"
+        );
+    }
+    // An image without a prediction is wrong.
+    ClassRow::count(&mut rows, 0, None);
+    assert!(ClassRow::mean(&rows, ClassRow::recall) < golden["recall"].as_f64().unwrap());
+}
+
 #[test]
 fn the_most_confused_pairs_come_first() {
     let pair = |label, predicted, images| Confused {

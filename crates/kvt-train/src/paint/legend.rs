@@ -2,7 +2,7 @@
 
 use image::{Rgb, RgbImage, imageops};
 
-use super::{GAP, class_color};
+use super::{GAP, object_color};
 use crate::plot::{letters_in, shortened, write};
 
 /// Height of a line, and of its letters; side of a patch of colour.
@@ -20,15 +20,15 @@ const LONGEST: usize = 28;
 /// The drawing library's message.
 pub fn with_legend(
     picture: &RgbImage,
-    classes: &[u8],
+    classes: &[usize],
     names: Option<&[String]>,
 ) -> Result<RgbImage, String> {
-    let words: Vec<(u8, String)> = classes
+    let words: Vec<([u8; 3], String)> = classes
         .iter()
         .map(|&class| {
-            let name = names.and_then(|names| names.get(usize::from(class)));
+            let name = names.and_then(|names| names.get(class));
             let name = name.cloned().unwrap_or_else(|| class.to_string());
-            (class, shortened(&name, LONGEST))
+            (object_color(class), shortened(&name, LONGEST))
         })
         .collect();
     let longest = words.iter().map(|(_, name)| name.chars().count()).max();
@@ -43,10 +43,10 @@ pub fn with_legend(
     imageops::replace(&mut all, picture, 0, 0);
     let letters = letters_in(column - PATCH - 2 * GAP, LETTERS);
     let mut texts = Vec::new();
-    for (number, (class, name)) in (0..).zip(words) {
+    for (number, (color, name)) in (0..).zip(words) {
         let left = number % columns * column + GAP;
         let top = picture.height() + GAP + number / columns * LINE;
-        let patch = RgbImage::from_pixel(PATCH, PATCH, Rgb(class_color(class)));
+        let patch = RgbImage::from_pixel(PATCH, PATCH, Rgb(color));
         imageops::replace(&mut all, &patch, i64::from(left), i64::from(top));
         texts.push((left + PATCH + GAP, top, shortened(&name, letters)));
     }
@@ -72,7 +72,7 @@ mod tests {
             picture
         );
         for class in [0, 1, 5] {
-            let colour = class_color(class);
+            let colour = object_color(class);
             let patch = shown.pixels().filter(|pixel| pixel.0 == colour).count();
             assert_eq!(patch, (PATCH * PATCH) as usize, "{class}");
         }

@@ -1,9 +1,11 @@
-//! Maps of classes as pictures: painted over an image, with the names of their classes, and as files of class numbers.
+//! Maps of classes as pictures: painted over an image, with the names of their classes, and as files of class numbers; objects with
+//! their boxes.
 //!
 //! A map has a class for each pixel, row by row, or [`IGNORED`].
 
 mod index;
 mod legend;
+mod objects;
 mod palette;
 
 use image::{Pixel, Rgb, RgbImage, imageops};
@@ -11,7 +13,8 @@ use kvt_data::IGNORED;
 
 pub use self::index::save_index;
 pub use self::legend::with_legend;
-pub use self::palette::class_color;
+pub use self::objects::{PaintedObject, with_boxes, with_masks};
+pub use self::palette::{class_color, object_color};
 
 /// Pixels between pictures.
 const GAP: u32 = 8;
@@ -23,23 +26,28 @@ pub fn painted(picture: &RgbImage, labels: &[u8]) -> RgbImage {
     let mut painted = picture.clone();
     for (pixel, label) in painted.pixels_mut().zip(labels) {
         if *label != IGNORED {
-            let [bright] = pixel.to_luma().0;
-            *pixel = Rgb(class_color(*label).map(|paint| paint.midpoint(bright)));
+            *pixel = half(*pixel, class_color(*label));
         }
     }
     painted
 }
 
+/// A half transparent colour over the brightness of a pixel.
+fn half(pixel: Rgb<u8>, color: [u8; 3]) -> Rgb<u8> {
+    let [bright] = pixel.to_luma().0;
+    Rgb(color.map(|paint| paint.midpoint(bright)))
+}
+
 /// The classes of maps, in ascending order.
 #[must_use]
-pub fn classes_of<'a>(maps: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+pub fn classes_of<'a>(maps: impl IntoIterator<Item = &'a [u8]>) -> Vec<usize> {
     let mut is_there = [false; IGNORED as usize];
     for label in maps.into_iter().flatten() {
         if let Some(is_there) = is_there.get_mut(usize::from(*label)) {
             *is_there = true;
         }
     }
-    let all = (0..IGNORED).zip(is_there);
+    let all = is_there.into_iter().enumerate();
     all.filter_map(|(class, is_there)| is_there.then_some(class))
         .collect()
 }

@@ -18,6 +18,12 @@ pub fn class_color(class: u8) -> [u8; 3] {
     colors.get(usize::from(class)).copied().unwrap_or([255; 3])
 }
 
+/// The colour of a class of objects, of which there can be more than of pixels: then colours come again.
+#[must_use]
+pub fn object_color(class: usize) -> [u8; 3] {
+    class_color((class % usize::from(IGNORED)) as u8)
+}
+
 /// The colours of all classes.
 fn chosen() -> Vec<[u8; 3]> {
     let mut colors: Vec<[u8; 3]> = PALETTE
@@ -78,6 +84,8 @@ mod tests {
         assert!(nearest(&colors[..32]) >= Some(1024 * 40 * 40));
         assert_eq!(colors[0], [0x00, 0x72, 0xb2]);
         assert_eq!(colors[255], [255; 3]);
+        let objects = [254, 255, 256].map(object_color);
+        assert_eq!(objects, [colors[254], colors[0], colors[1]]);
     }
 
     #[test]

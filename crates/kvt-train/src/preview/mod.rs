@@ -29,9 +29,6 @@ pub enum PreviewError {
     /// An error of the model, whose image size is needed.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// Images that no sheet is drawn of.
-    #[error("images with objects are not drawn yet: the preview is for the other tasks")]
-    Objects,
     /// A picture cannot be drawn.
     #[error("could not draw the preview: {0}")]
     Draw(String),
@@ -70,8 +67,10 @@ impl Preview {
         let splits = Splits::open(plan, (side, side), None, generating)?;
         let images = match plan.task {
             TaskKind::Segment => dense::draw(plan, &splits)?,
-            TaskKind::Classify | TaskKind::Dino => sheet::draw(plan, &splits, (side, side))?,
-            TaskKind::Detect => return Err(PreviewError::Objects),
+            TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {
+                sheet::draw(plan, &splits, (side, side))?
+            }
+            TaskKind::Detect => dense::draw_objects(plan, &splits)?,
         };
         let images_per_step = plan.train.batch_size * plan.train.accumulate;
         let batches = splits.train_batch_count(plan);

@@ -96,7 +96,7 @@ struct Column {
 /// The columns after the evaluation: the same view in several epochs, or the views of the first epoch.
 fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> {
     let views = match plan.task {
-        TaskKind::Classify => Classify::views(plan, size)?,
+        TaskKind::Classify | TaskKind::MultiLabel => Classify::views(plan, size)?,
         TaskKind::Dino => Dino::views(plan, size)?,
         // Their sheets are others.
         TaskKind::Segment | TaskKind::Detect => Vec::new(),

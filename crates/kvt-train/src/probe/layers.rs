@@ -8,10 +8,8 @@ use kvt_ops::Phase;
 
 use super::attention::{HeadMap, NoMap};
 use super::rows::read;
+use crate::analysis::layout;
 use crate::error::TrainError;
-
-/// Tokens before the patches, at most: the class token and the distillation token.
-const MOST_PREFIX: usize = 2;
 
 /// The blocks whose maps are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,11 +94,7 @@ fn row(
     if count != batch || sequences != batch || queries != tokens {
         return Err(NoMap::Parts);
     }
-    let is_map = |prefix: &usize| {
-        let patches = keys.saturating_sub(*prefix);
-        patches > 0 && patches.isqrt().pow(2) == patches
-    };
-    let prefix = (0..=MOST_PREFIX).find(is_map).ok_or(NoMap::NoGrid)?;
+    let (prefix, _) = layout(keys).ok_or(NoMap::NoGrid)?;
     let (looking, row) = match prefix {
         0 => (Looking::AllTokens, probabilities.mean_dim(2)),
         // The class token is the first of the tokens before the patches.

@@ -49,6 +49,9 @@ fn data(data: &DataConfig) -> String {
         0.0 => text += &format!(", `{}` and `{}`", data.train, data.val),
         share => text += &format!(", {share} of it to validate"),
     }
+    if !data.labels.is_empty() {
+        text += &format!(", labels of `{}`", data.labels);
+    }
     if data.subset > 0 {
         text += &format!(", {} images of it", data.subset);
     }

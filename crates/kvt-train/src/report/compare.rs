@@ -62,7 +62,7 @@ impl Comparison {
     pub fn new(curves: &[Curve], metric: Metric) -> Self {
         let groups = by_label(curves);
         let epochs = columns(&evaluated(curves, metric));
-        let best = |run: &Curve| best(run, metric);
+        let best = |run: &Curve| run.best(metric);
         let last = |run: &Curve| run.values(val(metric)).last().map(|(_, value)| value);
         let last_ema = |run: &Curve| run.values(ema(metric)).last().map(|(_, value)| value);
         let rows = groups
@@ -110,15 +110,6 @@ fn at(run: &Curve, metric: Metric, epoch: u32) -> Option<f64> {
     run.values(val(metric))
         .find(|(other, _)| *other == epoch)
         .map(|(_, value)| value)
-}
-
-fn best(run: &Curve, metric: Metric) -> Option<f64> {
-    let values = run.values(val(metric)).map(|(_, value)| value);
-    if metric.higher {
-        values.max_by(f64::total_cmp)
-    } else {
-        values.min_by(f64::total_cmp)
-    }
 }
 
 fn summary(runs: &[&Curve], of: impl Fn(&Curve) -> Option<f64>) -> Option<Statistic> {

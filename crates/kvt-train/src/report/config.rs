@@ -7,7 +7,7 @@ section! {
     #[schemars(extend("x-resume" = "free"))]
     pub struct ReportConfig {
         /// Whether a run draws its curves when it ends or is stopped (`report.html`, and pictures in `report/`), and, of a classifier
-        /// at its end, also the confusion matrix of its best checkpoint on the validation images.
+        /// at its end, also the confusion matrix of its best checkpoint on the validation images; of segmentation and detection its classes and some painted images.
         pub auto: bool = true;
     }
 }

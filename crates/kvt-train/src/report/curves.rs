@@ -31,9 +31,23 @@ pub struct EpochPoint {
     pub val: Metrics,
     /// The metrics on the validation split with the EMA of the weights.
     pub ema: Metrics,
+    /// The best values of epochs that are not known one by one.
+    pub best: Metrics,
 }
 
 impl Curve {
+    /// The metric after the best epoch.
+    pub(crate) fn best(&self, metric: Metric) -> Option<f64> {
+        let of = |point: &EpochPoint| [&point.val, &point.best].map(|all| all.get(metric.name));
+        let values = self.epochs.iter().flat_map(of).flatten();
+        let values = values.filter(|value| value.is_finite());
+        if metric.higher {
+            values.max_by(f64::total_cmp)
+        } else {
+            values.min_by(f64::total_cmp)
+        }
+    }
+
     /// The values of one measurement: finished epochs (from 1) and value, ascending.
     pub(super) fn values(
         &self,

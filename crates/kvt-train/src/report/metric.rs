@@ -2,12 +2,13 @@
 
 use super::Curve;
 use crate::run::Metric;
-use crate::task::{Classify, Detect, Dino, Segment, Task as _};
+use crate::task::{Classify, Detect, Dino, MultiLabel, Segment, Task as _};
 
 /// The metrics of all tasks; some tasks share some.
 pub(crate) fn metrics() -> impl Iterator<Item = &'static Metric> {
     [
         Classify::METRICS,
+        MultiLabel::METRICS,
         Dino::METRICS,
         Segment::METRICS,
         Detect::METRICS,
@@ -47,7 +48,7 @@ pub fn best_metric(curves: &[Curve]) -> Metric {
         begun.all(|curve| has(curve, metric))
     };
     let is_classified = curves.iter().any(|curve| has(curve, Classify::BEST));
-    let others = [Dino::BEST, Segment::BEST, Detect::BEST].into_iter();
+    let others = [MultiLabel::BEST, Dino::BEST, Segment::BEST, Detect::BEST].into_iter();
     let other = others
         .filter(|_| !is_classified)
         .find(|metric| all_have(*metric));

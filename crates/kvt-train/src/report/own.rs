@@ -9,11 +9,11 @@ use crate::run::{REPORT, forget_report};
 use crate::task::TaskKind;
 use crate::trained::{Choice, Warn};
 
-/// How many images a run of segmentation shows.
-const SEGMENTED: usize = 6;
+/// How many images a run of segmentation or detection shows.
+const PAINTED: usize = 6;
 
 /// Writes `report.html` into a run's folder, and pictures of its curves into `report/` there. Of a classifier that has finished, both
-/// also have the confusion matrix of its best checkpoint, and of segmentation the page has its classes and some painted images; `progress` gets the number of evaluated images and of all. Returns the page,
+/// also have the confusion matrix of its best checkpoint, of segmentation and detection the page has its classes and some painted images, and of several labels its classes; `progress` gets the number of evaluated images and of all. Returns the page,
 /// or nothing if the run has not finished an epoch.
 ///
 /// # Errors
@@ -30,11 +30,10 @@ pub fn report_itself(
         return Ok(None);
     }
     let samples = match record.plan.task {
-        TaskKind::Segment => SEGMENTED,
-        TaskKind::Classify | TaskKind::Dino | TaskKind::Detect => 0,
+        TaskKind::Segment | TaskKind::Detect => PAINTED,
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => 0,
     };
-    let has_pages = !matches!(record.plan.task, TaskKind::Dino | TaskKind::Detect);
-    let is_judged = is_finished && has_pages;
+    let is_judged = is_finished && record.plan.task != TaskKind::Dino;
     let mut report = Report::new(vec![record], best_metric, None)?;
     forget_report(run)?;
     let folder = run.join(REPORT);

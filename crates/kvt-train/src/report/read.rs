@@ -56,6 +56,7 @@ fn point(row: &EpochRow, report: EmaReport) -> EpochPoint {
         images_per_second: Some(train.images_per_second),
         val: metrics(val),
         ema: metrics(val_ema),
+        best: Metrics::default(),
     }
 }
 
@@ -102,6 +103,7 @@ mod tests {
                     images_per_second: Some(100.0),
                     val: Metrics::from([("loss", 1.25), ("top1", 50.0), ("top5", 90.5)]),
                     ema: Metrics::from([("loss", 1.25), ("top1", 40.0), ("top5", 90.5)]),
+                    best: Metrics::default(),
                 },
                 EpochPoint {
                     epoch: 1,

@@ -157,6 +157,8 @@ pub enum Topic {
     Resume,
     /// The run ended before its last epoch.
     Stop,
+    /// The run is finished before its last epoch, since evaluations no longer improved.
+    Patience,
     /// An unreadable image was skipped.
     Skipped,
     /// An update was skipped, since gradients of a scaled loss were not finite.

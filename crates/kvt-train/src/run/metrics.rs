@@ -47,6 +47,21 @@ impl Metric {
         higher: true,
     };
 
+    /// Mean over the classes with images of the percentage that is predicted correctly.
+    pub const RECALL: Self = Self {
+        name: "macro_recall",
+        title: "macro recall",
+        percent: true,
+        higher: true,
+    };
+    /// Mean over the classes with images of F1, the harmonic mean of recall and precision.
+    pub const F1: Self = Self {
+        name: "macro_f1",
+        title: "macro F1",
+        percent: true,
+        higher: true,
+    };
+
     /// Percentage of images that the k-NN classifier on features gets right.
     pub const KNN: Self = Self {
         name: "knn",
@@ -60,6 +75,21 @@ impl Metric {
         name: "feature_std",
         title: "feature std",
         percent: false,
+        higher: true,
+    };
+
+    /// Mean over the classes of the average precision of their labels, of images with several.
+    pub const MAP: Self = Self {
+        name: "map",
+        title: "mAP",
+        percent: true,
+        higher: true,
+    };
+    /// F1 of all labels of all images together.
+    pub const MICRO_F1: Self = Self {
+        name: "micro_f1",
+        title: "micro F1",
+        percent: true,
         higher: true,
     };
 
@@ -96,6 +126,35 @@ impl Metric {
     pub const MASK_AP: Self = Self {
         name: "mask_ap",
         title: "mask AP",
+        percent: true,
+        higher: true,
+    };
+
+    /// Average precision of boxes at an overlap of 0.5.
+    pub const BOX_AP50: Self = Self {
+        name: "box_ap50",
+        title: "box AP50",
+        percent: true,
+        higher: true,
+    };
+    /// The same at an overlap of 0.75.
+    pub const BOX_AP75: Self = Self {
+        name: "box_ap75",
+        title: "box AP75",
+        percent: true,
+        higher: true,
+    };
+    /// Average precision of masks at an overlap of 0.5.
+    pub const MASK_AP50: Self = Self {
+        name: "mask_ap50",
+        title: "mask AP50",
+        percent: true,
+        higher: true,
+    };
+    /// The same at an overlap of 0.75.
+    pub const MASK_AP75: Self = Self {
+        name: "mask_ap75",
+        title: "mask AP75",
         percent: true,
         higher: true,
     };

@@ -12,7 +12,7 @@ use crate::error::{TrainError, chain};
 use crate::report::report_itself;
 use crate::run::{REPORT, RunDir, RunError};
 use crate::splits::ensure_data;
-use crate::task::{Classify, Detect, Dino, Segment, Task, TaskKind};
+use crate::task::{Classify, Detect, Dino, MultiLabel, Segment, Task, TaskKind};
 use kvt_data::fs::write_text;
 
 /// The outcome of a cell.
@@ -93,6 +93,10 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
         State::Missing => Some(Start::New),
         State::Begun(_) => Some(Start::RESUME),
         State::Finished => None,
+        State::Known => {
+            watch.say(&format!("{name}: known from an earlier sweep"));
+            return End::Before;
+        }
         State::Crashed(message) => {
             watch.say(&format!("{name}: crashed before: {message}"));
             return End::Before;
@@ -107,6 +111,7 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
         watch.say(&format!("{name} {verb} on {}", plan.train.device));
         let done = match plan.task {
             TaskKind::Classify => session::<Classify>(plan.clone(), start, name, alone, watch),
+            TaskKind::MultiLabel => session::<MultiLabel>(plan.clone(), start, name, alone, watch),
             TaskKind::Dino => session::<Dino>(plan.clone(), start, name, alone, watch),
             TaskKind::Segment => session::<Segment>(plan.clone(), start, name, alone, watch),
             TaskKind::Detect => session::<Detect>(plan.clone(), start, name, alone, watch),

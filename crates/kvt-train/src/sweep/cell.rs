@@ -2,6 +2,7 @@
 
 use std::path::{Component, MAIN_SEPARATOR, Path, PathBuf};
 
+use super::Known;
 use crate::config::Plan;
 use crate::probe::Crops;
 use kvt_data::text::shell;
@@ -19,6 +20,8 @@ pub struct Cell {
     pub plan: Plan,
     /// For runs without labels: whether their features are judged by a linear classifier at the end, and how images are cropped for it.
     pub linear: Option<Crops>,
+    /// Its result in the table of an earlier sweep, if there is one.
+    pub known: Option<Known>,
 }
 
 impl Cell {
@@ -117,6 +120,7 @@ mod tests {
             overrides: overrides.map(str::to_owned).into(),
             plan,
             linear: None,
+            known: None,
         };
         assert_eq!(cell.label(), "a-seed3");
         assert_eq!(

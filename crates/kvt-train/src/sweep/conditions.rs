@@ -1,11 +1,12 @@
 //! The conditions behind the numbers of a table: images, epochs, precision, seeds, machine and time.
 
+use super::known::known_lines;
 use super::table::duration;
 use super::{Cell, Found};
 use kvt_data::escape::markdown;
 
 /// Images, epochs, precision and seeds of all finished cells, as a Markdown list that groups rows with the same conditions, then the
-/// machines and how long they trained. Empty if nothing is finished.
+/// machines and how long they trained, and which cells were not trained now. Empty if nothing is finished.
 #[must_use]
 pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
     // In order of first appearance: the conditions of a row, and the rows that have them.
@@ -45,7 +46,9 @@ pub fn conditions(cells: &[Cell], found: &[Found]) -> String {
     let lines = groups
         .iter()
         .map(|(conditions, names)| format!("- {conditions}: {}\n", names.join(", ")));
-    lines.chain(machines(found)).collect()
+    let known = known_lines(cells, found).into_iter();
+    let known = known.map(|line| format!("- {line}\n"));
+    lines.chain(machines(found)).chain(known).collect()
 }
 
 /// A line for each machine, commit and day, with the seconds of training.

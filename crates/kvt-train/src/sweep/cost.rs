@@ -10,7 +10,7 @@ use crate::config::Plan;
 use crate::data::{DataConfig, DataError, Split, open_part};
 use crate::device;
 use crate::error::TrainError;
-use crate::task::{SegmentSize, TaskKind, detect_macs};
+use crate::task::{DenseSize, TaskKind, sides_of};
 
 /// Pixels of the images in a measured step: 128 images of 32 px are a whole batch, and 16 of 224 px need little memory.
 const PIXELS: usize = 16 * 224 * 224;
@@ -40,7 +40,7 @@ pub struct Cost {
 /// Images that pass through the model in a whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Passes {
-    /// Images of updates; one of DINO counts as several, and so does one with objects.
+    /// Images of updates; one of DINO counts as several.
     trained: f64,
     /// Images of evaluations.
     evaluated: f64,
@@ -72,13 +72,13 @@ impl Costs {
             .iter()
             .zip(found)
             .zip(&costs)
-            .filter(|((_, found), _)| found.is_finished() && found.seconds > 0.0)
+            .filter(|((_, found), _)| found.state == State::Finished && found.seconds > 0.0)
             .map(|((cell, found), cost)| (cell.name.as_str(), found.seconds / cost.macs))
             .collect();
         let mut models: Vec<(Measured, Vec<(&mut Cost, f64)>)> = Vec::new();
         for ((cell, found), cost) in cells.iter().zip(found).zip(&mut costs) {
             let share = match found.state {
-                State::Finished | State::Crashed(_) | State::Foreign(_) => continue,
+                State::Finished | State::Known | State::Crashed(_) | State::Foreign(_) => continue,
                 State::Begun(epochs) => 1.0 - f64::from(epochs) / f64::from(cost.epochs.max(1)),
                 State::Missing => 1.0,
             };
@@ -152,26 +152,19 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
         trained: trained * views(plan),
         evaluated: evaluations as f64 * val as f64,
     };
-    let classifier = || Ok::<_, TrainError>(plan.model.config(None)?.summary().macs.total());
     let macs = match plan.task {
-        TaskKind::Segment => SegmentSize::of(plan, PIXEL_CLASSES)?.macs,
-        TaskKind::Detect => detect_macs(plan, OBJECT_CLASSES)?,
-        TaskKind::Classify | TaskKind::Dino => classifier()?,
+        TaskKind::Segment => DenseSize::of(plan, PIXEL_CLASSES)?.macs,
+        TaskKind::Detect => DenseSize::of(plan, OBJECT_CLASSES)?.macs,
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {
+            plan.model.config(None)?.summary().macs.total()
+        }
     };
     let images = UPDATE * passes.trained + passes.evaluated;
-    // Only a classifier is measured: a network that finds objects takes longer by its operations.
-    let times = match plan.task {
-        TaskKind::Detect => macs as f64 / classifier()?.max(1) as f64,
-        TaskKind::Classify | TaskKind::Dino | TaskKind::Segment => 1.0,
-    };
     Ok(Cost {
         images: train,
         epochs,
         macs: macs as f64 * images,
-        passes: Passes {
-            trained: times * passes.trained,
-            evaluated: times * passes.evaluated,
-        },
+        passes,
         ..Cost::default()
     })
 }
@@ -205,18 +198,15 @@ struct Measured {
 impl Measured {
     fn of(plan: &Plan) -> Result<Self, TrainError> {
         let config = plan.model.config(None)?;
-        let is_dense = plan.task == TaskKind::Segment;
-        let pixels = match plan.dense.crop {
-            [height, width] if is_dense => height as usize * width as usize,
-            _ => config.img_size().pow(2),
-        };
-        let most = PIXELS / pixels.max(1);
-        // A batch norm of a single image has one value in the head.
-        let (least, most) = if is_dense {
-            (2, most.max(2))
+        let is_dense = matches!(plan.task, TaskKind::Segment | TaskKind::Detect);
+        let (height, width) = if is_dense {
+            sides_of(plan)
         } else {
-            (1, most.max(1))
+            (config.img_size(), config.img_size())
         };
+        // A batch norm of a single image has one value in the head of segmentation.
+        let least = 1 + usize::from(plan.task == TaskKind::Segment);
+        let most = (PIXELS / (height * width).max(1)).max(least);
         Ok(Self {
             dense: is_dense.then(|| {
                 let mut plan = plan.clone();
@@ -259,7 +249,7 @@ impl Measured {
 /// The cost of a training image, in updates by a whole image.
 fn views(plan: &Plan) -> f64 {
     match plan.task {
-        TaskKind::Classify | TaskKind::Segment | TaskKind::Detect => 1.0,
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Segment | TaskKind::Detect => 1.0,
         TaskKind::Dino => {
             // Student and teacher see two global views; only the student sees the local ones.
             let size = plan.model.overrides.img_size.unwrap_or(224) as f64;

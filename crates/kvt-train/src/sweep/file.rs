@@ -245,6 +245,7 @@ impl Entry {
             overrides,
             plan,
             linear: self.linear,
+            known: None,
         })
     }
 }

@@ -49,6 +49,10 @@ impl Found {
             unread: Vec::new(),
             state,
         };
+        if let Some(known) = cell.known.as_ref().filter(|_| found.is_known(cell)) {
+            known.tell(cell, &mut found);
+            return Ok(found);
+        }
         // The numbers of another run do not belong to this cell.
         if matches!(found.state, State::Missing | State::Foreign(_)) {
             return Ok(found);
@@ -86,10 +90,16 @@ impl Found {
         })
     }
 
-    /// Whether its training is finished.
+    /// Whether its training is finished, here or in an earlier sweep.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.state == State::Finished
+        self.state.is_finished()
+    }
+
+    /// Whether it is that of a table of an earlier sweep.
+    #[must_use]
+    pub fn is_known(&self, cell: &Cell) -> bool {
+        cell.known.is_some() && self.state != State::Finished
     }
 
     /// The metric after the last evaluated epoch.
@@ -101,12 +111,7 @@ impl Found {
     /// The metric after the best epoch.
     #[must_use]
     pub fn best(&self, metric: Metric) -> Option<f64> {
-        let values = self.values(metric).map(|(_, value)| value);
-        if metric.higher {
-            values.max_by(f64::total_cmp)
-        } else {
-            values.min_by(f64::total_cmp)
-        }
+        self.curve.best(metric)
     }
 
     /// The metric after `epochs` finished epochs.

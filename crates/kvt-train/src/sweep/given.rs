@@ -71,6 +71,7 @@ impl Sweep {
                     overrides: overrides.to_vec(),
                     plan,
                     linear: None,
+                    known: None,
                 });
             }
         }

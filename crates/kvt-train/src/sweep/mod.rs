@@ -13,6 +13,7 @@ mod file;
 mod found;
 mod given;
 mod judged;
+mod known;
 mod linear;
 mod outcome;
 mod state;
@@ -27,6 +28,7 @@ pub use self::error::SweepError;
 pub use self::file::{Sweep, is_sweep};
 pub use self::found::Found;
 pub use self::judged::Predictions;
+pub use self::known::Known;
 pub use self::outcome::{LeftOut, Outcome};
 pub use self::state::{CRASH, State};
 pub use self::table::{

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use super::given::Beside;
 use super::{
     Cell, End, Found, PairRow, State, Sweep, SweepError, cells_csv, commands_markdown, conditions,
-    pairs, pairs_csv, pairs_markdown,
+    known::known_lines, pairs, pairs_csv, pairs_markdown,
 };
 use crate::report::{Comparison, Curve, PLOTS, best_metric, metrics, save_plots, title};
 use crate::run::Metric;
-use crate::task::{Classify, Detect, Dino, Segment, Task as _, TaskKind};
+use crate::task::{Classify, Detect, Dino, MultiLabel, Segment, Task as _, TaskKind};
 use kvt_data::escape::markdown;
 use kvt_data::fs::{remove_leftovers, write_text};
 
@@ -82,7 +82,7 @@ impl Sweep {
         let mut written = Vec::new();
         if !self.cells.is_empty() && has_result {
             fs_err::create_dir_all(&self.output)?;
-            let cells = cells_csv(&self.cells, &found, metric);
+            let cells = cells_csv(&self.cells, &found, &[metric]);
             written.push(self.output.join(CELLS));
             write_text(&self.output.join(CELLS), &cells)?;
         }
@@ -92,6 +92,7 @@ impl Sweep {
         }
         warnings.extend(found.iter().flat_map(|found| found.unread.clone()));
         warnings.extend(busy);
+        warnings.extend(known_lines(&self.cells, &found));
         let mut outcome = Outcome {
             comparison: None,
             pairs: Vec::new(),
@@ -154,10 +155,12 @@ impl Sweep {
     }
 
     /// The metric where no run is finished.
-    fn best_metric(&self) -> Metric {
+    pub(super) fn best_metric(&self) -> Metric {
         let are_all = |task| self.cells.iter().all(|cell| cell.plan.task == task);
         if are_all(TaskKind::Dino) {
             Dino::BEST
+        } else if are_all(TaskKind::MultiLabel) {
+            MultiLabel::BEST
         } else if are_all(TaskKind::Segment) {
             Segment::BEST
         } else if are_all(TaskKind::Detect) {

@@ -23,6 +23,8 @@ pub enum State {
     Begun(u32),
     /// Its training is finished.
     Finished,
+    /// Its result is in the table of an earlier sweep.
+    Known,
     /// Its training crashed, with this message.
     Crashed(String),
     /// Its folder holds the run of another configuration, or one that cannot be read. The text is the reason.
@@ -30,9 +32,22 @@ pub enum State {
 }
 
 impl State {
-    /// Reads the state of a cell.
+    /// Reads the state of a cell. A finished run in its folder counts before what is known of it.
     #[must_use]
     pub fn of(cell: &Cell) -> Self {
+        match (&cell.known, Self::in_folder(cell)) {
+            (Some(known), own) if own != Self::Finished => known.state(),
+            (_, own) => own,
+        }
+    }
+
+    /// Whether it has a result.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        matches!(self, Self::Finished | Self::Known)
+    }
+
+    fn in_folder(cell: &Cell) -> Self {
         let run = match RunDir::open(cell.dir()) {
             Ok(run) => run,
             Err(RunError::NotARun { .. }) => return Self::Missing,
@@ -107,6 +122,7 @@ impl fmt::Display for State {
             Self::Missing => f.pad("to be trained"),
             Self::Begun(epochs) => f.pad(&format!("stopped after {}", counted(epochs, "epoch"))),
             Self::Finished => f.pad("finished"),
+            Self::Known => f.pad("known"),
             Self::Crashed(_) => f.pad("crashed"),
             Self::Foreign(_) => f.pad("another run"),
         }

@@ -187,26 +187,32 @@ pub(super) fn pairs_csv(pairs: &[PairRow]) -> String {
     Table::new(header.split(','), rows).csv()
 }
 
-/// All cells as CSV: the state and the results of each.
+/// The header of [`cells_csv`].
+pub(super) fn cells_header(metrics: &[Metric]) -> String {
+    let names = metrics.iter().map(|metric| metric.name);
+    let names: String = names
+        .map(|name| format!("last {name},best {name},"))
+        .collect();
+    format!("run,seed,state,epochs,training images,validation images,{names}seconds,command")
+}
+
+/// All cells as CSV: the state and the results of each, by these metrics. Another sweep can take them from it.
 #[must_use]
-pub fn cells_csv(all: &[Cell], found: &[Found], metric: Metric) -> String {
-    let header = format!(
-        "run,seed,state,epochs,training images,validation images,last {0},best {0},seconds,command",
-        metric.name
-    );
+pub fn cells_csv(all: &[Cell], found: &[Found], metrics: &[Metric]) -> String {
+    let header = cells_header(metrics);
     let rows = all.iter().zip(found).map(|(cell, found)| {
-        cells([
+        let values = metrics.iter();
+        let values = values.flat_map(|metric| [found.last(*metric), found.best(*metric)]);
+        let first = cells([
             &cell.name,
             &cell.plan.seed,
             &found.state,
             &or_empty(cell.plan.epochs()),
             &or_empty(found.images),
             &or_empty(found.eval_images),
-            &or_empty(found.last(metric)),
-            &or_empty(found.best(metric)),
-            &found.seconds.round(),
-            &cell.command(),
-        ])
+        ]);
+        let last = cells([&found.seconds.round(), &cell.command()]);
+        [&first[..], &values.map(or_empty).collect::<Vec<_>>(), &last].concat()
     });
     Table::new(header.split(','), rows).csv()
 }

@@ -9,14 +9,16 @@ use kvt_models::{Ask, Logits, Model, ModelConfig};
 use kvt_ops::Phase;
 
 use super::evaluate::evaluate_shares;
+use super::mixer::Mixer;
 use super::teacher::{Teacher, teacher};
 use super::{EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, start_from};
-use crate::augment::{Normalization, RandomErasing};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
-use crate::recipe::mix::{MixConfig, MixOrder, draw, draw_tokens, write_patches};
-use crate::recipe::{DistillConfig, LossConfig, LossHeads, Position, TokenLogits};
+use crate::recipe::mix::draw_tokens;
+use crate::recipe::{
+    DistillConfig, LossConfig, LossHeads, Position, TokenLogits, weighted_targets,
+};
 use crate::run::{Metric, Metrics, Note, Topic};
 use crate::splits::Splits;
 
@@ -24,12 +26,11 @@ use crate::splits::Splits;
 #[derive(Clone, Debug)]
 pub struct Classify {
     loss: LossConfig,
-    mix: MixConfig,
-    normalization: Normalization,
-    /// The erasing that follows the mixing of images; `None` if images are erased before, or not at all.
-    erasing: Option<RandomErasing>,
+    mixer: Mixer,
     distill: DistillConfig,
     teacher: Option<Arc<Teacher>>,
+    /// How much the images of each class count; `None` if all count the same.
+    class_weights: Option<Vec<f32>>,
 }
 
 /// The file of a checkpoint that identifies the teacher.
@@ -40,56 +41,18 @@ impl Classify {
     pub fn new(plan: &Plan, teacher: Option<Teacher>) -> Self {
         Self {
             loss: plan.loss.clone(),
-            mix: plan.mix.clone(),
-            normalization: Normalization::from(&plan.augment),
-            erasing: if plan.mix.mixes_first() {
-                RandomErasing::new(&plan.augment)
-            } else {
-                None
-            },
+            mixer: Mixer::new(plan),
             distill: plan.distill.clone(),
             teacher: teacher.map(Arc::new),
+            class_weights: None,
         }
-    }
-
-    /// The images of a micro-batch, mixed and erased according to the configuration, and the weight of each image's own
-    /// target if they were mixed.
-    fn mixed(
-        &self,
-        images: Tensor<4>,
-        at: Position,
-        phase: Phase,
-    ) -> (Tensor<4>, Option<Vec<f64>>) {
-        let Phase::Train(key) = phase else {
-            return (images, None);
-        };
-        let [count, _, height, width] = images.dims();
-        let size = (height, width);
-        let mut mixed = (images, None);
-        if self.mix.is_on_in(at.epoch) {
-            let mixing = draw(&self.mix, count, size, key.named("mix"));
-            if !mixing.is_nothing() {
-                let images = match self.mix.order {
-                    MixOrder::EraseMix => mixing.images(mixed.0),
-                    MixOrder::MixErase => mixing.pixels(mixed.0, &self.normalization),
-                };
-                mixed = (images, Some(mixing.own_shares(count, size)));
-            }
-        }
-        if let Some(erasing) = &self.erasing {
-            let key = key.named("erase");
-            let patches = |number: usize| erasing.patches(size, key.child(number as u64));
-            let patches: Vec<_> = (0..count).map(patches).collect();
-            mixed.0 = write_patches(mixed.0, &patches);
-        }
-        mixed
     }
 }
 
 impl Classify {
     /// Whether the outputs for tokens are trained, or are needed because tokens were mixed.
     fn learns_tokens(&self) -> bool {
-        self.loss.token_weight > 0.0 || self.mix.mixes_tokens()
+        self.loss.token_weight > 0.0 || self.mixer.mix.mixes_tokens()
     }
 
     /// The logits of a micro-batch, and the number of tokens that were exchanged with the partner's: MixToken. The logits of
@@ -105,14 +68,14 @@ impl Classify {
         let (Phase::Train(key), Some(scale), true) = (
             phase,
             scale,
-            self.mix.mixes_tokens() && self.mix.is_on_in(at.epoch),
+            self.mixer.mix.mixes_tokens() && self.mixer.mix.is_on_in(at.epoch),
         ) else {
             return (model.forward_heads(images, phase), 0);
         };
         let drawn = Cell::new(None);
         let mix = |tokens: Tensor<3>, grid: [usize; 2]| {
             let coarse @ [rows, columns] = grid.map(|side| side / scale);
-            let rect = draw_tokens(&self.mix, (rows, columns), key.named("mix_token"));
+            let rect = draw_tokens(&self.mixer.mix, (rows, columns), key.named("mix_token"));
             drawn.set(Some((rect, coarse)));
             rect.scaled(scale).exchange(tokens, grid)
         };
@@ -129,17 +92,61 @@ impl Classify {
     }
 }
 
+/// The model of a plan before the first update; a note describes the weights that it starts from.
+pub(super) fn start_model(
+    plan: &Plan,
+    config: &ModelConfig,
+    weights: Weights,
+    device: &Device,
+    notes: &mut Vec<Note>,
+) -> Result<Model, TrainError> {
+    let model = build_model(plan, config, device)?;
+    if weights == Weights::OfCheckpoint {
+        return Ok(model);
+    }
+    let (model, report) = start_from(&plan.init, HeadReset::AsPlanned, model)?;
+    if let (Some(path), Some(report)) = (&plan.init.weights, report) {
+        let topic = match report.names(Outcome::Unused).next() {
+            Some(_) => Topic::Warning,
+            None => Topic::Start,
+        };
+        let message = format!("weights of `{}`: {}", path.display(), report.summary());
+        notes.push(Note::new(0, topic, message));
+    }
+    Ok(model)
+}
+
+/// The weights of the classes of a plan.
+fn class_weights(plan: &Plan, splits: &Splits) -> Result<Option<Vec<f32>>, TrainError> {
+    let counts = splits.train.class_counts();
+    let weights = plan.loss.class_weights.of(&counts);
+    match &weights {
+        Some(weights) if weights.len() != counts.len() => Err(TrainError::ClassWeights {
+            weights: weights.len(),
+            classes: counts.len(),
+        }),
+        _ => Ok(weights),
+    }
+}
+
 impl Task for Classify {
     type Network = Model;
     type Target = u32;
 
-    const METRICS: &'static [Metric] = &[Metric::LOSS, Metric::TOP1, Metric::TOP5];
+    const METRICS: &'static [Metric] = &[
+        Metric::LOSS,
+        Metric::TOP1,
+        Metric::TOP5,
+        Metric::RECALL,
+        Metric::F1,
+    ];
     const BEST: Metric = Metric::TOP1;
 
     /// The model has as many classes as the data if the plan does not specify the number.
     fn model(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError> {
         let config = plan.model.config(Some(splits.classes().len()))?;
         check_classes(&config, &splits.train)?;
+        class_weights(plan, splits)?;
         if config.in_chans() != 3 {
             return Err(TrainError::Channels(config.in_chans()));
         }
@@ -165,21 +172,11 @@ impl Task for Classify {
         notes: &mut Vec<Note>,
     ) -> Result<(Self, Model), TrainError> {
         let teacher = teacher(plan, config, splits, &device.clone().inner(), notes)?;
-        let task = Self::new(plan, teacher);
-        let model = build_model(plan, config, device)?;
-        if weights == Weights::OfCheckpoint {
-            return Ok((task, model));
-        }
-        let (model, report) = start_from(&plan.init, HeadReset::AsPlanned, model)?;
-        if let (Some(path), Some(report)) = (&plan.init.weights, report) {
-            let topic = match report.names(Outcome::Unused).next() {
-                Some(_) => Topic::Warning,
-                None => Topic::Start,
-            };
-            let message = format!("weights of `{}`: {}", path.display(), report.summary());
-            notes.push(Note::new(0, topic, message));
-        }
-        Ok((task, model))
+        let task = Self {
+            class_weights: class_weights(plan, splits)?,
+            ..Self::new(plan, teacher)
+        };
+        Ok((task, start_model(plan, config, weights, device, notes)?))
     }
 
     fn prepare(plan: &Plan, splits: &Splits) -> Result<Arc<dyn Prepare<u32>>, DataError> {
@@ -192,20 +189,29 @@ impl Task for Classify {
         mut batch: DeviceBatch,
         at: Position,
         phase: Phase,
-    ) -> Tensor<1> {
-        let (images, own_shares) = self.mixed(batch.views.swap_remove(0), at, phase);
+    ) -> Result<Tensor<1>, TrainError> {
+        let (images, own_shares) = self.mixer.mixed(batch.views.swap_remove(0), at, phase);
         // The teacher gets the student's images.
         let teacher = self.teacher.as_ref();
         let taught = teacher.map(|teacher| teacher.logits(&images, &batch.indices));
         let (heads, mixed) = self.forward(model, images, at, phase);
         let ([_, classes], device) = (heads.class.dims(), heads.class.device());
-        let targets = self
-            .loss
-            .targets(&batch.targets, own_shares.as_deref(), classes, &device);
+        let targets = self.loss.targets(
+            batch.targets.chunks(1),
+            own_shares.as_deref(),
+            classes,
+            &device,
+        );
+        let targets = match &self.class_weights {
+            Some(weights) => {
+                weighted_targets(targets, &batch.targets, own_shares.is_some(), weights)
+            }
+            None => targets,
+        };
         // Both heads together, as in prediction.
         let together = self.loss.heads == LossHeads::Mean && !self.learns_tokens();
         if together && taught.is_none() {
-            return self.loss.of(heads.mean(), targets);
+            return Ok(self.loss.of(heads.mean(), targets));
         }
         let base = |heads: Logits| match (heads.aux, self.learns_tokens()) {
             (Some(tokens), true) => {
@@ -218,7 +224,7 @@ impl Task for Classify {
             }
             _ => self.loss.of(heads.class, targets),
         };
-        match taught {
+        Ok(match taught {
             None => base(heads),
             Some(taught) => {
                 let student = heads
@@ -227,7 +233,7 @@ impl Task for Classify {
                     .unwrap_or_else(|| heads.class.clone());
                 self.distill.blend(base(heads), student, taught)
             }
-        }
+        })
     }
 
     /// The teacher itself is not saved, only its fingerprint.
@@ -268,6 +274,8 @@ impl Task for Classify {
                 (Metric::LOSS.name, evaluation.loss()),
                 (Metric::TOP1.name, evaluation.top1_percent()),
                 (Metric::TOP5.name, evaluation.top5_percent()),
+                (Metric::RECALL.name, evaluation.recall_percent()),
+                (Metric::F1.name, evaluation.f1_percent()),
             ]),
             images: evaluation.images,
         })

@@ -1,4 +1,9 @@
-//! The weights of a dense network before training.
+//! The weights of a dense network before training, and what such networks refuse.
+
+mod check;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+pub(super) mod trajectory;
 
 use burn::tensor::Device;
 use kvt_models::ModelConfig;
@@ -12,6 +17,8 @@ use crate::error::TrainError;
 use crate::fetch::locate;
 use crate::recipe::Network;
 use crate::run::{Note, Topic};
+
+pub(super) use check::Words;
 
 /// A network with heads on the maps of a backbone.
 pub trait DenseNetwork: Network {

@@ -8,6 +8,7 @@ use kvt_ops::Phase;
 use super::EvalData;
 use crate::data::{Batch, DataError, View};
 use crate::error::TrainError;
+use crate::judge::{ClassRow, predicted};
 use crate::recipe::{Correct, correct};
 use crate::world::{World, agree};
 
@@ -23,20 +24,39 @@ pub struct Evaluation {
     pub top5: usize,
     /// Sum of the cross-entropies, without label smoothing.
     loss: f64,
+    /// Mean over the classes with images of the share that is predicted correctly.
+    recall: f64,
+    /// Mean over the same classes of the harmonic mean of recall and precision.
+    f1: f64,
+}
+
+/// What is counted of some images.
+#[derive(Debug, Default)]
+struct Counted {
+    total: Evaluation,
+    /// The loss of each batch.
+    losses: Vec<f64>,
+    rows: Vec<ClassRow>,
+}
+
+impl Counted {
+    /// The evaluation, if it contains any image.
+    fn of_any(self) -> Result<Evaluation, TrainError> {
+        match self.total.images {
+            0 => Err(TrainError::NothingEvaluated),
+            _ => Ok(Evaluation {
+                recall: ClassRow::mean(&self.rows, ClassRow::recall),
+                f1: ClassRow::mean(&self.rows, ClassRow::f1),
+                ..self.total
+            }),
+        }
+    }
 }
 
 impl Evaluation {
     /// Mean cross-entropy.
     pub fn loss(&self) -> f64 {
         self.loss / self.images as f64
-    }
-
-    /// This evaluation, if it contains any image.
-    fn of_any(self) -> Result<Self, TrainError> {
-        match self.images {
-            0 => Err(TrainError::NothingEvaluated),
-            _ => Ok(self),
-        }
     }
 
     /// Top-1 accuracy in percent.
@@ -47,6 +67,16 @@ impl Evaluation {
     /// Top-5 accuracy in percent.
     pub fn top5_percent(&self) -> f64 {
         100.0 * self.top5 as f64 / self.images as f64
+    }
+
+    /// Mean over the classes with images of the percentage that is predicted correctly: balanced accuracy.
+    pub fn recall_percent(&self) -> f64 {
+        100.0 * self.recall
+    }
+
+    /// Mean over the same classes of their F1, in percent. Images of others that are taken for one count against it.
+    pub fn f1_percent(&self) -> f64 {
+        100.0 * self.f1
     }
 }
 
@@ -60,9 +90,7 @@ pub fn evaluate(
     device: &Device,
     progress: impl FnMut(usize),
 ) -> Result<Evaluation, TrainError> {
-    count(model, batches, device, progress, |_, _| {})?
-        .0
-        .of_any()
+    count(model, batches, device, progress, |_, _| {})?.of_any()
 }
 
 /// The same with a restricted choice of classes: `among` contains for each class whether it is allowed, and the logits of
@@ -89,7 +117,7 @@ pub(crate) fn evaluate_among(
         }
         hear(batch, logits);
     };
-    count(model, batches, device, progress, each)?.0.of_any()
+    count(model, batches, device, progress, each)?.of_any()
 }
 
 /// The same for the shares of several processes: their counts and losses are summed.
@@ -101,26 +129,57 @@ pub(super) fn evaluate_shares(
     data: &mut EvalData<'_>,
     device: &Device,
 ) -> Result<Evaluation, TrainError> {
-    let world = data.world();
+    let (world, classes) = (data.world(), data.classes().len());
     let own = data
         .val_shard()
         .map_err(TrainError::from)
         .and_then(|batches| count(model, batches, device, |_| {}, |_, _| {}));
-    let (own, losses) = agree(world, own)?;
-    let mut sums = [own.images, own.top1, own.top5].map(|count| count as f64);
+    let Counted {
+        total: own,
+        losses,
+        mut rows,
+    } = agree(world, own)?;
+    // A process may have no image.
+    rows.resize(classes, ClassRow::default());
+    let of_classes = rows
+        .iter()
+        .flat_map(|row| [row.images, row.predicted, row.right])
+        .map(|count| count as f64);
+    let mut sums: Vec<f64> = [own.images, own.top1, own.top5]
+        .map(|count| count as f64)
+        .into_iter()
+        .chain(of_classes)
+        .collect();
     world.sum(&mut sums)?;
-    let [images, top1, top5] = sums.map(|count| count as usize);
+    let mut sums = sums.into_iter();
+    let mut next = || sums.next().unwrap_or_default();
+    let [images, top1, top5] = [next(), next(), next()].map(|count| count as usize);
+    for row in &mut rows {
+        let [images, predicted, right] = [next(), next(), next()].map(|count| count as u64);
+        *row = ClassRow {
+            images,
+            predicted,
+            right,
+        };
+    }
     // Batch by batch, in the order of summation of a single process.
     let loss = in_order(world, losses)?
         .iter()
         .fold(0.0, |sum, loss| sum + loss);
-    let all = Evaluation {
+    let total = Evaluation {
         images,
         top1,
         top5,
         loss,
+        ..Evaluation::default()
     };
-    all.of_any()
+    let losses = Vec::new();
+    Counted {
+        total,
+        losses,
+        rows,
+    }
+    .of_any()
 }
 
 /// The numbers of all processes, in the order of their ranks.
@@ -134,7 +193,7 @@ pub(super) fn in_order(world: &dyn World, own: Vec<f64>) -> Result<Vec<f64>, Tra
     Ok(all)
 }
 
-/// Accuracy and loss of some batches, or none, and the sum of the losses of each. `each` can change the logits of a batch
+/// Accuracy and loss of some batches, or none, and what is right by class. `each` can change the logits of a batch
 /// before they are counted.
 fn count(
     model: &Model,
@@ -142,9 +201,12 @@ fn count(
     device: &Device,
     mut progress: impl FnMut(usize),
     mut each: impl FnMut(&Batch, &mut [f32]),
-) -> Result<(Evaluation, Vec<f64>), TrainError> {
-    let mut total = Evaluation::default();
-    let mut losses = Vec::new();
+) -> Result<Counted, TrainError> {
+    let Counted {
+        mut total,
+        mut losses,
+        mut rows,
+    } = Counted::default();
     for batch in batches {
         let mut batch = batch?;
         for images in std::mem::take(&mut batch.views) {
@@ -155,6 +217,10 @@ fn count(
             total.top1 += top1;
             total.top5 += top5;
             total.images += targets.len();
+            rows.resize(classes, ClassRow::default());
+            for (row, &label) in logits.chunks_exact(classes).zip(targets) {
+                ClassRow::count(&mut rows, label, predicted(row));
+            }
             let loss = logits
                 .chunks_exact(classes)
                 .zip(targets)
@@ -165,7 +231,11 @@ fn count(
         }
         progress(total.images);
     }
-    Ok((total, losses))
+    Ok(Counted {
+        total,
+        losses,
+        rows,
+    })
 }
 
 /// The logits of some images on the host, `[images, classes]` row by row, and the number of classes.

@@ -1,7 +1,7 @@
 //! Tasks: the training objective of a network, and its evaluation.
 //!
 //! [`Trainer`](crate::engine::Trainer) handles epochs, updates and checkpoints. A [`Task`] handles the content of a
-//! batch: its loss, the state that it keeps between batches, and its metrics: [`Classify`], [`Dino`], [`Segment`], [`Detect`]. A new task needs a
+//! batch: its loss, the state that it keeps between batches, and its metrics: [`Classify`], [`MultiLabel`], [`Dino`], [`Segment`], [`Detect`]. A new task needs a
 //! file or a folder here and a [`TaskKind`], and [`Session`](crate::engine::Session) trains it.
 
 mod classify;
@@ -10,8 +10,11 @@ mod detect;
 mod dino;
 mod eval_data;
 mod evaluate;
+mod mixer;
 mod model;
+mod multi_label;
 mod segment;
+mod size;
 mod teacher;
 mod trained;
 
@@ -34,11 +37,11 @@ use crate::splits::{Splits, train_transform};
 
 pub use classify::Classify;
 pub use dense::DenseNetwork;
+pub(crate) use detect::check as check_detect;
 pub use detect::{
-    ApError, AveragePrecision, Detect, DetectConfig, DetectEvaluation, ScoreError, Scores,
-    eval_objects, evaluate_objects, score,
+    ApError, AveragePrecision, Detect, DetectConfig, DetectEvaluation, FoundObject, ScoreError,
+    Scores, detect_network, eval_objects, evaluate_objects, find_objects, score,
 };
-pub(crate) use detect::{check as check_detect, macs as detect_macs};
 pub use dino::{
     Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, dino_loss,
     load_backbone, part_of_backbone, teacher_probabilities,
@@ -51,11 +54,15 @@ pub use model::{
     Freeze, InitConfig, ResetHead, build_model, check_classes, read_weights, write_weights,
 };
 pub(crate) use model::{HeadReset, start_from};
+pub use multi_label::{LabelEvaluation, LabelScore, LabelScores, MultiLabel, MultiLabelConfig};
+pub(crate) use multi_label::{check as check_multi_label, evaluate_labels, is_above, probability};
 pub use segment::{
-    Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, SegmentSize,
-    eval_images, evaluate_segments, predict_labels, segment_network,
+    Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, eval_images,
+    evaluate_segments, predict_labels, segment_network,
 };
-pub(crate) use segment::{check as check_segment, least_side, summary_of};
+pub(crate) use segment::{check as check_segment, least_side};
+pub use size::DenseSize;
+pub(crate) use size::{sides_of, summary_of};
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
     origin,
@@ -70,6 +77,8 @@ pub enum TaskKind {
     /// [`Classify`]: the classes of labelled images.
     #[default]
     Classify,
+    /// [`MultiLabel`]: any number of labels for each image.
+    MultiLabel,
     /// [`Dino`]: features of images without labels.
     Dino,
     /// [`Segment`]: the class of each pixel.
@@ -145,13 +154,16 @@ pub trait Task: Sized {
     /// the batch is on the device, and its targets can become soft. The task's own state can change: a centre, a queue.
     /// [`undo`](Self::undo) restores it if the host learns that the update is not made before it continues. If the host learns that
     /// one update late, the change is kept: such an update ends the run without saving.
+    ///
+    /// # Errors
+    /// If the network or the device gives no loss. A loss that is not finite is none: the trainer judges it.
     fn loss(
         &mut self,
         network: &Self::Network,
         batch: DeviceBatch<Self::Target>,
         at: Position,
         phase: Phase,
-    ) -> Tensor<1>;
+    ) -> Result<Tensor<1>, TrainError>;
 
     /// Records the part of the task's state that [`loss`](Self::loss) changes, before the first micro-batch of an update.
     fn begin(&mut self) {}

@@ -58,13 +58,16 @@ pub enum Freeze {
     Backbone,
 }
 
-/// Rejects labels that do not match the model's head, and data with a single class, for which every model is right.
+/// Rejects labels that do not match the model's head, and data with a single class, for which every model is right unless an image may
+/// have no label.
 ///
 /// # Errors
 /// [`TrainError::Classes`] or [`TrainError::OneClass`].
 pub fn check_classes(config: &ModelConfig, source: &Source) -> Result<(), TrainError> {
     let data = || source.root.clone();
-    if let [class] = source.classes.as_slice() {
+    if let [class] = source.classes.as_slice()
+        && !source.has_label_sets()
+    {
         return Err(TrainError::OneClass {
             data: data(),
             class: class.clone(),

@@ -18,11 +18,11 @@ pub enum TrainedError {
     Pixels,
     /// A network of which only some verbs have a use.
     #[error(
-        "`task = \"detect\"` finds objects, not classes of images: `kvt eval` takes it, this verb does not"
+        "`task = \"detect\"` finds objects, not classes of images: `kvt eval`, `kvt predict` and `kvt report` take it, this verb does not"
     )]
     Objects,
     /// A picture that cannot be drawn.
-    #[error("could not draw the classes of an image: {0}")]
+    #[error("could not draw what is seen in an image: {0}")]
     Draw(String),
     /// Weights of a classifier where a network for segmentation or detection is evaluated.
     #[error("`{}` are the weights of a classifier: they have no heads for pixels or objects, with which to evaluate; train them with `init.weights`", .0.display())]
@@ -32,6 +32,16 @@ pub enum TrainedError {
         "run `{}` labels pixels: it is judged on the images and masks of its own `[data]`, not on those of `--data`", .0.display()
     )]
     FolderOfMasks(PathBuf),
+    /// Images of another folder for a run of detection.
+    #[error(
+        "run `{}` finds objects: it is judged on the images and annotations of its own `[data]`, not on those of `--data`", .0.display()
+    )]
+    FolderOfObjects(PathBuf),
+    /// A folder of images for a model of several labels for each image.
+    #[error(
+        "`{}`: a folder for each class gives an image one label, but the model gives it any number: it is judged on the images of its own `[data]`", .0.display()
+    )]
+    FolderOfLabels(PathBuf),
     /// The average of a DINO run.
     #[error(
         "`--ema`: a DINO run keeps no such average; the default is its teacher, and `--raw` selects the student"

@@ -8,6 +8,7 @@ use crate::config::Plan;
 use crate::data::{Source, Split, open_part, without_training};
 use crate::error::TrainError;
 use crate::splits::ensure_data;
+use crate::task::TaskKind;
 use kvt_data::escape::one_line;
 use kvt_data::text::quoted;
 
@@ -54,13 +55,16 @@ impl Images {
     /// The images of another folder than that of the plan, as far as they are new to the model.
     ///
     /// # Errors
-    /// If they cannot be read, have other classes, or none is new.
+    /// If they cannot be read, have other classes, or none is new, or the plan is of several labels for each image.
     pub fn of_folder(
         dir: &Path,
         plan: &Plan,
         classes: Option<&[String]>,
         warn: Warn<'_>,
     ) -> Result<Self, TrainError> {
+        if plan.task == TaskKind::MultiLabel {
+            return Err(TrainedError::FolderOfLabels(dir.to_owned()).into());
+        }
         let source = match classes {
             Some(classes) => Source::open_with_classes(dir, classes)?,
             None => Source::open(dir, plan.data.class_order)?,

@@ -5,6 +5,7 @@ mod detect;
 mod error;
 mod judge;
 mod labelled_images;
+mod labels;
 mod logits;
 mod predict;
 mod results;
@@ -19,9 +20,10 @@ use kvt_models::Model;
 use kvt_models::weights::{LoadOptions, LoadReport, Outcome};
 
 pub use self::dense::TrainedDense;
-pub use self::detect::Detector;
+pub use self::detect::{Detector, LEAST_SCORE, Spotted};
 pub use self::error::TrainedError;
 pub use self::labelled_images::Images;
+pub use self::labels::LabelResults;
 pub use self::logits::{count_broken, of_images};
 pub use self::predict::Prediction;
 pub use self::results::Results;
@@ -297,7 +299,7 @@ fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
     match plan.task {
         TaskKind::Segment => Err(TrainedError::Pixels),
         TaskKind::Detect => Err(TrainedError::Objects),
-        TaskKind::Classify | TaskKind::Dino => Ok(plan),
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => Ok(plan),
     }
 }
 

@@ -8,11 +8,14 @@ use super::{Trained, TrainedError};
 use crate::augment::Transform;
 use crate::data::{DataError, View, decode};
 use crate::error::{TrainError, chain};
-use crate::judge::{Guess, best};
+use crate::judge::{Guess, best, labels, likely};
 use crate::splits::image_limits;
 use crate::task::{TaskKind, predict};
 
-/// An image and its most probable classes, best first, or the error.
+/// How many classes of an image are told where nothing else is asked for.
+const TOP: usize = 5;
+
+/// An image and its most probable classes, or all of its labels, best first, or the error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// The file.
@@ -22,7 +25,8 @@ pub struct Prediction {
 }
 
 impl Trained {
-    /// The most probable classes of one image, best first, with names of `classes`; none from a backbone without a trained head.
+    /// The most probable classes of one image, best first, with names of `classes`; none from a backbone without a trained head. Of
+    /// several labels, each has a probability of its own.
     ///
     /// # Errors
     /// If the device fails.
@@ -32,25 +36,36 @@ impl Trained {
         classes: Option<&[String]>,
         top: usize,
     ) -> Result<Vec<Guess>, TrainError> {
-        let has_head =
-            self.plan.task == TaskKind::Classify && self.model.config().num_classes() > 1;
+        let is_multi = self.plan.task == TaskKind::MultiLabel;
+        let has_head = (is_multi || self.plan.task == TaskKind::Classify)
+            && self.model.config().num_classes() > 1;
         if !has_head {
             return Ok(Vec::new());
         }
         let (logits, _) = predict(&self.model, image, &self.device.device)?;
-        Ok(best(&logits, classes, top))
+        Ok(if is_multi {
+            likely(&logits, classes, top)
+        } else {
+            best(&logits, classes, top)
+        })
     }
 
-    /// The model's predictions for some files, in their order: the `top` most probable classes of each.
+    /// The model's predictions for some files, in their order: the `top` most probable classes of each, by default five. A model of
+    /// several labels gives all that are above their threshold, which may be none, unless `top` is given.
     ///
     /// # Errors
-    /// If the device fails. An image that cannot be read has an error of its own.
+    /// If the device fails, or a threshold is of no class. An image that cannot be read has an error of its own.
     pub fn predict(
         &self,
         transform: &Transform,
         files: &[PathBuf],
-        top: usize,
+        top: Option<usize>,
     ) -> Result<Vec<Prediction>, TrainError> {
+        let is_multi = self.plan.task == TaskKind::MultiLabel;
+        let numbers = 0..self.model.config().num_classes();
+        let numbered = || numbers.map(|class| class.to_string()).collect();
+        let names = self.classes.clone().unwrap_or_else(numbered);
+        let thresholds = self.plan.multi_label.of(&names)?;
         let prepare = |path: &PathBuf| -> Result<Vec<f32>, TrainError> {
             let image = decode(path, image_limits(&self.plan)).map_err(DataError::from)?;
             let view = View::of(image, transform, Key::new(0)).map_err(|source| {
@@ -74,7 +89,12 @@ impl Trained {
                 if row.is_empty() || !row.iter().all(|x| x.is_finite()) {
                     return Err(TrainedError::LogitsOf(path.clone()).into());
                 }
-                Ok(best(row, self.classes.as_deref(), top))
+                let names = self.classes.as_deref();
+                Ok(match top {
+                    None if is_multi => labels(row, names, &thresholds),
+                    Some(top) if is_multi => likely(row, names, top),
+                    top => best(row, names, top.unwrap_or(TOP)),
+                })
             });
             Prediction {
                 image: path.clone(),

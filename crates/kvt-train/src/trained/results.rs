@@ -40,12 +40,15 @@ impl Results<'_> {
         let calibration = judged.calibration();
         let mut text = format!(
             "top-1 {:.2} %{}{top5}  loss {:.4}  ({} {})\n\
+             macro recall {:.2} %  macro F1 {:.2} %\n\
              calibration error (ECE) {:.2} %, with a mean confidence of {:.2} %",
             evaluation.top1_percent(),
             interval_of(evaluation.top1_percent(), evaluation.images),
             evaluation.loss(),
             evaluation.images,
             images.words,
+            evaluation.recall_percent(),
+            evaluation.f1_percent(),
             100.0 * calibration.error(),
             100.0 * calibration.confidence(),
         );
@@ -127,6 +130,7 @@ impl Results<'_> {
         add("confidence", json!(100.0 * calibration.confidence()));
         let balanced = 100.0 * judged.balanced_accuracy();
         add("balanced_accuracy", json!(balanced));
+        add("macro_f1", json!(evaluation.f1_percent()));
         if let Some((images, top1, top5)) = judged.real() {
             let real = json!({ "images": images, "top1": top1, "top5": top5 });
             add("real", real);

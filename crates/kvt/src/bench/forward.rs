@@ -118,7 +118,7 @@ impl ForwardArgs {
                         let case = self.model.case(kind, batch, more)?;
                         ensure!(
                             case.dense.is_none(),
-                            "`kvt bench forward` times classifiers: `kvt bench step` times networks for segmentation, also their forward pass"
+                            "`kvt bench forward` times classifiers: `kvt bench step` times networks for segmentation and detection, also their forward pass"
                         );
                         cases.push(ModelCase { precision, ..case });
                     }

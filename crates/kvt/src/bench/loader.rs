@@ -61,7 +61,7 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
     let side = plan.model.config(None)?.img_size();
     let size = (side, side);
     let views = match plan.task {
-        TaskKind::Classify => Classify::views(&plan, size)?,
+        TaskKind::Classify | TaskKind::MultiLabel => Classify::views(&plan, size)?,
         TaskKind::Dino => Dino::views(&plan, size)?,
         TaskKind::Detect => {
             bail!(

@@ -1,6 +1,5 @@
 //! The model that `kvt bench forward` and `kvt bench step` measure.
 
-use anyhow::bail;
 use clap::builder::PossibleValuesParser;
 use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
 
@@ -42,15 +41,11 @@ impl MeasuredModel {
         more: &[String],
     ) -> anyhow::Result<ModelCase> {
         let plan = self.plan_of(kind, more)?;
-        if plan.task == TaskKind::Detect {
-            bail!(
-                "`kvt bench` measures no network that finds objects yet: give the name of its model, for the classifier"
-            );
-        }
+        let is_dense = matches!(plan.task, TaskKind::Segment | TaskKind::Detect);
         Ok(ModelCase {
             kind: kind.to_owned(),
             config: plan.model.config(None)?,
-            dense: (plan.task == TaskKind::Segment).then(|| plan.clone()),
+            dense: is_dense.then(|| plan.clone()),
             batch,
             precision: plan.train.precision,
         })

@@ -23,7 +23,7 @@ use kvt_train::world::{World, on_device};
 pub(super) struct StepArgs {
     #[command(flatten)]
     model: MeasuredModel,
-    /// Images of a step.
+    /// Images of a step. With segmentation and detection they have the size of the configuration, and generated masks or seven objects.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
     batch: usize,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `kvt data check` of images with masks.
+//! `kvt data check` of a configuration: of images with masks, or with a table of labels.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,14 +11,17 @@ use crate::output;
 use crate::table::{grouped, table};
 use kvt_data::text::quoted;
 use kvt_train::config::load_plan;
-use kvt_train::data::{MaskCheck, MaskChecks, check_masks};
+use kvt_train::data::{MaskCheck, MaskChecks, check_labels, check_masks};
 use kvt_train::splits::{ensure_data, image_limits};
 
 pub(super) fn run(config: &Path, overrides: &Overrides) -> anyhow::Result<ExitCode> {
     let plan = load_plan(config, &overrides.all())?;
+    if !plan.data.labels.is_empty() {
+        return super::tell(&check_labels(&plan.read_data(), image_limits(&plan))?);
+    }
     if !plan.data.is_masks() {
         bail!(
-            "the images of `{}` have no masks: `kvt data check {}` checks their folder",
+            "the images of `{}` have neither masks nor a table of labels: `kvt data check {}` checks their folder",
             config.display(),
             plan.data.path.display()
         );

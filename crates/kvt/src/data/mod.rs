@@ -16,11 +16,11 @@ use clap::{Subcommand, ValueEnum};
 use super::common::{Overrides, bar, generating, warn_of_others};
 use super::output;
 use super::table::{grouped, table};
-use kvt_data::text::quoted;
+use kvt_data::text::{counted, quoted};
 use kvt_train::data::shapes::{Layout, ShapesConfig, ensure};
 use kvt_train::data::{
-    Check, ClassOrder, DataConfig, DataKind, Duplicate, ImageLimits, Source, SplitCheck, check,
-    is_whole, open, open_split, pack, split_name, test_split, unused_splits,
+    Check, ClassOrder, DataConfig, DataKind, Duplicate, ImageLimits, Imbalance, Source, SplitCheck,
+    check, is_whole, open, open_split, pack, split_name, test_split, unused_splits,
 };
 
 /// The default column of the labels.
@@ -85,7 +85,8 @@ enum What {
         after_help = "Examples:\n  kvt data check photos\n  kvt data check photos --splits train,test\n  kvt data check masks.toml"
     )]
     Check {
-        /// The folder that holds the splits, or COCO's images and `annotations`; or a configuration, whose `[data]` says where images and their masks are.
+        /// The folder that holds the splits, or COCO's images and `annotations`; or a configuration, whose `[data]` says where images and their masks,
+        /// or their table of labels, are.
         dir: PathBuf,
         #[command(flatten)]
         overrides: Overrides,
@@ -383,7 +384,12 @@ fn check_folder(
     {
         split.name = dir.display().to_string();
     }
-    output::print(&describe(&found))?;
+    tell(&found)
+}
+
+/// Prints the findings; the exit code says whether training can work.
+fn tell(found: &Check) -> anyhow::Result<ExitCode> {
+    output::print(&describe(found))?;
     Ok(if found.is_sound() {
         ExitCode::SUCCESS
     } else {
@@ -432,6 +438,19 @@ fn describe(found: &Check) -> String {
         }
         tell_files(split, &mut say);
     }
+    // The training images come first.
+    if let Some(Imbalance { most, least, ratio }) =
+        found.splits.first().and_then(SplitCheck::imbalance)
+    {
+        say(format!(
+            "unbalanced: {} of class `{}`, {} of class `{}`, {ratio:.0} times fewer; `data.balance = \"sqrt\"` shows small classes more often, \
+             `loss.class_weights = \"inverse\"` makes their images count more; judge by macro recall and F1",
+            counted(most.1, "image"),
+            most.0,
+            least.1,
+            least.0
+        ));
+    }
     tell_duplicates(&found.duplicates, &mut say);
     text
 }
@@ -477,6 +496,7 @@ fn tell_files(split: &SplitCheck, say: &mut impl FnMut(String)) {
     if let Some(beside) = split.beside.describe() {
         say(format!("of no image, and not read, in `{name}`: {beside}"));
     }
+    split.notes.iter().for_each(|note| say(note.clone()));
     if !split.gaps.is_empty() {
         let missing = quoted(&split.gaps);
         say(format!(

@@ -1,6 +1,7 @@
 //! `kvt eval`
 
 mod detect;
+mod labels;
 mod segment;
 
 use std::path::PathBuf;
@@ -36,10 +37,10 @@ pub(super) struct Args {
     /// Evaluate another image folder, `DIR/<class>/*`, with the run's classes; images that the run trained on are left out.
     #[arg(long, value_name = "DIR", conflicts_with = "split")]
     data: Option<PathBuf>,
-    /// Also tell accuracy, precision and F1 of each class, and the classes that are confused most; of segmentation, IoU and accuracy; of detection, AP.
+    /// Also tell accuracy, precision and F1 of each class, and the classes that are confused most; of segmentation, IoU and accuracy; of detection, AP; of several labels, AP, precision, recall and F1.
     #[arg(long)]
     per_class: bool,
-    /// Also write `classes.csv`, `confusion.csv`, `confusion.png` and `predictions.csv` into this folder; of segmentation, `iou.csv`.
+    /// Also write `classes.csv`, `confusion.csv`, `confusion.png` and `predictions.csv` into this folder; of segmentation, `iou.csv`; of several labels, `labels.csv`.
     /// Of detection: the file of the detections, in COCO's format of results.
     #[arg(long, alias = "output", value_name = "DIR")]
     out: Option<PathBuf>,
@@ -62,6 +63,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match args.trained.task(&args.overrides)? {
         TaskKind::Segment => return segment::run(args),
         TaskKind::Detect => return detect::run(args),
+        TaskKind::MultiLabel => return labels::run(args),
         TaskKind::Classify | TaskKind::Dino => {}
     }
     let trained = args

@@ -1,5 +1,7 @@
 //! `kvt predict`
 
+mod detect;
+mod painted;
 mod rows;
 mod segment;
 
@@ -31,21 +33,24 @@ pub(super) struct Args {
     images: Vec<PathBuf>,
     #[command(flatten)]
     overrides: Overrides,
-    /// Classes to show per image.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
-    top: usize,
+    /// Classes to show per image: by default 5, of several labels per image all above their threshold.
+    #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    top: Option<usize>,
     /// A file of class names, one per line in label order, in place of those of the run.
     #[arg(long, value_name = "FILE")]
     classes: Option<PathBuf>,
     /// Print JSON instead of a table; an image without an answer is in it with its error.
     #[arg(long)]
     json: bool,
-    /// Write the classes to this `.csv` or `.json` file instead of printing them; it appears once all images are in it. A device or a pipe gets CSV. Of segmentation: the folder of the painted images.
+    /// Write the classes to this `.csv` or `.json` file instead of printing them; it appears once all images are in it. A device or a pipe gets CSV. Of segmentation and detection: the folder of the painted images.
     #[arg(long, alias = "out", value_name = "FILE", value_parser = table_or_folder, conflicts_with = "json")]
     output: Option<PathBuf>,
     /// Of segmentation: write index PNGs, whose numbers are the classes, in place of painted images.
     #[arg(long, requires = "output")]
     masks: bool,
+    /// Of detection: paint only objects with at least this score, 0.3 by default; `--json` has all above `detect.score`.
+    #[arg(long, value_name = "SCORE", value_parser = share, conflicts_with = "json")]
+    min_score: Option<f64>,
 }
 
 /// How many images were classified, and how many failed.
@@ -60,11 +65,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if files.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
-    if args.trained.task(&args.overrides)? == TaskKind::Segment {
-        return segment::run(args, &files, are_all);
+    let task = args.trained.task(&args.overrides)?;
+    if args.masks && task != TaskKind::Segment {
+        let has = match task {
+            TaskKind::Detect => "finds objects",
+            TaskKind::MultiLabel => "has labels for an image",
+            _ => "has one class for an image",
+        };
+        bail!("`--masks` is for segmentation: this model {has}");
     }
-    if args.masks {
-        bail!("`--masks` is for segmentation: this model has one class for an image");
+    if args.min_score.is_some() && task != TaskKind::Detect {
+        bail!("`--min-score` is for detection: this model finds no objects");
+    }
+    if args.top.is_some() && matches!(task, TaskKind::Segment | TaskKind::Detect) {
+        bail!("`--top` is for classes of whole images: this model has them for pixels or objects");
+    }
+    match task {
+        TaskKind::Segment => return segment::run(args, &files, are_all),
+        TaskKind::Detect => return detect::run(args, &files, are_all),
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {}
     }
     if let Some(path) = &args.output {
         if !is_table(path) {
@@ -171,6 +190,14 @@ fn table_or_folder(text: &str) -> Result<PathBuf, String> {
         Ok(path)
     } else {
         Err("expected a file that ends in `.csv` or `.json`".to_owned())
+    }
+}
+
+/// A probability.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("expected a number from 0 to 1".to_owned()),
     }
 }
 

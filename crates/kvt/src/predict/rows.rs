@@ -15,7 +15,7 @@ pub(super) enum Rows {
     Table { image: usize, class: usize },
     /// An array of objects.
     Json,
-    /// A row for each class of each image, the best with rank 1.
+    /// A row for each class of each image, the best with rank 1; one without a rank for an image that has none.
     Csv,
 }
 
@@ -63,6 +63,9 @@ impl Rows {
                 } else {
                     String::new()
                 };
+                if guesses.is_empty() {
+                    text += &self.line(&image, "-", "-");
+                }
                 for (rank, guess) in guesses.iter().enumerate() {
                     // The file's name only beside its first class.
                     let name = if rank == 0 { image.as_str() } else { "" };
@@ -85,6 +88,10 @@ impl Rows {
                 let comma = if is_first { "" } else { "," };
                 let record = format!("{record:#}").replace('\n', "\n  ");
                 format!("{comma}\n  {record}")
+            }
+            // No label is above its threshold.
+            (Self::Csv, Ok(guesses)) if guesses.is_empty() => {
+                csv_lines([cells([&image, &"", &"", &"", &""])])
             }
             (Self::Csv, Ok(guesses)) => {
                 let rows = (1..).zip(guesses).map(|(rank, guess)| {
@@ -181,6 +188,23 @@ mod tests {
              a.png,1,cat,0.75,\na.png,2,\"big, dog\",0.25,\n\
              long name.png,1,cat,1,\n"
         );
+    }
+
+    #[test]
+    fn an_image_without_a_label_has_a_row() {
+        let none = [Prediction {
+            image: "a.png".into(),
+            found: Ok(Vec::new()),
+        }];
+        let rows = Rows::table(&["a.png".into()], 1, Some(&["cat".to_owned()]));
+        assert_eq!(
+            text(&rows, &none),
+            "image  class  probability\na.png      -            -\n"
+        );
+        let lines = text(&Rows::Csv, &none);
+        assert_eq!(lines, "image,rank,class,probability,error\na.png,,,,\n");
+        let json: Value = serde_json::from_str(&text(&Rows::Json, &none)).unwrap();
+        assert_eq!(json, json!([{"image": "a.png", "top": []}]));
     }
 
     #[test]

@@ -176,6 +176,11 @@ fn prepare(args: &Args) -> anyhow::Result<Subject> {
         let classes = Some(splits.classes());
         splits.val = Images::of_folder(dir, &plan, classes, &mut output::warning)?.source;
     }
+    if splits.train.has_label_sets() {
+        bail!(
+            "the images have any number of labels, but features are judged by one class each: `kvt eval` judges the labels of a run"
+        );
+    }
     if splits.classes().len() < 2 {
         bail!("the data has one class: there is nothing to tell apart");
     }

@@ -258,7 +258,7 @@ fn line(event: &Event, workload: &Workload) -> Option<String> {
             let kind = match note.topic {
                 // The summary reports it, with the command to resume.
                 Topic::Stop => return None,
-                Topic::Start | Topic::Resume | Topic::Scale => "",
+                Topic::Start | Topic::Resume | Topic::Scale | Topic::Patience => "",
                 Topic::Skipped => "skipped ",
                 Topic::Warning => "warning: ",
             };

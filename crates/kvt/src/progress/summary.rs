@@ -102,14 +102,11 @@ impl Tally {
             dir.display()
         ));
         let next = match task {
+            TaskKind::MultiLabel => ["eval --run RUN --per-class", "predict --run RUN IMAGE..."],
             TaskKind::Classify => ["eval --run RUN", "predict --run RUN IMAGE..."],
-            TaskKind::Segment => [
+            TaskKind::Segment | TaskKind::Detect => [
                 "eval --run RUN --per-class",
                 "predict --run RUN --out DIR IMAGE...",
-            ],
-            TaskKind::Detect => [
-                "eval --run RUN --per-class",
-                "eval --run RUN --out detections.json",
             ],
             TaskKind::Dino => ["probe --run RUN", "attention-map --run RUN IMAGE..."],
         };

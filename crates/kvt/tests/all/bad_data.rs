@@ -45,7 +45,7 @@ fn an_epoch_without_a_readable_image_ends_the_run() {
     // The log names the first unreadable image.
     assert_eq!(
         notes(&workspace, Topic::Skipped)[0].message,
-        "not a JPEG, PNG, WebP or BMP file (unreadable image 1 of this pass)"
+        "not a JPEG, PNG, WebP, BMP, TIFF or GIF file (unreadable image 1 of this pass)"
     );
 }
 
@@ -139,13 +139,13 @@ fn folders_behind_bad_links_are_not_passed_over() {
 #[test]
 fn other_formats_are_noted_once() {
     let workspace = Workspace::with_data(6, 2);
-    for name in ["a/2.HEIC", "a/1.heic", "b/1.gif", "b/notes.txt"] {
+    for name in ["a/2.HEIC", "a/1.heic", "b/1.avif", "b/notes.txt"] {
         workspace.write(&format!("data/train/{name}"), "");
     }
     workspace.kvt(&["train", "tiny.toml"]).assert().success();
     let warnings = notes(&workspace, Topic::Warning);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    insta::assert_snapshot!(warnings[0].message, @"files of other picture formats in `data/train` are not read: 1 .gif, such as `data/train/b/1.gif`; 2 .heic, such as `data/train/a/1.heic`; convert them to JPEG or PNG");
+    insta::assert_snapshot!(warnings[0].message, @"files of other picture formats in `data/train` are not read: 1 .avif, such as `data/train/b/1.avif`; 2 .heic, such as `data/train/a/1.heic`; convert them to JPEG or PNG");
 }
 
 /// Before the first step, however late they would be evaluated, and for each task.
@@ -204,15 +204,15 @@ fn other_formats_are_told_by_every_verb() {
         workspace.images(&format!("photos/{class}"), 4);
     }
     for file in ["data/train/a/1", "data/val/b/1", "photos/a/1"] {
-        for ending in ["TIF", "jfif"] {
+        for ending in ["PSD", "jfif"] {
             workspace.write(&format!("{file}.{ending}"), "");
         }
     }
     let warning = |root: &str, class: &str| {
         let file = format!("{root}/{class}/1");
         format!(
-            "warning: files of other picture formats in `{root}` are not read: 1 .jfif, such as `{file}.jfif`; 1 .tif, such as \
-             `{file}.TIF`; convert them to JPEG or PNG\n"
+            "warning: files of other picture formats in `{root}` are not read: 1 .jfif, such as `{file}.jfif`; 1 .psd, such as \
+             `{file}.PSD`; convert them to JPEG or PNG\n"
         )
     };
     let [train, val] = [warning("data/train", "a"), warning("data/val", "b")];
@@ -274,7 +274,7 @@ fn the_check_goes_on_to_the_end() {
     image `data/train/a/dead.png`: a link to `gone.png` that leads nowhere: No such file or directory (os error 2)
     could not list `data/train/b/circle`: a link in a circle, to the folder `data/train/b` that contains it
     not read in `train`: 1 .heic, such as `data/train/b/1.heic`; convert them to JPEG or PNG
-    unreadable `data/val/c/bad.png`: not a JPEG, PNG, WebP or BMP file
+    unreadable `data/val/c/bad.png`: not a JPEG, PNG, WebP, BMP, TIFF or GIF file
     ");
 }
 

@@ -148,7 +148,7 @@ fn an_absent_device() {
 
 #[test]
 fn a_corrupt_image_stops_the_run() {
-    insta::assert_snapshot!(train(&corrupt(), &[]), @"error: could not decode `data/train/b/bad.png`: not a JPEG, PNG, WebP or BMP file; the state after step 2 is saved; `--resume` continues from there");
+    insta::assert_snapshot!(train(&corrupt(), &[]), @"error: could not decode `data/train/b/bad.png`: not a JPEG, PNG, WebP, BMP, TIFF or GIF file; the state after step 2 is saved; `--resume` continues from there");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_corrupt_image_may_be_skipped() {
         assert_eq!(note.path.as_deref(), Some("data/train/b/bad.png"));
         assert_eq!(
             note.message,
-            "not a JPEG, PNG, WebP or BMP file (unreadable image 1 of this pass)"
+            "not a JPEG, PNG, WebP, BMP, TIFF or GIF file (unreadable image 1 of this pass)"
         );
     }
     let epochs = log.iter().filter(|event| matches!(event, Event::Epoch(_)));
@@ -181,7 +181,7 @@ fn a_corrupt_image_may_be_skipped() {
 #[test]
 fn more_corrupt_images_than_allowed() {
     let overrides = ["data.on_error=skip", "data.max_skipped=0"];
-    insta::assert_snapshot!(train(&corrupt(), &overrides), @"error: 1 unreadable images, more than the allowed 0; the last one: `data/train/b/bad.png`: not a JPEG, PNG, WebP or BMP file; repair the data or raise `data.max_skipped`; the state after step 2 is saved; `--resume` continues from there");
+    insta::assert_snapshot!(train(&corrupt(), &overrides), @"error: 1 unreadable images, more than the allowed 0; the last one: `data/train/b/bad.png`: not a JPEG, PNG, WebP, BMP, TIFF or GIF file; repair the data or raise `data.max_skipped`; the state after step 2 is saved; `--resume` continues from there");
 }
 
 #[test]

@@ -191,7 +191,8 @@ fn is_pytorchs(kind: &str) {
     let loss = first
         .state
         .task
-        .loss(&first.state.network, run.batch(0), at, Phase::Eval);
+        .loss(&first.state.network, run.batch(0), at, Phase::Eval)
+        .unwrap();
     let mut gradients = Gradients::take(loss.backward(), &first.state.network);
     let gradients = named(&mut gradients, &first.state.network);
     assert_same(&run.golden, "grad", &gradients, 2e-5);

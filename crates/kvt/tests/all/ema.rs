@@ -67,6 +67,7 @@ fn what_is_read_back_is_what_was_in_memory() {
         skipped: Vec::new(),
         recorder: &mut recorder,
         stop: &AtomicBool::new(false),
+        deadline: None,
     };
     assert_eq!(trainer.run().unwrap(), End::Finished);
     let trained = trainer.state.network.valid();

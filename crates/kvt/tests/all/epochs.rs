@@ -1,6 +1,6 @@
 //! The randomness and the statistics of a run within an epoch.
 
-use kvt_train::run::Event;
+use kvt_train::run::{Event, Topic};
 
 use crate::support::{Workspace, assert_each_close, steps};
 
@@ -55,6 +55,57 @@ fn of_epochs_that_are_as_good_the_first_is_the_best() {
         "step-00000003"
     );
     assert!(workspace.last_checkpoint("run").ends_with("step-00000009"));
+}
+
+/// Evaluations that are no better end a run as finished. A resume counts on: with the same patience nothing is left, with more of it the
+/// run goes on. `train.max_hours` stops it as Ctrl-C does.
+#[test]
+fn patience_finishes_a_run_and_hours_stop_it() {
+    let workspace = Workspace::with_data(6, 2);
+    let train = |more: &[&str]| {
+        let mut arguments = vec!["train", "tiny.toml"];
+        let keys = ["train.epochs=9", "checkpoint.every_epochs=0"];
+        for key in STANDING_STILL.iter().chain(&keys) {
+            arguments.extend(["--set", *key]);
+        }
+        arguments.extend(more);
+        let output = workspace.kvt(&arguments).output().unwrap();
+        let log = workspace.log("run");
+        let epochs = log.iter().filter(|event| matches!(event, Event::Epoch(_)));
+        let ends = log
+            .iter()
+            .filter(|event| matches!(event, Event::Note(note) if note.topic == Topic::Patience));
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), epochs.count(), ends.count(), said)
+    };
+    // The first evaluation is the best one.
+    let (code, epochs, ends, said) = train(&["--set", "train.patience=2"]);
+    assert_eq!((code, epochs, ends), (Some(0), 3, 1), "{said}");
+    assert!(
+        said.contains("finished early, by `train.patience`"),
+        "{said}"
+    );
+    assert!(workspace.last_checkpoint("run").ends_with("step-00000009"));
+    let (code, epochs, ends, said) = train(&["--set", "train.patience=2", "--resume"]);
+    assert_eq!((code, epochs, ends), (Some(0), 3, 1), "{said}");
+    let (code, epochs, ends, said) = train(&["--set", "train.patience=3", "--resume"]);
+    assert_eq!((code, epochs, ends), (Some(0), 4, 1), "{said}");
+    let hours = [
+        "--set",
+        "train.patience=4",
+        "--set",
+        "train.max_hours=1e-9",
+        "--resume",
+    ];
+    let (code, epochs, ends, said) = train(&hours);
+    assert_eq!((code, epochs, ends), (Some(130), 4, 0), "{said}");
+    assert!(
+        said.contains("`train.max_hours`, 0.000000001, is over"),
+        "{said}"
+    );
+    assert!(said.contains("add `--resume`"), "{said}");
+    let (code, epochs, ends, said) = train(&["--set", "train.patience=4", "--resume"]);
+    assert_eq!((code, epochs, ends), (Some(0), 5, 1), "{said}");
 }
 
 /// The last update of an epoch may have fewer images: the loss of the epoch is the mean over all images.

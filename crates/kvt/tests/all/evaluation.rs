@@ -32,12 +32,16 @@ fn eval_repeats_the_number_in_the_log() {
     assert_eq!(number(&found, "loss"), metric("loss"));
     assert_eq!(number(&found, "top1"), metric("top1"));
     assert_eq!(number(&found, "top5"), metric("top5"));
+    assert_eq!(number(&found, "macro_f1"), metric("macro_f1"));
+    assert_eq!(number(&found, "balanced_accuracy"), metric("macro_recall"));
 
     let mut other = eval.to_vec();
     other.extend(["--set", "eval.batch_size=4"]);
     let found = workspace.json(&other);
     assert_eq!(number(&found, "top1"), metric("top1"));
     assert_eq!(number(&found, "top5"), metric("top5"));
+    assert_eq!(number(&found, "macro_f1"), metric("macro_f1"));
+    assert_eq!(number(&found, "balanced_accuracy"), metric("macro_recall"));
     assert_each_close("loss", &[number(&found, "loss")], &[metric("loss")], 1e-6);
 }
 
@@ -120,6 +124,9 @@ fn classes_confusion_and_calibration_of_a_known_head() {
     assert_each_close("ece", &[number(&found, "ece")], &[ece], 1e-6);
     let balanced = number(&found, "balanced_accuracy");
     assert_each_close("balanced", &[balanced], &[100.0 / 6.0], 1e-12);
+    // 2 * 5 / (5 + 22) of `b`, 0 of the five others.
+    let f1 = number(&found, "macro_f1");
+    assert_each_close("f1", &[f1], &[1000.0 / 27.0 / 6.0], 1e-12);
     let class = &found["classes"][1];
     assert_eq!((&class["class"], &class["right"]), (&"b".into(), &5.into()));
     assert_each_close("b", &[number(class, "precision")], &[500.0 / 22.0], 1e-12);

@@ -423,7 +423,7 @@ fn what_is_missing_or_wrong_is_said_and_leaves_no_run() {
     )
     .unwrap();
     let error = run(&["pets", "--weights", "alone.safetensors"]);
-    assert!(error.contains("a DeiT of a custom size"), "{error}");
+    assert!(error.contains("a ViT of a custom size"), "{error}");
     let checkpoint = workspace.last_checkpoint("run").join("model.safetensors");
     let arguments = finetune(&["--print-config"]);
     let named: Vec<&str> = arguments

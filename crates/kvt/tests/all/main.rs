@@ -11,6 +11,7 @@ mod compare;
 #[cfg(unix)]
 mod damage;
 mod demo;
+mod detect_verbs;
 mod dino;
 mod dino_families;
 mod documents;
@@ -28,6 +29,7 @@ mod foreign;
 mod kinds;
 mod late;
 mod mixing;
+mod multi_label;
 mod objects;
 mod optimizers;
 mod pages;

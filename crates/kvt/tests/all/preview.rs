@@ -81,7 +81,7 @@ fn what_cannot_be_drawn_leaves_nothing() {
     }
     let error = workspace.error(&preview(&[]));
     assert!(
-        error.contains("not a JPEG, PNG, WebP or BMP file"),
+        error.contains("not a JPEG, PNG, WebP, BMP, TIFF or GIF file"),
         "{error}"
     );
     let skip = preview(&["--set", "data.on_error=skip"]);

@@ -67,7 +67,7 @@ impl Task for Given {
         mut batch: DeviceBatch,
         at: Position,
         phase: Phase,
-    ) -> Tensor<1> {
+    ) -> Result<Tensor<1>, TrainError> {
         let Drawn { mixing, patches } = &self.steps[at.step as usize];
         let images = batch.views.swap_remove(0);
         let [count, _, height, width] = images.dims();
@@ -80,8 +80,8 @@ impl Task for Given {
         let (classes, device) = (logits.dims()[1], logits.device());
         let targets = self
             .loss
-            .targets(&batch.targets, Some(&own), classes, &device);
-        self.loss.of(logits, targets)
+            .targets(batch.targets.chunks(1), Some(&own), classes, &device);
+        Ok(self.loss.of(logits, targets))
     }
 
     fn evaluate(

@@ -11,7 +11,7 @@ fn names_are_listed() {
     table1            KVT, table 1: top-1 of every system with dense and with k-NN attention
     table2            KVT, table 2: top-1 by epoch with dense and with k-NN attention
     table3            KVT, table 3: top-1 of dense attention by the temperature of its softmax
-    table4            KVT, table 4, segmentation alone: mIoU of UPerNet with dense and with k-NN attention
+    table4            KVT, table 4: mIoU of UPerNet and box AP of Mask R-CNN with dense and with k-NN attention
     speed             KVT version 1, table 3: time of an iteration, slow and fast
     fig1              KVT, figure 1: top-1 by the number of keys that are kept
     fig2              KVT, figure 2: similarity of tokens, spread of attention weights and residual ratios, layer by layer

@@ -104,6 +104,31 @@ fn after_max_steps() {
     assert_same(&workspace);
 }
 
+/// With `auto` the same command begins a run, goes on with it and leaves it when it is finished; another recipe is refused as ever.
+#[test]
+fn the_same_command_begins_and_goes_on() {
+    let workspace = workspace();
+    let auto = |set: &[&'static str]| [&arguments(set)[..], &["--resume", "auto"]].concat();
+    workspace
+        .kvt(&auto(&["train.max_steps=31"]))
+        .assert()
+        .success();
+    assert_eq!(last_step(&workspace), 31);
+    let error = workspace.error(&auto(&["optim.lr=2e-3"]));
+    assert!(
+        error.contains("started with another configuration"),
+        "{error}"
+    );
+    workspace.kvt(&auto(&[])).assert().success();
+    assert_same(&workspace);
+    workspace.kvt(&auto(&[])).assert().success();
+    assert_same(&workspace);
+    // What is left of a run is not begun anew.
+    fs_err::remove_file(workspace.path("run/config.toml")).unwrap();
+    let error = workspace.error(&auto(&[]));
+    assert!(error.contains("config.toml"), "{error}");
+}
+
 #[test]
 fn another_recipe_is_refused_and_another_setting_is_not() {
     let workspace = workspace();

@@ -273,7 +273,68 @@ fn a_step_is_timed() {
     );
 }
 
-/// The half of segmentation of Table 4, with tiny models in place of the repository's.
+/// A very short run on objects in scenes of 64 px.
+const OBJECTS: &str = r#"task = "detect"
+seed = 3
+
+[model]
+name = "swin_tiny_patch4_window7_224"
+img_size = 64
+window_size = 4
+embed_dim = 8
+depth = [1, 1, 2, 1]
+num_heads = [1, 2, 2, 4]
+
+[detect]
+channels = 8
+hidden = 16
+anchors = 16
+regions = 8
+train_per_level = 20
+train_proposals = 10
+test_per_level = 20
+test_proposals = 10
+score = 0.01
+
+[data]
+kind = "shapes"
+path = "objects"
+workers = 0
+
+[data.shapes]
+layout = "dense"
+image_size = 64
+classes = 3
+train_per_class = 4
+val_per_class = 1
+
+[multiscale]
+sizes = [64]
+max = 64
+crop_before = false
+
+[optim]
+lr = 1e-3
+lr_batch = 0
+
+[schedule]
+kind = "constant"
+per = "step"
+warmup_epochs = 0
+
+[train]
+epochs = 1
+batch_size = 4
+device = "cpu"
+
+[log]
+tensorboard = false
+
+[report]
+auto = false
+"#;
+
+/// Table 4 with tiny models in place of the repository's: half by half, then from the table of its runs.
 #[test]
 fn table_4_is_made_of_runs() {
     let workspace = workspace();
@@ -290,12 +351,34 @@ fn table_4_is_made_of_runs() {
                 "\"model.attention.kind=knn\", \"model.attention.neighbors=0.5\"",
             );
     workspace.write("configs/reproduce/table4/shapes-short.toml", sweep);
+    workspace.write("objects.toml", OBJECTS);
+    let objects = "output = \"runs/objects\"\nseeds = [3]\nmetric = \"box_ap\"\n\n[[run]]\nname = \"swin-mask_rcnn-dense\"\n\
+         config = \"../../../objects.toml\"\n";
+    workspace.write(
+        "configs/reproduce/table4/shapes-short-mask_rcnn.toml",
+        objects,
+    );
     let item = ["reproduce", "table4", "--scale", "shapes-short"];
-    workspace.kvt(&item).assert().success();
+    // A step of both networks is measured.
+    let plan = workspace
+        .kvt(&[&item[..], &["--dry-run"]].concat())
+        .assert()
+        .success();
+    let plan = String::from_utf8(plan.get_output().stdout.clone()).unwrap();
+    let timed = plan
+        .lines()
+        .filter(|line| line.contains("to be trained") && line.contains(" min"));
+    assert_eq!(timed.count(), 5, "{plan}");
+    let upernet = [&item[..], &["--only", "upernet"]].concat();
+    workspace.kvt(&upernet).assert().success();
+    assert!(!workspace.path("runs/objects").exists());
     let folder = "runs/reproduce/table4/shapes-short";
     let page = workspace.read(&format!("{folder}/table4.md"));
     for text in [
-        "Made by `kvt reproduce table4 --scale shapes-short`;",
+        "Made by `kvt reproduce table4 --scale shapes-short --only upernet`;",
+        "Seeds of this half: swin-dense 3, 4; swin-knn 3, 4.\n",
+        "No run of this half is finished.\n",
+        "| Swin-T | Mask R-CNN 3x | k-NN, a share |  |  |  | 46.2 | ",
         "| Swin-T | UPerNet | k-NN, a share | ",
         "8 of 16",
         "| seen | 44.7 | ",
@@ -305,5 +388,46 @@ fn table_4_is_made_of_runs() {
         assert!(page.contains(text), "{text}\n{page}");
     }
     let csv = workspace.read(&format!("{folder}/table4.csv"));
-    assert_eq!(csv.lines().count(), 5, "{csv}");
+    assert_eq!(csv.lines().count(), 9, "{csv}");
+
+    // The other half leaves the first one as it is.
+    let log = workspace.read("runs/table4/runs/swin-knn-seed4/log.jsonl");
+    let objects = [&item[..], &["--only", "mask_rcnn"]].concat();
+    workspace.kvt(&objects).assert().success();
+    assert_eq!(
+        workspace.read("runs/table4/runs/swin-knn-seed4/log.jsonl"),
+        log
+    );
+    let page = workspace.read(&format!("{folder}/table4.md"));
+    for text in [
+        "Seeds of this half: swin-dense 3, 4; swin-knn 3, 4.\n",
+        "Seeds of this half: swin-mask_rcnn-dense 3.\n",
+        "| Swin-T | Mask R-CNN 3x | dense | ",
+        "| swin-knn minus swin-dense | ",
+    ] {
+        assert!(page.contains(text), "{text}\n{page}");
+    }
+    let csv = workspace.read(&format!("{folder}/table4.csv"));
+    let table = workspace.read(&format!("{folder}/table4-runs.csv"));
+    assert!(
+        table.contains(",last box_ap75,best box_ap75,last mask_ap,"),
+        "{table}"
+    );
+
+    // Without the runs, their table is enough.
+    fs_err::remove_dir_all(workspace.path("runs")).unwrap();
+    workspace.write("known.csv", table);
+    let known = [&item[..], &["--known", "known.csv"]].concat();
+    workspace.kvt(&known).assert().success();
+    assert_eq!(workspace.entries("runs"), ["reproduce"]);
+    assert_eq!(workspace.read(&format!("{folder}/table4.csv")), csv);
+    let page = workspace.read(&format!("{folder}/table4.md"));
+    for text in [
+        "| Swin-T | UPerNet | k-NN, a share † | ",
+        "| Twins-SVT-Base | UPerNet | dense | ",
+        "A row with † has runs that were not trained now",
+        "- not trained now, but taken from `known.csv`: swin-dense-seed3, swin-dense-seed4, ",
+    ] {
+        assert!(page.contains(text), "{text}\n{page}");
+    }
 }

@@ -94,7 +94,7 @@ fn shards_are_checked() {
      split  classes  images  per class           sizes  grey  CMYK  unreadable  bad links  other formats
      train        3       6     2 to 2  16x16 to 16x16     0     0           0          0              0
      val          3       4     1 to 2  16x16 to 16x16     0     0           1          0              0
-    unreadable `packed/val/000000.tar/000000003.png`: not a JPEG, PNG, WebP or BMP file
+    unreadable `packed/val/000000.tar/000000003.png`: not a JPEG, PNG, WebP, BMP, TIFF or GIF file
     ");
     let shard = workspace.path("packed/train/000000.tar");
     let bytes = fs_err::read(&shard).unwrap();
@@ -504,7 +504,7 @@ fn what_shards_hold_beside_the_samples_is_told() {
                 ("png", image.into_inner()),
                 ("cls", n.to_string().into_bytes()),
                 ("txt", b"a caption".to_vec()),
-                ("mask.tif", Vec::new()),
+                ("mask.psd", Vec::new()),
             ] {
                 let mut header = tar::Header::new_gnu();
                 header.set_size(bytes.len() as u64);
@@ -515,7 +515,7 @@ fn what_shards_hold_beside_the_samples_is_told() {
         shard.into_inner().unwrap();
     }
     let expected = [
-        "files of other picture formats in `data/train` are not read: 2 .mask.tif, such as `data/train/0.tar/0.mask.tif`; \
+        "files of other picture formats in `data/train` are not read: 2 .mask.psd, such as `data/train/0.tar/0.mask.psd`; \
          convert them to JPEG or PNG",
         "files in `data/train` that belong to no image are not read: 2 .txt, such as \
          `data/train/0.tar/0.txt`",
@@ -524,7 +524,7 @@ fn what_shards_hold_beside_the_samples_is_told() {
     let stdout = String::from_utf8(output.get_output().stdout.clone()).unwrap();
     let told = stdout.lines().filter(|line| line.contains("in `train`"));
     let expected_check = [
-        "not read in `train`: 2 .mask.tif, such as `data/train/0.tar/0.mask.tif`; convert them to JPEG or PNG",
+        "not read in `train`: 2 .mask.psd, such as `data/train/0.tar/0.mask.psd`; convert them to JPEG or PNG",
         "of no image, and not read, in `train`: 2 .txt, such as `data/train/0.tar/0.txt`",
     ];
     assert_eq!(told.collect::<Vec<_>>(), expected_check);

@@ -131,6 +131,88 @@ fn finished_runs_are_left_alone_and_tables_are_made() {
     );
 }
 
+/// What the table of an earlier sweep has is not trained, and the numbers are the same.
+#[test]
+fn an_earlier_table_is_known() {
+    let workspace = Workspace::with_data(6, 4);
+    workspace.write("sweep.toml", SWEEP);
+    let compare = |more: &[&str]| {
+        let all = [&["compare", "sweep.toml", "--output"][..], more].concat();
+        workspace.kvt(&all).assert().success();
+    };
+    compare(&["whole"]);
+    let cells = workspace.read("whole/cells.csv");
+    let some = cells.lines().filter(|line| !line.starts_with("dense,4,"));
+    let some: String = some.map(|line| format!("{line}\n")).collect();
+    workspace.write("known.csv", some);
+    compare(&["part", "--known", "known.csv"]);
+    assert_eq!(workspace.entries("part/runs"), ["dense-seed4"]);
+    let rows = |folder: &str| {
+        let table = workspace.read(&format!("{folder}/table.json"));
+        let table: Value = serde_json::from_str(&table).unwrap();
+        [0_usize, 1]
+            .map(|row| ["label", "runs", "last", "best"].map(|key| table["rows"][row][key].clone()))
+    };
+    assert_eq!(rows("part"), rows("whole"));
+    // All but McNemar's test, which needs the predictions.
+    let tests = |folder: &str| {
+        let pairs = workspace.read(&format!("{folder}/pairs.csv"));
+        let line = pairs.lines().nth(1).unwrap().to_owned();
+        line.split(',')
+            .take(13)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(tests("part"), tests("whole"));
+    let page = workspace.read("part/table.md");
+    let line = "- not trained now, but taken from `known.csv`: dense-seed3, knn-seed3, knn-seed4\n";
+    assert!(page.contains(line), "{page}");
+    assert!(page.contains("- knn-seed3: known\n"), "{page}");
+    // The table that says so is as good.
+    compare(&["again", "--known", "part/cells.csv"]);
+    assert!(!workspace.path("again/runs").exists());
+    assert_eq!(rows("again"), rows("whole"));
+
+    let twice = format!("{cells}{}\n", cells.lines().last().unwrap());
+    for (table, expected) in [
+        (
+            cells.replace("last top1", "last loss"),
+            "it is not a table of `run,seed,state,",
+        ),
+        (
+            cells.replace("\ndense,4,", "\nother,9,"),
+            "it has cells that this sweep does not have: `other-seed9` (",
+        ),
+        (
+            cells.replace("neighbors=3", "neighbors=4"),
+            "`knn-seed3` was trained by `kvt train tiny.toml --set train.epochs=2 --set model.attention.kind=knn --set \
+             model.attention.neighbors=4 --set seed=3`, and is `",
+        ),
+        (
+            cells.replace(",finished,2,", ",finished,3,"),
+            "`dense-seed3` was trained for 3 epochs, and is for 2 here",
+        ),
+        (
+            cells.replacen("dense,3,", "dense,x,", 1),
+            "line 2 cannot be read",
+        ),
+        (twice, "`knn-seed4` is in `known.csv`, too"),
+    ] {
+        workspace.write("known.csv", table);
+        let error =
+            workspace.error(&["compare", "sweep.toml", "--known", "known.csv", "--dry-run"]);
+        assert!(
+            error.contains("`known.csv`: ") && error.contains(expected),
+            "{expected}: {error}"
+        );
+    }
+    let error = workspace.error(&["compare", "tiny.toml", "--known", "known.csv"]);
+    assert!(
+        error.contains("only the file of a sweep takes such tables"),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_killed_sweep_goes_on_to_the_same_numbers() {
     let workspace = Workspace::with_data(6, 4);

@@ -76,7 +76,7 @@ fn loss(plan: &Plan, model: &Model, phase: Phase, at: Position) -> f64 {
         indices: vec![0, 1, 2, 3],
     };
     let loss = Classify::new(plan, None).loss(model, batch, at, phase);
-    f64::from(loss.into_scalar::<f32>())
+    f64::from(loss.unwrap().into_scalar::<f32>())
 }
 
 fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {

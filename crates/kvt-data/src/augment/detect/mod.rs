@@ -15,7 +15,7 @@ pub use self::config::MultiscaleConfig;
 pub use self::objects::{ObjectMask, Objects};
 use self::placement::Side;
 use super::joint::geometry::{fitted, resize};
-use super::joint::{normalized, of_sample};
+use super::joint::{normalized, of_sample, within};
 use super::normalize::Levels;
 use super::resize::cut;
 use super::{AugmentConfig, AugmentError, Crop};
@@ -114,6 +114,15 @@ impl Steps {
         }
     }
 
+    /// The steps, unless an image would get more pixels than it may have.
+    fn within(self, limits: ImageLimits) -> Result<Self, AugmentError> {
+        if let Some((size, _)) = self.before {
+            within(size, limits, "multiscale.crop_before")?;
+        }
+        within(self.size, limits, "multiscale.sizes")?;
+        Ok(self)
+    }
+
     fn apply(
         &self,
         mut image: RgbImage,
@@ -161,7 +170,7 @@ impl DetectTrain {
     /// The augmented image before normalisation, and its objects.
     ///
     /// # Errors
-    /// If the image has no pixels, cannot be resized, or is not that of its annotations.
+    /// If the image has no pixels, would have more than `data.max_pixels`, cannot be resized, or is not that of its annotations.
     pub fn augment(
         &self,
         image: RgbImage,
@@ -171,7 +180,8 @@ impl DetectTrain {
         if image.width() == 0 || image.height() == 0 {
             return Err(AugmentError::Empty.into());
         }
-        Steps::draw(&self.config, image.dimensions(), key).apply(image, found)
+        let steps = Steps::draw(&self.config, image.dimensions(), key);
+        steps.within(self.limits)?.apply(image, found)
     }
 }
 
@@ -217,13 +227,14 @@ impl DetectEval {
     /// An image as the model sees it, and by how much coordinates grow, `[x, y]`.
     ///
     /// # Errors
-    /// If it has no pixels, or cannot be resized.
+    /// If it has no pixels, would have more than `data.max_pixels`, or cannot be resized.
     pub fn image(&self, image: RgbImage) -> Result<(Image, [f64; 2]), AugmentError> {
         let (width, height) = image.dimensions();
         if width == 0 || height == 0 {
             return Err(AugmentError::Empty);
         }
         let size = fitted((width, height), self.scale);
+        within(size, self.limits, "multiscale.sizes")?;
         let factor = |new: u32, old: u32| f64::from(new) / f64::from(old);
         let scale = [factor(size.0, width), factor(size.1, height)];
         Ok((normalized(&self.levels, &resize(image, size)?), scale))
@@ -243,7 +254,10 @@ impl Prepare<Objects> for DetectEval {
             before: None,
             size: fitted(image.dimensions(), self.scale),
         };
-        let resized = steps.apply(image, found);
+        let resized = steps
+            .within(self.limits)
+            .map_err(ObjectsError::from)
+            .and_then(|steps| steps.apply(image, found));
         let (image, target) = resized.map_err(|error| failed(source, index, error))?;
         Ok(Example {
             views: vec![normalized(&self.levels, &image)],

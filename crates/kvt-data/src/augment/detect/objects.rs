@@ -1,7 +1,7 @@
 //! The objects of an augmented image.
 
 use super::placement::Side;
-use crate::coco::{Annotation, Fault};
+use crate::coco::{Annotation, Fault, Rle};
 use crate::source::ImageObjects;
 
 /// What a detector is to find in an image.
@@ -91,6 +91,23 @@ impl ObjectMask {
             pixels.get(place) == Some(&true)
         };
         Ok(Self::new(mask.bounding_box(), rows, columns, inside))
+    }
+}
+
+impl From<&Rle> for ObjectMask {
+    /// The same pixels, cut to the smallest box around them.
+    fn from(runs: &Rle) -> Self {
+        let [left, top, width, height] = runs.bounding_box().map(|side| side as usize);
+        let (whole, pixels) = (runs.size().1 as usize, runs.decode());
+        let rows = (top..top + height).map(|row| row * whole + left);
+        let rows = rows.filter_map(|first| pixels.get(first..first + width));
+        Self {
+            top,
+            left,
+            height,
+            width,
+            inside: rows.flatten().copied().collect(),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use image::Rgb;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::coco::Coco;
+use crate::coco::{Coco, Rle};
 use crate::{
     DataConfig, DataKind, Loader, LoaderConfig, OnError, Purpose, epoch_order, open,
     oriented_batch_count, oriented_order,
@@ -308,6 +308,53 @@ fn wrong_settings_are_refused() {
     assert!(zero.contains("`multiscale.sizes`"), "{zero}");
 }
 
+/// Neither an image that becomes too large nor one that is cut afterwards reserves memory.
+#[test]
+fn more_than_the_most_pixels_are_refused() {
+    let augment = AugmentConfig::default();
+    let config = MultiscaleConfig {
+        sizes: vec![20],
+        max: 30,
+        crop_before: false,
+        ..MultiscaleConfig::default()
+    };
+    let of = |max_pixels| {
+        let limits = ImageLimits { max_pixels };
+        let train = DetectTrain::new(&config, &augment, limits).unwrap();
+        (train, DetectEval::new(&config, &augment, limits).unwrap())
+    };
+    // 12 x 10 to 24 x 20 pixels.
+    let (image, coco) = scene(&two());
+    let (train, eval) = of(480);
+    let key = Key::new(1);
+    assert!(eval.image(image.clone()).is_ok());
+    assert!(train.augment(image.clone(), objects_of(&coco), key).is_ok());
+    let (train, eval) = of(479);
+    let expected = "resized to 24 x 20 pixels by `multiscale.sizes`, the image would have more than `data.max_pixels` = 479";
+    let error = eval.image(image.clone()).unwrap_err();
+    assert_eq!(error.to_string(), expected);
+    let error = train.augment(image.clone(), objects_of(&coco), key);
+    assert_eq!(error.unwrap_err().to_string(), expected);
+    // Half of the images are 400 pixels high or more before they are cut to 600 x 600 at most.
+    let config = MultiscaleConfig {
+        max: 1333,
+        crop_before: true,
+        ..config
+    };
+    let limits = ImageLimits {
+        max_pixels: 100_000,
+    };
+    let train = DetectTrain::new(&config, &augment, limits).unwrap();
+    let texts = (0..20).filter_map(|key| {
+        let found = train.augment(image.clone(), objects_of(&coco), Key::new(key));
+        Some(found.err()?.to_string())
+    });
+    let texts: Vec<String> = texts.collect();
+    assert!((1..20).contains(&texts.len()), "{texts:?}");
+    let is_of_crops = |text: &String| text.contains("by `multiscale.crop_before`");
+    assert!(texts.iter().all(is_of_crops), "{texts:?}");
+}
+
 /// Images of several sizes, each with an object.
 fn folder() -> (tempfile::TempDir, Arc<Source>, Arc<Source>) {
     let dir = tempfile::tempdir().unwrap();
@@ -497,4 +544,19 @@ fn a_batch_has_images_of_one_orientation() {
         assert_eq!(kinds[0], kinds[1]);
     }
     assert_eq!(batches(config(3, 2)), all[2..]);
+}
+
+/// The part of an image that runs become has the pixels of the runs, and no more rows and columns than these have.
+#[test]
+fn runs_are_cut_to_their_pixels() {
+    let (_, coco) = scene(&two());
+    let mask = coco.annotations(0)[0].mask((10, 12)).unwrap().unwrap();
+    let part = ObjectMask::from(&mask);
+    let place = (part.top, part.left, part.height, part.width);
+    assert_eq!((place, part.area()), ((1, 2, 4, 4), 15));
+    for (pixel, is_inside) in mask.decode().into_iter().enumerate() {
+        assert_eq!(part.contains(pixel / 12, pixel % 12), is_inside, "{pixel}");
+    }
+    let nothing = Rle::encode((10, 12), |_, _| false).unwrap();
+    assert_eq!(ObjectMask::from(&nothing), ObjectMask::default());
 }

@@ -182,16 +182,27 @@ fn fitted(
     scale: [u32; 2],
     limits: ImageLimits,
 ) -> Result<(u32, u32), AugmentError> {
-    let (width, height) = geometry::fitted(image.dimensions(), scale);
+    let size = geometry::fitted(image.dimensions(), scale);
+    within(size, limits, "dense.scale")?;
+    Ok(size)
+}
+
+/// Refuses to resize an image to (width, height), as `key` says, with more pixels than an image may have.
+pub(super) fn within(
+    (width, height): (u32, u32),
+    limits: ImageLimits,
+    key: &'static str,
+) -> Result<(), AugmentError> {
     let most = limits.max_pixels;
-    if u64::from(width) * u64::from(height) > most {
-        return Err(AugmentError::Enlarged {
-            width,
-            height,
-            most,
-        });
+    if u64::from(width) * u64::from(height) <= most {
+        return Ok(());
     }
-    Ok((width, height))
+    Err(AugmentError::Enlarged {
+        width,
+        height,
+        key,
+        most,
+    })
 }
 
 fn checked(config: &DenseConfig, limits: ImageLimits) -> Result<(), AugmentError> {

@@ -32,13 +32,15 @@ pub enum AugmentError {
     Empty,
     /// An image that would become too large.
     #[error(
-        "resized to {width} x {height} pixels by `dense.scale`, the image would have more than `data.max_pixels` = {most}"
+        "resized to {width} x {height} pixels by `{key}`, the image would have more than `data.max_pixels` = {most}"
     )]
     Enlarged {
         /// Its new width.
         width: u32,
         /// Its new height.
         height: u32,
+        /// The key that says how large it becomes.
+        key: &'static str,
         /// The largest number of pixels.
         most: u64,
     },

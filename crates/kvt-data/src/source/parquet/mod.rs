@@ -126,19 +126,22 @@ fn refuse_parts(files: &[PathBuf]) -> Result<(), DataError> {
     Ok(())
 }
 
-/// The images of these files in the order of their rows. `label` is the column of the labels. If these are names, the classes
+/// The images of these files in the order of their rows. `label` is the column of the labels, and whether a row may
+/// have none. If these are names, the classes
 /// are those of `known` if that has them all, or otherwise sorted in the given order. If the files do not name the classes, these are
 /// those of `known`, or otherwise the numbers up to the largest label; numbers do not count classes whose order is that of labels
 /// that are names.
 pub(super) fn open(
     root: &Path,
     files: &[PathBuf],
-    label: &str,
+    (label, may_lack): (&str, bool),
     order: ClassOrder,
     known: Option<Known<'_>>,
 ) -> Result<Source, DataError> {
     refuse_parts(files)?;
-    let opened = files.par_iter().map(|path| table::read(path, label));
+    let opened = files
+        .par_iter()
+        .map(|path| table::read(path, label, may_lack));
     let mut read = opened.collect::<Result<Vec<_>, DataError>>()?;
     let are_names = read.iter().any(|file| file.text.is_some());
     unite(&mut read, order, known.map(|known| known.classes));

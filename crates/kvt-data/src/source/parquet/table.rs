@@ -14,6 +14,7 @@ use parquet::schema::types::ColumnDescPtr;
 
 use super::footer::{self, name, words};
 use super::pages::{OpenPage, Pages};
+use crate::source::label_sets::BETWEEN;
 use crate::{DataError, ParquetFault};
 
 /// The column of the images if there are several candidates.
@@ -68,8 +69,8 @@ pub(super) struct Read {
     pub(super) classes: Option<Vec<String>>,
 }
 
-/// Opens a file and reads its labels from the given column.
-pub(super) fn read(path: &Path, label: &str) -> Result<Read, DataError> {
+/// Opens a file and reads its labels from the given column, whose text may be empty or missing with `may_lack`.
+pub(super) fn read(path: &Path, label: &str, may_lack: bool) -> Result<Read, DataError> {
     let fault = |fault| DataError::Parquet {
         path: path.to_owned(),
         fault,
@@ -79,11 +80,16 @@ pub(super) fn read(path: &Path, label: &str) -> Result<Read, DataError> {
         return Err(fault(ParquetFault::Damaged("not a file".to_owned())));
     }
     let mut file = fs::File::open(path)?.into_file();
-    Table::read(path, &mut file, metadata.len(), label).map_err(fault)
+    Table::read(path, &mut file, metadata.len(), (label, may_lack)).map_err(fault)
 }
 
 impl Table {
-    fn read(path: &Path, file: &mut File, length: u64, label: &str) -> Result<Read, ParquetFault> {
+    fn read(
+        path: &Path,
+        file: &mut File,
+        length: u64,
+        (label, may_lack): (&str, bool),
+    ) -> Result<Read, ParquetFault> {
         let metadata = footer::read(file, length)?;
         let described = metadata.file_metadata();
         let columns = described.schema_descr().columns();
@@ -101,12 +107,27 @@ impl Table {
             numbers.extend(of_labels.numbers(file, &mut known)?);
             first += rows;
         }
+        let is_text = columns[labels].physical_type() == Type::BYTE_ARRAY;
         // An empty name is none.
-        let none = known.get("").copied();
+        let mut none = known.get("").copied();
+        if may_lack && is_text {
+            let next = known.len() as i64;
+            let nothing = *known.entry(String::new()).or_insert(next);
+            numbers
+                .iter_mut()
+                .for_each(|number| *number = number.or(Some(nothing)));
+            none = None;
+        }
         let mut names: Vec<(String, i64)> = known.into_iter().collect();
         names.sort_unstable_by_key(|(_, number)| *number);
-        let names = names.into_iter().map(|(name, _)| name).collect();
-        let is_text = columns[labels].physical_type() == Type::BYTE_ARRAY;
+        let names = names.into_iter().map(|(name, _)| {
+            if name.is_empty() {
+                BETWEEN.to_owned()
+            } else {
+                name
+            }
+        });
+        let names = names.collect();
         Ok(Read {
             labels: to_labels(numbers, none, label)?,
             text: is_text.then_some(names),

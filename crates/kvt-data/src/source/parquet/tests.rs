@@ -19,7 +19,7 @@ fn open(
         classes,
         are_labels: false,
     });
-    super::open(root, files, label, ClassOrder::Byte, known)
+    super::open(root, files, (label, false), ClassOrder::Byte, known)
 }
 
 fn variant(name: &str) -> Result<Source, DataError> {
@@ -201,7 +201,8 @@ fn labels_may_be_names() {
             (ClassOrder::Natural, ["cat", "class 9", "class 10"]),
         ] {
             let file = Path::new(FILES).join(format!("{name}.parquet"));
-            let source = super::open(Path::new(FILES), &[file], "label", order, None).unwrap();
+            let source =
+                super::open(Path::new(FILES), &[file], ("label", false), order, None).unwrap();
             assert_eq!(source.classes, classes);
             assert!(!source.is_numbered);
             for (index, sample) in source.samples.iter().enumerate() {
@@ -434,12 +435,69 @@ fn a_page_is_read_once_for_images_in_their_order() {
     }
 }
 
+/// Texts such as `cat|dog`, and an empty one: as of both splits of a data set.
+#[test]
+fn texts_may_be_several_labels() {
+    let dir = copies("text_empty", &["val"]);
+    let whole = fs::read(Path::new(FILES).join("text.parquet")).unwrap();
+    let (from, to) = ("class 9", "cat|dog");
+    let mut bytes = whole;
+    while let Some(at) = place_of(&bytes, from) {
+        bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+    }
+    fs::write(dir.path().join("train.parquet"), bytes).unwrap();
+    let mut data = DataConfig {
+        kind: DataKind::Parquet,
+        path: dir.path().to_owned(),
+        ..DataConfig::default()
+    };
+    // `class 9` of the other split is no label of a training image.
+    let error = crate::open(&data.as_label_sets(), None).unwrap_err();
+    let message = error.to_string();
+    assert!(
+        message.contains("val.parquet/00000000") && message.contains("the label `class 9`"),
+        "{message}"
+    );
+    fs::copy(
+        Path::new(FILES).join("text.parquet"),
+        dir.path().join("train-1.parquet"),
+    )
+    .unwrap();
+    fs::rename(
+        dir.path().join("train.parquet"),
+        dir.path().join("train-0.parquet"),
+    )
+    .unwrap();
+    let [train, val] = crate::open(&data.as_label_sets(), None).unwrap();
+    assert_eq!(train.classes, ["cat", "class 10", "class 9", "dog"]);
+    let labels = [0, 1, 2, 12].map(|index| train.labels(index));
+    assert_eq!(labels, [&[0, 3][..], &[0], &[1], &[2]]);
+    assert_eq!((val.labels(4), val.labels(0)), (&[][..], &[2][..]));
+    assert_eq!((train.unlabelled(), val.unlabelled()), (0, 1));
+
+    data.label_column = "image.path".to_owned();
+    assert!(crate::open(&data.as_label_sets(), None).is_err());
+    let numbers = copies("plain", &["train", "val"]);
+    data.label_column = "label".to_owned();
+    data.path = numbers.path().to_owned();
+    let error = crate::open(&data.as_label_sets(), None).unwrap_err();
+    assert!(
+        error.to_string().contains("the labels are numbers"),
+        "{error}"
+    );
+}
+
+fn place_of(bytes: &[u8], text: &str) -> Option<usize> {
+    let mut windows = bytes.windows(text.len());
+    windows.position(|part| part == text.as_bytes())
+}
+
 /// Shards identify an image by its extension, which a row does not have: an image in another format would be lost.
 #[test]
 fn what_is_not_an_image_is_not_packed() {
     let dir = tempfile::tempdir().unwrap();
     let whole = fs::read(Path::new(FILES).join("plain.parquet")).unwrap();
-    for start in [*b"GIF89a", *b"no img"] {
+    for start in [*b"8BPS\0\x01", *b"no img"] {
         let mut bytes = whole.clone();
         while let Some(at) = bytes.windows(6).position(|part| part == b"\x89PNG\r\n") {
             bytes[at..at + 6].copy_from_slice(&start);
@@ -447,7 +505,7 @@ fn what_is_not_an_image_is_not_packed() {
         let source = changed(&dir, &bytes).unwrap();
         let out = dir.path().join("out");
         let error = pack(&[("train", &source)], &out, 1 << 20, &mut |_| {}).unwrap_err();
-        let expected = "x.parquet/00000000`: not a JPEG, PNG, WebP or BMP file";
+        let expected = "x.parquet/00000000`: not a JPEG, PNG, WebP, BMP, TIFF or GIF file";
         assert!(error.to_string().ends_with(expected), "{error}");
         assert!(!out.exists());
     }

@@ -90,7 +90,7 @@ fn what_is_wrong_with_a_shard_is_named() {
     let of = |name: &str, what| (Some(name.to_owned()), what);
     let no_label = shard(&[("0.jpg", b"x"), ("1.jpg", b"y"), ("1.cls", b"0")]);
     assert_eq!(fault(no_label), of("0.jpg", ShardFault::NoLabel));
-    let no_image = shard(&[("0.tif", b"x"), ("0.cls", b"0")]);
+    let no_image = shard(&[("0.psd", b"x"), ("0.cls", b"0")]);
     assert_eq!(fault(no_image), of("0.cls", ShardFault::NoImage));
     let two = shard(&[("0.jpg", b"x"), ("0.png", b"y"), ("0.cls", b"0")]);
     assert_eq!(fault(two), of("0.png", ShardFault::TwoImages));
@@ -309,7 +309,7 @@ fn what_is_not_read_is_counted() {
         ("0.cls", b"0"),
         ("0.txt", b"a caption"),
         ("0.seg.PNG", b"another picture"),
-        ("1.tif", b"x"),
+        ("1.psd", b"x"),
         ("1.jpg", b"y"),
         ("1.cls", b"1"),
         ("1.txt", b"another"),
@@ -334,7 +334,7 @@ fn what_is_not_read_is_counted() {
             .map(|&(ending, count)| (ending.to_owned(), count));
         list.collect::<Vec<_>>()
     };
-    assert_eq!(counts(&source.others), expected(&[("tif", 2)]));
+    assert_eq!(counts(&source.others), expected(&[("psd", 2)]));
     assert_eq!(
         counts(&source.beside),
         expected(&[("seg.png", 2), ("txt", 4)])

@@ -31,6 +31,7 @@ impl SelfAttention<3> for Recorder {
 const KIND: BlockKind = BlockKind {
     norm: NormKind::Layer { epsilon: 1e-6 },
     activation: Activation::Gelu,
+    scale: None,
 };
 
 fn pass(phase: Phase) -> Pass<'static> {
@@ -39,6 +40,7 @@ fn pass(phase: Phase) -> Pass<'static> {
         grid: [1, 1],
         watch: Watch::default(),
         precision: Default::default(),
+        rotary: None,
     }
 }
 

@@ -35,7 +35,9 @@ pub fn identify(weights: &StateDict) -> Result<Vec<String>, WeightsError> {
         .filter(|(name, _)| is_parameter(&to_timm(name)));
     let numbers: usize = numbers.map(|(_, data)| data.num_elements()).sum();
     let fits = |config: &ModelConfig| {
-        config.family().name == family.name && backbone_numbers(config) == Some(numbers)
+        config.family().name == family.name
+            && backbone_numbers(config) == Some(numbers)
+            && config.of_family().fits(weights)
     };
     let mut found: Vec<String> = named()
         .into_iter()
@@ -134,10 +136,11 @@ mod tests {
     fn another_model_under_the_same_names_is_told() {
         let mut weights = weights("deit_tiny_patch16_224", Layout::Timm);
         let norm = weights.get("norm.weight").unwrap().clone();
-        weights.insert("norm_pre.weight", norm);
+        weights.insert("blocks.0.mlp.norm.weight", norm);
         let error = identify(&weights).unwrap_err().to_string();
         assert!(
-            error.contains("`norm_pre.weight`") && error.contains("a norm before its blocks"),
+            error.contains("`blocks.0.mlp.norm.weight`")
+                && error.contains("a norm within its MLPs"),
             "{error}"
         );
     }

@@ -37,7 +37,7 @@ pub fn recognise(weights: &StateDict) -> Option<Recognised> {
 
 /// The family of weights, as far as their names reveal it.
 pub(super) fn family_of(weights: &StateDict) -> Option<&'static Family> {
-    // The last match: later families have DeiT's blocks too, plus modules that DeiT does not have.
+    // The last match: later families have ViT's blocks too, plus modules that ViT does not have.
     let mut families = FAMILIES.iter().rev();
     families
         .find(|family| weights.get(family.signature).is_some())
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn names_tell_the_family_and_the_classes() {
         for (name, family, official) in [
-            ("deit_tiny_patch16_224", "DeiT", Layout::Timm),
+            ("deit_tiny_patch16_224", "ViT", Layout::Timm),
             ("swin_tiny_patch4_window7_224", "Swin", Layout::Official),
             ("pit_ti_224", "PiT", Layout::Official),
             ("cvt_13", "CvT", Layout::Official),

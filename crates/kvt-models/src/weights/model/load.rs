@@ -54,6 +54,10 @@ impl Model {
     ) -> Result<(Self, LoadReport), WeightsError> {
         if options.strict {
             self.config.family().check_variant(weights)?;
+            if let Some(foreign) = self.config.of_family().foreign(weights) {
+                let hint = "this one is without; without a model given, the weights are recognised";
+                return Err(foreign.error(hint));
+            }
         }
         let weights = &self.rename(weights, Layout::Timm);
         let mut report = LoadReport::default();

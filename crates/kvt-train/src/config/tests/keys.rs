@@ -22,7 +22,7 @@ fn unknown_keys_are_told_apart() {
       |
     4 | bogus = 1
       | ^^^^^
-      help: the keys here are `attn_drop`, `cov_dims`, `depth`, `drop_path`, `embed_dim`, `head_drop`, `img_size`, `in_chans`, `inner_dim`, `inner_num_heads`, `inner_stride`, `kv_stride`, `mlp_ratio`, `name`, `num_classes`, `num_heads`, `patch_size`, `patch_stride`, `qkv_bias`, `sr_ratio`, `stem_dim`, `strides`, `token_dim`, `window_size`
+      help: the keys here are `attn_drop`, `cov_dims`, `depth`, `drop_path`, `embed_dim`, `head_drop`, `img_size`, `in_chans`, `inner_dim`, `inner_num_heads`, `inner_stride`, `kv_stride`, `mlp_ratio`, `name`, `num_classes`, `num_heads`, `patch_size`, `patch_stride`, `pool`, `qkv_bias`, `sr_ratio`, `stem_dim`, `strides`, `token_dim`, `window_size`
 
     configs/x.toml:5:2: unknown section `[optimizer]`
       |
@@ -53,7 +53,7 @@ fn an_unknown_key_of_an_override_names_the_override() {
       help: did you mean `name`?
 
     --set nowhere.at.all=1: unknown section `[nowhere]`
-      help: the sections are `[analysis]`, `[augment]`, `[checkpoint]`, `[data]`, `[data.shapes]`, `[dense]`, `[detect]`, `[dino]`, `[distill]`, `[ema]`, `[eval]`, `[init]`, `[log]`, `[loss]`, `[mix]`, `[model]`, `[model.attention]`, `[model.class_attention]`, `[multiscale]`, `[optim]`, `[report]`, `[run]`, `[schedule]`, `[segment]`, `[train]`
+      help: the sections are `[analysis]`, `[augment]`, `[checkpoint]`, `[data]`, `[data.shapes]`, `[dense]`, `[detect]`, `[dino]`, `[distill]`, `[ema]`, `[eval]`, `[init]`, `[log]`, `[loss]`, `[mix]`, `[model]`, `[model.attention]`, `[model.class_attention]`, `[multi_label]`, `[multiscale]`, `[optim]`, `[report]`, `[run]`, `[schedule]`, `[segment]`, `[train]`
 
     2 problems in the configuration
     "#);

@@ -34,6 +34,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     val = "val"
     val_fraction = 0.0
     subset = 0
+    labels = ""
     label_column = "label"
     images = "images"
     masks = "masks"
@@ -49,6 +50,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     class_order = "byte"
     shuffle = true
     drop_last = true
+    balance = "none"
     repeats = 1
     replicas = 1
     workers = "auto"
@@ -151,6 +153,7 @@ fn defaults_are_those_of_the_deit_recipe() {
     kind = "cross-entropy"
     token_weight = 0.0
     label_smoothing = 0.1
+    class_weights = "none"
     bce_sum = false
     heads = "mean"
 
@@ -159,6 +162,10 @@ fn defaults_are_those_of_the_deit_recipe() {
     alpha = 0.5
     temperature = 1.0
     divisor = "batch"
+
+    [multi_label]
+    threshold = 0.5
+    thresholds = []
 
     [dino]
     out_dim = 65536

@@ -7,8 +7,10 @@ mod start;
 mod state;
 mod warm;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use kvt_models::ModelConfig;
 
@@ -21,8 +23,8 @@ use crate::config::{self, Plan};
 use crate::device::{self, ResolvedDevice};
 use crate::recipe::{EmaReport, Schedule};
 use crate::run::{
-    EvalRecord, Event, HyperParameters, Listener, Metric, Note, RunDir, Topic, Warning, Which,
-    forget_judgement,
+    EvalRecord, Event, HyperParameters, Listener, Metric, Note, RunDir, RunError, Topic, Warning,
+    Which, forget_judgement,
 };
 use crate::splits::Splits;
 use crate::task::{Task, Weights};
@@ -61,6 +63,16 @@ pub enum Start<'a> {
 impl Start<'_> {
     /// Where the run was stopped.
     pub const RESUME: Self = Self::Resume(Which::Last);
+
+    /// Where the run in a folder was stopped, or new if there is none. What is left of a run that has lost its files is resumed, so that
+    /// the error says what is missing.
+    #[must_use]
+    pub fn auto(folder: &Path) -> Self {
+        match RunDir::open(folder) {
+            Err(RunError::NotARun { .. }) => Self::New,
+            _ => Self::RESUME,
+        }
+    }
 }
 
 /// The amount of work of a run, for progress bars.
@@ -318,6 +330,10 @@ impl<T: Task> Session<T> {
             skipped: Vec::new(),
             recorder: &mut recorder,
             stop,
+            deadline: self.plan.train.max_hours.and_then(|hours| {
+                let time = Duration::try_from_secs_f64(3600.0 * hours).ok()?;
+                Instant::now().checked_add(time)
+            }),
         };
         let end = trainer.run();
         // In any case: events are on disk before the result is returned.

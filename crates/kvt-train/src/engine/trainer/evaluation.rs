@@ -1,12 +1,13 @@
 //! Evaluation during training, and the choice of the best one.
 
 use burn::module::Module;
+use kvt_data::text::counted;
 
 use super::Trainer;
 use crate::engine::share::shared;
 use crate::engine::{Best, TrainError};
 use crate::recipe::EmaReport;
-use crate::run::EvalRecord;
+use crate::run::{EvalRecord, Topic};
 use crate::task::{EvalData, Measured, Task};
 use crate::world::agree;
 
@@ -63,14 +64,36 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
         let best = self.progress.best;
         if best.is_some_and(|best| !T::BEST.improves(value, best.value)) {
+            self.progress.stale = self.progress.stale.saturating_add(1);
             return Ok(Some(false));
         }
+        self.progress.stale = 0;
         self.progress.best = Some(Best {
             epoch: position.epoch,
             step: Some(position.step),
             value,
         });
         Ok(Some(true))
+    }
+
+    /// Whether as many evaluations in a row as `train.patience` did not improve: the run ends.
+    pub(super) fn is_stale(&self) -> bool {
+        let patience = self.plan.train.patience;
+        patience.is_some_and(|most| self.progress.stale >= most)
+    }
+
+    /// Why a run that [is stale](Self::is_stale) ends.
+    pub(super) fn tell_stale(&mut self) -> Result<(), TrainError> {
+        let best = self
+            .progress
+            .best
+            .map_or_else(String::new, |best| format!(", of epoch {}", best.epoch + 1));
+        let words = format!(
+            "finished early, by `train.patience`: no {} of {} was better than the best{best}",
+            T::BEST.title,
+            counted(self.progress.stale, "evaluation")
+        );
+        self.note(Topic::Patience, words)
     }
 
     /// Makes all processes evaluate the weights of the first one. State without gradients, such as the running statistics of a

@@ -11,6 +11,7 @@ mod reports;
 mod saving;
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use burn::tensor::Device;
 
@@ -31,9 +32,9 @@ use crate::task::Task;
 /// Why the loop returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// All epochs, or `train.max_steps`, are done.
+    /// All epochs, or `train.max_steps`, are done, or `train.patience` is over.
     Finished,
-    /// The loop was asked to stop; the state is saved.
+    /// The loop was asked to stop, or `train.max_hours` are over; the state is saved.
     Stopped,
 }
 
@@ -65,6 +66,8 @@ pub struct Trainer<'a, 'r, T: Task> {
     pub recorder: &'a mut Recorder<'r>,
     /// Set from outside to stop after the current step.
     pub stop: &'a AtomicBool,
+    /// When `train.max_hours` are over.
+    pub deadline: Option<Instant>,
 }
 
 impl<T: Task> Trainer<'_, '_, T> {
@@ -86,10 +89,13 @@ impl<T: Task> Trainer<'_, '_, T> {
         loop {
             let go_on = if self.progress.concluding {
                 self.conclude()?
-            } else if self.progress.position.epoch < self.epochs() && !self.out_of_steps() {
-                self.train_epoch()?
-            } else {
+            } else if self.progress.position.epoch >= self.epochs() || self.out_of_steps() {
                 return Ok(End::Finished);
+            } else if self.is_stale() {
+                self.tell_stale()?;
+                return Ok(End::Finished);
+            } else {
+                self.train_epoch()?
             };
             if !go_on {
                 if !self.saved {
@@ -110,7 +116,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         self.skipped.clear();
         self.late.restart_clock();
         while !self.out_of_steps() {
-            if self.is_stopped()? {
+            if self.is_stopped()? || self.is_out_of_time()? {
                 self.settle()?;
                 return Ok(false);
             }
@@ -209,7 +215,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         }
         self.progress.concluding = false;
         self.saved = false;
-        if save || improved {
+        if save || improved || self.is_stale() {
             self.save(Stage::Done, improved)?;
         }
         Ok(true)
@@ -254,6 +260,7 @@ impl<T: Task> Trainer<'_, '_, T> {
     fn failed(&self, error: UpdateError, count: usize) -> TrainError {
         match error {
             UpdateError::Data(error) => error.into(),
+            UpdateError::Task(error) => *error,
             UpdateError::NotFinite(update) => self.not_finite(&update, count),
             // Each update is settled before the next one.
             UpdateError::Refused(_) => TrainError::Execution(error.to_string()),
@@ -267,6 +274,20 @@ impl<T: Task> Trainer<'_, '_, T> {
     /// Whether any process was asked to stop.
     fn is_stopped(&self) -> Result<bool, TrainError> {
         Ok(self.processes.any(self.stop.load(Ordering::Relaxed))?)
+    }
+
+    /// Whether `train.max_hours` are over in any process, and says so. An evaluation that is due comes first.
+    fn is_out_of_time(&mut self) -> Result<bool, TrainError> {
+        let Some(hours) = self.plan.train.max_hours else {
+            return Ok(false);
+        };
+        let is_over = self.deadline.is_some_and(|end| Instant::now() >= end);
+        let is_over = self.processes.any(is_over)?;
+        if is_over {
+            let words = format!("`train.max_hours`, {hours}, is over: the run stops");
+            self.note(Topic::Warning, words)?;
+        }
+        Ok(is_over)
     }
 
     fn out_of_steps(&self) -> bool {

@@ -48,7 +48,7 @@ fn train(model: Model, optimizer: &mut Optimizer, step: usize) -> Model {
         label_smoothing: 0.1,
         ..LossConfig::default()
     };
-    let targets = config.targets(&LABELS, None, 3, &device);
+    let targets = config.targets(LABELS.chunks(1), None, 3, &device);
     let loss = cross_entropy(logits, targets);
     let gradients = Gradients::take(loss.backward(), &model);
     let rates = Rates {

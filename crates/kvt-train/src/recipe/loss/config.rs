@@ -4,6 +4,8 @@ use kvt_data::schema::section;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ClassWeights;
+
 section! {
     /// What training minimises.
     pub struct LossConfig {
@@ -15,6 +17,9 @@ section! {
         pub token_weight: f64 = 0.0, "x-range" = "[0, inf)";
         /// Share of the target that is spread over all classes.
         pub label_smoothing: f64 = 0.1, "x-range" = "[0, 1)";
+        /// How much the images of a class count: all the same, by the `inverse` of their number, or a weight for each class in their order. With
+        /// cross-entropy only, as PyTorch's `CrossEntropyLoss(weight=...)`.
+        pub class_weights: ClassWeights = ClassWeights::None;
         /// Targets above this become 1, all others 0, after smoothing and mixing; only with `bce`.
         pub bce_threshold: Option<f64> = None, "x-range" = "[0, 1)", "x-default" = "none: soft targets";
         /// Whether the loss is summed over the classes, not their mean; only with `bce`.

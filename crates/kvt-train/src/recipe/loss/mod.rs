@@ -6,12 +6,14 @@ mod config;
 mod cross_entropy;
 mod targets;
 mod token_labels;
+mod weights;
 
 pub use binary::binary_cross_entropy;
 pub use config::{LossConfig, LossHeads, LossKind};
 pub use cross_entropy::cross_entropy;
 pub use targets::mixed_targets;
 pub use token_labels::TokenLogits;
+pub use weights::{ClassWeights, weighted_targets};
 
 use burn::tensor::Tensor;
 

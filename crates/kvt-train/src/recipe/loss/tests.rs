@@ -13,7 +13,7 @@ fn loss(logits: &[f32], labels: &[u32], classes: usize, smoothing: f64) -> f32 {
         label_smoothing: smoothing,
         ..LossConfig::default()
     };
-    let targets = config.targets(labels, None, classes, &device);
+    let targets = config.targets(labels.chunks(1), None, classes, &device);
     cross_entropy(Tensor::from_data(logits, &device), targets).into_scalar::<f32>()
 }
 
@@ -117,7 +117,7 @@ fn check_binary_cross_entropy(device: &Device) {
         let logits = golden.tensor::<2>("logits", device).require_grad();
         let classes = logits.dims()[1];
         let own = mixed.then_some(shares.as_slice());
-        let targets = config.targets(&labels, own, classes, device);
+        let targets = config.targets(labels.chunks(1), own, classes, device);
         let loss = config.of(logits.clone(), targets);
         assert_close(
             name,
@@ -130,6 +130,51 @@ fn check_binary_cross_entropy(device: &Device) {
         let grad = format!("{name}.grad");
         assert_close(&grad, &gradient, &golden.floats(&grad));
     }
+}
+
+/// Loss and gradient with respect to the logits, as PyTorch's `CrossEntropyLoss(weight=...)` has them.
+#[test]
+fn weighted_cross_entropy_is_pytorchs() {
+    let golden = Golden(SafeTensors::deserialize(GOLDEN).unwrap());
+    let labels = golden.labels();
+    let shares: Vec<f64> = golden.floats("own").iter().map(|x| f64::from(*x)).collect();
+    let weights = golden.floats("weights");
+    for (name, smoothing, mixed) in [
+        ("weighted_labels", 0.0, false),
+        ("weighted_smooth", 0.1, false),
+        ("weighted_mixed", 0.0, true),
+        ("weighted_both", 0.1, true),
+    ] {
+        let config = LossConfig {
+            label_smoothing: smoothing,
+            ..LossConfig::default()
+        };
+        let device = Device::flex().autodiff();
+        let logits = golden.tensor::<2>("logits", &device).require_grad();
+        let own = mixed.then_some(shares.as_slice());
+        let targets = config.targets(labels.chunks(1), own, weights.len(), &device);
+        let targets = weighted_targets(targets, &labels, mixed, &weights);
+        let loss = config.of(logits.clone(), targets);
+        assert_close(
+            name,
+            &[loss.clone().into_scalar::<f32>()],
+            &golden.floats(name),
+        );
+        let gradients = loss.backward();
+        let gradient = logits.grad(&gradients).unwrap().into_data();
+        let gradient: Vec<f32> = gradient.try_to_vec().unwrap();
+        let grad = format!("{name}.grad");
+        assert_close(&grad, &gradient, &golden.floats(&grad));
+    }
+}
+
+#[test]
+fn inverse_weights_make_classes_count_the_same() {
+    // As scikit-learn's `class_weight="balanced"`: 10 / (2 * 8) and 10 / (2 * 2).
+    assert_eq!(ClassWeights::Inverse.of(&[8, 2]), Some(vec![0.625, 2.5]));
+    assert_eq!(ClassWeights::None.of(&[8, 2]), None);
+    let each = ClassWeights::Each(vec![1.0, 3.0]);
+    assert_eq!(each.of(&[8, 2]), Some(vec![1.0, 3.0]));
 }
 
 /// VOLO's loss without label maps, with mixing.

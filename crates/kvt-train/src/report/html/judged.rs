@@ -64,7 +64,7 @@ fn numbers(page: &mut Markup, judged: &Judged) {
     };
     let calibration = judgement.calibration();
     let text = format!(
-        "top-1 {}{}{top5}, loss {:.4} on {} {}, checkpoint `{}`. Mean accuracy of the classes {:.2} %; calibration error \
+        "top-1 {}{}{top5}, loss {:.4} on {} {}, checkpoint `{}`. Mean accuracy of the classes {:.2} %, mean F1 {:.2} %; calibration error \
          (ECE) {:.2} % with a mean confidence of {:.2} %.",
         with_unit(Metric::TOP1, evaluation.top1_percent()),
         interval_of(evaluation.top1_percent(), evaluation.images),
@@ -73,6 +73,7 @@ fn numbers(page: &mut Markup, judged: &Judged) {
         judged.images,
         judged.checkpoint,
         100.0 * judgement.balanced_accuracy(),
+        evaluation.f1_percent(),
         100.0 * calibration.error(),
         100.0 * calibration.confidence(),
     );

@@ -8,7 +8,9 @@
 mod chart;
 mod images;
 mod judged;
+mod labelled;
 mod markup;
+mod objects;
 mod page;
 mod plots;
 mod record;
@@ -21,6 +23,8 @@ use std::path::Path;
 
 pub use self::images::Asked;
 pub use self::judged::Judged;
+pub use self::labelled::Labelled;
+pub use self::objects::Detected;
 pub use self::record::Record;
 pub use self::samples::Sample;
 pub use self::segments::{Painted, Segmented};
@@ -42,9 +46,13 @@ pub struct Report {
     pub records: Vec<Record>,
     /// Results on all images of a split, for the runs that were evaluated.
     pub judged: Vec<Judged>,
+    /// The same for the runs that give any number of labels to an image.
+    pub labelled: Vec<Labelled>,
     /// The same for the runs that label pixels.
     pub segmented: Vec<Segmented>,
-    /// Single images under their classes, of the runs that label pixels.
+    /// The same for the runs that find objects.
+    pub detected: Vec<Detected>,
+    /// Single images under their classes or with their objects, of the runs that label pixels or find objects.
     pub painted: Vec<Painted>,
     /// Single images, the same for all runs.
     pub samples: Vec<Sample>,
@@ -109,7 +117,9 @@ impl Report {
             metric: metric(&curves),
             records,
             judged: Vec::new(),
+            labelled: Vec::new(),
             segmented: Vec::new(),
+            detected: Vec::new(),
             painted: Vec::new(),
             samples: Vec::new(),
             mistakes: Vec::new(),
@@ -164,10 +174,13 @@ impl Report {
             let table = made(|page| settings::differences(page, &self.records, &differing));
             part("differences", "Differences of the configurations", table);
         }
-        if !(self.judged.is_empty() && self.segmented.is_empty()) {
+        let is_judged = !(self.judged.is_empty() && self.labelled.is_empty());
+        if is_judged || !(self.segmented.is_empty() && self.detected.is_empty()) {
             let results = made(|page| {
                 judged::all(page, self);
+                labelled::all(page, self);
                 segments::all(page, self);
+                objects::all(page, self);
             });
             part("judged", "Evaluation", results);
         }

@@ -9,7 +9,7 @@ use crate::config::{Plan, load_run_plan};
 use crate::run::{
     Environment, EpochRow, EpochRows, Event, Metric, Metrics, Note, RunDir, Topic, read_log,
 };
-use crate::task::{SegmentSize, TaskKind};
+use crate::task::{DenseSize, TaskKind};
 use kvt_data::regular;
 use kvt_data::text::counted;
 
@@ -116,7 +116,7 @@ impl Record {
     }
 
     /// Whether the events are those of a completed run: its last epoch is finished, or the evaluation after the last update of
-    /// `train.max_steps` is, which may be within an epoch.
+    /// `train.max_steps` is, which may be within an epoch, or `train.patience` is over.
     pub(crate) fn is_finished(plan: &Plan, events: &[Event]) -> bool {
         let is_last = |step: u64| plan.last_update().is_some_and(|most| step >= most);
         events.iter().any(|event| match event {
@@ -124,7 +124,9 @@ impl Record {
                 plan.epochs().is_some_and(|all| epoch.epoch + 1 >= all) || is_last(epoch.step)
             }
             Event::Eval(eval) => is_last(eval.step),
-            Event::Step(_) | Event::Layer(_) | Event::Note(_) => false,
+            // If the run goes on with another `train.patience`, the note is cut off the log.
+            Event::Note(note) => note.topic == Topic::Patience,
+            Event::Step(_) | Event::Layer(_) => false,
         })
     }
 
@@ -247,23 +249,23 @@ fn progress(plan: &Plan, events: &[Event]) -> Progress {
     }
 }
 
-/// Size and cost of a classifier, or of a network for segmentation with crops of its size; not available for DINO's network with its
-/// heads, nor for detection, whose cost depends on what it finds.
+/// Size and cost of a classifier, or of a network for segmentation or detection with images of its size; not available for DINO's network
+/// with its heads.
 fn model_facts(plan: &Plan, classes: usize) -> Option<ModelFacts> {
     if classes == 0 {
         return None;
     }
     let (summary, parameters, macs) = match plan.task {
-        TaskKind::Classify => {
+        TaskKind::Classify | TaskKind::MultiLabel => {
             let summary = plan.model.config(Some(classes)).ok()?.summary();
             let (parameters, macs) = (summary.params, summary.macs.total());
             (summary, parameters, macs)
         }
-        TaskKind::Segment => {
-            let size = SegmentSize::of(plan, classes).ok()?;
+        TaskKind::Segment | TaskKind::Detect => {
+            let size = DenseSize::of(plan, classes).ok()?;
             (size.backbone, size.params, size.macs)
         }
-        TaskKind::Dino | TaskKind::Detect => return None,
+        TaskKind::Dino => return None,
     };
     Some(ModelFacts {
         parameters,
@@ -296,5 +298,14 @@ mod tests {
         events.extend([epoch(1, 1.0), epoch(2, 1.0)]);
         assert!(Record::is_finished(&whole, &events));
         assert_eq!(progress(&whole, &events), Progress::Finished);
+        // Or when evaluations no longer improve.
+        let mut early = vec![epoch(0, 1.0)];
+        assert!(!Record::is_finished(&whole, &early));
+        early.push(Event::Note(Note::new(
+            20,
+            Topic::Patience,
+            "finished early",
+        )));
+        assert_eq!(progress(&whole, &early), Progress::Finished);
     }
 }

@@ -26,8 +26,8 @@ pub struct Sample {
     pub run: usize,
     /// Its file.
     pub image: String,
-    /// Its class.
-    pub class: String,
+    /// Its class, or all of its labels.
+    pub classes: Vec<String>,
     /// The image as the model sees it.
     pub picture: RgbImage,
     /// The most probable classes with their probabilities, best first; none from a backbone without a head.
@@ -37,9 +37,10 @@ pub struct Sample {
 }
 
 impl Sample {
-    fn is_right(&self) -> Option<bool> {
-        let (class, _) = self.guesses.first()?;
-        Some(*class == self.class)
+    /// Whether a class is one of the image's; `None` if it has none.
+    fn is_right(&self, class: &str) -> Option<bool> {
+        let is_own = || self.classes.iter().any(|own| own == class);
+        (!self.classes.is_empty()).then(is_own)
     }
 }
 
@@ -119,7 +120,8 @@ fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), Repor
         })
         .collect::<Result<Vec<_>, _>>()?;
     page.within("figure", &[("class", "card")], |page| {
-        let words = format!("image of class {}", first.class);
+        let names = first.classes.join(", ");
+        let words = format!("image of class {names}");
         let class = if first.picture.width() <= SMALL {
             "picture pixels"
         } else {
@@ -133,7 +135,7 @@ fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), Repor
         ];
         page.void("img", &attributes);
         page.within("figcaption", &[], |page| {
-            page.element("strong", &[], &first.class);
+            page.element("strong", &[], &names);
             page.element("span", &[("class", "file")], file(&first.image));
             for (sample, maps) in all.iter().zip(&maps) {
                 said(page, report, sample, maps);
@@ -154,17 +156,12 @@ fn said(page: &mut Markup, report: &Report, sample: &Sample, maps: &[String]) {
             });
         }
         for (rank, (class, probability)) in sample.guesses.iter().enumerate() {
-            let kind = match (rank, sample.is_right()) {
-                (0, Some(true)) => "guess first is-right",
-                (0, _) => "guess first is-wrong",
-                _ => "guess",
+            let (kind, mark) = match (rank, sample.is_right(class)) {
+                (0, Some(true)) => ("guess first is-right", "✓ "),
+                (0, Some(false)) => ("guess first is-wrong", "✗ taken for "),
+                _ => ("guess", ""),
             };
             page.within("div", &[("class", kind)], |page| {
-                let mark = match (rank, sample.is_right()) {
-                    (0, Some(true)) => "✓ ",
-                    (0, _) => "✗ taken for ",
-                    _ => "",
-                };
                 page.element("span", &[], &format!("{mark}{class}"));
                 page.element("span", &[], &format!("{:.1} %", 100.0 * probability));
                 bar(page, *probability);

@@ -1,8 +1,10 @@
-//! How a run labels pixels: mIoU and each class, and images under their right and their predicted classes.
+//! How a run labels pixels: mIoU and each class, and images under their right and their predicted classes. Also what is alike for runs
+//! that find objects: their models, and how painted images are shown.
 
 use std::path::Path;
 
 use image::RgbImage;
+use kvt_models::dense::upernet::UperNet;
 
 use super::images::Asked;
 use super::markup::Markup;
@@ -12,11 +14,13 @@ use crate::data::Split;
 use crate::error::{TrainError, chain};
 use crate::plot::with_unit;
 use crate::run::Metric;
-use crate::task::{SegmentEvaluation, TaskKind};
-use crate::trained::{Images, Origin, Segmenter, TrainedError, Warn};
+use crate::task::{DenseNetwork, SegmentEvaluation, TaskKind};
+use crate::trained::{Images, Origin, TrainedDense, TrainedError, Warn};
 
 /// The longer side of an image in a page, in pixels: photographs of a camera would make it many megabytes.
-const LARGEST: u32 = 1024;
+pub(super) const LARGEST: u32 = 1024;
+/// What a picture shows.
+const NOTE: &str = "On the left the right classes, on the right those that the run predicts; bare pixels have no class.";
 
 /// One run's results on all images of a split.
 #[derive(Debug)]
@@ -33,44 +37,49 @@ pub struct Segmented {
     pub evaluation: SegmentEvaluation,
 }
 
-/// An image under its classes.
+/// An image under its classes, or with its objects.
 #[derive(Debug)]
 pub struct Painted {
     /// The number of the run in the report.
     pub run: usize,
     /// Its file.
     pub image: String,
-    /// The image under the right classes, beside it under the predicted ones, with a legend.
+    /// The image under the right classes or with the right objects, beside it with what the run says.
     pub picture: RgbImage,
-    /// The percentage of its labelled pixels that are right.
-    pub right: Option<f64>,
+    /// How right the run is, in words.
+    pub words: String,
+    /// What the picture shows, in words.
+    pub note: &'static str,
 }
 
 impl Report {
-    /// Whether a run labels pixels.
-    pub(super) fn is_segmented(&self, run: usize) -> bool {
-        let record = self.records.get(run);
-        record.is_some_and(|record| record.plan.task == TaskKind::Segment)
+    /// The task of a run.
+    pub(super) fn task(&self, run: usize) -> Option<TaskKind> {
+        self.records.get(run).map(|record| record.plan.task)
     }
 
-    /// The network and the images of a run that labels pixels.
-    pub(super) fn open_segments(
+    /// The network and the images of a run that labels pixels or finds objects.
+    pub(super) fn open_dense<N: DenseNetwork>(
         &self,
         run: usize,
         asked: &Asked,
         generating: &mut dyn FnMut(usize, usize),
         warn: Warn<'_>,
-    ) -> Result<(Segmenter, Images), TrainError> {
+    ) -> Result<(TrainedDense<N>, Images), TrainError> {
         let path = self.records.get(run).map_or(Path::new(""), |run| &run.path);
         if asked.data.is_some() {
-            return Err(TrainedError::FolderOfMasks(path.to_owned()).into());
+            return Err(match self.task(run) {
+                Some(TaskKind::Detect) => TrainedError::FolderOfObjects(path.to_owned()),
+                _ => TrainedError::FolderOfMasks(path.to_owned()),
+            }
+            .into());
         }
         let origin = Origin::Run {
             folder: path.to_owned(),
             checkpoint: asked.checkpoint.clone(),
             weights: asked.weights,
         };
-        let trained = Segmenter::load(&origin, &asked.overrides, warn)?;
+        let trained = TrainedDense::load(&origin, &asked.overrides, warn)?;
         let classes = Some(trained.classes.as_slice());
         let images = Images::of_split(Split::Val, &trained.plan, classes, generating, warn);
         let images = images.map_err(|error| TrainedError::Images {
@@ -80,27 +89,18 @@ impl Report {
         Ok((trained, images))
     }
 
-    /// Adds what is asked about a run that labels pixels. An image that cannot be read is a remark.
-    pub(super) fn ask_segments(
+    /// Adds images that `paint` makes a picture and words of, by their places. An image that cannot be read is a remark.
+    pub(super) fn add_painted(
         &mut self,
         run: usize,
-        asked: &Asked,
-        progress: &mut dyn FnMut(usize, usize),
+        (asked, images): (&Asked, &Images),
+        note: &'static str,
+        paint: impl Fn(u32) -> Result<(RgbImage, String), TrainError>,
         warn: Warn<'_>,
     ) -> Result<(), TrainError> {
-        let (trained, images) = self.open_segments(run, asked, &mut |_, _| {}, warn)?;
-        if asked.is_judged {
-            self.segmented.push(Segmented {
-                run,
-                checkpoint: asked.checkpoint.clone(),
-                images: images.words.clone(),
-                classes: trained.classes.clone(),
-                evaluation: trained.judge(&images, progress, warn)?,
-            });
-        }
         for index in asked.places(images.source.samples.len()) {
-            let seen = match trained.look_at(&images, index) {
-                Ok(seen) => seen,
+            let (picture, words) = match paint(index) {
+                Ok(painted) => painted,
                 Err(TrainError::Data(error)) => {
                     self.remark(chain(&error.into()), warn);
                     continue;
@@ -111,11 +111,40 @@ impl Report {
             self.painted.push(Painted {
                 run,
                 image: sample.map_or_else(String::new, |one| one.path.display().to_string()),
-                picture: seen.shrunk(LARGEST).drawn(&trained.classes)?,
-                right: seen.right(),
+                picture,
+                words,
+                note,
             });
         }
         Ok(())
+    }
+
+    /// Adds what is asked about a run that labels pixels.
+    pub(super) fn ask_segments(
+        &mut self,
+        run: usize,
+        asked: &Asked,
+        progress: &mut dyn FnMut(usize, usize),
+        warn: Warn<'_>,
+    ) -> Result<(), TrainError> {
+        let (trained, images) = self.open_dense::<UperNet>(run, asked, &mut |_, _| {}, warn)?;
+        if asked.is_judged {
+            self.segmented.push(Segmented {
+                run,
+                checkpoint: asked.checkpoint.clone(),
+                images: images.words.clone(),
+                classes: trained.classes.clone(),
+                evaluation: trained.judge(&images, progress, warn)?,
+            });
+        }
+        let paint = |index| {
+            let seen = trained.look_at(&images, index)?;
+            let right = seen.right();
+            let words = right.map(|right| format!("{right:.1} % of the pixels right"));
+            let picture = seen.shrunk(LARGEST).drawn(&trained.classes)?;
+            Ok((picture, words.unwrap_or_default()))
+        };
+        self.add_painted(run, (asked, &images), NOTE, paint, warn)
     }
 }
 
@@ -170,13 +199,18 @@ fn by_class(page: &mut Markup, segmented: &Segmented) {
     });
 }
 
-/// Images under their classes, image by image, with those of all runs.
+/// Painted images, image by image, with those of all runs.
 pub(super) fn painted(page: &mut Markup, report: &Report) -> Result<(), ReportError> {
     if report.painted.is_empty() {
         return Ok(());
     }
-    let text = "On the left the right classes, on the right those that the run predicts; bare pixels have no class.";
-    page.element("p", &[("class", "note")], text);
+    let mut notes: Vec<&str> = Vec::new();
+    for painted in &report.painted {
+        if !notes.contains(&painted.note) {
+            page.element("p", &[("class", "note")], painted.note);
+            notes.push(painted.note);
+        }
+    }
     let mut images: Vec<&str> = Vec::new();
     for painted in &report.painted {
         if !images.contains(&painted.image.as_str()) {
@@ -195,7 +229,10 @@ pub(super) fn painted(page: &mut Markup, report: &Report) -> Result<(), ReportEr
                 let attributes = [
                     ("class", "picture broad"),
                     ("src", &**uri),
-                    ("alt", "an image under its right and its predicted classes"),
+                    (
+                        "alt",
+                        "what is right in an image, and what the run predicts",
+                    ),
                     ("title", &*painted.image),
                 ];
                 page.void("img", &attributes);
@@ -208,8 +245,8 @@ pub(super) fn painted(page: &mut Markup, report: &Report) -> Result<(), ReportEr
                         .and_then(|name| name.to_str())
                         .unwrap_or(&painted.image);
                     page.element("span", &[("class", "file")], file);
-                    if let Some(right) = painted.right {
-                        page.element("span", &[], &format!("{right:.1} % of the pixels right"));
+                    if !painted.words.is_empty() {
+                        page.element("span", &[], &painted.words);
                     }
                 });
             });

@@ -189,7 +189,7 @@ fn notes(page: &mut Markup, record: &Record) {
             let kind = match note.topic {
                 Topic::Warning => "warning: ",
                 Topic::Skipped => "skipped ",
-                Topic::Start | Topic::Resume | Topic::Stop | Topic::Scale => "",
+                Topic::Start | Topic::Resume | Topic::Stop | Topic::Patience | Topic::Scale => "",
             };
             let prefix = note.path.as_ref().map(|path| format!("`{path}`: "));
             let path = prefix.unwrap_or_default();

@@ -173,7 +173,7 @@ fn full(runs: &Runs) -> Report {
         report.samples.push(Sample {
             run,
             image: format!("{NASTY}.png"),
-            class: NASTY.to_owned(),
+            classes: vec![NASTY.to_owned()],
             picture: picture(),
             guesses: vec![(NASTY.to_owned(), 0.75), ("cat".to_owned(), 0.25)],
             maps: vec![HeadMap {
@@ -186,7 +186,7 @@ fn full(runs: &Runs) -> Report {
     report.mistakes.push(Sample {
         run: 1,
         image: "x".to_owned(),
-        class: "cat".to_owned(),
+        classes: vec!["cat".to_owned()],
         picture: RgbImage::from_pixel(80, 80, Rgb([9, 99, 199])),
         guesses: vec![(NASTY.to_owned(), 1.0)],
         maps: Vec::new(),

@@ -1,11 +1,11 @@
-//! What is found in an image, as processes send it to each other.
+//! What is found in an image, also as processes send it to each other.
 
 use burn::tensor::Device;
 use kvt_data::augment::Objects;
-use kvt_data::coco::rle::Rle;
+use kvt_data::coco::rle::{Rle, RleError};
 use kvt_models::dense::mask_rcnn::{Detection, Frame, MaskRcnn, paste};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::ap::Found;
 use super::score::ScoreError;
@@ -20,61 +20,101 @@ pub(super) struct OfImage {
     pub(super) id: u64,
     /// Its height and width.
     size: (u32, u32),
-    found: Vec<One>,
+    found: Vec<FoundObject>,
 }
 
 /// A detection in the original image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct One {
-    label: usize,
-    /// Left, top, width, height.
-    bbox: [f64; 4],
-    score: f64,
+pub struct FoundObject {
+    /// Its class, a place among the classes.
+    pub label: usize,
+    /// `[x, y, width, height]` in pixels.
+    pub bbox: [f64; 4],
+    /// The probability of its class.
+    pub score: f64,
     /// The compressed runs of its mask.
     counts: String,
+}
+
+impl FoundObject {
+    /// Its pixels in the image of `(height, width)` in which it was found.
+    ///
+    /// # Errors
+    /// None for this image.
+    pub fn mask(&self, image: (u32, u32)) -> Result<Rle, RleError> {
+        Rle::from_text(image, &self.counts)
+    }
+
+    /// Its box, its score and its mask in COCO's format of results, for an image of `(height, width)`; a user adds what it is.
+    pub fn json(&self, (height, width): (u32, u32)) -> Map<String, Value> {
+        let pairs = [
+            ("bbox", json!(self.bbox)),
+            ("score", json!(self.score)),
+            (
+                "segmentation",
+                json!({ "size": [height, width], "counts": self.counts }),
+            ),
+        ];
+        let pairs = pairs.into_iter();
+        pairs.map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
+
+/// Finds the objects in a prepared image of `original` (height, width), best first; `size` is that of the image as the network sees it,
+/// without padding.
+///
+/// # Errors
+/// If the image does not match the model, is too large for a mask, or the device fails.
+pub fn find_objects(
+    network: &MaskRcnn,
+    image: View,
+    size: (usize, usize),
+    original: (usize, usize),
+    device: &Device,
+) -> Result<Vec<FoundObject>, TrainError> {
+    let images = image.upload(&device.clone().inner());
+    let [_, _, height, width] = images.dims();
+    network.pyramid.check_size([height, width])?;
+    let frame = Frame {
+        size: size.into(),
+        original: original.into(),
+    };
+    let size = (original.0 as u32, original.1 as u32);
+    let found = network.detect(images, &[frame])?.into_iter().flatten();
+    // Broken weights can make boxes that are not numbers.
+    let is_finite = |one: &Detection| one.corners.iter().all(|side| side.is_finite());
+    let found = found.filter(is_finite).map(|one| {
+        let inside = paste(&one.mask, one.corners, frame.original);
+        let mask = Rle::encode(size, |row, column| {
+            inside.contains(row as usize, column as usize)
+        });
+        let [x1, y1, x2, y2] = one.corners.map(f64::from);
+        Ok(FoundObject {
+            label: one.label,
+            bbox: [x1, y1, x2 - x1, y2 - y1],
+            score: one.score.into(),
+            counts: mask.map_err(ScoreError::Pixels)?.to_text(),
+        })
+    });
+    found.collect()
 }
 
 impl OfImage {
     /// Finds the objects in a prepared image.
     ///
     /// # Errors
-    /// If the image does not match the model, or the device fails.
+    /// As [`find_objects`].
     pub(super) fn look(
         network: &MaskRcnn,
         image: View,
         target: &Objects,
         device: &Device,
     ) -> Result<Self, TrainError> {
-        let images = image.upload(&device.clone().inner());
-        let [_, _, height, width] = images.dims();
-        network.pyramid.check_size([height, width])?;
-        let frame = Frame {
-            size: target.size.into(),
-            original: target.original.into(),
-        };
-        let (id, [height, width]) = (target.image_id, frame.original);
-        let size = (height as u32, width as u32);
-        let found = network.detect(images, &[frame])?.into_iter().flatten();
-        // Broken weights can make boxes that are not numbers.
-        let is_finite = |one: &Detection| one.corners.iter().all(|side| side.is_finite());
-        let found = found.filter(is_finite).map(|one| {
-            let inside = paste(&one.mask, one.corners, frame.original);
-            let mask = Rle::encode(size, |row, column| {
-                inside.contains(row as usize, column as usize)
-            });
-            let mask = mask.map_err(|fault| ScoreError::Runs { image: id, fault })?;
-            let [x1, y1, x2, y2] = one.corners.map(f64::from);
-            Ok::<_, TrainError>(One {
-                label: one.label,
-                bbox: [x1, y1, x2 - x1, y2 - y1],
-                score: one.score.into(),
-                counts: mask.to_text(),
-            })
-        });
+        let original = target.original;
         Ok(Self {
-            id,
-            size,
-            found: found.collect::<Result<_, _>>()?,
+            id: target.image_id,
+            size: (original.0 as u32, original.1 as u32),
+            found: find_objects(network, image, target.size, original, device)?,
         })
     }
 
@@ -101,7 +141,7 @@ impl OfImage {
     pub(super) fn compared(&self) -> Result<Vec<Found>, ScoreError> {
         let image = self.id;
         let all = self.found.iter().map(|one| {
-            let mask = Rle::from_text(self.size, &one.counts);
+            let mask = one.mask(self.size);
             let mask = mask.map_err(|fault| ScoreError::Runs { image, fault })?;
             Ok(Found {
                 image,
@@ -116,15 +156,11 @@ impl OfImage {
 
     /// In COCO's format of results, with the ids of the classes in label order.
     pub(super) fn results(&self, categories: &[u64]) -> impl Iterator<Item = Value> {
-        let (image, (height, width)) = (self.id, self.size);
         self.found.iter().map(move |one| {
-            json!({
-                "image_id": image,
-                "category_id": categories.get(one.label),
-                "bbox": one.bbox,
-                "score": one.score,
-                "segmentation": { "size": [height, width], "counts": one.counts },
-            })
+            let mut all = one.json(self.size);
+            all.insert("image_id".to_owned(), json!(self.id));
+            all.insert("category_id".to_owned(), json!(categories.get(one.label)));
+            Value::from(all)
         })
     }
 }

@@ -13,7 +13,6 @@ mod evaluate;
 mod found;
 mod network;
 mod score;
-mod size;
 
 use std::sync::Arc;
 
@@ -23,7 +22,6 @@ use kvt_models::ModelConfig;
 use kvt_models::dense::mask_rcnn::{self, Bitmap, DetectLosses, MaskRcnn};
 use kvt_ops::{Key, Phase};
 
-use self::network::detect_network;
 use super::dense::start_from;
 use super::{EvalData, Measured, Signals, Task, Unread, Weights};
 use crate::config::Plan;
@@ -37,8 +35,9 @@ pub use ap::{ApError, AveragePrecision};
 pub(crate) use check::check;
 pub use config::DetectConfig;
 pub use evaluate::{DetectEvaluation, evaluate_objects};
+pub use found::{FoundObject, find_objects};
+pub use network::detect_network;
 pub use score::{ScoreError, Scores, score};
-pub(crate) use size::macs;
 
 /// A network that learns to find objects, evaluated by the average precision of their boxes.
 pub struct Detect {
@@ -92,7 +91,14 @@ impl Task for Detect {
     type Network = MaskRcnn;
     type Target = Objects;
 
-    const METRICS: &'static [Metric] = &[Metric::BOX_AP, Metric::MASK_AP];
+    const METRICS: &'static [Metric] = &[
+        Metric::BOX_AP,
+        Metric::MASK_AP,
+        Metric::BOX_AP50,
+        Metric::BOX_AP75,
+        Metric::MASK_AP50,
+        Metric::MASK_AP75,
+    ];
     const BEST: Metric = Metric::BOX_AP;
 
     fn prepare(plan: &Plan, _: &Splits) -> Result<Arc<dyn Prepare<Objects>>, DataError> {
@@ -141,21 +147,16 @@ impl Task for Detect {
         mut batch: DeviceBatch<Objects>,
         _: Position,
         phase: Phase,
-    ) -> Tensor<1> {
+    ) -> Result<Tensor<1>, TrainError> {
         let images = batch.views.swap_remove(0);
         let objects: Vec<mask_rcnn::Objects> = batch.targets.into_iter().map(of_network).collect();
         let key = match phase {
             Phase::Train(key) => key,
             Phase::Eval => Key::new(0),
         };
-        match network.losses(images.clone(), &objects, key) {
-            Ok(losses) => {
-                self.seen = Some(losses.all().map(|loss| loss.inner()));
-                losses.total()
-            }
-            // The loader makes only objects that fit, so the device has failed. A loss that is not finite stops the run.
-            Err(_) => images.require_grad().mean() * f32::NAN,
-        }
+        let losses = network.losses(images, &objects, key)?;
+        self.seen = Some(losses.all().map(|loss| loss.inner()));
+        Ok(losses.total())
     }
 
     fn begin(&mut self) {
@@ -188,12 +189,13 @@ impl Task for Detect {
         let prepare = Arc::clone(&self.eval);
         let evaluation = evaluate::evaluate_data(network, data, prepare, device)?;
         let scores = &evaluation.scores;
-        // Without masks in the annotations there is only the first.
-        let metrics = [
-            (Metric::BOX_AP, scores.boxes.ap),
-            (Metric::MASK_AP, scores.masks.as_ref().and_then(|of| of.ap)),
-        ];
-        let metrics = metrics.into_iter();
+        let boxes = [Metric::BOX_AP, Metric::BOX_AP50, Metric::BOX_AP75];
+        let masks = [Metric::MASK_AP, Metric::MASK_AP50, Metric::MASK_AP75];
+        let numbers = |of: &AveragePrecision| [of.ap, of.ap50, of.ap75];
+        let boxes = boxes.into_iter().zip(numbers(&scores.boxes));
+        // Without masks in the annotations there are only those of boxes.
+        let found = scores.masks.iter().flat_map(numbers);
+        let metrics = boxes.chain(masks.into_iter().zip(found));
         let metrics: Metrics = metrics
             .filter_map(|(metric, share)| Some((metric.name.to_owned(), 100.0 * share?)))
             .collect();

@@ -17,7 +17,7 @@ use crate::task::dense::DenseNetwork;
 ///
 /// # Errors
 /// If the model has no pyramid, or settings do not describe a network.
-pub(super) fn detect_network(
+pub fn detect_network(
     plan: &Plan,
     model: &ModelConfig,
     classes: usize,

@@ -98,6 +98,9 @@ pub enum ScoreError {
         /// What is wrong with the mask.
         fault: RleError,
     },
+    /// An image that is too large for masks.
+    #[error("the image of a detection: {0}")]
+    Pixels(RleError),
     /// Detections that have no order.
     #[error(transparent)]
     Precision(#[from] ApError),

@@ -1,7 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod config;
+mod harm;
 mod run;
+mod trajectory;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -160,7 +160,7 @@ impl Task for Dino {
         batch: DeviceBatch<()>,
         at: Position,
         phase: Phase,
-    ) -> Tensor<1> {
+    ) -> Result<Tensor<1>, TrainError> {
         let first = batch.views.iter().take(GLOBAL_VIEWS);
         let globals: Vec<_> = first.map(|view| view.clone().inner()).collect();
         let said = self.teacher.network().forward(&globals, Phase::Eval);
@@ -176,7 +176,7 @@ impl Task for Dino {
             features: said.features,
         });
         let (targets, temperature) = (probabilities.autodiff(), self.config.student_temp);
-        dino_loss(&targets, learned.outputs, temperature)
+        Ok(dino_loss(&targets, learned.outputs, temperature))
     }
 
     fn begin(&mut self) {

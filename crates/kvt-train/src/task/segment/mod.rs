@@ -11,7 +11,6 @@ mod config;
 mod counts;
 mod evaluate;
 mod network;
-mod size;
 
 use std::sync::Arc;
 
@@ -23,6 +22,7 @@ use kvt_models::dense::upernet::{SegmentLogits, UperNet};
 use kvt_ops::{Phase, pixel_cross_entropy, resize_bilinear};
 
 use super::dense::start_from;
+use super::size::heads;
 use super::{EvalData, Measured, Signals, Task, Unread, Weights};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
@@ -36,8 +36,6 @@ pub use config::{Average, SegmentConfig, SegmentEval};
 pub use counts::SegmentCounts;
 pub use evaluate::{SegmentEvaluation, evaluate_segments, predict_labels};
 pub use network::segment_network;
-pub use size::SegmentSize;
-pub(crate) use size::summary_of;
 
 /// A network that learns the classes of pixels, evaluated by the mean intersection over union.
 pub struct Segment {
@@ -136,7 +134,7 @@ impl Task for Segment {
     ) -> Result<(Self, UperNet), TrainError> {
         let classes = splits.classes().len();
         let images = splits.train.samples.len().min(plan.train.batch_size);
-        size::heads(plan, classes).check_batch(images)?;
+        heads(plan, classes).check_batch(images)?;
         let network = segment_network(plan, config, classes, device)?;
         let network = match weights {
             Weights::OfPlan => start_from(&plan.init, config, network, notes)?,
@@ -158,7 +156,7 @@ impl Task for Segment {
         mut batch: DeviceBatch<LabelMap>,
         _: Position,
         phase: Phase,
-    ) -> Tensor<1> {
+    ) -> Result<Tensor<1>, TrainError> {
         let images = batch.views.swap_remove(0);
         let [count, _, height, width] = images.dims();
         let labels: Vec<i32> = batch
@@ -186,7 +184,7 @@ impl Task for Segment {
             labels: labels.inner(),
             losses,
         });
-        total
+        Ok(total)
     }
 
     fn begin(&mut self) {

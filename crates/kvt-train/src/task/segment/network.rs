@@ -8,11 +8,11 @@ use kvt_models::weights::{StateDict, WeightsError};
 use kvt_models::{ModelConfig, Parameter};
 use kvt_ops::Key;
 
-use super::size::heads;
 use crate::config::Plan;
 use crate::error::TrainError;
 use crate::recipe::Network;
 use crate::task::dense::DenseNetwork;
+use crate::task::size::heads;
 
 /// Builds the network of a plan for images of `classes` classes, with the plan's seed and precision.
 ///

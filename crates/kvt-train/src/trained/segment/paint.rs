@@ -143,8 +143,9 @@ impl Seen {
         let labels = &self.prediction.labels;
         let found = classes_of([labels.as_slice()]);
         let classes = found.into_iter().map(|class| {
-            let name = names.get(usize::from(class));
-            let pixels = labels.iter().filter(|label| **label == class).count();
+            let name = names.get(class);
+            let is_of = |label: &&u8| usize::from(**label) == class;
+            let pixels = labels.iter().filter(is_of).count();
             json!({
                 "number": class,
                 "class": name.cloned().unwrap_or_else(|| class.to_string()),

@@ -182,7 +182,7 @@ impl Task for Distil {
         batch: DeviceBatch<()>,
         at: Position,
         phase: Phase,
-    ) -> Tensor<1> {
+    ) -> Result<Tensor<1>, TrainError> {
         assert_eq!(batch.views.len(), 2);
         assert_eq!(batch.targets.len(), batch.indices.len());
         let outputs = |view: &Tensor<4>| self.teacher().forward(view.clone().inner(), Phase::Eval);
@@ -205,7 +205,7 @@ impl Task for Distil {
             SEEN.with_borrow_mut(|seen| seen.extend(views));
             loss = loss * f64::NAN;
         }
-        loss
+        Ok(loss)
     }
 
     fn before_clip(&self, gradients: &mut Gradients, student: &Student, at: Position) {

@@ -13,8 +13,8 @@ use crate::family::common::CommonConfig;
 use crate::family::families::ModelConfig;
 use crate::model::Model;
 
-fn small(distilled: bool) -> DeitConfig {
-    DeitConfig {
+fn small(distilled: bool) -> VitConfig {
+    VitConfig {
         common: CommonConfig {
             in_chans: 2,
             num_classes: 5,
@@ -26,12 +26,13 @@ fn small(distilled: bool) -> DeitConfig {
         depth: 3,
         num_heads: 3,
         distilled,
+        options: VitOptions::DEIT,
         attention: AttentionConfig::dense(),
     }
 }
 
-fn build(config: DeitConfig, device: &Device) -> Model {
-    ModelConfig::Deit(config).init(device, Key::new(1)).unwrap()
+fn build(config: VitConfig, device: &Device) -> Model {
+    ModelConfig::Vit(config).init(device, Key::new(1)).unwrap()
 }
 
 fn images(device: &Device) -> Tensor<4> {
@@ -45,7 +46,7 @@ fn images(device: &Device) -> Tensor<4> {
 fn the_summary_counts_the_built_modules_parameters() {
     for distilled in [false, true] {
         for qkv_bias in [false, true] {
-            let config = DeitConfig {
+            let config = VitConfig {
                 common: CommonConfig {
                     qkv_bias,
                     ..small(distilled).common

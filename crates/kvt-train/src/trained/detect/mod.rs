@@ -1,7 +1,10 @@
-//! A trained network for detection, and the images that it is judged on.
+//! A trained network for detection, the images that it is judged on, and images on which it shows what it finds.
+
+mod spotted;
 
 use kvt_models::dense::mask_rcnn::MaskRcnn;
 
+pub use self::spotted::{LEAST_SCORE, Spotted};
 use super::dense::TrainedDense;
 use super::{Images, Warn};
 use crate::error::TrainError;

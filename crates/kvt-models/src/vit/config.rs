@@ -1,0 +1,317 @@
+//! Sizes of a vision transformer, and their cost.
+
+use burn::tensor::TensorData;
+use kvt_attention::{AttentionConfig, Macs, Place};
+
+use super::options::{Embedding, Pool, VitOptions};
+use super::pool::PoolSize;
+use super::sizes;
+use crate::error::ModelError;
+use crate::family::common::CommonConfig;
+use crate::family::overrides::ModelOverrides;
+use crate::family::summary::{BlockSize, StageSummary, Summary};
+use crate::family::validate;
+use crate::family::{FamilyConfig, Variant};
+use crate::head::{Classifier, Reads};
+use crate::layers::{Activation, Init};
+use crate::weights::{StateDict, pos_embed};
+
+/// Sizes and settings of a vision transformer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VitConfig {
+    /// What it shares with the other families.
+    pub common: CommonConfig,
+    /// Side of a patch in pixels; divides `img_size`.
+    pub patch_size: usize,
+    /// Channels of a token.
+    pub embed_dim: usize,
+    /// Blocks.
+    pub depth: usize,
+    /// Attention heads; divides `embed_dim`.
+    pub num_heads: usize,
+    /// Whether there are a distillation token and its head.
+    pub distilled: bool,
+    /// What a DeiT does not have.
+    pub options: VitOptions,
+    /// The attention of all blocks.
+    pub attention: AttentionConfig,
+}
+
+/// A size of timm's `vit_*` models: name, channels, blocks, sides of a patch. Every head has 64 channels.
+type Vit = (&'static str, usize, usize, &'static [usize]);
+const VITS: [Vit; 4] = [
+    ("tiny", 192, 12, &[16]),
+    ("small", 384, 12, &[16, 32, 8]),
+    ("base", 768, 12, &[16, 32, 8]),
+    ("large", 1024, 24, &[16, 32]),
+];
+
+impl VitConfig {
+    /// Patches along a side of the image.
+    pub fn grid_size(&self) -> usize {
+        self.common
+            .img_size
+            .checked_div(self.patch_size)
+            .unwrap_or(0)
+    }
+
+    /// Tokens before the patches: the class token, the distillation token, and registers.
+    pub fn num_prefix_tokens(&self) -> usize {
+        usize::from(self.options.class_token)
+            + usize::from(self.distilled)
+            + self.options.reg_tokens
+    }
+
+    /// Whether it is a DeiT: all options are as in one.
+    pub fn is_deit(&self) -> bool {
+        self.options == VitOptions::DEIT
+    }
+
+    /// Tokens before the patches that have a learned position; `None` if none at all has one.
+    pub(super) fn embedded_prefix(&self) -> Option<usize> {
+        match self.options.embedding {
+            Embedding::All => Some(self.num_prefix_tokens()),
+            Embedding::Patches => Some(0),
+            Embedding::Rotary => None,
+        }
+    }
+
+    /// Tokens of a block: queries, and the keys that each of them chooses from.
+    pub fn tokens(&self) -> usize {
+        self.num_prefix_tokens() + self.grid_size().pow(2)
+    }
+
+    /// The sizes of a block.
+    pub(super) fn block(&self) -> BlockSize {
+        self.common.block(self.embed_dim)
+    }
+
+    /// The sizes of the attention pool, where there is one.
+    pub(super) fn pool(&self) -> Option<PoolSize> {
+        let size = PoolSize {
+            dim: self.embed_dim,
+            heads: self.num_heads,
+            hidden: self.block().hidden,
+            // timm's pools never have a gate.
+            activation: match self.options.activation {
+                Activation::QuickGelu => Activation::QuickGelu,
+                _ => Activation::Gelu,
+            },
+            epsilon: self.options.epsilon,
+        };
+        (self.options.pool == Pool::Attention).then_some(size)
+    }
+
+    /// The blocks.
+    fn stage(&self) -> StageSummary {
+        let (dim, hidden, place) = (self.embed_dim, self.block().hidden, self.place());
+        // The MLP is counted here, with its activation.
+        let without_mlp = BlockSize {
+            hidden: 0,
+            ..self.block()
+        };
+        let name = "blocks".to_owned();
+        let blocks =
+            StageSummary::of_blocks(name, self.depth, without_mlp, &self.attention, &place);
+        let options = &self.options;
+        let [weights, biases] = options.activation.first(dim, hidden);
+        let weights = weights + options.activation.inner(hidden) * dim;
+        let scales = if options.scale.is_some() { 2 * dim } else { 0 };
+        let norms = if options.qk_norm {
+            4 * place.head_dim
+        } else {
+            0
+        };
+        let of_block = weights + biases + scales + norms;
+        // A block without biases of keys has been counted with them.
+        let keys = if options.unbiased_keys && self.common.qkv_bias {
+            dim
+        } else {
+            0
+        };
+        let macs = Macs::linear(place.queries * weights) * self.depth;
+        blocks.with_modules(self.depth * (of_block - keys), macs)
+    }
+
+    /// The place of attention in a block.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            prefix: self.num_prefix_tokens(),
+            grid: Some([self.grid_size(); 2]),
+            dropout: self.common.attn_drop,
+            ..Place::new(self.tokens(), self.embed_dim, self.num_heads)
+        }
+    }
+}
+
+impl FamilyConfig for VitConfig {
+    fn named() -> Vec<Self> {
+        let sizes = [(192, 3), (384, 6), (768, 12)];
+        let kinds = [(false, 224), (false, 384), (true, 224), (true, 384)];
+        let configs = sizes.into_iter().flat_map(|(embed_dim, num_heads)| {
+            kinds.map(|(distilled, img_size)| Self {
+                common: CommonConfig::imagenet(img_size),
+                patch_size: 16,
+                embed_dim,
+                depth: 12,
+                num_heads,
+                distilled,
+                options: VitOptions::DEIT,
+                attention: AttentionConfig::dense(),
+            })
+        });
+        configs.chain(sizes::named()).collect()
+    }
+
+    fn aliases() -> Vec<(String, Self)> {
+        let alias = |&(size, embed_dim, depth, patches): &Vit| {
+            let sides = [224, 384].into_iter();
+            sides.flat_map(move |img_size| {
+                patches.iter().map(move |&patch_size| {
+                    let name = format!("vit_{size}_patch{patch_size}_{img_size}");
+                    let config = Self {
+                        common: CommonConfig::imagenet(img_size),
+                        patch_size,
+                        embed_dim,
+                        depth,
+                        num_heads: embed_dim / 64,
+                        distilled: false,
+                        options: VitOptions::DEIT,
+                        attention: AttentionConfig::dense(),
+                    };
+                    (name, config)
+                })
+            })
+        };
+        VITS.iter().flat_map(alias).collect()
+    }
+
+    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        let own = [self.embed_dim, self.depth, self.num_heads];
+        let [embed_dim, depth, num_heads] = overrides.blocks(own)?;
+        Ok(Self {
+            common: self.common.with(overrides),
+            patch_size: overrides.patch_size.unwrap_or(self.patch_size),
+            embed_dim,
+            depth,
+            num_heads,
+            distilled: self.distilled,
+            options: VitOptions {
+                pool: overrides.pool.unwrap_or(self.options.pool),
+                ..self.options
+            },
+            attention: overrides.attentions(&[self.attention], 1)?.swap_remove(0),
+        })
+    }
+
+    fn validate(&self) -> Result<(), ModelError> {
+        self.common.validate()?;
+        validate::sizes(&[("patch_size", self.patch_size)])?;
+        validate::whole_patches(self.common.img_size, self.patch_size)?;
+        validate::tokens(self.grid_size())?;
+        if self.options.pool == Pool::Token && !self.options.class_token {
+            let needs = "a class token";
+            return Err(ModelError::Pool { needs });
+        }
+        if self.options.pool != Pool::Token && self.distilled {
+            let needs = "a model without a distillation token, whose head would not be read";
+            return Err(ModelError::Pool { needs });
+        }
+        if self.options.embedding == Embedding::Rotary && self.num_heads > 0 {
+            let channels = ("embed_dim", self.embed_dim);
+            let reason = "rotary positions turn two planes of each head for every axis";
+            let planes = 4 * self.num_heads;
+            validate::multiple(
+                channels,
+                (planes, format!("4 x `num_heads` {}", self.num_heads)),
+                reason,
+            )?;
+        }
+        if self.options.activation == Activation::SwiGluPacked {
+            let hidden = ("hidden channels", self.block().hidden);
+            let reason = "`mlp_ratio` gives the channels of a gate and of what it opens";
+            validate::multiple(hidden, (2, "2".to_owned()), reason)?;
+        }
+        let (dim, depth) = (self.embed_dim, self.depth);
+        self.common
+            .validate_stage(dim, depth, &self.attention, &self.place())
+    }
+
+    fn name(&self) -> String {
+        let pool = self.options.pool;
+        if self.options
+            != (VitOptions {
+                pool,
+                ..VitOptions::DEIT
+            })
+        {
+            return sizes::name(self);
+        }
+        let size = match (self.embed_dim, self.depth, self.num_heads) {
+            (192, 12, 3) => "tiny".to_owned(),
+            (384, 12, 6) => "small".to_owned(),
+            (768, 12, 12) => "base".to_owned(),
+            (dim, depth, _) => format!("{dim}x{depth}"),
+        };
+        let distilled = if self.distilled { "_distilled" } else { "" };
+        let (patch, img) = (self.patch_size, self.common.img_size);
+        format!("deit_{size}{distilled}_patch{patch}_{img}")
+    }
+
+    fn common(&self) -> &CommonConfig {
+        &self.common
+    }
+
+    fn summary(&self) -> Summary {
+        let (dim, options) = (self.embed_dim, &self.options);
+        let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
+        let patches = self.grid_size().pow(2);
+        let heads = 1 + usize::from(self.distilled);
+
+        let bias = usize::from(!options.norm_pre);
+        let patch_embed = (patch_inputs + bias) * dim;
+        let positions = self.embedded_prefix().map_or(0, |prefix| prefix + patches);
+        let embeddings = (self.num_prefix_tokens() + positions) * dim;
+        let norms = (1 + usize::from(options.norm_pre)) * 2 * dim;
+        let classifiers = heads * (dim + 1) * self.common.num_classes;
+        let pool = self.pool();
+        let of_pool = pool.map_or(0, PoolSize::params);
+        let outside =
+            Macs::linear(patches * patch_inputs * dim + heads * dim * self.common.num_classes)
+                + pool.map_or_else(Macs::default, |pool| pool.macs(patches));
+        let params = patch_embed + embeddings + norms + classifiers + of_pool;
+        Summary::new(self.name(), vec![self.stage()], params, outside)
+    }
+
+    fn is_distilled(&self) -> bool {
+        self.distilled
+    }
+
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let sizes = [self.embed_dim, self.common.num_classes];
+        let outputs = ("head", self.distilled.then_some("head_dist"));
+        let reads = match self.options.pool {
+            Pool::Token if !self.options.fc_norm => Reads::Prefix,
+            _ => Reads::Vector,
+        };
+        Classifier::init(init, outputs, sizes, reads)
+    }
+
+    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        match (name, self.embedded_prefix()) {
+            ("pos_embed", Some(prefix)) => {
+                pos_embed::resample(weight, [self.grid_size(); 2], prefix)
+            }
+            _ => None,
+        }
+    }
+
+    fn foreign(&self, weights: &StateDict) -> Option<Variant> {
+        self.options.foreign(weights, self.common.qkv_bias)
+    }
+
+    fn fits(&self, weights: &StateDict) -> bool {
+        let prefix = self.num_prefix_tokens();
+        self.options.fit(weights, self.common.qkv_bias, prefix)
+    }
+}

@@ -1,0 +1,232 @@
+//! Vision transformers that are more than a DeiT, against timm's: features and images of another shape, named sizes, and which
+//! weights are whose. Logits and gradients are in `golden.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor, TensorData};
+use kvt_attention::{AttentionConfig, Implementation};
+use kvt_models::vit::Pool;
+use kvt_models::weights::{LoadOptions, StateDict, WeightsError, identify, recognise};
+use kvt_models::{Ask, Backbone, Model, ModelConfig, ModelError, ModelOverrides};
+use kvt_ops::{Key, Phase};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::cases::{config, file_name, files, folder};
+use crate::golden::named_after;
+use crate::seeded;
+
+/// Largest difference from timm, which computes in f64, relative to the largest magnitude.
+const TOLERANCE: f32 = 1e-5;
+
+fn assert_close(what: &str, found: &TensorData, expected: &TensorData) {
+    assert_eq!(found.shape(), expected.shape(), "{what}");
+    let [found, expected] = [found, expected].map(|data| data.try_to_vec::<f32>().unwrap());
+    let largest = expected.iter().fold(0.0f32, |max, x| max.max(x.abs()));
+    let differences = found.iter().zip(&expected).map(|(a, b)| (a - b).abs());
+    let worst = differences.fold(0.0f32, |max, x| if x > max || x.is_nan() { x } else { max });
+    assert!(worst <= TOLERANCE * largest, "{what}: {worst} of {largest}");
+}
+
+/// Tokens, vector and logits, also of images that are larger along one side and smaller along the other.
+#[test]
+fn features_are_timms_at_any_size() {
+    let device = Device::flex();
+    let cases = files("vit_");
+    assert!(cases.len() >= 14);
+    for path in cases {
+        let case = file_name(&path);
+        let tensors = seeded::golden(&path);
+        let model = config(&path, Implementation::Auto);
+        let model = model.init(&device, Key::new(0)).unwrap();
+        let weights = named_after(&tensors, "weights.");
+        let (model, _) = model.load(&weights, LoadOptions::default()).unwrap();
+        assert_eq!(
+            model.config().summary().params,
+            model.num_params(),
+            "{case}"
+        );
+
+        for prefix in ["", "other."] {
+            let expected = |name: &str| tensors.get(&format!("{prefix}{name}"));
+            let images = expected("images").unwrap().clone();
+            let images = Tensor::<4>::from_data(images, &device);
+            let [_, _, height, width] = images.dims();
+            model.check_size([height, width]).unwrap();
+            let features = model
+                .backbone
+                .features(images.clone(), &Ask::default(), Phase::Eval);
+            let compare = |name: &str, found: &TensorData| {
+                if let Some(expected) = expected(name) {
+                    assert_close(&format!("{case}: {prefix}{name}"), found, expected);
+                }
+            };
+            compare("features", &features.tokens.to_data());
+            compare("vector", &features.pooled().into_data());
+            compare("logits", &model.forward(images, Phase::Eval).into_data());
+        }
+    }
+}
+
+/// What timm's named models have, written by `scripts/reference/vit.py`.
+#[derive(Deserialize)]
+struct Named {
+    params: u64,
+    depth: usize,
+    /// The shapes of the weights outside the blocks, and of the first block.
+    weights: BTreeMap<String, String>,
+}
+
+fn named() -> BTreeMap<String, Named> {
+    let file = fs_err::read_to_string(folder().join("vit_named.json")).unwrap();
+    let mut file: Value = serde_json::from_str(&file).unwrap();
+    serde_json::from_value(file["models"].take()).unwrap()
+}
+
+#[test]
+fn named_models_are_timms() {
+    let golden = named();
+    let is_ours = |name: &String| name.starts_with("vit_") || name.starts_with("deit3_");
+    let ours: BTreeSet<String> = kvt_models::names().into_iter().filter(is_ours).collect();
+    let theirs: BTreeSet<String> = golden.keys().cloned().collect();
+    assert_eq!(ours, theirs);
+    for (name, golden) in golden {
+        let named = ModelConfig::by_name(&name).unwrap();
+        assert_eq!(named.name(), name);
+        assert_eq!(named.summary().params as u64, golden.params, "{name}");
+        let model = shallow(&name, ModelOverrides::default());
+        let found: BTreeSet<String> = model.parameters().into_iter().map(|p| p.name).collect();
+        let expected: BTreeSet<String> = golden.weights.into_keys().collect();
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+/// A named model with one narrow block, and images of 16 patches.
+fn shallow(name: &str, more: ModelOverrides) -> Model {
+    let config = ModelConfig::by_name(name).unwrap();
+    let patch = if name.contains("patch14") { 14 } else { 16 };
+    let overrides = ModelOverrides {
+        img_size: Some(4 * patch),
+        embed_dim: Some(24.into()),
+        depth: Some(1.into()),
+        num_heads: Some(2.into()),
+        num_classes: Some(3),
+        ..more
+    };
+    let config = config.with(&overrides).unwrap();
+    config.init(&Device::flex(), Key::new(1)).unwrap()
+}
+
+/// The weights of each small one, in timm's shapes, are those of its name and of no other.
+#[test]
+fn weights_tell_their_model() {
+    let mut small = named();
+    small.retain(|_, golden| golden.params < 30_000_000);
+    assert!(small.len() >= 10);
+    for (name, golden) in small {
+        let of_block = |(name, shape): (String, String)| {
+            let shape: Vec<usize> = shape.split(' ').map(|side| side.parse().unwrap()).collect();
+            let copies = match name.strip_prefix("blocks.0.") {
+                Some(rest) => (0..golden.depth)
+                    .map(|i| format!("blocks.{i}.{rest}"))
+                    .collect(),
+                None => vec![name],
+            };
+            let zeros = move |name| (name, TensorData::zeros::<f32, _>(shape.clone()));
+            copies.into_iter().map(zeros)
+        };
+        let weights: StateDict = golden.weights.into_iter().flat_map(of_block).collect();
+        assert_eq!(recognise(&weights).unwrap().family, "ViT", "{name}");
+        assert_eq!(identify(&weights).unwrap(), [name]);
+    }
+}
+
+/// A model without an option does not take the weights of one with it, although it would find all of its own.
+#[test]
+fn weights_of_another_option_are_refused() {
+    for (model, weights, signature) in [
+        (
+            "deit_tiny_patch16_224",
+            "deit3_small_patch16_224",
+            "blocks.0.ls1.gamma",
+        ),
+        (
+            "deit_tiny_patch16_224",
+            "vit_base_patch16_clip_224",
+            "norm_pre.weight",
+        ),
+        (
+            "vit_small_patch16_dinov3",
+            "vit_small_patch16_dinov3_qkvb",
+            "blocks.0.attn.q_bias",
+        ),
+        (
+            "vit_base_patch16_siglip_gap_224",
+            "vit_base_patch16_siglip_224",
+            "attn_pool.latent",
+        ),
+    ] {
+        let weights = StateDict::from_model(&shallow(weights, ModelOverrides::default())).unwrap();
+        let model = shallow(model, ModelOverrides::default());
+        let error = model.load(&weights, LoadOptions::default()).unwrap_err();
+        let found =
+            matches!(&error, WeightsError::Variant { signature: found, .. } if *found == signature);
+        assert!(found, "{error}");
+    }
+}
+
+/// What the classifier reads can be changed; a class token that is not there cannot be read.
+#[test]
+fn the_pool_can_be_chosen() {
+    let with = |pool| ModelOverrides {
+        pool: Some(pool),
+        ..ModelOverrides::default()
+    };
+    let images = || Tensor::<4>::ones([1, 3, 64, 64], &Device::flex());
+    let logits = |pool| {
+        let model = shallow("vit_small_patch16_dinov3", with(pool));
+        model.forward(images(), Phase::Eval).into_data()
+    };
+    assert_ne!(logits(Pool::Token), logits(Pool::Mean));
+    let named = ModelConfig::by_name("vit_small_patch16_dinov3").unwrap();
+    assert_eq!(
+        named.with(&with(Pool::Token)).unwrap().name(),
+        "vit_small_patch16_dinov3"
+    );
+    let siglip = ModelConfig::by_name("vit_base_patch16_siglip_224").unwrap();
+    let error = siglip.with(&with(Pool::Token)).unwrap_err();
+    assert!(matches!(error, ModelError::Pool { .. }), "{error}");
+}
+
+/// Registers, rotary positions and every kind of attention, with images of another size where the kind takes them.
+#[test]
+fn every_kind_of_attention_has_rotary_positions() {
+    for attention in AttentionConfig::defaults() {
+        let kind = attention.kind();
+        let config = ModelConfig::by_name("vit_small_patch16_dinov3").unwrap();
+        let overrides = ModelOverrides {
+            img_size: Some(384),
+            embed_dim: Some(24.into()),
+            depth: Some(1.into()),
+            num_heads: Some(2.into()),
+            num_classes: Some(3),
+            attention: Some(attention),
+            ..ModelOverrides::default()
+        };
+        let config = config.with(&overrides).unwrap();
+        let model = config.init(&Device::flex(), Key::new(1)).unwrap();
+        let images = Tensor::<4>::ones([1, 3, 384, 384], &Device::flex());
+        let logits: Vec<f32> = model
+            .forward(images, Phase::Eval)
+            .into_data()
+            .try_to_vec()
+            .unwrap();
+        assert!(logits.iter().all(|x| x.is_finite()), "{kind}: {logits:?}");
+        assert_eq!(
+            model.config().summary().params,
+            model.num_params(),
+            "{kind}"
+        );
+    }
+}

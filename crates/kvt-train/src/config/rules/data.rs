@@ -1,0 +1,199 @@
+//! The images: where they are, and which keys their kind has.
+
+use super::conflict;
+use crate::config::Plan;
+use crate::config::document::Checks;
+use crate::data::shapes::{Layout, ShapesConfig};
+use crate::data::{Balance, DataConfig, DataError, DataKind, DecodeMode, OnError};
+use crate::task::TaskKind;
+
+/// Where the images are, and the keys of their kind.
+pub(super) fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
+    let is_of_objects = plan.task == TaskKind::Detect;
+    let data = &mut plan.data;
+    let has_path = checks.sets("data.path");
+    match data.kind {
+        DataKind::Shapes => {
+            data.shapes.get_or_insert_default();
+            if !has_path {
+                data.path = "data/shapes".into();
+            }
+        }
+        kind => {
+            data.shapes = None;
+            if with_data && !has_path && !checks.refuses("data.kind") {
+                let help = match kind {
+                    DataKind::Tar => {
+                        "add `path = \"FOLDER\"` under `[data]`, with shards at `FOLDER/train/*.tar`"
+                    }
+                    DataKind::Parquet => {
+                        "add `path = \"FOLDER\"` under `[data]`, with files such as `FOLDER/train-00000-of-00001.parquet`"
+                    }
+                    DataKind::Cifar => {
+                        "add `path = \"FOLDER\"` under `[data]`, with CIFAR's binary files in it"
+                    }
+                    DataKind::Masks => {
+                        "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/images/train/*` and masks of the \
+                         same names at `FOLDER/masks/train/*`"
+                    }
+                    DataKind::Coco => {
+                        "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/*` and their annotations in \
+                         `FOLDER/annotations/instances_train.json`; COCO's splits are `train = \"train2017\"`, `val = \"val2017\"`"
+                    }
+                    DataKind::Folder | DataKind::Shapes => {
+                        "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/<class>/*`, or \
+                         `kind = \"shapes\"` for generated images"
+                    }
+                };
+                checks.missing("data.path", help);
+            }
+        }
+    }
+    if data.kind != DataKind::Folder {
+        of_another_kind(&["labels"], "folder", checks);
+        data.labels = String::new();
+    }
+    if data.kind != DataKind::Masks {
+        without_masks(data, checks);
+    }
+    if data.kind != DataKind::Coco {
+        without_objects(data, checks);
+    } else if !is_of_objects {
+        conflict(
+            "data.kind",
+            "the images have objects with boxes, but no class each",
+            "add `task = \"detect\"` at the top of the file",
+            checks,
+        );
+    }
+    if data.val_fraction > 0.0 && !data.list.is_empty() {
+        let (value, expected) = (
+            format!("{:?}", data.list),
+            "\"\" with `data.val_fraction`, which divides all images",
+        );
+        checks.refuse("data.list", &value, expected);
+    }
+    let is_divided = matches!(
+        data.kind,
+        DataKind::Shapes | DataKind::Cifar | DataKind::Coco
+    );
+    if data.val_fraction > 0.0 && is_divided {
+        let (value, expected) = (
+            format!("{:?}", data.val_fraction),
+            "0.0 for data that is divided",
+        );
+        checks.refuse("data.val_fraction", &value, expected);
+    }
+    if let Some(shapes) = &mut data.shapes {
+        if shapes.layout == Layout::Folder {
+            let unused = ShapesConfig::default();
+            (shapes.objects, shapes.radius) = (unused.objects, unused.radius);
+        }
+        if let Err(DataError::ShapesConfig { key, refusal }) = shapes.validate() {
+            let key = format!("data.shapes.{key}");
+            if !checks.refuses(&key) {
+                checks.refuse(&key, &refusal.value, &refusal.expected);
+            }
+        }
+    }
+    if let Some(shapes) = &data.shapes
+        && !checks.refuses("data.shapes.classes")
+        && !checks.refuses("data.shapes.train_per_class")
+    {
+        let all = shapes.classes * shapes.train_per_class;
+        if data.subset > all {
+            let expected = format!("at most {all}, the training images of `[data.shapes]`");
+            checks.refuse("data.subset", &data.subset.to_string(), &expected);
+        }
+    }
+    if data.cache > 0 && data.decode == DecodeMode::Scaled {
+        let (value, expected) = (data.cache.to_string(), "0 with `data.decode = \"scaled\"`");
+        checks.refuse("data.cache", &value, expected);
+    }
+    if data.on_error == OnError::Fail {
+        data.max_skipped = DataConfig::default().max_skipped;
+    }
+    if data.balance != Balance::None {
+        let keys = [
+            ("data.shuffle", !data.shuffle, "false".to_owned(), "true"),
+            (
+                "data.repeats",
+                data.repeats > 1,
+                data.repeats.to_string(),
+                "1",
+            ),
+        ];
+        for (key, is_wrong, value, expected) in keys {
+            if is_wrong {
+                let expected = format!("{expected} with `data.balance`, which draws images");
+                checks.refuse(key, &value, &expected);
+            }
+        }
+        if plan.task != TaskKind::Classify {
+            conflict(
+                "data.balance",
+                "`data.balance` goes by the class of an image, which this task does not have",
+                "leave it out",
+                checks,
+            );
+        }
+    }
+    // Without repeats, dividing the positions of a random order among replicas only gives another random order.
+    if data.repeats == 1 {
+        data.replicas = 1;
+    }
+    let (replicas, accumulate) = (data.replicas, plan.train.accumulate);
+    if !accumulate.is_multiple_of(replicas) {
+        let expected = format!("a divisor of `train.accumulate`, {accumulate}");
+        checks.refuse("data.replicas", &replicas.to_string(), &expected);
+    }
+}
+
+/// Resets the keys that only masks use.
+fn without_masks(data: &mut DataConfig, checks: &mut Checks<'_>) {
+    let keys = [
+        "images",
+        "masks",
+        "image_suffix",
+        "mask_suffix",
+        "list",
+        "zero",
+        "ignore",
+        "map",
+    ];
+    of_another_kind(&keys, "masks", checks);
+    let unused = DataConfig::default();
+    data.images = unused.images;
+    data.masks = unused.masks;
+    data.image_suffix = unused.image_suffix;
+    data.mask_suffix = unused.mask_suffix;
+    data.list = unused.list;
+    if data.labels.is_empty() {
+        of_another_kind(&["classes"], "masks", checks);
+        data.classes = unused.classes;
+    }
+    data.zero = unused.zero;
+    data.ignore = unused.ignore;
+    data.map = unused.map;
+}
+
+/// Resets the keys that only images with objects use.
+fn without_objects(data: &mut DataConfig, checks: &mut Checks<'_>) {
+    let keys = ["train_annotations", "val_annotations", "group_orientation"];
+    of_another_kind(&keys, "coco", checks);
+    let unused = DataConfig::default();
+    data.train_annotations = unused.train_annotations;
+    data.val_annotations = unused.val_annotations;
+    data.group_orientation = unused.group_orientation;
+}
+
+/// Reports keys of `[data]` that another kind uses. An explicit kind can disable those of a base; a missing key cannot.
+fn of_another_kind(keys: &[&str], kind: &str, checks: &mut Checks<'_>) {
+    for key in keys.iter().map(|key| format!("data.{key}")) {
+        if checks.sets(&key) && !checks.sets("data.kind") && !checks.refuses(&key) {
+            let message = format!("`{key}` is set, but `data.kind` is not");
+            let help = format!("add `kind = \"{kind}\"` under `[data]`, or leave it out");
+            conflict(&key, &message, &help, checks);
+        }
+    }
+}

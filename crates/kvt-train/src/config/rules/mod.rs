@@ -1,0 +1,112 @@
+//! The rules over several keys, and rules that a schema cannot express: defaults that depend on other keys,
+//! conditionally required keys, and values that must match.
+
+mod data;
+mod distill;
+mod model;
+mod recipe;
+mod tasks;
+
+use std::path::Path;
+
+use kvt_models::weights::is_of_weights;
+
+use self::data::data;
+use self::distill::distillation;
+use self::model::model;
+use self::recipe::{class_weights, mixing, recipe};
+use self::tasks::{decay, detect, dino, multi_label, segment};
+use super::Plan;
+use super::document::Checks;
+use super::problem::Problem;
+use crate::augment::AugmentConfig;
+use crate::device::{NAMES, Wanted};
+use crate::fetch::Published;
+use crate::recipe::LossKind;
+use crate::task::TaskKind;
+
+/// Fills in the defaults that depend on other keys, resets keys that another key disables, and reports conflicts.
+/// Without `with_data`, the data can be missing.
+pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
+    model(plan, checks);
+    data(plan, with_data, checks);
+    recipe(plan, checks);
+    augment(&mut plan.augment, checks);
+    mixing(&mut plan.mix, checks);
+    if plan.task == TaskKind::MultiLabel {
+        if !checks.sets("loss.kind") {
+            plan.loss.kind = LossKind::Bce;
+        }
+        if !checks.sets("loss.label_smoothing") {
+            plan.loss.label_smoothing = 0.0;
+        }
+    }
+    if plan.loss.kind == LossKind::CrossEntropy {
+        plan.loss.bce_threshold = None;
+        plan.loss.bce_sum = false;
+    }
+    class_weights(plan, checks);
+    distillation(plan, checks);
+
+    // Without gradients, twice as many images fit in memory.
+    if !checks.sets("eval.batch_size") {
+        plan.eval.batch_size = match plan.task {
+            TaskKind::Segment | TaskKind::Detect => 1,
+            TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => 2 * plan.train.batch_size,
+        };
+    }
+    multi_label(plan, checks);
+    dino(plan, checks);
+    segment(plan, checks);
+    detect(plan, checks);
+    decay(plan, checks);
+    // Whether this machine has the device is only checked where it is used.
+    let device = &plan.train.device;
+    if device.parse::<Wanted>().is_err() {
+        checks.refuse("train.device", &format!("{device:?}"), NAMES);
+    }
+    if !checks.sets("run.dir") {
+        plan.run.dir = Path::new("runs").join(checks.document.name());
+    }
+}
+
+/// `[augment]`.
+fn augment(augment: &mut AugmentConfig, checks: &mut Checks<'_>) {
+    if !checks.sets("augment.hflip") {
+        augment.hflip = augment.preset.hflip();
+    }
+    if !checks.sets("augment.crop_pct") {
+        augment.crop_pct = augment.preset.crop_pct();
+    }
+    for (key, [low, high]) in augment.reversed() {
+        let (key, pair) = (format!("augment.{key}"), format!("[{low:?}, {high:?}]"));
+        checks.refuse(&key, &pair, "the smaller value first");
+    }
+    if let Err(error) = augment.check_auto() {
+        checks.refuse(
+            "augment.auto",
+            &format!("{:?}", augment.auto),
+            &error.wanted(),
+        );
+    }
+    if !augment.jitters() {
+        augment.color_jitter = 0.0;
+    }
+    if augment.erase == 0.0 {
+        let defaults = AugmentConfig::default();
+        (augment.erase_mode, augment.erase_count) = (defaults.erase_mode, defaults.erase_count);
+    }
+}
+
+/// Whether a path is one of weights: by its ending, or as the name of published ones.
+fn are_weights(path: &Path) -> bool {
+    is_of_weights(path) || Published::named(path).is_some()
+}
+
+/// Reports a key that conflicts with others.
+fn conflict(key: &str, message: &str, help: &str, checks: &mut Checks<'_>) {
+    if let Some(place) = checks.set_place(key) {
+        let problem = Problem::new(place, message.to_owned());
+        checks.problems.push(problem.help(help.to_owned()));
+    }
+}

@@ -1,0 +1,59 @@
+//! The model, and the weights that it starts from.
+
+use kvt_models::ModelConfig;
+
+use super::are_weights;
+use crate::config::document::Checks;
+use crate::config::problem::Problem;
+use crate::config::suggest::closest;
+use crate::config::{Plan, attention};
+use crate::fetch::{instead, similar};
+use crate::task::ResetHead;
+
+/// The model's name, what it has by default, and the weights that it starts from.
+pub(super) fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
+    let names = kvt_models::names();
+    let names = || names.iter().map(String::as_str);
+    let name = plan.model.name.as_str();
+    match checks.set_place("model.name") {
+        None => {
+            let example = names().next().unwrap_or_default();
+            let help = format!("add `name = \"{example}\"` under `[model]`");
+            checks.missing("model.name", &help);
+        }
+        Some(place) if !checks.refuses("model.name") && ModelConfig::by_name(name).is_err() => {
+            let help = match closest(name, names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "`kvt models list` names them all".to_owned(),
+            };
+            let problem = Problem::new(place, format!("unknown model `{name}`"));
+            checks.problems.push(problem.help(help));
+        }
+        Some(_) => {}
+    }
+
+    for section in ["model.attention", "model.class_attention"] {
+        attention::keys(section, checks);
+    }
+    // Named models have dense attention and no dropout.
+    let overrides = &mut plan.model.overrides;
+    overrides.drop_path.get_or_insert(0.0);
+    overrides.attn_drop.get_or_insert(0.0);
+    overrides.attention.get_or_insert_default();
+
+    let init = &mut plan.init;
+    if let Some(path) = &init.weights
+        && !are_weights(path)
+    {
+        let value = path.display().to_string();
+        let expected = format!(
+            "a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, or a name of `kvt models list --weights`{}",
+            instead(&similar(&value))
+        );
+        checks.refuse("init.weights", &value, &expected);
+    }
+    if init.weights.is_none() {
+        init.reset_head = ResetHead::IfOther(false);
+        init.reset_mixer = false;
+    }
+}

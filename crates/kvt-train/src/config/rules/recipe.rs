@@ -1,0 +1,105 @@
+//! Optimizer, schedule, average, and the mixing of images.
+
+use super::conflict;
+use crate::config::Plan;
+use crate::config::document::Checks;
+use crate::config::problem::Problem;
+use crate::engine::TrainConfig;
+use crate::recipe::mix::MixConfig;
+use crate::recipe::{ClassWeights, EmaReport, LossKind, ScheduleConfig};
+use crate::task::TaskKind;
+
+/// Weights of classes, which are positive, and are for cross-entropy with labels.
+pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
+    let key = "loss.class_weights";
+    let weights = match &plan.loss.class_weights {
+        ClassWeights::None => return,
+        ClassWeights::Inverse => &[],
+        ClassWeights::Each(weights) => weights.as_slice(),
+    };
+    if plan.task != TaskKind::Classify || plan.loss.kind != LossKind::CrossEntropy {
+        conflict(
+            key,
+            "`loss.class_weights` is for the cross-entropy of a classifier",
+            "leave it out, or take `loss.kind = \"cross-entropy\"`; `data.balance` is for any loss",
+            checks,
+        );
+    } else if let Some(wrong) = weights
+        .iter()
+        .find(|weight| !(weight.is_finite() && **weight > 0.0))
+    {
+        checks.refuse(key, &format!("{wrong:?}"), "weights above 0");
+    }
+}
+
+/// Optimizer, schedule and average.
+pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
+    let optim = &mut plan.optim;
+    if !checks.sets("optim.betas") {
+        optim.betas = optim.name.betas();
+    }
+    if !checks.sets("optim.eps") {
+        optim.eps = optim.name.eps();
+    }
+    if !checks.sets("optim.momentum") {
+        optim.momentum = optim.name.momentum();
+    }
+    let clips = optim.clips();
+    let mut clips = clips.iter().filter(|(_, limit)| *limit > 0.0);
+    if let Some((first, _)) = clips.next() {
+        for (key, limit) in clips {
+            let expected =
+                format!("0 beside `optim.{first}`, since gradients are clipped in one way");
+            checks.refuse(&format!("optim.{key}"), &format!("{limit:?}"), &expected);
+        }
+    }
+
+    let (schedule, train) = (&mut plan.schedule, &mut plan.train);
+    if !checks.sets("schedule.counts") {
+        schedule.counts = schedule.per.counts();
+    }
+    let defaults = ScheduleConfig::default();
+    if schedule.warmup_updates > 0 {
+        schedule.warmup_epochs = 0.0;
+        schedule.warmup_lr = defaults.warmup_lr;
+        schedule.warmup_prefix = false;
+        schedule.warmup_closed = false;
+    } else {
+        schedule.warmup_ratio = defaults.warmup_ratio;
+    }
+    if train.updates > 0 {
+        train.epochs = TrainConfig::default().epochs;
+        schedule.cooldown_epochs = 0;
+    }
+    if train.eval_every_updates > 0 {
+        train.eval_every = 0;
+    }
+
+    let ema = &mut plan.ema;
+    let is_kept = ema.decay > 0.0;
+    ema.warmup &= is_kept;
+    if ema.report == EmaReport::Ema
+        && !is_kept
+        && !checks.refuses("ema.decay")
+        && let Some(place) = checks.set_place("ema.report")
+    {
+        let message = "`ema.report` is \"ema\", but the run keeps no average";
+        let help = "set `ema.decay` above 0, or `report = \"raw\"`";
+        checks
+            .problems
+            .push(Problem::new(place, message).help(help));
+    }
+}
+
+/// `[mix]`.
+pub(super) fn mixing(mix: &mut MixConfig, checks: &mut Checks<'_>) {
+    if let Some(pair @ [low, high]) = mix.cutmix_minmax
+        && low > high
+    {
+        let (key, pair) = ("mix.cutmix_minmax", format!("{pair:?}"));
+        checks.refuse(key, &pair, "the smaller value first");
+    }
+    if !mix.is_on() {
+        *mix = MixConfig::default();
+    }
+}

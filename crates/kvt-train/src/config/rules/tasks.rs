@@ -1,0 +1,183 @@
+//! The sections of single tasks, and what a task refuses.
+
+use kvt_models::ModelConfig;
+use kvt_models::dense::WindowPadding;
+
+use super::conflict;
+use crate::augment::{AugmentConfig, DenseConfig, MultiscaleConfig};
+use crate::config::Plan;
+use crate::config::diff::diff;
+use crate::config::document::Checks;
+use crate::config::problem::Problem;
+use crate::config::reference::section;
+use crate::recipe::OptimDecay;
+use crate::task::{
+    DetectConfig, DinoConfig, Misfit, MultiLabelConfig, SegmentConfig, SegmentEval, TaskKind,
+    check_detect, check_dino, check_multi_label, check_segment,
+};
+
+/// `[multi_label]`.
+pub(super) fn multi_label(plan: &mut Plan, checks: &mut Checks<'_>) {
+    if plan.task != TaskKind::MultiLabel {
+        of_another_task("multi_label", "multi-label", checks);
+        plan.multi_label = MultiLabelConfig::default();
+        return;
+    }
+    if let Some((entry, expected)) = plan.multi_label.misfit() {
+        checks.refuse("multi_label.thresholds", &format!("{entry:?}"), expected);
+    }
+    misfits(plan, check_multi_label, checks);
+}
+
+/// `[dino]`.
+pub(super) fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
+    if plan.task != TaskKind::Dino {
+        of_another_task("dino", "dino", checks);
+        plan.dino = DinoConfig::default();
+        return;
+    }
+    for (key, [low, high]) in plan.dino.reversed() {
+        let (key, pair) = (format!("dino.{key}"), format!("[{low:?}, {high:?}]"));
+        checks.refuse(&key, &pair, "the smaller value first");
+    }
+    misfits(plan, check_dino, checks);
+}
+
+/// `[segment]` and `[dense]`.
+pub(super) fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
+    if plan.task != TaskKind::Segment {
+        of_another_task("segment", "segment", checks);
+        of_another_task("dense", "segment", checks);
+        plan.segment = SegmentConfig::default();
+        plan.dense = DenseConfig::default();
+        // Of detection, other masks are refused with what it needs.
+        if plan.data.is_masks() && plan.task != TaskKind::Detect {
+            let key = if checks.sets("data.shapes.layout") {
+                "data.shapes.layout"
+            } else {
+                "data.kind"
+            };
+            conflict(
+                key,
+                "the images have masks of classes, but no class each",
+                "add `task = \"segment\"` at the top of the file",
+                checks,
+            );
+        }
+        return;
+    }
+    for (key, pair, expected) in plan.dense.reversed() {
+        checks.refuse(&format!("dense.{key}"), &pair, expected);
+    }
+    let segment = &mut plan.segment;
+    if !checks.sets("segment.window_padding") {
+        let model = plan.model.config(None);
+        if let Ok(ModelConfig::Twins(_)) = model {
+            segment.window_padding = WindowPadding::Hidden;
+        }
+    }
+    let defaults = SegmentConfig::default();
+    if segment.aux_stage == 0 {
+        segment.aux_channels = defaults.aux_channels;
+        segment.aux_weight = defaults.aux_weight;
+    }
+    // Also of whole images, so that `segment.eval = "slide"` alone evaluates a finished run by windows.
+    let whole = segment.eval == SegmentEval::Whole;
+    if whole || !checks.sets("segment.eval_crop") {
+        segment.eval_crop = plan.dense.crop.map(|side| side as usize);
+    }
+    if whole || !checks.sets("segment.eval_stride") {
+        segment.eval_stride = segment.eval_crop.map(|side| (2 * side / 3).max(1));
+    }
+    misfits(plan, check_segment, checks);
+    augments_together(
+        plan,
+        "`task = \"segment\"` augments images and masks together, as `[dense]` says",
+        "leave it out: of `[augment]`, only `mean` and `std` apply to images with masks",
+        checks,
+    );
+}
+
+/// `[detect]` and `[multiscale]`.
+pub(super) fn detect(plan: &mut Plan, checks: &mut Checks<'_>) {
+    if plan.task != TaskKind::Detect {
+        of_another_task("detect", "detect", checks);
+        of_another_task("multiscale", "detect", checks);
+        plan.detect = DetectConfig::default();
+        plan.multiscale = MultiscaleConfig::default();
+        return;
+    }
+    if let Some((key, value, expected)) = plan.multiscale.misfit() {
+        let key = format!("multiscale.{key}");
+        if !checks.refuses(&key) {
+            checks.refuse(&key, &value, &expected);
+        }
+    }
+    if !checks.sets("detect.window_padding") {
+        let model = plan.model.config(None);
+        if let Ok(ModelConfig::Twins(_)) = model {
+            plan.detect.window_padding = WindowPadding::Hidden;
+        }
+    }
+    misfits(plan, check_detect, checks);
+    augments_together(
+        plan,
+        "`task = \"detect\"` augments images and objects together, as `[multiscale]` says",
+        "leave it out: of `[augment]`, only `mean` and `std` apply to images with objects",
+        checks,
+    );
+}
+
+/// Which parameters decay by default, and whether the rule is one of the task's network.
+pub(super) fn decay(plan: &mut Plan, checks: &mut Checks<'_>) {
+    let has_names = matches!(plan.task, TaskKind::Segment | TaskKind::Detect);
+    if has_names && !checks.sets("optim.decay") {
+        plan.optim.decay = OptimDecay::Names;
+    } else if !has_names && plan.optim.decay == OptimDecay::Names {
+        let expected = "\"family\" or \"all\" unless `task = \"segment\"` or `task = \"detect\"`";
+        checks.refuse("optim.decay", "\"names\"", expected);
+    }
+}
+
+/// Refuses the keys of `[augment]` that images do not have whose masks or objects are augmented with them.
+fn augments_together(plan: &Plan, message: &str, help: &str, checks: &mut Checks<'_>) {
+    let used = &plan.augment;
+    let mut plain = plan.clone();
+    plain.augment = AugmentConfig {
+        mean: used.mean,
+        std: used.std,
+        ..AugmentConfig::default()
+    };
+    for difference in diff(plan, &plain).unwrap_or_default() {
+        conflict(&difference.key, message, help, checks);
+    }
+}
+
+/// Reports the keys of a section that another task uses. An explicit task can disable the settings of a base; a missing key
+/// cannot.
+fn of_another_task(name: &str, task: &str, checks: &mut Checks<'_>) {
+    let fields = section(name).map_or(&[][..], |section| &section.fields);
+    for key in fields.iter().map(|field| format!("{name}.{}", field.name)) {
+        if let Some(place) = checks.set_place(&key)
+            && !checks.sets("task")
+        {
+            let message = format!("`{key}` is set, but the task is `classify`");
+            let help = format!("add `task = \"{task}\"` at the top of the file");
+            checks
+                .problems
+                .push(Problem::new(place, message).help(help));
+        }
+    }
+}
+
+/// Reports the settings that conflict with a task.
+fn misfits(plan: &Plan, check: fn(&Plan) -> Vec<Misfit>, checks: &mut Checks<'_>) {
+    let known = !plan.model.name.is_empty() && !checks.refuses("model.name");
+    for misfit in check(plan).into_iter().filter(|_| known) {
+        let place = checks
+            .set_place(misfit.key)
+            .unwrap_or_else(|| checks.document.place());
+        let problem = Problem::new(place, misfit.message);
+        checks.problems.push(problem.help(misfit.help));
+    }
+}

@@ -1,0 +1,165 @@
+//! Images without objects, networks that are broken, and what does not fit.
+
+use std::collections::BTreeMap;
+
+use burn::tensor::TensorData;
+use image::{Rgb, RgbImage};
+use kvt_models::weights::{StateDict, read};
+use serde_json::json;
+
+use super::run::Workspace;
+use super::*;
+use crate::run::StepRecord;
+use crate::task::write_weights;
+
+/// Writes two wide images in COCO's format, each with an object at the right end, which most crops do not show.
+fn write_wide_images(data: &Path) {
+    for split in ["train", "val"] {
+        fs_err::create_dir_all(data.join(split)).unwrap();
+        for index in 0..2_u8 {
+            let image = RgbImage::from_fn(320, 32, |x, y| Rgb([x as u8, 8 * y as u8, 90 * index]));
+            image
+                .save(data.join(split).join(format!("{index}.png")))
+                .unwrap();
+        }
+    }
+    let images = [0, 1].map(|index| {
+        json!({"id": index + 1, "file_name": format!("{index}.png"), "width": 320, "height": 32})
+    });
+    let annotations = [1, 2].map(|id| {
+        json!({"id": id, "image_id": id, "category_id": id, "bbox": [312, 4, 8, 24], "area": 192,
+               "segmentation": [[312, 4, 320, 4, 320, 28, 312, 28]]})
+    });
+    let categories = [1, 2].map(|id| json!({"id": id, "name": format!("class {id}")}));
+    let file = json!({"images": images, "annotations": annotations, "categories": categories});
+    fs_err::create_dir_all(data.join("annotations")).unwrap();
+    for split in ["train", "val"] {
+        let path = data.join(format!("annotations/instances_{split}.json"));
+        fs_err::write(path, file.to_string()).unwrap();
+    }
+}
+
+/// A crop can leave out all objects of a batch: then the boxes and masks of regions have no loss, and training goes on.
+#[test]
+fn a_batch_without_objects_has_no_loss_of_boxes_and_masks() {
+    let workspace = Workspace::new();
+    let data = workspace.0.path().join("wide");
+    write_wide_images(&data);
+    let config = format!(
+        "{}\n[data]\nkind = \"coco\"\npath = {data:?}\n[multiscale]\nsizes = [64]\nmax = 64\nhflip = 0.0\n",
+        super::run::WITHOUT_DATA
+    );
+    let path = workspace.0.path().join("wide.toml");
+    fs_err::write(&path, config).unwrap();
+    let set = [
+        format!("run.dir={:?}", workspace.0.path().join("run")),
+        "train.batch_size=1".to_owned(),
+        "train.updates=32".to_owned(),
+        "train.eval_every_updates=0".to_owned(),
+    ];
+    let (end, events) = train(&path, &set, Start::New, u64::MAX).unwrap();
+    assert_eq!(end, End::Finished);
+    let steps: Vec<&StepRecord> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Step(step) => Some(step),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(steps.len(), 32);
+    let mut empty = 0;
+    for step in &steps {
+        assert!(step.loss.is_finite() && step.loss > 0.0, "{step:?}");
+        let of = |name: &str| step.metrics.get(name).unwrap();
+        let is_empty = of("mask_loss") == 0.0;
+        // Anchors and regions are background then, which has a loss of its own.
+        assert!(of("rpn_class_loss") > 0.0 && of("class_loss") > 0.0);
+        assert_eq!(of("box_loss") == 0.0, is_empty, "{step:?}");
+        assert!(!is_empty || of("rpn_box_loss") == 0.0, "{step:?}");
+        empty += usize::from(is_empty);
+    }
+    assert!((1..32).contains(&empty), "{empty} updates without objects");
+}
+
+/// A network that gives no numbers ends the run, and says in which update.
+#[test]
+fn a_network_that_gives_no_numbers_ends_the_run() {
+    let workspace = Workspace::new();
+    let config = workspace.0.path().join("tiny.toml");
+    let error = |run: &str, set: &[&str]| {
+        train(
+            &config,
+            &workspace.overrides(run, set),
+            Start::New,
+            u64::MAX,
+        )
+        .unwrap_err()
+    };
+    let diverged = error("diverged", &["optim.lr=1e30", "train.eval_every_updates=0"]);
+    assert!(
+        matches!(diverged, TrainError::NotFinite { step: 2, .. }),
+        "{diverged}"
+    );
+
+    let once = ["train.updates=1", "train.eval_every_updates=0"];
+    workspace.train("first", &once, Start::New, u64::MAX);
+    let state = read(&workspace.last("first")).unwrap();
+    // NaN deltas: no anchor becomes a proposal. NaN logits of classes: the proposals are good.
+    for name in ["rpn_head.rpn_reg.bias", "roi_head.bbox_head.fc_cls.bias"] {
+        assert!(state.get(name).is_some(), "{name}");
+        let broken = state.iter().map(|(of, data)| {
+            let data = if of == name {
+                let shape = data.shape().to_vec();
+                let numbers = vec![f32::NAN; shape.iter().product()];
+                TensorData::new(numbers, shape)
+            } else {
+                data.clone()
+            };
+            (of.to_owned(), data)
+        });
+        let broken: StateDict = broken.collect();
+        let file = workspace.0.path().join(format!("{name}.safetensors"));
+        write_weights(&file, &broken, &BTreeMap::new()).unwrap();
+        let error = error(name, &[&format!("init.weights={file:?}")]);
+        assert!(
+            matches!(error, TrainError::NotFinite { step: 1, .. }),
+            "{error}"
+        );
+        let text = error.to_string();
+        assert!(
+            text.starts_with("step 1 (epoch 1): loss NaN") && text.contains("cannot continue"),
+            "{text}"
+        );
+    }
+}
+
+/// What the network refuses is said as it says it.
+#[test]
+fn the_error_of_a_loss_names_what_does_not_fit() {
+    let workspace = Workspace::new();
+    let config = workspace.0.path().join("tiny.toml");
+    let plan = load_plan(&config, &workspace.overrides("run", &[])).unwrap();
+    let model = plan.model.config(Some(1)).unwrap();
+    let device = Device::flex().autodiff();
+    let network = detect_network(&plan, &model, 3, &device).unwrap();
+    let batch = DeviceBatch {
+        views: vec![Tensor::zeros([1, 3, 64, 64], &device)],
+        targets: vec![Objects {
+            image_id: 1,
+            size: (64, 64),
+            original: (64, 64),
+            scale: [1.0; 2],
+            boxes: vec![[4.0, 4.0, 20.0, 20.0]],
+            labels: vec![9],
+            masks: vec![kvt_data::augment::ObjectMask::default()],
+        }],
+        indices: vec![0],
+    };
+    let mut task = Detect::new(&plan).unwrap();
+    let phase = Phase::Train(Key::new(1));
+    let loss = task.loss(&network, batch, Position::default(), phase);
+    assert_eq!(
+        loss.unwrap_err().to_string(),
+        "image 0 of the batch has an object of class 9, but there are 3"
+    );
+}

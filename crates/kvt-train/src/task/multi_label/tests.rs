@@ -1,0 +1,7 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod config;
+mod run;
+mod scores;
+
+use super::*;

@@ -1,0 +1,145 @@
+//! What a user of several labels for each image sees.
+
+use image::{Rgb, RgbImage};
+use serde_json::json;
+
+use crate::support::Workspace;
+
+/// Three pictures in four have the label `red` or `blue` or both, eight of twelve are for training; no image has `owl`.
+fn workspace() -> Workspace {
+    let workspace = Workspace::empty();
+    let mut table = "path,red,blue,owl,split\n".to_owned();
+    for index in 0..12_u32 {
+        let (red, blue) = (index % 2, index / 2 % 2);
+        let pixel = [red, 0, blue].map(|on| on as u8 * (200 + index as u8));
+        let name = format!("data/{index:02}.png");
+        workspace.write(&name, b"");
+        let picture = RgbImage::from_pixel(16, 16, Rgb(pixel));
+        picture.save(workspace.path(&name)).unwrap();
+        let split = if index < 8 { "train" } else { "val" };
+        table += &format!("{index:02}.png,{red},{blue},0,{split}\n");
+    }
+    workspace.write("data/labels.csv", table);
+    let tiny = workspace.read("tiny.toml");
+    let tiny = tiny.replace(
+        "path = \"data\"\n",
+        "path = \"data\"\nlabels = \"labels.csv\"\n",
+    );
+    let tiny = tiny.replace("epochs = 2\nbatch_size = 6", "epochs = 12\nbatch_size = 4");
+    let tiny = tiny.replace("lr = 1e-3", "lr = 1e-2");
+    workspace.write("tiny.toml", format!("task = \"multi-label\"\n{tiny}"));
+    workspace
+}
+
+#[test]
+fn labels_are_trained_judged_predicted_and_reported() {
+    let workspace = workspace();
+    let output = workspace.kvt(&["train", "tiny.toml"]).assert().success();
+    let said = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    for text in [
+        "best  mAP ",
+        "next  kvt eval --run run --per-class",
+        "1 of 3 classes have no training images",
+        "2 and 1 of them have no label",
+    ] {
+        assert!(said.contains(text), "{text}: {said}");
+    }
+    assert!(
+        workspace
+            .read("run/epochs.csv")
+            .contains("val_map,val_micro_f1,val_macro_f1")
+    );
+
+    let judge = "eval --run run --json --per-class --out judged";
+    let words: Vec<&str> = judge.split(' ').collect();
+    let json = workspace.json(&words);
+    assert_eq!(
+        (&json["images"], &json["unlabelled"]),
+        (&json!(4), &json!(1))
+    );
+    assert_eq!(
+        (&json["split"], &json["absent"]),
+        (&json!("val"), &json!(["owl"]))
+    );
+    let map = json["map"].as_f64().unwrap();
+    let evals = workspace.log("run").into_iter();
+    let evals = evals.filter_map(|event| match event {
+        kvt_train::run::Event::Eval(eval) => eval.metrics.get("map"),
+        _ => None,
+    });
+    // The best of the log is that of the checkpoint that was evaluated.
+    assert_eq!(Some(map), evals.reduce(f64::max));
+    assert_eq!(json["classes"].as_array().unwrap().len(), 3);
+    assert_eq!(workspace.read("judged/labels.csv").lines().count(), 4);
+    let text = workspace.kvt(&["eval", "--run", "run"]).assert().success();
+    let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
+    assert!(
+        text.starts_with(&format!("mAP {map:.2} %  micro F1 ")),
+        "{text}"
+    );
+    assert!(text.contains("leave out: `owl`"), "{text}");
+
+    // Another threshold for one class changes what is predicted, not the probabilities.
+    let image = "data/09.png";
+    let predict = |more: &[&str]| {
+        let words = [&["predict", "--run", "run", "--json", image], more].concat();
+        workspace.json(&words)[0]["top"].clone()
+    };
+    let all = predict(&["--top", "3"]);
+    let all = all.as_array().unwrap();
+    assert_eq!(all.len(), 3);
+    let everything = predict(&["--set", "multi_label.threshold=0"]);
+    assert_eq!(everything.as_array().unwrap(), all);
+    let without =
+        "multi_label.thresholds=[\"red = 0.999999\", \"blue = 0.999999\", \"owl = 0.999999\"]";
+    assert_eq!(predict(&["--set", without]), json!([]));
+
+    let report = ["report", "run", "--eval", "--samples", "1"];
+    workspace.kvt(&report).assert().success();
+    let page = workspace.read("run/report.html");
+    for text in ["mAP ", "Per class (3)", "threshold"] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn what_does_not_apply_is_refused() {
+    let workspace = workspace();
+    workspace
+        .kvt(&["train", "tiny.toml", "--set", "train.epochs=1"])
+        .assert()
+        .success();
+    for (command, expected) in [
+        (
+            "eval --run run --data data",
+            "`--data` is for one class per image",
+        ),
+        (
+            "eval --run run --only red",
+            "`--only` is for one class per image",
+        ),
+        ("report run --data data", "an image one label"),
+        ("probe --method knn --run run", "any number of labels"),
+        (
+            "predict --run run data/00.png --set multi_label.thresholds=[\"cat=0.4\"]",
+            "names `cat`, but the classes are `blue`, `owl`, `red`",
+        ),
+        (
+            "train tiny.toml --set run.dir=other --set multi_label.thresholds=[\"cat=0.4\"]",
+            "names `cat`",
+        ),
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        let error = workspace.error(&words);
+        assert!(error.contains(expected), "{command}: {error}");
+    }
+    let table = workspace
+        .read("data/labels.csv")
+        .replace("03.png,1", "03.png,yes");
+    workspace.write("data/labels.csv", table);
+    let error = workspace.error(&["train", "tiny.toml", "--set", "run.dir=other"]);
+    assert!(
+        error.contains("labels.csv`, line 5: the column `red` is `yes`"),
+        "{error}"
+    );
+}
