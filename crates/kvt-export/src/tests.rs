@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_attention::{AttentionConfig, Neighbors};
+use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors, Selection};
 use kvt_models::{ModelConfig, ModelOverrides};
 use kvt_ops::Key;
 use prost::Message;
@@ -21,6 +21,26 @@ fn knn() -> ModelOverrides {
         attention: Some(AttentionConfig::knn(Neighbors::fraction(0.5).unwrap())),
         ..ModelOverrides::default()
     }
+}
+
+/// Small vision transformers that are more than a DeiT: registers, rotary positions, gates, layer scale, pools.
+fn vits(change: &ModelOverrides) -> Vec<ModelConfig> {
+    let small = ModelOverrides {
+        patch_size: Some(4),
+        embed_dim: Some(16.into()),
+        depth: Some(2.into()),
+        num_heads: Some(2.into()),
+        ..small::small(change.clone())
+    };
+    let names = [
+        "vit_small_plus_patch16_dinov3_qkvb",
+        "vit_base_patch16_siglip_224",
+        "vit_base_patch16_clip_quickgelu_224",
+        "vit_giant_patch14_reg4_dinov2",
+        "vit_medium_patch16_reg4_gap_256",
+    ];
+    let named = names.map(|name| ModelConfig::by_name(name).unwrap());
+    named.map(|config| config.with(&small).unwrap()).into()
 }
 
 fn build(config: &ModelConfig) -> Model {
@@ -85,7 +105,7 @@ fn every_family_is_exported() {
         (knn(), None),
         (knn(), Some(2)),
     ] {
-        for config in small::configs(&change) {
+        for config in small::configs(&change).into_iter().chain(vits(&change)) {
             let name = config.name();
             let file = exported(&config, batch);
             assert_eq!(file.metadata_props[0].value, "\"tiny\"");
@@ -114,6 +134,30 @@ fn every_family_is_exported() {
             let blocks = choosing.map(|stage| stage.depth).sum::<usize>();
             assert_eq!(count("TopK"), blocks, "{name}");
             assert!(count("Softmax") >= blocks.max(1), "{name}");
+        }
+    }
+}
+
+/// Without windows, and with biases and masks of windows.
+#[test]
+fn all_ways_of_choosing_keys_are_exported() {
+    for (selection, implementation) in [
+        (Selection::Euclidean, Implementation::Masked),
+        (Selection::Euclidean, Implementation::Gathered),
+        (Selection::DotProduct, Implementation::Flash),
+        (Selection::DotProduct, Implementation::Masked),
+    ] {
+        let knn = KnnConfig {
+            selection,
+            implementation,
+            ..KnnConfig::new(Neighbors::fraction(0.5).unwrap())
+        };
+        let change = ModelOverrides {
+            attention: Some(AttentionConfig::Knn(knn)),
+            ..ModelOverrides::default()
+        };
+        for config in small::configs(&change).into_iter().take(2) {
+            assert_whole(&config.name(), &exported(&config, None).graph.unwrap());
         }
     }
 }

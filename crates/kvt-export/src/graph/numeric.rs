@@ -59,7 +59,7 @@ impl Builder<'_> {
                 self.top_k(&of.input, of.axis, of.accumulator_len, None, Some(&of.out))
             }
             Of::CumSum(of) => {
-                let (x, axis) = (self.read(&of.input)?, self.ints(&[of.axis as i64]));
+                let (x, axis) = (self.read(&of.input)?, self.axis(of.axis));
                 let name = self.node("CumSum", [x, axis], []);
                 self.set(&of.out, name);
                 Ok(())

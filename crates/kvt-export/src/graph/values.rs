@@ -74,6 +74,11 @@ impl Builder<'_> {
         )
     }
 
+    /// An axis where an operator takes one of them.
+    pub(super) fn axis(&mut self, axis: usize) -> String {
+        self.constant(&[], 7, (axis as i64).to_le_bytes().to_vec())
+    }
+
     /// One number of the type `element`.
     pub(super) fn scalar(&mut self, value: f64, element: i32) -> Option<String> {
         let bytes = scalar(value, element)?;

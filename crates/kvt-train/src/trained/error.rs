@@ -52,7 +52,7 @@ pub enum TrainedError {
     NoWeights(&'static str),
     /// A model that timm does not have.
     #[error(
-        "timm has no `{0}` of this family, size and attention: it has DeiT, Swin, PiT, TNT, Visformer, Twins-SVT and VOLO in the sizes \
+        "timm has no `{0}` of this family, size and attention: it has ViT, Swin, PiT, TNT, Visformer, Twins-SVT and VOLO in the sizes \
          of `kvt models list`, with dense attention; `kvt export` takes every model"
     )]
     NotInTimm(String),

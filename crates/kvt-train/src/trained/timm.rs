@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{Trained, TrainedError};
 use crate::augment::{CropMode, Interpolation};
 use crate::error::TrainError;
-use crate::task::write_weights;
+use crate::task::{TaskKind, write_weights};
 
 impl Trained {
     /// Writes the folder that `timm.create_model("local-dir:FOLDER", pretrained=True)` loads, in the layout of the hub: the weights as
@@ -37,9 +37,15 @@ impl Trained {
         })
     }
 
-    /// The name of the model, the names of its classes, and how images are prepared, as JSON values under names.
+    /// The name of the model, the names of its classes, what makes probabilities of its logits, and how images are prepared, as JSON
+    /// values under names.
     pub fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = self.preparation();
+        let activation = match self.plan.task {
+            TaskKind::MultiLabel => "sigmoid",
+            TaskKind::Classify | TaskKind::Dino | TaskKind::Segment | TaskKind::Detect => "softmax",
+        };
+        facts.insert("activation".to_owned(), json!(activation));
         facts.insert("model".to_owned(), json!(self.model.config().name()));
         facts.extend(
             self.classes
