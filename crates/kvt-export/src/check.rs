@@ -5,7 +5,7 @@ use kvt_models::Model;
 use kvt_ops::{Key, Phase};
 use rand::RngExt;
 use tract_onnx::prelude::{
-    Datum, DatumExt, Framework, InferenceModelExt, IntoRunnable, IntoTValue, TractResult, tvec,
+    DatumExt, Framework, InferenceModelExt, IntoRunnable, IntoTValue, TractResult, tvec,
 };
 
 use crate::error::ExportError;

@@ -47,8 +47,8 @@ pub struct Onnx {
 /// The model is consumed: it ends on a device that computes nothing.
 ///
 /// # Errors
-/// If an attention is neither dense nor k-NN, the model computes something that has no translation, or that depends on the batch otherwise than in its length, the file would
-/// be too large, or, with the feature `check`, its logits are not the model's.
+/// If an attention is neither dense nor k-NN, the model computes something that has no translation, or that depends on the batch
+/// otherwise than in its length, the file would be too large, or, with the feature `check`, its logits are not the model's.
 pub fn onnx(
     model: Model,
     batch: Option<NonZeroUsize>,
