@@ -45,6 +45,46 @@ def tiff(values, photometric, little=True):
     return head + struct.pack(order + "H", entries) + directory + struct.pack(order + "I", 0) + more + data
 
 
+def tiff_alpha(values, extra, order="<"):
+    """An uncompressed RGB file with a fourth channel of the kind `extra`: 1 if colours are multiplied by it, 2 if not."""
+    bits = 8 * values.dtype.itemsize
+    data = values.astype(values.dtype.newbyteorder(order)).tobytes()
+    entries = 10
+    behind = 8 + 2 + 12 * entries + 4
+    short = lambda tag, value: struct.pack(order + "HHIHH", tag, 3, 1, value, 0)
+    long = lambda tag, value, kind=4, count=1: struct.pack(order + "HHII", tag, kind, count, value)
+    directory = b"".join([
+        short(256, WIDTH), short(257, HEIGHT), long(258, behind, 3, 4), short(259, 1), short(262, 2), long(273, behind + 8),
+        short(277, 4), short(278, HEIGHT), long(279, len(data)), short(338, extra),
+    ])
+    head = (b"II" if order == "<" else b"MM") + struct.pack(order + "HI", 42, 8)
+    more = struct.pack(order + "HHHH", bits, bits, bits, bits)
+    return head + struct.pack(order + "H", entries) + directory + struct.pack(order + "I", 0) + more + data
+
+
+def premultiplied(values):
+    """Colours times alpha; of some pixels alpha is 0, of others a colour is brighter than alpha allows."""
+    most = np.iinfo(values.dtype).max
+    values[0, 0, 3], values[0, 1, 3] = 0, most
+    colours = values[..., :3].astype(np.uint64) * values[..., 3:] // most
+    colours[0, 2] = most
+    return np.concatenate([colours.astype(values.dtype), values[..., 3:]], axis=-1)
+
+
+def big_tiff():
+    """The same layout with offsets of 64 bits, of one grey pixel."""
+    entry = lambda tag, kind, value: struct.pack("<HHQQ", tag, kind, 1, value)
+    entries = [(256, 3, 1), (257, 3, 1), (258, 3, 8), (259, 3, 1), (262, 3, 1), (273, 16, 0), (277, 3, 1), (278, 3, 1), (279, 16, 1)]
+    place = 16 + 8 + 20 * len(entries) + 8
+    entries[5] = (273, 16, place)
+    directory = struct.pack("<Q", len(entries)) + b"".join(entry(*one) for one in entries) + struct.pack("<Q", 0)
+    return b"II" + struct.pack("<HHHQ", 43, 8, 0, 16) + directory + b"\x07"
+
+
+def xmp(value):
+    return f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="{value}"/></x:xmpmeta>'.encode()
+
+
 def numbers(kind, *more):
     return rng.integers(0, np.iinfo(kind).max + 1, (HEIGHT, WIDTH, *more), dtype=kind)
 
@@ -75,6 +115,15 @@ read = {
     "gif transparent": saved(palette, "GIF", transparency=2),
     "gif of two frames": saved(palette, "GIF", save_all=True, append_images=[other]),
 }
+read |= {
+    "tiff rgba, multiplied": tiff_alpha(premultiplied(numbers(np.uint8, 4)), 1),
+    "tiff rgba 16, multiplied": tiff_alpha(premultiplied(numbers(np.uint16, 4)), 1),
+    "tiff rgba 16, multiplied, big-endian": tiff_alpha(premultiplied(numbers(np.uint16, 4)), 1, ">"),
+    "tiff rgba 16, not multiplied": tiff_alpha(numbers(np.uint16, 4), 2),
+    "tiff turned by XMP": saved(rgb, "TIFF", tiffinfo={700: xmp(6)}),
+    "tiff turned by its tag, not by XMP": saved(rgb, "TIFF", tiffinfo={274: 3, 700: xmp(6)}),
+    "tiff not turned, by its tag": saved(rgb, "TIFF", tiffinfo={274: 1, 700: xmp(6)}),
+}
 not_read = {
     "tiff bilevel": saved(grey.convert("1"), "TIFF"),
     "tiff cmyk": saved(rgb.convert("CMYK"), "TIFF"),
@@ -82,6 +131,8 @@ not_read = {
     "tiff palette": saved(palette, "TIFF"),
     "tiff cut off": read["tiff rgb"][:-9],
     "gif cut off": read["gif"][:-9],
+    "tiff grey with alpha": saved(grey.convert("LA"), "TIFF"),
+    "tiff big": big_tiff(),
 }
 coded = lambda data: base64.b64encode(data).decode()
 cases = []

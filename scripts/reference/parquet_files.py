@@ -7,7 +7,8 @@ Writes `crates/kvt-data/tests/fixtures/parquet/`:
 - `<variant>.parquet`: 12 images by pyarrow in the ways that a column can be written, without names of the classes.
 
 Image `n` is a PNG of 6 x 5 pixels; pixel (x, y) is (7 n + 11 x, 23 y + 40 label, n x y) modulo 256, its label n modulo 3. The test
-knows this rule too. In `nulls.parquet` rows 3 and 7 have no image.
+knows this rule too. In `nulls.parquet` rows 3 and 7 have no image. In `classes*.parquet` each class has a column in place of `label`:
+`even` of images with an even number, `third` of each third one, `owl` of none.
 
 Needs `pip install datasets==5.2.0 pillow==13.0.0`, which brings pyarrow (26.0.1); nothing else here does.
 """
@@ -89,11 +90,36 @@ def variants():
     write("floats", labels=[float(label) for label in labels], label_type=pa.float64())
 
 
+def classes():
+    """By pyarrow: any number of labels for each image, a column for each class, as booleans, numbers and text."""
+    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    images = pa.array([{"bytes": png(n), "path": None} for n in range(12)], image)
+    even = pa.array([n % 2 == 0 for n in range(12)])
+    third = [int(n % 3 == 0) for n in range(12)]
+    owl = pa.array(["false"] * 12)
+    changed = lambda row, value: [value if n == row else own for n, own in enumerate(third)]
+
+    def write(name, third, more={}, **options):
+        columns = {"image": images, "even": even, "third": third, "owl": owl} | more
+        pq.write_table(pa.table(columns), OUT / f"{name}.parquet", **(dict(row_group_size=7, store_schema=False) | options))
+
+    write("classes", pa.array(third, pa.int8()))
+    # Here booleans are runs.
+    write("classes_v2", pa.array(third, pa.int64()), data_page_version="2.0")
+    write("classes_two", pa.array(changed(8, 2)))
+    write("classes_null", pa.array(changed(8, None)))
+    write("classes_maybe", pa.array([str(value) for value in changed(8, "maybe")]))
+    write("classes_float", pa.array(third, pa.float32()))
+    write("classes_list", pa.array(third), {"sizes": pa.array([[1, 2]] * 12)})
+    write("classes_bar", pa.array(third), {"a|b": pa.array(third)})
+
+
 def main():
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
     hub()
     variants()
+    classes()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 pub use self::coco::{CocoCheck, CocoChecks, check_coco};
 pub use self::masks::{MaskCheck, MaskChecks, check_masks};
-use crate::source::{Survey, detected, labelled_surveys, surveys};
+use crate::source::{Survey, detected, label_set_surveys, labelled_surveys, surveys};
 use crate::{
     ClassOrder, ColorKind, DataConfig, DataError, ImageLimits, OtherFormats, Sample, Source,
     Unlisted, file,
@@ -32,8 +32,12 @@ pub struct Check {
 pub struct SplitCheck {
     /// The split's name, as the data has it.
     pub name: String,
+    /// Number of images in the split.
+    pub images: usize,
     /// Classes and their number of images, in label order.
     pub classes: Vec<(String, usize)>,
+    /// How many labels images have, where they can have any number.
+    pub label_sets: Option<LabelCounts>,
     /// Images that cannot be decoded.
     pub unreadable: Vec<Unreadable>,
     /// Links to missing images, which are also unreadable.
@@ -54,6 +58,40 @@ pub struct SplitCheck {
     pub grey: usize,
     /// Number of CMYK and YCCK images.
     pub cmyk: usize,
+}
+
+/// How many labels the images of a split have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LabelCounts {
+    /// Labels of all images together.
+    pub all: usize,
+    /// Fewest labels of an image.
+    pub least: usize,
+    /// Most labels of an image.
+    pub most: usize,
+    /// Images without a label.
+    pub unlabelled: usize,
+}
+
+impl LabelCounts {
+    /// The mean number of labels of so many images.
+    #[must_use]
+    pub fn mean(&self, images: usize) -> f64 {
+        self.all as f64 / images.max(1) as f64
+    }
+
+    /// Those of a source whose images have any number of labels.
+    fn of(source: &Source) -> Option<Self> {
+        let counts = (0..)
+            .take(source.samples.len())
+            .map(|index| source.labels(index).len());
+        source.has_label_sets().then(|| Self {
+            all: counts.clone().sum(),
+            least: counts.clone().min().unwrap_or_default(),
+            most: counts.max().unwrap_or_default(),
+            unlabelled: source.unlabelled(),
+        })
+    }
 }
 
 /// How unequal the classes of a split are.
@@ -87,11 +125,6 @@ pub struct Duplicate {
 }
 
 impl SplitCheck {
-    /// Number of images in the split.
-    pub fn images(&self) -> usize {
-        self.classes.iter().map(|(_, count)| count).sum()
-    }
-
     /// How unequal the classes are, if some class has at least five times as many images as another.
     pub fn imbalance(&self) -> Option<Imbalance<'_>> {
         let there = self.classes.iter().filter(|(_, count)| *count > 0);
@@ -106,15 +139,21 @@ impl SplitCheck {
 
 impl Check {
     /// Whether training on this data set can work: everything is readable and listed, and all splits have the same two
-    /// or more classes, each with an image. Files in other formats are ignored.
+    /// or more classes, each with an image; where images can have any number of labels, some image of each split has one. Files in other
+    /// formats are ignored.
     pub fn is_sound(&self) -> bool {
         self.same_classes
             && self.splits.iter().all(|split| {
                 split.unreadable.is_empty()
                     && split.dead_links.is_empty()
                     && split.unlisted.is_empty()
-                    && split.classes.len() > 1
-                    && split.classes.iter().all(|(_, images)| *images > 0)
+                    && match split.label_sets {
+                        Some(labels) => labels.all > 0,
+                        None => {
+                            let mut classes = split.classes.iter();
+                            split.classes.len() > 1 && classes.all(|(_, images)| *images > 0)
+                        }
+                    }
             })
     }
 }
@@ -150,12 +189,18 @@ pub fn check(
     Ok(report(&names.zip(surveys).collect::<Vec<_>>(), limits))
 }
 
-/// The same of the splits of a configuration with a table of labels, `data.labels`, and of its test images.
+/// The same of the splits of a configuration with a table of labels, `data.labels`, or with any number of labels for each image in Parquet
+/// files, and of its test images.
 ///
 /// # Errors
-/// If the table or a row of it cannot be used. Images that are missing are part of the result.
+/// If the table, a file or a row cannot be used. Images that are missing are part of the result.
 pub fn check_labels(data: &DataConfig, limits: ImageLimits) -> Result<Check, DataError> {
-    Ok(report(&labelled_surveys(data)?, limits))
+    let surveys = if data.labels.is_empty() {
+        label_set_surveys(data)?
+    } else {
+        labelled_surveys(data)?
+    };
+    Ok(report(&surveys, limits))
 }
 
 /// Reads every image of these splits.
@@ -222,7 +267,9 @@ impl SplitCheck {
         let classes = source.classes.iter().cloned();
         Self {
             name: name.to_owned(),
+            images: source.samples.len(),
             classes: classes.zip(source.class_counts()).collect(),
+            label_sets: LabelCounts::of(source),
             unreadable: Vec::new(),
             dead_links: Vec::new(),
             unlisted: survey.unlisted.clone(),

@@ -35,7 +35,8 @@ section! {
         /// Whether an image has any number of labels. No key: the task says so.
         #[serde(skip)]
         pub label_sets: bool = false;
-        /// Column of the labels, whole numbers or names, of Parquet files alone.
+        /// Column of the labels, whole numbers or names, of Parquet files alone. With `task = "multi-label"` texts such as `cat|dog`, or
+        /// there is no such column: then each beside the images is a class, with 0 and 1 or false and true.
         pub label_column: String = "label".to_owned(), "minLength" = 1;
         /// Folder of the images, `<path>/<images>/<train>/**`; only for masks, as all keys up to `map`.
         pub images: String = "images".to_owned(), "minLength" = 1;
@@ -203,7 +204,8 @@ impl DataConfig {
         })
     }
 
-    /// Whether each image can have any number of labels: by a table of labels, or by texts in Parquet files.
+    /// Whether each image can have any number of labels: by a table of labels, or by texts or a column for each class in Parquet
+    /// files.
     #[must_use]
     pub fn can_have_label_sets(&self) -> bool {
         !self.labels.is_empty() || self.kind == DataKind::Parquet

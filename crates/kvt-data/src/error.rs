@@ -484,6 +484,19 @@ pub enum ParquetFault {
         /// The number of classes, if it is known.
         classes: Option<usize>,
     },
+    /// A cell of a class's column that does not say whether an image has the class.
+    #[error(
+        "column `{column}`, row {row}: `{cell}` is neither 0 nor 1, and neither false nor true: where no column is `data.label_column`, each \
+         beside the images is a class"
+    )]
+    Flag {
+        /// The column.
+        column: String,
+        /// The row, from 0.
+        row: u64,
+        /// What is there; `null` for nothing.
+        cell: String,
+    },
     /// Of the files that are numbered in their names, some are missing.
     #[error(
         "of its {of} parts, {} are missing: download or write them again",

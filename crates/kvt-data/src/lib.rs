@@ -40,8 +40,8 @@ mod upload;
 pub use balance::{Balance, balanced_order};
 pub use batch::{Batch, Image, View};
 pub use check::{
-    Check, CocoCheck, CocoChecks, Duplicate, Imbalance, MaskCheck, MaskChecks, SplitCheck,
-    Unreadable, check, check_coco, check_labels, check_masks,
+    Check, CocoCheck, CocoChecks, Duplicate, Imbalance, LabelCounts, MaskCheck, MaskChecks,
+    SplitCheck, Unreadable, check, check_coco, check_labels, check_masks,
 };
 pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use crate::decode::NOT_AN_IMAGE;
+use crate::decode::{NOT_AN_IMAGE, format_of};
 use crate::fs::{sync_folder, write_atomic, write_folder};
 use crate::source::{CLASSES, LABEL, SHARD};
 use crate::{DataError, DecodeError, ImageLimits, Source, listing};
@@ -109,8 +109,7 @@ fn ending(path: &Path, bytes: &[u8]) -> Result<String, String> {
     if !named.is_empty() {
         return Ok(named.to_string_lossy().to_ascii_lowercase());
     }
-    let format = image::guess_format(bytes).ok();
-    let ending = format.and_then(|format| format.extensions_str().first().copied());
+    let ending = format_of(bytes)?.extensions_str().first().copied();
     match ending.filter(|ending| listing::is_read(ending)) {
         Some(ending) => Ok(ending.to_owned()),
         None => Err(NOT_AN_IMAGE.to_owned()),

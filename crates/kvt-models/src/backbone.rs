@@ -6,7 +6,7 @@ use kvt_ops::Phase;
 
 use crate::error::ModelError;
 use crate::layers::Pass;
-use crate::observe::{BlockIndex, Observer, Watch};
+use crate::observe::{BlockIndex, Observer, Prefix, Watch};
 use crate::precision::Precision;
 
 /// Changes the patch tokens `[batch, rows * columns, dim]` of a map of `[rows, columns]`, for example by mixing the
@@ -66,11 +66,12 @@ impl<'a> Ask<'a> {
         if stage + 1 == stages { self.blocks } else { 0 }
     }
 
-    /// The context of the blocks of a stage.
+    /// The context of the blocks of a stage, whose tokens are a map.
     pub(crate) fn pass(&self, stage: usize, grid: [usize; 2], phase: Phase) -> Pass<'a> {
         let watch = Watch {
             observer: self.observer,
             block: BlockIndex { stage, block: 0 },
+            prefix: Prefix::default(),
         };
         Pass {
             phase,
@@ -103,6 +104,24 @@ pub struct Features {
 }
 
 impl Features {
+    /// Those of a model whose tokens and blocks get a final norm, without registers and without a vector of its own.
+    pub(crate) fn normed<T>(
+        prefix: usize,
+        tokens: T,
+        blocks: Vec<T>,
+        maps: Vec<Tensor<4>>,
+        norm: impl Fn(T) -> Tensor<3>,
+    ) -> Self {
+        Self {
+            tokens: norm(tokens),
+            prefix,
+            registers: 0,
+            vector: None,
+            maps,
+            blocks: blocks.into_iter().map(norm).collect(),
+        }
+    }
+
     /// One vector for each image: the backbone's own, or the class token, or the mean of the map of a model without one.
     ///
     /// # Shapes

@@ -13,6 +13,22 @@ pub struct BlockIndex {
     pub block: usize,
 }
 
+/// The tokens of a block before its map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prefix {
+    /// The class token, the distillation token and registers.
+    pub tokens: usize,
+    /// How many of these are registers, which come last and say nothing of the image.
+    pub registers: usize,
+}
+
+impl Prefix {
+    /// Whether the first token is a class token.
+    pub fn has_class_token(self) -> bool {
+        self.tokens > self.registers
+    }
+}
+
 /// A point of a block, in the order in which a block reaches them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Point {
@@ -37,21 +53,22 @@ pub trait Observer {
     /// observer that wants them, and cost another projection or another attention.
     fn wants(&self, block: BlockIndex, point: Point) -> bool;
 
-    /// The stream or the output of a branch at a point.
+    /// The stream or the output of a branch at a point. Where a class token alone passes a block, as in VOLO, `prefix`
+    /// counts it, and nothing comes behind it.
     ///
     /// # Shapes
     ///
     /// `[batch, tokens, dim]`, prefix tokens first, then the map row by row. For attention within the patches of a
     /// TNT, `batch` counts the patches of all images.
-    fn tokens(&self, block: BlockIndex, point: Point, tokens: Tensor<3>);
+    fn tokens(&self, block: BlockIndex, point: Point, tokens: Tensor<3>, prefix: Prefix);
 
-    /// The attention probabilities of a block.
+    /// The attention probabilities of a block. Its keys, too, begin with the tokens of `prefix`.
     ///
     /// # Shapes
     ///
     /// `[batch, heads, query, key]`; for attention within windows, `heads` counts the heads of all windows:
     /// `[batch, windows * heads, area, area]`.
-    fn probabilities(&self, _block: BlockIndex, _probabilities: Tensor<4>) {}
+    fn probabilities(&self, _block: BlockIndex, _probabilities: Tensor<4>, _prefix: Prefix) {}
 }
 
 /// An optional observer at a block.
@@ -59,6 +76,7 @@ pub trait Observer {
 pub(crate) struct Watch<'a> {
     pub(crate) observer: Option<&'a dyn Observer>,
     pub(crate) block: BlockIndex,
+    pub(crate) prefix: Prefix,
 }
 
 impl Watch<'_> {
@@ -68,7 +86,7 @@ impl Watch<'_> {
             let tokens = widened(tokens());
             let (batch, dim) = (tokens.dims()[0], tokens.dims()[D - 1]);
             let tokens = tokens.reshape([batch as i64, -1, dim as i64]);
-            observer.tokens(self.block, point, tokens);
+            observer.tokens(self.block, point, tokens, self.prefix);
         }
     }
 
@@ -78,7 +96,7 @@ impl Watch<'_> {
         if let Some(observer) = self.wanting(Point::Probabilities)
             && let Some(probabilities) = probabilities()
         {
-            observer.probabilities(self.block, widened(probabilities));
+            observer.probabilities(self.block, widened(probabilities), self.prefix);
         }
     }
 

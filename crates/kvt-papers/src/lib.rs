@@ -10,6 +10,7 @@ pub mod attribution;
 mod configs;
 mod demo;
 mod error;
+mod fit;
 mod item;
 mod kvt;
 mod order;

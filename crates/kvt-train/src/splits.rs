@@ -315,7 +315,7 @@ pub fn eval_batches(
     some_batches(plan, source, transform, 0)
 }
 
-/// All images of a source, in order, prepared otherwise, in batches of another size.
+/// All images of a source, in order, prepared otherwise, one by one.
 ///
 /// # Errors
 /// If the loader cannot start.
@@ -323,10 +323,9 @@ pub fn prepared_batches<T: Send + 'static>(
     plan: &Plan,
     source: &Arc<Source>,
     prepare: Arc<dyn Prepare<T>>,
-    batch_size: usize,
 ) -> Result<Loader<T>, DataError> {
     Loader::start(LoaderConfig {
-        batch_size,
+        batch_size: 1,
         ..eval_loading(plan, source, prepare)
     })
 }

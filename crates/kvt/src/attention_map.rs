@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let maps = maps.into_iter().next().unwrap_or_default();
             let who = match looking {
                 Looking::ClassToken => "class token",
-                Looking::AllTokens => "mean of all",
+                Looking::AllPatches => "mean of all",
             };
             for (head, map) in maps.iter().enumerate() {
                 let largest = map.weights.iter().copied().fold(0.0, f64::max);

@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[command(flatten)]
     overrides: Overrides,
     /// The class that patches speak for, by its name, or by its number, from 0 on; by default the one that the model takes the
-    /// image for.
+    /// image for, of several labels the most probable one.
     #[arg(long, value_name = "CLASS")]
     class: Option<String>,
     /// The folder of the pictures, one for each image (the image, and what speaks for the class laid over it, from dark to bright),
@@ -55,11 +55,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         classes,
         size,
     } = trained;
-    if plan.task == TaskKind::MultiLabel {
-        bail!(
-            "the map explains one class of each image, but this model gives an image any number of labels: `kvt attention-map` shows where it looks"
-        );
-    }
     let class = match &args.class {
         Some(class) => Some(number(class, classes.as_deref())?),
         None => None,
@@ -77,6 +72,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         } = shown;
         let found =
             attribute(&model, input, class).with_context(|| format!("`{}`", path.display()))?;
+        let found = if plan.task == TaskKind::MultiLabel {
+            found.of_labels()
+        } else {
+            found
+        };
         let columns = found.grid[1].max(1);
         let name = classes
             .as_ref()

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use kvt_data::escape::one_line;
 pub(super) use kvt_train::plot::{grouped, human};
-use kvt_train::task::{AveragePrecision, Scores};
+use kvt_train::task::Scores;
 
 /// A table with a header; every column but the first is aligned to the right.
 pub(super) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -21,35 +21,15 @@ pub(super) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     table.trim_fmt()
 }
 
-fn percent(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", 100.0 * value))
-}
-
 /// The twelve numbers of detections, of boxes and of masks.
 pub(super) fn scores_table(scores: &Scores) -> String {
-    let header = std::iter::once("").chain(scores.kinds().map(|(kind, _)| kind));
-    let header: Vec<&str> = header.collect();
-    let rows = AveragePrecision::NAMES
-        .iter()
-        .enumerate()
-        .map(|(at, (_, words))| {
-            let own = scores.kinds().map(|(_, of)| percent(of.numbers()[at]));
-            std::iter::once((*words).to_owned()).chain(own).collect()
-        });
-    table(&header, rows)
+    table(&scores.header("").collect::<Vec<_>>(), scores.rows("-"))
 }
 
 /// The average precision of each class of objects.
 pub(super) fn class_scores_table(scores: &Scores) -> String {
-    let header = std::iter::once("AP of class").chain(scores.kinds().map(|(kind, _)| kind));
-    let header: Vec<&str> = header.collect();
-    let rows = scores.classes.iter().enumerate().map(|(at, name)| {
-        let own = scores
-            .kinds()
-            .map(|(_, of)| percent(of.classes.get(at).copied().flatten()));
-        std::iter::once(name.clone()).chain(own).collect()
-    });
-    table(&header, rows)
+    let header: Vec<&str> = scores.header("AP of class").collect();
+    table(&header, scores.class_rows("-"))
 }
 
 #[cfg(test)]

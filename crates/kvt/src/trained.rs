@@ -7,8 +7,8 @@ use clap::ArgGroup;
 
 use super::common::Overrides;
 use super::output;
-use kvt_train::task::TaskKind;
-use kvt_train::trained::{Choice, Detector, Origin, Segmenter, Trained};
+use kvt_train::task::{DenseNetwork, TaskKind};
+use kvt_train::trained::{Choice, Origin, Trained, TrainedDense};
 
 /// Where the model comes from.
 #[derive(Debug, clap::Args)]
@@ -55,16 +55,17 @@ impl Args {
         Ok(self.origin()?.task(&overrides.all())?)
     }
 
-    /// Loads a network for segmentation and checks that its weights are finite.
-    pub(super) fn load_segmenter(&self, overrides: &Overrides) -> anyhow::Result<Segmenter> {
+    /// Loads a network for segmentation or detection and checks that its weights are finite.
+    pub(super) fn load_dense<N: DenseNetwork>(
+        &self,
+        overrides: &Overrides,
+    ) -> anyhow::Result<TrainedDense<N>> {
         let (origin, overrides) = (self.origin()?, overrides.all());
-        Ok(Segmenter::load(&origin, &overrides, &mut output::warning)?)
-    }
-
-    /// Loads a network for detection and checks that its weights are finite.
-    pub(super) fn load_detector(&self, overrides: &Overrides) -> anyhow::Result<Detector> {
-        let (origin, overrides) = (self.origin()?, overrides.all());
-        Ok(Detector::load(&origin, &overrides, &mut output::warning)?)
+        Ok(TrainedDense::load(
+            &origin,
+            &overrides,
+            &mut output::warning,
+        )?)
     }
 
     /// A model of which only the backbone is used.

@@ -9,6 +9,7 @@ mod config;
 mod corpus;
 mod edit;
 mod jpeg;
+mod labels;
 mod log;
 mod mask;
 mod parquet;

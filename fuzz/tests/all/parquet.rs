@@ -32,6 +32,11 @@ fn read(folder: &Path, bytes: &[u8]) -> usize {
         val_fraction: 0.5,
         ..DataConfig::default()
     };
+    for source in open(&config.as_label_sets(), None).into_iter().flatten() {
+        let indices = (0..).take(source.samples.len());
+        let mut labels = indices.flat_map(|index| source.labels(index));
+        assert!(labels.all(|&label| (label as usize) < source.classes.len()));
+    }
     let Ok(splits) = open(&config, None) else {
         return 0;
     };

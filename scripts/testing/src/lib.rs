@@ -1,5 +1,5 @@
 //! Shared by the tests of all crates: skips that say so, the [`devices`] to test on, a [`naive`] attention,
-//! and [`ranks`] of a job as threads.
+//! [`ranks`] of a job as threads, and configurations for [`scenes`].
 //!
 //! libtest reports a test that returns early as `ok`, and hides its output. So a test that cannot run, or not on
 //! every device, writes a line directly to standard error: `SKIPPED: <test>: <reason>`. `.ci/run` counts these lines.
@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 pub mod devices;
 pub mod naive;
 pub mod ranks;
+pub mod scenes;
 
 /// Reports that the current test, or a part of it, did not run; once for each test and reason.
 #[track_caller]

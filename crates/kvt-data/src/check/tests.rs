@@ -27,7 +27,7 @@ fn tells_what_is_wrong() {
     let found = check_all(dir.path());
     let train = &found.splits[0];
     assert_eq!(train.classes, [("a".to_owned(), 2), ("b".to_owned(), 2)]);
-    assert_eq!((train.images(), train.grey, train.cmyk), (4, 1, 0));
+    assert_eq!((train.images, train.grey, train.cmyk), (4, 1, 0));
     assert_eq!(train.sizes, Some(((3, 3), (8, 6))));
     assert_eq!(train.unreadable[0].path, at("train/b/bad.jpg"));
     assert!(!found.same_classes && !found.is_sound());
@@ -204,6 +204,8 @@ fn links_that_lead_nowhere_or_in_a_circle_are_reported() {
 fn unequal_classes_are_told() {
     let split = |counts: &[usize]| SplitCheck {
         name: "train".to_owned(),
+        images: counts.iter().sum(),
+        label_sets: None,
         classes: counts
             .iter()
             .enumerate()

@@ -66,6 +66,9 @@ pub struct Annotation {
     pub segmentation: Segmentation,
 }
 
+/// An annotation behind the place of its image and its own in the file.
+type Placed = (usize, usize, Annotation);
+
 /// An invalid annotation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BadAnnotation {
@@ -186,52 +189,53 @@ impl Coco {
         })
     }
 
-    /// Sorts annotations by their images.
+    /// Sorts annotations by their images, without a second list of them: a file of boxes alone has millions.
     fn group(&mut self, found: Vec<json::Annotation>, on_error: OnError) -> Result<(), CocoError> {
-        let mut placed: Vec<(usize, Annotation)> = Vec::with_capacity(found.len());
-        for annotation in found {
-            let unknown = |what, id| CocoError::Unknown {
-                path: self.path.clone(),
-                annotation: annotation.id,
-                what,
-                id,
+        let (path, images, categories) = (&self.path, &self.images, &self.categories);
+        let bad = &mut self.bad;
+        let place =
+            |(order, annotation): (usize, json::Annotation)| -> Result<Option<Placed>, CocoError> {
+                let (id, image_id, category) =
+                    (annotation.id, annotation.image_id, annotation.category_id);
+                let unknown = |what, unknown| CocoError::Unknown {
+                    path: path.clone(),
+                    annotation: id,
+                    what,
+                    id: unknown,
+                };
+                let place = images.binary_search_by_key(&image_id, |image| image.id);
+                let place = place.map_err(|_| unknown("image", image_id))?;
+                let label = categories.binary_search_by_key(&category, |class| class.id);
+                let label = label.map_err(|_| unknown("category", category))?;
+                let size = images.get(place).map_or((0, 0), |image| image.size);
+                match Annotation::new(annotation, label, size) {
+                    Ok(annotation) => Ok(Some((place, order, annotation))),
+                    Err(fault) if on_error == OnError::Skip => {
+                        bad.push(BadAnnotation { id, fault });
+                        Ok(None)
+                    }
+                    Err(fault) => Err(CocoError::Annotation {
+                        path: path.clone(),
+                        id,
+                        fault,
+                    }),
+                }
             };
-            let image_id = annotation.image_id;
-            let place = self
-                .images
-                .binary_search_by_key(&image_id, |image| image.id);
-            let place = place.map_err(|_| unknown("image", image_id))?;
-            let category = annotation.category_id;
-            let label = self
-                .categories
-                .binary_search_by_key(&category, |class| class.id);
-            let label = label.map_err(|_| unknown("category", category))?;
-            let id = annotation.id;
-            let size = self.images.get(place).map_or((0, 0), |image| image.size);
-            match Annotation::new(annotation, label, size) {
-                Ok(annotation) => placed.push((place, annotation)),
-                Err(fault) if on_error == OnError::Skip => {
-                    self.bad.push(BadAnnotation { id, fault });
-                }
-                Err(fault) => {
-                    let path = self.path.clone();
-                    return Err(CocoError::Annotation { path, id, fault });
-                }
-            }
-        }
-        // Stable, so that the order of the file remains within an image.
-        placed.sort_by_key(|(place, _)| *place);
+        let placed = found.into_iter().enumerate().map(place);
+        let mut placed: Vec<Placed> = placed
+            .filter_map(Result::transpose)
+            .collect::<Result<_, _>>()?;
+        // The order of the file remains within an image.
+        placed.sort_unstable_by_key(|(place, order, _)| (*place, *order));
         let mut start = 0;
         for (place, image) in self.images.iter_mut().enumerate() {
             let rest = placed.get(start..).unwrap_or_default();
-            let count = rest.iter().take_while(|(of, _)| *of == place).count();
+            let count = rest.iter().take_while(|(of, ..)| *of == place).count();
             image.objects = start..start + count;
             start += count;
         }
-        self.annotations = placed
-            .into_iter()
-            .map(|(_, annotation)| annotation)
-            .collect();
+        let annotations = placed.into_iter().map(|(.., annotation)| annotation);
+        self.annotations = annotations.collect();
         Ok(())
     }
 }

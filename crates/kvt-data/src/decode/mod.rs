@@ -2,13 +2,14 @@
 //!
 //! - The format is detected from the content, not from the extension: JPEG, PNG, WebP, BMP, TIFF (its first page), GIF (its first
 //!   frame).
-//! - Grey is repeated, alpha is dropped (not blended), palettes are resolved, and 16 bits become 8 by `>> 8`.
-//! - A TIFF has 8 or 16 bits of grey or RGB, perhaps with alpha: others, such as bilevel, palettes, CMYK and floats, are refused. Pillow
-//!   clips 16 bits of grey; they are shifted here as others are.
+//! - Grey is repeated, alpha is dropped (not blended; what a TIFF has multiplied by it is divided by it), palettes are resolved, and 16
+//!   bits become 8 by `>> 8`.
+//! - A TIFF has 8 or 16 bits of grey or RGB, the latter perhaps with alpha: others, such as bilevel, palettes, CMYK, floats and grey
+//!   with alpha, are refused, and so are BigTIFFs. Pillow clips 16 bits of grey; they are shifted here as others are.
 //! - CMYK and YCCK JPEGs are read as Adobe writes them, inverted, with or without the Adobe marker.
 //! - JPEGs have the colours that libjpeg sees in them, and so does one of at most 4 pixels across, if it is sequential. A
 //!   progressive one with colours of half the width is refused: it would be smoothed otherwise.
-//! - The orientation is applied, from EXIF or XMP.
+//! - The orientation is applied, from EXIF (in a TIFF, its own tag) or else XMP.
 //! - A truncated file is an error. The JPEG decoder fills the missing part with grey, so the end marker is checked here. A
 //!   JPEG with damaged bits in the middle decodes, as in Pillow, to an image with a damaged part. Bytes after the end are
 //!   passed over.
@@ -19,6 +20,7 @@ mod jpeg;
 mod mask;
 mod orientation;
 pub(super) mod region;
+mod tiff;
 mod webp;
 
 use std::io::Cursor;
@@ -42,9 +44,9 @@ pub(super) const NOT_AN_IMAGE: &str = "not a JPEG, PNG, WebP, BMP, TIFF or GIF f
 /// The message for those JPEGs of at most 4 pixels across whose colours would be others than libjpeg's.
 const NARROW: &str = "a JPEG of at most 4 pixels across with colours of half the width, which is read only if it is \
                       sequential and has three of them: convert it to PNG";
-/// The message for TIFFs of other kinds.
-const OTHER_TIFF: &str =
-    "a TIFF of another kind than 8 or 16 bits of grey or RGB: convert it to PNG";
+/// The message for TIFFs with offsets of 64 bits.
+const BIG_TIFF: &str =
+    "a BigTIFF, which is not read: write it as a TIFF, which can have 4 GB, or convert it to PNG";
 /// The beginning of the text that Git LFS leaves instead of a file.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
@@ -160,7 +162,7 @@ pub(super) fn decode_stored(bytes: &[u8], limits: ImageLimits) -> Result<Stored,
 pub(super) fn dimensions(bytes: &[u8]) -> Result<(u32, u32), String> {
     // As above: hostile input.
     let read = || -> Result<(u32, u32), String> {
-        let format = image::guess_format(bytes).map_err(|_| NOT_AN_IMAGE.to_owned())?;
+        let format = format_of(bytes)?;
         let reader = ImageReader::with_format(Cursor::new(bytes), format);
         reader.into_dimensions().map_err(|error| error.to_string())
     };
@@ -168,8 +170,16 @@ pub(super) fn dimensions(bytes: &[u8]) -> Result<(u32, u32), String> {
         .unwrap_or_else(|panic| Err(format!("the decoder panicked: {}", panic_message(&*panic))))
 }
 
+/// The format of a file, by its beginning.
+pub(super) fn format_of(bytes: &[u8]) -> Result<ImageFormat, String> {
+    if tiff::is_big(bytes) {
+        return Err(BIG_TIFF.to_owned());
+    }
+    image::guess_format(bytes).map_err(|_| NOT_AN_IMAGE.to_owned())
+}
+
 fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Stored, String> {
-    let format = image::guess_format(bytes).map_err(|_| NOT_AN_IMAGE.to_owned())?;
+    let format = format_of(bytes)?;
     let truncated = "the file is truncated";
     let mut jpeg = None;
     let (bytes, orientation) = match format {
@@ -209,8 +219,9 @@ fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Stored, String> {
                 _ if image.color().has_color() => ColorKind::Rgb,
                 _ => ColorKind::Grey,
             };
+            let is_multiplied = format == ImageFormat::Tiff && tiff::is_multiplied(bytes);
             // Converts to three bytes per pixel before rotating, since rotation needs a second image.
-            (to_rgb(image), color)
+            (to_rgb(image, is_multiplied), color)
         }
     };
     Ok(Stored {
@@ -233,6 +244,7 @@ fn pixels(bytes: &[u8], format: ImageFormat, limits: ImageLimits) -> Result<Dyna
             "a side of more than {MAX_SIDE} pixels, or more memory than an image of `data.max_pixels` = {} pixels takes",
             limits.max_pixels
         ),
+        ImageError::Unsupported(_) if format == ImageFormat::Tiff => tiff::refused(bytes),
         other => other.to_string(),
     };
     let mut decoder_limits = Limits::no_limits();
@@ -253,7 +265,7 @@ fn pixels(bytes: &[u8], format: ImageFormat, limits: ImageLimits) -> Result<Dyna
     let is_plain = color.bytes_per_pixel() <= 2 * color.channel_count()
         && decoder.original_color_type() == ExtendedColorType::from(color);
     if format == ImageFormat::Tiff && !is_plain {
-        return Err(OTHER_TIFF.to_owned());
+        return Err(tiff::refused(bytes));
     }
     if count > limits.max_pixels {
         return Err(format!(
@@ -267,9 +279,16 @@ fn pixels(bytes: &[u8], format: ImageFormat, limits: ImageLimits) -> Result<Dyna
     DynamicImage::from_decoder(decoder).map_err(words)
 }
 
-fn to_rgb(image: DynamicImage) -> RgbImage {
+/// Three bytes for each pixel. With `is_multiplied`, its colours are divided by its alpha.
+fn to_rgb(image: DynamicImage, is_multiplied: bool) -> RgbImage {
     let high = |value: u16| (value >> 8) as u8;
     match image {
+        DynamicImage::ImageRgba8(rgba) if is_multiplied => {
+            map(&rgba, |p: &image::Rgba<u8>| divided(p.0))
+        }
+        DynamicImage::ImageRgba16(rgba) if is_multiplied => {
+            map(&rgba, |p: &image::Rgba<u16>| divided(p.0.map(high)))
+        }
         DynamicImage::ImageLuma16(grey) => map(&grey, |p: &image::Luma<u16>| [high(p.0[0]); 3]),
         DynamicImage::ImageLumaA16(grey) => map(&grey, |p: &image::LumaA<u16>| [high(p.0[0]); 3]),
         DynamicImage::ImageRgb16(rgb) => map(&rgb, |p: &image::Rgb<u16>| p.0.map(high)),
@@ -278,6 +297,14 @@ fn to_rgb(image: DynamicImage) -> RgbImage {
         }),
         eight_bits => eight_bits.into_rgb8(),
     }
+}
+
+/// As Pillow divides: down, and black where alpha is 0.
+fn divided([red, green, blue, alpha]: [u8; 4]) -> [u8; 3] {
+    [red, green, blue].map(|color| {
+        let value = (255 * u16::from(color)).checked_div(alpha.into());
+        value.map_or(0, |value| value.min(255) as u8)
+    })
 }
 
 fn map<P: image::Pixel>(

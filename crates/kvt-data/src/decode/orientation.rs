@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use image::metadata::Orientation;
 
-use super::{jpeg, webp};
+use super::{jpeg, tiff, webp};
 
 /// The tag of the orientation.
 const TAG: u64 = 0x112;
@@ -18,9 +18,12 @@ pub(super) fn of_jpeg(segments: &jpeg::Segments<'_>) -> Orientation {
     find(Some(&segments.exif), segments.xmp)
 }
 
-/// A TIFF has the directory that EXIF has in other files.
+/// A TIFF has the directory that EXIF has in other files, and its XMP there.
 pub(super) fn of_tiff(bytes: &[u8]) -> Orientation {
-    find(Some(bytes), None)
+    find(
+        Some(bytes),
+        tiff::entry(bytes, tiff::XMP).map(|xmp| xmp.bytes),
+    )
 }
 
 pub(super) fn of_webp(container: &[u8]) -> Orientation {
@@ -124,61 +127,9 @@ fn find(exif: Option<&[u8]>, xmp: Option<&[u8]>) -> Orientation {
 /// The value of the tag in the first directory; 0 if it is there, but no whole number.
 fn in_exif(exif: &[u8]) -> Option<u64> {
     let once = exif.strip_prefix(PREFIX).unwrap_or(exif);
-    let tiff = once.strip_prefix(PREFIX).unwrap_or(once);
-    let is_little = match tiff.first_chunk()? {
-        b"II*\0" | b"II\0*" => true,
-        b"MM\0*" | b"MM*\0" => false,
-        _ => return None,
-    };
-    let number = |at: u64, size: u64| {
-        let bytes = tiff.get(at as usize..at.checked_add(size)? as usize)?;
-        let add = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
-        Some(if is_little {
-            bytes.iter().rfold(0, add)
-        } else {
-            bytes.iter().fold(0, add)
-        })
-    };
-    let directory = number(4, 4)?;
-    let length = tiff.len() as u64;
-    // Bytes of the values that are outside of the directory.
-    let mut outside = 0;
-    for entry in 0..number(directory, 2)? {
-        let at = directory + 2 + 12 * entry;
-        let (tag, kind) = (number(at, 2)?, number(at + 2, 2)?);
-        let (count, inside) = (number(at + 4, 4)?, number(at + 8, 4)?);
-        let size = match kind {
-            1 | 2 | 6 | 7 => 1,
-            3 | 8 => 2,
-            4 | 9 | 11 | 13 => 4,
-            5 | 10 | 12 | 16 => 8,
-            _ => continue,
-        };
-        let bytes = count * size;
-        let value = match bytes {
-            0 => continue,
-            1..=4 => at + 8,
-            _ => {
-                // As in Pillow: values that claim too much are passed over, and those after the end are an end.
-                outside += bytes;
-                if outside > length {
-                    continue;
-                }
-                inside
-            }
-        };
-        if value + bytes > length {
-            return None;
-        }
-        if tag == TAG {
-            // Of several values, the first one counts.
-            return match kind {
-                3 | 4 | 6 | 8 | 9 | 13 | 16 => number(value, size),
-                _ => Some(0),
-            };
-        }
-    }
-    None
+    let found = tiff::entry(once.strip_prefix(PREFIX).unwrap_or(once), TAG)?;
+    // Of several values, the first one counts.
+    Some(found.number().unwrap_or(0))
 }
 
 /// The digit of the first `tiff:Orientation`, as an attribute or as an element.

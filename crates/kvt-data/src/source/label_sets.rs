@@ -31,6 +31,24 @@ pub(super) fn labels_in(text: &str) -> Result<Vec<&str>, String> {
     Ok(labels)
 }
 
+/// Whether an image has the label of a column, by its cell there.
+pub(super) fn flag(cell: &str) -> Option<bool> {
+    let is = |word: &str| cell.eq_ignore_ascii_case(word);
+    match cell {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ if is("false") => Some(false),
+        _ if is("true") => Some(true),
+        _ => None,
+    }
+}
+
+/// Whether a column can be that of a class, by its name.
+pub(super) fn is_class(name: &str) -> bool {
+    let is_line = !name.contains(['\n', '\r']) && name.trim() == name;
+    is_line && !name.is_empty() && !name.contains(BETWEEN)
+}
+
 /// The numbers of labels.
 ///
 /// # Errors
@@ -86,10 +104,11 @@ impl Source {
         self
     }
 
-    /// The same where classes are texts such as `cat|dog`: the classes are these, or all labels in the texts, in order.
+    /// The same where classes are texts such as `cat|dog`: the classes are these, or otherwise those with a column, or all labels in the
+    /// texts, in order.
     ///
     /// # Errors
-    /// If classes are not texts, or a text names a label twice or another one than these classes.
+    /// If classes are not texts, a text names a label twice or another one than these classes, or others have columns.
     pub(super) fn split_labels(
         mut self,
         classes: Option<&[String]>,
@@ -117,10 +136,18 @@ impl Source {
             };
             parts.push(labels.map_err(bad)?);
         }
+        let columns = self.class_columns.take();
+        if let (Some(known), Some(columns)) = (classes, &columns)
+            && known.iter().collect::<BTreeSet<_>>() != columns.iter().collect::<BTreeSet<_>>()
+        {
+            return Err(self.other_classes(columns, known));
+        }
         let classes = classes.map_or_else(
             || {
-                let all: BTreeSet<&str> = parts.iter().flatten().copied().collect();
-                let mut all: Vec<String> = all.into_iter().map(str::to_owned).collect();
+                let mut all = columns.unwrap_or_else(|| {
+                    let all: BTreeSet<&str> = parts.iter().flatten().copied().collect();
+                    all.into_iter().map(str::to_owned).collect()
+                });
                 order.sort(&mut all);
                 all
             },

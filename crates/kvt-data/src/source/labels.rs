@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
-use super::label_sets::BETWEEN;
+use super::label_sets::{BETWEEN, flag, is_class};
 use crate::DataError;
 use crate::text::{quoted, read_text};
 
@@ -45,7 +45,8 @@ pub(crate) struct Row {
 }
 
 impl Labels {
-    /// Reads a table. With `label_sets` it may have a column for each class, with 0 and 1, in place of `label`. Spaces around a cell do not count, and lines without text are passed over.
+    /// Reads a table. With `label_sets` it may have a column for each class, with 0 and 1 or false and true, in place of `label`.
+    /// Spaces around a cell do not count, and lines without text are passed over.
     ///
     /// # Errors
     /// If the file cannot be read, a column is missing or twice there, or a row is without an image or split, of another length than
@@ -171,7 +172,7 @@ impl Columns {
             classes = std::mem::take(&mut others);
             let mut seen = HashSet::new();
             for (column, name) in &classes {
-                if name.is_empty() || name.contains(BETWEEN) {
+                if !is_class(name) {
                     return Err(format!(
                         "column {} is `{name}`, which cannot be the name of a class",
                         column + 1
@@ -215,12 +216,14 @@ impl Columns {
             None => {
                 let mut labels = Vec::new();
                 for (column, name) in &self.classes {
-                    match cell(*column).as_str() {
-                        "0" => {}
-                        "1" => labels.push(name.as_str()),
-                        other => {
+                    let cell = cell(*column);
+                    match flag(&cell) {
+                        Some(false) => {}
+                        Some(true) => labels.push(name.as_str()),
+                        None => {
                             return Err(format!(
-                                "the column `{name}` is `{other}`: without a column `label` each other one is a class, with 0 or 1"
+                                "the column `{name}` is `{cell}`: without a column `label` each other one is a class, with 0 or 1, or with \
+                                 false or true"
                             ));
                         }
                     }

@@ -51,7 +51,7 @@ pub use objects::ImageObjects;
 pub use open::{
     Split, is_split, is_whole, open, open_part, open_split, split_name, test_split, unused_splits,
 };
-pub(super) use open::{coco_survey, detected, mask_survey, surveys};
+pub(super) use open::{coco_survey, detected, label_set_surveys, mask_survey, surveys};
 pub(super) use shards::{CLASSES, LABEL, SHARD};
 
 /// One labelled image.
@@ -107,6 +107,8 @@ pub struct Source {
     is_numbered: bool,
     /// Whether the labels themselves are the names of the classes, as in a column of text.
     are_labels: bool,
+    /// Where each class has a column: these. Their names in texts such as `cat|dog` are labels.
+    class_columns: Option<Vec<String>>,
     coding: Coding,
     cache: Option<Arc<Cache>>,
     /// Where each image has a mask; the label of a sample then says nothing.
@@ -210,6 +212,7 @@ impl Source {
             tables: Arc::from([]),
             is_numbered: false,
             are_labels: false,
+            class_columns: None,
             coding: Coding::File,
             cache: None,
             masks: None,
@@ -529,15 +532,20 @@ impl Source {
                 self.classes = classes.to_vec();
                 Ok(self)
             }
-            _ => Err(DataError::ClassesDiffer {
-                missing: without(classes, &self.classes),
-                extra: without(&self.classes, classes),
-                // The splits may be in the same folder.
-                path: match self.tables.first() {
-                    Some(table) => table.path.clone(),
-                    None => self.root,
-                },
-            }),
+            _ => Err(self.other_classes(&self.classes, classes)),
+        }
+    }
+
+    /// The error that the classes of this source, `found`, are not those `expected`.
+    fn other_classes(&self, found: &[String], expected: &[String]) -> DataError {
+        DataError::ClassesDiffer {
+            missing: without(expected, found),
+            extra: without(found, expected),
+            // The splits may be in the same folder.
+            path: match self.tables.first() {
+                Some(table) => table.path.clone(),
+                None => self.root.clone(),
+            },
         }
     }
 

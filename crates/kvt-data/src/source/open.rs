@@ -113,22 +113,58 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
     }
 }
 
-/// Both splits of tables whose labels are texts such as `cat|dog`, with the classes of the training images.
+/// Both splits of tables whose labels are texts such as `cat|dog`, or have a column for each class, with the classes of the training
+/// images.
 fn with_label_sets(
     data: &DataConfig,
     classes: Option<&[String]>,
 ) -> Result<[Source; 2], DataError> {
-    let of = |split: Option<&str>, classes: Option<&[String]>| {
-        listed(data, split, None)?.split_labels(classes, data.class_order)
-    };
     if data.val_fraction > 0.0 {
-        return Ok(share::split(&of(None, classes)?, data.val_fraction));
+        return Ok(share::split(
+            &label_sets(data, None, classes)?,
+            data.val_fraction,
+        ));
     }
     let [of_train, of_val] = [name(data, Split::Train)?, name(data, Split::Val)?];
-    let mut train = of(Some(of_train), classes)?;
+    let mut train = label_sets(data, Some(of_train), classes)?;
     train.beside = parquet::others(&data.path, &[of_train, of_val]);
-    let val = of(Some(of_val), Some(&train.classes))?;
+    let val = label_sets(data, Some(of_val), Some(&train.classes))?;
     Ok([train, val])
+}
+
+/// The images of a split of such tables, or all.
+fn label_sets(
+    data: &DataConfig,
+    split: Option<&str>,
+    classes: Option<&[String]>,
+) -> Result<Source, DataError> {
+    listed(data, split, None)?.split_labels(classes, data.class_order)
+}
+
+/// The same splits, and that of test images, by their names for a check; all images are one with `data.val_fraction`.
+pub(crate) fn label_set_surveys(data: &DataConfig) -> Result<Vec<(String, Survey)>, DataError> {
+    if data.val_fraction > 0.0 {
+        refuse_splits(data)?;
+        let name = data.path.display().to_string();
+        return Ok(vec![(name, label_sets(data, None, None)?.surveyed())]);
+    }
+    let own = [name(data, Split::Train)?, name(data, Split::Val)?];
+    let test = TEST
+        .into_iter()
+        .find(|test| is_split(data.kind, &data.path, test));
+    let test = test.filter(|test| !own.contains(test));
+    let mut surveys: Vec<(String, Survey)> = Vec::new();
+    for split in own.into_iter().chain(test) {
+        let classes = surveys
+            .first()
+            .map(|(_, train)| train.source.classes.as_slice());
+        let survey = label_sets(data, Some(split), classes)?.surveyed();
+        surveys.push((split.to_owned(), survey));
+    }
+    if let Some((_, train)) = surveys.first_mut() {
+        train.source.beside = parquet::others(&data.path, &own);
+    }
+    Ok(surveys)
 }
 
 /// One of the splits of a data set, without reading the other one if possible.
@@ -182,9 +218,7 @@ pub fn open_split(
     let split = split_name(data.kind, &divided(data), split).unwrap_or(split);
     match data.kind {
         DataKind::Folder | DataKind::Shapes => folder(&data.path.join(split), data, classes),
-        DataKind::Parquet if data.label_sets => {
-            listed(data, Some(split), None)?.split_labels(classes, data.class_order)
-        }
+        DataKind::Parquet if data.label_sets => label_sets(data, Some(split), classes),
         DataKind::Tar | DataKind::Parquet => {
             let known = classes.map(|classes| Known {
                 classes,

@@ -11,7 +11,7 @@ use crate::family::overrides::{ModelOverrides, per_stage};
 use crate::family::stages::StagesConfig;
 use crate::family::summary::Summary;
 use crate::family::validate;
-use crate::head::{Classifier, Reads};
+use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
 
 /// Sizes and settings of a CvT.
@@ -201,7 +201,7 @@ impl FamilyConfig for CvtConfig {
             weight: head.trunc_normal("weight", [features, classes]),
             bias: Some(bias),
         };
-        Classifier::new(class, None, Reads::Prefix)
+        Classifier::new(class, None)
     }
 }
 

@@ -89,7 +89,7 @@ impl Backbone for Cvt {
                 prefix = class.dims()[1];
                 x = Tensor::cat(vec![class, x], 1);
             }
-            let pass = ask.pass(s, grid, phase.child(s as u64));
+            let pass = ask.pass(s, grid, phase.child(s as u64)).behind(prefix, 0);
             let kept = ask.blocks_of(s, self.stages.len());
             (x, blocks) = forward_blocks(&stage.blocks, x, pass, kept);
             if ask.maps {
@@ -97,14 +97,7 @@ impl Backbone for Cvt {
             }
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
-        Features {
-            tokens: norm(x.narrow(1, 0, prefix)),
-            prefix,
-            registers: 0,
-            vector: None,
-            maps,
-            blocks: blocks.into_iter().map(norm).collect(),
-        }
+        Features::normed(prefix, x.narrow(1, 0, prefix), blocks, maps, norm)
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {

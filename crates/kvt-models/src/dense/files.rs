@@ -4,34 +4,10 @@ use std::collections::BTreeSet;
 
 use super::Pyramid;
 use super::pyramid::{BACKBONE, is_used};
-use crate::model::Parameter;
 use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
 
-/// How the names of the maps' norms begin, after that of the backbone.
-const NORMS: &str = "norm";
-/// Parameters whose names contain one of these do not decay in the recipes of Swin and of Twins. Biases and batch norms do.
-const UNDECAYED: [&str; 4] = [
-    "norm",
-    "relative_position_bias_table",
-    "absolute_pos_embed",
-    "pos_block",
-];
 /// PyTorch's counter of batches, which nothing reads.
 const COUNTER: &str = ".num_batches_tracked";
-
-/// Whether weight decay applies to a parameter in the recipes of Swin and of Twins, which decide by the name.
-pub(super) fn decays(parameter: &Parameter) -> bool {
-    !UNDECAYED.iter().any(|part| parameter.name.contains(part))
-}
-
-/// A parameter as the backbone's model names it; `None` for those of the norms and of everything behind them.
-pub(super) fn of_model(parameter: &Parameter) -> Option<Parameter> {
-    let name = parameter.name.strip_prefix(BACKBONE)?;
-    (!name.starts_with(NORMS)).then(|| Parameter {
-        name: name.to_owned(),
-        ..parameter.clone()
-    })
-}
 
 /// The names in a file that a network does not have, by what became of its parameters (`rows`). Counters of batch norms, and what
 /// the backbone's classifier has, are passed over. Layers whose size depends on the number of classes begin with `classifiers`.

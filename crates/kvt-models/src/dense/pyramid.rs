@@ -22,6 +22,15 @@ use crate::weights::{
 const MAPS: usize = 4;
 /// The prefix of all names in files.
 pub(super) const BACKBONE: &str = "backbone.";
+/// How the names of the maps' norms begin, after that of the backbone.
+const MAP_NORMS: &str = "norm";
+/// Parameters whose names contain one of these do not decay in the recipes of Swin and of Twins. Biases and batch norms do.
+const UNDECAYED: [&str; 4] = [
+    "norm",
+    "relative_position_bias_table",
+    "absolute_pos_embed",
+    "pos_block",
+];
 /// The norm of a classifier's last map, which dense networks do not use.
 const FINAL_NORM: &str = "norm.";
 /// The field of [`Pyramid`] that holds the norms of the maps.
@@ -204,7 +213,31 @@ impl Pyramid {
         used.chain(norms).collect()
     }
 
-    /// The parameters of the backbone that are not used.
+    /// Whether weight decay applies to a parameter of a network on this pyramid in the recipes of Swin and of Twins, which decide by
+    /// the name: biases and batch norms decay, layer norms and positions do not.
+    pub fn decays_by_name(&self, parameter: &Parameter) -> bool {
+        !UNDECAYED.iter().any(|part| parameter.name.contains(part))
+    }
+
+    /// Whether it does by the rule of the backbone's family ([`Model::decays`]); of what is behind the maps, to parameters with more
+    /// than one dimension.
+    pub fn decays(&self, parameter: &Parameter) -> bool {
+        match of_model(parameter) {
+            Some(parameter) => self.backbone.decays(&parameter),
+            None => parameter.shape.len() > 1,
+        }
+    }
+
+    /// The layer of such a parameter for layer-wise learning rates: that of the backbone, where the norms of the maps and what is behind
+    /// them are the last.
+    pub fn layer(&self, parameter: &Parameter) -> usize {
+        match of_model(parameter) {
+            Some(parameter) => self.backbone.layer(&parameter),
+            None => self.backbone.layers().saturating_sub(1),
+        }
+    }
+
+    /// The parameters of the backbone that are not used, and that training does not change.
     pub fn frozen(&self) -> Vec<ParamId> {
         let backbone = self.backbone.parameters().into_iter();
         let unused = backbone.filter(|parameter| !self.is_used(&parameter.name));
@@ -329,6 +362,15 @@ impl Pyramid {
             Some((path, tensor))
         })
     }
+}
+
+/// A parameter of a network as the backbone's model names it; `None` for those of the norms and of everything behind them.
+fn of_model(parameter: &Parameter) -> Option<Parameter> {
+    let name = parameter.name.strip_prefix(BACKBONE)?;
+    (!name.starts_with(MAP_NORMS)).then(|| Parameter {
+        name: name.to_owned(),
+        ..parameter.clone()
+    })
 }
 
 /// Whether a parameter of a model, by its name there, takes part in the maps.

@@ -78,12 +78,17 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
+    /// Whether weights are of it.
+    pub(crate) fn is_in(&self, weights: &StateDict) -> bool {
+        weights.get(self.signature).is_some()
+    }
+
     /// The refusal of its weights; `hint` says what kvt has instead.
-    pub(crate) fn error(self, hint: &'static str) -> WeightsError {
+    pub(crate) fn error(self, hint: impl Into<String>) -> WeightsError {
         WeightsError::Variant {
             signature: self.signature,
             difference: self.difference,
-            hint,
+            hint: hint.into(),
         }
     }
 }
@@ -159,7 +164,7 @@ impl Family {
     /// Refuses the weights of a variant.
     pub(crate) fn check_variant(&self, weights: &StateDict) -> Result<(), WeightsError> {
         let mut variants = self.variants.iter();
-        match variants.find(|variant| weights.get(variant.signature).is_some()) {
+        match variants.find(|variant| variant.is_in(weights)) {
             Some(variant) => Err(variant.error("kvt does not have that model")),
             None => Ok(()),
         }
@@ -274,9 +279,19 @@ pub(crate) trait FamilyConfig {
         None
     }
 
-    /// Whether weights that have as many numbers as this model can be its own.
-    fn fits(&self, _weights: &StateDict) -> bool {
+    /// What weights pool by, if this model reads their tokens in another way, which can be chosen. Only a head cares.
+    fn other_pool(&self, _weights: &StateDict) -> Option<Variant> {
+        None
+    }
+
+    /// Whether weights are of a model that differs from this one only in sizes and in its pool, as far as their names tell.
+    fn is_alike(&self, _weights: &StateDict) -> bool {
         true
+    }
+
+    /// What weights have that not all models of the family have, in words.
+    fn parts(&self, _weights: &StateDict) -> Vec<&'static str> {
+        Vec::new()
     }
 
     /// A weight of another image size (position embeddings, tables of relative positions) at the size of this model's

@@ -10,7 +10,8 @@ use super::{Head, SecondOrder};
 use crate::backbone::Features;
 use crate::layers::Init;
 
-/// The classifier of all families. Outside this module, its layers have the names that the family gives them.
+/// The classifier of all families. The class reads what the features pool to, the distillation the second token. Outside this module,
+/// its layers have the names that the family gives them.
 #[derive(Module, Debug)]
 pub struct Classifier {
     class: Linear,
@@ -18,19 +19,6 @@ pub struct Classifier {
     /// Reads the patches; its logits are added to those of the class.
     second_order: Option<SecondOrder>,
     aux: Option<Linear>,
-    #[module(skip)]
-    reads: Reads,
-}
-
-/// The part of the tokens that a classifier reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reads {
-    /// The first token, and for distillation the second.
-    Prefix,
-    /// The mean of all tokens.
-    Mean,
-    /// The vector of the image, as the backbone makes it.
-    Vector,
 }
 
 impl Classifier {
@@ -45,13 +33,12 @@ impl Classifier {
     ];
 
     /// A classifier from the layers of its outputs.
-    pub(crate) fn new(class: Linear, distillation: Option<Linear>, reads: Reads) -> Self {
+    pub(crate) fn new(class: Linear, distillation: Option<Linear>) -> Self {
         Self {
             class,
             distillation,
             second_order: None,
             aux: None,
-            reads,
         }
     }
 
@@ -77,13 +64,12 @@ impl Classifier {
         init: &Init<'_>,
         (class, distillation): (&str, Option<&str>),
         [features, classes]: [usize; 2],
-        reads: Reads,
     ) -> Self {
         let layer = |name: &str| match name.split_once('.') {
             Some((outer, name)) => init.child(outer).linear(name, features, classes, true),
             None => init.linear(name, features, classes, true),
         };
-        Self::new(layer(class), distillation.map(layer), reads)
+        Self::new(layer(class), distillation.map(layer))
     }
 }
 
@@ -91,13 +77,9 @@ impl Head for Classifier {
     type Output = Logits;
 
     fn forward(&self, features: Features, phase: Phase) -> Logits {
-        let vector = (self.reads == Reads::Vector).then(|| features.pooled());
+        let class = linear(&self.class, features.pooled());
         let (x, prefix) = (features.tokens, features.prefix);
-        let token = |i: usize| match self.reads {
-            Reads::Prefix => x.clone().narrow(1, i, 1).squeeze_dim::<2>(1),
-            Reads::Mean | Reads::Vector => x.clone().mean_dim(1).squeeze_dim::<2>(1),
-        };
-        let class = linear(&self.class, vector.unwrap_or_else(|| token(0)));
+        let second = || x.clone().narrow(1, 1, 1).squeeze_dim::<2>(1);
         let patches = || x.clone().narrow(1, prefix, x.dims()[1] - prefix);
         Logits {
             class: match &self.second_order {
@@ -107,7 +89,7 @@ impl Head for Classifier {
             distillation: self
                 .distillation
                 .as_ref()
-                .map(|layer| linear(layer, token(1))),
+                .map(|layer| linear(layer, second())),
             aux: self.aux.as_ref().map(|layer| linear(layer, patches())),
         }
     }
@@ -116,7 +98,7 @@ impl Head for Classifier {
 /// The logits of a classifier's outputs.
 #[derive(Clone, Debug)]
 pub struct Logits {
-    /// From the class token, or from the mean of the tokens; in So-ViT from all tokens, `[batch, num_classes]`.
+    /// From the vector of the image, such as its class token; in So-ViT from all tokens, `[batch, num_classes]`.
     pub class: Tensor<2>,
     /// From the distillation token, if the model has one, `[batch, num_classes]`.
     pub distillation: Option<Tensor<2>>,
@@ -135,6 +117,47 @@ impl Logits {
         match self.aux {
             Some(aux) => logits + aux.max_dim(1).squeeze_dim::<2>(1) * 0.5,
             None => logits,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use burn::tensor::Device;
+
+    use super::*;
+
+    /// By hand, with weights of 1: the class token, what the backbone pools, and the mean of the map where only a register is before it;
+    /// the distillation always has the second token.
+    #[test]
+    fn the_class_reads_what_the_features_pool_to() {
+        let device = Device::flex();
+        let tensor = |values: [[[f32; 1]; 3]; 1]| Tensor::<3>::from_data(values, &device);
+        let layer = || Linear {
+            weight: burn::module::Param::from_tensor(Tensor::ones([1, 1], &device)),
+            bias: None,
+        };
+        let head = Classifier::new(layer(), Some(layer()));
+        let features = |prefix, registers, vector: Option<f32>| Features {
+            tokens: tensor([[[1.0], [2.0], [6.0]]]),
+            prefix,
+            registers,
+            vector: vector.map(|value| Tensor::from_data([[value]], &device)),
+            maps: Vec::new(),
+            blocks: Vec::new(),
+        };
+        for (features, expected) in [
+            (features(2, 0, None), 1.0),
+            (features(2, 0, Some(7.0)), 7.0),
+            (features(1, 1, None), 4.0),
+            (features(0, 0, None), 3.0),
+        ] {
+            let logits = head.forward(features, Phase::Eval);
+            let number = |logits: Tensor<2>| logits.into_scalar::<f32>();
+            assert_eq!(number(logits.class), expected);
+            assert_eq!(number(logits.distillation.unwrap()), 2.0);
         }
     }
 }

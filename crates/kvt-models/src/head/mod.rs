@@ -6,7 +6,7 @@ mod second_order;
 use burn::module::Module;
 use kvt_ops::Phase;
 
-pub use classify::{Classifier, Logits, Reads};
+pub use classify::{Classifier, Logits};
 pub(crate) use second_order::{SecondOrder, SecondOrderSize};
 
 use crate::backbone::Features;

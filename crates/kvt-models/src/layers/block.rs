@@ -10,7 +10,7 @@ use super::mlp::BlockMlp;
 use super::scale::{LayerScale, factors, scale, scaled};
 use super::{Activation, Init, Norm, NormKind, ScaleKind, drop_path};
 use crate::family::summary::BlockSize;
-use crate::observe::{Point, Watch};
+use crate::observe::{Point, Prefix, Watch};
 use crate::precision::Precision;
 
 /// The inputs of blocks besides their tokens.
@@ -26,6 +26,12 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// The same for blocks with `tokens` before the map, the last of which are `registers`.
+    pub(crate) fn behind(mut self, tokens: usize, registers: usize) -> Self {
+        self.watch.prefix = Prefix { tokens, registers };
+        self
+    }
+
     /// Casts activations from a norm that enter a branch.
     pub(crate) fn lower<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         self.precision.lower(x)
@@ -256,28 +262,27 @@ pub(crate) fn forward_blocks<const D: usize, A: SelfAttention<D>>(
     pass: Pass<'_>,
     kept: usize,
 ) -> (Tensor<D>, Vec<Tensor<D>>) {
-    forward_blocks_then(blocks, x, pass, kept, |_, x| x)
+    forward_each(blocks, x, pass, kept, Block::forward)
 }
 
-/// As [`forward_blocks`], with a function that changes the stream after a block, which is given by its number. Kept
-/// streams include the change; an observer sees the output of the block itself.
+/// As [`forward_blocks`], of any blocks: `forward` is one of them.
 ///
 /// # Shapes
 ///
 /// `[batch, .., dim]` to the same shape.
-pub(crate) fn forward_blocks_then<const D: usize, A: SelfAttention<D>>(
-    blocks: &[Block<A>],
+pub(crate) fn forward_each<'a, const D: usize, B>(
+    blocks: &[B],
     mut x: Tensor<D>,
-    mut pass: Pass<'_>,
+    mut pass: Pass<'a>,
     kept: usize,
-    then: impl Fn(usize, Tensor<D>) -> Tensor<D>,
+    forward: impl Fn(&B, Tensor<D>, Pass<'a>) -> Tensor<D>,
 ) -> (Tensor<D>, Vec<Tensor<D>>) {
     let phase = pass.phase.named("blocks");
     let mut outputs = Vec::new();
     for (i, block) in blocks.iter().enumerate() {
         pass.phase = phase.child(i as u64);
         pass.watch.block.block = i;
-        x = then(i, block.forward(x, pass));
+        x = forward(block, x, pass);
         if i + kept >= blocks.len() {
             outputs.push(x.clone());
         }

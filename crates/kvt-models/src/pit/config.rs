@@ -11,7 +11,7 @@ use crate::family::overrides::{ModelOverrides, per_stage};
 use crate::family::stages::StagesConfig;
 use crate::family::summary::Summary;
 use crate::family::validate;
-use crate::head::{Classifier, Reads};
+use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
 use crate::weights::pos_embed;
 
@@ -212,7 +212,7 @@ impl FamilyConfig for PitConfig {
         let init = init.with_uniform_linears();
         let sizes = [self.num_features(), self.common.num_classes];
         let outputs = ("head", self.distilled.then_some("head_dist"));
-        Classifier::init(&init, outputs, sizes, Reads::Prefix)
+        Classifier::init(&init, outputs, sizes)
     }
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {

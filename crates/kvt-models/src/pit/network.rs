@@ -111,7 +111,7 @@ impl Backbone for Pit {
             if let Some(pool) = &stage.pool {
                 (x, grid) = pool.forward(ask.lower(x), prefix, grid);
             }
-            let pass = ask.pass(s, grid, phase.child(s as u64));
+            let pass = ask.pass(s, grid, phase.child(s as u64)).behind(prefix, 0);
             let kept = ask.blocks_of(s, self.transformers.len());
             (x, blocks) = forward_blocks(&stage.blocks, x, pass, kept);
             if ask.maps {
@@ -119,14 +119,7 @@ impl Backbone for Pit {
             }
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
-        Features {
-            tokens: norm(x.narrow(1, 0, prefix)),
-            prefix,
-            registers: 0,
-            vector: None,
-            maps,
-            blocks: blocks.into_iter().map(norm).collect(),
-        }
+        Features::normed(prefix, x.narrow(1, 0, prefix), blocks, maps, norm)
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {

@@ -10,7 +10,7 @@ use crate::family::common::{CommonConfig, joined};
 use crate::family::overrides::ModelOverrides;
 use crate::family::summary::{BlockSize, StageSummary, Summary};
 use crate::family::validate;
-use crate::head::{Classifier, Reads, SecondOrder, SecondOrderSize};
+use crate::head::{Classifier, SecondOrder, SecondOrderSize};
 use crate::layers::Init;
 use crate::weights::pos_embed;
 
@@ -187,7 +187,7 @@ impl FamilyConfig for SoVitConfig {
         let init = init.child("classifier");
         let class = init.linear("cls_fc", dim, classes, true);
         let second_order = SecondOrder::new(&init, self.second_order());
-        Classifier::new(class, None, Reads::Prefix).with_second_order(second_order)
+        Classifier::new(class, None).with_second_order(second_order)
     }
 
     /// The original cannot change the size of the positions of trained weights. A sinusoid of a longer sequence would

@@ -65,17 +65,11 @@ impl Backbone for SoVit {
         let class = self.cls_token.val().expand([batch, -1, -1]);
         let x = Tensor::cat(vec![class, ask.mixed(patches, grid)], 1) + self.positions(grid);
 
-        let (x, blocks) = forward_blocks(&self.blocks, x, ask.pass(0, grid, phase), ask.blocks);
+        let pass = ask.pass(0, grid, phase).behind(1, 0);
+        let (x, blocks) = forward_blocks(&self.blocks, x, pass, ask.blocks);
         let map = ask.maps.then(|| to_map(x.clone(), 1, grid));
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
-        Features {
-            tokens: norm(x),
-            prefix: 1,
-            registers: 0,
-            vector: None,
-            maps: map.into_iter().collect(),
-            blocks: blocks.into_iter().map(norm).collect(),
-        }
+        Features::normed(1, x, blocks, map.into_iter().collect(), norm)
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {

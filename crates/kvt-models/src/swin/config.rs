@@ -13,7 +13,7 @@ use crate::family::places::softmax_only;
 use crate::family::stages::{StageConfig, StagesConfig};
 use crate::family::summary::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::family::validate;
-use crate::head::{Classifier, Reads};
+use crate::head::Classifier;
 use crate::layers::{Init, WindowPadding};
 use crate::weights::{StateDict, WeightsError};
 
@@ -271,7 +271,7 @@ impl FamilyConfig for SwinConfig {
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let sizes = [self.num_features(), self.common.num_classes];
-        Classifier::init(init, ("head.fc", None), sizes, Reads::Mean)
+        Classifier::init(init, ("head.fc", None), sizes)
     }
 
     /// The tables would be resized, which no official network does.

@@ -116,14 +116,7 @@ impl Backbone for Swin {
             let [batch, rows, columns, dim] = map.dims();
             map.reshape([batch, rows * columns, dim])
         };
-        Features {
-            tokens: norm(map),
-            prefix: 0,
-            registers: 0,
-            vector: None,
-            maps,
-            blocks: blocks.into_iter().map(norm).collect(),
-        }
+        Features::normed(0, map, blocks, maps, norm)
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {

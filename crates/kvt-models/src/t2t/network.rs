@@ -88,20 +88,13 @@ impl Backbone for T2t {
         let class = self.cls_token.val().expand([batch as i64, -1, -1]);
         let x = Tensor::cat(vec![class, ask.mixed(tokens, grid)], 1) + self.positions(grid);
 
-        let pass = ask.pass(config::LAYERS.len(), grid, phase);
+        let pass = ask.pass(config::LAYERS.len(), grid, phase).behind(1, 0);
         let (x, blocks) = forward_blocks(&self.blocks, x, pass, ask.blocks);
         if ask.maps {
             maps.push(to_map(x.clone(), 1, grid));
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
-        Features {
-            tokens: norm(x),
-            prefix: 1,
-            registers: 0,
-            vector: None,
-            maps,
-            blocks: blocks.into_iter().map(norm).collect(),
-        }
+        Features::normed(1, x, blocks, maps, norm)
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {

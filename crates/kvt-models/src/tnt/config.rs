@@ -12,7 +12,7 @@ use crate::family::overrides::ModelOverrides;
 use crate::family::places::softmax_only;
 use crate::family::summary::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::family::validate;
-use crate::head::{Classifier, Reads};
+use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
 use crate::weights::{Layout, pos_embed};
 
@@ -282,7 +282,7 @@ impl FamilyConfig for TntConfig {
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let sizes = [self.embed_dim, self.common.num_classes];
-        Classifier::init(init, ("head", None), sizes, Reads::Prefix)
+        Classifier::init(init, ("head", None), sizes)
     }
 
     fn reordered(&self, name: &str, weight: &TensorData, to: Layout) -> Option<TensorData> {

@@ -128,7 +128,7 @@ impl Backbone for Tnt {
 
         let [_, _, rows, columns] = self.pixel_pos.dims();
         let mut inner = ask.pass(INNER, [rows, columns], phase);
-        let mut outer = ask.pass(OUTER, grid, phase);
+        let mut outer = ask.pass(OUTER, grid, phase).behind(PREFIX, 0);
         let phase = phase.named("blocks");
         let mut blocks = Vec::new();
         for (i, block) in self.blocks.iter().enumerate() {
@@ -143,14 +143,7 @@ impl Backbone for Tnt {
         }
         let map = ask.maps.then(|| to_map(x.clone(), PREFIX, grid));
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
-        Features {
-            tokens: norm(x),
-            prefix: PREFIX,
-            registers: 0,
-            vector: None,
-            maps: map.into_iter().collect(),
-            blocks: blocks.into_iter().map(norm).collect(),
-        }
+        Features::normed(PREFIX, x, blocks, map.into_iter().collect(), norm)
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {

@@ -11,7 +11,7 @@ use crate::family::overrides::{ModelOverrides, per_stage};
 use crate::family::stages::StagesConfig;
 use crate::family::summary::Summary;
 use crate::family::validate;
-use crate::head::{Classifier, Reads};
+use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init, WindowPadding};
 
 /// Sizes and settings of a Twins-SVT. Lists have one entry per stage.
@@ -217,7 +217,7 @@ impl FamilyConfig for TwinsConfig {
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let sizes = [self.num_features(), self.common.num_classes];
-        Classifier::init(init, ("head", None), sizes, Reads::Mean)
+        Classifier::init(init, ("head", None), sizes)
     }
 
     fn blocks(&self) -> Vec<BlockGroup> {

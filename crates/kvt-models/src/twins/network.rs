@@ -12,8 +12,8 @@ use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::family::validate;
 use crate::layers::{
-    Block, BlockKind, Conv2d, ConvSettings, Init, Pass, PatchEmbed, drop_path_rates,
-    forward_blocks_then, to_map, to_tokens,
+    Block, BlockKind, Conv2d, ConvSettings, Init, Pass, PatchEmbed, drop_path_rates, forward_each,
+    to_map, to_tokens,
 };
 
 /// Epsilon of the norms of the blocks, and of the last norm.
@@ -97,9 +97,12 @@ impl Backbone for Twins {
             }
             let pass = ask.pass(s, grid, phase.child(s as u64));
             let kept = ask.blocks_of(s, self.blocks.len());
-            (x, blocks) = forward_blocks_then(stage, x, pass, kept, |block, x| match block {
-                0 => pos.forward(x, pass),
-                _ => x,
+            (x, blocks) = forward_each(stage, x, pass, kept, |block, x, pass| {
+                let x = block.forward(x, pass);
+                match pass.watch.block.block {
+                    0 => pos.forward(x, pass),
+                    _ => x,
+                }
             });
             if let Some(end) = ask.stage_end {
                 x = end(s, x);
@@ -109,14 +112,7 @@ impl Backbone for Twins {
             }
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
-        Features {
-            tokens: norm(x),
-            prefix: 0,
-            registers: 0,
-            vector: None,
-            maps,
-            blocks: blocks.into_iter().map(norm).collect(),
-        }
+        Features::normed(0, x, blocks, maps, norm)
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {

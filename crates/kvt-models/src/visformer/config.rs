@@ -12,7 +12,7 @@ use crate::family::overrides::{ModelOverrides, each};
 use crate::family::places::softmax_only;
 use crate::family::summary::Summary;
 use crate::family::validate;
-use crate::head::{Classifier, Reads};
+use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
 use crate::weights::pos_embed;
 
@@ -229,7 +229,7 @@ impl FamilyConfig for VisformerConfig {
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let sizes = [self.num_features(), self.common.num_classes];
-        Classifier::init(init, ("head", None), sizes, Reads::Mean)
+        Classifier::init(init, ("head", None), sizes)
     }
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {

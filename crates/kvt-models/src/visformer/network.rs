@@ -11,8 +11,8 @@ use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::family::validate;
 use crate::layers::{
-    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, Pass, PatchEmbed, drop_path_rates,
-    to_map, to_tokens,
+    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, PatchEmbed, drop_path_rates,
+    forward_each, to_map, to_tokens,
 };
 use crate::weights::pos_embed;
 
@@ -80,7 +80,7 @@ impl Backbone for Visformer {
             x = x + stage.positions(grid);
             let pass = ask.pass(s, grid, phases.child(s as u64));
             let kept = ask.blocks_of(s, self.stages.len());
-            (x, blocks) = stage.forward(x, pass, kept);
+            (x, blocks) = forward_each(&stage.blocks, x, pass, kept, VisformerBlock::forward);
             map = to_map(x, 0, grid);
             if ask.maps {
                 maps.push(map.clone());
@@ -152,26 +152,6 @@ impl Stage {
     fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
         let [_, _, rows, columns] = self.pos_embed.dims();
         pos_embed::interpolated(to_tokens(self.pos_embed.val()), [rows, columns], grid)
-    }
-
-    /// The tokens after all blocks, and after each of the last `kept`.
-    fn forward(
-        &self,
-        mut x: Tensor<3>,
-        mut pass: Pass<'_>,
-        kept: usize,
-    ) -> (Tensor<3>, Vec<Tensor<3>>) {
-        let phase = pass.phase.named("blocks");
-        let mut outputs = Vec::new();
-        for (i, block) in self.blocks.iter().enumerate() {
-            pass.phase = phase.child(i as u64);
-            pass.watch.block.block = i;
-            x = block.forward(x, pass);
-            if i + kept >= self.blocks.len() {
-                outputs.push(x.clone());
-            }
-        }
-        (x, outputs)
     }
 }
 

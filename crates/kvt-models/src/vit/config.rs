@@ -3,7 +3,7 @@
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
-use super::options::{Embedding, Pool, VitOptions};
+use super::options::{self, Embedding, Pool, VitOptions};
 use super::pool::PoolSize;
 use super::sizes;
 use crate::error::ModelError;
@@ -12,7 +12,7 @@ use crate::family::overrides::ModelOverrides;
 use crate::family::summary::{BlockSize, StageSummary, Summary};
 use crate::family::validate;
 use crate::family::{FamilyConfig, Variant};
-use crate::head::{Classifier, Reads};
+use crate::head::Classifier;
 use crate::layers::{Activation, Init};
 use crate::weights::{StateDict, pos_embed};
 
@@ -290,11 +290,7 @@ impl FamilyConfig for VitConfig {
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let sizes = [self.embed_dim, self.common.num_classes];
         let outputs = ("head", self.distilled.then_some("head_dist"));
-        let reads = match self.options.pool {
-            Pool::Token if !self.options.fc_norm => Reads::Prefix,
-            _ => Reads::Vector,
-        };
-        Classifier::init(init, outputs, sizes, reads)
+        Classifier::init(init, outputs, sizes)
     }
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
@@ -310,8 +306,16 @@ impl FamilyConfig for VitConfig {
         self.options.foreign(weights, self.common.qkv_bias)
     }
 
-    fn fits(&self, weights: &StateDict) -> bool {
+    fn other_pool(&self, weights: &StateDict) -> Option<Variant> {
+        self.options.other_pool(weights)
+    }
+
+    fn is_alike(&self, weights: &StateDict) -> bool {
         let prefix = self.num_prefix_tokens();
-        self.options.fit(weights, self.common.qkv_bias, prefix)
+        self.options.are_of(weights, self.common.qkv_bias, prefix)
+    }
+
+    fn parts(&self, weights: &StateDict) -> Vec<&'static str> {
+        options::parts(weights)
     }
 }

@@ -185,7 +185,7 @@ impl Backbone for Vit {
         let rotary = self.rotary(&x, grid);
         let pass = Pass {
             rotary: rotary.as_ref(),
-            ..ask.pass(0, grid, phase)
+            ..ask.pass(0, grid, phase).behind(prefix, options.reg_tokens)
         };
         let (x, blocks) = forward_blocks(&self.blocks, x, pass, ask.blocks);
         let map = ask.maps.then(|| to_map(x.clone(), prefix, grid));

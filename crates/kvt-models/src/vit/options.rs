@@ -79,7 +79,7 @@ impl VitOptions {
     };
 
     /// Which of [`VARIANTS`] these options make, where queries, keys and values have biases or have none.
-    fn has(&self, qkv_bias: bool) -> [bool; 9] {
+    fn has(&self, qkv_bias: bool) -> [bool; 8] {
         let plain = matches!(self.scale, Some(ScaleKind::Plain(_)));
         [
             self.fc_norm,
@@ -89,7 +89,6 @@ impl VitOptions {
             self.reg_tokens > 0,
             self.qk_norm,
             self.unbiased_keys && qkv_bias,
-            self.pool == Pool::Attention,
             self.activation == Activation::SwiGlu,
         ]
     }
@@ -99,14 +98,17 @@ impl VitOptions {
         let has = self.has(qkv_bias).into_iter();
         let lacking = VARIANTS.iter().zip(has).filter(|(_, has)| !has);
         let mut lacking = lacking.map(|(variant, _)| variant);
-        lacking
-            .find(|variant| weights.get(variant.signature).is_some())
-            .copied()
+        lacking.find(|variant| variant.is_in(weights)).copied()
     }
 
-    /// Whether weights have what a model with these options has, and nothing else, as far as their names and numbers of tokens tell;
-    /// `prefix` is the number of tokens before the map.
-    pub(super) fn fit(&self, weights: &StateDict, qkv_bias: bool, prefix: usize) -> bool {
+    /// The pool that weights have, if a model with these options pools otherwise.
+    pub(super) fn other_pool(&self, weights: &StateDict) -> Option<Variant> {
+        (self.pool != Pool::Attention && ATTENTION_POOL.is_in(weights)).then_some(ATTENTION_POOL)
+    }
+
+    /// Whether weights have what a model with these options has, and nothing else but maybe another pool, as far as their names and
+    /// numbers of tokens tell; `prefix` is the number of tokens before the map.
+    pub(super) fn are_of(&self, weights: &StateDict, qkv_bias: bool, prefix: usize) -> bool {
         let mut variants = VARIANTS.iter().zip(self.has(qkv_bias));
         let tokens = |name| {
             weights
@@ -125,15 +127,35 @@ impl VitOptions {
             }
             (found, expected) => found.is_none() && expected.is_none(),
         };
-        variants.all(|(variant, has)| weights.get(variant.signature).is_some() == has)
+        variants.all(|(variant, has)| variant.is_in(weights) == has)
             && weights.get("cls_token").is_some() == self.class_token
             && tokens("reg_token").unwrap_or(0) == self.reg_tokens
             && is_map
     }
 }
 
+/// What weights have that a DeiT has not, in words.
+pub(super) fn parts(weights: &StateDict) -> Vec<&'static str> {
+    let variants = VARIANTS.iter().chain([&ATTENTION_POOL]);
+    let found = variants.filter(|variant| variant.is_in(weights));
+    let class_token = weights
+        .get("cls_token")
+        .is_none()
+        .then_some("without a class token");
+    found
+        .map(|variant| variant.difference)
+        .chain(class_token)
+        .collect()
+}
+
+/// What `model.pool` may leave out of weights.
+const ATTENTION_POOL: Variant = Variant {
+    signature: "attn_pool.latent",
+    difference: "whose head reads an attention pool, as SigLIP has it",
+};
+
 /// What timm's other vision transformers have, of which each is an option: a model without it must not be given such weights.
-const VARIANTS: [Variant; 9] = [
+const VARIANTS: [Variant; 8] = [
     Variant {
         signature: "fc_norm.weight",
         difference: "whose head reads the mean of the patches before the last norm (`fc_norm`)",
@@ -161,10 +183,6 @@ const VARIANTS: [Variant; 9] = [
     Variant {
         signature: "blocks.0.attn.q_bias",
         difference: "whose keys have no bias, as BEiT and DINOv3 have it",
-    },
-    Variant {
-        signature: "attn_pool.latent",
-        difference: "whose head reads an attention pool, as SigLIP has it",
     },
     Variant {
         signature: "blocks.0.mlp.fc1_g.weight",

@@ -14,7 +14,7 @@ use crate::family::overrides::{ModelOverrides, per_stage};
 use crate::family::stages::StageConfig;
 use crate::family::summary::{StageSummary, Summary};
 use crate::family::validate;
-use crate::head::{Classifier, Reads};
+use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
 use crate::weights::pos_embed::Bicubic;
 
@@ -363,7 +363,7 @@ impl FamilyConfig for VoloConfig {
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let [features, classes] = [self.num_features(), self.common.num_classes];
         let aux = init.linear("aux_head", features, classes, true);
-        Classifier::init(init, ("head", None), [features, classes], Reads::Prefix).with_aux(aux)
+        Classifier::init(init, ("head", None), [features, classes]).with_aux(aux)
     }
 
     fn resize(&self, name: &str, _: &[usize], weight: &TensorData) -> Option<TensorData> {

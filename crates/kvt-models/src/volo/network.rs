@@ -131,7 +131,7 @@ impl Backbone for Volo {
 
         let mut class = self.cls_token.val().expand([batch as i64, -1, -1]);
         let number = 1 + self.stages.len();
-        let mut pass = ask.pass(number, grid, phase);
+        let mut pass = ask.pass(number, grid, phase).behind(1, 0);
         let kept = ask.blocks_of(number, number + 1);
         let norm = |class| {
             let all = Tensor::cat(vec![class, x.clone()], 1);
@@ -143,17 +143,10 @@ impl Backbone for Volo {
             pass.watch.block.block = i;
             class = block.forward(class, x.clone(), pass);
             if i + kept >= self.post_network.len() {
-                blocks.push(norm(class.clone()));
+                blocks.push(class.clone());
             }
         }
-        Features {
-            tokens: norm(class),
-            prefix: 1,
-            registers: 0,
-            vector: None,
-            maps,
-            blocks,
-        }
+        Features::normed(1, class, blocks, maps, norm)
     }
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {

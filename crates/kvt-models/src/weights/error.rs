@@ -157,7 +157,18 @@ pub enum WeightsError {
         /// How the other model differs.
         difference: &'static str,
         /// What kvt has instead.
-        hint: &'static str,
+        hint: String,
+    },
+    /// Weights of a known family, whose parts no model has together.
+    #[error(
+        "the weights are of a {family}{}: no model of `kvt models list` has these parts together, so kvt cannot load them",
+        parts.iter().map(|part| format!(" {part}")).collect::<Vec<_>>().join(",")
+    )]
+    NoModel {
+        /// The family.
+        family: &'static str,
+        /// What they have that not all models of the family have, in words.
+        parts: Vec<&'static str>,
     },
     /// Relative positions of windows of another size, for the backbone of a dense network.
     #[error(

@@ -16,7 +16,7 @@ pub use crate::family::layout::Layout;
 pub use error::WeightsError;
 pub use file::{bytes, is_of_weights, metadata, read, read_as_stored, write};
 pub(crate) use model::on_host;
-pub use model::{LoadOptions, Recognised, identify, recognise};
+pub use model::{LoadOptions, Recognised, identify, nearest, recognise};
 pub use report::{LoadReport, LoadRow, Misfit, Outcome};
 pub use state_dict::StateDict;
 pub(crate) use state_dict::not_finite;

@@ -11,6 +11,7 @@ use kvt_attention::{AttentionConfig, Implementation, Neighbors};
 use kvt_models::weights::{LoadOptions, StateDict, read};
 use kvt_models::{
     Ask, Backbone, BlockIndex, Model, ModelConfig, ModelOverrides, Observer, Point, Precision,
+    Prefix,
 };
 use kvt_ops::{Key, Phase};
 
@@ -268,11 +269,11 @@ impl Observer for Types {
         true
     }
 
-    fn tokens(&self, _: BlockIndex, _: Point, tokens: Tensor<3>) {
+    fn tokens(&self, _: BlockIndex, _: Point, tokens: Tensor<3>, _: Prefix) {
         self.0.borrow_mut().push(tokens.dtype());
     }
 
-    fn probabilities(&self, _: BlockIndex, probabilities: Tensor<4>) {
+    fn probabilities(&self, _: BlockIndex, probabilities: Tensor<4>, _: Prefix) {
         self.0.borrow_mut().push(probabilities.dtype());
     }
 }

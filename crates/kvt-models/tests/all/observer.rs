@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor};
 use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_models::weights::StateDict;
 use kvt_models::{
-    Ask, Backbone, BlockIndex, ModelConfig, ModelOverrides, Observer, Point, StageSummary,
+    Ask, Backbone, BlockIndex, ModelConfig, ModelOverrides, Observer, Point, Prefix, StageSummary,
 };
 use kvt_ops::{Key, Phase};
 
@@ -45,8 +45,8 @@ fn points(stage: &StageSummary) -> &'static [Point] {
     }
 }
 
-/// A tensor: its place, shape and numbers.
-type Seen = (BlockIndex, Point, Vec<usize>, Vec<f32>);
+/// A tensor: its place, shape and numbers, and the tokens before its map.
+type Seen = (BlockIndex, Point, Vec<usize>, Vec<f32>, Prefix);
 
 /// Records everything, or one point.
 #[derive(Default)]
@@ -60,15 +60,16 @@ impl Observer for Recorder {
         self.only.is_none_or(|only| only == point)
     }
 
-    fn tokens(&self, place: BlockIndex, point: Point, tokens: Tensor<3>) {
+    fn tokens(&self, place: BlockIndex, point: Point, tokens: Tensor<3>, prefix: Prefix) {
         let shape = tokens.dims().to_vec();
-        let seen = (place, point, shape, values(tokens));
+        let seen = (place, point, shape, values(tokens), prefix);
         self.seen.borrow_mut().push(seen);
     }
 
-    fn probabilities(&self, place: BlockIndex, probabilities: Tensor<4>) {
+    fn probabilities(&self, place: BlockIndex, probabilities: Tensor<4>, prefix: Prefix) {
         let shape = probabilities.dims().to_vec();
-        let seen = (place, Point::Probabilities, shape, values(probabilities));
+        let values = values(probabilities);
+        let seen = (place, Point::Probabilities, shape, values, prefix);
         self.seen.borrow_mut().push(seen);
     }
 }
@@ -190,6 +191,73 @@ fn the_stream_grows_by_the_branches() {
     }
 }
 
+/// The number of tokens does not say it: 5 may be a class token, or a register, before 2 x 2 patches, and 9 may be 3 x 3 patches, or
+/// a class token and four registers before 2 x 2.
+#[test]
+fn the_tokens_before_the_map_are_told() {
+    let side = |side| ModelOverrides {
+        img_size: Some(side),
+        depth: Some(1.into()),
+        embed_dim: Some(16.into()),
+        num_heads: Some(1.into()),
+        ..ModelOverrides::default()
+    };
+    for (name, size, [prefix, registers], map) in [
+        ("deit_tiny_patch16_224", 32, [1, 0], 4),
+        ("deit_tiny_distilled_patch16_224", 32, [2, 0], 4),
+        ("vit_little_patch16_reg1_gap_256", 32, [1, 1], 4),
+        ("vit_little_patch16_reg4_gap_256", 32, [4, 4], 4),
+        ("vit_small_patch16_dinov3", 32, [5, 4], 4),
+        ("vit_small_patch14_reg4_dinov2", 28, [5, 4], 4),
+        ("vit_base_patch16_siglip_224", 32, [0, 0], 4),
+    ] {
+        let config = ModelConfig::by_name(name).unwrap().with(&side(size));
+        let model = config.unwrap().init(&Device::flex(), Key::new(1)).unwrap();
+        let recorder = Recorder::default();
+        let ask = Ask {
+            observer: Some(&recorder),
+            ..Ask::default()
+        };
+        let features =
+            model
+                .backbone
+                .features(images([size; 2], &Device::flex()), &ask, Phase::Eval);
+        assert_eq!(
+            [features.prefix, features.registers],
+            [prefix, registers],
+            "{name}"
+        );
+        let seen = recorder.seen.into_inner();
+        assert_eq!(seen.len(), POINTS.len(), "{name}");
+        let expected = Prefix {
+            tokens: prefix,
+            registers,
+        };
+        for (_, point, shape, _, found) in seen {
+            assert_eq!(found, expected, "{name} {point:?}");
+            let tokens = shape[if point == Point::Probabilities { 3 } else { 1 }];
+            assert_eq!(tokens, prefix + map, "{name} {point:?}");
+        }
+        let is_without = name.contains("_gap_") || name.contains("_siglip_");
+        assert_eq!(expected.has_class_token(), !is_without, "{name}");
+    }
+    // In other families only some stages have them: the rest is a square map, except that VOLO's class token passes alone.
+    for config in configs(&ModelOverrides::default()) {
+        let name = config.name();
+        for (place, point, shape, _, prefix) in observe(&config, None) {
+            let tokens = shape[if point == Point::Probabilities { 3 } else { 1 }];
+            let map = tokens - prefix.tokens;
+            assert_eq!(map.isqrt().pow(2), map, "{name} {place:?} {point:?}");
+            let is_class = map == 0;
+            assert_eq!(
+                is_class,
+                name.starts_with("volo") && prefix.tokens == 1 && point != Point::Probabilities,
+                "{name} {place:?} {point:?}"
+            );
+        }
+    }
+}
+
 /// The rows sum to one, and k-NN attention keeps as many keys as its stage says.
 #[test]
 fn probabilities_are_those_of_the_kept_keys() {
@@ -201,7 +269,7 @@ fn probabilities_are_those_of_the_kept_keys() {
         for config in configs(&overrides) {
             let name = config.name();
             let stages = config.summary().stages;
-            for (place, _, shape, values) in observe(&config, Some(Point::Probabilities)) {
+            for (place, _, shape, values, _) in observe(&config, Some(Point::Probabilities)) {
                 let stage = &stages[place.stage];
                 let [_, heads, queries, keys] = shape[..] else {
                     panic!("{name}: {shape:?}")

@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::{AttentionConfig, Implementation};
 use kvt_models::vit::Pool;
-use kvt_models::weights::{LoadOptions, StateDict, WeightsError, identify, recognise};
+use kvt_models::weights::{LoadOptions, Outcome, StateDict, WeightsError, identify, recognise};
 use kvt_models::{Ask, Backbone, Model, ModelConfig, ModelError, ModelOverrides};
 use kvt_ops::{Key, Phase};
 use serde::Deserialize;
@@ -142,29 +142,35 @@ fn weights_tell_their_model() {
     }
 }
 
-/// A model without an option does not take the weights of one with it, although it would find all of its own.
+/// A model without an option does not take the weights of one with it, although it would find all of its own; the error names one that
+/// does.
 #[test]
 fn weights_of_another_option_are_refused() {
-    for (model, weights, signature) in [
+    let pool = "set `model.pool = \"attention\"`, or start with a new head";
+    for (model, weights, signature, hint) in [
         (
             "deit_tiny_patch16_224",
             "deit3_small_patch16_224",
             "blocks.0.ls1.gamma",
+            "`deit3_small_patch16_224` is with it",
         ),
         (
             "deit_tiny_patch16_224",
             "vit_base_patch16_clip_224",
             "norm_pre.weight",
+            "`vit_base_patch16_clip_224` is with it",
         ),
         (
             "vit_small_patch16_dinov3",
             "vit_small_patch16_dinov3_qkvb",
             "blocks.0.attn.q_bias",
+            "`vit_small_patch16_dinov3_qkvb` is with it",
         ),
         (
             "vit_base_patch16_siglip_gap_224",
             "vit_base_patch16_siglip_224",
             "attn_pool.latent",
+            pool,
         ),
     ] {
         let weights = StateDict::from_model(&shallow(weights, ModelOverrides::default())).unwrap();
@@ -172,8 +178,46 @@ fn weights_of_another_option_are_refused() {
         let error = model.load(&weights, LoadOptions::default()).unwrap_err();
         let found =
             matches!(&error, WeightsError::Variant { signature: found, .. } if *found == signature);
-        assert!(found, "{error}");
+        assert!(found && error.to_string().contains(hint), "{error}");
     }
+    let mut weights = StateDict::from_model(&shallow(
+        "deit3_small_patch16_224",
+        ModelOverrides::default(),
+    ))
+    .unwrap();
+    weights.insert("reg_token", TensorData::zeros::<f32, _>([1, 4, 24]));
+    let model = shallow("deit3_small_patch16_224", ModelOverrides::default());
+    let error = model.load(&weights, LoadOptions::default()).unwrap_err();
+    let hint = "no model of kvt has that and the rest of these weights";
+    assert!(error.to_string().contains(hint), "{error}");
+}
+
+/// With a new head, which reads the mean of the tokens, SigLIP's pool is left out: the rest is as if the weights had none.
+#[test]
+fn an_attention_pool_may_be_left_out() {
+    let name = "vit_base_patch16_siglip_224";
+    let weights = StateDict::from_model(&shallow(name, ModelOverrides::default())).unwrap();
+    let is_of_pool = |name: &str| name.starts_with("attn_pool.");
+    let without = weights.clone().into_iter();
+    let without: StateDict = without.filter(|(name, _)| !is_of_pool(name)).collect();
+    let mean = || ModelOverrides {
+        pool: Some(Pool::Mean),
+        ..ModelOverrides::default()
+    };
+    let options = LoadOptions {
+        new_head: true,
+        ..LoadOptions::default()
+    };
+    let [(model, report), (expected, _)] =
+        [&weights, &without].map(|weights| shallow(name, mean()).load(weights, options).unwrap());
+    let unused: Vec<&str> = report.names(Outcome::Unused).collect();
+    assert!(
+        !unused.is_empty() && unused.iter().all(|name| is_of_pool(name)),
+        "{unused:?}"
+    );
+    let images = || Tensor::<4>::ones([1, 3, 64, 64], &Device::flex());
+    let logits = |model: &Model| model.forward(images(), Phase::Eval).into_data();
+    assert_eq!(logits(&model), logits(&expected));
 }
 
 /// What the classifier reads can be changed; a class token that is not there cannot be read.

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use burn::tensor::Tensor;
 use kvt_attention::{BurnInit, Mechanism, Place};
 use kvt_models::vit::VitConfig;
-use kvt_models::{Ask, Backbone, BlockIndex, Model, Observer, Point};
+use kvt_models::{Ask, Backbone, BlockIndex, Model, Observer, Point, Prefix};
 use kvt_ops::{Phase, gelu};
 
 use super::AttributionError;
@@ -159,7 +159,7 @@ impl Observer for First {
         block == BlockIndex::default() && point == Point::Input
     }
 
-    fn tokens(&self, _: BlockIndex, _: Point, tokens: Tensor<3>) {
+    fn tokens(&self, _: BlockIndex, _: Point, tokens: Tensor<3>, _: Prefix) {
         *self.0.borrow_mut() = Some(tokens);
     }
 }

@@ -23,6 +23,7 @@ use self::back::Relevance;
 use self::forward::Forward;
 use self::weights::Weights;
 use kvt_train::probe::read;
+use kvt_train::task::probability;
 
 /// How much each patch of an image supports a class.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,11 +38,24 @@ pub struct Attribution {
     pub patches: Vec<f64>,
     /// The relevance and the gradient of each block's attention weights, `[head, query, key]`.
     pub blocks: Vec<BlockAttribution>,
+    /// Whether each class has a probability of its own, because an image may have several labels.
+    pub has_labels: bool,
 }
 
 impl Attribution {
-    /// The softmax probability of the class.
+    /// The same of a model that gives an image any number of labels.
+    #[must_use]
+    pub fn of_labels(self) -> Self {
+        let has_labels = true;
+        Self { has_labels, ..self }
+    }
+
+    /// The probability of the class: by the softmax of all logits, or [of labels](Self::of_labels) by the sigmoid of its own.
     pub fn probability(&self) -> f64 {
+        if self.has_labels {
+            let own = self.logits.get(self.class).copied();
+            return own.map_or(f64::NAN, probability);
+        }
         let largest = self
             .logits
             .iter()
@@ -162,6 +176,7 @@ pub fn attribute(
         grid,
         patches: patches.into_iter().map(f64::from).collect(),
         blocks,
+        has_labels: false,
     })
 }
 

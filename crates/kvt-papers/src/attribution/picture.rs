@@ -103,6 +103,7 @@ mod tests {
             grid: [1, 2],
             patches: vec![0.1, 0.4],
             blocks: Vec::new(),
+            has_labels: false,
         };
         let image = RgbImage::new(32, 32);
         let row = said(
@@ -112,6 +113,13 @@ mod tests {
         );
         let words: Vec<_> = row.iter().map(|tile| tile.words.join(", ")).collect();
         assert_eq!(words, ["cat.png", "for cat, probability 75.0 %"]);
+        // Of labels, the logits of others say nothing about this one.
+        let label = Attribution {
+            logits: vec![5.0, 3.0_f32.ln()],
+            ..found
+        };
+        assert!(label.probability() < 0.1);
+        assert!((label.of_labels().probability() - 0.75).abs() < 1e-6);
         let level = |x| row[1].picture.get_pixel(x, 100).0;
         assert_eq!(row[1].picture.dimensions(), (224, 224));
         // The ends: black, and 0.7 of white over black.

@@ -274,16 +274,8 @@ fn svg(panels: &[(&Sweep, Vec<Point>)]) -> Result<String, String> {
         lines.extend(bars);
         let chart = Chart {
             title: &title(panel, &first.row),
-            x: Axis {
-                label: "share of the keys that are kept",
-                logarithmic: false,
-                ticks: Vec::new(),
-            },
-            y: Axis {
-                label: "top-1, %",
-                logarithmic: false,
-                ticks: Vec::new(),
-            },
+            x: Axis::linear("share of the keys that are kept"),
+            y: Axis::linear("top-1, %"),
             lines,
             names: Names::Within(plotters::chart::SeriesLabelPosition::LowerRight),
         };

@@ -3,8 +3,8 @@
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::inside::LayersOfRow;
 use kvt_data::text::counted;
-use kvt_train::analysis::{Measure, axis};
-use kvt_train::plot::{ErrorLine, LinePanel, line_panels};
+use kvt_train::analysis::Measure;
+use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells, or_empty};
 
@@ -62,8 +62,8 @@ impl Item for Fig2 {
         }
         let panels = PANELS.map(|(measure, panel, _)| LinePanel {
             title: format!("{panel} {}", measure.title()),
-            x: axis("layer"),
-            y: axis(""),
+            x: Axis::linear("layer"),
+            y: Axis::linear(""),
             lines: lines(&rows, measure),
             y_holds: Vec::new(),
         });

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use super::super::{
     Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
 };
-use kvt_train::analysis::{Measure, axis};
+use kvt_train::analysis::Measure;
 use kvt_train::error::TrainError;
-use kvt_train::plot::{ErrorLine, LinePanel, line_panels};
+use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::report::Statistic;
 use kvt_train::run::{Event, LayerRecord, Metric, RunDir, read_log};
 use kvt_train::sweep::Sweep;
@@ -75,8 +75,8 @@ impl Item for Fig3 {
             .iter()
             .map(|(title, row)| LinePanel {
                 title: (*title).to_owned(),
-                x: axis("epoch"),
-                y: axis("patches"),
+                x: Axis::linear("epoch"),
+                y: Axis::linear("patches"),
                 lines: lines(row),
                 y_holds: all.clone(),
             })

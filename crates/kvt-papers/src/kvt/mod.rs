@@ -30,6 +30,7 @@ pub(super) use table4::Table4;
 use kvt_models::StageSummary;
 
 use super::Version;
+use kvt_train::plot::Line;
 use kvt_train::report::Statistic;
 use kvt_train::table::or_empty;
 
@@ -75,6 +76,23 @@ fn fields(statistic: Option<&Statistic>) -> [String; 3] {
     let mean = or_empty(statistic.map(|statistic| statistic.mean));
     let runs = or_empty(statistic.map(|statistic| statistic.runs));
     [mean, or_empty(spread), runs]
+}
+
+/// Two bars side by side for each row, from the first on at 1: the paper's value and ours. The first bar of a colour is in the legend.
+fn bars(paper: &[Option<f64>], ours: &[Option<f64>]) -> Vec<Line> {
+    let of = |(color, (name, offset, values)): (usize, (&str, f64, &[Option<f64>]))| {
+        let places = (1_u8..).map(f64::from).zip(values);
+        let bars = places.filter_map(|(place, value)| Some((place + offset, (*value)?)));
+        let line = |(number, (x, value)): (usize, (f64, f64))| Line {
+            name: (if number == 0 { name } else { "" }).to_owned(),
+            color,
+            dash: None,
+            points: vec![(x, 0.0), (x, value)],
+        };
+        bars.enumerate().map(line).collect::<Vec<_>>()
+    };
+    let both = [("paper", -0.15, paper), ("ours, last epoch", 0.15, ours)];
+    both.into_iter().enumerate().flat_map(of).collect()
 }
 
 /// How many keys of a stage a query keeps, in words.

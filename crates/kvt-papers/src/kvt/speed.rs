@@ -140,6 +140,7 @@ impl Speed {
             kind: way.name.to_owned(),
             config: plan.model.config(None)?,
             dense: None,
+            largest: false,
             batch: plan.train.batch_size,
             precision: plan.train.precision,
         })
@@ -231,16 +232,8 @@ fn svg(found: &[StepMeasurement]) -> Result<String, String> {
     };
     Chart {
         title: "Milliseconds by row of the table",
-        x: Axis {
-            label: "row",
-            logarithmic: false,
-            ticks: vec![1.0, 2.0, 3.0, 4.0],
-        },
-        y: Axis {
-            label: "ms",
-            logarithmic: true,
-            ticks: Vec::new(),
-        },
+        x: Axis::linear("row").at(vec![1.0, 2.0, 3.0, 4.0]),
+        y: Axis::logarithmic("ms"),
         lines: vec![
             line("a training step", 0, &|one| one.step_ms),
             line("a forward pass", 1, &|one| one.forward_ms),

@@ -6,8 +6,8 @@ use super::super::{
     Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
 };
 use super::paper::{CONV_NETS, System, TABLE1};
-use super::{cited, fields, kept, ours, percent, short};
-use kvt_train::plot::{Axis, Chart, Line, Names};
+use super::{bars, cited, fields, kept, ours, percent, short};
+use kvt_train::plot::{Axis, Chart, Names};
 use kvt_train::report::Statistic;
 use kvt_train::run::{Metric, RunDir};
 use kvt_train::sweep::{Cell, Found, Sweep};
@@ -237,44 +237,23 @@ fn csv(rows: &[Row<'_>], version: Version) -> String {
 
 /// The gain of k-NN attention over dense attention, in the paper and in our runs, system by system.
 fn svg(rows: &[Row<'_>]) -> Result<String, String> {
-    let gains = |value: &dyn Fn(&Row<'_>) -> Option<f64>| -> Vec<(f64, f64)> {
-        let systems = (1..).zip(TABLE1);
-        let gain = |(number, system): (u8, &System)| {
+    let gains = |value: &dyn Fn(&Row<'_>) -> Option<f64>| -> Vec<Option<f64>> {
+        let gain = |system: &System| {
             let of = |attention: &str| {
                 let mut own = rows.iter();
                 value(own.find(|row| row.system.key == system.key && row.attention == attention)?)
             };
-            Some((f64::from(number), of("knn")? - of("dense")?))
+            Some(of("knn")? - of("dense")?)
         };
-        systems.filter_map(gain).collect()
-    };
-    // The paper's bar and ours are side by side.
-    let bars = |name: &'static str, color: usize, offset: f64, gains: Vec<(f64, f64)>| {
-        let bars = gains.into_iter().enumerate();
-        bars.map(move |(number, (place, gain))| Line {
-            name: (if number == 0 { name } else { "" }).to_owned(),
-            color,
-            dash: None,
-            points: vec![(place + offset, 0.0), (place + offset, gain)],
-        })
+        TABLE1.iter().map(gain).collect()
     };
     let ticks = (1..=TABLE1.len()).map(|number| number as f64);
     let mean = |row: &Row<'_>| row.last.map(|statistic| statistic.mean);
-    let paper = bars("paper", 0, -0.15, gains(&|row| row.paper));
-    let ours = bars("ours, last epoch", 1, 0.15, gains(&mean));
     Chart {
         title: "k-NN minus dense, top-1 in points, by row of Table 1",
-        x: Axis {
-            label: "system, in the order of the table",
-            logarithmic: false,
-            ticks: ticks.collect(),
-        },
-        y: Axis {
-            label: "points",
-            logarithmic: false,
-            ticks: Vec::new(),
-        },
-        lines: paper.chain(ours).collect(),
+        x: Axis::linear("system, in the order of the table").at(ticks.collect()),
+        y: Axis::linear("points"),
+        lines: bars(&gains(&|row| row.paper), &gains(&mean)),
         names: Names::Beside,
     }
     .svg()

@@ -265,16 +265,8 @@ fn svg(runs: &Runs, order: &Order) -> Result<String, String> {
         .collect();
     Chart {
         title: "Top-1 by epoch",
-        x: Axis {
-            label: "finished epochs",
-            logarithmic: false,
-            ticks,
-        },
-        y: Axis {
-            label: "top-1, %",
-            logarithmic: false,
-            ticks: Vec::new(),
-        },
+        x: Axis::linear("finished epochs").at(ticks),
+        y: Axis::linear("top-1, %"),
         lines,
         names: Names::Beside,
     }

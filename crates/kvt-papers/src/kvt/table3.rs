@@ -177,16 +177,8 @@ fn svg(rows: &[Row], runs: &Runs) -> Result<String, String> {
     }
     Chart {
         title: "Top-1 by the temperature of the softmax",
-        x: Axis {
-            label: "temperature",
-            logarithmic: true,
-            ticks: temperatures,
-        },
-        y: Axis {
-            label: "top-1, %",
-            logarithmic: false,
-            ticks: Vec::new(),
-        },
+        x: Axis::logarithmic("temperature").at(temperatures),
+        y: Axis::linear("top-1, %"),
         lines,
         names: Names::Beside,
     }

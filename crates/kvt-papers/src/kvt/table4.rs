@@ -2,8 +2,8 @@
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{Dense, TABLE4};
-use super::{cited, fields, kept, ours, percent, short};
-use kvt_train::plot::{Axis, Chart, Line, Names};
+use super::{bars, cited, fields, kept, ours, percent, short};
+use kvt_train::plot::{Axis, Chart, Names};
 use kvt_train::report::Statistic;
 use kvt_train::run::{Metric, RunDir};
 use kvt_train::sweep::{Cell, pairs_markdown};
@@ -342,38 +342,15 @@ fn csv(rows: &[Row]) -> String {
 
 /// mIoU or box AP of each row after the last epoch: a bar, with the paper's beside it.
 fn svg(rows: &[Row]) -> Result<String, String> {
-    let bars =
-        |name: &'static str, color: usize, offset: f64, value: &dyn Fn(&Row) -> Option<f64>| {
-            let places = (1..).zip(rows);
-            let bars =
-                places.filter_map(|(place, row): (u8, _)| Some((f64::from(place), value(row)?)));
-            let bars: Vec<(f64, f64)> = bars.collect();
-            let lines = bars.into_iter().enumerate();
-            lines
-                .map(|(number, (place, value))| Line {
-                    name: (if number == 0 { name } else { "" }).to_owned(),
-                    color,
-                    dash: None,
-                    points: vec![(place + offset, 0.0), (place + offset, value)],
-                })
-                .collect::<Vec<_>>()
-        };
-    let paper = bars("paper", 0, -0.15, &|row| Some(row.paper));
-    let mean = |row: &Row| row.last.first().copied().flatten().map(|of| of.mean);
-    let ours = bars("ours, last epoch", 1, 0.15, &mean);
+    let all = |value: &dyn Fn(&Row) -> Option<f64>| rows.iter().map(value).collect::<Vec<_>>();
+    let paper = all(&|row| Some(row.paper));
+    let ours = all(&|row| row.last.first()?.map(|of| of.mean));
     Chart {
         title: "mIoU and box AP by row of Table 4",
-        x: Axis {
-            label: "row of the tables",
-            logarithmic: false,
-            ticks: (1..=rows.len()).map(|number| number as f64).collect(),
-        },
-        y: Axis {
-            label: "mIoU or box AP, %",
-            logarithmic: false,
-            ticks: Vec::new(),
-        },
-        lines: paper.into_iter().chain(ours).collect(),
+        x: Axis::linear("row of the tables")
+            .at((1..=rows.len()).map(|number| number as f64).collect()),
+        y: Axis::linear("mIoU or box AP, %"),
+        lines: bars(&paper, &ours),
         names: Names::Beside,
     }
     .svg()

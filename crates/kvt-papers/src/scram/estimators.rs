@@ -357,16 +357,11 @@ impl Estimators {
                     points: points.collect(),
                 }
             };
-            let axis = |label, ticks| Axis {
-                label,
-                logarithmic: true,
-                ticks,
-            };
             let ticks = self.samples.iter().map(|samples| *samples as f64);
             LinePanel {
                 title: title.to_owned(),
-                x: axis("samples of a query, keys of a sum", ticks.collect()),
-                y: axis("% of the exact output", Vec::new()),
+                x: Axis::logarithmic("samples of a query, keys of a sum").at(ticks.collect()),
+                y: Axis::logarithmic("% of the exact output"),
                 lines: Method::ALL.into_iter().enumerate().map(line).collect(),
                 y_holds: Vec::new(),
             }

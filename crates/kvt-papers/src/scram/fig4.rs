@@ -5,6 +5,7 @@ use kvt_attention::{AttentionConfig, BurnInit, Mechanism, Mixer, Phase, Place, S
 use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
 
+use super::super::fit::slope;
 use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
 use super::input;
 use kvt_train::bench::{Timing, time};
@@ -152,22 +153,6 @@ impl Times {
     }
 }
 
-/// The slope of a line through points, by least squares.
-fn slope(points: &[(f64, f64)]) -> f64 {
-    let count = points.len() as f64;
-    let mean = |value: fn(&(f64, f64)) -> f64| points.iter().map(value).sum::<f64>() / count;
-    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
-    let products = points
-        .iter()
-        .map(|point| (point.0 - x) * (point.1 - y))
-        .sum::<f64>();
-    products
-        / points
-            .iter()
-            .map(|point| (point.0 - x).powi(2))
-            .sum::<f64>()
-}
-
 impl Fig4 {
     fn svg(&self, all: &[Times]) -> Result<String, String> {
         let line = |(color, times): (usize, &Times)| Line {
@@ -182,16 +167,12 @@ impl Fig4 {
         };
         let chart = Chart {
             title: "Forward pass of one attention layer on this CPU",
-            x: Axis {
-                label: "tokens",
-                logarithmic: true,
-                ticks: self.sides.iter().map(|side| (side * side) as f64).collect(),
-            },
-            y: Axis {
-                label: "milliseconds",
-                logarithmic: true,
-                ticks: Vec::new(),
-            },
+            x: Axis::logarithmic("tokens").at(self
+                .sides
+                .iter()
+                .map(|side| (side * side) as f64)
+                .collect()),
+            y: Axis::logarithmic("milliseconds"),
             lines: all.iter().enumerate().map(line).collect(),
             names: Names::Within(SeriesLabelPosition::UpperLeft),
         };

@@ -185,16 +185,12 @@ impl Recall {
         let title = format!("PatchMatch against the exact top {most}");
         let chart = Chart {
             title: &title,
-            x: Axis {
-                label: "tokens",
-                logarithmic: true,
-                ticks: self.sides.iter().map(|side| (side * side) as f64).collect(),
-            },
-            y: Axis {
-                label: "share of the exact top k",
-                logarithmic: false,
-                ticks: Vec::new(),
-            },
+            x: Axis::logarithmic("tokens").at(self
+                .sides
+                .iter()
+                .map(|side| (side * side) as f64)
+                .collect()),
+            y: Axis::linear("share of the exact top k"),
             lines,
             names: Names::Within(SeriesLabelPosition::LowerLeft),
         };

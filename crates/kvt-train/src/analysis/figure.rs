@@ -26,7 +26,7 @@ pub fn figure(title: &str, models: &[(String, &[Layer])]) -> Result<String, Stri
         LinePanel {
             title: measure.title().to_owned(),
             x: Axis::whole("layer", last),
-            y: axis(""),
+            y: Axis::linear(""),
             lines: lines.collect(),
             y_holds: Vec::new(),
         }
@@ -35,13 +35,4 @@ pub fn figure(title: &str, models: &[(String, &[Layer])]) -> Result<String, Stri
     let measured = |panel: &LinePanel<'_>| panel.lines.iter().any(|line| !line.points.is_empty());
     let panels: Vec<_> = panels.into_iter().filter(measured).collect();
     line_panels(title, &panels, 2)
-}
-
-/// A linear axis.
-pub fn axis(label: &str) -> Axis<'_> {
-    Axis {
-        label,
-        logarithmic: false,
-        ticks: Vec::new(),
-    }
 }

@@ -20,7 +20,6 @@ pub mod tiles;
 pub use config::{AnalysisConfig, AnalysisSplit};
 pub use cosine::cosine_similarity;
 pub use deviation::{Deviations, deviations};
-pub use figure::axis;
 pub use figure::figure;
 pub use layers::{Layer, analyze};
 pub use measure::Measure;
@@ -34,15 +33,9 @@ pub use table::{csv, json, markdown};
 #[cfg(test)]
 mod tests;
 
-/// How many tokens there may be before a map: none, a class token, another one for distillation or four registers.
-const PREFIXES: [usize; 4] = [0, 1, 2, 5];
-
-/// Splits the tokens of a square image into [prefix tokens](PREFIXES) and a square map of patches: the number of prefix tokens, and
-/// the side of the map; `None` if no prefix leaves a square.
-pub(crate) fn layout(tokens: usize) -> Option<(usize, usize)> {
-    PREFIXES.into_iter().find_map(|prefix| {
-        let patches = tokens.checked_sub(prefix)?;
-        let side = patches.isqrt();
-        (side > 0 && side * side == patches).then_some((prefix, side))
-    })
+/// The side of the square map behind the first `prefix` of `tokens`; `None` if these are no square.
+pub(crate) fn map_side(tokens: usize, prefix: usize) -> Option<usize> {
+    let patches = tokens.checked_sub(prefix)?;
+    let side = patches.isqrt();
+    (side > 0 && side * side == patches).then_some(side)
 }

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use burn::tensor::Tensor;
-use kvt_models::{Ask, Backbone, BlockIndex, Observer, Point, Precision};
+use kvt_models::{Ask, Backbone, BlockIndex, Observer, Point, Precision, Prefix};
 use kvt_ops::Phase;
 
 use super::tiles::{Together, together};
 use super::{
-    Layer, Measure, Moments, between_patches, cosine_similarity, deviations, distances, layout,
+    Layer, Measure, Moments, between_patches, cosine_similarity, deviations, distances, map_side,
     nonlocality, ratios, renormalized,
 };
 use crate::error::TrainError;
@@ -146,14 +146,13 @@ impl Watcher {
     }
 
     /// The ratios of a branch's output to the stream that entered it.
-    fn branch(&self, block: BlockIndex, output: Tensor<3>, measures: [Measure; 3]) {
+    fn branch(&self, block: BlockIndex, output: Tensor<3>, prefix: Prefix, measures: [Measure; 3]) {
         let stream = self.state.borrow().stream.clone();
         // All tokens may enter an attention that outputs only the class token.
         let Some(stream) = stream.filter(|stream| stream.dims() == output.dims()) else {
             return;
         };
-        let prefix = layout(output.dims()[1]).map_or(0, |(prefix, _)| prefix);
-        let found = ratios(output, stream, prefix);
+        let found = ratios(output, stream, prefix.tokens);
         let [tokens, patches, whole] = measures;
         self.note(block, tokens, found.tokens);
         if let Some(values) = found.patches {
@@ -168,12 +167,13 @@ impl Observer for Watcher {
         true
     }
 
-    fn tokens(&self, block: BlockIndex, point: Point, tokens: Tensor<3>) {
+    fn tokens(&self, block: BlockIndex, point: Point, tokens: Tensor<3>, prefix: Prefix) {
         match point {
             Point::Input | Point::Middle => self.state.borrow_mut().stream = Some(tokens),
             Point::Attention => self.branch(
                 block,
                 tokens,
+                prefix,
                 [
                     Measure::AttentionRatio,
                     Measure::AttentionRatioPatches,
@@ -183,6 +183,7 @@ impl Observer for Watcher {
             Point::Mlp => self.branch(
                 block,
                 tokens,
+                prefix,
                 [
                     Measure::MlpRatio,
                     Measure::MlpRatioPatches,
@@ -190,12 +191,11 @@ impl Observer for Watcher {
                 ],
             ),
             Point::Output => {
-                let count = tokens.dims()[1];
-                if let Some((prefix, _)) = layout(count) {
-                    let patches = tokens.clone().narrow(1, prefix, count - prefix);
-                    if let Some(values) = cosine_similarity(patches) {
-                        self.note(block, Measure::CosinePatches, values);
-                    }
+                let patches = tokens.dims()[1].saturating_sub(prefix.tokens);
+                let behind =
+                    (patches > 0).then(|| tokens.clone().narrow(1, prefix.tokens, patches));
+                if let Some(values) = behind.and_then(cosine_similarity) {
+                    self.note(block, Measure::CosinePatches, values);
                 }
                 if let Some(values) = cosine_similarity(tokens) {
                     self.note(block, Measure::Cosine, values);
@@ -205,7 +205,7 @@ impl Observer for Watcher {
         }
     }
 
-    fn probabilities(&self, block: BlockIndex, weights: Tensor<4>) {
+    fn probabilities(&self, block: BlockIndex, weights: Tensor<4>, prefix: Prefix) {
         let found = deviations(weights.clone());
         self.note(block, Measure::Std, found.all_sample);
         self.note(block, Measure::StdPopulation, found.all_population);
@@ -222,7 +222,7 @@ impl Observer for Watcher {
             }
         }
         // Otherwise the keys are not the patches, but summaries of them.
-        let Some((prefix, side)) = layout(keys).filter(|_| queries == keys) else {
+        let Some(side) = map_side(keys, prefix.tokens).filter(|_| queries == keys) else {
             return;
         };
         let device = weights.device();
@@ -232,7 +232,7 @@ impl Observer for Watcher {
             let found = all.entry(side).or_insert_with(|| distances(side, &device));
             found.clone()
         };
-        let raw = between_patches(weights, prefix);
+        let raw = between_patches(weights, prefix.tokens);
         let of_image = |weights| {
             let heads = nonlocality(weights, distances.clone());
             let images = heads.dims()[0];

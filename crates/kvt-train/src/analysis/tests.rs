@@ -141,18 +141,23 @@ fn moments_of_batches_are_those_of_all() {
     assert!((found.error.unwrap() - (14.0_f64 / 6.0).sqrt()).abs() < 1e-12);
 }
 
+/// The number of tokens alone says neither: 5 are a class token before 2 x 2 patches, or four registers before one.
 #[test]
-fn a_layout_is_a_square_behind_a_prefix() {
-    for (tokens, expected) in [
-        (197, Some((1, 14))),
-        (198, Some((2, 14))),
-        (196, Some((0, 14))),
-        (201, Some((5, 14))),
-        (49, Some((0, 7))),
-        (195, None),
-        (0, None),
+fn a_map_is_a_square_behind_a_prefix() {
+    for (tokens, prefix, expected) in [
+        (197, 1, Some(14)),
+        (198, 2, Some(14)),
+        (196, 0, Some(14)),
+        (201, 5, Some(14)),
+        (260, 4, Some(16)),
+        (9, 5, Some(2)),
+        (9, 0, Some(3)),
+        (5, 4, Some(1)),
+        (197, 0, None),
+        (1, 1, None),
+        (1, 5, None),
     ] {
-        assert_eq!(layout(tokens), expected, "{tokens}");
+        assert_eq!(map_side(tokens, prefix), expected, "{tokens} {prefix}");
     }
 }
 

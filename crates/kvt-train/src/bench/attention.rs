@@ -128,31 +128,22 @@ pub fn attention(
     cases: &[AttentionCase],
     device: &Device,
     rounds: Rounds,
-    mut progress: impl FnMut(usize),
+    progress: impl FnMut(usize),
 ) -> Result<Vec<AttentionMeasurement>, BenchError> {
     let autodiff = device.clone().autodiff();
-    let mut forward = vec![Vec::new(); cases.len()];
-    let mut both = vec![Vec::new(); cases.len()];
-    let inputs: Vec<_> = cases.iter().map(|case| case.inputs(&autodiff)).collect();
-    for round in 0..rounds.warmup + rounds.timed {
-        for (number, (case, inputs)) in cases.iter().zip(&inputs).enumerate() {
-            let plain = inputs.clone().map(Tensor::inner);
-            let ahead = time(device, || case.forward(plain))?;
-            let there_and_back = time(device, || case.forward_backward(inputs))?;
-            if round >= rounds.warmup {
-                forward[number].push(ahead);
-                both[number].push(there_and_back);
-            }
-        }
-        progress(round + 1);
-    }
-    let records = cases.iter().zip(forward).zip(both);
-    Ok(records
-        .map(|((case, forward), both)| record(case, Timing::of(forward), Timing::of(both)))
-        .collect())
+    let running = cases.iter().map(|case| (case, case.inputs(&autodiff)));
+    let mut running: Vec<_> = running.collect();
+    let times = rounds.in_turn(&mut running, progress, |(case, inputs)| {
+        let plain = inputs.clone().map(Tensor::inner);
+        let ahead = time(device, || case.forward(plain))?;
+        let there_and_back = time(device, || case.forward_backward(inputs))?;
+        Ok([ahead, there_and_back])
+    })?;
+    let records = cases.iter().zip(times);
+    Ok(records.map(|(case, times)| record(case, times)).collect())
 }
 
-fn record(case: &AttentionCase, forward: Timing, forward_backward: Timing) -> AttentionMeasurement {
+fn record(case: &AttentionCase, [forward, forward_backward]: [Timing; 2]) -> AttentionMeasurement {
     let AttentionShape {
         batch,
         heads,

@@ -6,7 +6,7 @@ use kvt_ops::Key;
 
 use super::inputs::normal;
 use crate::config::Plan;
-use crate::task::{DenseSize, TaskKind, sides_of, summary_of};
+use crate::task::{DenseSize, TaskKind, largest_sides_of, sides_of, summary_of};
 
 /// The model, and how it is run.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct ModelCase {
     pub config: ModelConfig,
     /// The plan of a network for segmentation or detection.
     pub dense: Option<Plan>,
+    /// With detection: whether images are the largest that the plan makes, not of 4 to 3.
+    pub largest: bool,
     /// Images of a step or of a forward pass.
     pub batch: usize,
     /// The type of matrix products.
@@ -32,6 +34,7 @@ impl ModelCase {
     /// Height and width of an image: with segmentation those of a crop, with detection those of an evaluation.
     pub(super) fn sides(&self) -> (usize, usize) {
         match &self.dense {
+            Some(plan) if self.largest => largest_sides_of(plan),
             Some(plan) => sides_of(plan),
             None => (self.config.img_size(), self.config.img_size()),
         }
@@ -45,7 +48,7 @@ impl ModelCase {
                 TaskKind::Detect => Self::OBJECT_CLASSES,
                 _ => Self::PIXEL_CLASSES,
             };
-            DenseSize::of(plan, classes).ok()
+            DenseSize::at(plan, classes, self.sides()).ok()
         });
         size.map_or_else(
             || {

@@ -79,27 +79,18 @@ pub fn forward(
     cases: &[ModelCase],
     device: &Device,
     rounds: Rounds,
-    mut progress: impl FnMut(usize),
+    progress: impl FnMut(usize),
 ) -> Result<Vec<ForwardMeasurement>, BenchError> {
     let running = cases.iter().map(|case| Running::new(case, device));
-    let running = running.collect::<Result<Vec<_>, _>>()?;
-    let mut times = vec![Vec::new(); cases.len()];
-    for round in 0..rounds.warmup + rounds.timed {
-        for (running, times) in running.iter().zip(&mut times) {
-            let passed = time(device, || Ok(running.forward()))?;
-            if round >= rounds.warmup {
-                times.push(passed);
-            }
-        }
-        progress(round + 1);
-    }
+    let mut running = running.collect::<Result<Vec<_>, _>>()?;
+    let times = rounds.in_turn(&mut running, progress, |running| {
+        Ok([time(device, || Ok(running.forward()))?])
+    })?;
     let records = cases.iter().zip(times);
-    Ok(records
-        .map(|(case, times)| record(case, Timing::of(times)))
-        .collect())
+    Ok(records.map(|(case, times)| record(case, times)).collect())
 }
 
-fn record(case: &ModelCase, forward: Timing) -> ForwardMeasurement {
+fn record(case: &ModelCase, [forward]: [Timing; 1]) -> ForwardMeasurement {
     let images = case.batch as f64;
     let macs = case.config.summary().macs.total() as f64;
     ForwardMeasurement {

@@ -15,7 +15,7 @@ use crate::data::DeviceBatch;
 use crate::engine::{Processes, Reader, Started, TrainState, Update, UpdateSettings};
 use crate::error::TrainError;
 use crate::recipe::{Clip, LossScale, OptimConfig, Optimizer, Position, Rates};
-use crate::task::{Classify, Detect, Segment, Task, TaskKind, detect_network, segment_network};
+use crate::task::{Classify, DenseNetwork, Detect, Segment, Task, TaskKind};
 
 /// Settings of a step; their values do not matter.
 const SETTINGS: UpdateSettings = UpdateSettings {
@@ -130,7 +130,7 @@ fn pixels(
         size: (height, width),
     };
     let maps = (0..case.batch).map(map).collect();
-    let network = segment_network(plan, &case.config, ModelCase::PIXEL_CLASSES, device)?;
+    let network = UperNet::build(plan, &case.config, ModelCase::PIXEL_CLASSES, device)?;
     let task = Segment::new(plan)?;
     let ahead = |network: &UperNet, images| {
         drop(network.forward(images, Phase::Eval).main);
@@ -148,7 +148,7 @@ fn objects(
 ) -> Result<Steps<Detect>, TrainError> {
     let [_, _, height, width] = images.dims();
     let all = (0..case.batch).map(|image| drawn_objects(image, (height, width)));
-    let network = detect_network(plan, &case.config, ModelCase::OBJECT_CLASSES, device)?;
+    let network = MaskRcnn::build(plan, &case.config, ModelCase::OBJECT_CLASSES, device)?;
     let task = Detect::new(plan)?;
     let ahead = |network: &MaskRcnn, images: Tensor<4>| {
         let [count, _, height, width] = images.dims();

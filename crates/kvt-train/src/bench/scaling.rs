@@ -41,46 +41,33 @@ pub fn scaling(
     device: &Device,
     all: &Processes,
     rounds: Rounds,
-    mut progress: impl FnMut(usize),
+    progress: impl FnMut(usize),
 ) -> Result<Vec<ScalingMeasurement>, BenchError> {
     let world = all.world();
-    let mut running = cases
-        .iter()
-        .map(|case| Running::new(case, device))
-        .collect::<Result<Vec<_>, _>>()?;
+    let new = |case| Running::new(case, device);
+    let running = cases.iter().map(new).collect::<Result<Vec<_>, _>>()?;
     // Separate weights: those of the joint steps remain identical in all processes.
-    let mut apart = match world.is_first() {
-        true => cases
-            .iter()
-            .map(|case| Running::new(case, device))
-            .collect::<Result<Vec<_>, _>>()?,
-        false => Vec::new(),
-    };
+    let apart = cases
+        .iter()
+        .map(|case| world.is_first().then(|| new(case)).transpose());
+    let apart = apart.collect::<Result<Vec<_>, _>>()?;
+    let mut both: Vec<_> = running.into_iter().zip(apart).collect();
     let single = Processes::alone();
-    let mut times = vec![[const { Vec::new() }; 3]; cases.len()];
-    for round in 0..rounds.warmup + rounds.timed {
-        let cases = running.iter_mut().zip(&mut times).enumerate();
-        for (number, (running, [alone, together, communication])) in cases {
-            // All processes wait until all are ready.
-            world.gather(0.0)?;
-            let own = match apart.get_mut(number) {
-                Some(running) => time(device, || running.step_with(&single))?,
-                None => 0.0,
-            };
-            world.gather(0.0)?;
-            all.waited();
-            let both = time(device, || running.step_with(all))?;
-            if round >= rounds.warmup {
-                alone.push(own);
-                together.push(both);
-                communication.push(1e3 * all.waited());
-            }
-        }
-        progress(round + 1);
-    }
+    let times = rounds.in_turn(&mut both, progress, |(running, apart)| {
+        // All processes wait until all are ready.
+        world.gather(0.0)?;
+        let alone = match apart {
+            Some(running) => time(device, || running.step_with(&single))?,
+            None => 0.0,
+        };
+        world.gather(0.0)?;
+        all.waited();
+        let together = time(device, || running.step_with(all))?;
+        Ok([alone, together, 1e3 * all.waited()])
+    })?;
     let records = cases.iter().zip(times);
     Ok(records
-        .map(|(case, times)| record(case, world.size(), times.map(Timing::of)))
+        .map(|(case, times)| record(case, world.size(), times))
         .collect())
 }
 

@@ -63,33 +63,23 @@ pub fn step(
     cases: &[ModelCase],
     device: &Device,
     rounds: Rounds,
-    mut progress: impl FnMut(usize),
+    progress: impl FnMut(usize),
 ) -> Result<Vec<StepMeasurement>, BenchError> {
     let mut running = cases
         .iter()
         .map(|case| Running::new(case, device))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut forward = vec![Vec::new(); cases.len()];
-    let mut step = vec![Vec::new(); cases.len()];
-    for round in 0..rounds.warmup + rounds.timed {
-        for (number, running) in running.iter_mut().enumerate() {
-            let ahead = running.ahead();
-            let ahead = time(device, &ahead)?;
-            let whole = time(device, || running.step_with(&Processes::alone()))?;
-            if round >= rounds.warmup {
-                forward[number].push(ahead);
-                step[number].push(whole);
-            }
-        }
-        progress(round + 1);
-    }
-    let records = cases.iter().zip(forward).zip(step);
-    Ok(records
-        .map(|((case, forward), step)| record(case, Timing::of(forward), Timing::of(step)))
-        .collect())
+    let times = rounds.in_turn(&mut running, progress, |running| {
+        let ahead = running.ahead();
+        let ahead = time(device, &ahead)?;
+        let whole = time(device, || running.step_with(&Processes::alone()))?;
+        Ok([ahead, whole])
+    })?;
+    let records = cases.iter().zip(times);
+    Ok(records.map(|(case, times)| record(case, times)).collect())
 }
 
-fn record(case: &ModelCase, forward: Timing, step: Timing) -> StepMeasurement {
+fn record(case: &ModelCase, [forward, step]: [Timing; 2]) -> StepMeasurement {
     let (params, macs) = case.size();
     let images = case.batch as f64;
     let parameters = (size_of::<f32>() * params) as f64;

@@ -16,6 +16,31 @@ pub struct Rounds {
     pub timed: usize,
 }
 
+impl Rounds {
+    /// Times all cases in turn, round by round: `measure` gives the milliseconds of the things that are timed of one. `progress` is
+    /// called with the number of completed rounds.
+    pub(super) fn in_turn<C, const N: usize>(
+        self,
+        cases: &mut [C],
+        mut progress: impl FnMut(usize),
+        mut measure: impl FnMut(&mut C) -> Result<[f64; N], BenchError>,
+    ) -> Result<Vec<[Timing; N]>, BenchError> {
+        let mut times = vec![[const { Vec::new() }; N]; cases.len()];
+        for round in 0..self.warmup + self.timed {
+            for (case, times) in cases.iter_mut().zip(&mut times) {
+                let measured = measure(case)?;
+                if round >= self.warmup {
+                    let times = times.iter_mut().zip(measured);
+                    times.for_each(|(times, one)| times.push(one));
+                }
+            }
+            progress(round + 1);
+        }
+        let times = times.into_iter().map(|times| times.map(Timing::of));
+        Ok(times.collect())
+    }
+}
+
 /// Milliseconds of several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {

@@ -11,7 +11,7 @@ use crate::task::{Freeze, summary_of};
 /// training images, if it is known.
 #[must_use]
 pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<String> {
-    let mut found = missing_folders(plan);
+    let mut found = missing_data(plan);
     found.extend(dense_stages(plan, model));
     found.extend(frozen(plan));
 
@@ -62,8 +62,8 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
     found
 }
 
-/// Missing folders of splits, for data that is not generated.
-fn missing_folders(plan: &Plan) -> Vec<String> {
+/// Missing folders of splits, or a missing table of labels, for data that is not generated.
+fn missing_data(plan: &Plan) -> Vec<String> {
     let data = &plan.data;
     let folders = match data.kind {
         DataKind::Shapes => Vec::new(),
@@ -79,7 +79,11 @@ fn missing_folders(plan: &Plan) -> Vec<String> {
         .iter()
         .filter(|folder| !folder.is_dir())
         .map(|folder| format!("no folder `{}`, as `data.path` says", folder.display()));
-    missing.collect()
+    let table = data.path.join(&data.labels);
+    let lacks_table = !data.labels.is_empty() && data.path.is_dir() && !table.is_file();
+    let no_table =
+        lacks_table.then(|| format!("no file `{}`, as `data.labels` says", table.display()));
+    missing.chain(no_table).collect()
 }
 
 /// Settings that a frozen backbone makes useless.

@@ -1,5 +1,6 @@
 //! How far a run has come: everything that resuming needs besides weights and moments.
 
+use kvt_data::text::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::recipe::Position;
@@ -103,6 +104,24 @@ pub struct Progress {
     /// Whether the task's warning was given since this start.
     #[serde(skip)]
     pub told_collapse: bool,
+    /// Whether it was said since this start that `train.patience` is over.
+    #[serde(skip)]
+    pub told_stale: bool,
+}
+
+impl Progress {
+    /// Whether as many evaluations in a row as `train.patience` did not improve: the run ends.
+    pub fn is_stale(&self, patience: Option<u32>) -> bool {
+        patience.is_some_and(|most| self.stale >= most)
+    }
+
+    /// Why a run that [is stale](Self::is_stale) ends; `metric` is what it looks at, in words.
+    pub fn why_stale(&self, metric: &str) -> String {
+        let best = self.best;
+        let best = best.map_or_else(String::new, |best| format!(", of epoch {}", best.epoch + 1));
+        let evaluations = counted(self.stale, "evaluation");
+        format!("by `train.patience`: no {metric} of {evaluations} was better than the best{best}")
+    }
 }
 
 #[cfg(test)]

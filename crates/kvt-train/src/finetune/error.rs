@@ -65,9 +65,9 @@ pub enum FinetuneError {
     },
     /// The weights belong to a known family, but not to a named size.
     #[error(
-        "`{}` has weights of a {family} of a custom size: name the nearest model and what differs, as in `kvt finetune` with \
-         `--model NAME --set model.depth=6` (`--print-config` writes the configuration alone); of a run of kvt give the folder, \
-         which knows its model",
+        "`{}` has weights of a {family} of a custom size: name the nearest model, `{nearest}`, and what differs, as in `kvt finetune` \
+         with `--model {nearest} --set model.depth=6` (`--print-config` writes the configuration alone); of a run of kvt give the \
+         folder, which knows its model",
         .path.display()
     )]
     CustomSize {
@@ -75,6 +75,8 @@ pub enum FinetuneError {
         path: PathBuf,
         /// The family.
         family: &'static str,
+        /// The named model from which they differ least.
+        nearest: String,
     },
     /// The weights match several models.
     #[error("`{}` fits several models, {}: choose with `--model`", .path.display(), quoted(.names))]

@@ -6,6 +6,7 @@
 
 mod error;
 mod images;
+mod named;
 mod recipe;
 mod small;
 mod source;

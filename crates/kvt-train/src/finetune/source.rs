@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kvt_models::ModelConfig;
-use kvt_models::weights::{self, StateDict, identify, recognise};
+use kvt_models::weights::{self, StateDict, identify, nearest, recognise};
 use toml::{Table, Value};
 
 use super::small::Small;
@@ -17,7 +17,7 @@ use crate::task::{CheckpointWeights, TEACHER, TaskKind, read_weights, task_file}
 use crate::trained::TrainedError;
 
 /// Parts of the names of vision transformers whose weights have one source, and so one normalisation.
-const OF_ONE_SOURCE: [&str; 5] = ["_dinov2", "_dinov3", "_clip_", "_siglip", "_gap_"];
+const OF_ONE_SOURCE: [&str; 6] = ["_dinov2", "_dinov3", "_clip_", "_siglip", "_gap_", "tnt_"];
 
 /// The model if neither the user nor the weights specify one.
 const DEFAULT: &str = "deit_tiny_patch16_224";
@@ -111,7 +111,7 @@ impl Source {
         let of_model = format!("weights  `{}`: {name} ({how}){classes}", shown.display());
 
         let (augment, with) = match &run {
-            Some(plan) => (augment_of(plan)?, "the mean and std of its run"),
+            Some(plan) => (augment_of(plan)?, "the mean and std of its run".to_owned()),
             None => {
                 let named = model.or(published.as_deref());
                 // Weights of a plain `vit_*` may come from anywhere; those of others from where their name says.
@@ -183,9 +183,16 @@ fn choose(
     };
     match names.as_slice() {
         [name] => Ok(name.clone()),
-        [] => Err(FinetuneError::CustomSize {
-            path: path(),
-            family: known.family,
+        [] => Err(match nearest(weights) {
+            Ok(nearest) => FinetuneError::CustomSize {
+                path: path(),
+                family: known.family,
+                nearest: nearest.unwrap_or_default(),
+            },
+            Err(source) => FinetuneError::Weights {
+                path: path(),
+                source,
+            },
         }),
         // Several of one size differ in what no weight shows, as the activation of CLIP's.
         several => match several.iter().filter(of_size).collect::<Vec<_>>()[..] {

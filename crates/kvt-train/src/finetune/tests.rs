@@ -174,7 +174,7 @@ fn timms_names_tell_the_normalisation() {
         let expected = if half {
             ([0.5; 3], 0.9)
         } else {
-            ([0.485, 0.456, 0.406], 0.875)
+            ([0.485, 0.456, 0.406], 0.9)
         };
         assert_eq!(
             (plan.augment.mean, plan.augment.crop_pct),
@@ -552,6 +552,15 @@ fn what_cannot_be_used_says_what_to_do() {
         .filter(|(name, _)| !name.starts_with("blocks.11."));
     let custom = error(&save("custom.safetensors", custom.collect()));
     assert!(custom.contains("a ViT of a custom size"), "{custom}");
+    let model = "`--model deit_tiny_patch16_224 --set model.depth=6`";
+    assert!(custom.contains(model), "{custom}");
+    let mut mixture = state.clone();
+    for name in ["reg_token", "blocks.0.attn.q_norm.weight"] {
+        mixture.insert(name, TensorData::zeros::<f32, _>([1, 1, 192]));
+    }
+    let mixture = error(&save("mixture.safetensors", mixture));
+    let parts = "with register tokens, that normalises queries and keys: no model of `kvt models list` has these parts together";
+    assert!(mixture.contains(parts), "{mixture}");
     let mut variant = state;
     variant.insert("decoder_pos_embed", TensorData::zeros::<f32, _>([192]));
     insta::assert_snapshot!(error(&save("variant.safetensors", variant)), @"could not use the weights in `DIR/variant.safetensors`: `decoder_pos_embed` identifies the weights as those of a model with a decoder, as masked auto-encoders have it before fine-tuning: kvt does not have that model");

@@ -1,4 +1,4 @@
-//! What timm says about weights, and the normalisation of their images.
+//! What timm says about weights.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use super::FinetuneError;
+use super::named::of_name;
 use crate::config::ConfigError;
 use kvt_data::text::read_text;
 
@@ -15,69 +16,23 @@ const TIMM_CONFIG: &str = "config.json";
 /// Maximum size in bytes: far more than needed.
 const LARGEST_CONFIG: u64 = 1 << 20;
 
-/// timm's `IMAGENET_INCEPTION_MEAN` and `_STD`, used for `vit_*` with Google's weights, and their `crop_pct`.
-const HALF: Levels = ([0.5; 3], [0.5; 3], 0.9);
-/// `OPENAI_CLIP_MEAN` and `_STD`; some of the smaller ones have a lower `crop_pct`.
-const CLIP: Levels = (
-    [0.48145466, 0.4578275, 0.40821073],
-    [0.26862954, 0.26130258, 0.27577711],
-    1.0,
-);
-/// `IMAGENET_DEFAULT_MEAN` and `_STD`, without a border that is cut off.
-const WHOLE: Levels = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225], 1.0);
-/// Of DINOv3's weights for pictures from satellites.
-const SATELLITE: Levels = ([0.43, 0.411, 0.296], [0.213, 0.156, 0.143], 1.0);
-/// Tags of timm's `vit_*` weights from other sources, with ImageNet's usual normalisation.
-const IMAGENET_TAGS: [&str; 3] = ["dino", "mae", "ijepa"];
-
-/// Mean, standard deviation, and `crop_pct`.
-type Levels = ([f64; 3], [f64; 3], f64);
-
 /// The keys of `[augment]` for weights without a run, and what they are. `names` are those of the weights or of their model, the
 /// most certain first.
 pub(super) fn normalisation<'a>(
     timm: &TimmConfig,
     names: impl IntoIterator<Item = &'a str>,
-) -> (Table, &'static str) {
+) -> (Table, String) {
     if let Some(augment) = timm.augment() {
-        return (augment, "the mean and std of the weights' own description");
+        let with = "the mean and std of the weights' own description";
+        return (augment, with.to_owned());
     }
-    let mut names = names.into_iter();
-    match names.find(|name| name.starts_with("vit_")).and_then(levels) {
-        Some(levels) => (
-            keys(levels),
-            "the mean and std that timm has for its `vit_*`",
-        ),
+    match names.into_iter().find_map(of_name) {
+        Some((keys, name)) => (keys, format!("the mean and std that timm has for `{name}`")),
         None => {
             let usual = "ImageNet's mean and std, because the weights name none; change them with `--set augment.mean=...` and `augment.std`";
-            (Table::new(), usual)
+            (Table::new(), usual.to_owned())
         }
     }
-}
-
-fn keys((mean, std, crop_pct): Levels) -> Table {
-    let list = |three: [f64; 3]| Value::from(three.to_vec());
-    Table::from_iter([
-        ("mean".to_owned(), list(mean)),
-        ("std".to_owned(), list(std)),
-        ("crop_pct".to_owned(), crop_pct.into()),
-    ])
-}
-
-/// What timm has for weights `vit_*` of this name; `None` for those with ImageNet's usual normalisation.
-fn levels(name: &str) -> Option<Levels> {
-    let has = |part: &str| name.contains(part);
-    Some(if has(".sat493m") {
-        SATELLITE
-    } else if has("_dinov2") || has("_dinov3") {
-        WHOLE
-    } else if has("_clip_") && !(has("_large_") && has(".laion2b")) {
-        CLIP
-    } else if IMAGENET_TAGS.iter().any(|tag| has(&format!(".{tag}"))) {
-        return None;
-    } else {
-        HALF
-    })
 }
 
 /// The name of weights as far as it is known without looking into them: the user's, the description's, or the file's.

@@ -3,6 +3,7 @@
 //! Everything is counted from the logits of single images, which come from the shared evaluation path
 //! (`evaluate_among` in `task/evaluate.rs`).
 
+mod accuracy;
 mod calibration;
 mod guess;
 mod real;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::data::Batch;
 
+pub use self::accuracy::{Correct, correct};
 pub use self::calibration::{BINS, Calibration};
 pub use self::real::{RealError, RealLabels};
 pub use self::tables::{ClassRow, Confused};
@@ -137,7 +139,7 @@ impl Real {
 }
 
 /// The best five classes of a row of logits that can be chosen, best first, on a tie the lower class first. A row with a NaN has
-/// none, as in [`correct`](crate::recipe::correct).
+/// none, as in [`correct`](crate::judge::correct).
 fn ranked(row: &[f32]) -> Vec<u32> {
     if row.iter().any(|logit| logit.is_nan()) {
         return Vec::new();

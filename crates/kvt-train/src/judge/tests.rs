@@ -146,7 +146,7 @@ fn calibration_by_hand() {
     assert!((some.error() - (0.8 + 0.21) / 4.0).abs() < 1e-12);
 }
 
-/// Ranks as [`correct`](crate::recipe::correct) does, and leaves out classes that must not be chosen.
+/// Ranks as [`correct`](crate::judge::correct) does, and leaves out classes that must not be chosen.
 #[test]
 fn classes_are_ranked_as_accuracy_counts_them() {
     let none = f32::NEG_INFINITY;
@@ -159,7 +159,7 @@ fn classes_are_ranked_as_accuracy_counts_them() {
             .collect();
         let best = ranked(&row);
         for label in 0..9 {
-            let found = crate::recipe::correct(&row, &[label], 9);
+            let found = correct(&row, &[label], 9);
             assert_eq!(found.top1 == 1, best[0] == label);
             assert_eq!(found.top5 == 1, best.contains(&label));
         }

@@ -11,24 +11,44 @@ use super::font::FONT;
 /// A horizontal or vertical axis.
 pub struct Axis<'a> {
     /// What the axis shows, and its unit.
-    pub label: &'a str,
-    /// Whether its scale is logarithmic.
-    pub logarithmic: bool,
+    label: &'a str,
+    logarithmic: bool,
     /// The numbers that are written at the axis; if empty, some that fit its range.
-    pub ticks: Vec<f64>,
+    pub(crate) ticks: Vec<f64>,
 }
 
 impl<'a> Axis<'a> {
+    /// A linear axis.
+    #[must_use]
+    pub fn linear(label: &'a str) -> Self {
+        Self {
+            label,
+            logarithmic: false,
+            ticks: Vec::new(),
+        }
+    }
+
+    /// A logarithmic axis.
+    #[must_use]
+    pub fn logarithmic(label: &'a str) -> Self {
+        Self {
+            logarithmic: true,
+            ..Self::linear(label)
+        }
+    }
+
+    /// The same with these numbers at it.
+    #[must_use]
+    pub fn at(self, ticks: Vec<f64>) -> Self {
+        Self { ticks, ..self }
+    }
+
     /// An axis of whole numbers up to `last`, such as epochs: about eight of them have a tick.
     #[must_use]
     pub fn whole(label: &'a str, last: usize) -> Self {
         let step = steps(&(0.0..last.max(8) as f64));
         let step = step.get(1).map_or(1, |step| *step as usize).max(1);
-        Self {
-            label,
-            logarithmic: false,
-            ticks: (0..=last).step_by(step).map(|tick| tick as f64).collect(),
-        }
+        Self::linear(label).at((0..=last).step_by(step).map(|tick| tick as f64).collect())
     }
 }
 
@@ -164,28 +184,20 @@ pub(crate) fn number(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn axis(logarithmic: bool) -> Axis<'static> {
-        Axis {
-            label: "",
-            logarithmic,
-            ticks: Vec::new(),
-        }
-    }
-
     #[test]
     fn places_on_a_scale() {
         let values = || [10.0, 1000.0].into_iter();
-        let scale = Scale::new(&axis(true), values());
+        let scale = Scale::new(&Axis::logarithmic(""), values());
         assert_eq!(scale.map(&100.0, (0, 200)), 100);
         assert!(scale.range.start < 10.0 && scale.range.end > 1000.0);
         assert_eq!(scale.ticks, [10.0, 100.0, 1000.0]);
-        let scale = Scale::new(&axis(false), values());
+        let scale = Scale::new(&Axis::linear(""), values());
         assert_eq!(scale.map(&505.0, (300, 100)), 200);
         assert_eq!(scale.ticks, [0.0, 200.0, 400.0, 600.0, 800.0, 1000.0]);
         // Neither nothing nor one value is a range of no length.
         for values in [&[][..], &[0.5], &[f64::NAN]] {
-            for logarithmic in [false, true] {
-                let scale = Scale::new(&axis(logarithmic), values.iter().copied());
+            for axis in [Axis::linear(""), Axis::logarithmic("")] {
+                let scale = Scale::new(&axis, values.iter().copied());
                 assert!(scale.range.start < scale.range.end);
             }
         }

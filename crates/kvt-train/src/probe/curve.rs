@@ -8,24 +8,19 @@ use crate::plot::{Axis, Chart, Line, Names};
 /// # Errors
 /// If it cannot be drawn.
 pub fn draw_loss(done: &[LinearEpoch]) -> Result<String, String> {
-    let line = |name: &str, color, value: &dyn Fn(&LinearEpoch) -> f64| Line {
-        name: name.to_owned(),
-        color,
+    let losses = done.iter();
+    let losses = losses.map(|epoch| (f64::from(epoch.epoch + 1), epoch.loss));
+    let line = Line {
+        name: "training loss".to_owned(),
+        color: 0,
         dash: None,
-        points: done
-            .iter()
-            .map(|epoch| (f64::from(epoch.epoch + 1), value(epoch)))
-            .collect(),
+        points: losses.collect(),
     };
     Chart {
         title: "Linear evaluation",
         x: Axis::whole("epoch", done.len()),
-        y: Axis {
-            label: "training loss",
-            logarithmic: false,
-            ticks: Vec::new(),
-        },
-        lines: vec![line("training loss", 0, &|epoch| epoch.loss)],
+        y: Axis::linear("training loss"),
+        lines: vec![line],
         names: Names::Beside,
     }
     .svg()

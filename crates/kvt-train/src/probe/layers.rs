@@ -1,14 +1,14 @@
-//! Where the tokens of an image attend, block by block: the attention of the class token, or the mean over all tokens.
+//! Where the tokens of an image attend, block by block: the attention of the class token, or the mean over all patches.
 
 use std::cell::RefCell;
 
 use burn::tensor::Tensor;
-use kvt_models::{Ask, Backbone, BlockIndex, Model, Observer, Point};
+use kvt_models::{Ask, Backbone, BlockIndex, Model, Observer, Point, Prefix};
 use kvt_ops::Phase;
 
 use super::attention::{HeadMap, NoMap};
 use super::rows::read;
-use crate::analysis::layout;
+use crate::analysis::map_side;
 use crate::error::TrainError;
 
 /// The blocks whose maps are drawn.
@@ -28,8 +28,8 @@ pub enum Layers {
 pub enum Looking {
     /// The class token.
     ClassToken,
-    /// The mean over all tokens, if there is no class token among them.
-    AllTokens,
+    /// The mean over all patches, if there is no class token before them; registers look for no class.
+    AllPatches,
 }
 
 /// The maps of a block.
@@ -64,7 +64,7 @@ impl Observer for Rows {
         matches!(point, Point::Input | Point::Probabilities)
     }
 
-    fn tokens(&self, block: BlockIndex, point: Point, tokens: Tensor<3>) {
+    fn tokens(&self, block: BlockIndex, point: Point, tokens: Tensor<3>, _: Prefix) {
         if point == Point::Input {
             let [batch, count, _] = tokens.dims();
             self.seen.borrow_mut().push(Seen {
@@ -75,11 +75,11 @@ impl Observer for Rows {
         }
     }
 
-    fn probabilities(&self, block: BlockIndex, probabilities: Tensor<4>) {
+    fn probabilities(&self, block: BlockIndex, probabilities: Tensor<4>, prefix: Prefix) {
         let mut seen = self.seen.borrow_mut();
         // A block reports between its own input and the next block's; inner blocks report before the outer one continues.
         if let Some(seen) = seen.iter_mut().rev().find(|seen| seen.block == block) {
-            seen.weights = row(probabilities, seen.input, self.batch);
+            seen.weights = row(probabilities, prefix, seen.input, self.batch);
         }
     }
 }
@@ -87,6 +87,7 @@ impl Observer for Rows {
 /// Extracts the row to draw from `[batch, heads, query, key]`.
 fn row(
     probabilities: Tensor<4>,
+    prefix: Prefix,
     [sequences, tokens]: [usize; 2],
     batch: usize,
 ) -> Result<(Looking, Tensor<4>), NoMap> {
@@ -94,13 +95,16 @@ fn row(
     if count != batch || sequences != batch || queries != tokens {
         return Err(NoMap::Parts);
     }
-    let (prefix, _) = layout(keys).ok_or(NoMap::NoGrid)?;
-    let (looking, row) = match prefix {
-        0 => (Looking::AllTokens, probabilities.mean_dim(2)),
-        // The class token is the first of the tokens before the patches.
-        _ => (Looking::ClassToken, probabilities.narrow(2, 0, 1)),
+    let before = prefix.tokens;
+    map_side(keys, before).ok_or(NoMap::NoGrid)?;
+    let (looking, row) = if prefix.has_class_token() {
+        (Looking::ClassToken, probabilities.narrow(2, 0, 1))
+    } else {
+        let patches = queries.checked_sub(before).filter(|count| *count > 0);
+        let patches = probabilities.narrow(2, before, patches.ok_or(NoMap::NoGrid)?);
+        (Looking::AllPatches, patches.mean_dim(2))
     };
-    Ok((looking, row.narrow(3, prefix, keys - prefix)))
+    Ok((looking, row.narrow(3, before, keys - before)))
 }
 
 /// The maps of each head of some blocks, for square images `[batch, 3, height, width]`.
@@ -189,18 +193,28 @@ mod tests {
         Tensor::from_data(data, &Device::flex())
     }
 
-    /// By hand: the mean over all tokens, and the row of the class token without its own column.
+    fn prefix(tokens: usize, registers: usize) -> Prefix {
+        Prefix { tokens, registers }
+    }
+
+    /// By hand: the mean over all patches, and the row of the class token without its own column. A register is not taken for a class
+    /// token: the mean is over the patches behind it.
     #[test]
     fn the_row_that_is_drawn() {
         let values: Vec<f32> = (0..25_u8).map(f32::from).collect();
-        let (looking, found) = row(tensor(&values[..16], [1, 1, 4, 4]), [1, 4], 1).unwrap();
-        assert_eq!(looking, Looking::AllTokens);
+        let (looking, found) =
+            row(tensor(&values[..16], [1, 1, 4, 4]), prefix(0, 0), [1, 4], 1).unwrap();
+        assert_eq!(looking, Looking::AllPatches);
         assert_eq!(read(found).unwrap(), [6.0, 7.0, 8.0, 9.0]);
-        let (looking, found) = row(tensor(&values, [1, 1, 5, 5]), [1, 5], 1).unwrap();
+        let (looking, found) = row(tensor(&values, [1, 1, 5, 5]), prefix(1, 0), [1, 5], 1).unwrap();
         assert_eq!(looking, Looking::ClassToken);
         assert_eq!(read(found).unwrap(), [1.0, 2.0, 3.0, 4.0]);
+        let (looking, found) = row(tensor(&values, [1, 1, 5, 5]), prefix(1, 1), [1, 5], 1).unwrap();
+        assert_eq!(looking, Looking::AllPatches);
+        assert_eq!(read(found).unwrap(), [13.5, 14.5, 15.5, 16.5]);
         // Class attention has one query. Here two tokens come before the patches.
-        let (looking, found) = row(tensor(&values[..6], [1, 1, 1, 6]), [1, 1], 1).unwrap();
+        let (looking, found) =
+            row(tensor(&values[..6], [1, 1, 1, 6]), prefix(2, 0), [1, 1], 1).unwrap();
         assert_eq!(looking, Looking::ClassToken);
         assert_eq!(read(found).unwrap(), [2.0, 3.0, 4.0, 5.0]);
     }
@@ -209,7 +223,7 @@ mod tests {
     fn what_is_no_map_is_told() {
         let of = |shape: [usize; 4], input| {
             let values = vec![0.0; shape.iter().product()];
-            row(tensor(&values, shape), input, 1).map(|_| ())
+            row(tensor(&values, shape), prefix(0, 0), input, 1).map(|_| ())
         };
         // Windows of 4 among 16 tokens; the patches of one image as 4 sequences; 8 keys.
         assert_eq!(of([1, 4, 4, 4], [1, 16]), Err(NoMap::Parts));

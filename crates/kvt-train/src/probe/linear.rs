@@ -9,7 +9,8 @@ use rand_distr::{Distribution, Normal};
 use super::Rows;
 use super::rows::read;
 use crate::error::TrainError;
-use crate::recipe::{Correct, correct, cosine};
+use crate::judge::{Correct, correct};
+use crate::recipe::cosine;
 
 /// How the layer is trained.
 #[derive(Clone, Copy, Debug, PartialEq)]

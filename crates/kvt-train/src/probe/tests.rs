@@ -1,9 +1,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 use image::{Rgb, RgbImage};
+use kvt_models::weights::{LoadOptions, StateDict};
+use kvt_models::{Model, ModelConfig, ModelOverrides};
 
 use super::*;
+use crate::analysis::{Analyzer, Measure};
 
 fn rows(features: &[[f32; 2]], labels: &[u32]) -> Rows {
     Rows {
@@ -96,7 +99,7 @@ fn features_of_several_blocks_stand_side_by_side() {
     let values: Vec<f32> = (0..2 * 3 * 64)
         .map(|i| ((i * 37) % 101) as f32 / 50.0)
         .collect();
-    let data = burn::tensor::TensorData::new(values, [2, 3, 8, 8]);
+    let data = TensorData::new(values, [2, 3, 8, 8]);
     let images = Tensor::<4>::from_data(data, &device);
     let found = |blocks: usize, avgpool: bool| -> Vec<Vec<f32>> {
         let extractor = Extractor::Backbone {
@@ -156,33 +159,80 @@ fn neighbours_are_shown_with_frames() {
     );
 }
 
+/// A small model whose queries and keys are 0, and so all scores.
+fn even(name: &str, overrides: &str) -> Model {
+    let device = Device::flex();
+    let sizes = "embed_dim = 8\ndepth = 1\nnum_heads = 2\n";
+    let overrides: ModelOverrides = toml::from_str(&format!("{sizes}{overrides}")).unwrap();
+    let config = ModelConfig::by_name(name).unwrap().with(&overrides);
+    let model = config.unwrap().init(&device, kvt_ops::Key::new(0)).unwrap();
+    let mut state = StateDict::from_model(&model).unwrap();
+    let zeros = TensorData::new(vec![0.0f32; 192], [24, 8]);
+    state.insert("blocks.0.attn.qkv.weight", zeros);
+    model.load(&state, LoadOptions::default()).unwrap().0
+}
+
+/// Registers are neither patches nor a class token, whatever the number of tokens: of 5 with a register, 8 with four, and 9 with a
+/// class token too, four are patches of a map of 2 x 2. On it uniform attention has the mean distance `(0 + 1 + 1 + sqrt 2) / 4`.
+#[test]
+fn registers_do_not_look_and_are_not_looked_at() {
+    for (name, side, tokens, looking) in [
+        ("deit_tiny_patch16_224", 32, 5.0, Looking::ClassToken),
+        (
+            "vit_little_patch16_reg1_gap_256",
+            32,
+            5.0,
+            Looking::AllPatches,
+        ),
+        (
+            "vit_little_patch16_reg4_gap_256",
+            32,
+            8.0,
+            Looking::AllPatches,
+        ),
+        ("vit_small_patch16_dinov3", 32, 9.0, Looking::ClassToken),
+        (
+            "vit_small_patch14_reg4_dinov2",
+            28,
+            9.0,
+            Looking::ClassToken,
+        ),
+    ] {
+        let model = even(name, &format!("img_size = {side}\n"));
+        let images = Tensor::<4>::ones([1, 3, side, side], &Device::flex());
+        let found = attention_maps(&model, images.clone(), Layers::Last);
+        let found = found.unwrap().unwrap().remove(0);
+        assert_eq!(found.looking, looking, "{name}");
+        for map in &found.maps[0] {
+            assert_eq!((map.grid, map.kept), ([2, 2], 4), "{name}");
+            let is_even = |weight: &f64| (weight - 1.0 / tokens).abs() < 1e-6;
+            assert!(map.weights.iter().all(is_even), "{name}: {map:?}");
+        }
+        let class = class_attention(&model, images.clone()).unwrap();
+        match looking {
+            Looking::ClassToken => assert_eq!(class.unwrap(), found.maps, "{name}"),
+            Looking::AllPatches => assert_eq!(class, Err(NoMap::NoClassToken), "{name}"),
+        }
+        let mut analyzer = Analyzer::default();
+        let precision = model.precision();
+        analyzer.add(&model.backbone, precision, images).unwrap();
+        let distance = analyzer.layers()[0].get(Measure::Nonlocality).unwrap().mean;
+        let expected = (2.0 + 2.0_f64.sqrt()) / 4.0;
+        assert!((distance - expected).abs() < 1e-6, "{name}: {distance}");
+    }
+}
+
 /// If all keys are equal, dense attention is uniform, and k-NN attention keeps the first keys.
 #[test]
 fn the_class_token_looks_where_its_scores_say() {
-    use kvt_models::weights::StateDict;
-    use kvt_models::{ModelConfig, ModelOverrides};
-
     let device = Device::flex();
     let maps = |neighbors: Option<usize>| {
         let attention = match neighbors {
             Some(count) => format!("[attention]\nkind = \"knn\"\nneighbors = {count}\n"),
             None => String::new(),
         };
-        let sizes = "img_size = 8\npatch_size = 4\nembed_dim = 4\ndepth = 1\nnum_heads = 2\n";
-        let overrides: ModelOverrides = toml::from_str(&format!("{sizes}{attention}")).unwrap();
-        let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
-        let model = config
-            .with(&overrides)
-            .unwrap()
-            .init(&device, kvt_ops::Key::new(0))
-            .unwrap();
-        let mut state = StateDict::from_model(&model).unwrap();
-        // Zero queries and keys: every score is 0.
-        let zeros = burn::tensor::TensorData::new(vec![0.0f32; 48], [12, 4]);
-        state.insert("blocks.0.attn.qkv.weight", zeros);
-        let (model, _) = model
-            .load(&state, kvt_models::weights::LoadOptions::default())
-            .unwrap();
+        let sizes = "img_size = 8\npatch_size = 4\n";
+        let model = even("deit_tiny_patch16_224", &format!("{sizes}{attention}"));
         let images = Tensor::<4>::ones([2, 3, 8, 8], &device);
         class_attention(&model, images).unwrap().unwrap()
     };

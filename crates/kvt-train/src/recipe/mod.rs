@@ -3,7 +3,6 @@
 //! `logits -> loss -> gradients -> accumulate -> clip -> optimizer -> ema`, with a learning rate from a schedule that
 //! is a pure function of the step.
 
-mod accuracy;
 mod clip;
 mod distill;
 mod ema;
@@ -16,7 +15,6 @@ mod optim;
 mod position;
 mod schedule;
 
-pub use accuracy::{Correct, correct};
 pub use clip::Clip;
 pub use distill::{
     DistillConfig, DistillDivisor, DistillKind, hard_distillation, soft_distillation,

@@ -70,11 +70,10 @@ fn judge(
     };
     report.ask(0, &asked, progress, warn)?;
     for judged in &report.judged {
-        let (right, images) = (judged.evaluation.top1_percent(), judged.evaluation.images);
+        let (evaluation, judgement) = &judged.found;
+        let (right, images) = (evaluation.top1_percent(), evaluation.images);
         let title = format!("{}: {right:.2} % of {images} images right", report.title);
-        judged
-            .judgement
-            .save_confusion(&judged.classes, &title, folder)?;
+        judgement.save_confusion(&judged.classes, &title, folder)?;
     }
     Ok(())
 }

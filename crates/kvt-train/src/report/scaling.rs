@@ -80,11 +80,6 @@ fn chart<'a>(
     let mut sizes: Vec<f64> = sizes.map(|(size, _)| *size).collect();
     sizes.sort_by(f64::total_cmp);
     sizes.dedup();
-    let axis = |label, ticks| Axis {
-        label,
-        logarithmic: true,
-        ticks,
-    };
     let drawn = lines.iter().zip(colors);
     let drawn = drawn.filter(|(line, _)| !line.points.is_empty());
     let mut drawn: Vec<Line> = drawn
@@ -102,8 +97,8 @@ fn chart<'a>(
     drawn.sort_by_key(|line| line.color != PALE);
     Chart {
         title,
-        x: axis(x, sizes),
-        y: axis(y, Vec::new()),
+        x: Axis::logarithmic(x).at(sizes),
+        y: Axis::logarithmic(y),
         lines: drawn,
         names: Names::Beside,
     }

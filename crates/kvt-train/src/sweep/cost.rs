@@ -229,6 +229,7 @@ impl Measured {
             kind: String::new(),
             config: self.config.clone(),
             dense: self.dense.clone(),
+            largest: false,
             batch: self.batch,
             precision: self.precision,
         };

@@ -11,7 +11,7 @@ use kvt_models::dense::{DenseKind, Pyramid, read_dense};
 use kvt_models::weights::{self, Outcome, StateDict, WeightsError};
 
 use super::model::hint;
-use super::{InitConfig, ResetHead};
+use super::{InitConfig, ResetHead, Weights};
 use crate::config::Plan;
 use crate::error::TrainError;
 use crate::fetch::locate;
@@ -44,18 +44,29 @@ pub trait DenseNetwork: Network {
     fn pyramid(&mut self) -> &mut Pyramid;
 }
 
-/// A network with the weights in `init.weights`: those of a classifier for the backbone, or those of a whole network, of which
-/// `init.reset_head` can leave out the last layers. A note describes the outcome.
+/// How many parameters a network has.
+pub(super) fn count(network: &impl Network) -> usize {
+    let parameters = network.parameters().into_iter();
+    let sizes = parameters.map(|parameter| parameter.shape.iter().product::<usize>());
+    sizes.sum()
+}
+
+/// The network of a plan for so many classes, with the weights in `init.weights`, unless those of a checkpoint are to follow: the
+/// weights of a classifier for the backbone, or those of a whole network, of which `init.reset_head` can leave out the last layers. A
+/// note describes the outcome.
 ///
 /// # Errors
-/// If the weights cannot be read or do not match.
+/// If settings do not describe a network, or the weights cannot be read or do not match.
 pub(super) fn start_from<N: DenseNetwork>(
-    init: &InitConfig,
+    plan: &Plan,
     model: &ModelConfig,
-    network: N,
+    classes: usize,
+    weights: Weights,
+    device: &Device,
     notes: &mut Vec<Note>,
 ) -> Result<N, TrainError> {
-    let Some(path) = &init.weights else {
+    let (init, network) = (&plan.init, N::build(plan, model, classes, device)?);
+    let (Some(path), Weights::OfPlan) = (&init.weights, weights) else {
         return Ok(network);
     };
     let refused = |source| TrainError::InitWeights {

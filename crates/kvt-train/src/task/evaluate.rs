@@ -8,8 +8,7 @@ use kvt_ops::Phase;
 use super::EvalData;
 use crate::data::{Batch, DataError, View};
 use crate::error::TrainError;
-use crate::judge::{ClassRow, predicted};
-use crate::recipe::{Correct, correct};
+use crate::judge::{ClassRow, Correct, correct, predicted};
 use crate::world::{World, agree};
 
 /// Accuracy and loss over a whole split. Images are counted one by one, so the result does not

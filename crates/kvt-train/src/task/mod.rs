@@ -5,6 +5,7 @@
 //! file or a folder here and a [`TaskKind`], and [`Session`](crate::engine::Session) trains it.
 
 mod classify;
+mod conflict;
 mod dense;
 mod detect;
 mod dino;
@@ -16,6 +17,8 @@ mod multi_label;
 mod segment;
 mod size;
 mod teacher;
+#[cfg(test)]
+mod testing;
 mod trained;
 
 use std::sync::Arc;
@@ -36,17 +39,18 @@ use crate::run::{Metric, Metrics, Note};
 use crate::splits::{Splits, train_transform};
 
 pub use classify::Classify;
+pub(crate) use conflict::Conflict;
 pub use dense::DenseNetwork;
 pub(crate) use detect::check as check_detect;
 pub use detect::{
     ApError, AveragePrecision, Detect, DetectConfig, DetectEvaluation, FoundObject, ScoreError,
-    Scores, detect_network, eval_objects, evaluate_objects, find_objects, score,
+    Scores, eval_objects, evaluate_objects, find_objects, score,
 };
+pub(crate) use dino::check as check_dino;
 pub use dino::{
     Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, dino_loss,
     load_backbone, part_of_backbone, teacher_probabilities,
 };
-pub(crate) use dino::{Misfit, check as check_dino};
 pub use eval_data::EvalData;
 pub(crate) use evaluate::evaluate_among;
 pub use evaluate::{Evaluation, evaluate, predict};
@@ -54,15 +58,17 @@ pub use model::{
     Freeze, InitConfig, ResetHead, build_model, check_classes, read_weights, write_weights,
 };
 pub(crate) use model::{HeadReset, start_from};
-pub use multi_label::{LabelEvaluation, LabelScore, LabelScores, MultiLabel, MultiLabelConfig};
-pub(crate) use multi_label::{check as check_multi_label, evaluate_labels, is_above, probability};
+pub use multi_label::{
+    LabelEvaluation, LabelScore, LabelScores, MultiLabel, MultiLabelConfig, probability,
+};
+pub(crate) use multi_label::{check as check_multi_label, evaluate_labels, is_above};
 pub use segment::{
     Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, eval_images,
-    evaluate_segments, predict_labels, segment_network,
+    evaluate_segments, predict_labels,
 };
 pub(crate) use segment::{check as check_segment, least_side};
 pub use size::DenseSize;
-pub(crate) use size::{sides_of, summary_of};
+pub(crate) use size::{largest_sides_of, sides_of, summary_of};
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
     origin,

@@ -18,7 +18,7 @@ pub struct DenseSize {
     pub params: usize,
     /// Multiply-accumulate operations of an image of [`side`](Self::side), as in evaluation.
     pub macs: u64,
-    /// The side of a square image about as large as `dense.crop`; with detection as an image of 4 to 3 that is resized for an evaluation.
+    /// The side of a square image about as large as `dense.crop`; with detection as the image that is counted.
     pub side: usize,
     /// The backbone as a classifier of one class, for such an image.
     pub backbone: Summary,
@@ -30,8 +30,16 @@ impl DenseSize {
     /// # Errors
     /// If the plan's model does not exist or has no pyramid.
     pub fn of(plan: &Plan, classes: usize) -> Result<Self, TrainError> {
+        Self::at(plan, classes, sides_of(plan))
+    }
+
+    /// The network of a plan with so many classes, for images of this height and width.
+    pub(crate) fn at(
+        plan: &Plan,
+        classes: usize,
+        (height, width): (usize, usize),
+    ) -> Result<Self, TrainError> {
         let is_detection = plan.task == TaskKind::Detect;
-        let (height, width) = sides_of(plan);
         let side = ((height * width).isqrt() / COARSEST).max(1) * COARSEST;
         let mut section = plan.model.clone();
         section.overrides.num_classes = Some(1);
@@ -74,10 +82,28 @@ pub(crate) fn sides_of(plan: &Plan) -> (usize, usize) {
     if plan.task != TaskKind::Detect {
         return plan.dense.crop.map(|side| side as usize).into();
     }
+    let (short, most) = limits(plan);
+    padded(short, (short * 4 / 3).min(most))
+}
+
+/// Height and width of the largest training image: with detection of one whose sides both reach their limits.
+pub(crate) fn largest_sides_of(plan: &Plan) -> (usize, usize) {
+    if plan.task != TaskKind::Detect {
+        return sides_of(plan);
+    }
+    let (short, most) = limits(plan);
+    padded(short, most)
+}
+
+/// What the shorter and the longer side of an image are resized to at most.
+fn limits(plan: &Plan) -> (usize, usize) {
     let (sizes, most) = (plan.multiscale.sizes.iter(), plan.multiscale.max as usize);
-    let short = sizes.max().map_or(most, |side| *side as usize);
+    (sizes.max().map_or(most, |side| *side as usize), most)
+}
+
+fn padded(height: usize, width: usize) -> (usize, usize) {
     let padded = |side: usize| side.div_ceil(COARSEST) * COARSEST;
-    (padded(short), padded((short * 4 / 3).min(most)))
+    (padded(height), padded(width))
 }
 
 /// What a plan's model is at the size of its images: of segmentation, the backbone for a crop.
@@ -107,9 +133,11 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use burn::tensor::Device;
+    use kvt_models::dense::mask_rcnn::MaskRcnn;
+    use kvt_models::dense::upernet::UperNet;
 
     use super::*;
-    use crate::task::{detect_network, segment_network};
+    use crate::task::DenseNetwork;
 
     fn plan(text: &str) -> Plan {
         toml::from_str(text).unwrap()
@@ -150,7 +178,7 @@ mod tests {
             let mut section = plan.model.clone();
             section.overrides.num_classes = Some(1);
             let config = section.config(None).unwrap();
-            let network = segment_network(&plan, &config, 5, &Device::flex()).unwrap();
+            let network = UperNet::build(&plan, &config, 5, &Device::flex()).unwrap();
             let parameters = network.parameters().into_iter();
             let built: usize = parameters
                 .map(|parameter| parameter.shape.iter().product::<usize>())
@@ -168,7 +196,7 @@ mod tests {
         let mut section = plan.model.clone();
         section.overrides.num_classes = Some(1);
         let config = section.config(None).unwrap();
-        let network = detect_network(&plan, &config, 5, &Device::flex()).unwrap();
+        let network = MaskRcnn::build(&plan, &config, 5, &Device::flex()).unwrap();
         let parameters = network.parameters().into_iter();
         let built: usize = parameters
             .map(|parameter| parameter.shape.iter().product::<usize>())
@@ -176,9 +204,11 @@ mod tests {
         assert_eq!(DenseSize::of(&plan, 5).unwrap().params, built);
     }
 
-    /// An image of 640 x 480 becomes one of 1066 x 800.
+    /// An image of 640 x 480 becomes one of 1066 x 800, and none is larger than 1333 x 800.
     #[test]
     fn an_image_of_coco_is_padded() {
-        assert_eq!(sides_of(&plan("task = \"detect\"\n")), (800, 1088));
+        let plan = plan("task = \"detect\"\n");
+        assert_eq!(sides_of(&plan), (800, 1088));
+        assert_eq!(largest_sides_of(&plan), (800, 1344));
     }
 }

@@ -7,7 +7,7 @@ use kvt_models::dense::{DenseKind, read_dense};
 use kvt_models::weights::{self, StateDict, WeightsError};
 
 use super::{
-    Choice, Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_in, plan_of,
+    Choice, Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_of, plan_of,
     weights_of,
 };
 use crate::config::{Plan, load_plan};
@@ -126,22 +126,11 @@ impl<N: DenseNetwork> TrainedDense<N> {
     /// # Errors
     /// If it cannot be read, or names another number of classes.
     pub fn named(self, file: Option<&Path>) -> Result<Self, TrainError> {
-        let Some(path) = file else {
-            return Ok(self);
+        let classes = match file {
+            Some(path) => names_of(path, self.classes.len())?,
+            None => self.classes,
         };
-        let (names, classes) = (names_in(path)?, self.classes.len());
-        if names.len() != classes {
-            return Err(TrainedError::Names {
-                path: path.to_owned(),
-                names: names.len(),
-                classes,
-            }
-            .into());
-        }
-        Ok(Self {
-            classes: names,
-            ..self
-        })
+        Ok(Self { classes, ..self })
     }
 }
 

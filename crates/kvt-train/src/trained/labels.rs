@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Images, Trained, TrainedError, Warn};
+use super::judge::{check_loss, judged};
+use super::{Images, Trained, Warn};
 use crate::error::TrainError;
 use crate::judge::ClassRow;
 use crate::splits::eval_batches;
@@ -21,29 +22,13 @@ impl Trained {
         progress: &mut dyn FnMut(usize, usize),
         warn: Warn<'_>,
     ) -> Result<LabelEvaluation, TrainError> {
-        let (source, all) = (&images.source, images.source.samples.len());
+        let (source, device) = (&images.source, &self.device.device);
         let thresholds = self.plan.multi_label.of(&source.classes)?;
-        let mut batches = eval_batches(&self.plan, source, &self.transform()?)?;
-        progress(0, all);
-        let evaluation = evaluate_labels(
-            &self.model,
-            &mut batches,
-            (source, &thresholds),
-            &self.device.device,
-            |done| progress(done, all),
-        );
-        for skipped in batches.skipped() {
-            warn(&skipped.to_string());
-        }
-        let evaluation = evaluation?;
-        // The weights are finite, but logits computed from them may overflow.
-        if !evaluation.loss.is_finite() {
-            return Err(TrainedError::Loss {
-                images: evaluation.images,
-                loss: evaluation.loss,
-            }
-            .into());
-        }
+        let batches = eval_batches(&self.plan, source, &self.transform()?)?;
+        let evaluation = judged(images, batches, progress, warn, |batches, done| {
+            evaluate_labels(&self.model, batches, (source, &thresholds), device, done)
+        })?;
+        check_loss(evaluation.images, evaluation.loss)?;
         Ok(evaluation)
     }
 }

@@ -269,16 +269,7 @@ impl Trained {
         let Some(path) = file else {
             return Ok(self);
         };
-        let names = names_in(path)?;
-        let classes = self.model.config().num_classes();
-        if names.len() != classes {
-            return Err(TrainedError::Names {
-                path: path.to_owned(),
-                names: names.len(),
-                classes,
-            }
-            .into());
-        }
+        let names = names_of(path, self.model.config().num_classes())?;
         Ok(Self {
             classes: Some(names),
             ..self
@@ -319,6 +310,20 @@ fn weights_of(plan: &Plan, choice: Choice) -> CheckpointWeights {
 pub fn names_in(path: &Path) -> std::io::Result<Vec<String>> {
     let text = read_text(path, LARGEST_LIST)?;
     Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// The names of so many classes in a file.
+fn names_of(path: &Path, classes: usize) -> Result<Vec<String>, TrainError> {
+    let names = names_in(path)?;
+    if names.len() != classes {
+        return Err(TrainedError::Names {
+            path: path.to_owned(),
+            names: names.len(),
+            classes,
+        }
+        .into());
+    }
+    Ok(names)
 }
 
 /// The classes of a plan's data, if these are there.

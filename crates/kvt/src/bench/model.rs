@@ -46,6 +46,7 @@ impl MeasuredModel {
             kind: kind.to_owned(),
             config: plan.model.config(None)?,
             dense: is_dense.then(|| plan.clone()),
+            largest: false,
             batch,
             precision: plan.train.precision,
         })

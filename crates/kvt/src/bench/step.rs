@@ -14,6 +14,7 @@ use crate::table::table;
 use kvt_train::bench::{self, ModelCase, mebibytes};
 use kvt_train::device;
 use kvt_train::engine::Processes;
+use kvt_train::task::TaskKind;
 use kvt_train::world::{World, on_device};
 
 #[derive(Debug, clap::Args)]
@@ -26,6 +27,9 @@ pub(super) struct StepArgs {
     /// Images of a step. With segmentation and detection they have the size of the configuration, and generated masks or seven objects.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
     batch: usize,
+    /// With detection: images of the largest size that the configuration makes, in place of 4 to 3.
+    #[arg(long)]
+    largest: bool,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -142,7 +146,20 @@ impl StepArgs {
     fn cases(&self) -> anyhow::Result<Vec<ModelCase>> {
         let kinds = self.model.kind.iter();
         kinds
-            .map(|kind| self.model.case(kind, self.batch, &[]))
+            .map(|kind| {
+                let case = self.model.case(kind, self.batch, &[])?;
+                let detects = case
+                    .dense
+                    .as_ref()
+                    .is_some_and(|plan| plan.task == TaskKind::Detect);
+                if self.largest && !detects {
+                    anyhow::bail!("`--largest` is for detection: other images have one size");
+                }
+                Ok(ModelCase {
+                    largest: self.largest,
+                    ..case
+                })
+            })
             .collect()
     }
 }

@@ -1,4 +1,4 @@
-//! `kvt data check` of a configuration: of images with masks, or with a table of labels.
+//! `kvt data check` of a configuration: of images with masks, with a table of labels, or with any number of labels.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,12 +16,13 @@ use kvt_train::splits::{ensure_data, image_limits};
 
 pub(super) fn run(config: &Path, overrides: &Overrides) -> anyhow::Result<ExitCode> {
     let plan = load_plan(config, &overrides.all())?;
-    if !plan.data.labels.is_empty() {
-        return super::tell(&check_labels(&plan.read_data(), image_limits(&plan))?);
+    let data = plan.read_data();
+    if !data.labels.is_empty() || data.label_sets {
+        return super::tell(&check_labels(&data, image_limits(&plan))?);
     }
     if !plan.data.is_masks() {
         bail!(
-            "the images of `{}` have neither masks nor a table of labels: `kvt data check {}` checks their folder",
+            "the images of `{}` have neither masks, nor a table of labels, nor any number of labels: `kvt data check {}` checks their folder",
             config.display(),
             plan.data.path.display()
         );

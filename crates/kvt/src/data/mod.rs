@@ -406,7 +406,7 @@ fn describe(found: &Check) -> String {
         vec![
             split.name.clone(),
             split.classes.len().to_string(),
-            grouped(split.images()),
+            grouped(split.images),
             format!("{least} to {most}"),
             split.sizes.map_or_else(String::new, |(small, large)| {
                 format!("{} to {}", size(small), size(large))
@@ -422,6 +422,7 @@ fn describe(found: &Check) -> String {
         "split,classes,images,per class,sizes,grey,CMYK,unreadable,bad links,other formats";
     let header: Vec<&str> = header.split(',').collect();
     let mut text = table(&header, rows);
+    text.push_str(&label_counts(found));
     let mut say = |line: String| {
         text.push('\n');
         text.push_str(&line);
@@ -430,7 +431,7 @@ fn describe(found: &Check) -> String {
         say("the splits have different classes".to_owned());
     }
     for split in &found.splits {
-        if split.classes.len() < 2 {
+        if split.classes.len() < 2 && split.label_sets.is_none() {
             say(format!(
                 "`{}` has one class only: there is nothing to tell apart",
                 split.name
@@ -439,12 +440,17 @@ fn describe(found: &Check) -> String {
         tell_files(split, &mut say);
     }
     // The training images come first.
-    if let Some(Imbalance { most, least, ratio }) =
-        found.splits.first().and_then(SplitCheck::imbalance)
-    {
+    let first = found.splits.first();
+    if let Some(Imbalance { most, least, ratio }) = first.and_then(SplitCheck::imbalance) {
+        // What helps with one label is refused with several.
+        let advice = if first.is_some_and(|split| split.label_sets.is_some()) {
+            "judge by mAP and macro F1"
+        } else {
+            "`data.balance = \"sqrt\"` shows small classes more often, `loss.class_weights = \"inverse\"` makes their images count more; judge by \
+             macro recall and F1"
+        };
         say(format!(
-            "unbalanced: {} of class `{}`, {} of class `{}`, {ratio:.0} times fewer; `data.balance = \"sqrt\"` shows small classes more often, \
-             `loss.class_weights = \"inverse\"` makes their images count more; judge by macro recall and F1",
+            "unbalanced: {} of class `{}`, {} of class `{}`, {ratio:.0} times fewer; {advice}",
             counted(most.1, "image"),
             most.0,
             least.1,
@@ -453,6 +459,48 @@ fn describe(found: &Check) -> String {
     }
     tell_duplicates(&found.duplicates, &mut say);
     text
+}
+
+/// Where images can have any number of labels: how many they have, and the images of each class.
+fn label_counts(found: &Check) -> String {
+    let header = ["split", "labels", "per image", "without label"];
+    let rows = found.splits.iter().filter_map(|split| {
+        let labels = split.label_sets?;
+        let (least, most) = (labels.least, labels.most);
+        Some(vec![
+            split.name.clone(),
+            grouped(labels.all),
+            format!("{least} to {most}, mean {:.2}", labels.mean(split.images)),
+            grouped(labels.unlabelled),
+        ])
+    });
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let splits = found.splits.iter();
+    let classes = class_table(&splits.map(|split| (split.name.as_str(), &split.classes[..])));
+    format!("\n\n{}\n\n{classes}", table(&header, rows))
+}
+
+/// How many there are of each class, split by split. All have the classes of the first.
+fn class_table<'a>(
+    splits: &(impl Iterator<Item = (&'a str, &'a [(String, usize)])> + Clone),
+) -> String {
+    let names = splits.clone().map(|(name, _)| name);
+    let header: Vec<&str> = std::iter::once("class").chain(names).collect();
+    let first = splits
+        .clone()
+        .next()
+        .map_or(&[][..], |(_, classes)| classes);
+    let rows = first.iter().enumerate().map(|(class, (name, _))| {
+        let own = splits.clone().map(|(_, classes)| {
+            let own = classes.get(class);
+            grouped(own.map_or(0, |(_, count)| *count))
+        });
+        std::iter::once(name.clone()).chain(own).collect()
+    });
+    table(&header, rows)
 }
 
 /// Reports images that are in several splits.

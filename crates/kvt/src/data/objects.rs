@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::{SHOWN, tell_duplicates};
+use super::{SHOWN, class_table, tell_duplicates};
 use crate::output;
 use crate::table::{grouped, table};
 use kvt_data::text::quoted;
@@ -47,7 +47,9 @@ fn describe(found: &CocoChecks) -> String {
             split.bad.len().to_string(),
         ]
     });
-    let mut text = format!("{}\n\n{}", table(&header, rows), classes(found));
+    let splits = found.splits.iter();
+    let classes = class_table(&splits.map(|split| (split.name.as_str(), &split.classes[..])));
+    let mut text = format!("{}\n\n{classes}", table(&header, rows));
     let mut say = |line: String| {
         text.push('\n');
         text.push_str(&line);
@@ -60,22 +62,6 @@ fn describe(found: &CocoChecks) -> String {
     }
     tell_duplicates(&found.duplicates, &mut say);
     text
-}
-
-/// The objects of each class, split by split.
-fn classes(found: &CocoChecks) -> String {
-    let names = found.splits.first().map_or(&[][..], |split| &split.classes);
-    let header: Vec<&str> = std::iter::once("class")
-        .chain(found.splits.iter().map(|split| split.name.as_str()))
-        .collect();
-    let rows = names.iter().enumerate().map(|(class, (name, _))| {
-        let own = found.splits.iter().map(|split| {
-            let own = split.classes.get(class);
-            grouped(own.map_or(0, |(_, objects)| *objects))
-        });
-        std::iter::once(name.clone()).chain(own).collect()
-    });
-    table(&header, rows)
 }
 
 /// Reports the problems of a split.

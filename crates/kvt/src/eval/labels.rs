@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Args;
-use crate::common::{counting, results_folder, split_name};
+use crate::common::counting;
 use crate::output;
 use crate::table::table;
-use kvt_data::fs::{check_writable, write_text};
+use kvt_data::fs::write_text;
 use kvt_train::task::check_classes;
 use kvt_train::trained::LabelResults;
 
@@ -17,25 +16,14 @@ use kvt_train::trained::LabelResults;
 const TABLE: &str = "labels.csv";
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let without = [
-        ("--data", args.data.is_some()),
-        ("--only", args.only.is_some()),
-        ("--real", args.real.is_some()),
-    ];
-    if let Some((option, _)) = without.iter().find(|(_, is_given)| *is_given) {
-        bail!(
-            "`{option}` is for one class per image: this model gives any number of labels, to the images of `--split`"
-        );
-    }
+    args.refuse(
+        "for one class per image: this model gives any number of labels, to the images of `--split`",
+    )?;
     let trained = args.trained.load(&args.overrides)?;
     // The data has the classes of the run, whatever they are called here.
     let images = args.images(&trained)?;
     check_classes(&trained.model.config(), &images.source)?;
-    if let Some(out) = &args.out {
-        results_folder(out)?;
-        // Check the file before evaluating the images.
-        check_writable(&out.join(TABLE))?;
-    }
+    args.check_out(&[TABLE])?;
     let progress = &mut counting("evaluating");
     let evaluation = trained.judge_labels(&images, progress, &mut output::warning)?;
     let trained = trained.named(args.classes.as_deref())?;
@@ -47,22 +35,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         write_text(&out.join(TABLE), &results.csv())?;
     }
-    if args.json {
+    let json = || {
         let mut json = results.json(args.per_class);
         // JSON cannot hold a path that is not UTF-8.
         let root = images.source.root.display().to_string();
         json.insert("data".to_owned(), json!(root));
-        json.insert("split".to_owned(), json!(split_name(args.split)));
-        output::print(&format!("{:#}", Value::from(json)))?;
-    } else {
-        output::print(&results.text())?;
-        if args.per_class {
-            let rows = table(&LabelResults::HEADER, results.classes());
-            output::print(&format!("\n{rows}"))?;
-        }
-    }
-    if let Some(out) = &args.out {
-        output::status(&format!("wrote `{}`", out.join(TABLE).display()));
-    }
-    Ok(ExitCode::SUCCESS)
+        json
+    };
+    let classes = || table(&LabelResults::HEADER, results.classes());
+    args.show(json, || results.text(), classes)?;
+    args.wrote(Some(TABLE))
 }

@@ -7,12 +7,14 @@ mod segment;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use anyhow::bail;
+use serde_json::{Map, Value, json};
 
 use super::common::{Overrides, SPLITS, counting, generating, one_of, results_folder, split_name};
 use super::output;
 use super::table::table;
 use kvt_data::fs::check_writable;
+use kvt_train::config::Plan;
 use kvt_train::data::Split;
 use kvt_train::judge::{Judgement, RealLabels};
 use kvt_train::task::{TaskKind, check_classes};
@@ -83,13 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         };
         judged = judged.with_real(labels, numbers);
     }
-    if let Some(out) = &args.out {
-        // Check the files before evaluating the images.
-        results_folder(out)?;
-        for file in Judgement::FILES {
-            check_writable(&out.join(file))?;
-        }
-    }
+    args.check_out(&Judgement::FILES)?;
     let progress = &mut counting("evaluating");
     let evaluation = trained.judge(&images, &mut judged, progress, &mut output::warning)?;
     if let Some(out) = &args.out {
@@ -106,20 +102,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         judged: &judged,
         images: &images,
     };
-    if args.json {
+    let json = || {
         let mut json = results.json(args.per_class);
-        // What the images are: those of a split, or of a folder.
-        let split = args.data.is_none().then(|| split_name(args.split));
-        json.insert("split".to_owned(), json!(split.flatten()));
         json.insert("left_out".to_owned(), json!(images.left_out));
-        let json = Value::from(json);
-        output::print(&format!("{json:#}"))?;
-    } else {
-        output::print(&results.text())?;
-        if args.per_class {
-            output::print(&format!("\n{}", by_class(&results)))?;
-        }
-    }
+        json
+    };
+    args.show(json, || results.text(), || by_class(&results))?;
     if let Some(out) = &args.out {
         output::status(&format!("tables and a picture are in `{}`", out.display()));
     }
@@ -127,6 +115,69 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
+    /// Refuses what has no meaning for other models than `the` ones that are named.
+    fn refuse(&self, the: &str) -> anyhow::Result<()> {
+        let without = [
+            ("--data", self.data.is_some()),
+            ("--only", self.only.is_some()),
+            ("--real", self.real.is_some()),
+        ];
+        match without.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => bail!("`{option}` is {the}"),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the folder of `--out`, and checks its files before images are evaluated.
+    fn check_out(&self, files: &[&str]) -> anyhow::Result<()> {
+        let Some(out) = &self.out else {
+            return Ok(());
+        };
+        results_folder(out)?;
+        for file in files {
+            check_writable(&out.join(file))?;
+        }
+        Ok(())
+    }
+
+    /// Prints results, and those of each class where they are asked for.
+    fn show(
+        &self,
+        json: impl FnOnce() -> Map<String, Value>,
+        text: impl FnOnce() -> String,
+        classes: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        if self.json {
+            let mut json = json();
+            // What the images are: those of a split, or of a folder.
+            let split = self.data.is_none().then(|| split_name(self.split));
+            json.insert("split".to_owned(), json!(split.flatten()));
+            return output::print(&format!("{:#}", Value::from(json)));
+        }
+        output::print(&text())?;
+        if self.per_class {
+            output::print(&format!("\n{}", classes()))?;
+        }
+        Ok(())
+    }
+
+    /// Says that the file of `--out` was written, or a table in its folder.
+    fn wrote(&self, table: Option<&str>) -> anyhow::Result<ExitCode> {
+        if let Some(out) = &self.out {
+            let file = table.map_or_else(|| out.clone(), |table| out.join(table));
+            output::status(&format!("wrote `{}`", file.display()));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The images of the split.
+    fn of_split(&self, plan: &Plan, classes: Option<&[String]>) -> anyhow::Result<Images> {
+        let (generating, warn) = (&mut generating(), &mut output::warning);
+        Ok(Images::of_split(
+            self.split, plan, classes, generating, warn,
+        )?)
+    }
+
     /// The images that are evaluated.
     fn images(&self, trained: &Trained) -> anyhow::Result<Images> {
         let (plan, classes) = (&trained.plan, trained.classes.as_deref());
@@ -134,7 +185,7 @@ impl Args {
         let images = match &self.data {
             Some(dir) if self.only_present => Images::of_present(dir, plan, classes, warn)?,
             Some(dir) => Images::of_folder(dir, plan, classes, warn)?,
-            None => Images::of_split(self.split, plan, classes, &mut generating(), warn)?,
+            None => self.of_split(plan, classes)?,
         };
         let Some(only) = &self.only else {
             return Ok(images);

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
+
 use super::Args;
 use super::painted::{Answer, check, each};
 use kvt_train::plot::save_png;
-use kvt_train::trained::LEAST_SCORE;
+use kvt_train::trained::{Detector, LEAST_SCORE};
 
 pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Result<ExitCode> {
     let answer = Answer {
@@ -15,10 +17,14 @@ pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Resu
         file: "painted image",
     };
     check(args, &answer)?;
-    let trained = args
-        .trained
-        .load_detector(&args.overrides)?
-        .named(args.classes.as_deref())?;
+    let trained: Detector = args.trained.load_dense(&args.overrides)?;
+    let trained = trained.named(args.classes.as_deref())?;
+    let found = trained.plan.detect.score;
+    if let Some(score) = args.min_score.filter(|score| *score < found) {
+        bail!(
+            "`--min-score {score}` is below `detect.score`, {found}, and only objects above that are found: add `--set detect.score={score}`"
+        );
+    }
     let least = args.min_score.unwrap_or(LEAST_SCORE);
     each(
         args,

@@ -48,7 +48,7 @@ pub(super) struct Args {
     /// Of segmentation: write index PNGs, whose numbers are the classes, in place of painted images.
     #[arg(long, requires = "output")]
     masks: bool,
-    /// Of detection: paint only objects with at least this score, 0.3 by default; `--json` has all above `detect.score`.
+    /// Of detection: paint only objects with at least this score, 0.3 by default, and not less than `detect.score`; `--json` has all above that.
     #[arg(long, value_name = "SCORE", value_parser = share, conflicts_with = "json")]
     min_score: Option<f64>,
 }

@@ -16,10 +16,8 @@ pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Resu
         file: if args.masks { "mask" } else { "painted image" },
     };
     check(args, &answer)?;
-    let trained = args
-        .trained
-        .load_segmenter(&args.overrides)?
-        .named(args.classes.as_deref())?;
+    let trained: Segmenter = args.trained.load_dense(&args.overrides)?;
+    let trained = trained.named(args.classes.as_deref())?;
     each(
         args,
         (files, are_all),

@@ -23,12 +23,8 @@ pub(super) fn listener(workload: Workload) -> Box<dyn Listener> {
         Box::new(Bar::new(workload))
     } else {
         Box::new(Lines {
-            workload,
-            log: Log::default(),
-            start: Instant::now(),
-            eta: Eta::new(workload),
+            run: Run::new(workload),
             last: None,
-            told: String::new(),
         })
     }
 }
@@ -46,16 +42,50 @@ pub(super) fn silent() -> Box<dyn Listener> {
     Box::new(Silent)
 }
 
-/// A bar of fixed width, with evaluations and warnings printed above it.
-struct Bar {
-    bar: output::Shown,
+/// What both kinds of progress know of a run.
+struct Run {
+    workload: Workload,
     start: Instant,
     eta: Eta,
-    tally: Tally,
-    workload: Workload,
     log: Log,
     /// The last metrics of the task.
     told: String,
+}
+
+impl Run {
+    fn new(workload: Workload) -> Self {
+        Self {
+            workload,
+            start: Instant::now(),
+            eta: Eta::new(workload),
+            log: Log::default(),
+            told: String::new(),
+        }
+    }
+
+    /// Prints the lines of an event.
+    fn event(&mut self, event: &Event) {
+        if let Event::Step(step) = event {
+            self.told = told(step);
+        }
+        self.eta.event(event, self.start.elapsed().as_secs_f64());
+        let lines = self.log.hear(event, &self.workload);
+        lines
+            .iter()
+            .for_each(|line| output::status(&one_line(line)));
+    }
+
+    /// An update was made.
+    fn update(&mut self) {
+        self.eta.update(self.start.elapsed().as_secs_f64());
+    }
+}
+
+/// A bar of fixed width, with evaluations and warnings printed above it.
+struct Bar {
+    bar: output::Shown,
+    tally: Tally,
+    run: Run,
 }
 
 impl Bar {
@@ -69,12 +99,8 @@ impl Bar {
         bar.set_position(workload.done);
         Self {
             bar: output::Shown::new(bar),
-            start: Instant::now(),
-            eta: Eta::new(workload),
             tally: Tally::new(workload),
-            workload,
-            log: Log::default(),
-            told: String::new(),
+            run: Run::new(workload),
         }
     }
 
@@ -84,9 +110,9 @@ impl Bar {
             epochs,
             best_metric,
             ..
-        } = self.workload;
+        } = self.run.workload;
         let digits = |number: u64| number.to_string().len();
-        let left = match self.eta.left(update.step) {
+        let left = match self.run.eta.left(update.step) {
             // Behind the last update only an evaluation is left.
             _ if update.step == steps => "evaluating".to_owned(),
             Some(left) => format!("eta {}", duration(left)),
@@ -103,7 +129,7 @@ impl Bar {
             update.images_per_second,
             update.lr,
             update.epoch + 1,
-            self.told,
+            self.run.told,
             width = digits(steps),
             epoch_width = digits(epochs.into()),
         )
@@ -112,21 +138,13 @@ impl Bar {
 
 impl Listener for Bar {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        if let Event::Step(step) = event {
-            self.told = told(step);
-        }
-        let now = self.start.elapsed().as_secs_f64();
-        self.eta.event(event, now);
         self.tally.hear(event);
-        self.log
-            .hear(event, &self.workload)
-            .iter()
-            .for_each(|line| output::status(&one_line(line)));
+        self.run.event(event);
         Ok(())
     }
 
     fn progress(&mut self, update: &StepRecord) {
-        self.eta.update(self.start.elapsed().as_secs_f64());
+        self.run.update();
         self.bar.set_position(update.step);
         self.bar.set_message(self.message(update));
     }
@@ -134,47 +152,34 @@ impl Listener for Bar {
 
 /// Plain lines: the first step, one at intervals, the last; every evaluation and every warning.
 struct Lines {
-    workload: Workload,
-    log: Log,
-    start: Instant,
-    eta: Eta,
+    run: Run,
     last: Option<Instant>,
-    /// The last metrics of the task.
-    told: String,
 }
 
 impl Listener for Lines {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        if let Event::Step(step) = event {
-            self.told = told(step);
-        }
-        let now = self.start.elapsed().as_secs_f64();
-        self.eta.event(event, now);
-        self.log
-            .hear(event, &self.workload)
-            .iter()
-            .for_each(|line| output::status(&one_line(line)));
+        self.run.event(event);
         Ok(())
     }
 
     fn progress(&mut self, update: &StepRecord) {
-        self.eta.update(self.start.elapsed().as_secs_f64());
+        self.run.update();
         let due = self
             .last
             .is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL);
-        let is_last = update.step == self.workload.steps;
+        let is_last = update.step == self.run.workload.steps;
         if due || is_last {
             self.last = Some(Instant::now());
             // Behind the last one only an evaluation is left, which has its own line.
-            let left = self.eta.left(update.step).filter(|_| !is_last);
+            let left = self.run.eta.left(update.step).filter(|_| !is_last);
             let left = left.map_or_else(String::new, |left| format!("  eta {}", duration(left)));
             output::status(&format!(
                 "step {}/{}  epoch {}  loss {:.4}{}  lr {:.3e}  {:.0} images/s{left}",
                 update.step,
-                self.workload.steps,
+                self.run.workload.steps,
                 update.epoch + 1,
                 update.loss,
-                self.told,
+                self.run.told,
                 update.lr,
                 update.images_per_second,
             ));
@@ -321,7 +326,7 @@ mod tests {
                 metrics: Metrics::default(),
                 communication: None,
             };
-            bar.eta.update(step as f64);
+            bar.run.eta.update(step as f64);
             bar.message(&update)
         };
         assert!(message(1).starts_with(" 1/20 eta -       loss 0.5000"));

@@ -2,91 +2,27 @@
 
 use serde_json::{Value, json};
 
+use crate::scenes::{detect, preview, report_has, step_is_timed, workspace};
 use crate::support::Workspace;
 
-/// A very short run on scenes of 64 px.
-const SCENES: &str = r#"task = "detect"
-seed = 3
-
-[model]
-name = "swin_tiny_patch4_window7_224"
-img_size = 64
-window_size = 4
-embed_dim = 8
-depth = [1, 1, 2, 1]
-num_heads = [1, 2, 2, 4]
-
-[detect]
-channels = 8
-hidden = 16
-anchors = 16
-regions = 8
-train_per_level = 20
-train_proposals = 10
-test_per_level = 20
-test_proposals = 10
-score = 0.01
-
-[data]
-kind = "shapes"
-path = "scenes"
-workers = 0
-
-[data.shapes]
-layout = "dense"
-image_size = 64
-classes = 3
-train_per_class = 2
-val_per_class = 1
-
-[multiscale]
-sizes = [48, 80]
-max = 80
-crop_before = false
-
-[optim]
-lr = 1e-3
-lr_batch = 0
-
-[schedule]
-kind = "constant"
-per = "step"
-warmup_epochs = 0
-
-[train]
-updates = 2
-eval_every_updates = 2
-batch_size = 2
-device = "cpu"
-
-[log]
-tensorboard = false
-
-[report]
-auto = false
-
-[run]
-dir = "run"
-"#;
-
-fn workspace() -> Workspace {
-    let workspace = Workspace::empty();
-    workspace.write("scenes.toml", SCENES);
-    workspace
+/// A very short run.
+fn objects() -> Workspace {
+    let length = "updates = 2\neval_every_updates = 2\nbatch_size = 2\n";
+    workspace(&detect("scenes", 2, ("[48, 80]", 80), length))
 }
 
 /// The detections of all validation images, as `kvt eval` writes them, are those of `kvt predict`, image by image.
 #[test]
 fn a_run_is_judged_painted_and_reported() {
-    let workspace = workspace();
-    let output = workspace.kvt(&["train", "scenes.toml"]).assert().success();
+    let workspace = objects();
+    let output = workspace.line("train scenes.toml").assert().success();
     let said = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
     assert!(
         said.contains("kvt predict --run run --out DIR IMAGE..."),
         "{said}"
     );
-    let eval = ["eval", "--run", "run", "--out", "detections.json"];
-    workspace.kvt(&eval).assert().success();
+    let eval = "eval --run run --out detections.json";
+    workspace.line(eval).assert().success();
     let judged: Vec<Value> = serde_json::from_str(&workspace.read("detections.json")).unwrap();
     assert!(!judged.is_empty());
     let truth: Value =
@@ -128,21 +64,15 @@ fn a_run_is_judged_painted_and_reported() {
     // Enlarged by eight; what is drawn depends on the least score.
     let painted = |folder: &str, score: &str| {
         let image = "scenes/images/val/000000.png";
-        let command = [
-            "predict",
-            "--run",
-            "run",
-            image,
-            "--out",
-            folder,
-            "--min-score",
-            score,
-        ];
-        workspace.kvt(&command).assert().success();
+        let line = format!("predict --run run {image} --out {folder} --min-score {score}");
+        workspace.line(&line).assert().success();
         let file = workspace.path(folder).join("000-000000.png");
         image::open(file).unwrap().to_rgb8()
     };
-    let (all, none) = (painted("all", "0"), painted("none", "1"));
+    let command = "predict --run run scenes/images/val/000000.png --out less --min-score 0.005 --set detect.score=0.005";
+    let command: Vec<&str> = command.split(' ').collect();
+    workspace.kvt(&command).assert().success();
+    let (all, none) = (painted("all", "0.01"), painted("none", "1"));
     assert_eq!(all.dimensions(), (512, 512));
     let plain = image::open(workspace.path("scenes/images/val/000000.png")).unwrap();
     let plain = plain.to_rgb8();
@@ -152,12 +82,7 @@ fn a_run_is_judged_painted_and_reported() {
     assert!(is_plain, "no detection is certain");
     assert!(all != none);
 
-    workspace
-        .kvt(&["report", "run", "--eval", "--samples", "2"])
-        .assert()
-        .success();
-    let page = workspace.read("run/report.html");
-    for text in [
+    let texts = [
         "as pycocotools counts",
         "All twelve numbers",
         "AP of class",
@@ -166,9 +91,8 @@ fn a_run_is_judged_painted_and_reported() {
         // The curves.
         "box AP",
         "mask AP",
-    ] {
-        assert!(page.contains(text), "{text}");
-    }
+    ];
+    report_has(&workspace, &texts);
     for (line, reason) in [
         (
             "predict --run run scenes/images/val/000000.png",
@@ -181,6 +105,10 @@ fn a_run_is_judged_painted_and_reported() {
         (
             "predict --run run scenes/images/val/000000.png --out x --masks",
             "`--masks` is for segmentation: this model finds objects",
+        ),
+        (
+            "predict --run run scenes/images/val/000000.png --out x --min-score 0.005",
+            "`--min-score 0.005` is below `detect.score`, 0.01, and only objects above that are found: add `--set detect.score=0.005`",
         ),
         (
             "report run --eval --data scenes",
@@ -203,21 +131,9 @@ fn a_run_is_judged_painted_and_reported() {
 
 #[test]
 fn a_preview_shows_images_with_their_objects() {
-    let workspace = workspace();
-    workspace
-        .kvt(&["config", "preview", "scenes.toml", "--out", "shown"])
-        .assert()
-        .success();
-    let sheet = image::open(workspace.path("shown/images.png"))
-        .unwrap()
-        .to_rgb8();
-    // 80 px are drawn twice as large, in 8 columns and 4 rows; below them are the names of the classes.
-    let (width, rows) = (8 + 8 * (160 + 8), 8 + 24 + 4 * (24 + 160 + 8));
-    assert!(
-        sheet.width() == width && sheet.height() > rows,
-        "{:?}",
-        sheet.dimensions()
-    );
+    let workspace = objects();
+    // 80 px are drawn twice as large.
+    let (sheet, rows) = preview(&workspace, 160);
     // Boxes are in the full colour of their class, in the first image and in augmented ones.
     let colors = [0, 1, 2].map(kvt_train::paint::object_color);
     for column in 0..8 {
@@ -230,18 +146,23 @@ fn a_preview_shows_images_with_their_objects() {
 
 #[test]
 fn a_step_is_timed() {
-    let workspace = workspace();
-    let line = "bench step --config scenes.toml --batch 2 --kind dense --runs 1 --warmup 1 --json step.json";
-    let words: Vec<&str> = line.split(' ').collect();
-    workspace.kvt(&words).assert().success();
-    let found = workspace.read("step.json");
+    let workspace = objects();
     // An image of 4 to 3 has a shorter side of 80, which is padded.
-    assert!(
-        found.contains("step_ms") && found.contains("\"img_size\": 96"),
-        "{found}"
-    );
+    step_is_timed(&workspace, 96);
+    let line = "bench step --config scenes.toml --set multiscale.max=320 --batch 1 --kind dense --runs 1 --warmup 0 --json step.json";
+    let words: Vec<&str> = line.split(' ').collect();
+    let macs = |more: &[&str]| {
+        workspace.kvt(&[&words, more].concat()).assert().success();
+        let report: Value = serde_json::from_str(&workspace.read("step.json")).unwrap();
+        let record = &report["records"][0];
+        record["gflops"].as_f64().unwrap() * record["step_ms"].as_f64().unwrap()
+    };
+    let usual = macs(&[]);
+    assert!(macs(&["--largest"]) > 1.5 * usual, "{usual}");
+    let classifier = "bench step --model deit_tiny_patch16_224 --largest";
+    let error = workspace.error(&classifier.split(' ').collect::<Vec<_>>());
+    assert!(error.contains("`--largest` is for detection"), "{error}");
     let forward = "bench forward --config scenes.toml";
-    let words: Vec<&str> = forward.split(' ').collect();
-    let error = workspace.error(&words);
+    let error = workspace.error(&forward.split(' ').collect::<Vec<_>>());
     assert!(error.contains("for segmentation and detection"), "{error}");
 }

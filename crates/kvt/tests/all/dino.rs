@@ -10,12 +10,14 @@ use kvt_train::config::{Plan, load_plan};
 use kvt_train::data::DeviceBatch;
 use kvt_train::engine::{End, Session, Start, TrainError, TrainState, UpdateSettings};
 use kvt_train::recipe::{Gradients, Network, Optimizer, Position, Rates, Schedule};
-use kvt_train::run::{Event, Listener, RunError};
+use kvt_train::run::Event;
 use kvt_train::task::{Dino, DinoNetwork, Task, build_model};
 use serde_json::Value;
 
 use crate::seeded;
-use crate::support::{Golden, Workspace, assert_each_close, crates_dir, floats, set, steps};
+use crate::support::{
+    Golden, Killer, Workspace, assert_each_close, crates_dir, floats, set, steps,
+};
 
 /// Updates per epoch of the golden runs, and in both epochs.
 const EPOCH: u64 = 5;
@@ -258,24 +260,6 @@ fn dense_updates_are_pytorchs() {
 #[test]
 fn knn_updates_are_pytorchs() {
     is_pytorchs("knn");
-}
-
-/// Records all events, and ends the run with an error after some update, like a kill.
-struct Killer {
-    at: Option<u64>,
-    events: Vec<Event>,
-}
-
-impl Listener for Killer {
-    fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        self.events.push(event.clone());
-        match event {
-            Event::Step(step) if Some(step.step) == self.at => {
-                Err(RunError::Io(std::io::Error::other("killed")))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 fn plan(workspace: &Workspace, run: &str, overrides: &[&str]) -> Plan {

@@ -86,8 +86,16 @@ fn patience_finishes_a_run_and_hours_stop_it() {
         "{said}"
     );
     assert!(workspace.last_checkpoint("run").ends_with("step-00000009"));
-    let (code, epochs, ends, said) = train(&["--set", "train.patience=2", "--resume"]);
-    assert_eq!((code, epochs, ends), (Some(0), 3, 1), "{said}");
+    // Again and again: said once each time, as what was before.
+    for _ in 0..2 {
+        let (code, epochs, ends, said) = train(&["--set", "train.patience=2", "--resume"]);
+        assert_eq!((code, epochs, ends), (Some(0), 3, 1), "{said}");
+        let whys = said.matches("finished already, by `train.patience`: no top-1 of 2 evaluations");
+        assert_eq!(whys.count(), 1, "{said}");
+        assert!(said.contains("with a larger one it goes on"), "{said}");
+        assert!(!said.contains("resumed in epoch"), "{said}");
+        assert!(!said.contains("finished early, by"), "{said}");
+    }
     let (code, epochs, ends, said) = train(&["--set", "train.patience=3", "--resume"]);
     assert_eq!((code, epochs, ends), (Some(0), 4, 1), "{said}");
     let hours = [

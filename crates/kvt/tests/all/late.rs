@@ -1,6 +1,6 @@
 //! Updates decided by the device, whose numbers the host reads one update late, give the same run.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use burn::tensor::{Device, Tensor};
 use kvt_models::weights::StateDict;
@@ -13,12 +13,12 @@ use kvt_train::engine::{
     UpdateError, UpdateSettings,
 };
 use kvt_train::recipe::{Clip, Ema, LossScale, OptimConfig, OptimName, Optimizer, Position, Rates};
-use kvt_train::run::{Event, Listener, RunError};
+use kvt_train::run::Event;
 use kvt_train::task::{Classify, Dino, Task, TaskKind};
 use kvt_train::world::threads;
 use serde_json::Value;
 
-use crate::support::{Workspace, set, steps};
+use crate::support::{Heard, Workspace, set, steps};
 
 /// A small Visformer, whose running statistics change in the forward pass.
 fn state(name: OptimName) -> TrainState<Classify> {
@@ -297,24 +297,6 @@ fn what_must_be_known_is_waited_for() {
 
 /// The result of a run, and its events.
 type Outcome = (Result<End, TrainError>, Vec<Event>);
-
-/// Records all events, and asks to stop after some update.
-struct Heard<'a> {
-    events: Vec<Event>,
-    stop: Option<(u64, &'a AtomicBool)>,
-}
-
-impl Listener for Heard<'_> {
-    fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        self.events.push(event.clone());
-        if let (Event::Step(step), Some((at, flag))) = (event, self.stop)
-            && step.step == at
-        {
-            flag.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-}
 
 /// Trains `tiny.toml`, reading late or at once; it is asked to stop after reporting update `stop`.
 fn train(

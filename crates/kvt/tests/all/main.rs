@@ -44,6 +44,7 @@ mod reproduce;
 mod restore;
 #[cfg(unix)]
 mod resume;
+mod scenes;
 mod schedule;
 mod second_task;
 #[path = "../../../kvt-models/tests/all/seeded.rs"]

@@ -94,12 +94,84 @@ fn labels_are_trained_judged_predicted_and_reported() {
         "multi_label.thresholds=[\"red = 0.999999\", \"blue = 0.999999\", \"owl = 0.999999\"]";
     assert_eq!(predict(&["--set", without]), json!([]));
 
+    // What speaks for the most probable label, or for another one, and its own probability.
+    for (class, is_named) in [(&all[0], false), (&all[2], true)] {
+        let name = class["class"].as_str().unwrap();
+        let mut command = vec!["attribution-map", "--run", "run", "--out", "maps", image];
+        if is_named {
+            command.extend(["--class", name]);
+        }
+        let output = workspace.kvt(&command).assert().success();
+        let said = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+        let percent = 100.0 * class["probability"].as_f64().unwrap();
+        let row = said.lines().find(|line| line.contains(name)).unwrap();
+        let found = row.split_once(" %").unwrap().0.rsplit(' ').next().unwrap();
+        let found: f64 = found.parse().unwrap();
+        assert!((found - percent).abs() < 0.02, "{percent}: {said}");
+    }
+
     let report = ["report", "run", "--eval", "--samples", "1"];
     workspace.kvt(&report).assert().success();
     let page = workspace.read("run/report.html");
     for text in ["mAP ", "Per class (3)", "threshold"] {
         assert!(page.contains(text), "{text}");
     }
+}
+
+#[test]
+fn a_check_counts_images_and_labels() {
+    let workspace = workspace();
+    let check = || {
+        let output = workspace
+            .kvt(&["data", "check", "tiny.toml"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        (output.status.success(), lines.collect::<Vec<_>>())
+    };
+    let (is_sound, lines) = check();
+    assert!(is_sound, "{lines:?}");
+    for line in [
+        "train 3 8 0 to 4 16x16 to 16x16 0 0 0 0 0",
+        "train 8 0 to 2, mean 1.00 2",
+        "val 4 0 to 2, mean 1.00 1",
+        "blue 4 2",
+        "red 4 2",
+        "owl 0 0",
+    ] {
+        assert!(lines.iter().any(|found| found == line), "{line}: {lines:?}");
+    }
+    // `owl` becomes rare: what is advised is not what the task refuses.
+    let table = workspace.read("data/labels.csv");
+    let rare = table.replace("07.png,1,1,0", "07.png,1,1,1");
+    let rare = rare.replace(",0,0,train", ",1,0,train");
+    assert!(rare != table);
+    workspace.write("data/labels.csv", rare);
+    let (_, lines) = check();
+    let advice = lines
+        .iter()
+        .find(|line| line.starts_with("unbalanced"))
+        .unwrap();
+    assert!(advice.ends_with("judge by mAP and macro F1"), "{advice}");
+    let config = workspace
+        .kvt(&["config", "check", "tiny.toml"])
+        .assert()
+        .success();
+    let said = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!said(config.get_output()).contains("data.labels"));
+    fs_err::remove_file(workspace.path("data/labels.csv")).unwrap();
+    let config = workspace
+        .kvt(&["config", "check", "tiny.toml"])
+        .output()
+        .unwrap();
+    assert!(
+        said(&config).contains("labels.csv`, as `data.labels` says"),
+        "{}",
+        said(&config)
+    );
 }
 
 #[test]

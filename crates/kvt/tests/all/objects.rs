@@ -7,8 +7,7 @@ use crate::support::Workspace;
 fn annotations_of_scenes_are_checked() {
     let workspace = Workspace::empty();
     let generate = "data generate scenes --layout dense --image-size 64 --classes 3 --train-per-class 4 --val-per-class 2";
-    let words: Vec<&str> = generate.split(' ').collect();
-    workspace.kvt(&words).assert().success();
+    workspace.line(generate).assert().success();
     let check = || workspace.kvt(&["data", "check", "scenes"]).assert();
     let output = check().success();
     let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
@@ -46,8 +45,7 @@ fn classifiers_do_not_train_on_objects() {
 fn detections_are_scored() {
     let workspace = Workspace::empty();
     let generate = "data generate scenes --layout dense --image-size 64 --classes 3 --train-per-class 1 --val-per-class 3";
-    let words: Vec<&str> = generate.split(' ').collect();
-    workspace.kvt(&words).assert().success();
+    workspace.line(generate).assert().success();
     let truth = "scenes/annotations/val.json";
     let json: serde_json::Value = serde_json::from_str(&workspace.read(truth)).unwrap();
     let detection = |one: &serde_json::Value| {

@@ -11,7 +11,7 @@ use kvt_train::run::{EpochRecord, Event, Listener, Note, RunError, Topic};
 use kvt_train::task::{Classify, Dino, Task, TaskKind};
 use kvt_train::world::{World, threads};
 
-use crate::support::{Workspace, floats, read_weights, set, steps};
+use crate::support::{Heard, Workspace, floats, read_weights, set, steps};
 
 /// Dense and k-NN stages, and every source of randomness: drop path, dropout, mixing, augmentation.
 const DEIT: [&str; 8] = [
@@ -36,24 +36,6 @@ fn plan(workspace: &Workspace, run: &str, overrides: &[&str]) -> Plan {
     ];
     all.extend(overrides.iter().map(|&text| text.to_owned()));
     load_plan(&workspace.path("tiny.toml"), &all).unwrap()
-}
-
-/// Records all events, and asks its process to stop after some update.
-struct Heard<'a> {
-    events: Vec<Event>,
-    stop: Option<(u64, &'a AtomicBool)>,
-}
-
-impl Listener for Heard<'_> {
-    fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        self.events.push(event.clone());
-        if let (Event::Step(step), Some((at, flag))) = (event, self.stop)
-            && step.step == at
-        {
-            flag.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
 }
 
 type Outcome = (Result<End, TrainError>, Vec<Event>);

@@ -3,76 +3,12 @@
 use image::{Rgb, RgbImage};
 use serde_json::json;
 
+use crate::scenes::{detect, preview, report_has, segment, step_is_timed, workspace};
 use crate::support::Workspace;
 
-/// A very short run on scenes of 32 px.
-const SCENES: &str = r#"task = "segment"
-seed = 3
-
-[model]
-name = "swin_tiny_patch4_window7_224"
-img_size = 32
-window_size = 4
-embed_dim = 8
-depth = [1, 1, 2, 1]
-num_heads = [1, 2, 2, 4]
-
-[segment]
-channels = 8
-aux_channels = 4
-
-[data]
-kind = "shapes"
-path = "scenes"
-workers = 0
-
-[data.shapes]
-layout = "dense"
-image_size = 32
-classes = 2
-train_per_class = 6
-val_per_class = 3
-
-[dense]
-scale = [32, 32]
-ratio = [1.0, 1.0]
-crop = [32, 32]
-cat_max_ratio = 1.0
-photometric = false
-
-[optim]
-lr = 1e-3
-lr_batch = 0
-
-[schedule]
-kind = "constant"
-per = "step"
-warmup_epochs = 0
-
-[train]
-epochs = 2
-batch_size = 4
-device = "cpu"
-
-[log]
-tensorboard = false
-
-[report]
-auto = false
-
-[run]
-dir = "run"
-"#;
-
-fn workspace() -> Workspace {
-    let workspace = Workspace::empty();
-    workspace.write("scenes.toml", SCENES);
-    workspace
-}
-
 fn trained() -> Workspace {
-    let workspace = workspace();
-    let output = workspace.kvt(&["train", "scenes.toml"]).assert().success();
+    let workspace = workspace(&segment());
+    let output = workspace.line("train scenes.toml").assert().success();
     let said = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
     assert!(said.contains("best  mIoU "), "{said}");
     // A mean over classes has no interval of images.
@@ -114,7 +50,7 @@ fn a_run_is_judged_painted_and_reported() {
     assert_eq!(table.lines().count(), 4, "{table}");
     assert!(table.contains("0,background,"), "{table}");
     let text = workspace
-        .kvt(&["eval", "--run", "run", "--per-class"])
+        .line("eval --run run --per-class")
         .assert()
         .success();
     let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
@@ -182,18 +118,12 @@ fn a_run_is_judged_painted_and_reported() {
         painted.width()
     );
 
-    workspace
-        .kvt(&["report", "run", "--eval", "--samples", "2"])
-        .assert()
-        .success();
-    let page = workspace.read("run/report.html");
-    for text in [
+    let texts = [
         "mean accuracy of the classes",
         "background",
         "% of the pixels right",
-    ] {
-        assert!(page.contains(text), "{text}");
-    }
+    ];
+    report_has(&workspace, &texts);
 }
 
 #[test]
@@ -241,21 +171,9 @@ fn what_does_not_apply_is_refused() {
 
 #[test]
 fn a_preview_shows_images_with_their_masks() {
-    let workspace = workspace();
-    workspace
-        .kvt(&["config", "preview", "scenes.toml", "--out", "shown"])
-        .assert()
-        .success();
-    let sheet = image::open(workspace.path("shown/images.png"))
-        .unwrap()
-        .to_rgb8();
-    // 32 px are drawn three times as large, in 8 columns and 4 rows; below them are the names of the classes.
-    let (width, rows) = (8 + 8 * (96 + 8), 8 + 24 + 4 * (24 + 96 + 8));
-    assert!(
-        sheet.width() == width && sheet.height() > rows,
-        "{:?}",
-        sheet.dimensions()
-    );
+    let workspace = workspace(&segment());
+    // 32 px are drawn three times as large.
+    let (sheet, _) = preview(&workspace, 96);
     let patch = kvt_train::paint::class_color(0);
     let patches = sheet.pixels().filter(|pixel| pixel.0 == patch).count();
     assert!(patches >= 256, "{patches}");
@@ -263,82 +181,13 @@ fn a_preview_shows_images_with_their_masks() {
 
 #[test]
 fn a_step_is_timed() {
-    let workspace = workspace();
-    let line = "bench step --config scenes.toml --batch 2 --kind dense --runs 1 --warmup 1 --json step.json";
-    let words: Vec<&str> = line.split(' ').collect();
-    workspace.kvt(&words).assert().success();
-    let found = workspace.read("step.json");
-    assert!(
-        found.contains("step_ms") && found.contains("\"img_size\": 32"),
-        "{found}"
-    );
+    step_is_timed(&workspace(&segment()), 32);
 }
-
-/// A very short run on objects in scenes of 64 px.
-const OBJECTS: &str = r#"task = "detect"
-seed = 3
-
-[model]
-name = "swin_tiny_patch4_window7_224"
-img_size = 64
-window_size = 4
-embed_dim = 8
-depth = [1, 1, 2, 1]
-num_heads = [1, 2, 2, 4]
-
-[detect]
-channels = 8
-hidden = 16
-anchors = 16
-regions = 8
-train_per_level = 20
-train_proposals = 10
-test_per_level = 20
-test_proposals = 10
-score = 0.01
-
-[data]
-kind = "shapes"
-path = "objects"
-workers = 0
-
-[data.shapes]
-layout = "dense"
-image_size = 64
-classes = 3
-train_per_class = 4
-val_per_class = 1
-
-[multiscale]
-sizes = [64]
-max = 64
-crop_before = false
-
-[optim]
-lr = 1e-3
-lr_batch = 0
-
-[schedule]
-kind = "constant"
-per = "step"
-warmup_epochs = 0
-
-[train]
-epochs = 1
-batch_size = 4
-device = "cpu"
-
-[log]
-tensorboard = false
-
-[report]
-auto = false
-"#;
 
 /// Table 4 with tiny models in place of the repository's: half by half, then from the table of its runs.
 #[test]
 fn table_4_is_made_of_runs() {
-    let workspace = workspace();
+    let workspace = workspace(&segment());
     let run = |name: &str, set: &str| {
         format!("[[run]]\nname = \"{name}\"\nconfig = \"../../../scenes.toml\"\nset = [{set}]\n\n")
     };
@@ -352,7 +201,8 @@ fn table_4_is_made_of_runs() {
                 "\"model.attention.kind=knn\", \"model.attention.neighbors=0.5\"",
             );
     workspace.write("configs/reproduce/table4/shapes-short.toml", sweep);
-    workspace.write("objects.toml", OBJECTS);
+    let length = "epochs = 1\nbatch_size = 4\n";
+    workspace.write("objects.toml", detect("objects", 4, ("[64]", 64), length));
     let objects = "output = \"runs/objects\"\nseeds = [3]\nmetric = \"box_ap\"\n\n[[run]]\nname = \"swin-mask_rcnn-dense\"\n\
          config = \"../../../objects.toml\"\n";
     workspace.write(

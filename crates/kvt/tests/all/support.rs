@@ -2,7 +2,7 @@
 //! and golden files.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -117,6 +117,11 @@ impl Workspace {
         command
     }
 
+    /// The same, with the arguments in one line.
+    pub(crate) fn line(&self, line: &str) -> Command {
+        self.kvt(&line.split(' ').collect::<Vec<_>>())
+    }
+
     /// The end of stderr, from the last `error:` on (drivers print messages, too), of a command that must fail with exit code 1.
     pub(crate) fn error(&self, arguments: &[&str]) -> String {
         let output = self.kvt(arguments).assert().failure().code(1);
@@ -192,17 +197,43 @@ pub(crate) fn train(config: &Path, overrides: &[String]) -> Result<Vec<Event>, T
     let mut heard = Heard::default();
     let end = session.train(&mut heard, &AtomicBool::new(false))?;
     assert_eq!(end, End::Finished);
-    Ok(heard.0)
+    Ok(heard.events)
 }
 
-/// Remembers every event.
+/// Remembers every event, and asks for a stop after some update.
 #[derive(Default)]
-pub(crate) struct Heard(Vec<Event>);
+pub(crate) struct Heard<'a> {
+    pub(crate) events: Vec<Event>,
+    pub(crate) stop: Option<(u64, &'a AtomicBool)>,
+}
 
-impl Listener for Heard {
+impl Listener for Heard<'_> {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        self.0.push(event.clone());
+        self.events.push(event.clone());
+        if let (Event::Step(step), Some((at, flag))) = (event, self.stop)
+            && step.step == at
+        {
+            flag.store(true, Ordering::Relaxed);
+        }
         Ok(())
+    }
+}
+
+/// Remembers every event, and ends the run with an error after some update, as a kill would: nothing is saved then.
+pub(crate) struct Killer {
+    pub(crate) events: Vec<Event>,
+    pub(crate) at: Option<u64>,
+}
+
+impl Listener for Killer {
+    fn event(&mut self, event: &Event) -> Result<(), RunError> {
+        self.events.push(event.clone());
+        match event {
+            Event::Step(step) if Some(step.step) == self.at => {
+                Err(RunError::Io(std::io::Error::other("killed")))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -69,7 +69,7 @@ fn records_become_labelled_pictures() {
         checked.is_sound() && checked.duplicates.is_empty(),
         "{checked:?}"
     );
-    assert_eq!(checked.splits[0].images(), 10);
+    assert_eq!(checked.splits[0].images, 10);
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn a_check_has_all_splits() {
     let splits: Vec<_> = found
         .splits
         .iter()
-        .map(|split| (split.name.as_str(), split.images()))
+        .map(|split| (split.name.as_str(), split.images))
         .collect();
     assert_eq!(splits, [("train", 2), ("valid", 1), ("test", 1)]);
     // Those of the folder are empty files, and one is not there.
@@ -211,6 +211,37 @@ fn a_check_has_all_splits() {
     assert_eq!(bad, [2, 1, 1]);
     assert_eq!(found.splits.first().unwrap().notes.len(), 1);
     assert!(!found.is_sound());
+}
+
+/// Images are counted, not labels, and what helps one label is not said of several.
+#[test]
+fn a_check_counts_labels_by_image() {
+    let table = "path,label,split\na.png,cat|dog|owl,train\nb.png,,train\nc/d.png,cat,val\n";
+    let (_dir, data) = folder(&["a.png", "b.png", "c/d.png"], table);
+    let found = check_labels(&data.as_label_sets(), ImageLimits::default()).unwrap();
+    let splits = found.splits.iter();
+    let counts: Vec<_> = splits
+        .map(|split| {
+            let labels = split.label_sets.unwrap();
+            (
+                split.images,
+                labels.least,
+                labels.most,
+                labels.unlabelled,
+                labels.mean(split.images),
+            )
+        })
+        .collect();
+    assert_eq!(counts, [(2, 0, 3, 1, 1.5), (1, 1, 1, 0, 1.0)]);
+    let own = |count| ["cat", "dog", "owl"].map(|class| (class.to_owned(), count));
+    assert_eq!(found.splits[0].classes, own(1));
+    // With one label for each image there is nothing of this.
+    let (_dir, one) = folder(&IMAGES, &SPLIT.replace("owl", "dog"));
+    let found = check_labels(&one, ImageLimits::default()).unwrap();
+    assert_eq!(
+        (found.splits[0].images, found.splits[0].label_sets),
+        (2, None)
+    );
 }
 
 #[test]
@@ -231,6 +262,14 @@ fn an_image_can_have_any_number_of_labels() {
     let [same, _] = data_of(&data);
     assert_eq!(same.classes, ["cat", "dog", "owl"]);
     assert_eq!((same.labels(0), same.labels(1)), (&[][..], &[0, 1][..]));
+    // As pandas writes them.
+    let words = columns.replace(",0", ",False").replace(",1", ",true");
+    fs_err::write(data.path.join("labels.csv"), words).unwrap();
+    let [words, _] = data_of(&data);
+    assert_eq!(
+        (words.classes, words.label_sets),
+        (same.classes, same.label_sets)
+    );
 
     data.classes = Some(ClassNames::File("names.txt".into()));
     fs_err::write(data.path.join("names.txt"), "dog\ncat\n").unwrap();

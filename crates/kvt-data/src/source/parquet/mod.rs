@@ -1,12 +1,13 @@
 //! Parquet files as written by Hugging Face's `datasets`: a row is an image, with a structure `image` that contains the file's
 //! `bytes`, and its `label`: an integer, with the names of the classes in the metadata entry `huggingface` at the end of the
-//! file, or the name itself.
+//! file, or the name itself. Of any number of labels, it is a text such as `cat|dog`, or each class has a column.
 //!
 //! The ends of the files, the headers of the pages and the labels are read once. Then every image is read independently with
 //! the page that contains it, so that an epoch can visit the images in any order, each once, and continue in the middle. A
 //! thread that reads images in order reads each page once. The crate `parquet` reads the format; here are the locations of pages,
 //! which it does not keep, and the bounds of what it reserves memory for.
 
+mod classes;
 mod footer;
 mod headers;
 mod pages;
@@ -127,7 +128,7 @@ fn refuse_parts(files: &[PathBuf]) -> Result<(), DataError> {
 }
 
 /// The images of these files in the order of their rows. `label` is the column of the labels, and whether a row may
-/// have none. If these are names, the classes
+/// have any number of them: then each class may have a column instead. If labels are names, the classes
 /// are those of `known` if that has them all, or otherwise sorted in the given order. If the files do not name the classes, these are
 /// those of `known`, or otherwise the numbers up to the largest label; numbers do not count classes whose order is that of labels
 /// that are names.
@@ -149,6 +150,7 @@ pub(super) fn open(
         .filter(|known| !known.are_labels)
         .map(|known| known.classes);
     let noted = read.first().and_then(|first| first.classes.clone());
+    let columns = read.first().and_then(|first| first.columns.clone());
     let classes = match (&noted, names) {
         (Some(classes), _) => classes.clone(),
         (None, Some(names)) => names.to_vec(),
@@ -157,7 +159,7 @@ pub(super) fn open(
     let mut samples = Vec::new();
     let mut tables = Vec::new();
     for (number, file) in (0..).zip(read) {
-        if file.classes != noted {
+        if file.classes != noted || file.columns != columns {
             let first = files.first().map_or(root, PathBuf::as_path);
             return Err(DataError::Parquet {
                 fault: ParquetFault::OtherClasses(first.to_owned()),
@@ -191,6 +193,7 @@ pub(super) fn open(
         tables: Arc::from(tables),
         is_numbered: noted.is_none() && names.is_none(),
         are_labels: are_names,
+        class_columns: columns,
         ..Source::new(root.to_owned(), classes, samples)?
     })
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::column::page::{Page, PageReader};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::serialized_reader::SerializedPageReader;
@@ -217,7 +217,10 @@ impl Pages {
             Page::DictionaryPage {
                 buf, num_values, ..
             } => *num_values as usize <= buf.len() / 4,
-            page => page.encoding() == Encoding::PLAIN || self.dictionary.is_some(),
+            page => {
+                matches!(page.encoding(), Encoding::PLAIN | Encoding::RLE)
+                    || self.dictionary.is_some()
+            }
         };
         if is_whole {
             Ok(page)
@@ -259,7 +262,8 @@ impl Pages {
         Ok(OpenPage { values, size })
     }
 
-    /// The numbers of all rows, `None` for missing ones. Those of names are by their first occurrence, also in `known`.
+    /// The numbers of all rows, `None` for missing ones; 0 and 1 for false and true. Those of names are by their first occurrence, also in
+    /// `known`.
     pub(super) fn numbers(
         &self,
         file: &mut File,
@@ -271,6 +275,10 @@ impl Pages {
         }
         let rows: usize = self.pages.iter().map(|page| page.rows).sum();
         Ok(match self.column.physical_type() {
+            Type::BOOLEAN => {
+                let values = self.values::<BoolType>(pages, rows)?.into_iter();
+                values.map(|value| value.map(i64::from)).collect()
+            }
             Type::INT32 => {
                 let values = self.values::<Int32Type>(pages, rows)?.into_iter();
                 values.map(|value| value.map(i64::from)).collect()
@@ -342,6 +350,8 @@ fn of_levels(encoding: Encoding) -> bool {
 fn refuse_others(encoding: Encoding, column: &ColumnDescPtr) -> Result<(), ParquetFault> {
     match encoding {
         Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY => Ok(()),
+        // At most a bit for each row.
+        Encoding::RLE if column.physical_type() == Type::BOOLEAN => Ok(()),
         _ => Err(ParquetFault::Unread {
             column: name(column),
             what: format!("encoded as {encoding}"),

@@ -1,7 +1,7 @@
 //! One Parquet file of images and labels.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use parquet::basic::Type;
 use parquet::file::metadata::KeyValue;
 use parquet::schema::types::ColumnDescPtr;
 
+use super::classes;
 use super::footer::{self, name, words};
 use super::pages::{OpenPage, Pages};
 use crate::source::label_sets::BETWEEN;
@@ -67,9 +68,20 @@ pub(super) struct Read {
     pub(super) text: Option<Vec<String>>,
     /// The names of the classes, if the file contains them.
     pub(super) classes: Option<Vec<String>>,
+    /// The classes in the order of their names, if each has a column.
+    pub(super) columns: Option<Vec<String>>,
 }
 
-/// Opens a file and reads its labels from the given column, whose text may be empty or missing with `may_lack`.
+/// Where the labels are.
+enum Labels {
+    /// In a column.
+    Column(usize),
+    /// In a column for each class.
+    Classes(Vec<usize>),
+}
+
+/// Opens a file and reads its labels from the given column. With `may_lack` its text may be empty or missing, and where there is no such
+/// column, each class has one.
 pub(super) fn read(path: &Path, label: &str, may_lack: bool) -> Result<Read, DataError> {
     let fault = |fault| DataError::Parquet {
         path: path.to_owned(),
@@ -94,20 +106,48 @@ impl Table {
         let described = metadata.file_metadata();
         let columns = described.schema_descr().columns();
         let images = image_column(columns)?;
-        let labels = label_column(columns, label)?;
+        let labels = match label_column(columns, label) {
+            Err(fault @ ParquetFault::NoLabels { .. }) if may_lack => {
+                match classes::columns(columns, images)? {
+                    none if none.is_empty() => return Err(fault),
+                    found => Labels::Classes(found),
+                }
+            }
+            found => Labels::Column(found?),
+        };
         let mut known: HashMap<String, i64> = HashMap::new();
         let mut groups = Vec::new();
         let mut numbers = Vec::new();
-        let mut first = 0;
+        let (mut first, mut room) = (0, classes::room(length));
         for group in metadata.row_groups() {
             let rows = group.num_rows() as u64;
-            let mut find = |column| Pages::find(file, length, group.column(column), rows);
-            let (pages, of_labels) = (find(images)?, find(labels)?);
+            let find =
+                |file: &mut File, column| Pages::find(file, length, group.column(column), rows);
+            let pages = find(file, images)?;
             groups.push(Group { first, pages });
-            numbers.extend(of_labels.numbers(file, &mut known)?);
+            match &labels {
+                Labels::Column(column) => {
+                    numbers.extend(find(file, *column)?.numbers(file, &mut known)?);
+                }
+                Labels::Classes(places) => {
+                    let mut texts = vec![String::new(); rows as usize];
+                    for &place in places {
+                        let pages = find(file, place)?;
+                        let texts = (&mut texts[..], &mut room);
+                        classes::add(texts, first, &columns[place], &pages, file)?;
+                    }
+                    for text in texts {
+                        let next = known.len() as i64;
+                        numbers.push(Some(*known.entry(text).or_insert(next)));
+                    }
+                }
+            }
             first += rows;
         }
-        let is_text = columns[labels].physical_type() == Type::BYTE_ARRAY;
+        let is_text = match &labels {
+            Labels::Column(column) => columns[*column].physical_type() == Type::BYTE_ARRAY,
+            Labels::Classes(_) => true,
+        };
         // An empty name is none.
         let mut none = known.get("").copied();
         if may_lack && is_text {
@@ -131,7 +171,14 @@ impl Table {
         Ok(Read {
             labels: to_labels(numbers, none, label)?,
             text: is_text.then_some(names),
-            classes: classes(described.key_value_metadata(), label),
+            classes: noted_classes(described.key_value_metadata(), label),
+            columns: match labels {
+                Labels::Column(_) => None,
+                Labels::Classes(places) => {
+                    let names = places.iter().map(|&place| columns[place].name().to_owned());
+                    Some(names.collect::<BTreeSet<_>>().into_iter().collect())
+                }
+            },
             table: Self {
                 path: path.to_owned(),
                 number: OPENED.fetch_add(1, Ordering::Relaxed),
@@ -266,7 +313,7 @@ fn names(columns: &[ColumnDescPtr]) -> Vec<String> {
 }
 
 /// The names of the classes in Hugging Face's metadata entry for a column.
-fn classes(notes: Option<&Vec<KeyValue>>, label: &str) -> Option<Vec<String>> {
+fn noted_classes(notes: Option<&Vec<KeyValue>>, label: &str) -> Option<Vec<String>> {
     let note = notes?.iter().find(|note| note.key == NOTE)?;
     let note: serde_json::Value = serde_json::from_str(note.value.as_deref()?).ok()?;
     let names = note

@@ -4,7 +4,7 @@ use image::{Rgb, RgbImage};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{DataConfig, DataKind, ImageLimits, pack};
+use crate::{DataConfig, DataKind, ImageLimits, LabelCounts, pack};
 
 /// Files written by `datasets` and pyarrow, with `scripts/reference/parquet_files.py`.
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/parquet");
@@ -485,6 +485,131 @@ fn texts_may_be_several_labels() {
         error.to_string().contains("the labels are numbers"),
         "{error}"
     );
+}
+
+/// The training images are this file, and so are the others unless it is another.
+fn with_classes(name: &str, val: &str) -> Result<[Source; 2], String> {
+    let dir = copies(name, &["train"]);
+    let from = Path::new(FILES).join(format!("{val}.parquet"));
+    fs::copy(from, dir.path().join("val.parquet")).unwrap();
+    let data = DataConfig {
+        kind: DataKind::Parquet,
+        path: dir.path().to_owned(),
+        ..DataConfig::default()
+    };
+    let opened = crate::open(&data.as_label_sets(), None);
+    opened.map_err(|error| {
+        let text = error.to_string();
+        text.replace(dir.path().to_str().unwrap(), "DIR")
+    })
+}
+
+/// As the script writes them: `even` of even numbers, `third` of each third, `owl` of none; as booleans, numbers and text.
+#[test]
+fn each_class_may_have_a_column() {
+    for name in ["classes", "classes_v2"] {
+        let [train, val] = with_classes(name, "classes").unwrap();
+        for source in [&train, &val] {
+            assert_eq!(source.classes, ["even", "owl", "third"]);
+            assert_eq!(
+                (source.class_counts(), source.unlabelled()),
+                (vec![6, 0, 4], 4)
+            );
+            for (index, number) in (0..12).zip(0_u32..) {
+                let labels = [(0, number % 2), (2, number % 3)].into_iter();
+                let labels = labels
+                    .filter(|(_, rest)| *rest == 0)
+                    .map(|(label, _)| label);
+                assert!(
+                    source.labels(index).iter().copied().eq(labels),
+                    "{name} {index}"
+                );
+            }
+        }
+        assert!(decoded(&train, 5).unwrap() == picture(5));
+    }
+    let words = |name| with_classes(name, name).unwrap_err();
+    insta::assert_snapshot!(words("classes_two"), @"`DIR/train.parquet`: column `third`, row 8: `2` is neither 0 nor 1, and neither false nor true: where no column is `data.label_column`, each beside the images is a class");
+    assert!(words("classes_null").contains("column `third`, row 8: `null` is neither"));
+    assert!(words("classes_maybe").contains("column `third`, row 8: `maybe` is neither"));
+    insta::assert_snapshot!(words("classes_float"), @"`DIR/train.parquet`: column `third` is of type FLOAT, which is not read: write the file again with 0 and 1 in it, or without it: where no column is `data.label_column`, each beside the images is a class");
+    assert!(words("classes_list").contains("column `sizes.list.element` is a list or a structure"));
+    assert!(words("classes_bar").contains("column `a|b` is named as no class can be"));
+    // The same classes in both splits, whichever images have them.
+    let error = with_classes("classes", "text").unwrap_err();
+    assert!(error.contains("is none of the classes"), "{error}");
+    let dir = copies("classes", &["train", "val"]);
+    let renamed = fs::read(dir.path().join("val.parquet")).unwrap();
+    let mut renamed = renamed;
+    while let Some(at) = place_of(&renamed, "owl") {
+        renamed[at..at + 3].copy_from_slice(b"cow");
+    }
+    fs::write(dir.path().join("val.parquet"), renamed).unwrap();
+    let mut data = DataConfig {
+        kind: DataKind::Parquet,
+        path: dir.path().to_owned(),
+        ..DataConfig::default()
+    };
+    match crate::open(&data.as_label_sets(), None).unwrap_err() {
+        DataError::ClassesDiffer { missing, extra, .. } => {
+            assert_eq!(
+                (missing, extra),
+                (vec!["owl".to_owned()], vec!["cow".to_owned()])
+            );
+        }
+        other => unreachable!("{other}"),
+    }
+    // Of one label for each image, there is no such column.
+    let one = fault(crate::open(&data, None).unwrap_err());
+    assert!(matches!(one, ParquetFault::NoLabels { .. }), "{one}");
+    // One of the columns by itself has numbers, not labels.
+    data.label_column = "third".to_owned();
+    let error = crate::open(&data.as_label_sets(), None)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("the labels are numbers"), "{error}");
+}
+
+/// What a check says of them: images, not labels.
+#[test]
+fn any_number_of_labels_is_checked() {
+    let dir = copies("classes", &["train", "val", "test"]);
+    let mut data = DataConfig {
+        kind: DataKind::Parquet,
+        path: dir.path().to_owned(),
+        ..DataConfig::default()
+    };
+    let found = crate::check_labels(&data.as_label_sets(), ImageLimits::default()).unwrap();
+    let names: Vec<&str> = found
+        .splits
+        .iter()
+        .map(|split| split.name.as_str())
+        .collect();
+    assert_eq!(names, ["train", "val", "test"]);
+    let counts = LabelCounts {
+        all: 10,
+        least: 0,
+        most: 2,
+        unlabelled: 4,
+    };
+    for split in &found.splits {
+        assert_eq!((split.images, split.label_sets), (12, Some(counts)));
+        let classes = [("even", 6), ("owl", 0), ("third", 4)];
+        assert_eq!(
+            split.classes,
+            classes.map(|(name, count)| (name.to_owned(), count))
+        );
+        assert!(split.unreadable.is_empty());
+    }
+    assert!((counts.mean(12) - 10.0 / 12.0).abs() < 1e-12);
+    // A class without an image is possible.
+    assert!(found.is_sound());
+    for split in ["val", "test"] {
+        fs::remove_file(dir.path().join(format!("{split}.parquet"))).unwrap();
+    }
+    data.val_fraction = 0.5;
+    let found = crate::check_labels(&data.as_label_sets(), ImageLimits::default()).unwrap();
+    assert_eq!((found.splits.len(), found.splits[0].images), (1, 12));
 }
 
 fn place_of(bytes: &[u8], text: &str) -> Option<usize> {

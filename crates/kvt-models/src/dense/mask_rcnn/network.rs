@@ -1,6 +1,6 @@
 //! The network: a backbone's maps, the feature pyramid and the three heads.
 
-use burn::module::{Module, ParamId};
+use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kvt_ops::{Key, Phase, Region};
 
@@ -10,10 +10,9 @@ use super::fpn::Fpn;
 use super::mask_head::{self, MaskHead};
 use super::regions::align;
 use super::rpn::{RpnHead, RpnOutput};
-use crate::dense::{Pyramid, files};
+use crate::dense::Pyramid;
 use crate::error::ModelError;
 use crate::layers::Init;
-use crate::model::Parameter;
 use crate::precision::Precision;
 
 /// A backbone's maps, a pyramid over them, and heads for proposals, boxes and masks.
@@ -106,39 +105,5 @@ impl MaskRcnn {
             pyramid: self.pyramid.with_precision(precision),
             ..self
         }
-    }
-
-    /// Whether weight decay applies to a parameter in the recipe of Swin, which decides by the name: biases decay, layer norms and
-    /// positions do not.
-    pub fn decays(&self, parameter: &Parameter) -> bool {
-        files::decays(parameter)
-    }
-
-    /// Whether weight decay applies to a parameter by the rule of the backbone's family ([`Model::decays`](crate::Model::decays)); of
-    /// the neck and the heads, to those with more than one dimension.
-    pub fn decays_by_family(&self, parameter: &Parameter) -> bool {
-        match files::of_model(parameter) {
-            Some(parameter) => self.pyramid.backbone.decays(&parameter),
-            None => parameter.shape.len() > 1,
-        }
-    }
-
-    /// The layer of a parameter for layer-wise learning rates: that of the backbone, where the norms of the maps, the neck and the
-    /// heads are the last.
-    pub fn layer(&self, parameter: &Parameter) -> usize {
-        match files::of_model(parameter) {
-            Some(parameter) => self.pyramid.backbone.layer(&parameter),
-            None => self.layers().saturating_sub(1),
-        }
-    }
-
-    /// The number of layers.
-    pub fn layers(&self) -> usize {
-        self.pyramid.backbone.layers()
-    }
-
-    /// What training does not change: the parts of the backbone's model that are not used.
-    pub fn frozen(&self) -> Vec<ParamId> {
-        self.pyramid.frozen()
     }
 }

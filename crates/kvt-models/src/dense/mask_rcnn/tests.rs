@@ -169,18 +169,18 @@ fn decay_is_decided_by_name() {
     ] {
         let parameter = find(name);
         let found = (
-            network.decays(parameter),
-            network.decays_by_family(parameter),
+            network.pyramid.decays_by_name(parameter),
+            network.pyramid.decays(parameter),
         );
         assert_eq!(found, (decays, by_family), "{name}");
     }
-    let layer = |name: &str| network.layer(find(name));
+    let layer = |name: &str| network.pyramid.layer(find(name));
     assert_eq!(layer("backbone.patch_embed.proj.weight"), 0);
     assert_eq!(
         layer("neck.lateral_convs.0.conv.bias") + 1,
-        network.layers()
+        network.pyramid.backbone.layers()
     );
-    assert_eq!(network.frozen().len(), 4);
+    assert_eq!(network.pyramid.frozen().len(), 4);
 }
 
 /// The losses of all parts reach all parameters; an image without objects takes part.

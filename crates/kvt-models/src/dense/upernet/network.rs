@@ -1,6 +1,6 @@
 //! The network: a pyramid and its heads, with names as in mmsegmentation's files.
 
-use burn::module::{Module, ParamId};
+use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kvt_ops::{Key, Phase};
 
@@ -106,40 +106,6 @@ impl UperNet {
         all.chain(state::parameters(&self.decode_head, DECODE_HEAD))
             .chain(auxiliary)
             .collect()
-    }
-
-    /// Whether weight decay applies to a parameter in the recipes of Swin and of Twins, which decide by the name: biases and
-    /// batch norms decay, layer norms and positions do not.
-    pub fn decays(&self, parameter: &Parameter) -> bool {
-        files::decays(parameter)
-    }
-
-    /// Whether weight decay applies to a parameter by the rule of the backbone's family ([`Model::decays`](crate::Model::decays)); of the heads, to
-    /// those with more than one dimension.
-    pub fn decays_by_family(&self, parameter: &Parameter) -> bool {
-        match files::of_model(parameter) {
-            Some(parameter) => self.pyramid.backbone.decays(&parameter),
-            None => parameter.shape.len() > 1,
-        }
-    }
-
-    /// The layer of a parameter for layer-wise learning rates: that of the backbone, where the norms of the maps and the heads
-    /// are the last.
-    pub fn layer(&self, parameter: &Parameter) -> usize {
-        match files::of_model(parameter) {
-            Some(parameter) => self.pyramid.backbone.layer(&parameter),
-            None => self.layers().saturating_sub(1),
-        }
-    }
-
-    /// The number of layers.
-    pub fn layers(&self) -> usize {
-        self.pyramid.backbone.layers()
-    }
-
-    /// What training does not change: the parts of the backbone's model that are not used.
-    pub fn frozen(&self) -> Vec<ParamId> {
-        self.pyramid.frozen()
     }
 
     /// The content of a file: parameters and running statistics.

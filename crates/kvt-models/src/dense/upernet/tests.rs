@@ -135,7 +135,7 @@ fn counts_are_those_of_mmsegmentation() {
         count(&model) - count(&unused) + norms + head_params(MAPS, &config()).iter().sum::<usize>();
     assert_eq!(count(&network.parameters()), expected);
     let frozen: Vec<_> = unused.iter().map(|parameter| parameter.id).collect();
-    assert_eq!(network.frozen(), frozen);
+    assert_eq!(network.pyramid.frozen(), frozen);
 }
 
 #[test]
@@ -212,17 +212,18 @@ fn decay_is_decided_by_name() {
     ] {
         let parameter = find(name);
         let found = (
-            network.decays(parameter),
-            network.decays_by_family(parameter),
+            network.pyramid.decays_by_name(parameter),
+            network.pyramid.decays(parameter),
         );
         assert_eq!(found, (decays, by_family), "{name}");
     }
-    let layer = |name: &str| network.layer(find(name));
+    let layer = |name: &str| network.pyramid.layer(find(name));
     assert_eq!(layer("backbone.patch_embed.proj.weight"), 0);
-    assert_eq!(layer("decode_head.conv_seg.bias") + 1, network.layers());
-    assert_eq!(layer("backbone.norm2.weight") + 1, network.layers());
+    let layers = network.pyramid.backbone.layers();
+    assert_eq!(layer("decode_head.conv_seg.bias") + 1, layers);
+    assert_eq!(layer("backbone.norm2.weight") + 1, layers);
     let block = layer("backbone.layers.0.blocks.0.attn.qkv.weight");
-    assert!((1..network.layers() - 1).contains(&block), "{block}");
+    assert!((1..layers - 1).contains(&block), "{block}");
 }
 
 /// Means and standard deviations of a head's weights, on a head that is wide enough to tell.

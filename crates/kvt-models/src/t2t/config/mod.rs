@@ -15,7 +15,7 @@ use crate::family::common::{CommonConfig, joined};
 use crate::family::overrides::ModelOverrides;
 use crate::family::summary::{BlockSize, StageSummary, Summary};
 use crate::family::validate;
-use crate::head::{Classifier, Reads};
+use crate::head::Classifier;
 use crate::layers::Init;
 use crate::weights::pos_embed::Bicubic;
 
@@ -228,7 +228,7 @@ impl FamilyConfig for T2tConfig {
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let sizes = [self.embed_dim, self.common.num_classes];
-        Classifier::init(init, ("head", None), sizes, Reads::Prefix)
+        Classifier::init(init, ("head", None), sizes)
     }
 
     /// As in the original for weights of another size, which are then fine-tuned. A model of that size computes its

@@ -14,7 +14,7 @@ use crate::family::families::{AnyBackbone, ModelConfig};
 use crate::family::stages::StagesConfig;
 use crate::layers::SelfAttention as _;
 use crate::model::Model;
-use crate::observe::{BlockIndex, Observer, Point};
+use crate::observe::{BlockIndex, Observer, Point, Prefix};
 use crate::testing::count;
 use crate::weights::{LoadOptions, StateDict, WeightsError};
 
@@ -241,9 +241,9 @@ impl Observer for First {
         place == BlockIndex::default() && point == Point::Probabilities
     }
 
-    fn tokens(&self, _: BlockIndex, _: Point, _: Tensor<3>) {}
+    fn tokens(&self, _: BlockIndex, _: Point, _: Tensor<3>, _: Prefix) {}
 
-    fn probabilities(&self, _: BlockIndex, probabilities: Tensor<4>) {
+    fn probabilities(&self, _: BlockIndex, probabilities: Tensor<4>, _: Prefix) {
         let values = probabilities.into_data().try_to_vec().unwrap();
         *self.0.borrow_mut() = values;
     }

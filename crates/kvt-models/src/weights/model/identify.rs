@@ -2,6 +2,7 @@
 
 use super::layout::{family_of, layout};
 use crate::ModelConfig;
+use crate::family::Family;
 use crate::family::families::{aliased, named};
 use crate::family::overrides::ModelOverrides;
 use crate::weights::Layout;
@@ -22,22 +23,11 @@ pub fn identify(weights: &StateDict) -> Result<Vec<String>, WeightsError> {
         return Ok(Vec::new());
     };
     family.check_variant(weights)?;
-    let to_timm = match layout(family, weights) {
-        Layout::Timm => str::to_owned,
-        Layout::Official => family.official.names.to_name,
-    };
-    let is_parameter = |name: &str| {
-        let is_statistic = name.ends_with(".running_mean") || name.ends_with(".running_var");
-        !(is_statistic || family.is_computed(name) || family.is_of_head(name))
-    };
-    let numbers = weights
-        .iter()
-        .filter(|(name, _)| is_parameter(&to_timm(name)));
-    let numbers: usize = numbers.map(|(_, data)| data.num_elements()).sum();
+    let numbers = numbers_of(weights, family);
     let fits = |config: &ModelConfig| {
         config.family().name == family.name
             && backbone_numbers(config) == Some(numbers)
-            && config.of_family().fits(weights)
+            && config.of_family().is_alike(weights)
     };
     let mut found: Vec<String> = named()
         .into_iter()
@@ -49,6 +39,52 @@ pub fn identify(weights: &StateDict) -> Result<Vec<String>, WeightsError> {
         found.extend(aliases.map(|(alias, _)| alias));
     }
     Ok(found)
+}
+
+/// The named model from which weights of a known family differ least: only in sizes and in what its head reads, which keys of the
+/// configuration change, and of such models the one whose number of parameters is nearest. `None` for an unknown family.
+///
+/// # Errors
+///
+/// [`WeightsError::NoModel`] if they differ from all in more.
+pub fn nearest(weights: &StateDict) -> Result<Option<String>, WeightsError> {
+    let Some(family) = family_of(weights) else {
+        return Ok(None);
+    };
+    let numbers = numbers_of(weights, family);
+    let mut models = named();
+    models.retain(|config| config.family().name == family.name);
+    let alike = models
+        .iter()
+        .filter(|config| config.of_family().is_alike(weights));
+    let distance = |config: &ModelConfig| backbone_numbers(config).map(|own| own.abs_diff(numbers));
+    match alike.min_by_key(|config| distance(config).unwrap_or(usize::MAX)) {
+        Some(config) => Ok(Some(config.name())),
+        None => {
+            let first = models.first();
+            let parts = first.map(|config| config.of_family().parts(weights));
+            Err(WeightsError::NoModel {
+                family: family.name,
+                parts: parts.unwrap_or_default(),
+            })
+        }
+    }
+}
+
+/// The numbers of weights outside the classifier.
+fn numbers_of(weights: &StateDict, family: &Family) -> usize {
+    let to_timm = match layout(family, weights) {
+        Layout::Timm => str::to_owned,
+        Layout::Official => family.official.names.to_name,
+    };
+    let is_parameter = |name: &str| {
+        let is_statistic = name.ends_with(".running_mean") || name.ends_with(".running_var");
+        !(is_statistic || family.is_computed(name) || family.is_of_head(name))
+    };
+    let numbers = weights
+        .iter()
+        .filter(|(name, _)| is_parameter(&to_timm(name)));
+    numbers.map(|(_, data)| data.num_elements()).sum()
 }
 
 /// Numbers outside the classifier, whose parameters are proportional to the classes.
@@ -71,6 +107,7 @@ mod tests {
     use kvt_ops::Key;
 
     use super::*;
+    use crate::vit::Pool;
     use crate::weights::{Recognised, recognise};
 
     fn weights(name: &str, layout: Layout) -> StateDict {
@@ -132,6 +169,53 @@ mod tests {
         }
         assert_eq!(identify(&StateDict::default()).unwrap(), [""; 0]);
     }
+
+    /// Of a custom size: the nearest model of the same parts, also if its head reads something else. Parts that no named model has
+    /// together are named.
+    #[test]
+    fn the_nearest_model_has_the_same_parts() {
+        let small = |name: &str, pool| {
+            let overrides = ModelOverrides {
+                img_size: Some(64),
+                depth: Some(1.into()),
+                num_classes: Some(7),
+                pool,
+                ..ModelOverrides::default()
+            };
+            let config = ModelConfig::by_name(name).unwrap().with(&overrides);
+            let model = config.unwrap().init(&Device::flex(), Key::new(1)).unwrap();
+            StateDict::from_model(&model).unwrap()
+        };
+        for (name, pool, expected) in [
+            ("deit_small_patch16_224", None, "deit_tiny_patch16_224"),
+            (
+                "vit_little_patch16_reg4_gap_256",
+                None,
+                "vit_little_patch16_reg4_gap_256",
+            ),
+            (
+                "vit_base_patch16_clip_224",
+                Some(Pool::Attention),
+                "vit_base_patch16_clip_224",
+            ),
+            ("cvt_13", None, "cvt_13"),
+        ] {
+            let weights = small(name, pool);
+            assert_eq!(identify(&weights).unwrap(), [""; 0], "{name}");
+            assert_eq!(nearest(&weights).unwrap().unwrap(), expected, "{name}");
+        }
+        let mut weights = small("deit_small_patch16_224", None);
+        for name in ["blocks.0.attn.q_norm.weight", "reg_token"] {
+            weights.insert(name, TensorData::zeros::<f32, _>([1, 1, 64]));
+        }
+        assert_eq!(
+            nearest(&weights).unwrap_err().to_string(),
+            "the weights are of a ViT with register tokens, that normalises queries and keys: no model of `kvt models list` has \
+             these parts together, so kvt cannot load them"
+        );
+        assert_eq!(nearest(&StateDict::default()).unwrap(), None);
+    }
+
     #[test]
     fn another_model_under_the_same_names_is_told() {
         let mut weights = weights("deit_tiny_patch16_224", Layout::Timm);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use burn::tensor::TensorData;
 use burn_store::{ModuleSnapshot, PyTorchToBurnAdapter, bridge};
 
-use super::recognise;
+use super::{nearest, recognise};
 use crate::model::{Model, Parameter, is_of_mixer};
 use crate::weights::Layout;
 use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
@@ -45,8 +45,9 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// In strict mode, missing keys or other shapes (the error lists the first of them), or weights of another
-    /// model with the same names. In either mode, weights that are not floating point.
+    /// In strict mode, missing keys or other shapes (the error lists the first of them), weights of another
+    /// model with the same names, or a head that reads another pool than this model has; a new head may. In either mode, weights that
+    /// are not floating point.
     pub fn load(
         mut self,
         weights: &StateDict,
@@ -55,7 +56,10 @@ impl Model {
         if options.strict {
             self.config.family().check_variant(weights)?;
             if let Some(foreign) = self.config.of_family().foreign(weights) {
-                let hint = "this one is without; without a model given, the weights are recognised";
+                let hint = match nearest(weights) {
+                    Ok(Some(name)) => format!("this one is without; `{name}` is with it"),
+                    _ => "no model of kvt has that and the rest of these weights".to_owned(),
+                };
                 return Err(foreign.error(hint));
             }
         }
@@ -102,6 +106,17 @@ impl Model {
             }
             let misfit = self.misfit(&report);
             return Err(WeightsError::Incompatible { report, misfit });
+        }
+
+        if options.strict
+            && let Some(pool) = self.config.of_family().other_pool(weights)
+            && report
+                .names(Outcome::Matched)
+                .any(|name| self.is_of_head(name))
+        {
+            let hint = "their head cannot read what this one pools: set `model.pool = \"attention\"`, or start with a new head \
+                        (`init.reset_head = \"always\"`)";
+            return Err(pool.error(hint));
         }
 
         let applied = self.apply(tensors, None, Some(Box::new(PyTorchToBurnAdapter)), true);

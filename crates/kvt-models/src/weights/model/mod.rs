@@ -5,7 +5,7 @@ mod layout;
 mod load;
 mod save;
 
-pub use identify::identify;
+pub use identify::{identify, nearest};
 pub use layout::{Recognised, recognise};
 pub use load::LoadOptions;
 pub(crate) use save::on_host;

@@ -10,8 +10,9 @@ use std::fmt::Write as _;
 use kvt_ops::Key;
 use rand_distr::{Distribution, StandardNormal};
 
+use super::super::fit::slope;
 use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
-use kvt_train::analysis::{Estimate, axis};
+use kvt_train::analysis::Estimate;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
 
@@ -99,11 +100,8 @@ impl Curve {
             .map(|(x, found)| (*x, found.mean, found.error));
         LinePanel {
             title: format!("Lemma {}: {}", self.lemma, self.title),
-            x: Axis {
-                ticks: self.points.iter().map(|(x, _)| *x).collect(),
-                ..axis(self.x)
-            },
-            y: axis(""),
+            x: Axis::linear(self.x).at(self.points.iter().map(|(x, _)| *x).collect()),
+            y: Axis::linear(""),
             lines: vec![ErrorLine {
                 name: "kvt".to_owned(),
                 color: 0,
@@ -189,19 +187,6 @@ fn found(first: &gradient::Found, second: &Curve, third: &Curve, draws: usize) -
         slope(&dims.collect::<Vec<_>>()),
     );
     text
-}
-
-/// The slope of a line through points, by least squares.
-fn slope(points: &[(f64, f64)]) -> f64 {
-    let count = points.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
-    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
-    let product: f64 = points
-        .iter()
-        .map(|point| (point.0 - x) * (point.1 - y))
-        .sum();
-    let square: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
-    product / square
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A figure of what is kept together, over the layers.
 
 use super::{SIZES, Tile, WIDTHS};
-use crate::analysis::{Estimate, Layer, axis};
-use crate::plot::{ErrorLine, LinePanel, line_panels};
+use crate::analysis::{Estimate, Layer};
+use crate::plot::{Axis, ErrorLine, LinePanel, line_panels};
 
 /// Draws the share of the keys that a tile keeps together, the share of blocks that it touches, and the share of kept keys that two heads
 /// have in common, over the layers. Dashed is what independent random sets have.
@@ -47,8 +47,8 @@ pub fn figure(title: &str, layers: &[Layer]) -> Result<String, String> {
     panels.push(("kept keys that two heads share".to_owned(), heads));
     let panels = panels.into_iter().map(|(title, lines)| LinePanel {
         title,
-        x: axis("layer"),
-        y: axis("share"),
+        x: Axis::linear("layer"),
+        y: Axis::linear("share"),
         lines,
         y_holds: vec![0.0, 1.0],
     });

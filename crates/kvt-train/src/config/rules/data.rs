@@ -50,8 +50,7 @@ pub(super) fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
         }
     }
     if data.kind != DataKind::Folder {
-        of_another_kind(&["labels"], "folder", checks);
-        data.labels = String::new();
+        without_labels(data, checks);
     }
     if data.kind != DataKind::Masks {
         without_masks(data, checks);
@@ -147,6 +146,23 @@ pub(super) fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
         let expected = format!("a divisor of `train.accumulate`, {accumulate}");
         checks.refuse("data.replicas", &replicas.to_string(), &expected);
     }
+}
+
+/// Refuses a table of labels that is not read: without it the run would have other labels. A later file or override that chooses another
+/// kind disables it.
+fn without_labels(data: &mut DataConfig, checks: &mut Checks<'_>) {
+    let (key, choice) = ("data.labels", "data.kind");
+    let is_meant = !data.labels.is_empty() && !checks.document.is_for_another(key, choice);
+    if is_meant && !checks.refuses(choice) {
+        let chosen = checks.document.value(choice).and_then(toml::Value::as_str);
+        let message = format!(
+            "`{key}` does not apply to `{choice} = {:?}`, which has its labels elsewhere",
+            chosen.unwrap_or_default()
+        );
+        let help = "leave it out, or leave `data.kind` out: a table is for images in folders";
+        conflict(key, &message, help, checks);
+    }
+    data.labels = String::new();
 }
 
 /// Resets the keys that only masks use.

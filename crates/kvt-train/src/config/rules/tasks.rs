@@ -12,7 +12,7 @@ use crate::config::problem::Problem;
 use crate::config::reference::section;
 use crate::recipe::OptimDecay;
 use crate::task::{
-    DetectConfig, DinoConfig, Misfit, MultiLabelConfig, SegmentConfig, SegmentEval, TaskKind,
+    Conflict, DetectConfig, DinoConfig, MultiLabelConfig, SegmentConfig, SegmentEval, TaskKind,
     check_detect, check_dino, check_multi_label, check_segment,
 };
 
@@ -26,7 +26,7 @@ pub(super) fn multi_label(plan: &mut Plan, checks: &mut Checks<'_>) {
     if let Some((entry, expected)) = plan.multi_label.misfit() {
         checks.refuse("multi_label.thresholds", &format!("{entry:?}"), expected);
     }
-    misfits(plan, check_multi_label, checks);
+    conflicts(plan, check_multi_label, checks);
 }
 
 /// `[dino]`.
@@ -40,7 +40,7 @@ pub(super) fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
         let (key, pair) = (format!("dino.{key}"), format!("[{low:?}, {high:?}]"));
         checks.refuse(&key, &pair, "the smaller value first");
     }
-    misfits(plan, check_dino, checks);
+    conflicts(plan, check_dino, checks);
 }
 
 /// `[segment]` and `[dense]`.
@@ -89,7 +89,7 @@ pub(super) fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
     if whole || !checks.sets("segment.eval_stride") {
         segment.eval_stride = segment.eval_crop.map(|side| (2 * side / 3).max(1));
     }
-    misfits(plan, check_segment, checks);
+    conflicts(plan, check_segment, checks);
     augments_together(
         plan,
         "`task = \"segment\"` augments images and masks together, as `[dense]` says",
@@ -119,7 +119,7 @@ pub(super) fn detect(plan: &mut Plan, checks: &mut Checks<'_>) {
             plan.detect.window_padding = WindowPadding::Hidden;
         }
     }
-    misfits(plan, check_detect, checks);
+    conflicts(plan, check_detect, checks);
     augments_together(
         plan,
         "`task = \"detect\"` augments images and objects together, as `[multiscale]` says",
@@ -171,13 +171,13 @@ fn of_another_task(name: &str, task: &str, checks: &mut Checks<'_>) {
 }
 
 /// Reports the settings that conflict with a task.
-fn misfits(plan: &Plan, check: fn(&Plan) -> Vec<Misfit>, checks: &mut Checks<'_>) {
+fn conflicts(plan: &Plan, check: fn(&Plan) -> Vec<Conflict>, checks: &mut Checks<'_>) {
     let known = !plan.model.name.is_empty() && !checks.refuses("model.name");
-    for misfit in check(plan).into_iter().filter(|_| known) {
+    for one in check(plan).into_iter().filter(|_| known) {
         let place = checks
-            .set_place(misfit.key)
+            .set_place(one.key)
             .unwrap_or_else(|| checks.document.place());
-        let problem = Problem::new(place, misfit.message);
-        checks.problems.push(problem.help(misfit.help));
+        let problem = Problem::new(place, one.message);
+        checks.problems.push(problem.help(one.help));
     }
 }

@@ -643,3 +643,41 @@ fn a_key_of_a_hundred_thousand_parts() {
     let text = format!("{SMALL}[x]\na = {}\n", "[".repeat(100_000));
     assert!(error_of(&text, &[]).contains("not valid TOML"));
 }
+
+/// Without it the run would have other labels than its author thinks.
+#[test]
+fn a_table_of_labels_that_is_not_read_is_refused_by_name() {
+    let text = |kind: &str| {
+        format!(
+            "[model]\nname = \"deit_tiny_patch16_224\"\n[data]\nkind = \"{kind}\"\npath = \"x\"\nlabels = \"labels.csv\"\n"
+        )
+    };
+    assert_snapshot!(error_of(&text("tar"), &[]), @r#"
+    configs/x.toml:6:10: `data.labels` does not apply to `data.kind = "tar"`, which has its labels elsewhere
+      |
+    6 | labels = "labels.csv"
+      |          ^^^^^^^^^^^^
+      help: leave it out, or leave `data.kind` out: a table is for images in folders
+    "#);
+    for kind in ["parquet", "cifar", "shapes"] {
+        let error = error_of(&text(kind), &[]);
+        assert!(error.contains("`data.labels` does not apply"), "{error}");
+    }
+    let without = text("tar").replace("labels = \"labels.csv\"\n", "");
+    let error = error_of(&without, &["data.labels=labels.csv"]);
+    assert!(error.contains("`data.labels` does not apply"), "{error}");
+    assert_eq!(
+        plan_of(&text("folder"), &[]).unwrap().data.labels,
+        "labels.csv"
+    );
+    assert_eq!(
+        plan_of(&text("tar"), &["data.labels="])
+            .unwrap()
+            .data
+            .labels,
+        ""
+    );
+    // Whoever chooses another kind later does not want it.
+    let other = plan_of(&text("folder"), &["data.kind=tar"]).unwrap();
+    assert_eq!(other, plan_of(&without, &[]).unwrap());
+}

@@ -56,3 +56,24 @@ fn a_data_folder_that_is_not_there() {
     no folder `nowhere/val`, as `data.path` says
     ");
 }
+
+#[test]
+fn a_table_of_labels_that_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let warnings = || {
+        let path = format!("data.path={:?}", folder.path());
+        of(&["data.kind=folder", "data.labels=labels.csv", &path])
+    };
+    let table = folder.path().join("labels.csv");
+    let expected = format!("no file `{}`, as `data.labels` says", table.display());
+    assert_eq!(warnings(), [expected]);
+    fs_err::write(&table, "path,label\n").unwrap();
+    assert_eq!(warnings(), Vec::<String>::new());
+    // Of a folder that is not there, this is enough.
+    let folder = of(&[
+        "data.kind=folder",
+        "data.labels=labels.csv",
+        "data.path=nowhere",
+    ]);
+    assert_eq!(folder, ["no folder `nowhere`, as `data.path` says"]);
+}

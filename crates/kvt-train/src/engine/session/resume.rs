@@ -25,15 +25,30 @@ impl<T: Task> Session<T> {
                 warnings,
             }) => {
                 let step = progress.position.step;
-                let message = match progress.position.epoch {
-                    epoch if epoch < epochs => {
-                        format!("resumed in epoch {}, after step {step}", epoch + 1)
-                    }
-                    epoch => format!("all {epoch} epochs are done"),
-                };
-                self.notes.push(Note::new(step, Topic::Resume, message));
+                let train = &self.plan.train;
+                let is_out_of_steps = self.plan.last_update().is_some_and(|most| step >= most);
                 self.state = state;
                 self.progress = progress;
+                // An evaluation that is still to come may be the best one.
+                self.progress.told_stale = progress.is_stale(train.patience)
+                    && !(progress.concluding
+                        || is_out_of_steps
+                        || progress.position.epoch >= epochs);
+                let (topic, message) = match progress.position.epoch {
+                    _ if self.progress.told_stale => {
+                        let why = progress.why_stale(T::BEST.title);
+                        let message =
+                            format!("finished already, {why}; with a larger one it goes on");
+                        // As in the line of the log that the resume cuts off: the run is still a finished one.
+                        (Topic::Patience, message)
+                    }
+                    epoch if epoch < epochs => {
+                        let message = format!("resumed in epoch {}, after step {step}", epoch + 1);
+                        (Topic::Resume, message)
+                    }
+                    epoch => (Topic::Resume, format!("all {epoch} epochs are done")),
+                };
+                self.notes.push(Note::new(step, topic, message));
                 self.resumed = Some((log_offset, step));
                 warnings.iter().for_each(|warning| self.warn(warning));
             }

@@ -1,7 +1,6 @@
 //! Evaluation during training, and the choice of the best one.
 
 use burn::module::Module;
-use kvt_data::text::counted;
 
 use super::Trainer;
 use crate::engine::share::shared;
@@ -76,24 +75,18 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(Some(true))
     }
 
-    /// Whether as many evaluations in a row as `train.patience` did not improve: the run ends.
+    /// Whether the run [is stale](crate::engine::Progress::is_stale), and so ends.
     pub(super) fn is_stale(&self) -> bool {
-        let patience = self.plan.train.patience;
-        patience.is_some_and(|most| self.progress.stale >= most)
+        self.progress.is_stale(self.plan.train.patience)
     }
 
-    /// Why a run that [is stale](Self::is_stale) ends.
+    /// Says once in a start why a stale run ends: of one that was resumed so, the session has said it.
     pub(super) fn tell_stale(&mut self) -> Result<(), TrainError> {
-        let best = self
-            .progress
-            .best
-            .map_or_else(String::new, |best| format!(", of epoch {}", best.epoch + 1));
-        let words = format!(
-            "finished early, by `train.patience`: no {} of {} was better than the best{best}",
-            T::BEST.title,
-            counted(self.progress.stale, "evaluation")
-        );
-        self.note(Topic::Patience, words)
+        if std::mem::replace(&mut self.progress.told_stale, true) {
+            return Ok(());
+        }
+        let why = self.progress.why_stale(T::BEST.title);
+        self.note(Topic::Patience, format!("finished early, {why}"))
     }
 
     /// Makes all processes evaluate the weights of the first one. State without gradients, such as the running statistics of a

@@ -2,14 +2,6 @@
 
 use super::*;
 
-fn axis(label: &str, logarithmic: bool, ticks: Vec<f64>) -> Axis<'_> {
-    Axis {
-        label,
-        logarithmic,
-        ticks,
-    }
-}
-
 #[test]
 fn a_chart_has_its_lines_and_names() {
     let line = |name: &str, color, factor: f64| Line {
@@ -20,8 +12,8 @@ fn a_chart_has_its_lines_and_names() {
     };
     let chart = Chart {
         title: "A <title>",
-        x: axis("tokens", true, vec![256.0, 1024.0, 4096.0, 9e9]),
-        y: axis("ms", true, Vec::new()),
+        x: Axis::logarithmic("tokens").at(vec![256.0, 1024.0, 4096.0, 9e9]),
+        y: Axis::logarithmic("ms"),
         lines: vec![line("full", 0, 0.1), line("less", 1, 0.01)],
         names: Names::Within(SeriesLabelPosition::UpperLeft),
     };

@@ -103,6 +103,24 @@ impl Markup {
         });
     }
 
+    /// A table of numbers; each row is a heading and its cells.
+    pub(super) fn numbers<'a>(
+        &mut self,
+        header: impl IntoIterator<Item = &'a str>,
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) {
+        self.table("numbers", |page| {
+            page.header(header);
+            page.within("tbody", &[], |page| {
+                for row in rows {
+                    if let Some((heading, cells)) = row.split_first() {
+                        page.row(heading, cells.iter().map(String::as_str));
+                    }
+                }
+            });
+        });
+    }
+
     /// A part that is folded until the reader opens it.
     pub(super) fn folded(&mut self, title: &str, inner: impl FnOnce(&mut Self)) {
         self.within("details", &[], |page| {

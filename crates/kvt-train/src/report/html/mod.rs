@@ -6,12 +6,14 @@
 //! its own style and script, which it lists by hash. The same runs give the same file.
 
 mod chart;
+mod classes;
 mod images;
 mod judged;
 mod labelled;
 mod markup;
 mod objects;
 mod page;
+mod painted;
 mod plots;
 mod record;
 mod samples;
@@ -23,16 +25,16 @@ use std::path::Path;
 
 pub use self::images::Asked;
 pub use self::judged::Judged;
-pub use self::labelled::Labelled;
-pub use self::objects::Detected;
+pub use self::painted::Painted;
 pub use self::record::Record;
 pub use self::samples::Sample;
-pub use self::segments::{Painted, Segmented};
 
 use self::markup::Markup;
 use self::page::Part;
 use super::{Curve, ReportError, RunFacts, heading, labels, unlike};
+use crate::judge::Judgement;
 use crate::run::Metric;
+use crate::task::{Evaluation, LabelEvaluation, Scores, SegmentEvaluation};
 use kvt_data::fs::write_text;
 
 /// A report on one run or several.
@@ -45,13 +47,13 @@ pub struct Report {
     /// The runs.
     pub records: Vec<Record>,
     /// Results on all images of a split, for the runs that were evaluated.
-    pub judged: Vec<Judged>,
+    pub judged: Vec<Judged<(Evaluation, Judgement)>>,
     /// The same for the runs that give any number of labels to an image.
-    pub labelled: Vec<Labelled>,
+    pub labelled: Vec<Judged<LabelEvaluation>>,
     /// The same for the runs that label pixels.
-    pub segmented: Vec<Segmented>,
+    pub segmented: Vec<Judged<SegmentEvaluation>>,
     /// The same for the runs that find objects.
-    pub detected: Vec<Detected>,
+    pub detected: Vec<Judged<Scores>>,
     /// Single images under their classes or with their objects, of the runs that label pixels or find objects.
     pub painted: Vec<Painted>,
     /// Single images, the same for all runs.
@@ -177,10 +179,10 @@ impl Report {
         let is_judged = !(self.judged.is_empty() && self.labelled.is_empty());
         if is_judged || !(self.segmented.is_empty() && self.detected.is_empty()) {
             let results = made(|page| {
-                judged::all(page, self);
-                labelled::all(page, self);
-                segments::all(page, self);
-                objects::all(page, self);
+                judged::all(page, self, &self.judged, classes::write);
+                judged::all(page, self, &self.labelled, labelled::write);
+                judged::all(page, self, &self.segmented, segments::write);
+                judged::all(page, self, &self.detected, objects::write);
             });
             part("judged", "Evaluation", results);
         }

@@ -58,7 +58,7 @@ pub(super) fn chosen(report: &Report) -> Result<Markup, ReportError> {
         page.element("p", &[("class", "note")], text);
     }
     cards(&mut page, report, samples)?;
-    super::segments::painted(&mut page, report)?;
+    super::painted::painted(&mut page, report)?;
     Ok(page)
 }
 

@@ -131,16 +131,8 @@ pub(super) fn comparison(page: &mut Markup, report: &Report, curves: &[Curve]) {
     let Some((header, rows)) = lines.split_first() else {
         return;
     };
-    page.table("numbers", |page| {
-        page.header(header.iter().map(String::as_str));
-        page.within("tbody", &[], |page| {
-            for row in rows {
-                if let Some((name, cells)) = row.split_first() {
-                    page.row(name, cells.iter().map(String::as_str));
-                }
-            }
-        });
-    });
+    let header = header.iter().map(String::as_str);
+    page.numbers(header, rows.iter().cloned());
     for sentence in comparison.caption(str::to_owned).lines() {
         page.sentence("p", &[("class", "note")], sentence);
     }

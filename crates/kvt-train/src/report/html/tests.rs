@@ -166,8 +166,7 @@ fn full(runs: &Runs) -> Report {
         checkpoint: "best".to_owned(),
         images: NASTY.to_owned(),
         classes: ["cat", NASTY, "dog"].map(str::to_owned).to_vec(),
-        evaluation: Evaluation::default(),
-        judgement,
+        found: (Evaluation::default(), judgement),
     });
     for run in [0, 1] {
         report.samples.push(Sample {

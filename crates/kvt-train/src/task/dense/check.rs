@@ -3,8 +3,7 @@
 use crate::config::Plan;
 use crate::data::DecodeMode;
 use crate::recipe::{DistillKind, LossConfig};
-use crate::task::Freeze;
-use crate::task::dino::Misfit;
+use crate::task::{Conflict, Freeze};
 
 /// How a task says what it refuses.
 pub(in crate::task) struct Words {
@@ -28,25 +27,15 @@ pub(in crate::task) struct Words {
 
 impl Words {
     /// The conflicts of settings that no such task has.
-    pub(in crate::task) fn refused(&self, plan: &Plan) -> Vec<Misfit> {
+    pub(in crate::task) fn refused(&self, plan: &Plan) -> Vec<Conflict> {
         let Self { task, does, .. } = self;
-        let (mix, model) = (&plan.mix, &plan.model.overrides);
-        let mixed = [
-            ("mix.mixup", mix.mixup),
-            ("mix.cutmix", mix.cutmix),
-            ("mix.mix_token", mix.mix_token),
-        ];
-        let mixed = mixed.into_iter().find(|(_, value)| *value > 0.0);
+        let model = &plan.model.overrides;
+        let mixed = format!(
+            "`[mix]` mixes images with their labels, which `task = \"{task}\"` does not do with {}",
+            self.targets
+        );
         let keys = [
-            (
-                mix.is_on(),
-                mixed.map_or("mix.cutmix_minmax", |(key, _)| key),
-                format!(
-                    "`[mix]` mixes images with their labels, which `task = \"{task}\"` does not do with {}",
-                    self.targets
-                ),
-                "set `mix.mixup`, `mix.cutmix` and `mix.mix_token` to 0, and leave out `mix.cutmix_minmax`",
-            ),
+            Conflict::of_mixing(plan, mixed),
             (
                 plan.distill.kind != DistillKind::None,
                 "distill.kind",
@@ -114,8 +103,6 @@ impl Words {
                 "set `data.decode = \"exact\"`",
             ),
         ];
-        let keys = keys.into_iter().filter(|(is_wrong, ..)| *is_wrong);
-        keys.map(|(_, key, message, help)| Misfit::new(key, message, help))
-            .collect()
+        Conflict::of(keys).collect()
     }
 }

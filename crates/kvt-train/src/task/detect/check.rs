@@ -2,8 +2,8 @@
 
 use crate::config::Plan;
 use crate::data::DataKind;
+use crate::task::Conflict;
 use crate::task::dense::Words;
-use crate::task::dino::Misfit;
 
 /// Sides of images are padded to a multiple of so many pixels: no image is smaller.
 const LEAST_SIDE: usize = 32;
@@ -20,38 +20,37 @@ const WORDS: Words = Words {
 };
 
 /// All conflicts.
-pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
+pub(crate) fn check(plan: &Plan) -> Vec<Conflict> {
     let data = &plan.data;
     let of_kind = if data.kind == DataKind::Shapes {
         "data.shapes.layout"
     } else {
         "data.kind"
     };
-    let objects = (!data.is_objects()).then(|| {
-        Misfit::new(
-            of_kind,
-            "`task = \"detect\"` needs images with objects",
-            "set `data.kind = \"coco\"`, or `data.shapes.layout = \"dense\"` for generated scenes",
-        )
-    });
-    let repeats = (data.repeats > 1).then(|| {
-        Misfit::new(
-            "data.repeats",
-            "repeated augmentation is of images with a class, not of those with objects",
-            "set `data.repeats = 1`",
-        )
-    });
-    let found = objects.into_iter().chain(WORDS.refused(plan));
-    found.chain(repeats).chain(pyramid(plan)).collect()
+    let objects = [(
+        !data.is_objects(),
+        of_kind,
+        "`task = \"detect\"` needs images with objects",
+        "set `data.kind = \"coco\"`, or `data.shapes.layout = \"dense\"` for generated scenes",
+    )];
+    let repeats = [(
+        data.repeats > 1,
+        "data.repeats",
+        "repeated augmentation is of images with a class, not of those with objects",
+        "set `data.repeats = 1`",
+    )];
+    let found = Conflict::of(objects).chain(WORDS.refused(plan));
+    let found = found.chain(Conflict::of(repeats));
+    found.chain(pyramid(plan)).collect()
 }
 
 /// A conflict between the model and the maps that the task needs of it.
-fn pyramid(plan: &Plan) -> Option<Misfit> {
+fn pyramid(plan: &Plan) -> Option<Conflict> {
     // Errors of the model itself are reported elsewhere.
     let model = plan.model.config(None).ok()?;
     let help = "take a model of the families Swin or Twins";
     if let Err(error) = model.dense(plan.detect.window_padding) {
-        return Some(Misfit::new("model.name", error.to_string(), help));
+        return Some(Conflict::new("model.name", error.to_string(), help));
     }
     let least = model.pyramid_least_side().ok()?;
     (least > LEAST_SIDE).then(|| {
@@ -59,6 +58,6 @@ fn pyramid(plan: &Plan) -> Option<Misfit> {
             "{} makes no maps of images with a side below {least} pixels, and `task = \"detect\"` pads to {LEAST_SIDE}",
             model.name()
         );
-        Misfit::new("model.name", message, help)
+        Conflict::new("model.name", message, help)
     })
 }

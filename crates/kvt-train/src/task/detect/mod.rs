@@ -27,7 +27,7 @@ use super::{EvalData, Measured, Signals, Task, Unread, Weights};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
-use crate::recipe::{Network, Position};
+use crate::recipe::Position;
 use crate::run::{Metric, Metrics, Note};
 use crate::splits::{Splits, image_limits};
 
@@ -36,7 +36,6 @@ pub(crate) use check::check;
 pub use config::DetectConfig;
 pub use evaluate::{DetectEvaluation, evaluate_objects};
 pub use found::{FoundObject, find_objects};
-pub use network::detect_network;
 pub use score::{ScoreError, Scores, score};
 
 /// A network that learns to find objects, evaluated by the average precision of their boxes.
@@ -126,19 +125,12 @@ impl Task for Detect {
         device: &Device,
         notes: &mut Vec<Note>,
     ) -> Result<(Self, MaskRcnn), TrainError> {
-        let network = detect_network(plan, config, splits.classes().len(), device)?;
-        let network = match weights {
-            Weights::OfPlan => start_from(&plan.init, config, network, notes)?,
-            Weights::OfCheckpoint => network,
-        };
+        let network = start_from(plan, config, splits.classes().len(), weights, device, notes)?;
         Ok((Self::new(plan)?, network))
     }
 
     fn parameters(_: &ModelConfig, network: &MaskRcnn) -> usize {
-        let parameters = Network::parameters(network).into_iter();
-        parameters
-            .map(|parameter| parameter.shape.iter().product::<usize>())
-            .sum()
+        super::dense::count(network)
     }
 
     fn loss(

@@ -1,4 +1,4 @@
-//! The network of detection for a plan.
+//! The network of detection for a plan, as the engine needs it.
 
 use burn::module::ParamId;
 use burn::tensor::Device;
@@ -13,23 +13,6 @@ use crate::error::TrainError;
 use crate::recipe::Network;
 use crate::task::dense::DenseNetwork;
 
-/// Builds the network of a plan for objects of `classes` classes, with the plan's seed and precision.
-///
-/// # Errors
-/// If the model has no pyramid, or settings do not describe a network.
-pub fn detect_network(
-    plan: &Plan,
-    model: &ModelConfig,
-    classes: usize,
-    device: &Device,
-) -> Result<MaskRcnn, TrainError> {
-    let key = Key::new(plan.seed).named("init");
-    let pyramid = Pyramid::new(model, plan.detect.window_padding, device, key)?;
-    let config = plan.detect.network(classes);
-    let network = MaskRcnn::new(pyramid, config, device, key.named("detect"))?;
-    Ok(network.with_precision(plan.train.precision))
-}
-
 impl DenseNetwork for MaskRcnn {
     const WHAT: &'static str = "a detection network's";
     const CLASSIFIERS: &'static [&'static str] = &CLASSIFIERS;
@@ -41,7 +24,11 @@ impl DenseNetwork for MaskRcnn {
         classes: usize,
         device: &Device,
     ) -> Result<Self, TrainError> {
-        detect_network(plan, model, classes, device)
+        let key = Key::new(plan.seed).named("init");
+        let pyramid = Pyramid::new(model, plan.detect.window_padding, device, key)?;
+        let config = plan.detect.network(classes);
+        let network = MaskRcnn::new(pyramid, config, device, key.named("detect"))?;
+        Ok(network.with_precision(plan.train.precision))
     }
 
     fn pyramid(&mut self) -> &mut Pyramid {
@@ -55,23 +42,23 @@ impl Network for MaskRcnn {
     }
 
     fn decays(&self, parameter: &Parameter) -> bool {
-        MaskRcnn::decays_by_family(self, parameter)
+        self.pyramid.decays(parameter)
     }
 
     fn decays_by_name(&self, parameter: &Parameter) -> bool {
-        MaskRcnn::decays(self, parameter)
+        self.pyramid.decays_by_name(parameter)
     }
 
     fn layer(&self, parameter: &Parameter) -> usize {
-        MaskRcnn::layer(self, parameter)
+        self.pyramid.layer(parameter)
     }
 
     fn layers(&self) -> usize {
-        MaskRcnn::layers(self)
+        self.pyramid.backbone.layers()
     }
 
     fn frozen(&self) -> Vec<ParamId> {
-        MaskRcnn::frozen(self)
+        self.pyramid.frozen()
     }
 
     fn state_dict(&self) -> Result<StateDict, WeightsError> {

@@ -53,6 +53,43 @@ impl Scores {
         std::iter::once(("boxes", &self.boxes)).chain(masks)
     }
 
+    /// The heading of [`rows`](Self::rows) and [`class_rows`](Self::class_rows), after `first`.
+    pub fn header<'a>(&self, first: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let masks = self.masks.as_ref().map(|_| "masks");
+        [first, "boxes"].into_iter().chain(masks)
+    }
+
+    /// The twelve numbers in percent, of boxes and, if they are compared, of masks; `nothing` stands where nothing counts.
+    #[must_use]
+    pub fn rows(&self, nothing: &str) -> Vec<Vec<String>> {
+        let names = AveragePrecision::NAMES.iter().map(|(_, words)| *words);
+        self.table(names, nothing, |of| of.numbers().to_vec())
+    }
+
+    /// The same of the average precision of each class.
+    #[must_use]
+    pub fn class_rows(&self, nothing: &str) -> Vec<Vec<String>> {
+        let names = self.classes.iter().map(String::as_str);
+        self.table(names, nothing, |of| of.classes.clone())
+    }
+
+    fn table<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        nothing: &str,
+        numbers: impl Fn(&AveragePrecision) -> Vec<Option<f64>>,
+    ) -> Vec<Vec<String>> {
+        let columns: Vec<Vec<Option<f64>>> = self.kinds().map(|(_, of)| numbers(of)).collect();
+        let rows = names.enumerate().map(|(at, name)| {
+            let own = columns.iter().map(|column| match column.get(at) {
+                Some(Some(share)) => format!("{:.1}", 100.0 * share),
+                _ => nothing.to_owned(),
+            });
+            std::iter::once(name.to_owned()).chain(own).collect()
+        });
+        rows.collect()
+    }
+
     /// The numbers for programs, between 0 and 1, null where nothing counts; with `per_class` also the average precision of each class.
     #[must_use]
     pub fn json(&self, per_class: bool) -> Map<String, Value> {

@@ -5,49 +5,13 @@ use kvt_models::{ModelConfig, Summary};
 
 use crate::config::Plan;
 use crate::recipe::DistillKind;
-use crate::task::Freeze;
-
-/// A key that conflicts with the task.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Misfit {
-    /// The key.
-    pub(crate) key: &'static str,
-    /// What is wrong.
-    pub(crate) message: String,
-    /// What to do.
-    pub(crate) help: String,
-}
-
-impl Misfit {
-    pub(crate) fn new(
-        key: &'static str,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) -> Self {
-        Self {
-            key,
-            message: message.into(),
-            help: help.into(),
-        }
-    }
-}
+use crate::task::{Conflict, Freeze};
 
 /// All conflicts.
-pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
-    let mixed = [
-        ("mix.mixup", plan.mix.mixup),
-        ("mix.cutmix", plan.mix.cutmix),
-        ("mix.mix_token", plan.mix.mix_token),
-    ]
-    .into_iter()
-    .find(|(_, value)| *value > 0.0);
+pub(crate) fn check(plan: &Plan) -> Vec<Conflict> {
+    let mixed = "`[mix]` mixes images with their labels, which `task = \"dino\"` does not use";
+    let mixed = Conflict::of([Conflict::of_mixing(plan, mixed.to_owned())]);
     let keys = [
-        (
-            plan.mix.is_on(),
-            mixed.map_or("mix.cutmix_minmax", |(key, _)| key),
-            "`[mix]` mixes images with their labels, which `task = \"dino\"` does not use",
-            "set `mix.mixup`, `mix.cutmix` and `mix.mix_token` to 0, and leave out `mix.cutmix_minmax`",
-        ),
         (
             plan.distill.kind != DistillKind::None,
             "distill.kind",
@@ -66,10 +30,8 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
             "`task = \"dino\"` trains the backbone, which is frozen",
             "set `init.freeze = \"none\"`",
         ),
-    ].into_iter().filter(|(is_wrong, ..)| *is_wrong);
-    let mut found: Vec<Misfit> = keys
-        .map(|(_, key, message, help)| Misfit::new(key, message, help))
-        .collect();
+    ];
+    let mut found: Vec<Conflict> = mixed.chain(Conflict::of(keys)).collect();
     if plan.dino.local_views > 0 {
         found.extend(local_size(plan));
     }
@@ -77,7 +39,7 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
 }
 
 /// A conflict between the model and local views.
-fn local_size(plan: &Plan) -> Option<Misfit> {
+fn local_size(plan: &Plan) -> Option<Conflict> {
     // Errors of the model itself are reported elsewhere.
     let model = plan.model.config(None).ok()?;
     let side = plan.dino.local_size;
@@ -92,7 +54,7 @@ fn local_size(plan: &Plan) -> Option<Misfit> {
                 "`{}` does not support local views of {side} pixels: {reason}",
                 model.name()
             );
-            return Some(Misfit::new("dino.local_size", message, help));
+            return Some(Conflict::new("dino.local_size", message, help));
         }
     };
     if let Some(stage) = bound_to_a_size(&model.summary()) {
@@ -100,7 +62,7 @@ fn local_size(plan: &Plan) -> Option<Misfit> {
             "`{}` does not support local views of {side} pixels: the attention in `{stage}` has weights for the number of tokens",
             model.name()
         );
-        return Some(Misfit::new("dino.local_size", message, help));
+        return Some(Conflict::new("dino.local_size", message, help));
     }
     // A model created for small images has smaller windows, but a model applied to them keeps its windows and pads the images.
     if matches!(model, ModelConfig::Swin(_)) {
@@ -129,7 +91,7 @@ fn bound_to_a_size(model: &Summary) -> Option<String> {
 }
 
 /// A count of neighbours that exceeds the tokens of the local views.
-fn too_many_neighbors(plan: &Plan, local: &Summary) -> Option<Misfit> {
+fn too_many_neighbors(plan: &Plan, local: &Summary) -> Option<Conflict> {
     let Some(AttentionConfig::Knn(knn)) = &plan.model.overrides.attention else {
         return None;
     };
@@ -142,7 +104,7 @@ fn too_many_neighbors(plan: &Plan, local: &Summary) -> Option<Misfit> {
                 stage.keys, plan.dino.local_size, stage.name
             );
             let help = "give a share of the keys, such as `neighbors = 0.5`, which suits both sizes of views";
-            Some(Misfit::new("model.attention.neighbors", message, help))
+            Some(Conflict::new("model.attention.neighbors", message, help))
         }
         _ => None,
     })

@@ -37,7 +37,7 @@ use crate::recipe::{Ema, Gradients, Network, Position};
 use crate::run::{Metric, Metrics, Note, Topic};
 use crate::splits::Splits;
 
-pub(crate) use check::{Misfit, check};
+pub(crate) use check::check;
 pub use config::DinoConfig;
 pub use head::DinoHead;
 pub use loss::{GLOBAL_VIEWS, dino_loss, teacher_probabilities};

@@ -2,17 +2,17 @@
 
 use crate::config::Plan;
 use crate::recipe::{DistillKind, LossKind};
-use crate::task::dino::Misfit;
+use crate::task::Conflict;
 
 /// All conflicts.
-pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
+pub(crate) fn check(plan: &Plan) -> Vec<Conflict> {
     let keys = [
         (
             !plan.data.can_have_label_sets(),
             "data.kind",
             "`task = \"multi-label\"` needs any number of labels for each image",
             "set `data.labels` to a table with the columns `path` and `label`, such as `cat|dog`, or with a column for each class; or take \
-             `data.kind = \"parquet\"`, with such labels in `data.label_column`",
+             `data.kind = \"parquet\"`, with such labels in `data.label_column` or a column for each class",
         ),
         (
             plan.loss.kind != LossKind::Bce,
@@ -39,7 +39,5 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
             "set `distill.kind = \"none\"`",
         ),
     ];
-    let keys = keys.into_iter().filter(|(is_wrong, ..)| *is_wrong);
-    keys.map(|(_, key, message, help)| Misfit::new(key, message, help))
-        .collect()
+    Conflict::of(keys).collect()
 }

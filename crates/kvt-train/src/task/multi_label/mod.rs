@@ -25,8 +25,8 @@ pub(crate) use check::check;
 pub use config::MultiLabelConfig;
 pub use evaluate::LabelEvaluation;
 pub(crate) use evaluate::evaluate_labels;
-pub use scores::{LabelScore, LabelScores};
-pub(crate) use scores::{is_above, probability};
+pub(crate) use scores::is_above;
+pub use scores::{LabelScore, LabelScores, probability};
 
 /// A classifier that learns all labels of images, evaluated by the mean average precision.
 #[derive(Clone, Debug)]

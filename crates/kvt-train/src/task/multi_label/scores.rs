@@ -22,8 +22,8 @@ pub(crate) fn is_above(logit: f32, threshold: f64) -> bool {
     probability(logit) > threshold
 }
 
-/// The sigmoid of a logit.
-pub(crate) fn probability(logit: f32) -> f64 {
+/// The probability of a label: the sigmoid of its logit.
+pub fn probability(logit: f32) -> f64 {
     1.0 / (1.0 + (-f64::from(logit)).exp())
 }
 

@@ -1,10 +1,9 @@
 //! Settings that conflict with segmentation, checked before anything is created.
 
 use crate::config::Plan;
-use crate::task::SegmentEval;
 use crate::task::dense::Words;
-use crate::task::dino::Misfit;
 use crate::task::size::heads;
+use crate::task::{Conflict, SegmentEval};
 
 const WORDS: Words = Words {
     task: "segment",
@@ -18,7 +17,7 @@ const WORDS: Words = Words {
 };
 
 /// All conflicts.
-pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
+pub(crate) fn check(plan: &Plan) -> Vec<Conflict> {
     let (segment, data) = (&plan.segment, &plan.data);
     let slides = segment.eval == SegmentEval::Slide;
     let mut strides = segment.eval_stride.iter().zip(segment.eval_crop);
@@ -48,26 +47,29 @@ pub(crate) fn check(plan: &Plan) -> Vec<Misfit> {
             "set `segment.eval_stride` to at most `segment.eval_crop`",
         ),
     ];
-    let keys = keys.into_iter().filter(|(is_wrong, ..)| *is_wrong);
-    let own = keys.map(|(_, key, message, help)| Misfit::new(key, message, help));
+    let own = Conflict::of(keys);
     own.chain(WORDS.refused(plan))
         .chain(pyramid(plan))
         .collect()
 }
 
 /// A conflict between the model and the maps or crops that the task needs of it.
-fn pyramid(plan: &Plan) -> Option<Misfit> {
+fn pyramid(plan: &Plan) -> Option<Conflict> {
     // Errors of the model itself are reported elsewhere.
     let model = plan.model.config(None).ok()?;
     if let Err(error) = model.dense(plan.segment.window_padding) {
         let help = "take a model of the families Swin or Twins";
-        return Some(Misfit::new("model.name", error.to_string(), help));
+        return Some(Conflict::new("model.name", error.to_string(), help));
     }
     if let Ok(channels) = model.pyramid_channels()
         && let Err(error) = heads(plan, 2).validate(channels.len())
     {
         let help = "see `[segment]` of `kvt config reference`";
-        return Some(Misfit::new("segment.pool_scales", error.to_string(), help));
+        return Some(Conflict::new(
+            "segment.pool_scales",
+            error.to_string(),
+            help,
+        ));
     }
     let crop = plan.dense.crop.map(|side| side as usize);
     let windows = (plan.segment.eval == SegmentEval::Slide).then_some(plan.segment.eval_crop);
@@ -77,7 +79,7 @@ fn pyramid(plan: &Plan) -> Option<Misfit> {
         (size[0].min(size[1]) < least).then(|| {
             let message = format!("{} makes no maps of {size:?} pixels", model.name());
             let help = format!("set `{key}` to at least {least} pixels on each side");
-            Misfit::new(key, message, help)
+            Conflict::new(key, message, help)
         })
     })
 }

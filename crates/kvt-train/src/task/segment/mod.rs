@@ -27,7 +27,7 @@ use super::{EvalData, Measured, Signals, Task, Unread, Weights};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
-use crate::recipe::{Network, Position};
+use crate::recipe::Position;
 use crate::run::{Metric, Metrics, Note};
 use crate::splits::{Splits, image_limits};
 
@@ -35,7 +35,6 @@ pub(crate) use check::check;
 pub use config::{Average, SegmentConfig, SegmentEval};
 pub use counts::SegmentCounts;
 pub use evaluate::{SegmentEvaluation, evaluate_segments, predict_labels};
-pub use network::segment_network;
 
 /// A network that learns the classes of pixels, evaluated by the mean intersection over union.
 pub struct Segment {
@@ -135,19 +134,12 @@ impl Task for Segment {
         let classes = splits.classes().len();
         let images = splits.train.samples.len().min(plan.train.batch_size);
         heads(plan, classes).check_batch(images)?;
-        let network = segment_network(plan, config, classes, device)?;
-        let network = match weights {
-            Weights::OfPlan => start_from(&plan.init, config, network, notes)?,
-            Weights::OfCheckpoint => network,
-        };
+        let network = start_from(plan, config, classes, weights, device, notes)?;
         Ok((Self::new(plan)?, network))
     }
 
     fn parameters(_: &ModelConfig, network: &UperNet) -> usize {
-        let parameters = Network::parameters(network).into_iter();
-        parameters
-            .map(|parameter| parameter.shape.iter().product::<usize>())
-            .sum()
+        super::dense::count(network)
     }
 
     fn loss(

@@ -1,4 +1,4 @@
-//! The network of segmentation for a plan.
+//! The network of segmentation for a plan, as the engine needs it.
 
 use burn::module::ParamId;
 use burn::tensor::Device;
@@ -14,24 +14,6 @@ use crate::recipe::Network;
 use crate::task::dense::DenseNetwork;
 use crate::task::size::heads;
 
-/// Builds the network of a plan for images of `classes` classes, with the plan's seed and precision.
-///
-/// # Errors
-/// If the model has no pyramid, or settings do not describe a network.
-pub fn segment_network(
-    plan: &Plan,
-    model: &ModelConfig,
-    classes: usize,
-    device: &Device,
-) -> Result<UperNet, TrainError> {
-    let key = Key::new(plan.seed).named("init");
-    let pyramid = Pyramid::new(model, plan.segment.window_padding, device, key)?
-        .with_precision(plan.train.precision);
-    let config = heads(plan, classes);
-    let key = key.named("segment");
-    Ok(UperNet::new(pyramid, &config, device, key)?)
-}
-
 impl DenseNetwork for UperNet {
     const WHAT: &'static str = "a segmentation network's";
     const CLASSIFIERS: &'static [&'static str] = &CLASSIFIERS;
@@ -43,7 +25,12 @@ impl DenseNetwork for UperNet {
         classes: usize,
         device: &Device,
     ) -> Result<Self, TrainError> {
-        segment_network(plan, model, classes, device)
+        let key = Key::new(plan.seed).named("init");
+        let pyramid = Pyramid::new(model, plan.segment.window_padding, device, key)?
+            .with_precision(plan.train.precision);
+        let config = heads(plan, classes);
+        let key = key.named("segment");
+        Ok(UperNet::new(pyramid, &config, device, key)?)
     }
 
     fn pyramid(&mut self) -> &mut Pyramid {
@@ -57,23 +44,23 @@ impl Network for UperNet {
     }
 
     fn decays(&self, parameter: &Parameter) -> bool {
-        UperNet::decays_by_family(self, parameter)
+        self.pyramid.decays(parameter)
     }
 
     fn decays_by_name(&self, parameter: &Parameter) -> bool {
-        UperNet::decays(self, parameter)
+        self.pyramid.decays_by_name(parameter)
     }
 
     fn layer(&self, parameter: &Parameter) -> usize {
-        UperNet::layer(self, parameter)
+        self.pyramid.layer(parameter)
     }
 
     fn layers(&self) -> usize {
-        UperNet::layers(self)
+        self.pyramid.backbone.layers()
     }
 
     fn frozen(&self) -> Vec<ParamId> {
-        UperNet::frozen(self)
+        self.pyramid.frozen()
     }
 
     fn state_dict(&self) -> Result<StateDict, WeightsError> {

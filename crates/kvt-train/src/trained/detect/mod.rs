@@ -6,6 +6,7 @@ use kvt_models::dense::mask_rcnn::MaskRcnn;
 
 pub use self::spotted::{LEAST_SCORE, Spotted};
 use super::dense::TrainedDense;
+use super::judge::judged;
 use super::{Images, Warn};
 use crate::error::TrainError;
 use crate::splits::prepared_batches;
@@ -26,21 +27,11 @@ impl Detector {
         progress: &mut dyn FnMut(usize, usize),
         warn: Warn<'_>,
     ) -> Result<DetectEvaluation, TrainError> {
-        let all = images.source.samples.len();
-        let prepare = eval_objects(&self.plan)?;
-        let mut batches = prepared_batches(&self.plan, &images.source, prepare, 1)?;
-        progress(0, all);
-        let evaluation = evaluate_objects(
-            &self.network,
-            &mut batches,
-            &images.source,
-            &self.device.device,
-            |done| progress(done, all),
-        );
-        for skipped in batches.skipped() {
-            warn(&skipped.to_string());
-        }
-        let mut evaluation = evaluation?;
+        let (source, device) = (&images.source, &self.device.device);
+        let batches = prepared_batches(&self.plan, source, eval_objects(&self.plan)?)?;
+        let mut evaluation = judged(images, batches, progress, warn, |batches, done| {
+            evaluate_objects(&self.network, batches, source, device, done)
+        })?;
         evaluation.scores.classes.clone_from(&self.classes);
         Ok(evaluation)
     }

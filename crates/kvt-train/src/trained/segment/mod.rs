@@ -8,7 +8,8 @@ use kvt_models::dense::upernet::UperNet;
 pub use self::paint::Seen;
 pub use self::results::SegmentResults;
 use super::dense::TrainedDense;
-use super::{Images, Origin, TrainedError, Warn, plan_of};
+use super::judge::{check_loss, judged};
+use super::{Images, Origin, Warn, plan_of};
 use crate::config::load_plan;
 use crate::error::TrainError;
 use crate::run::RunDir;
@@ -30,28 +31,16 @@ impl Segmenter {
         progress: &mut dyn FnMut(usize, usize),
         warn: Warn<'_>,
     ) -> Result<SegmentEvaluation, TrainError> {
-        let all = images.source.samples.len();
         let prepare = eval_images(&self.plan)?;
-        let mut batches = prepared_batches(&self.plan, &images.source, prepare, 1)?;
-        progress(0, all);
-        let evaluation = evaluate_segments(
-            &self.network,
-            &mut batches,
-            (self.classes.len(), &self.plan.segment),
+        let batches = prepared_batches(&self.plan, &images.source, prepare)?;
+        let (device, of) = (
             &self.device.device,
-            |done| progress(done, all),
+            (self.classes.len(), &self.plan.segment),
         );
-        for skipped in batches.skipped() {
-            warn(&skipped.to_string());
-        }
-        let evaluation = evaluation?;
-        if !evaluation.loss().is_finite() {
-            return Err(TrainedError::Loss {
-                images: evaluation.images,
-                loss: evaluation.loss(),
-            }
-            .into());
-        }
+        let evaluation = judged(images, batches, progress, warn, |batches, done| {
+            evaluate_segments(&self.network, batches, of, device, done)
+        })?;
+        check_loss(evaluation.images, evaluation.loss())?;
         Ok(evaluation)
     }
 }

@@ -10,33 +10,15 @@ use burn::tensor::{Device, TensorData};
 use kvt_train::config::{Plan, load_plan};
 use kvt_train::engine::{Checkpointer, End, Session, Start, TrainError, TrainState};
 use kvt_train::recipe::Optimizer;
-use kvt_train::run::{Event, Listener, RunError, Which};
+use kvt_train::run::{Event, Which};
 use kvt_train::splits::Splits;
 use kvt_train::task::{Task, Weights};
 
 use self::distil::{Distil, FAILS_AT, FEATURES, LAST_LAYER, OUTPUTS, SEEN};
-use crate::support::{Workspace, read_weights, set, steps, take_run};
+use crate::support::{Killer, Workspace, read_weights, set, steps, take_run};
 
 /// Updates of an epoch: 18 images, two micro-batches of three at a time.
 const EPOCH: u64 = 3;
-
-/// Hears of all, and ends the run with an error after some update, as a kill would: nothing is saved then.
-struct Killer {
-    at: Option<u64>,
-    events: Vec<Event>,
-}
-
-impl Listener for Killer {
-    fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        self.events.push(event.clone());
-        match event {
-            Event::Step(step) if Some(step.step) == self.at => {
-                Err(RunError::Io(std::io::Error::other("killed")))
-            }
-            _ => Ok(()),
-        }
-    }
-}
 
 fn plan(workspace: &Workspace, run: &str, overrides: &[&str]) -> Plan {
     let mut all = vec![

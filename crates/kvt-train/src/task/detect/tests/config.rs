@@ -16,14 +16,6 @@ kind = "coco"
 path = "x"
 "#;
 
-fn plan_of(text: &str, set: &[&str]) -> Result<Plan, String> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("small.toml");
-    fs_err::write(&path, text).unwrap();
-    let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
-    load_plan(&path, &set).map_err(|error| error.to_string())
-}
-
 #[test]
 fn defaults_follow_from_the_task_and_the_family() {
     let swin = plan_of(SMALL, &[]).unwrap();

@@ -7,7 +7,7 @@ use image::{Rgb, RgbImage};
 use kvt_models::weights::{StateDict, read};
 use serde_json::json;
 
-use super::run::Workspace;
+use super::run::{without_data, workspace};
 use super::*;
 use crate::run::StepRecord;
 use crate::task::write_weights;
@@ -42,22 +42,22 @@ fn write_wide_images(data: &Path) {
 /// A crop can leave out all objects of a batch: then the boxes and masks of regions have no loss, and training goes on.
 #[test]
 fn a_batch_without_objects_has_no_loss_of_boxes_and_masks() {
-    let workspace = Workspace::new();
-    let data = workspace.0.path().join("wide");
+    let workspace = workspace();
+    let data = workspace.path("wide");
     write_wide_images(&data);
     let config = format!(
-        "{}\n[data]\nkind = \"coco\"\npath = {data:?}\n[multiscale]\nsizes = [64]\nmax = 64\nhflip = 0.0\n",
-        super::run::WITHOUT_DATA
+        "{}\n[data]\nkind = \"coco\"\n[multiscale]\nsizes = [64]\nmax = 64\nhflip = 0.0\n",
+        without_data()
     );
-    let path = workspace.0.path().join("wide.toml");
-    fs_err::write(&path, config).unwrap();
+    fs_err::write(workspace.path("wide.toml"), config).unwrap();
     let set = [
-        format!("run.dir={:?}", workspace.0.path().join("run")),
-        "train.batch_size=1".to_owned(),
-        "train.updates=32".to_owned(),
-        "train.eval_every_updates=0".to_owned(),
+        &format!("data.path={data:?}"),
+        "train.batch_size=1",
+        "train.updates=32",
+        "train.eval_every_updates=0",
     ];
-    let (end, events) = train(&path, &set, Start::New, u64::MAX).unwrap();
+    let plan = workspace.plan_in("wide.toml", "run", &set);
+    let (end, events) = train::<Detect>(plan, Start::New, u64::MAX).unwrap();
     assert_eq!(end, End::Finished);
     let steps: Vec<&StepRecord> = events
         .iter()
@@ -84,18 +84,8 @@ fn a_batch_without_objects_has_no_loss_of_boxes_and_masks() {
 /// A network that gives no numbers ends the run, and says in which update.
 #[test]
 fn a_network_that_gives_no_numbers_ends_the_run() {
-    let workspace = Workspace::new();
-    let config = workspace.0.path().join("tiny.toml");
-    let error = |run: &str, set: &[&str]| {
-        train(
-            &config,
-            &workspace.overrides(run, set),
-            Start::New,
-            u64::MAX,
-        )
-        .unwrap_err()
-    };
-    let diverged = error("diverged", &["optim.lr=1e30", "train.eval_every_updates=0"]);
+    let workspace = workspace();
+    let diverged = workspace.error("diverged", &["optim.lr=1e30", "train.eval_every_updates=0"]);
     assert!(
         matches!(diverged, TrainError::NotFinite { step: 2, .. }),
         "{diverged}"
@@ -118,9 +108,9 @@ fn a_network_that_gives_no_numbers_ends_the_run() {
             (of.to_owned(), data)
         });
         let broken: StateDict = broken.collect();
-        let file = workspace.0.path().join(format!("{name}.safetensors"));
+        let file = workspace.path(&format!("{name}.safetensors"));
         write_weights(&file, &broken, &BTreeMap::new()).unwrap();
-        let error = error(name, &[&format!("init.weights={file:?}")]);
+        let error = workspace.error(name, &[&format!("init.weights={file:?}")]);
         assert!(
             matches!(error, TrainError::NotFinite { step: 1, .. }),
             "{error}"
@@ -136,12 +126,11 @@ fn a_network_that_gives_no_numbers_ends_the_run() {
 /// What the network refuses is said as it says it.
 #[test]
 fn the_error_of_a_loss_names_what_does_not_fit() {
-    let workspace = Workspace::new();
-    let config = workspace.0.path().join("tiny.toml");
-    let plan = load_plan(&config, &workspace.overrides("run", &[])).unwrap();
+    let workspace = workspace();
+    let plan = workspace.plan("run", &[]);
     let model = plan.model.config(Some(1)).unwrap();
     let device = Device::flex().autodiff();
-    let network = detect_network(&plan, &model, 3, &device).unwrap();
+    let network = MaskRcnn::build(&plan, &model, 3, &device).unwrap();
     let batch = DeviceBatch {
         views: vec![Tensor::zeros([1, 3, 64, 64], &device)],
         targets: vec![Objects {

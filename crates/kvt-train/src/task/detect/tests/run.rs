@@ -1,43 +1,22 @@
 //! Runs on generated scenes.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use burn::tensor::TensorData;
 use kvt_models::weights::StateDict;
+use kvt_testing::scenes::{DETECT, OPTIM, model, multiscale, shapes};
 
 use super::*;
-use crate::run::{EvalRecord, RunDir};
 use crate::world::threads;
 
 /// A run of four updates, evaluated every second one; without images.
-pub(super) const WITHOUT_DATA: &str = r#"
-task = "detect"
-seed = 3
-[model]
-name = "swin_tiny_patch4_window7_224"
-img_size = 64
-window_size = 4
-embed_dim = 8
-depth = [1, 1, 2, 1]
-num_heads = [1, 2, 2, 4]
+pub(super) fn without_data() -> String {
+    let more = r#"
 drop_path = 0.1
 [model.attention]
 kind = "knn"
 neighbors = 0.8
-[detect]
-channels = 8
-hidden = 16
-anchors = 16
-regions = 8
-train_per_level = 20
-train_proposals = 10
-test_per_level = 20
-test_proposals = 10
-score = 0.01
-[optim]
-lr = 1e-3
-lr_batch = 0
 [schedule]
 kind = "poly"
 power = 1.0
@@ -50,94 +29,19 @@ updates = 4
 eval_every_updates = 2
 device = "cpu"
 "#;
-
-/// Three updates an epoch.
-const SCENES: &str = r#"
-[data]
-kind = "shapes"
-[data.shapes]
-layout = "dense"
-image_size = 64
-classes = 3
-train_per_class = 4
-val_per_class = 1
-[multiscale]
-sizes = [48, 64]
-max = 64
-crop_before = false
-"#;
-
-pub(super) struct Workspace(pub(super) tempfile::TempDir);
-
-impl Workspace {
-    pub(super) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let config = format!("{WITHOUT_DATA}{SCENES}");
-        fs_err::write(folder.path().join("tiny.toml"), config).unwrap();
-        Self(folder)
-    }
-
-    pub(super) fn overrides(&self, run: &str, set: &[&str]) -> Vec<String> {
-        let path = |name: &str| self.0.path().join(name);
-        let mut all = vec![
-            format!("data.path={:?}", path("data")),
-            format!("run.dir={:?}", path(run)),
-        ];
-        all.extend(set.iter().map(|&text| text.to_owned()));
-        all
-    }
-
-    pub(super) fn train(
-        &self,
-        run: &str,
-        set: &[&str],
-        start: Start<'_>,
-        last: u64,
-    ) -> (End, Vec<Event>) {
-        let config = self.0.path().join("tiny.toml");
-        train(&config, &self.overrides(run, set), start, last).unwrap()
-    }
-
-    /// The weights of the last checkpoint.
-    pub(super) fn last(&self, run: &str) -> PathBuf {
-        let run = RunDir::open(&self.0.path().join(run)).unwrap();
-        let checkpoints = crate::run::Checkpoints::new(run.checkpoints());
-        let (last, _) = checkpoints.load(crate::run::Which::Last).unwrap();
-        last.file("model.safetensors")
-    }
-
-    /// The files of the last checkpoint, except its description, which has times.
-    fn weights(&self, run: &str) -> BTreeMap<String, Vec<u8>> {
-        let run = RunDir::open(&self.0.path().join(run)).unwrap();
-        let checkpoints = crate::run::Checkpoints::new(run.checkpoints());
-        let (last, _) = checkpoints.load(crate::run::Which::Last).unwrap();
-        let files = fs_err::read_dir(last.path()).unwrap().map(Result::unwrap);
-        files
-            .filter(|file| {
-                file.path()
-                    .extension()
-                    .is_some_and(|end| end == "safetensors")
-            })
-            .map(|file| {
-                let name = file.file_name().into_string().unwrap();
-                (name, fs_err::read(file.path()).unwrap())
-            })
-            .collect()
-    }
+    format!("{}{more}{DETECT}{OPTIM}", model("detect", 64))
 }
 
-fn evals(events: &[Event]) -> Vec<&EvalRecord> {
-    let evals = events.iter().filter_map(|event| match event {
-        Event::Eval(eval) => Some(eval),
-        _ => None,
-    });
-    evals.collect()
+/// The same with scenes, of which an epoch has three updates.
+pub(super) fn workspace() -> Workspace<Detect> {
+    let scenes = shapes("", 64, 3, [4, 1]) + &multiscale("[48, 64]", 64);
+    Workspace::new(&(without_data() + &scenes))
 }
 
 /// Stopped within an epoch, a run goes on as if it had not stopped; its evaluations have all metrics.
 #[test]
 fn a_resumed_run_is_bit_equal() {
-    let workspace = Workspace::new();
+    let workspace = workspace();
     let (end, events) = workspace.train("whole", &[], Start::New, u64::MAX);
     assert_eq!(end, End::Finished);
     let found = evals(&events);
@@ -152,7 +56,7 @@ fn a_resumed_run_is_bit_equal() {
             assert!((0.0..=100.0).contains(&value), "{} {value}", metric.name);
         }
     }
-    let rows = fs_err::read_to_string(workspace.0.path().join("whole/epochs.csv")).unwrap();
+    let rows = fs_err::read_to_string(workspace.path("whole/epochs.csv")).unwrap();
     assert!(
         rows.starts_with("epoch,train_loss,lr,val_box_ap,val_mask_ap,val_box_ap50,"),
         "{rows}"
@@ -171,15 +75,14 @@ fn a_resumed_run_is_bit_equal() {
 /// The processes of a job find together what one finds.
 #[test]
 fn processes_evaluate_as_one() {
-    let workspace = Workspace::new();
-    let config = workspace.0.path().join("tiny.toml");
-    let plan = load_plan(&config, &workspace.overrides("run", &[])).unwrap();
+    let workspace = workspace();
+    let plan = workspace.plan("run", &[]);
     let splits = Splits::open(&plan, (64, 64), None, &mut |_, _| {}).unwrap();
     let model = Detect::model(&plan, &splits).unwrap();
     let measured = |processes: usize| {
         threads(processes, |world| {
             let device = Device::flex();
-            let network = detect_network(&plan, &model, splits.classes().len(), &device).unwrap();
+            let network = MaskRcnn::build(&plan, &model, splits.classes().len(), &device).unwrap();
             let stop = AtomicBool::new(false);
             let mut data = EvalData::new(&plan, &splits, &stop).of(&*world);
             let prepare = eval_objects(&plan).unwrap();
@@ -194,25 +97,21 @@ fn processes_evaluate_as_one() {
 
     // In COCO's format, the detections have the same average precision.
     let results: Vec<serde_json::Value> = one.results().collect();
-    let file = workspace.0.path().join("detections.json");
+    let file = workspace.path("detections.json");
     fs_err::write(&file, serde_json::Value::from(results).to_string()).unwrap();
-    let annotations = workspace.0.path().join("data/annotations/val.json");
+    let annotations = workspace.path("data/annotations/val.json");
     assert_eq!(score(&annotations, &file).unwrap(), one.scores);
 }
 
 /// A network's own weights are all taken.
 #[test]
 fn weights_of_networks_are_taken() {
-    let workspace = Workspace::new();
+    let workspace = workspace();
     let once = ["train.updates=1"];
     workspace.train("first", &once, Start::New, u64::MAX);
     let weights = format!("init.weights={:?}", workspace.last("first"));
     let (_, events) = workspace.train("second", &[once[0], &weights], Start::New, u64::MAX);
-    let mut notes = events.iter().filter_map(|event| match event {
-        Event::Note(note) => Some(note.message.clone()),
-        _ => None,
-    });
-    let note = notes.find(|note| note.starts_with("weights of")).unwrap();
+    let note = note_of_weights(&events);
     assert!(note.ends_with("a detection network's"), "{note}");
 }
 
@@ -220,14 +119,11 @@ fn weights_of_networks_are_taken() {
 /// out, and how many were taken is told.
 #[test]
 fn weights_of_classifiers_are_the_backbones() {
-    let workspace = Workspace::new();
-    let config = workspace.0.path().join("tiny.toml");
-    let file = workspace.0.path().join("classifier.safetensors");
-    let mut set = workspace.overrides("run", &[&format!("init.weights={file:?}")]);
-    let plan = load_plan(&config, &set).unwrap();
+    let workspace = workspace();
+    let file = workspace.path("classifier.safetensors");
+    let plan = workspace.plan("run", &[&format!("init.weights={file:?}")]);
     // At this size every map of the classifier has whole windows, too.
-    set.push("model.img_size=128".to_owned());
-    let of_classifier = load_plan(&config, &set).unwrap();
+    let of_classifier = workspace.plan("run", &["model.img_size=128"]);
     let of_classifier = of_classifier.model.config(Some(5)).unwrap();
     let classifier = of_classifier.init(&Device::flex(), Key::new(8)).unwrap();
     let classifier = StateDict::from_model(&classifier).unwrap();

@@ -7,6 +7,7 @@ use image::RgbImage;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::load_plan;
 use crate::task::dense::trajectory::{Golden, sections};
 
 const SIDE: usize = 64;
@@ -35,7 +36,8 @@ fn is_mmdetections(kind: &str) {
     write_images(&start, &path("data"));
     let config = config(&golden.metadata("config"), folder.path());
     fs_err::write(path("golden.toml"), config).unwrap();
-    let (end, events) = train(&path("golden.toml"), &[], Start::New, u64::MAX).unwrap();
+    let plan = load_plan(&path("golden.toml"), &[]).unwrap();
+    let (end, events) = train::<Detect>(plan, Start::New, u64::MAX).unwrap();
     assert_eq!(end, End::Finished);
     let losses = DetectLosses::NAMES.map(|name| (format!("{name}_losses"), format!("{name}_loss")));
     let losses = losses

@@ -1,16 +1,8 @@
 //! Settings of several labels, and what conflicts with them.
 
 use super::*;
-use crate::config::load_plan;
 use crate::recipe::LossKind;
-
-fn plan(text: &str, set: &[&str]) -> Result<Plan, String> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.toml");
-    fs_err::write(&path, text).unwrap();
-    let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
-    load_plan(&path, &set).map_err(|error| error.to_string())
-}
+use crate::task::testing::plan_of as plan;
 
 const TEXT: &str = "task = \"multi-label\"\n[model]\nname = \"deit_tiny_patch16_224\"\n[data]\npath = \"x\"\nlabels = \"labels.csv\"\n";
 

@@ -1,15 +1,14 @@
 //! Runs on small pictures: a class for each of the colours red and blue, both, or none.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use image::{Rgb, RgbImage};
 
 use super::*;
 use crate::config::load_plan;
 use crate::engine::{End, Session, Start};
-use crate::run::{Checkpoints, Event, Listener, RunDir, RunError, Which};
-use crate::task::build_model;
+use crate::task::{build_model, testing};
 use crate::world::threads;
 
 const TINY: &str = r#"
@@ -76,41 +75,11 @@ fn plan(folder: &Path, run: &str) -> Plan {
     load_plan(&path("tiny.toml"), &set).unwrap()
 }
 
-/// Keeps the evaluations, and asks for a stop after a number of updates.
-struct Heard {
-    evals: Vec<Metrics>,
-    stop: Arc<AtomicBool>,
-    last: u64,
-}
-
-impl Listener for Heard {
-    fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        match event {
-            Event::Step(_) if event.step() >= self.last => self.stop.store(true, Ordering::Relaxed),
-            Event::Eval(eval) => self.evals.push(eval.metrics.clone()),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
 fn train(folder: &Path, run: &str, start: Start<'_>, last: u64) -> (End, Vec<Metrics>) {
-    let session = Session::<MultiLabel>::prepare(plan(folder, run), start, &mut |_, _| {}).unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut heard = Heard {
-        evals: Vec::new(),
-        stop: Arc::clone(&stop),
-        last,
-    };
-    let end = session.train(&mut heard, &stop).unwrap();
-    (end, heard.evals)
-}
-
-fn weights(folder: &Path, run: &str) -> Vec<u8> {
-    let run = RunDir::open(&folder.join(run)).unwrap();
-    let checkpoints = Checkpoints::new(run.checkpoints());
-    let (last, _) = checkpoints.load(Which::Last).unwrap();
-    fs_err::read(last.file("model.safetensors")).unwrap()
+    let trained = testing::train::<MultiLabel>(plan(folder, run), start, last);
+    let (end, events) = trained.unwrap();
+    let evals = testing::evals(&events).into_iter();
+    (end, evals.map(|eval| eval.metrics.clone()).collect())
 }
 
 /// Stopped within an epoch, a run with mixed images goes on as if it had not stopped.
@@ -131,7 +100,8 @@ fn a_resumed_run_is_bit_equal() {
     assert_eq!(end, End::Finished);
     both.extend(rest);
     assert_eq!(both, whole);
-    assert!(weights(folder.path(), "stopped") == weights(folder.path(), "whole"));
+    let weights = |run: &str| testing::weights(&folder.path().join(run));
+    assert!(weights("stopped") == weights("whole"));
 }
 
 /// The processes of a job find together what one finds, whatever the batch size.

@@ -15,14 +15,6 @@ path = "x"
 classes = 3
 "#;
 
-fn plan_of(text: &str, set: &[&str]) -> Result<Plan, String> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("small.toml");
-    fs_err::write(&path, text).unwrap();
-    let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
-    load_plan(&path, &set).map_err(|error| error.to_string())
-}
-
 #[test]
 fn defaults_follow_from_the_task_and_the_family() {
     let swin = plan_of(SMALL, &[]).unwrap();
@@ -145,14 +137,14 @@ fn parameters_decay_as_in_mmsegmentation() {
     ];
     let plan = plan_of(SMALL, &small).unwrap();
     let model = plan.model.config(None).unwrap();
-    let network = segment_network(&plan, &model, 3, &Device::flex()).unwrap();
+    let network = UperNet::build(&plan, &model, 3, &Device::flex()).unwrap();
     for (model, parameters) in golden["decays"].as_object().unwrap() {
         let parameters = parameters.as_object().unwrap();
         assert!(parameters.len() > 100);
         for (name, decays) in parameters {
             let parameter = kvt_models::Parameter {
                 name: name.clone(),
-                ..Network::parameters(&network).swap_remove(0)
+                ..network.parameters().swap_remove(0)
             };
             let found = OptimDecay::Names.decays(&network, &parameter);
             assert_eq!(Some(found), decays.as_bool(), "{model} {name}");
@@ -160,7 +152,7 @@ fn parameters_decay_as_in_mmsegmentation() {
         let has_heads = |part: &str| parameters.keys().any(|name| name.starts_with(part));
         assert!(has_heads("decode_head.") && has_heads("auxiliary_head."));
     }
-    for parameter in Network::parameters(&network) {
+    for parameter in network.parameters() {
         assert!(OptimDecay::All.decays(&network, &parameter));
         let name = &parameter.name;
         let by_family = OptimDecay::Family.decays(&network, &parameter);

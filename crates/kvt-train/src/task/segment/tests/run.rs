@@ -3,45 +3,24 @@
 use std::collections::BTreeMap;
 
 use kvt_data::schema;
+use kvt_testing::scenes::{OPTIM, SEGMENT, model, shapes};
 
 use super::*;
-use crate::run::{EvalRecord, RunDir};
+use crate::task::testing::train_in;
 use crate::world::threads;
 
 /// A run of seven updates, three per epoch, evaluated every second one.
-const TINY: &str = r#"
-task = "segment"
-seed = 3
-[model]
-name = "swin_tiny_patch4_window7_224"
-img_size = 32
-window_size = 4
-embed_dim = 8
-depth = [1, 1, 2, 1]
-num_heads = [1, 2, 2, 4]
+fn workspace() -> Workspace<Segment> {
+    let more = r#"
 drop_path = 0.1
 [model.attention]
 kind = "knn"
 neighbors = 0.8
-[data]
-kind = "shapes"
-[data.shapes]
-layout = "dense"
-image_size = 32
-classes = 3
-train_per_class = 4
-val_per_class = 1
 [dense]
 scale = [48, 32]
 crop = [32, 32]
-[segment]
-channels = 8
-aux_channels = 4
 [ema]
 decay = 0.9
-[optim]
-lr = 1e-3
-lr_batch = 0
 [schedule]
 kind = "poly"
 power = 1.0
@@ -54,59 +33,15 @@ updates = 7
 eval_every_updates = 2
 device = "cpu"
 "#;
-
-struct Workspace(tempfile::TempDir);
-
-impl Workspace {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs_err::write(folder.path().join("tiny.toml"), TINY).unwrap();
-        Self(folder)
-    }
-
-    fn train(&self, run: &str, set: &[&str], start: Start<'_>, last: u64) -> (End, Vec<Event>) {
-        let path = |name: &str| self.0.path().join(name);
-        let mut all = vec![
-            format!("data.path={:?}", path("data")),
-            format!("run.dir={:?}", path(run)),
-        ];
-        all.extend(set.iter().map(|&text| text.to_owned()));
-        train(&path("tiny.toml"), &all, start, last).unwrap()
-    }
-
-    /// The files of the last checkpoint, except its description, which has times.
-    fn weights(&self, run: &str) -> BTreeMap<String, Vec<u8>> {
-        let run = RunDir::open(&self.0.path().join(run)).unwrap();
-        let checkpoints = crate::run::Checkpoints::new(run.checkpoints());
-        let (last, _) = checkpoints.load(crate::run::Which::Last).unwrap();
-        let files = fs_err::read_dir(last.path()).unwrap().map(Result::unwrap);
-        files
-            .filter(|file| {
-                file.path()
-                    .extension()
-                    .is_some_and(|end| end == "safetensors")
-            })
-            .map(|file| {
-                let name = file.file_name().into_string().unwrap();
-                (name, fs_err::read(file.path()).unwrap())
-            })
-            .collect()
-    }
-}
-
-fn evals(events: &[Event]) -> Vec<&EvalRecord> {
-    let evals = events.iter().filter_map(|event| match event {
-        Event::Eval(eval) => Some(eval),
-        _ => None,
-    });
-    evals.collect()
+    let (model, shapes) = (model("segment", 32), shapes("", 32, 3, [4, 1]));
+    Workspace::new(&format!("{model}{more}{shapes}{SEGMENT}{OPTIM}"))
 }
 
 /// Evaluations come after the updates that are asked for and after the last one, wherever they are in an epoch; epochs end where
 /// the images do, and the last one where the run does.
 #[test]
 fn a_run_in_updates_is_evaluated_by_updates_and_learns_the_same_with_any_workers() {
-    let workspace = Workspace::new();
+    let workspace = workspace();
     let (end, events) = workspace.train("a", &["data.workers=0"], Start::New, u64::MAX);
     assert_eq!(end, End::Finished);
     let at = |split: &str| {
@@ -131,7 +66,7 @@ fn a_run_in_updates_is_evaluated_by_updates_and_learns_the_same_with_any_workers
             assert!((0.0..=most).contains(&value), "{} {value}", metric.name);
         }
     }
-    let rows = fs_err::read_to_string(workspace.0.path().join("a/epochs.csv")).unwrap();
+    let rows = fs_err::read_to_string(workspace.path("a/epochs.csv")).unwrap();
     assert!(
         rows.starts_with("epoch,train_loss,lr,val_loss,val_miou,val_macc,val_aacc,"),
         "{rows}"
@@ -146,7 +81,7 @@ fn a_run_in_updates_is_evaluated_by_updates_and_learns_the_same_with_any_workers
 /// Stopped within an epoch, and where an evaluation is due, a run goes on as if it had not stopped.
 #[test]
 fn a_resumed_run_is_bit_equal() {
-    let workspace = Workspace::new();
+    let workspace = workspace();
     let (_, events) = workspace.train("whole", &[], Start::New, u64::MAX);
     for stop in [1, 4] {
         let run = format!("stopped-{stop}");
@@ -168,7 +103,7 @@ fn a_resumed_run_is_bit_equal() {
 /// Products in a half type change the losses a little.
 #[test]
 fn half_types_train_nearly_the_same() {
-    let workspace = Workspace::new();
+    let workspace = workspace();
     let losses = |precision: &str| {
         let set = [
             &format!("train.precision={precision}"),
@@ -196,14 +131,8 @@ fn half_types_train_nearly_the_same() {
 /// The only image of a batch would leave batch norms one value per channel; `train.batch_size` does not show it.
 #[test]
 fn a_single_training_image_is_refused() {
-    let workspace = Workspace::new();
-    let set = [
-        format!("data.path={:?}", workspace.0.path().join("data")),
-        format!("run.dir={:?}", workspace.0.path().join("run")),
-        "data.subset=1".to_owned(),
-    ];
-    let config = workspace.0.path().join("tiny.toml");
-    let error = train(&config, &set, Start::New, u64::MAX).unwrap_err();
+    let workspace = workspace();
+    let error = workspace.error("run", &["data.subset=1"]);
     assert!(
         error.to_string().contains("one value per channel"),
         "{error}"
@@ -213,28 +142,19 @@ fn a_single_training_image_is_refused() {
 /// Two processes with batch norms of their own train and evaluate as one does: counts of pixels are summed, losses image by image.
 #[test]
 fn processes_train_and_evaluate_as_one() {
-    let workspace = Workspace::new();
+    let workspace = workspace();
     let run = |name: &str, processes: usize| {
         let set = [
-            format!("data.path={:?}", workspace.0.path().join("data")),
-            format!("run.dir={:?}", workspace.0.path().join(name)),
-            "train.accumulate=2".to_owned(),
-            "train.sync_batch_norm=false".to_owned(),
-            "train.updates=2".to_owned(),
+            "train.accumulate=2",
+            "train.sync_batch_norm=false",
+            "train.updates=2",
         ];
-        let plan = load_plan(&workspace.0.path().join("tiny.toml"), &set).unwrap();
+        let plan = workspace.plan(name, &set);
         let mut all = threads(processes, |world| {
-            let prepared =
-                Session::<Segment>::prepare_in(world, plan.clone(), Start::New, &mut |_, _| {});
-            let mut heard = Heard {
-                events: Vec::new(),
-                stop: Arc::default(),
-                last: u64::MAX,
-            };
-            let stop = AtomicBool::new(false);
-            let end = prepared.unwrap().train(&mut heard, &stop).unwrap();
+            let trained = train_in::<Segment>(world, plan.clone(), Start::New, u64::MAX);
+            let (end, events) = trained.unwrap();
             assert_eq!(end, End::Finished);
-            heard.events
+            events
         });
         all.swap_remove(0)
     };
@@ -256,7 +176,7 @@ fn processes_train_and_evaluate_as_one() {
 /// A window as large as the image is the image; smaller ones give other logits at their borders, and sum to one mean.
 #[test]
 fn a_window_as_large_as_the_image_is_the_image() {
-    let workspace = Workspace::new();
+    let workspace = workspace();
     let set = ["train.updates=1", "ema.decay=0.0"];
     let measured = |run: &str, more: &[&str]| {
         let set = [&set[..], more].concat();
@@ -285,22 +205,14 @@ fn a_window_as_large_as_the_image_is_the_image() {
 /// anew where that is asked for.
 #[test]
 fn weights_of_classifiers_and_of_networks_are_taken() {
-    let workspace = Workspace::new();
+    let workspace = workspace();
     let once = ["train.updates=1", "ema.decay=0.0"];
     workspace.train("first", &once, Start::New, u64::MAX);
-    let run = RunDir::open(&workspace.0.path().join("first")).unwrap();
-    let checkpoints = crate::run::Checkpoints::new(run.checkpoints());
-    let (last, _) = checkpoints.load(crate::run::Which::Last).unwrap();
-    let weights = format!("init.weights={:?}", last.file("model.safetensors"));
+    let weights = format!("init.weights={:?}", workspace.last("first"));
     let told = |run: &str, set: &[&str]| {
         let set = [&once[..], set].concat();
         let (_, events) = workspace.train(run, &set, Start::New, u64::MAX);
-        let notes = events.iter().filter_map(|event| match event {
-            Event::Note(note) => Some(note.message.clone()),
-            _ => None,
-        });
-        let mut found = notes.filter(|note| note.starts_with("weights of"));
-        found.next().unwrap()
+        note_of_weights(&events)
     };
     let all = told("all", &[&weights]);
     assert!(all.ends_with("a segmentation network's"), "{all}");
@@ -311,12 +223,11 @@ fn weights_of_classifiers_and_of_networks_are_taken() {
     );
 
     // At this size every map of the classifier has whole windows, too.
-    let size = ["model.img_size=128".to_owned()];
-    let plan = load_plan(&workspace.0.path().join("tiny.toml"), &size).unwrap();
+    let plan = workspace.plan("run", &["model.img_size=128"]);
     let config = plan.model.config(Some(5)).unwrap();
     let model = config.init(&Device::flex(), kvt_ops::Key::new(8)).unwrap();
     let state = kvt_models::weights::StateDict::from_model(&model).unwrap();
-    let file = workspace.0.path().join("classifier.safetensors");
+    let file = workspace.path("classifier.safetensors");
     crate::task::write_weights(&file, &state, &BTreeMap::new()).unwrap();
     let of_classifier = told("classifier", &[&format!("init.weights={file:?}")]);
     assert!(of_classifier.contains("a classifier's"), "{of_classifier}");
@@ -325,10 +236,10 @@ fn weights_of_classifiers_and_of_networks_are_taken() {
 /// Pixels are not painted by logits that are not numbers.
 #[test]
 fn broken_logits_have_no_classes() {
-    let workspace = Workspace::new();
-    let plan = load_plan(&workspace.0.path().join("tiny.toml"), &[]).unwrap();
+    let workspace = workspace();
+    let plan = workspace.plan("run", &[]);
     let config = plan.model.config(Some(1)).unwrap();
-    let network = segment_network(&plan, &config, 4, &Device::flex()).unwrap();
+    let network = UperNet::build(&plan, &config, 4, &Device::flex()).unwrap();
     let labels = |pixel: f32| {
         let view = crate::data::View::whole(vec![pixel; 3 * 32 * 32], (32, 32));
         predict_labels(&network, view, (20, 30), &plan.segment, &Device::flex()).unwrap()

@@ -7,6 +7,7 @@ use image::{GrayImage, RgbImage};
 use serde_json::Value;
 
 use super::*;
+use crate::config::load_plan;
 use crate::task::dense::trajectory::{Golden, sections};
 
 const SIDE: usize = 48;
@@ -32,7 +33,8 @@ fn is_mmsegmentations(kind: &str) {
     write_images(&start, &path("data"));
     let config = config(&golden.metadata("config"), folder.path());
     fs_err::write(path("golden.toml"), config).unwrap();
-    let (end, events) = train(&path("golden.toml"), &[], Start::New, u64::MAX).unwrap();
+    let plan = load_plan(&path("golden.toml"), &[]).unwrap();
+    let (end, events) = train::<Segment>(plan, Start::New, u64::MAX).unwrap();
     assert_eq!(end, End::Finished);
     let losses = [
         ("decode_losses", "main_loss"),
