@@ -112,6 +112,29 @@ impl ModelConfig {
         self.of_family().name()
     }
 
+    /// The name by which timm makes this model, given its image size, channels and classes; `None` if it cannot: of the families
+    /// CvT, T2T-ViT and So-ViT, in a size without a name, or with another attention than its own.
+    pub fn in_timm(&self) -> Option<String> {
+        if matches!(self, Self::Cvt(_) | Self::T2t(_) | Self::SoVit(_)) {
+            return None;
+        }
+        let own = *self.common();
+        let overrides = ModelOverrides {
+            img_size: Some(own.img_size),
+            in_chans: Some(own.in_chans),
+            num_classes: Some(own.num_classes),
+            drop_path: Some(own.drop_path),
+            attn_drop: Some(own.attn_drop),
+            ..ModelOverrides::default()
+        };
+        let known = named().into_iter().map(|config| (config.name(), config));
+        let mut known = known.chain(aliased());
+        // The first of several: timm has DeiT at 384 px in one size only, and all sizes at 224.
+        let same =
+            known.find(|(_, config)| config.clone().with(&overrides).is_ok_and(|of| of == *self));
+        same.map(|(name, _)| name)
+    }
+
     /// Side of the square input image in pixels.
     pub fn img_size(&self) -> usize {
         self.common().img_size

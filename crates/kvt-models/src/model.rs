@@ -216,7 +216,7 @@ impl Model {
 
     /// The contents of a file of weights: the parameters, and what is saved with them but not trained, such as the
     /// running statistics of batch norms.
-    pub(crate) fn state(&self) -> Vec<Parameter> {
+    pub fn state(&self) -> Vec<Parameter> {
         self.pytorch_tensors()
             .into_iter()
             .filter_map(|tensor| {

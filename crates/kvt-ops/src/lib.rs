@@ -61,6 +61,8 @@ mod pixel_cross_entropy;
 mod pool;
 pub mod portable;
 mod random;
+#[cfg(feature = "export")]
+mod record;
 mod residual;
 mod resize;
 mod roi_align;

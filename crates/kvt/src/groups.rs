@@ -17,6 +17,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
         &[
             "models",
             "weights",
+            "export",
             "devices",
             "bench",
             "logits",

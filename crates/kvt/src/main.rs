@@ -26,6 +26,7 @@ mod devices;
 mod each_image;
 mod environment;
 mod eval;
+mod export;
 mod finetune;
 mod groups;
 mod images;
@@ -87,6 +88,8 @@ enum Command {
     AttributionMap(attribution_map::Args),
     /// Classify image files.
     Predict(predict::Args),
+    /// Write a trained model for other programs, as an ONNX file.
+    Export(export::Args),
     /// Train or read several runs and compare them epoch by epoch.
     Compare(compare::Args),
     /// Write a run, or several beside each other, as one HTML file.
@@ -144,6 +147,7 @@ fn main() -> ExitCode {
             Command::AttentionMap(args) => attention_map::run(&args),
             Command::AttributionMap(args) => attribution_map::run(&args),
             Command::Predict(args) => predict::run(&args),
+            Command::Export(args) => export::run(&args),
             Command::Compare(args) => compare::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Logits(args) => logits::run(&args),

@@ -6,6 +6,8 @@
 //!
 //! Half types are cast to f32 first: rounded scores would tie, and different keys would be kept.
 
+#[cfg(feature = "export")]
+use burn::backend::Capture;
 use burn::backend::{Backend, Scalar, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Slice;
 
@@ -173,6 +175,11 @@ fn gradients<B: KnnSoftmaxOps>(
 
 /// Maximum number of scores in memory at a time on the device of a tensor.
 pub(super) fn limit<B: Backend>(x: &FloatTensor<B>) -> usize {
+    // A recorded pass stores nothing; its operations must be the same for all sizes of a batch.
+    #[cfg(feature = "export")]
+    if (&x.device() as &dyn std::any::Any).is::<burn::backend::tensor::Device<Capture>>() {
+        return usize::MAX;
+    }
     #[cfg(feature = "cube")]
     if let Some(memory) = memory(&x.device()) {
         return limit_of(memory.max_memory(), memory.max_page_size);

@@ -58,9 +58,10 @@ mod flash;
 mod fused;
 mod packed;
 
-use added::{AddedAttentionOps, Given};
-use flash::FlashAttentionOps;
-use fused::FusedAttentionOps;
+pub(crate) use added::AddedAttentionOps;
+use added::Given;
+pub(crate) use flash::FlashAttentionOps;
+pub(crate) use fused::FusedAttentionOps;
 
 /// Scale of the scores and number of kept keys.
 #[derive(Clone, Copy, Debug)]

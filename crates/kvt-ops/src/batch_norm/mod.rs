@@ -27,7 +27,7 @@ pub(crate) struct Settings {
 
 /// Batch normalisation on a backend, for non-empty x `[outer, channels, inner]` and `[channels]` for each parameter and statistic.
 /// The default implementations are composed of Burn's operations.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait BatchNormOps: Backend {
     /// The mean and the biased variance of each channel. No gradient passes through them.
     #[fusion(default)]

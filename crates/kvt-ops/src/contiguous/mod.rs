@@ -15,7 +15,7 @@ use crate::autodiff::{record, split};
 mod gpu;
 
 /// The memory layout of a backend's tensors.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait LayoutOps: Backend {
     /// The same values; contiguous if the backend's convolutions need that.
     #[fusion(dtype = x, shape = x)]

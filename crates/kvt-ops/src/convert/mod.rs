@@ -11,7 +11,7 @@ use crate::autodiff::{record, split};
 mod cpu;
 
 /// Casts on a backend; the default implementation is Burn's.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait ConvertOps: Backend {
     /// Casts to another float type.
     #[fusion(default)]

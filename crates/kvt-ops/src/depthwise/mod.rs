@@ -16,7 +16,7 @@ use crate::autodiff::{record, split};
 mod cpu;
 
 /// Depthwise convolutions on a backend; the default implementations are Burn's.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait DepthwiseOps: Backend {
     /// The convolution of x `[batch, channels, height, width]` with `weight`
     /// `[channels * filters, 1, kernel, kernel]`.

@@ -24,7 +24,7 @@ pub(crate) use cpu::{exact, exact_bf16};
 const QUICK: f64 = 1.702;
 
 /// GELU on a backend; the default implementations are composed of Burn's operations.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait GeluOps: ConvertOps {
     /// `x Phi(x)` with the normal distribution function `Phi`; half types are computed in f32, since `1 + erf(x)` cancels.
     #[fusion(default)]

@@ -19,7 +19,7 @@ mod gpu;
 mod kernel;
 
 /// k-NN softmax on a backend.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait KnnSoftmaxOps: ConvertOps {
     /// Softmax over the `k` largest scores of each row (last dimension), zero elsewhere; `k` is at least 1.
     #[fusion(dtype = scores, shape = scores)]

@@ -23,7 +23,7 @@ mod gpu;
 mod kernel;
 
 /// Layer normalisation on a backend, for non-empty tensors.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait LayerNormOps: Backend {
     /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` over the last dimension. Returns the output, and for each
     /// row the mean and `rstd = 1 / sqrt(variance + epsilon)` in f32, `[.., 1]` each.

@@ -27,7 +27,7 @@ mod bf16;
 pub(crate) mod cpu;
 
 /// Linear layers on a backend; the default implementations are Burn's.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait LinearOps: ResidualOps {
     /// `x W + b` in the type of x, for x `[.., input]`, W `[input, output]` and b `[output]`.
     #[fusion(default)]

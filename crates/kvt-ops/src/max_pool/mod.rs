@@ -25,7 +25,7 @@ pub struct MaxPool {
 }
 
 /// Max pooling on a backend; the default implementations are Burn's.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait MaxPoolOps: Backend {
     /// The largest pixel of each window of x `[batch, channels, height, width]`.
     #[fusion(default)]

@@ -16,7 +16,7 @@ use crate::residual::Residual;
 mod cpu;
 
 /// The MLP on a backend; the default implementation is composed.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait MlpOps: LinearOps + GeluOps {
     /// `r + gelu(x W1 + b1) W2 + b2` in the type of r, for x `[.., input]`, W1 `[input, hidden]`, W2 `[hidden, output]` and r
     /// `[.., output]`. Products have the type of x.

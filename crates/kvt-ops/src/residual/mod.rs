@@ -15,7 +15,7 @@ use crate::convert::{ConvertOps, in_type};
 mod cpu;
 
 /// Residual streams on a backend; the defaults are composed of Burn's operations.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait ResidualOps: ConvertOps {
     /// `r + s x` in the type of r. x has the shape of r, `[batch, ..]`, in any float type; s is `[batch]` in the type of r.
     #[fusion(default)]

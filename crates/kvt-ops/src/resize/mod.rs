@@ -42,7 +42,7 @@ fn taps(from: usize, to: usize) -> impl ExactSizeIterator<Item = Tap> {
 
 /// Resizing on a backend, of non-empty maps `[batch, channels, height, width]`.
 /// The default implementations are composed of Burn's operations.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait ResizeOps: Backend {
     /// Maps of `size`, `[height, width]`.
     #[fusion(default)]
@@ -101,7 +101,10 @@ fn weights<B: Backend>(like: &FloatTensor<B>, from: usize, to: usize) -> FloatTe
 }
 
 /// `rows x columns^T` for each map of x, with rows `[out, height]` and columns `[out, width]`.
-fn products<B: Backend>(x: FloatTensor<B>, [rows, columns]: [FloatTensor<B>; 2]) -> FloatTensor<B> {
+pub(crate) fn products<B: Backend>(
+    x: FloatTensor<B>,
+    [rows, columns]: [FloatTensor<B>; 2],
+) -> FloatTensor<B> {
     let [batch, channels, height, width] = x.shape().dims();
     let ([to_height, _], [to_width, _]) = (rows.shape().dims(), columns.shape().dims());
     let maps = batch * channels;

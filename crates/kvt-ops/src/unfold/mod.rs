@@ -59,7 +59,7 @@ impl Unfold {
 }
 
 /// Unfold and fold on a backend, for windows that fit.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait UnfoldOps: Backend {
     /// See [`unfold`].
     #[fusion(dtype = x, shape = settings.unfolded(x))]

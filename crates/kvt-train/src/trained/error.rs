@@ -50,6 +50,12 @@ pub enum TrainedError {
     /// A configuration without weights.
     #[error("no weights: {0}")]
     NoWeights(&'static str),
+    /// A model that timm does not have.
+    #[error(
+        "timm has no `{0}` of this family, size and attention: it has ViT, Swin, PiT, TNT, Visformer, Twins-SVT and VOLO in the sizes \
+         of `kvt models list`, with dense attention; `kvt export` takes every model"
+    )]
+    NotInTimm(String),
     /// A file with the names of other classes.
     #[error("`{}` names {names} classes, but the model has {classes}", .path.display())]
     Names {

@@ -10,6 +10,7 @@ mod logits;
 mod predict;
 mod results;
 mod segment;
+mod timm;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! `kvt weights`
 
+mod export;
 mod fetch;
 
 use std::path::{Path, PathBuf};
@@ -24,8 +25,8 @@ use kvt_train::fetch::locate;
 use kvt_train::task::write_weights;
 use kvt_train::task::{part_of_backbone, read_weights};
 
-/// `kvt weights inspect FILE`, `kvt weights convert IN OUT --model NAME`, `kvt weights average FILE... --output FILE` and
-/// `kvt weights fetch NAME`
+/// `kvt weights inspect FILE`, `kvt weights convert IN OUT --model NAME`, `kvt weights average FILE... --output FILE`,
+/// `kvt weights export --run RUN FOLDER` and `kvt weights fetch NAME`
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  kvt weights fetch deit_tiny_patch16_224\n  kvt weights inspect w.pth --model deit_tiny_patch16_224\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224"
@@ -43,6 +44,8 @@ enum What {
     Convert(Convert),
     /// Write the mean of the weights of several files, such as the last checkpoints of a run.
     Average(Average),
+    /// Write a trained model as a folder that timm loads.
+    Export(export::Args),
     /// Download published weights, those of timm's hub, and print where they are.
     Fetch(fetch::Args),
 }
@@ -121,6 +124,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Inspect(args) => inspect(args),
         What::Convert(args) => convert(args),
         What::Average(args) => mean(args),
+        What::Export(args) => export::run(args),
         What::Fetch(args) => fetch::run(args),
     }
 }

@@ -118,6 +118,10 @@ fn a_run_is_judged_painted_and_reported() {
             "probe --run run --method knn",
             "finds objects, not classes of images",
         ),
+        (
+            "export --run run m.onnx",
+            "finds objects, not classes of images",
+        ),
     ] {
         let words: Vec<&str> = line.split(' ').collect();
         let error = workspace.error(&words);

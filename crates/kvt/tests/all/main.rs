@@ -20,6 +20,7 @@ mod dropout;
 mod ema;
 mod epochs;
 mod evaluation;
+mod export;
 mod families;
 #[cfg(feature = "fetch")]
 mod fetch;

@@ -153,6 +153,7 @@ fn what_does_not_apply_is_refused() {
         ),
         ("probe --run run --method knn", "labels pixels, not images"),
         ("analyze --run run", "labels pixels, not images"),
+        ("export --run run m.onnx", "labels pixels, not images"),
         (
             "report run --eval --data scenes",
             "it is judged on the images and masks of its own",

@@ -42,7 +42,7 @@ pub(super) struct Added<B: Backend> {
 /// Attention with a bias or a mask on a backend; the defaults are composed.
 ///
 /// The forward method returns the output and a tensor for the backward method, whose content is up to the backend.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait AddedAttentionOps: KnnSoftmaxOps {
     /// `softmax(top_k(scale q k^T + bias)) v` of q, k, v `[batch, heads, tokens, head_dim]`, without hidden keys.
     #[fusion(default)]

@@ -15,7 +15,7 @@ mod gpu;
 
 /// Flash attention on a backend, which defaults to the fused attention. The methods correspond to those of
 /// [`FusedAttentionOps`].
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait FlashAttentionOps: FusedAttentionOps {
     /// As [`FusedAttentionOps::fused_attention`]. A fused backend saves `gpu::saved::words` per row, whether or not its
     /// device can run the kernels.

@@ -14,7 +14,7 @@ pub(super) mod cpu;
 /// Attention on a backend; the default implementations are composed.
 ///
 /// The forward methods return the output and a tensor for the backward method, whose content is up to the backend.
-#[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
+#[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
     /// `softmax(top_k(scale q k^T)) v` of q, k, v `[batch, heads, tokens, head_dim]`.
     #[fusion(default)]

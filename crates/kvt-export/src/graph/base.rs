@@ -1,0 +1,252 @@
+//! Operations that move numbers.
+
+use burn::backend::ir::{
+    BaseOperationIr, BoolOperationIr, OperationIr, ScalarIr, ShapeOpIr, SliceOpIr, TensorIr,
+};
+use burn::tensor::IndexingUpdateOp;
+
+use super::Builder;
+use crate::dims::Dim;
+use crate::error::ExportError;
+use crate::proto::Attribute;
+
+/// The end of a slice that goes backwards to the first number.
+const BEFORE_FIRST: i64 = i64::MIN + 1;
+
+impl Builder<'_> {
+    pub(super) fn base(
+        &mut self,
+        of: &BaseOperationIr,
+        operation: &OperationIr,
+    ) -> Result<(), ExportError> {
+        match of {
+            BaseOperationIr::Reshape(of) => {
+                let dims = self.dims_of(&of.out);
+                let (x, shape) = (self.read(&of.input)?, self.new_shape(&dims));
+                let name = self.node("Reshape", [x, shape], []);
+                self.set(&of.out, name);
+                Ok(())
+            }
+            BaseOperationIr::SwapDims(of) => {
+                let mut axes: Vec<usize> = (0..of.input.shape.num_dims()).collect();
+                axes.swap(of.dim1, of.dim2);
+                self.operator(
+                    "Transpose",
+                    [&of.input],
+                    [Attribute::ints("perm", axes)],
+                    &of.out,
+                )
+            }
+            BaseOperationIr::Permute(of) => {
+                let perm = Attribute::ints("perm", of.axes.iter().copied());
+                self.operator("Transpose", [&of.input], [perm], &of.out)
+            }
+            BaseOperationIr::Flip(of) => {
+                let ranges = of
+                    .axes
+                    .iter()
+                    .map(|axis| [*axis as i64, -1, BEFORE_FIRST, -1]);
+                let ranges = ranges.collect();
+                self.sliced(&of.input, ranges, &of.out)
+            }
+            BaseOperationIr::Expand(of) => self.expand(of),
+            BaseOperationIr::Slice(of) => self.slice(of, operation),
+            BaseOperationIr::Select(of) => {
+                let axis = Attribute::int("axis", of.dim as i64);
+                self.operator("Gather", [&of.tensor, &of.indices], [axis], &of.out)
+            }
+            BaseOperationIr::Gather(of) => {
+                let axis = Attribute::int("axis", of.dim as i64);
+                self.operator("GatherElements", [&of.tensor, &of.indices], [axis], &of.out)
+            }
+            BaseOperationIr::Scatter(of) if of.update == IndexingUpdateOp::Assign => {
+                let axis = Attribute::int("axis", of.dim as i64);
+                let inputs = [&of.tensor, &of.indices, &of.value];
+                self.operator("ScatterElements", inputs, [axis], &of.out)
+            }
+            BaseOperationIr::MaskWhere(of) => {
+                self.operator("Where", [&of.mask, &of.value, &of.tensor], [], &of.out)
+            }
+            BaseOperationIr::MaskFill(of) => {
+                let (mask, value) = (self.read(&of.mask)?, self.number(of.value, &of.tensor)?);
+                let x = self.read(&of.tensor)?;
+                let name = self.node("Where", [mask, value, x], []);
+                self.set(&of.out, name);
+                Ok(())
+            }
+            BaseOperationIr::Equal(of) => self.operator("Equal", [&of.lhs, &of.rhs], [], &of.out),
+            BaseOperationIr::EqualElem(of) => self.with_scalar("Equal", of),
+            BaseOperationIr::NotEqual(of) => {
+                self.operator("Equal", [&of.lhs, &of.rhs], [], &of.out)?;
+                self.operator("Not", [&of.out], [], &of.out)
+            }
+            BaseOperationIr::NotEqualElem(of) => {
+                self.with_scalar("Equal", of)?;
+                self.operator("Not", [&of.out], [], &of.out)
+            }
+            BaseOperationIr::RepeatDim(of) => self.repeat(&of.tensor, of.dim, &of.out, operation),
+            BaseOperationIr::Cat(of) => {
+                let axis = Attribute::int("axis", of.dim as i64);
+                self.operator("Concat", &of.tensors, [axis], &of.out)
+            }
+            BaseOperationIr::Cast(of) => self.cast(&of.input, &of.out),
+            // What is in an empty tensor is never read.
+            BaseOperationIr::Empty(of) | BaseOperationIr::Zeros(of) => self.fill(0.0, &of.out),
+            BaseOperationIr::Ones(of) => self.fill(1.0, &of.out),
+            _ => Err(self.unknown(operation)),
+        }
+    }
+
+    pub(super) fn bool(&mut self, of: &BoolOperationIr) -> Result<(), ExportError> {
+        match of {
+            BoolOperationIr::IntoFloat(of) | BoolOperationIr::IntoInt(of) => {
+                self.cast(&of.input, &of.out)
+            }
+            BoolOperationIr::Not(of) => self.operator("Not", [&of.input], [], &of.out),
+            BoolOperationIr::And(of) => self.operator("And", [&of.lhs, &of.rhs], [], &of.out),
+            BoolOperationIr::Or(of) => self.operator("Or", [&of.lhs, &of.rhs], [], &of.out),
+            BoolOperationIr::Xor(of) => self.operator("Xor", [&of.lhs, &of.rhs], [], &of.out),
+        }
+    }
+
+    /// The same numbers in the type of `out`.
+    pub(super) fn cast(&mut self, x: &TensorIr, out: &TensorIr) -> Result<(), ExportError> {
+        let to = self.element_of(out)?;
+        self.operator("Cast", [x], [Attribute::int("to", i64::from(to))], out)
+    }
+
+    /// A number in the type of a value.
+    pub(super) fn number(
+        &mut self,
+        value: ScalarIr,
+        like: &TensorIr,
+    ) -> Result<String, ExportError> {
+        let element = self.element_of(like)?;
+        self.scalar(float(value), element)
+            .ok_or_else(|| self.type_of(like))
+    }
+
+    /// A value that is `number` everywhere.
+    pub(super) fn fill(&mut self, number: f64, out: &TensorIr) -> Result<(), ExportError> {
+        let (dims, element) = (self.dims_of(out), self.element_of(out)?);
+        let name = self
+            .filled(&dims, number, element)
+            .ok_or_else(|| self.type_of(out))?;
+        self.set(out, name);
+        Ok(())
+    }
+
+    fn type_of(&self, tensor: &TensorIr) -> ExportError {
+        ExportError::Type {
+            kind: format!("{:?}", tensor.dtype),
+            place: self.place(),
+        }
+    }
+
+    /// Axes that keep their length get the length 1, which ONNX leaves as it is.
+    fn expand(&mut self, of: &ShapeOpIr) -> Result<(), ExportError> {
+        let (from, to) = (self.dims_of(&of.input), self.dims_of(&of.out));
+        let new = to.len().saturating_sub(from.len());
+        let lengths = to.iter().enumerate().map(|(axis, length)| {
+            let before = axis.checked_sub(new).and_then(|axis| from.get(axis));
+            if before == Some(length) {
+                Dim::Fixed(1)
+            } else {
+                *length
+            }
+        });
+        let lengths: Vec<Dim> = lengths.collect();
+        let (x, shape) = (self.read(&of.input)?, self.shape(&lengths));
+        let name = self.node("Expand", [x, shape], []);
+        self.set(&of.out, name);
+        Ok(())
+    }
+
+    /// Axes that are taken whole are left out, such as that of the batch.
+    fn slice(&mut self, of: &SliceOpIr, operation: &OperationIr) -> Result<(), ExportError> {
+        let dims = self.dims_of(&of.tensor);
+        let mut ranges = Vec::new();
+        for (axis, (range, dim)) in of.ranges.iter().zip(dims).enumerate() {
+            let length = of
+                .tensor
+                .shape
+                .as_slice()
+                .get(axis)
+                .map_or(0, |length| *length as isize);
+            let from_end = |at: isize| if at < 0 { at + length } else { at };
+            let (start, end) = (from_end(range.start), range.end.map_or(length, from_end));
+            if range.step == 1 && start == 0 && end >= length {
+                continue;
+            }
+            if range.step < 1 {
+                return Err(self.unknown(operation));
+            }
+            if matches!(dim, Dim::PerImage(_)) {
+                return Err(self.depends_on_batch("Slice".to_owned()));
+            }
+            ranges.push([axis as i64, start as i64, end as i64, range.step as i64]);
+        }
+        if ranges.is_empty() {
+            let name = self.read(&of.tensor)?;
+            self.set(&of.out, name);
+            return Ok(());
+        }
+        self.sliced(&of.tensor, ranges, &of.out)
+    }
+
+    /// Ranges of some axes: axis, start, end and step of each.
+    fn sliced(
+        &mut self,
+        x: &TensorIr,
+        ranges: Vec<[i64; 4]>,
+        out: &TensorIr,
+    ) -> Result<(), ExportError> {
+        let x = self.read(x)?;
+        let [axes, starts, ends, steps] = [0, 1, 2, 3].map(|part| {
+            let part: Vec<i64> = ranges.iter().map(|range| range[part]).collect();
+            self.ints(&part)
+        });
+        let name = self.node("Slice", [x, starts, ends, axes, steps], []);
+        self.set(out, name);
+        Ok(())
+    }
+
+    fn repeat(
+        &mut self,
+        x: &TensorIr,
+        dim: usize,
+        out: &TensorIr,
+        operation: &OperationIr,
+    ) -> Result<(), ExportError> {
+        let (from, to) = (self.dims_of(x), self.dims_of(out));
+        let times = match (from.get(dim), to.get(dim)) {
+            (Some(Dim::Fixed(from)), Some(Dim::Fixed(to)))
+            | (Some(Dim::PerImage(from)), Some(Dim::PerImage(to))) => {
+                to.checked_div(*from).map(Dim::Fixed)
+            }
+            (Some(Dim::Fixed(from)), Some(Dim::PerImage(to))) if to.is_multiple_of(*from) => {
+                to.checked_div(*from).map(Dim::PerImage)
+            }
+            _ => None,
+        };
+        let Some(times) = times else {
+            return Err(self.unknown(operation));
+        };
+        let repeats = (0..from.len()).map(|axis| if axis == dim { times } else { Dim::Fixed(1) });
+        let repeats: Vec<Dim> = repeats.collect();
+        let (x, repeats) = (self.read(x)?, self.shape(&repeats));
+        let name = self.node("Tile", [x, repeats], []);
+        self.set(out, name);
+        Ok(())
+    }
+}
+
+/// A number of any type.
+pub(super) fn float(value: ScalarIr) -> f64 {
+    match value {
+        ScalarIr::Float(x) => x,
+        ScalarIr::Int(x) => x as f64,
+        ScalarIr::UInt(x) => x as f64,
+        ScalarIr::Bool(x) => f64::from(u8::from(x)),
+    }
+}

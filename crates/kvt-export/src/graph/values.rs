@@ -1,0 +1,182 @@
+//! Numbers and shapes in the graph: constants, types, lengths that follow the batch.
+
+use burn::tensor::{BoolStore, DType, TensorData};
+
+use super::{BATCH, Builder, INPUT};
+use crate::dims::Dim;
+use crate::proto::{Attribute, Constant, Dimension, TensorShape, TensorType, Type, ValueInfo};
+
+/// ONNX's number of a type.
+pub(super) fn element(dtype: DType) -> Option<i32> {
+    Some(match dtype {
+        DType::F32 => 1,
+        DType::U8 => 2,
+        DType::I32 => 6,
+        DType::I64 => 7,
+        DType::Bool(_) => 9,
+        DType::F16 => 10,
+        DType::F64 => 11,
+        DType::BF16 => 16,
+        _ => return None,
+    })
+}
+
+/// A constant of the graph; `None` for a type that ONNX lacks.
+pub(super) fn constant(name: &str, data: &TensorData) -> Option<Constant> {
+    let raw_data = match data.dtype() {
+        // One byte each.
+        DType::Bool(BoolStore::U32) => data.iter::<bool>().map(u8::from).collect(),
+        _ => data.as_bytes().to_vec(),
+    };
+    Some(Constant {
+        dims: data
+            .shape()
+            .as_slice()
+            .iter()
+            .map(|length| *length as i64)
+            .collect(),
+        data_type: element(data.dtype())?,
+        name: name.to_owned(),
+        raw_data,
+    })
+}
+
+/// An input or output in f32.
+pub(super) fn value_info(name: &str, dims: &[Dim]) -> ValueInfo {
+    let dim = dims.iter().map(|dim| match dim {
+        Dim::Fixed(length) => Dimension {
+            value: Some(*length as i64),
+            name: None,
+        },
+        Dim::PerImage(_) => Dimension {
+            value: None,
+            name: Some(BATCH.to_owned()),
+        },
+    });
+    let shape = Some(TensorShape { dim: dim.collect() });
+    let tensor = Some(TensorType {
+        elem_type: 1,
+        shape,
+    });
+    ValueInfo {
+        name: name.to_owned(),
+        kind: Some(Type { tensor }),
+    }
+}
+
+impl Builder<'_> {
+    /// A list of integers.
+    pub(super) fn ints(&mut self, ints: &[i64]) -> String {
+        self.constant(
+            &[ints.len() as i64],
+            7,
+            ints.iter().flat_map(|i| i.to_le_bytes()).collect(),
+        )
+    }
+
+    /// An axis where an operator takes one of them.
+    pub(super) fn axis(&mut self, axis: usize) -> String {
+        self.constant(&[], 7, (axis as i64).to_le_bytes().to_vec())
+    }
+
+    /// One number of the type `element`.
+    pub(super) fn scalar(&mut self, value: f64, element: i32) -> Option<String> {
+        let bytes = scalar(value, element)?;
+        Some(self.constant(&[], element, bytes))
+    }
+
+    /// A constant, the same for the same content.
+    fn constant(&mut self, dims: &[i64], data_type: i32, raw_data: Vec<u8>) -> String {
+        let hex: String = raw_data.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!("constant_{data_type}_{dims:?}_{hex}").replace(['[', ']', ' '], "");
+        let constant = Constant {
+            dims: dims.to_vec(),
+            data_type,
+            name: name.clone(),
+            raw_data,
+        };
+        self.constants.insert(name.clone(), constant);
+        name
+    }
+
+    /// A shape, as an operator reads it.
+    pub(super) fn shape(&mut self, dims: &[Dim]) -> String {
+        let fixed: Option<Vec<i64>> = dims
+            .iter()
+            .map(|dim| dim.fixed().map(|n| n as i64))
+            .collect();
+        if let Some(fixed) = fixed {
+            return self.ints(&fixed);
+        }
+        let parts: Vec<String> = dims.iter().map(|dim| self.length(*dim)).collect();
+        self.node("Concat", parts, [Attribute::int("axis", 0)])
+    }
+
+    /// The shape of a value that keeps its numbers: one length may be left open.
+    pub(super) fn new_shape(&mut self, dims: &[Dim]) -> String {
+        let open = dims.iter().filter(|dim| dim.fixed().is_none()).count();
+        if open > 1 {
+            return self.shape(dims);
+        }
+        let lengths: Vec<i64> = dims
+            .iter()
+            .map(|dim| dim.fixed().map_or(-1, |length| length as i64))
+            .collect();
+        self.ints(&lengths)
+    }
+
+    /// A length as a list of one.
+    fn length(&mut self, dim: Dim) -> String {
+        match dim {
+            Dim::Fixed(length) => self.ints(&[length as i64]),
+            Dim::PerImage(each) => {
+                let shape = self.node("Shape", [INPUT.to_owned()], []);
+                let first = self.ints(&[0]);
+                let images = self.node("Gather", [shape, first], [Attribute::int("axis", 0)]);
+                if each == 1 {
+                    return images;
+                }
+                let each = self.ints(&[each as i64]);
+                self.node("Mul", [images, each], [])
+            }
+        }
+    }
+
+    /// Numbers that are all the same.
+    pub(super) fn filled(&mut self, dims: &[Dim], value: f64, element: i32) -> Option<String> {
+        let raw_data = scalar(value, element)?;
+        let value = Constant {
+            dims: vec![1],
+            data_type: element,
+            raw_data,
+            ..Constant::default()
+        };
+        let shape = self.shape(dims);
+        Some(self.node(
+            "ConstantOfShape",
+            [shape],
+            [Attribute::tensor("value", value)],
+        ))
+    }
+}
+
+impl Dim {
+    fn fixed(self) -> Option<usize> {
+        match self {
+            Self::Fixed(length) => Some(length),
+            Self::PerImage(_) => None,
+        }
+    }
+}
+
+/// The bytes of one number.
+fn scalar(value: f64, element: i32) -> Option<Vec<u8>> {
+    Some(match element {
+        1 => (value as f32).to_le_bytes().to_vec(),
+        6 => (value as i32).to_le_bytes().to_vec(),
+        7 => (value as i64).to_le_bytes().to_vec(),
+        9 => vec![u8::from(value != 0.0)],
+        11 => value.to_le_bytes().to_vec(),
+        _ => return None,
+    })
+}
