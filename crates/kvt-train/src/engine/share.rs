@@ -111,7 +111,16 @@ pub(super) fn share_state<T: Task>(
     } else {
         take(state, progress, &parts, &files)
     };
-    agree(world, taken)
+    let state = agree(world, taken)?;
+    // What was sent has the factors of LoRA merged into the weights beside them: here they come apart.
+    let ema = state.ema;
+    Ok(TrainState {
+        network: shared(state.network, world)?,
+        ema: ema
+            .map(|average| average.restore(|network| shared(network, world)))
+            .transpose()?,
+        ..state
+    })
 }
 
 /// What the first process sends; nothing in the others.

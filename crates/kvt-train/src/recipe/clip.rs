@@ -119,7 +119,7 @@ impl ModuleVisitor for WeightVisitor {
         let is_linear = self
             .modules
             .last()
-            .is_some_and(|kind| kind == "Struct:Linear");
+            .is_some_and(|kind| kind == "Struct:Linear" || kind == "Struct:LoraAdapter");
         let (shape, inputs) = match *dims.as_slice() {
             // Burn stores a linear layer as [inputs, outputs].
             [inputs, outputs] if is_linear => ([inputs, outputs], 0),

@@ -487,8 +487,8 @@ fn texts_may_be_several_labels() {
     );
 }
 
-/// The training images are this file, and so are the others unless it is another.
-fn with_classes(name: &str, val: &str) -> Result<[Source; 2], String> {
+/// The training images are this file, and so are the others unless it is another. The folder lives as long as what is read from it.
+fn with_classes(name: &str, val: &str) -> Result<(TempDir, [Source; 2]), String> {
     let dir = copies(name, &["train"]);
     let from = Path::new(FILES).join(format!("{val}.parquet"));
     fs::copy(from, dir.path().join("val.parquet")).unwrap();
@@ -498,17 +498,20 @@ fn with_classes(name: &str, val: &str) -> Result<[Source; 2], String> {
         ..DataConfig::default()
     };
     let opened = crate::open(&data.as_label_sets(), None);
-    opened.map_err(|error| {
-        let text = error.to_string();
-        text.replace(dir.path().to_str().unwrap(), "DIR")
-    })
+    match opened {
+        Ok(sources) => Ok((dir, sources)),
+        Err(error) => {
+            let text = error.to_string();
+            Err(text.replace(dir.path().to_str().unwrap(), "DIR"))
+        }
+    }
 }
 
 /// As the script writes them: `even` of even numbers, `third` of each third, `owl` of none; as booleans, numbers and text.
 #[test]
 fn each_class_may_have_a_column() {
     for name in ["classes", "classes_v2"] {
-        let [train, val] = with_classes(name, "classes").unwrap();
+        let (_dir, [train, val]) = with_classes(name, "classes").unwrap();
         for source in [&train, &val] {
             assert_eq!(source.classes, ["even", "owl", "third"]);
             assert_eq!(

@@ -187,7 +187,9 @@ impl Model {
             return Ok((Outcome::Reset, None));
         }
         let data = widened()?;
-        if let Some(data) = channels::adapted(&data, shape) {
+        // Parameters of a mechanism may have a dimension of 3, too.
+        let reads_images = !is_of_mixer(name) && shape.get(1) == Some(&self.config.in_chans());
+        if reads_images && let Some(data) = channels::adapted(&data, shape) {
             return Ok((Outcome::Adapted, Some(data)));
         }
         if let Some(data) = self.resize(name, shape, &data) {

@@ -53,7 +53,7 @@ fn an_unknown_key_of_an_override_names_the_override() {
       help: did you mean `name`?
 
     --set nowhere.at.all=1: unknown section `[nowhere]`
-      help: the sections are `[analysis]`, `[augment]`, `[checkpoint]`, `[data]`, `[data.shapes]`, `[dense]`, `[detect]`, `[dino]`, `[distill]`, `[ema]`, `[eval]`, `[init]`, `[log]`, `[loss]`, `[mix]`, `[model]`, `[model.attention]`, `[model.class_attention]`, `[multi_label]`, `[multiscale]`, `[optim]`, `[report]`, `[run]`, `[schedule]`, `[segment]`, `[train]`
+      help: the sections are `[analysis]`, `[augment]`, `[checkpoint]`, `[data]`, `[data.shapes]`, `[dense]`, `[detect]`, `[dino]`, `[distill]`, `[ema]`, `[eval]`, `[init]`, `[log]`, `[lora]`, `[loss]`, `[mix]`, `[model]`, `[model.attention]`, `[model.class_attention]`, `[multi_label]`, `[multiscale]`, `[optim]`, `[report]`, `[run]`, `[schedule]`, `[segment]`, `[train]`
 
     2 problems in the configuration
     "#);

@@ -27,6 +27,11 @@ fn defaults_are_those_of_the_deit_recipe() {
     reset_mixer = false
     freeze = "none"
 
+    [lora]
+    rank = 0
+    alpha = 16.0
+    layers = ["attn"]
+
     [data]
     kind = "shapes"
     path = "data/shapes"
