@@ -30,7 +30,7 @@ fn knn() -> ModelOverrides {
 fn vits(change: &ModelOverrides) -> Vec<ModelConfig> {
     let small = ModelOverrides {
         patch_size: Some(4),
-        embed_dim: Some(16.into()),
+        embed_dim: Some(24.into()),
         depth: Some(2.into()),
         num_heads: Some(2.into()),
         ..small::small(change.clone())
