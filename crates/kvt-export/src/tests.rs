@@ -284,39 +284,3 @@ fn lengths_of_the_batch_are_computed() {
         ["Shape", "Gather", "Concat", "Expand", "Add", "Identity"]
     );
 }
-
-// TEMPORARY-DUMP
-#[test]
-fn dump() {
-    let to = std::path::Path::new("/tmp/onnx-dump");
-    std::fs::create_dir_all(to).unwrap();
-    for (kind, change) in [("dense", ModelOverrides::default()), ("knn", knn())] {
-        for config in small::configs(&change).into_iter().chain(vits(&change)) {
-            let name = format!("{}_{kind}", config.name());
-            let images = small::images([small::SIDE; 2], &Device::flex());
-            let logits = build(&config).forward(images.clone(), Phase::Eval);
-            std::fs::write(to.join(format!("{name}.in")), images.into_data().as_bytes()).unwrap();
-            std::fs::write(
-                to.join(format!("{name}.out")),
-                logits.into_data().as_bytes(),
-            )
-            .unwrap();
-            for batch in [0, 1] {
-                let start = std::time::Instant::now();
-                match onnx(build(&config), NonZeroUsize::new(batch), &BTreeMap::new()) {
-                    Ok(file) => {
-                        eprintln!(
-                            "{name} {batch}: {} operators, {:?}, {:?}",
-                            file.operators,
-                            file.difference,
-                            start.elapsed()
-                        );
-                        std::fs::write(to.join(format!("{name}.{batch}.onnx")), file.bytes)
-                            .unwrap();
-                    }
-                    Err(error) => eprintln!("{name} {batch}: FAILED {error}"),
-                }
-            }
-        }
-    }
-}
