@@ -46,7 +46,7 @@ def random_weights(kvt, config, model, folder):
     ).stdout
     rng, tensors = np.random.default_rng(0), {}
     for line in listed.splitlines():
-        if "missing" not in line:
+        if not line.rstrip().endswith(" missing") or "[" not in line:
             continue
         name, shape = line.split()[0], json.loads(line[line.index("["):line.index("]") + 1])
         fan = max(1, int(np.prod(shape[1:])))

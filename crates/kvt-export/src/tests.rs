@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors, Selection};
 use kvt_models::{ModelConfig, ModelOverrides};
-use kvt_ops::Key;
+use kvt_ops::{Key, Phase};
 use prost::Message;
+use rand::RngExt;
 
 use super::*;
 use crate::record::testing::recording;
@@ -15,6 +16,8 @@ use crate::record::testing::recording;
 #[path = "../../kvt-models/tests/all/small.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod small;
+
+mod run;
 
 fn knn() -> ModelOverrides {
     ModelOverrides {
@@ -27,7 +30,7 @@ fn knn() -> ModelOverrides {
 fn vits(change: &ModelOverrides) -> Vec<ModelConfig> {
     let small = ModelOverrides {
         patch_size: Some(4),
-        embed_dim: Some(16.into()),
+        embed_dim: Some(24.into()),
         depth: Some(2.into()),
         num_heads: Some(2.into()),
         ..small::small(change.clone())
@@ -47,13 +50,37 @@ fn build(config: &ModelConfig) -> Model {
     config.init(&Device::flex(), Key::new(1)).unwrap()
 }
 
-/// The file of a model, read back. With the feature `check`, tract has run it.
+/// The file of a model, read back, whose logits are the model's.
 fn exported(config: &ModelConfig, batch: Option<usize>) -> proto::Model {
-    let batch = batch.and_then(NonZeroUsize::new);
     let facts = BTreeMap::from([("model".to_owned(), "\"tiny\"".to_owned())]);
-    let onnx = onnx(build(config), batch, &facts);
+    let onnx = onnx(build(config), batch.and_then(NonZeroUsize::new), &facts);
     let onnx = onnx.unwrap_or_else(|error| panic!("{}: {error}", config.name()));
-    proto::Model::decode(&*onnx.bytes).unwrap()
+    let file = proto::Model::decode(&*onnx.bytes).unwrap();
+
+    // Another length than those that are recorded.
+    let shape = [batch.unwrap_or(4), 3, small::SIDE, small::SIDE];
+    let mut rng = Key::new(2).rng();
+    let pixels: Vec<f32> = (0..shape.iter().product())
+        .map(|_: usize| rng.random_range(-2.0..2.0))
+        .collect();
+    let data = pixels.iter().map(|pixel| f64::from(*pixel)).collect();
+    let found = run::run(
+        file.graph.as_ref().unwrap(),
+        run::Value::new(shape.into(), data),
+    );
+    let images = Tensor::<4>::from_data(TensorData::new(pixels, shape), &Device::flex());
+    let logits = build(config).forward(images, Phase::Eval);
+    assert_eq!(found.shape, logits.dims(), "{}", config.name());
+    let expected = small::values(logits);
+    for (found, expected) in found.data.iter().zip(&expected) {
+        let difference = (found - f64::from(*expected)).abs();
+        assert!(
+            difference < 1e-4,
+            "{}: {found} for {expected}",
+            config.name()
+        );
+    }
+    file
 }
 
 /// Every value is computed or given before it is read, once, and constants have as many bytes as their shapes say.
@@ -256,40 +283,4 @@ fn lengths_of_the_batch_are_computed() {
         kinds,
         ["Shape", "Gather", "Concat", "Expand", "Add", "Identity"]
     );
-}
-
-// TEMPORARY-DUMP
-#[test]
-fn dump() {
-    let to = std::path::Path::new("/tmp/onnx-dump");
-    std::fs::create_dir_all(to).unwrap();
-    for (kind, change) in [("dense", ModelOverrides::default()), ("knn", knn())] {
-        for config in small::configs(&change).into_iter().chain(vits(&change)) {
-            let name = format!("{}_{kind}", config.name());
-            let images = small::images([small::SIDE; 2], &Device::flex());
-            let logits = build(&config).forward(images.clone(), kvt_ops::Phase::Eval);
-            std::fs::write(to.join(format!("{name}.in")), images.into_data().as_bytes()).unwrap();
-            std::fs::write(
-                to.join(format!("{name}.out")),
-                logits.into_data().as_bytes(),
-            )
-            .unwrap();
-            for batch in [0, 1] {
-                let start = std::time::Instant::now();
-                match onnx(build(&config), NonZeroUsize::new(batch), &BTreeMap::new()) {
-                    Ok(file) => {
-                        eprintln!(
-                            "{name} {batch}: {} operators, {:?}, {:?}",
-                            file.operators,
-                            file.difference,
-                            start.elapsed()
-                        );
-                        std::fs::write(to.join(format!("{name}.{batch}.onnx")), file.bytes)
-                            .unwrap();
-                    }
-                    Err(error) => eprintln!("{name} {batch}: FAILED {error}"),
-                }
-            }
-        }
-    }
 }

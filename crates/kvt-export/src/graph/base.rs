@@ -46,8 +46,8 @@ impl Builder<'_> {
                     .axes
                     .iter()
                     .map(|axis| [*axis as i64, -1, BEFORE_FIRST, -1]);
-                let ranges = ranges.collect();
-                self.sliced(&of.input, ranges, &of.out)
+                let ranges: Vec<[i64; 4]> = ranges.collect();
+                self.sliced(&of.input, &ranges, &of.out)
             }
             BaseOperationIr::Expand(of) => self.expand(of),
             BaseOperationIr::Slice(of) => self.slice(of, operation),
@@ -191,14 +191,14 @@ impl Builder<'_> {
             self.set(&of.out, name);
             return Ok(());
         }
-        self.sliced(&of.tensor, ranges, &of.out)
+        self.sliced(&of.tensor, &ranges, &of.out)
     }
 
     /// Ranges of some axes: axis, start, end and step of each.
     fn sliced(
         &mut self,
         x: &TensorIr,
-        ranges: Vec<[i64; 4]>,
+        ranges: &[[i64; 4]],
         out: &TensorIr,
     ) -> Result<(), ExportError> {
         let x = self.read(x)?;

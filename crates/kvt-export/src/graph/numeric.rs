@@ -4,6 +4,7 @@ use burn::backend::ir::{
     FloatOperationIr, IntOperationIr, NumericOperationIr, OperationIr, PadModeIr, ReduceDimOpIr,
     ScalarIr, ScalarOpIr, TensorIr,
 };
+use burn::tensor::DType;
 
 use super::Builder;
 use super::base::float;
@@ -58,11 +59,18 @@ impl Builder<'_> {
             Of::ArgTopK(of) => {
                 self.top_k(&of.input, of.axis, of.accumulator_len, None, Some(&of.out))
             }
+            // Of counts, in 32 bits: tract adds no others up.
             Of::CumSum(of) => {
                 let (x, axis) = (self.read(&of.input)?, self.axis(of.axis));
+                if of.out.dtype != DType::I64 {
+                    let name = self.node("CumSum", [x, axis], []);
+                    self.set(&of.out, name);
+                    return Ok(());
+                }
+                let x = self.node("Cast", [x], [Attribute::int("to", 6)]);
                 let name = self.node("CumSum", [x, axis], []);
                 self.set(&of.out, name);
-                Ok(())
+                self.cast(&of.out, &of.out)
             }
             Of::Clamp(of) => self.clip(&of.tensor, Some(of.min), Some(of.max), &of.out),
             Of::ClampMin(of) => self.clip(&of.lhs, Some(of.rhs), None, &of.out),
