@@ -1,6 +1,8 @@
 //! Why a model cannot be exported.
 
 use burn::tensor::CaptureError;
+use kvt_models::ModelError;
+use kvt_models::weights::WeightsError;
 
 /// A model that the format cannot hold, or a file that does not compute what the model computes.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +44,12 @@ pub enum ExportError {
         /// Its attention.
         kind: &'static str,
     },
+    /// The model could not be built again.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// Its weights could not be copied.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
     /// The forward pass could not be recorded.
     #[error("the forward pass could not be recorded: {0}")]
     Record(CaptureError),

@@ -11,7 +11,10 @@ mod record;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
+use burn::tensor::Device;
+use kvt_models::weights::{LoadOptions, StateDict};
 use kvt_models::{Model, Precision};
+use kvt_ops::Key;
 use prost::Message;
 
 pub use error::ExportError;
@@ -70,11 +73,13 @@ pub fn onnx(
     let sample = check::Sample::of(&model, batch)?;
     // Two lengths that no product of them is confused with.
     let batches = batch.map_or([2, 3], |batch| [batch; 2]);
-    let first = record(&model, batches[0])?;
-    let second = match batch {
+    // What a model keeps from one pass to the next, as clones of it share it, belongs to the recording: each has a model of its own.
+    let twin = match batch {
         Some(_) => None,
-        None => Some(record(&model, batches[1])?),
+        None => Some(copy(&model)?),
     };
+    let first = record(&model, batches[0])?;
+    let second = twin.map(|twin| record(&twin, batches[1])).transpose()?;
     let recordings = [&first, second.as_ref().unwrap_or(&first)];
     let graph = graph(Recorded {
         recordings,
@@ -91,6 +96,14 @@ pub fn onnx(
         operators,
         difference,
     })
+}
+
+/// A model with the same numbers that shares nothing with this one.
+fn copy(model: &Model) -> Result<Model, ExportError> {
+    let state = StateDict::from_model(model)?;
+    let fresh = model.config().init(&Device::flex(), Key::new(0))?;
+    let (copy, _) = fresh.load(&state, LoadOptions::default())?;
+    Ok(copy.with_precision(Precision::F32))
 }
 
 fn file(graph: proto::Graph, metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, ExportError> {

@@ -27,8 +27,7 @@ pub(crate) struct Recording {
 
 /// Records the forward pass of a batch of `batch` images, without computing it.
 ///
-/// The running statistics of batch norms, which clones of a model share, move to the recording device: afterwards the model can only be
-/// recorded again.
+/// The running statistics of batch norms, which clones of a model share, move to the recording device: afterwards the model is of no use.
 pub(crate) fn record(model: &Model, batch: usize) -> Result<Recording, ExportError> {
     let (device, config) = (Device::capture(), model.config());
     let shape = [

@@ -53,7 +53,16 @@ pub(crate) fn graph(recorded: Recorded<'_>) -> Result<Graph, ExportError> {
     let mut builder = Builder::new(recorded);
     let pairs = first.operations.iter().zip(&second.operations);
     if first.operations.len() != second.operations.len() {
-        let operation = "the list of operations".to_owned();
+        let kind = std::mem::discriminant::<OperationIr>;
+        let differs = pairs
+            .clone()
+            .position(|(one, other)| kind(one) != kind(other));
+        let at = differs.unwrap_or(first.operations.len().min(second.operations.len()));
+        let [one, other] = [first, second].map(|recorded| {
+            let operation = recorded.operations.get(at);
+            operation.map_or_else(|| "nothing".to_owned(), name_of)
+        });
+        let operation = format!("{one} or {other}, operation {at}");
         return Err(builder.depends_on_batch(operation));
     }
     for (operation, other) in pairs {

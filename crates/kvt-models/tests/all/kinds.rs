@@ -2,7 +2,7 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
-use kvt_attention::AttentionConfig;
+use kvt_attention::{AttentionConfig, MemoryCompressedConfig};
 use kvt_models::weights::{LoadOptions, Misfit, Outcome, StateDict, WeightsError};
 use kvt_models::{Model, ModelConfig, ModelError, ModelOverrides};
 use kvt_ops::{Key, Phase};
@@ -409,6 +409,24 @@ fn weights_of_another_kind_are_loaded_but_for_the_mechanism() {
             assert_eq!(Some(weight), expected.get(name), "{kind}: {name}");
         }
     }
+}
+
+/// Three tokens to a key are no three colours: weights of another ratio are not adapted as a first convolution is.
+#[test]
+fn weights_of_a_mechanism_are_not_taken_for_colours() {
+    let of_ratio = |ratio| {
+        AttentionConfig::MemoryCompressed(MemoryCompressedConfig {
+            ratio,
+            ..MemoryCompressedConfig::default()
+        })
+    };
+    let three = StateDict::from_model(&build(&of_ratio(3), 1)).unwrap();
+    let two = build(&of_ratio(2), 2);
+    let error = two.load(&three, LoadOptions::default()).unwrap_err();
+    let WeightsError::Incompatible { misfit, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(misfit, Misfit::Mixers);
 }
 
 /// A head of other classes and a new mechanism: the error names both.

@@ -26,7 +26,9 @@ pub enum FinetuneError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// Factors beside random weights, which stay as they are.
-    #[error("`--lora` trains factors beside trained weights, which stay: give them with `--weights`")]
+    #[error(
+        "`--lora` trains factors beside trained weights, which stay: give them with `--weights`"
+    )]
     LoraAlone,
     /// The weights cannot be read, or belong to an unknown model.
     #[error("could not use the weights in `{}`", .path.display())]
