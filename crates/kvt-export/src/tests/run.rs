@@ -456,6 +456,14 @@ fn apply(node: &Node, inputs: &[&Value]) -> Vec<Value> {
                 normed.at(place) * gamma.at(place) + beta.map_or(0.0, |beta| beta.at(place))
             })
         }
+        "BatchNormalization" => {
+            let epsilon = f64::from(attribute(node, "epsilon").unwrap().f);
+            Value::of(x.shape.clone(), |place| {
+                let [gamma, beta, mean, variance] =
+                    [1, 2, 3, 4].map(|at| inputs[at].data[place[1]]);
+                (x.at(place) - mean) / (variance + epsilon).sqrt() * gamma + beta
+            })
+        }
         "Conv" => {
             let (weight, group) = (inputs[1], int(node, "group", 1) as usize);
             let (outputs, of_group) = (weight.shape[0], weight.shape[1]);
