@@ -251,11 +251,17 @@ fn what_has_no_translation_is_named() {
         "{error}"
     );
     // The second image, the images in other columns, and a constant for each image.
-    let error = message(|x| x.narrow(0, 1, 1));
-    assert!(
-        error.starts_with("`Slice`") && error.contains("--batch"),
-        "{error}"
-    );
+    for work in [
+        (|x| x.narrow(0, 1, 1)) as fn(Tensor<2>) -> Tensor<2>,
+        // All images of the first recording, not of the second.
+        |x| x.narrow(0, 0, 2),
+    ] {
+        let error = message(work);
+        assert!(
+            error.starts_with("`Slice`") && error.contains("--batch"),
+            "{error}"
+        );
+    }
     let error = message(|x| {
         let numbers: Vec<f32> = (0..x.dims()[0] * 4).map(|i| i as f32).collect();
         let numbers = TensorData::new(numbers, x.dims());

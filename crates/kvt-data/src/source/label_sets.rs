@@ -1,6 +1,6 @@
 //! Any number of labels for each image, as text: `cat|dog`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::Source;
 use crate::text::quoted;
@@ -18,12 +18,12 @@ pub(super) fn labels_in(text: &str) -> Result<Vec<&str>, String> {
     if text.is_empty() || text == BETWEEN {
         return Ok(Vec::new());
     }
-    let mut labels = Vec::new();
+    let (mut labels, mut seen) = (Vec::new(), HashSet::new());
     for label in text.split(BETWEEN).map(str::trim) {
         if label.is_empty() {
             return Err(format!("one of the labels `{text}` is empty"));
         }
-        if labels.contains(&label) {
+        if !seen.insert(label) {
             return Err(format!("the label `{label}` is twice in `{text}`"));
         }
         labels.push(label);

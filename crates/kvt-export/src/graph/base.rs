@@ -175,13 +175,18 @@ impl Builder<'_> {
                 .map_or(0, |length| *length as isize);
             let from_end = |at: isize| if at < 0 { at + length } else { at };
             let (start, end) = (from_end(range.start), range.end.map_or(length, from_end));
+            let out = self.dims_of(&of.out).get(axis).copied();
+            let is_batch = matches!(dim, Dim::PerImage(_));
+            if is_batch && out != Some(dim) {
+                return Err(self.depends_on_batch("Slice".to_owned()));
+            }
             if range.step == 1 && start == 0 && end >= length {
                 continue;
             }
             if range.step < 1 {
                 return Err(self.unknown(operation));
             }
-            if matches!(dim, Dim::PerImage(_)) {
+            if is_batch {
                 return Err(self.depends_on_batch("Slice".to_owned()));
             }
             ranges.push([axis as i64, start as i64, end as i64, range.step as i64]);

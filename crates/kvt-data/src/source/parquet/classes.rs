@@ -55,7 +55,7 @@ pub(super) fn columns(
 }
 
 /// Adds a class to the labels of those rows, of a group that begins with the row `first`, whose column says so. They may take
-/// `room` more bytes.
+/// `room` more bytes, of which each value takes one.
 pub(super) fn add(
     (labels, room): (&mut [String], &mut u64),
     first: u64,
@@ -63,6 +63,13 @@ pub(super) fn add(
     pages: &Pages,
     file: &mut File,
 ) -> Result<(), ParquetFault> {
+    let too_much = || ParquetFault::Unread {
+        column: name(class),
+        what: format!("of labels that take more than {MOST} times the bytes of the file"),
+        instead: "shorter names",
+    };
+    // A value that is false takes time alone.
+    *room = room.checked_sub(labels.len() as u64).ok_or_else(too_much)?;
     let mut known = HashMap::new();
     let values = pages.numbers(file, &mut known)?;
     let is_text = class.physical_type() == Type::BYTE_ARRAY;
@@ -78,13 +85,7 @@ pub(super) fn add(
             Some(false) => {}
             Some(true) => {
                 let left = room.checked_sub(class.name().len() as u64 + 1);
-                *room = left.ok_or_else(|| ParquetFault::Unread {
-                    column: name(class),
-                    what: format!(
-                        "of labels that take more than {MOST} times the bytes of the file"
-                    ),
-                    instead: "shorter names",
-                })?;
+                *room = left.ok_or_else(too_much)?;
                 if !labels.is_empty() {
                     labels.push_str(BETWEEN);
                 }
