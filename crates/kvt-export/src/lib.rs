@@ -71,8 +71,8 @@ pub fn onnx(
     // Recording moves the statistics of batch norms, so the model computes first.
     #[cfg(feature = "check")]
     let sample = check::Sample::of(&model, batch)?;
-    // Two lengths that no product of them is confused with.
-    let batches = batch.map_or([2, 3], |batch| [batch; 2]);
+    // Two lengths that nothing else of a model has, so that no operation is left out for one of them alone.
+    let batches = batch.map_or([11, 13], |batch| [batch; 2]);
     // What a model keeps from one pass to the next, as clones of it share it, belongs to the recording: each has a model of its own.
     let twin = match batch {
         Some(_) => None,

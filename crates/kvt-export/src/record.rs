@@ -53,7 +53,12 @@ pub(crate) fn record(model: &Model, batch: usize) -> Result<Recording, ExportErr
         .collect();
     let names = weights.0.into_iter();
     Ok(Recording {
-        operations: graph.operations,
+        // When tensors begin and end to exist says nothing.
+        operations: graph
+            .operations
+            .into_iter()
+            .filter(|of| !matches!(of, OperationIr::Init(_) | OperationIr::Drop(_)))
+            .collect(),
         values,
         names: names
             .filter_map(|(param, id)| Some((id, named.get(&param)?.clone())))

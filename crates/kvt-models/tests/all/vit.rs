@@ -188,7 +188,7 @@ fn weights_of_another_option_are_refused() {
     weights.insert("reg_token", TensorData::zeros::<f32, _>([1, 4, 24]));
     let model = shallow("deit3_small_patch16_224", ModelOverrides::default());
     let error = model.load(&weights, LoadOptions::default()).unwrap_err();
-    let hint = "no model of kvt has that and the rest of these weights";
+    let hint = "`vit_small_patch14_reg4_dinov2` is with it";
     assert!(error.to_string().contains(hint), "{error}");
 }
 
