@@ -114,8 +114,15 @@ fn a_frozen_layer_gives_its_input_the_same_gradient() {
     let single = devices().into_iter();
     let single = single.map(|(name, device)| (name, device.autodiff(), DType::F32, 1e-5));
     for (name, device, dtype, error) in cases().into_iter().chain(single) {
-        let layer = LinearConfig::new(24, 40).init(&device);
-        let frozen = layer.clone().no_grad();
+        let fresh = LinearConfig::new(24, 40).init(&device);
+        let copy = || Linear {
+            weight: Param::from_tensor(fresh.weight.val().detach()),
+            bias: fresh
+                .bias
+                .as_ref()
+                .map(|bias| Param::from_tensor(bias.val().detach())),
+        };
+        let (layer, frozen) = (copy(), copy().no_grad());
         let stream = || numbers(4, [2, 37, 40], &device);
         let scale = tensor(&[0.0, 1.25], [2], &device);
         let scaled = Residual::scaled(stream(), scale);
