@@ -215,8 +215,8 @@ NO_INTEGER = ["-1", "1.5", "nan", "word", "99999999999999999999", "[]", "{}", "t
 NO_FLOAT = ["nan", "inf", "-inf", "word", "[]", "{}", "true", ""]
 ODD_INTEGER = ["0", "1", "9223372036854775807", "4294967296", "65537"]
 ODD_FLOAT = ["0", "-1.0", "1e-300", "1e300", "1.0", "0.999999999"]
-# Words that these keys have besides numbers.
-WORDS = {"data.workers": "auto"}
+# What these keys have besides numbers and names: an empty text is no table, as the configuration of every run says.
+WORDS = {"data.workers": "auto", "data.labels": "''"}
 # Asked for, so many images or steps are made; only how long it takes is odd.
 LONG = {"data.shapes.train_per_class", "data.shapes.val_per_class", "data.shapes.image_size"}
 
