@@ -115,6 +115,8 @@ fn epochs(events: &[Event]) -> Vec<&EpochRecord> {
 fn files(workspace: &Workspace, run: &str) -> Vec<(String, Vec<u8>)> {
     let folder = workspace.last_checkpoint(run);
     let names = ["model", "optimizer", "ema", "teacher", "centre"]
+        .into_iter()
+        .chain(["lora", "ema.lora", "adapted"])
         .map(|name| format!("{name}.safetensors"));
     names
         .into_iter()
@@ -405,10 +407,21 @@ fn an_overflow_in_two_is_one_in_one_to_the_bit() {
 /// A request to stop in one process stops all; the run resumes with another number of processes.
 #[test]
 fn all_stop_and_another_number_goes_on() {
+    stops_and_goes_on(&[]);
+}
+
+/// Factors are shared as they are, not merged into the weights beside them.
+#[test]
+fn low_rank_factors_go_on_in_another_number_of_processes() {
+    stops_and_goes_on(&["lora.rank=2"]);
+}
+
+fn stops_and_goes_on(more: &[&str]) {
     let workspace = Workspace::with_data(6, 2);
     let all: Vec<&str> = DEIT
         .into_iter()
         .chain(["train.batch_size=3", "train.accumulate=2"])
+        .chain(more.iter().copied())
         .collect();
     let whole = finish(&plan(&workspace, "whole", &all), 1, Start::New);
     for (name, first, second, stopped_by) in [("a", 2, 1, 1), ("b", 1, 2, 0)] {
