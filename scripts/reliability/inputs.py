@@ -239,10 +239,15 @@ def keys(context: Context):
     for key, kind, default in reference(context, context.work):
         if key == "base":
             continue
-        kind = kind.removeprefix("non-empty ")
+        kind = kind.removeprefix("non-empty ").replace("`", "")
         if kind.startswith('"') and "integer" not in kind:
             wrong, odd = ["", "wrod", "3", "true", "[]", "DENSE"], []
-        elif kind.startswith("`true`"):
+            if "list" in kind:
+                odd = ["[1.0]", "[0.0]", "[nan]", "[1e300, 1e300, 1e300]"]
+            # Some take a word or a switch.
+            if "true" in kind:
+                wrong, odd = [value for value in wrong if value != "true"], [*odd, "true"]
+        elif kind.startswith("true"):
             wrong, odd = ["maybe", "1", "[]", ""], []
         elif kind.startswith("list of 2") or kind.startswith("list of 3"):
             wrong, odd = ["1.0", "[]", "[1.0]", "[1.0, 2.0, 3.0, 4.0]", '["a", "b", "c"]', "[nan, nan]", "[nan, nan, nan]"], \
