@@ -9,6 +9,7 @@ Needs Open MPI's `mpirun`, and a `kvt` that was built with the feature `mpi`. Ta
 - two processes are one with `train.accumulate = 2`, to the bit: DeiT with k-NN attention, drop path, mixup and an average;
 - two processes with joint batch norms are one with twice the micro-batch, to 1e-6: CvT, running statistics included;
 - a killed process ends the job, whose output names it, and one process continues as if nothing had happened;
+- segmentation and detection, killed within an epoch and resumed, are one process that was not, to the bit;
 - a signal to `mpirun` stops all, and everything is saved;
 - an error is reported once, not once per process; an image that one process cannot read is one error of all;
 - `kvt bench step` shows how well it scales.
@@ -52,6 +53,7 @@ per = "step"
 [train]
 device = "cpu"
 epochs = 2
+batch_size = 4
 [eval]
 batch_size = 4
 [log]
@@ -71,6 +73,61 @@ CVT = CONFIG.format(
     model="patch_size = 4\npatch_stride = 2\nembed_dim = 16\nnum_heads = 2\ndepth = 1",
 )
 
+# Of the smallest Swin, on scenes of which an epoch has more updates than are made before the kill. Without joint batch norms UPerNet, too,
+# learns the same to the bit.
+DENSE = """task = "{task}"
+seed = 3
+[model]
+name = "swin_tiny_patch4_window7_224"
+img_size = {side}
+window_size = 4
+embed_dim = 8
+depth = [1, 1, 2, 1]
+num_heads = [1, 2, 2, 4]
+drop_path = 0.3
+[model.attention]
+kind = "knn"
+neighbors = 0.8
+[data]
+kind = "shapes"
+path = "scenes"
+workers = 1
+[data.shapes]
+layout = "dense"
+image_size = 64
+classes = 2
+train_per_class = 200
+val_per_class = 2
+[optim]
+lr = 1e-3
+lr_batch = 0
+eps = 0.01
+[schedule]
+kind = "constant"
+per = "step"
+warmup_epochs = 0
+[train]
+device = "cpu"
+batch_size = 2
+sync_batch_norm = false
+[log]
+every_steps = 1
+tensorboard = false
+[checkpoint]
+keep_last = 1000
+"""
+DENSE_UPDATES = 100
+SEGMENT = DENSE.format(task="segment", side=32) + (
+    "[segment]\nchannels = 8\naux_channels = 4\n[dense]\nscale = [48, 32]\ncrop = [32, 32]\n"
+)
+DETECT = DENSE.format(task="detect", side=64) + (
+    "[detect]\nchannels = 8\nhidden = 16\nanchors = 16\nregions = 8\ntrain_per_level = 20\ntrain_proposals = 10\n"
+    "test_per_level = 20\ntest_proposals = 10\nscore = 0.01\n[multiscale]\nsizes = [48, 64]\nmax = 64\ncrop_before = false\n"
+)
+
+# A run without an end, saved after every update.
+ENDLESS = ["train.accumulate=2", "train.epochs=100000", "checkpoint.every_steps=1"]
+
 # A root user, as in CI; both processes on one machine; as many threads for one process as for each of two.
 ENVIRONMENT = {
     **os.environ,
@@ -85,8 +142,8 @@ PATIENCE = 300
 class Check:
     def __init__(self, kvt: Path, folder: Path):
         self.kvt, self.folder = str(kvt), folder
-        (folder / "deit.toml").write_text(DEIT)
-        (folder / "cvt.toml").write_text(CVT)
+        for name, config in [("deit", DEIT), ("cvt", CVT), ("segment", SEGMENT), ("detect", DETECT)]:
+            (folder / f"{name}.toml").write_text(config)
 
     def command(self, processes: int, *arguments: str) -> list[str]:
         launcher = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(processes)]
@@ -114,18 +171,17 @@ class Check:
         return {path.name: path.read_bytes() for path in self.checkpoint(run).glob("*.safetensors")}
 
     def untimed_events(self, run: str) -> list:
-        """The steps and evaluations of the log, without their times."""
+        """The steps and evaluations of the log, without their times, and of a step without what is of the last micro-batch of the first
+        process."""
         events = [json.loads(line) for line in (self.folder / run / "log.jsonl").read_text().splitlines()]
-        timed = ("images_per_second", "data_wait", "communication")
-        events = [event for event in events if event["kind"] in ("step", "eval")]
-        return [{key: value for key, value in event.items() if key not in timed} for event in events]
+        of_all = ("kind", "step", "epoch", "loss", "lr", "grad_norm")
+        steps_and_evals = [event for event in events if event["kind"] in ("step", "eval")]
+        return [event if event["kind"] == "eval" else {key: event[key] for key in of_all} for event in steps_and_evals]
 
-    def start(self, processes: int, run: str, steps: int) -> subprocess.Popen:
+    def start(self, processes: int, run: str, steps: int, config: str = "deit") -> subprocess.Popen:
         """An endless run that has made some updates."""
-        command = self.command(
-            processes, "train", "deit.toml", "--run-dir", run, "--set", "train.accumulate=2",
-            "--set", "train.batch_size=4", "--set", "train.epochs=100000", "--set", "checkpoint.every_steps=1",
-        )  # fmt: skip
+        sets = [word for key in ENDLESS for word in ("--set", key)]
+        command = self.command(processes, "train", f"{config}.toml", "--run-dir", run, *sets)
         child = subprocess.Popen(
             command, cwd=self.folder, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -201,21 +257,45 @@ def joint_batch_norms(check: Check) -> None:
     assert check.files("turns-one") == check.files("turns-two")
 
 
-def a_kill(check: Check) -> None:
-    child = check.start(2, "killed", 3)
+def killed_and_resumed(check: Check, config: str, made: int, more: int, processes: int) -> int:
+    """Two processes are killed after some updates, and as many as `processes` go on: what comes out is what one does that was not killed.
+    Returns after how many updates the run went on."""
+    killed, unharmed = f"killed-{config}", f"unharmed-{config}"
+    child = check.start(2, killed, made, config)
     os.kill(process_of_rank(1, child.pid), signal.SIGKILL)
     _, errors = child.communicate(timeout=PATIENCE)
     assert child.returncode != 0
     assert re.search(r"rank 1 .* on signal 9", errors.replace("\n", " ")), errors
-    last = int(check.checkpoint("killed").name.split("-")[1])
-    settings = [
-        "train.accumulate=2", "train.batch_size=4", "train.epochs=100000",
-        "checkpoint.every_steps=1", f"train.max_steps={last + 3}",
-    ]  # fmt: skip
-    check.train(1, "deit", "killed", *settings, resume=True)
-    check.train(1, "deit", "unharmed", *settings)
-    assert check.files("killed") == check.files("unharmed")
-    assert check.untimed_events("killed") == check.untimed_events("unharmed")
+    last = int(check.checkpoint(killed).name.split("-")[1])
+    settings = [*ENDLESS, f"train.max_steps={last + more}"]
+    check.train(processes, config, killed, *settings, resume=True)
+    check.train(1, config, unharmed, *settings)
+    one, two = check.files(unharmed), check.files(killed)
+    assert one.keys() == two.keys()
+    for name, content in one.items():
+        assert two[name] == content, f"{name}: {farthest(content, two[name])}"
+    assert check.untimed_events(killed) == check.untimed_events(unharmed)
+    return last
+
+
+def a_kill(check: Check) -> None:
+    killed_and_resumed(check, "deit", made=3, more=3, processes=1)
+
+
+def dense_tasks(check: Check, config: str) -> None:
+    last = killed_and_resumed(check, config, made=2, more=2, processes=2)
+    assert last < DENSE_UPDATES, f"the kill was to come within an epoch, not after update {last}"
+    # Pixels and objects of all processes are counted as one.
+    evaluations = [event for event in check.untimed_events(f"killed-{config}") if event["kind"] == "eval"]
+    assert [event["images"] for event in evaluations] == [4], evaluations
+
+
+def segmentation(check: Check) -> None:
+    dense_tasks(check, "segment")
+
+
+def detection(check: Check) -> None:
+    dense_tasks(check, "detect")
 
 
 def a_signal(check: Check) -> None:
@@ -256,7 +336,7 @@ def scaling(check: Check) -> None:
     print("\n".join(f"  {line}" for line in done.stdout.splitlines()))
 
 
-CHECKS = [the_same_run, joint_batch_norms, a_kill, a_signal, errors_are_said_once, scaling]
+CHECKS = [the_same_run, joint_batch_norms, a_kill, segmentation, detection, a_signal, errors_are_said_once, scaling]
 
 
 def main() -> None:
