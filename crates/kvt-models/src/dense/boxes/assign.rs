@@ -202,6 +202,30 @@ mod tests {
         assert_eq!(neither.assign(&boxes, &[object]), [Neither]);
     }
 
+    /// The shares of mmdetection's `mask-rcnn_r50_fpn.py`, met and missed by boxes that cover so many percent of an object: beside a box
+    /// that is the object, and alone.
+    #[test]
+    fn the_rules_are_those_of_the_recipe() {
+        let part = |percent: f32| [0.0, 0.0, 10.0, percent];
+        let object = part(100.0);
+        for (rule, percent, beside, alone) in [
+            (Assigner::RPN, 70.0, Object(0), Object(0)),
+            (Assigner::RPN, 69.0, Neither, Object(0)),
+            (Assigner::RPN, 30.0, Neither, Object(0)),
+            (Assigner::RPN, 29.0, Background, Background),
+            (Assigner::ROI, 50.0, Object(0), Object(0)),
+            (Assigner::ROI, 49.0, Background, Background),
+        ] {
+            let found = rule.assign(&[object, part(percent)], &[object]);
+            assert_eq!(found, [Object(0), beside], "{percent}");
+            assert_eq!(
+                rule.assign(&[part(percent)], &[object]),
+                [alone],
+                "{percent}"
+            );
+        }
+    }
+
     #[test]
     fn a_box_that_is_not_a_number_is_neither() {
         let boxes = [[f32::NAN; 4], [0.0, 0.0, 10.0, 4.0], [0.0, 0.0, 1.0, 1.0]];

@@ -15,6 +15,7 @@ use crate::weights::{Outcome, StateDict, WeightsError};
 use crate::{ModelConfig, ModelError, ModelOverrides, Precision};
 
 mod golden;
+mod limits;
 mod parts;
 
 const MAPS: [usize; 4] = [4, 8, 16, 32];
