@@ -1,5 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod limits;
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -197,4 +197,23 @@ mod tests {
         let both = both.count();
         assert!(both.abs_diff(500) < 97, "{both}");
     }
+
+    /// Each range is drawn from end to end, and no further: mmsegmentation's defaults.
+    #[test]
+    fn changes_are_as_large_as_told() {
+        let all: Vec<Photometric> = (0..2000)
+            .map(|key| Photometric::draw(Key::new(key)))
+            .collect();
+        let assert_range = |of: fn(&Photometric) -> Option<f32>, [low, high]: [f32; 2]| {
+            let drawn = all.iter().filter_map(of);
+            let least = drawn.clone().fold(f32::INFINITY, f32::min);
+            let most = drawn.fold(f32::NEG_INFINITY, f32::max);
+            let near = 0.02 * (high - low);
+            assert!((low..low + near).contains(&least), "{least}");
+            assert!((high - near..=high).contains(&most), "{most}");
+        };
+        assert_range(|one| one.brightness, [-32.0, 32.0]);
+        assert_range(|one| one.contrast, [0.5, 1.5]);
+        assert_range(|one| one.saturation, [0.5, 1.5]);
+    }
 }

@@ -1,5 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod limits;
+
 use std::sync::Arc;
 
 use image::{GrayImage, Luma, Rgb};

@@ -268,6 +268,7 @@ fn some_are_not_trained_on() {
     assert_eq!(reason(json!({"ignore": true})), Some(LeftOut::Ignored));
     assert_eq!(reason(json!({"area": 0})), Some(LeftOut::Small));
     assert_eq!(boxed([5.0, 4.0, 0.9, 5.0]), Some(LeftOut::Small));
+    assert_eq!(boxed([5.0, 4.0, 5.0, 0.9]), Some(LeftOut::Small));
     assert_eq!(boxed([5.0, 4.0, 1.0, 1.0]), None);
     // The image is 30 wide and 20 high.
     assert_eq!(boxed([30.0, 4.0, 5.0, 5.0]), Some(LeftOut::Outside));

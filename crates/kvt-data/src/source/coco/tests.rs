@@ -113,6 +113,27 @@ fn images_without_objects_validate_but_do_not_train() {
     assert!(train.warnings().is_empty());
 }
 
+/// Images of 31 x 40, 32 x 32 and 40 x 31 with an object each. A square is not wide, as in mmdetection 2, whose recipe this is.
+#[test]
+fn images_train_from_32_pixels_on() {
+    let (dir, data) = folder();
+    let mut changed = file();
+    for (id, width, height) in [(1_usize, 31, 40), (2, 32, 32), (5, 40, 31)] {
+        // The last image is the first of the file.
+        let image = &mut changed["images"][5 - id];
+        image["width"] = json!(width);
+        image["height"] = json!(height);
+    }
+    for split in [&data.train, &data.val] {
+        write(dir.path(), split, &changed);
+    }
+    let [train, val] = open(&data, None).unwrap();
+    assert_eq!(names(&train), ["2.png"]);
+    assert_eq!(train.orientations(), Some(vec![false]));
+    let wide = [false, false, true, true, true];
+    assert_eq!(val.orientations(), Some(wide.to_vec()));
+}
+
 #[test]
 fn annotations_are_where_they_are_said_to_be() {
     let (dir, data) = folder();
