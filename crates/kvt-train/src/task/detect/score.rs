@@ -214,9 +214,13 @@ mod tests {
     }"#;
 
     fn scores(detections: &str) -> Result<Scores, ScoreError> {
+        compared(ANNOTATIONS, detections)
+    }
+
+    fn compared(annotations: &str, detections: &str) -> Result<Scores, ScoreError> {
         let folder = tempfile::tempdir().unwrap();
         let [truth, found] = ["truth.json", "found.json"].map(|name| folder.path().join(name));
-        fs_err::write(&truth, ANNOTATIONS).unwrap();
+        fs_err::write(&truth, annotations).unwrap();
         fs_err::write(&found, detections).unwrap();
         score(&truth, &found)
     }
@@ -244,6 +248,28 @@ mod tests {
         assert!(is_full(boxed.boxes.ap) && boxed.masks.is_none());
         let nothing = scores("[]").unwrap();
         assert_eq!((nothing.boxes.ap, nothing.masks), (Some(0.0), None));
+    }
+
+    /// A better detection in a crowd is neither right nor wrong, and an object is as large as its annotation says, not as its box.
+    #[test]
+    fn crowds_and_areas_are_those_of_the_annotations() {
+        let annotations = r#"{
+            "images": [{"id": 7, "file_name": "a.png", "height": 20, "width": 30}],
+            "categories": [{"id": 4, "name": "cat"}],
+            "annotations": [
+                {"id": 1, "image_id": 7, "category_id": 4, "bbox": [0, 0, 10, 10], "area": 5000, "iscrowd": 0},
+                {"id": 2, "image_id": 7, "category_id": 4, "bbox": [15, 0, 15, 20], "area": 300, "iscrowd": 1}
+            ]
+        }"#;
+        let detections = r#"[
+            {"image_id": 7, "category_id": 4, "score": 0.9, "bbox": [16, 2, 10, 10]},
+            {"image_id": 7, "category_id": 4, "score": 0.8, "bbox": [0, 0, 10, 10]}
+        ]"#;
+        let of = compared(annotations, detections).unwrap().boxes;
+        for ap in [of.ap, of.ap_medium, of.ar100] {
+            assert!(ap.is_some_and(|ap| (ap - 1.0).abs() < 1e-15), "{of:?}");
+        }
+        assert_eq!((of.ap_small, of.ap_large), (None, None));
     }
 
     /// What does not belong to the annotations is named.

@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod batches;
 mod config;
 mod harm;
 mod run;

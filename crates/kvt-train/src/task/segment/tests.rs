@@ -1,6 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod config;
+mod numbers;
 mod run;
 mod trajectory;
 

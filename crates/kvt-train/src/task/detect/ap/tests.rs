@@ -194,6 +194,17 @@ fn equal_scores_keep_their_order() {
     assert_close(ap(zero, negative), Some(0.5), "zeros");
 }
 
+/// 32 x 32 pixels are small and medium, 96 x 96 medium and large, as for pycocotools.
+#[test]
+fn objects_at_a_limit_are_of_both_areas() {
+    for (side, expected) in [(32.0, [true, true, false]), (96.0, [false, true, true])] {
+        let bbox = [0.0, 0.0, side, side];
+        let ap = boxes(1, &[truth(1, 0, bbox)], &[found(1, 0, bbox, 0.5)]);
+        let counts = [ap.ap_small, ap.ap_medium, ap.ap_large].map(|ap| ap.is_some());
+        assert_eq!(counts, expected, "{side}");
+    }
+}
+
 #[test]
 fn nothing_gives_no_number() {
     let nothing = boxes(2, &[], &[]);

@@ -10,7 +10,7 @@ use crate::task::testing::train_in;
 use crate::world::threads;
 
 /// A run of seven updates, three per epoch, evaluated every second one.
-fn workspace() -> Workspace<Segment> {
+pub(super) fn workspace() -> Workspace<Segment> {
     let more = r#"
 drop_path = 0.1
 [model.attention]
