@@ -191,6 +191,29 @@ mod tests {
         }
     }
 
+    /// Of each depth the largest value, and one with another bit.
+    #[test]
+    fn all_bits_of_a_value_count() {
+        let rows = |first: [u8; 2], of_row: usize| {
+            let mut packed = vec![0; 3 * of_row];
+            packed[..2].copy_from_slice(&first);
+            packed
+        };
+        for (depth, packed, expected) in [
+            (
+                BitDepth::Two,
+                rows([0b1101_1000, 0b1100_0000], 2),
+                [3, 1, 2, 0, 3],
+            ),
+            (BitDepth::Four, rows([0xf8, 0x42], 3), [15, 8, 4, 2, 0]),
+            (BitDepth::Eight, rows([255, 128], 5), [255, 128, 0, 0, 0]),
+            (BitDepth::Sixteen, rows([0, 255], 10), [255, 0, 0, 0, 0]),
+        ] {
+            let map = read(&png(ColorType::Grayscale, depth, &packed)).unwrap();
+            assert_eq!(map.labels[..5], expected, "{depth:?}");
+        }
+    }
+
     #[test]
     fn other_files_are_refused() {
         let reason = |bytes: &[u8]| read(bytes).unwrap_err();
