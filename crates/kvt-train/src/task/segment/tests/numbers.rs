@@ -145,9 +145,16 @@ fn windows_give_the_mean_of_their_logits() {
         "segment.eval_stride=[8, 16]",
     ];
     assert_evaluated(&set, (32, 48), |network, image| {
-        let mut sums = vec![0.0; CLASSES * 32 * 48];
-        let mut counts = vec![0.0; 32 * 48];
-        for (top, left) in [(0, 0), (0, 16), (8, 0), (8, 16), (16, 0), (16, 16)] {
+        let mut sums = vec![0f32; CLASSES * 32 * 48];
+        let mut counts = vec![0f32; 32 * 48];
+        for (top, left) in [
+            (0_usize, 0_usize),
+            (0, 16),
+            (8, 0),
+            (8, 16),
+            (16, 0),
+            (16, 16),
+        ] {
             let window = [0..1, 0..3, top..top + 16, left..left + 32];
             let logits = network.forward(image.clone().slice(window), Phase::Eval);
             let logits = resize_bilinear(logits.main, [16, 32]);
