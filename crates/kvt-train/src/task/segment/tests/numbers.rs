@@ -54,7 +54,8 @@ fn assert_near(found: f64, expected: f64, what: &str) {
     );
 }
 
-/// The losses of both heads are means over all pixels, that of the auxiliary one counts 0.4, and the accuracy is that of pixels with a class.
+/// The losses of both heads are means over all pixels, that of the auxiliary one counts 0.4, and the accuracy is that of pixels with a
+/// class.
 #[test]
 fn a_batch_has_the_losses_and_signals_of_its_pixels() {
     let workspace = workspace();
@@ -97,8 +98,8 @@ fn a_batch_has_the_losses_and_signals_of_its_pixels() {
     assert_near(loss, (main + 0.4 * auxiliary) / all, "loss");
 }
 
-/// Evaluates a plan's network on an image of (height, width) with labels of 20 x 30, and compares that with logits of the image's size: these
-/// are resized again, as by mmsegmentation, and the loss is the mean over pixels with a class.
+/// Evaluates a plan's network on an image of (height, width) with labels of 20 x 30, and compares that with logits of the image's size:
+/// these are resized again, as by mmsegmentation, and the loss is the mean over pixels with a class.
 fn assert_evaluated(
     set: &[&str],
     size @ (height, width): (usize, usize),
