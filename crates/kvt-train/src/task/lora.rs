@@ -22,7 +22,7 @@ section! {
         pub alpha: f64 = 16.0, "x-range" = "(0, 1e6]", "x-default" = "twice `lora.rank`";
         /// The linear layers, by parts of their names that are whole between dots: `"attn"` is all of the attention but its own
         /// weights where its kind has some, `"mlp.fc1"` the first layer of each MLP, `"blocks.11"` those of one block.
-        pub layers: Vec<String> = vec!["attn".to_owned()];
+        pub layers: Vec<String> = vec!["attn".to_owned()], "minItems" = 1;
     }
 }
 
