@@ -37,8 +37,8 @@ pub struct StepMeasurement {
     pub step: Timing,
     /// Images per second of training.
     pub images_per_second: f64,
-    /// Rate of the step, counting the backward pass as twice the forward pass; with LoRA as once, which is the least: frozen weights have
-    /// no gradients of their own.
+    /// Rate of the step, counting the backward pass as twice the forward pass; with LoRA as once, which is the least: a layer
+    /// without factors computes no gradient of its weights.
     pub gflops: f64,
     /// Memory rate of only the parameters, gradients and optimizer moments: two reads of the parameters, and for those that are trained
     /// one write of the gradients, and the reads and writes of AdamW.
