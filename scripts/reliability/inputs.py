@@ -462,10 +462,13 @@ def commands():
         yield Input("command " + " ".join(arguments)[:90].replace("\n", "\\n"), arguments, expected)
     for device in ("", " ", "cpu ", " cpu", "CPU", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:99", "cuda:99999999999999999999",
                    "cpu:1", "cpu:0x0", "cpu:+1", "cpu:999999", "wgpu:-1", "auto:1", "auto:", ":", "a\nb", "cpu:0:0", "cpu:½"):
-        yield Input(f"device {device!r}", [*TRAIN, f"--device={device}"],
+        # What is set on the command line loses the spaces around it.
+        yield Input(f"device {device!r}", [*TRAIN, f"--device={device}"], FINE if device.strip() == "cpu" else ERROR,
                     mentions=("device", f"not include `{device.split(':')[0]}`"))
     yield Input("device from a file", ["train", "top.toml", "--run-dir", "out"], mentions=("train.device",),
                 prepare=text("top.toml", 'base = "config.toml"\n[train]\ndevice = ""\n'))
+    yield Input("device with a space from a file", ["train", "top.toml", "--run-dir", "out"], mentions=("train.device",),
+                prepare=text("top.toml", 'base = "config.toml"\n[train]\ndevice = "cpu "\n'))
     for value in ("train.epochs=1\nseed=5", "seed=1\n", "\nseed=1", "seed=1\r\nseed=2", "model.name=a\nb", "run.dir=a\nb=c",
                   "seed", "=", "=1", ".=1", "seed.=1", ".seed=1", "train=1", "train.epochs.x=1", "sede=1", "trian.epochs=1",
                   "base=config.toml", "seed=1 2", "seed==1", "train={epochs=1", "train.epochs=1e2", "a" * 5000 + "=1",
@@ -525,7 +528,7 @@ def configurations():
                  ["train.batch_size=4294967296", "train.accumulate=4294967296"], ["model.img_size=18"], ["model.img_size=4000000000"],
                  ["model.patch_size=0"], ["model.embed_dim=15"], ["model.embed_dim=10000000000"], ["model.depth=10000000000"],
                  ["model.num_heads=1000000007"], ["model.num_heads=[1, 2]"], ["model.name=swin_tiny_patch4_window7_224", "model.window_size=0"],
-                 ["model.in_chans=1"], ["model.num_classes=2"], ["model.num_classes=10000000000"], ["model.attention.kind=knn",
+                 ["model.in_chans=2"], ["model.num_classes=2"], ["model.num_classes=10000000000"], ["model.attention.kind=knn",
                  "model.attention.neighbors=0"], ["model.attention.neighbors=5"], ["data.train=../../x"], ["data.train="],
                  ["data.shapes.classes=1"], ["data.shapes.classes=11"], ["data.shapes.image_size=7"], ["augment.scale=[0.9, 0.1]"],
                  ["schedule.warmup_epochs=1e300", "optim.lr=nan"], ["optim.lr=0"], ["optim.lr=-1"]):

@@ -62,9 +62,10 @@ section! {
         /// values are ignored, and `zero` and `ignore` are not used.
         pub map: Vec<[u8; 2]> = Vec::new();
         /// File of the training annotations, relative to the folder of the data; only for `coco`, as `val_annotations` and `group_orientation`.
-        pub train_annotations: String = String::new(), "x-default" = "`annotations/instances_<train>.json`";
-        /// The same for the validation annotations.
-        pub val_annotations: String = String::new(), "x-default" = "`annotations/instances_<val>.json`";
+        /// Empty: `annotations/instances_<train>.json`.
+        pub train_annotations: String = String::new();
+        /// The same for the validation annotations. Empty: `annotations/instances_<val>.json`.
+        pub val_annotations: String = String::new();
         /// Whether a training batch has either only images that are wider than high, or only others, so that little of it is
         /// padding. A batch that is not full gets more images of its kind: none is dropped.
         pub group_orientation: bool = true;

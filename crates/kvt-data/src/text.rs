@@ -53,6 +53,12 @@ fn is_handed_over(path: &Path) -> bool {
         || path.starts_with("/proc/self/fd")
 }
 
+/// A number in a message, as Rust and TOML read it: `2.5`, `3`, `1e-300`. Its plain form could have hundreds of digits.
+pub fn short(number: f64) -> String {
+    let text = format!("{number:?}");
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
+}
+
 /// Maximum number of names in a message.
 const NAMES: usize = 5;
 
@@ -118,6 +124,12 @@ mod tests {
     fn one_thing_is_no_plural() {
         let found = [0.0, 0.5, 1.0, 2.0].map(|number| counted(number, "epoch"));
         assert_eq!(found, ["0 epochs", "0.5 epochs", "1 epoch", "2 epochs"]);
+    }
+
+    #[test]
+    fn numbers_stay_short() {
+        let found = [3.0, 2.5, 0.999, 1e-300, 1e300, 1e-9, 0.0].map(short);
+        assert_eq!(found, ["3", "2.5", "0.999", "1e-300", "1e300", "1e-9", "0"]);
     }
 
     #[test]

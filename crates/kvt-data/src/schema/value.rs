@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Refusal;
+use crate::text::short;
 
 /// The parts of a value that a schema rejects: the value itself, or items of its list.
 pub fn refusals(schema: &Value, value: &toml::Value) -> Vec<Refusal> {
@@ -210,13 +211,12 @@ fn in_range(schema: &Value, number: f64) -> bool {
 /// The interval of a number, to follow its type.
 fn range(schema: &Value) -> String {
     let [(low, above), (high, below)] = interval(schema);
-    let shown = |number: f64| format!("{number:?}").trim_end_matches(".0").to_owned();
     match (low.is_finite(), high.is_finite()) {
         (false, false) => String::new(),
-        (true, false) => format!(" {} {}", if above { ">" } else { ">=" }, shown(low)),
+        (true, false) => format!(" {} {}", if above { ">" } else { ">=" }, short(low)),
         (_, true) => {
             let (open, close) = (if above { '(' } else { '[' }, if below { ')' } else { ']' });
-            format!(" in {open}{}, {}{close}", shown(low), shown(high))
+            format!(" in {open}{}, {}{close}", short(low), short(high))
         }
     }
 }

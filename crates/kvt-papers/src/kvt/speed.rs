@@ -143,6 +143,7 @@ impl Speed {
             largest: false,
             batch: plan.train.batch_size,
             precision: plan.train.precision,
+            lora: plan.lora,
         })
     }
 

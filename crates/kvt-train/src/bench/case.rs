@@ -6,7 +6,7 @@ use kvt_ops::Key;
 
 use super::inputs::normal;
 use crate::config::Plan;
-use crate::task::{DenseSize, TaskKind, largest_sides_of, sides_of, summary_of};
+use crate::task::{DenseSize, LoraConfig, TaskKind, largest_sides_of, sides_of, summary_of};
 
 /// The model, and how it is run.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct ModelCase {
     pub batch: usize,
     /// The type of matrix products.
     pub precision: Precision,
+    /// The factors that a step trains in place of a classifier's weights. A forward pass is one of the merged weights.
+    pub lora: LoraConfig,
 }
 
 impl ModelCase {

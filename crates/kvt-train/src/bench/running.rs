@@ -14,7 +14,7 @@ use crate::config::Plan;
 use crate::data::DeviceBatch;
 use crate::engine::{Processes, Reader, Started, TrainState, Update, UpdateSettings};
 use crate::error::TrainError;
-use crate::recipe::{Clip, LossScale, OptimConfig, Optimizer, Position, Rates};
+use crate::recipe::{Clip, LossScale, Network as _, OptimConfig, Optimizer, Position, Rates};
 use crate::task::{Classify, DenseNetwork, Detect, Segment, Task, TaskKind};
 
 /// Settings of a step; their values do not matter.
@@ -45,6 +45,9 @@ trait Trains {
     fn ahead(&self) -> Ahead;
 
     fn is_scaled(&self) -> bool;
+
+    /// The number of trained parameters.
+    fn trained(&self) -> usize;
 }
 
 /// A network of a task.
@@ -80,6 +83,7 @@ impl Running {
             None => {
                 let model = case.config.init(&device, Key::new(0))?;
                 let model = model.with_precision(case.precision);
+                let model = case.lora.attach(model, &device, 0)?;
                 let classes = case.config.num_classes();
                 let labels = (0..case.batch).map(|image| (image % classes) as u32);
                 let task = Classify::new(&Plan::default(), None);
@@ -108,6 +112,11 @@ impl Running {
     /// A forward pass without autodiff on the same images.
     pub(super) fn ahead(&self) -> Ahead {
         self.0.ahead()
+    }
+
+    /// The number of parameters that a step changes.
+    pub(super) fn trained(&self) -> usize {
+        self.0.trained()
     }
 }
 
@@ -246,6 +255,13 @@ impl<T: Task<Target: Clone> + 'static> Trains for Steps<T> {
 
     fn is_scaled(&self) -> bool {
         self.state.loss_scale.is_some()
+    }
+
+    fn trained(&self) -> usize {
+        let parameters = self.state.network.parameters().into_iter();
+        parameters
+            .map(|parameter| parameter.shape.iter().product::<usize>())
+            .sum()
     }
 }
 

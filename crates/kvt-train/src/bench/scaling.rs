@@ -19,6 +19,10 @@ pub struct ScalingMeasurement {
     pub batch: usize,
     /// Number of processes.
     pub processes: usize,
+    /// Rank of LoRA's factors; 0 if the weights themselves are trained.
+    pub lora_rank: usize,
+    /// Parameters that are trained: with LoRA its factors and the head.
+    pub trained: usize,
     /// A step of the first process, while the others wait.
     pub alone: Timing,
     /// A step of all processes with one micro-batch each.
@@ -65,14 +69,15 @@ pub fn scaling(
         let together = time(device, || running.step_with(all))?;
         Ok([alone, together, 1e3 * all.waited()])
     })?;
-    let records = cases.iter().zip(times);
+    let records = cases.iter().zip(&both).zip(times);
     Ok(records
-        .map(|(case, times)| record(case, world.size(), times))
+        .map(|((case, (running, _)), times)| record(case, running.trained(), world.size(), times))
         .collect())
 }
 
 fn record(
     case: &ModelCase,
+    trained: usize,
     processes: usize,
     [alone, together, communication]: [Timing; 3],
 ) -> ScalingMeasurement {
@@ -82,6 +87,8 @@ fn record(
         model: case.config.name(),
         batch: case.batch,
         processes,
+        lora_rank: case.lora.rank,
+        trained,
         images_per_second: 1e3 * images / together.median,
         efficiency: alone.median / together.median,
         alone,

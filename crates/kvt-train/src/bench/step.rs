@@ -23,6 +23,10 @@ pub struct StepMeasurement {
     pub k: Vec<usize>,
     /// The type of matrix products.
     pub dtype: String,
+    /// Rank of LoRA's factors; 0 if the weights themselves are trained.
+    pub lora_rank: usize,
+    /// Parameters that are trained: with LoRA its factors and the head.
+    pub trained: usize,
     /// Only the forward pass, as in evaluation: the median.
     pub forward_ms: f64,
     /// The whole step: the median.
@@ -33,10 +37,11 @@ pub struct StepMeasurement {
     pub step: Timing,
     /// Images per second of training.
     pub images_per_second: f64,
-    /// Rate of the step, counting the backward pass as twice the forward pass.
+    /// Rate of the step, counting the backward pass as twice the forward pass; with LoRA as once, which is the least: a layer
+    /// without factors computes no gradient of its weights.
     pub gflops: f64,
-    /// Memory rate of only the parameters, gradients and optimizer moments: two reads of the parameters, one write of
-    /// the gradients, and the reads and writes of AdamW.
+    /// Memory rate of only the parameters, gradients and optimizer moments: two reads of the parameters, and for those that are trained
+    /// one write of the gradients, and the reads and writes of AdamW.
     pub gbps: f64,
     /// Memory that a step used in addition to model and images; the first step of a fresh process.
     pub peak_bytes: Option<u64>,
@@ -75,14 +80,18 @@ pub fn step(
         let whole = time(device, || running.step_with(&Processes::alone()))?;
         Ok([ahead, whole])
     })?;
-    let records = cases.iter().zip(times);
-    Ok(records.map(|(case, times)| record(case, times)).collect())
+    let records = cases.iter().zip(&running).zip(times);
+    Ok(records
+        .map(|((case, running), times)| record(case, running.trained(), times))
+        .collect())
 }
 
-fn record(case: &ModelCase, [forward, step]: [Timing; 2]) -> StepMeasurement {
+fn record(case: &ModelCase, trained: usize, [forward, step]: [Timing; 2]) -> StepMeasurement {
     let (params, macs) = case.size();
     let images = case.batch as f64;
-    let parameters = (size_of::<f32>() * params) as f64;
+    let lora_rank = case.lora.rank;
+    let operations = if lora_rank > 0 { 4.0 } else { 6.0 };
+    let moved = (size_of::<f32>() * (2 * params + 8 * trained)) as f64;
     StepMeasurement {
         kind: case.kind.clone(),
         model: case.config.name(),
@@ -90,13 +99,15 @@ fn record(case: &ModelCase, [forward, step]: [Timing; 2]) -> StepMeasurement {
         img_size: case.sides().0,
         k: case.kept(),
         dtype: case.precision.name().to_owned(),
+        lora_rank,
+        trained,
         forward_ms: forward.median,
         step_ms: step.median,
         forward,
         step,
         images_per_second: 1e3 * images / step.median,
-        gflops: 6.0 * macs as f64 * images / step.median / 1e6,
-        gbps: 10.0 * parameters / step.median / 1e6,
+        gflops: operations * macs as f64 * images / step.median / 1e6,
+        gbps: moved / step.median / 1e6,
         peak_bytes: None,
     }
 }

@@ -6,6 +6,7 @@ use kvt_models::ModelConfig;
 use super::Plan;
 use crate::data::{DataKind, Sampler, split_name};
 use crate::task::{Freeze, summary_of};
+use kvt_data::text::short;
 
 /// Warnings about settings of a plan for a model that are allowed but probably not intended. `images` is the number of
 /// training images, if it is known.
@@ -47,8 +48,9 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
     };
     if warmup > 0.0 && (warmup >= epochs || is_cut) {
         found.push(format!(
-            "the warm-up (`schedule.warmup_epochs` = {warmup}) is not shorter than the run: the learning rate \
-             never reaches its full value"
+            "the warm-up (`schedule.warmup_epochs` = {}) is not shorter than the run: the learning rate \
+             never reaches its full value",
+            short(warmup)
         ));
     }
     let span = 1.0 / (1.0 - plan.ema.decay);
@@ -56,7 +58,7 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
         found.push(format!(
             "`ema.decay` = {} averages over {span:.0} updates, but the run has {steps}: the average stays near \
              the initial weights",
-            plan.ema.decay
+            short(plan.ema.decay)
         ));
     }
     found

@@ -103,11 +103,15 @@ impl Checkpointer {
         ];
         for (kind, network) in both {
             let Some(network) = network else { continue };
-            for (name, part) in kind.apart().into_iter().zip(network.apart()?) {
-                // An average adapts the same weights.
-                if !part.is_empty() && tensors.iter().all(|(other, _)| other != name) {
-                    tensors.push((name.to_owned(), part));
-                }
+            let [factors, adapted] = kind.apart();
+            let own = network.factors()?;
+            if own.is_empty() {
+                continue;
+            }
+            tensors.push((factors.to_owned(), own));
+            // An average adapts the same weights.
+            if kind == CheckpointWeights::Trained {
+                tensors.push((adapted.to_owned(), network.adapted()?));
             }
         }
         let loss_scale = state.loss_scale;

@@ -23,7 +23,7 @@ section! {
             "x-range" = "[1, inf)", "x-default" = "none: all epochs", "x-resume" = "free";
         /// Hours after which training stops as with Ctrl-C: after an update, with its state saved. They count from each start.
         pub max_hours: Option<f64> = None,
-            "x-range" = "(0, inf)", "x-default" = "none", "x-resume" = "free";
+            "x-range" = "[1e-9, 1e6]", "x-default" = "none", "x-resume" = "free";
         /// Device to train on, such as `auto`, `cpu`, `wgpu`, `vulkan:0` or `cuda`; `kvt devices` lists them.
         pub device: String = "auto".to_owned(), "x-resume" = "free";
         /// With several processes, whether batch norms (of CvT, So-ViT, Visformer and VOLO) normalise by the images of all of

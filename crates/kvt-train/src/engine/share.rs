@@ -1,6 +1,8 @@
 //! Shares the first process's state with all processes.
 
-use burn::module::{Module, ModuleMapper, Param};
+use std::collections::HashSet;
+
+use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::{Tensor, TensorData};
 use kvt_models::weights::StateDict;
 
@@ -13,27 +15,29 @@ use crate::world::{Tensors, World, WorldError, agree, decode, encode};
 
 /// A network with all values of the first process.
 pub(super) fn shared<M: Module>(network: M, world: &dyn World) -> Result<M, TrainError> {
-    Sharer::new(world, false).map(network)
+    Sharer::new(world, None).map(network)
 }
 
 /// Gives a network, and all clones that share its state, the untrained state of the first process's network, such as the running
-/// statistics of batch norms.
-pub(super) fn share_untrained(network: &impl Module, world: &dyn World) -> Result<(), TrainError> {
-    Sharer::new(world, true).map(network.clone()).map(|_| ())
+/// statistics of batch norms. Frozen weights are left out: whatever file a process read them from, it has had those of the first process
+/// since [`share_state`], and nothing changes them.
+pub(super) fn share_untrained(network: &impl Network, world: &dyn World) -> Result<(), TrainError> {
+    let sharer = Sharer::new(world, Some(network.frozen().into_iter().collect()));
+    sharer.map(network.clone()).map(|_| ())
 }
 
 struct Sharer<'a> {
     world: &'a dyn World,
-    /// Whether trained values stay unchanged.
-    untrained: bool,
+    /// If trained values stay unchanged: what is not sent, either, although it is not trained.
+    frozen: Option<HashSet<ParamId>>,
     failed: Option<TrainError>,
 }
 
 impl<'a> Sharer<'a> {
-    fn new(world: &'a dyn World, untrained: bool) -> Self {
+    fn new(world: &'a dyn World, frozen: Option<HashSet<ParamId>>) -> Self {
         Self {
             world,
-            untrained,
+            frozen,
             failed: None,
         }
     }
@@ -66,7 +70,10 @@ impl<'a> Sharer<'a> {
 
 impl ModuleMapper for Sharer<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        if self.failed.is_some() || self.untrained && param.val().is_require_grad() {
+        let frozen = self.frozen.as_ref();
+        let stays = frozen
+            .is_some_and(|frozen| frozen.contains(&param.id) || param.val().is_require_grad());
+        if self.failed.is_some() || stays {
             return param;
         }
         param.map(|tensor| match self.share(tensor.clone()) {

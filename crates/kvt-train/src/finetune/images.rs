@@ -7,13 +7,14 @@ use toml::{Table, Value};
 use super::{FinetuneError, text};
 use crate::config::Document;
 use crate::data::{
-    self, DataConfig, DataError, DataKind, ImageLimits, TEST, TRAIN, VAL, is_split, is_whole,
+    self, ColorKind, DataConfig, DataError, DataKind, ImageLimits, TEST, TRAIN, VAL, is_split,
+    is_whole,
 };
 use crate::error::TrainError;
 
 /// The fraction of each class that is kept for validation if there is no folder of validation images.
 const VAL_FRACTION: f64 = 0.2;
-/// How many images are asked for their size.
+/// How many images are asked for their size and their colours.
 const MEASURED: usize = 15;
 
 /// The images of a user.
@@ -37,6 +38,8 @@ pub(super) struct Images {
     pub(super) train: usize,
     /// Length of the shorter side of a training image in pixels: the median of some. `None` if none could be read.
     pub(super) side: Option<u32>,
+    /// Whether some training images were read, and are grey.
+    pub(super) is_grey: bool,
     /// The last part of the folder's path.
     name: String,
 }
@@ -73,6 +76,7 @@ impl Images {
             }));
         }
         images.side = side(&train);
+        images.is_grey = is_grey(&train);
         (images.classes, images.train) = (train.classes.len(), train.samples.len());
         Ok(images)
     }
@@ -103,6 +107,7 @@ impl Images {
             classes: 0,
             train: 0,
             side: None,
+            is_grey: false,
             name: name.unwrap_or_else(|| "images".to_owned()),
         })
     }
@@ -190,15 +195,31 @@ impl Images {
 
 /// The median length of the shorter sides of images at equal distances. Training reports those that cannot be read.
 fn side(source: &data::Source) -> Option<u32> {
-    let count = source.samples.len();
-    let places = (0..MEASURED.min(count)).map(|n| n * count / MEASURED.min(count));
-    let sizes = places.filter_map(|place| {
+    let sizes = places(source).filter_map(|place| {
         let index = u32::try_from(place).ok()?;
         source.size(index, ImageLimits::default()).ok()
     });
     let mut sides: Vec<u32> = sizes.map(|(width, height)| width.min(height)).collect();
     sides.sort_unstable();
     sides.get(sides.len() / 2).copied()
+}
+
+/// Whether the files of the same images have no colours, and there are some. The first one with colours ends the search.
+fn is_grey(source: &data::Source) -> bool {
+    let limits = ImageLimits::default();
+    let colors = places(source).filter_map(|place| {
+        let bytes = source.bytes(source.samples.get(place)?, limits).ok()?;
+        Some(source.picture(&bytes, limits).ok()?.color)
+    });
+    let mut colors = colors.peekable();
+    colors.peek().is_some() && colors.all(|color| color == ColorKind::Grey)
+}
+
+/// The places of images at equal distances.
+fn places(source: &data::Source) -> impl Iterator<Item = usize> {
+    let count = source.samples.len();
+    let some = MEASURED.min(count);
+    (0..some).map(move |n| n * count / some)
 }
 
 /// The kind of data in a folder, the location of its splits or of all its images, and the names of the splits. Images are

@@ -30,6 +30,10 @@ use self::source::Source;
 /// The origin of the plan in messages, since it has no file.
 const NAME: &str = "kvt finetune";
 
+/// Why a model for grey images may have one channel.
+const GREY: &str = "All images that were looked at are grey. They become three equal channels; one channel is less work for the first \
+                    layer, to which weights for three are adapted, and changes little else.";
+
 /// The request of a user.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
@@ -142,7 +146,11 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
         .into_iter()
         .chain(source.notes.iter().cloned())
         .collect();
-    let text = text::commented(&table, &head);
+    let mut text = text::commented(&table, &head);
+    // As timm, kvt gives a model three channels unless it is told otherwise: weights were trained on them.
+    if images.is_grey && chosen.value("model.in_chans").is_none() {
+        text = text::with_choice(&text, "model", GREY, "in_chans = 1");
+    }
     let document = Document::of_words(NAME, text.clone(), &choices.overrides()?);
     let plan = document.and_then(|document| document.plan())?;
     // This also checks conditions that only the model knows, such as an image size that is not a multiple of its patch size.

@@ -17,6 +17,13 @@ pub(super) fn commented(table: &Table, head: &[String]) -> String {
     text
 }
 
+/// The same file with a setting of a section that is left to its reader: why one may want it, and the line to uncomment.
+pub(super) fn with_choice(text: &str, section: &str, why: &str, line: &str) -> String {
+    let head = format!("\n[{section}]\n");
+    let choice = format!("{head}{}{}", comment(why), comment(line));
+    text.replacen(&head, &choice, 1)
+}
+
 /// A section and its subsections: keys first, as TOML requires.
 fn section(name: &str, table: &Table, text: &mut String) {
     let is_table = |value: &Value| matches!(value, Value::Table(_));
@@ -101,6 +108,18 @@ mod tests {
         let meaning = "# Times that training goes through the data.\nepochs = 5\n";
         assert!(text.ends_with(meaning), "{text}");
         assert_eq!(toml::from_str::<Table>(&text).ok(), Some(table));
+    }
+
+    #[test]
+    fn a_choice_is_a_line_of_its_section() {
+        let text = with_choice(
+            "seed = 3\n\n[model]\nname = \"a\"\n",
+            "model",
+            "Why.",
+            "b = 1",
+        );
+        let expected = "seed = 3\n\n[model]\n# Why.\n# b = 1\nname = \"a\"\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

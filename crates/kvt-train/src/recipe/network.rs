@@ -38,16 +38,23 @@ pub trait Network: Module {
     /// If the device cannot be read.
     fn state_dict(&self) -> Result<StateDict, WeightsError>;
 
-    /// The factors of low-rank adaptation, and the weights that they adapt without them: [`state_dict`](Self::state_dict) has the two
-    /// merged. Nothing, unless weights are adapted.
+    /// The factors of low-rank adaptation; none, unless weights are adapted.
     ///
     /// # Errors
     /// If the device cannot be read.
-    fn apart(&self) -> Result<[StateDict; 2], WeightsError> {
-        Ok(Default::default())
+    fn factors(&self) -> Result<StateDict, WeightsError> {
+        Ok(StateDict::default())
     }
 
-    /// This network with what [`apart`](Self::apart) gave.
+    /// The weights that the factors adapt, without them: [`state_dict`](Self::state_dict) has the two merged.
+    ///
+    /// # Errors
+    /// If the device cannot be read.
+    fn adapted(&self) -> Result<StateDict, WeightsError> {
+        Ok(StateDict::default())
+    }
+
+    /// This network with what [`factors`](Self::factors) and [`adapted`](Self::adapted) gave.
     ///
     /// # Errors
     /// If something is missing or has another shape.
@@ -93,8 +100,12 @@ impl Network for Model {
         StateDict::from_model(self)
     }
 
-    fn apart(&self) -> Result<[StateDict; 2], WeightsError> {
-        Ok([self.factors()?, self.adapted()?])
+    fn factors(&self) -> Result<StateDict, WeightsError> {
+        Model::factors(self)
+    }
+
+    fn adapted(&self) -> Result<StateDict, WeightsError> {
+        Model::adapted(self)
     }
 
     fn with_apart(self, [factors, adapted]: &[StateDict; 2]) -> Result<Self, WeightsError> {

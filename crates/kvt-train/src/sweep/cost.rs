@@ -10,7 +10,7 @@ use crate::config::Plan;
 use crate::data::{DataConfig, DataError, Split, open_part};
 use crate::device;
 use crate::error::TrainError;
-use crate::task::{DenseSize, TaskKind, sides_of};
+use crate::task::{DenseSize, LoraConfig, TaskKind, sides_of};
 
 /// Pixels of the images in a measured step: 128 images of 32 px are a whole batch, and 16 of 224 px need little memory.
 const PIXELS: usize = 16 * 224 * 224;
@@ -192,6 +192,7 @@ struct Measured {
     dense: Option<Plan>,
     batch: usize,
     precision: Precision,
+    lora: LoraConfig,
     device: String,
 }
 
@@ -218,6 +219,7 @@ impl Measured {
             batch: plan.train.batch_size.clamp(least, most),
             config,
             precision: plan.train.precision,
+            lora: plan.lora.clone(),
             device: plan.train.device.clone(),
         })
     }
@@ -232,6 +234,7 @@ impl Measured {
             largest: false,
             batch: self.batch,
             precision: self.precision,
+            lora: self.lora.clone(),
         };
         let rounds = Rounds {
             warmup: 1,

@@ -1,7 +1,7 @@
 //! `[lora]`: fine-tuning of small factors beside frozen weights.
 
 use burn::tensor::Device;
-use kvt_models::{Lora, Model};
+use kvt_models::{Lora, Model, ModelError};
 use kvt_ops::Key;
 
 use crate::config::Plan;
@@ -22,7 +22,30 @@ section! {
         pub alpha: f64 = 16.0, "x-range" = "(0, 1e6]", "x-default" = "twice `lora.rank`";
         /// The linear layers, by parts of their names that are whole between dots: `"attn"` is all of the attention but its own
         /// weights where its kind has some, `"mlp.fc1"` the first layer of each MLP, `"blocks.11"` those of one block.
-        pub layers: Vec<String> = vec!["attn".to_owned()];
+        pub layers: Vec<String> = vec!["attn".to_owned()], "minItems" = 1;
+    }
+}
+
+impl LoraConfig {
+    /// A model with these factors, drawn for the seed of a plan; the same model without a rank.
+    ///
+    /// # Errors
+    /// If a layer is none of the model, or smaller than the rank.
+    pub(crate) fn attach(
+        &self,
+        model: Model,
+        device: &Device,
+        seed: u64,
+    ) -> Result<Model, ModelError> {
+        if self.rank == 0 {
+            return Ok(model);
+        }
+        let lora = Lora {
+            rank: self.rank,
+            alpha: self.alpha,
+            layers: self.layers.clone(),
+        };
+        model.with_lora(&lora, device, Key::new(seed).named("lora"))
     }
 }
 
@@ -36,20 +59,11 @@ pub(super) fn adapt(
     device: &Device,
     notes: &mut Vec<Note>,
 ) -> Result<Model, TrainError> {
-    let LoraConfig {
-        rank,
-        alpha,
-        ref layers,
-    } = plan.lora;
+    let model = plan.lora.attach(model, device, plan.seed)?;
+    let rank = plan.lora.rank;
     if rank == 0 {
         return Ok(model);
     }
-    let lora = Lora {
-        rank,
-        alpha,
-        layers: layers.clone(),
-    };
-    let model = model.with_lora(&lora, device, Key::new(plan.seed).named("lora"))?;
     let factors = model.factors()?;
     let numbers = factors.iter().map(|(_, factor)| factor.num_elements());
     let message = format!(

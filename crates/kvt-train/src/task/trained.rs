@@ -46,7 +46,7 @@ impl CheckpointWeights {
         }
     }
 
-    /// The files of [`Network::apart`] in a checkpoint.
+    /// The files of [`Network::factors`] and [`Network::adapted`] in a checkpoint.
     pub(crate) fn apart(self) -> [&'static str; 2] {
         match self {
             Self::Trained => [LORA, ADAPTED],
@@ -147,8 +147,7 @@ fn load_apart<N: Network>(
     weights: CheckpointWeights,
     network: N,
 ) -> Result<N, TrainError> {
-    let [factors, _] = network.apart()?;
-    if factors.is_empty() {
+    if network.factors()?.is_empty() {
         return Ok(network);
     }
     let read = |file: &'static str| {

@@ -49,6 +49,7 @@ impl MeasuredModel {
             largest: false,
             batch,
             precision: plan.train.precision,
+            lora: plan.lora,
         })
     }
 }

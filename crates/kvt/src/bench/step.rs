@@ -10,7 +10,7 @@ use super::model::MeasuredModel;
 use super::{Common, print_peak, spread};
 use crate::job;
 use crate::output;
-use crate::table::table;
+use crate::table::{grouped, table};
 use kvt_train::bench::{self, ModelCase, mebibytes};
 use kvt_train::device;
 use kvt_train::engine::Processes;
@@ -80,9 +80,12 @@ fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
             format!("{:.0} %", 100.0 * r.efficiency),
         ]
     });
-    let name = records.first().map_or("", |r| r.model.as_str());
+    let said = records
+        .first()
+        .map(|r| (r.model.as_str(), lora(r.lora_rank, r.trained)));
+    let (name, lora) = said.unwrap_or_default();
     let (size, batch) = (world.size(), args.batch);
-    let title = format!("step of {name}, batch {batch} in each of {size} processes");
+    let title = format!("step of {name}, batch {batch} in each of {size} processes{lora}");
     let header = [
         "kind",
         "alone ms",
@@ -125,9 +128,12 @@ fn measure(args: &StepArgs) -> anyhow::Result<()> {
             mebibytes(r.peak_bytes),
         ]
     });
-    let name = records.first().map_or("", |r| r.model.as_str());
+    let said = records
+        .first()
+        .map(|r| (r.model.as_str(), lora(r.lora_rank, r.trained)));
+    let (name, lora) = said.unwrap_or_default();
     let dtype = plan.train.precision.name();
-    let title = format!("step of {name}, batch {}, {dtype}", args.batch);
+    let title = format!("step of {name}, batch {}, {dtype}{lora}", args.batch);
     let header = [
         "kind",
         "k",
@@ -140,6 +146,17 @@ fn measure(args: &StepArgs) -> anyhow::Result<()> {
     ];
     args.common
         .finish(&title, &device, &table(&header, rows), &records)
+}
+
+/// What is trained in place of the weights, if it is LoRA's factors; they are the same for every kind of attention.
+fn lora(rank: usize, trained: usize) -> String {
+    match rank {
+        0 => String::new(),
+        _ => format!(
+            ", LoRA of rank {rank}: {} parameters are trained",
+            grouped(trained)
+        ),
+    }
 }
 
 impl StepArgs {

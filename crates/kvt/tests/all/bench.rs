@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::Workspace;
+use crate::support::{Workspace, read_weights};
 
 fn records(workspace: &Workspace, arguments: &[&str]) -> Vec<Value> {
     let mut all = vec!["bench"];
@@ -210,6 +210,46 @@ fn a_step_has_a_record_for_dense_and_for_knn() {
     for record in &records {
         assert!(record["images_per_second"].as_f64().unwrap() > 0.0);
     }
+}
+
+/// With LoRA, a step trains what a run does: the parameters for which its optimizer keeps moments.
+#[test]
+fn a_step_with_lora_trains_what_a_run_trains() {
+    let workspace = Workspace::with_data(2, 1);
+    let lora = ["--set", "lora.rank=2", "--set", "model.num_classes=3"];
+    let run = ["train", "tiny.toml", "--set", "train.max_steps=1"];
+    workspace
+        .kvt(&[&run[..], &lora].concat())
+        .assert()
+        .success();
+    let file = workspace
+        .last_checkpoint("run")
+        .join("optimizer.safetensors");
+    let moments = read_weights(&file);
+    let moments = moments
+        .iter()
+        .filter(|(name, _)| name.starts_with("exp_avg."));
+    let of_run: usize = moments.map(|(_, data)| data.num_elements()).sum();
+    // In both blocks, factors between 16 and 48 and between 16 and 16 channels; the head of 3 classes.
+    assert_eq!(of_run, 2 * 2 * (16 + 48 + 16 + 16) + 3 * 16 + 3);
+
+    let step = ["step", "--config", "tiny.toml", "--batch", "2"];
+    for record in records(&workspace, &[&step[..], &lora].concat()) {
+        assert_eq!(record["trained"], of_run, "{record}");
+        assert_eq!(record["lora_rank"], 2, "{record}");
+    }
+    let short = ["bench", "step", "--config", "tiny.toml", "--runs", "1"];
+    let printed = |more: &[&str]| {
+        let output = workspace
+            .kvt(&[&short[..], more].concat())
+            .assert()
+            .success();
+        String::from_utf8(output.get_output().stdout.clone()).unwrap()
+    };
+    let (adapted, whole) = (printed(&lora), printed(&[]));
+    let title = format!("LoRA of rank 2: {of_run} parameters are trained");
+    assert!(adapted.contains(&title), "{adapted}");
+    assert!(!whole.contains("LoRA"), "{whole}");
 }
 
 /// Half precision looks for its loss scale first. The memory of those steps counts: it is what the later ones reuse.

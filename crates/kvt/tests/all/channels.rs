@@ -50,6 +50,40 @@ fn grey_images_are_trained_on_and_predicted() {
     assert_eq!(of_colour, predicted(&workspace, "run", "grey.png"));
 }
 
+/// Grey folders get one channel only where their owner uncomments it.
+#[test]
+fn config_init_leaves_one_channel_for_grey_images_to_the_user() {
+    let workspace = Workspace::empty();
+    let written = |folder: &str| {
+        let output = ["config", "init", folder];
+        let output = workspace.kvt(&output).assert().success();
+        String::from_utf8(output.get_output().stdout.clone()).unwrap()
+    };
+    for class in ["x", "y"] {
+        fs_err::create_dir_all(workspace.path("photos").join(class)).unwrap();
+        for number in 0..4 {
+            let path = format!("photos/{class}/{number}.png");
+            let side = 32 + number;
+            GrayImage::new(side, side)
+                .save(workspace.path(&path))
+                .unwrap();
+        }
+    }
+    let text = written("photos");
+    let line = "\n# in_chans = 1\n";
+    assert_eq!(text.matches(line).count(), 1, "{text}");
+    workspace.write("grey.toml", &text);
+    let plan = kvt_train::config::load_plan(&workspace.path("grey.toml"), &[]).unwrap();
+    assert_eq!(plan.model.overrides.in_chans, None);
+    workspace.write("grey.toml", text.replace(line, "\nin_chans = 1\n"));
+    let plan = kvt_train::config::load_plan(&workspace.path("grey.toml"), &[]).unwrap();
+    assert_eq!(plan.model.overrides.in_chans, Some(1));
+    // Among so few, each is looked at; not all of those with colours are kept for validation.
+    workspace.images("photos/y", 4);
+    let text = written("photos");
+    assert!(!text.contains("# in_chans"), "{text}");
+}
+
 /// Alpha is the fourth channel; an image without it is opaque.
 #[test]
 fn alpha_is_the_fourth_channel() {

@@ -61,15 +61,20 @@ pub(super) fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
 /// `[lora]`.
 pub(super) fn lora(plan: &mut Plan, checks: &mut Checks<'_>) {
     let lora = &mut plan.lora;
+    // A rank of 0 can switch off what a base has; a missing one cannot.
+    for key in ["lora.alpha", "lora.layers"] {
+        if !checks.sets("lora.rank") && !checks.refuses(key) {
+            let message = format!("`{key}` is set, but `lora.rank` is not");
+            let help = "add `rank = 8` under `[lora]`, or leave it out";
+            conflict(key, &message, help, checks);
+        }
+    }
     if lora.rank == 0 {
         *lora = LoraConfig::default();
         return;
     }
     if !checks.sets("lora.alpha") {
         lora.alpha = 2.0 * lora.rank as f64;
-    }
-    if lora.layers.is_empty() {
-        checks.refuse("lora.layers", "[]", "at least one part of a layer's name");
     }
     if plan.init.freeze != Freeze::None {
         conflict(

@@ -8,7 +8,7 @@ fn the_factor_follows_the_rank_and_nothing_is_left_without_one() {
     let lora = |overrides: &[&str]| plan_of(SMALL, overrides).unwrap().lora;
     assert_eq!(lora(&["lora.rank=4"]).alpha, 8.0);
     assert_eq!(lora(&["lora.rank=4", "lora.alpha=3"]).alpha, 3.0);
-    let off = ["lora.alpha=3", "lora.layers=[\"mlp\"]"];
+    let off = ["lora.alpha=3", "lora.layers=[\"mlp\"]", "lora.rank=0"];
     assert_eq!(lora(&off), LoraConfig::default());
     assert_eq!(lora(&[]).rank, 0);
     // Kept by the file in a run's folder.
@@ -23,7 +23,10 @@ fn what_has_no_factors_refuses_them() {
             &["init.freeze=backbone"][..],
             "`lora.rank` adapts the backbone, which `init.freeze` leaves as it is",
         ),
-        (&["lora.layers=[]"], "invalid value `[]` for `lora.layers`"),
+        (
+            &["lora.layers=[]"],
+            "invalid value `[]` for `lora.layers`: expected a non-empty list of (string)",
+        ),
         (&["lora.alpha=0"], "`lora.alpha`"),
         (
             &["task=dino"],
@@ -37,4 +40,18 @@ fn what_has_no_factors_refuses_them() {
         let error = error_of(SMALL, &[&["lora.rank=4"], overrides].concat());
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn what_is_set_without_a_rank_is_refused() {
+    for key in ["lora.layers=[\"mlp\"]", "lora.alpha=3"] {
+        let error = error_of(SMALL, &[key]);
+        let (name, _) = key.split_once('=').unwrap();
+        let expected = format!("`{name}` is set, but `lora.rank` is not");
+        assert!(error.contains(&expected), "{error}");
+        assert!(error.contains("add `rank = 8` under `[lora]`"), "{error}");
+    }
+    // Also where no factors are wanted, an empty list is a mistake.
+    let error = error_of(SMALL, &["lora.rank=0", "lora.layers=[]"]);
+    assert!(error.contains("for `lora.layers`"), "{error}");
 }

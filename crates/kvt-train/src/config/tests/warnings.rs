@@ -13,6 +13,11 @@ fn a_warm_up_that_fills_the_run() {
     assert_eq!(of(&[]), Vec::<String>::new());
     assert_snapshot!(of(&["train.epochs=5"]).join("\n"), @"the warm-up (`schedule.warmup_epochs` = 5) is not shorter than the run: the learning rate never reaches its full value");
     assert_eq!(of(&["train.epochs=6"]).len(), 0);
+    let endless = of(&["schedule.warmup_epochs=1e300"]).join("\n");
+    assert!(
+        endless.contains("(`schedule.warmup_epochs` = 1e300)"),
+        "{endless}"
+    );
     assert_eq!(of(&["train.max_steps=390"]).len(), 1);
     assert_eq!(of(&["train.max_steps=391"]).len(), 0);
     assert_eq!(

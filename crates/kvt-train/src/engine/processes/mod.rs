@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use burn::module::Module;
 use burn::tensor::Tensor;
 use kvt_ops::{Collective, Group, with_group};
 
@@ -15,6 +14,7 @@ use super::UpdateError;
 use super::share::share_untrained;
 use crate::data::{DataError, DeviceBatch};
 use crate::error::TrainError;
+use crate::recipe::Network;
 use crate::world::on_device::GradientSum;
 use crate::world::{World, WorldError, agree, alone};
 
@@ -221,7 +221,7 @@ impl Processes {
     }
 
     /// Gives all processes the untrained state of the first one's network, in place.
-    pub(super) fn share_untrained(&self, network: &impl Module) -> Result<(), UpdateError> {
+    pub(super) fn share_untrained(&self, network: &impl Network) -> Result<(), UpdateError> {
         self.timed(|| share_untrained(network, &*self.world))
             .map_err(into_update_error)
     }

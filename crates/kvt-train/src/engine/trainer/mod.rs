@@ -28,6 +28,7 @@ use crate::recipe::{Rates, Schedule};
 use crate::run::{Stage, Topic};
 use crate::splits::Splits;
 use crate::task::Task;
+use kvt_data::text::short;
 
 /// Why the loop returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,6 +285,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         let is_over = self.deadline.is_some_and(|end| Instant::now() >= end);
         let is_over = self.processes.any(is_over)?;
         if is_over {
+            let hours = short(hours);
             let words = format!("`train.max_hours`, {hours}, is over: the run stops");
             self.note(Topic::Warning, words)?;
         }

@@ -3,8 +3,9 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::{Device, TensorData};
-use kvt_models::Parameter;
 use kvt_models::weights::{StateDict, WeightsError};
+use kvt_models::{Lora, ModelConfig, ModelOverrides, Parameter};
+use kvt_ops::Key;
 use safetensors::SafeTensors;
 
 use super::*;
@@ -186,6 +187,69 @@ fn adaptive_clipping_leaves_the_head_alone() {
     assert_clipped(clipped.clone(), ids[0], &whole, "head");
     let expected = file.data("agc.conv", "conv");
     assert_clipped(clipped, ids[2], &expected, "no head");
+}
+
+/// The units of LoRA's factors are the rows of their matrices in PyTorch's layout, as peft names them.
+#[test]
+fn adaptive_clipping_knows_the_units_of_factors() {
+    let on = Device::flex().autodiff();
+    let overrides = ModelOverrides {
+        img_size: Some(16),
+        patch_size: Some(8),
+        embed_dim: Some(12.into()),
+        depth: Some(1.into()),
+        ..ModelOverrides::default()
+    };
+    let lora = Lora {
+        rank: 3,
+        alpha: 6.0,
+        layers: vec!["attn".to_owned()],
+    };
+    let config = ModelConfig::by_name("deit_tiny_patch16_224").unwrap();
+    let model = config.with(&overrides).unwrap().init(&on, Key::new(1));
+    let model = model.unwrap().with_lora(&lora, &on, Key::new(2)).unwrap();
+    let weights = model.factors().unwrap();
+    let parameters = Network::parameters(&model);
+    let is_factor = |parameter: &&Parameter| parameter.name.contains(".lora_");
+    let factors: Vec<&Parameter> = parameters.iter().filter(is_factor).collect();
+    assert_eq!(factors.len(), 4);
+
+    // Each unit's gradient has another size, so that some are clipped and some are not.
+    let row = |unit: usize, inputs: usize| -> Vec<f32> {
+        let number = |input: usize| (1 + (3 * input + unit) % 5) as f32;
+        let scale = [1e-5, 0.05, 2.0][unit % 3];
+        (0..inputs).map(|input| scale * number(input)).collect()
+    };
+    let norm = |row: &[f32]| row.iter().map(|x| x * x).sum::<f32>().sqrt();
+    // Burn's layout has the units as columns.
+    let in_columns = |rows: &[Vec<f32>]| -> Vec<f32> {
+        let inputs = 0..rows[0].len();
+        inputs
+            .flat_map(|input| rows.iter().map(move |row| row[input]))
+            .collect()
+    };
+    let (mut given, mut expected) = (Vec::new(), Vec::new());
+    for factor in factors {
+        let (units, inputs) = (factor.shape[0], factor.shape[1]);
+        let weight = weights.get(&format!("base_model.model.{}", factor.name));
+        let weight: Vec<f32> = weight.unwrap().try_to_vec().unwrap();
+        let rows: Vec<Vec<f32>> = (0..units).map(|unit| row(unit, inputs)).collect();
+        let clipped = rows.iter().zip(weight.chunks(inputs)).map(|(row, weight)| {
+            let most = 0.2 * norm(weight).max(1e-3);
+            let scale = (most / norm(row)).min(1.0);
+            row.iter().map(|x| scale * x).collect::<Vec<f32>>()
+        });
+        let clipped: Vec<Vec<f32>> = clipped.collect();
+        assert_ne!(clipped, rows, "{}", factor.name);
+        let gradient = Tensor::from_floats(in_columns(&rows).as_slice(), &Device::flex());
+        given.push((factor.id, gradient));
+        let values = TensorData::new(in_columns(&clipped), [units * inputs]);
+        expected.push((factor.id, values, factor.name.as_str()));
+    }
+    let clipped = Clip::Adaptive(0.2).apply(Gradients::of_tensors(given), f64::NAN, &model);
+    for (id, expected, name) in expected {
+        assert_clipped(clipped.clone(), id, &expected, name);
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub enum ClassWeights {
     Inverse,
     /// As given, in the order of the classes.
     #[serde(untagged)]
-    Each(Vec<f64>),
+    Each(#[schemars(length(min = 1))] Vec<f64>),
 }
 
 impl ClassWeights {
