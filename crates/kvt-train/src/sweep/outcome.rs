@@ -40,7 +40,7 @@ pub struct Outcome {
     pub folders: Vec<PathBuf>,
     /// What a reader must know about the numbers.
     pub warnings: Vec<String>,
-    /// A line for each run that could not be trained.
+    /// A line for each reason that runs could not be trained.
     pub failures: Vec<String>,
 }
 
