@@ -76,6 +76,6 @@ pub struct Outcome {
     pub found: String,
     /// Further files, by name.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Runs that could not be trained, a line for each: the result lacks their numbers.
+    /// Runs that could not be trained, a line for each reason: the result lacks their numbers.
     pub failures: Vec<String>,
 }

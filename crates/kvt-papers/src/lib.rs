@@ -151,7 +151,7 @@ fn without_meaning(item: &dyn Item, order: &Order) -> String {
 pub struct Reproduced {
     /// The files that were written.
     pub paths: Vec<PathBuf>,
-    /// Runs that could not be trained, a line for each.
+    /// Runs that could not be trained, a line for each reason.
     pub failures: Vec<String>,
 }
 

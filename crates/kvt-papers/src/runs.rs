@@ -18,7 +18,7 @@ pub struct Runs {
     pub sweep: Sweep,
     /// State and results, in the order of the cells.
     pub found: Vec<Found>,
-    /// One line for each run that could not be trained.
+    /// One line for each reason that runs could not be trained.
     pub failures: Vec<String>,
 }
 

@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let names: Vec<String> = names.collect();
         for (run, name) in names.iter().enumerate() {
             if names.len() > 1 {
-                output::status(&format!("{name}:"));
+                output::status(&format!("evaluating `{name}`"));
             }
             let progress = &mut counting("evaluating");
             report.ask(run, &asked, progress, &mut output::warning)?;

@@ -18,12 +18,12 @@ const TABLES: [&str; 3] = ["table.md", "table.csv", "table.json"];
 const CELLS: &str = "cells.csv";
 const PAIRS: &str = "pairs.csv";
 
-/// Cells that are not in the tables, a line for each.
+/// Cells that are not in the tables.
 #[derive(Debug, Default)]
 pub struct LeftOut {
-    /// Those that could not be trained.
+    /// Those that could not be trained, a line for each reason.
     pub failures: Vec<String>,
-    /// Those that other processes train.
+    /// Those that other processes train, a line for each.
     pub busy: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ pub struct Outcome {
     pub folders: Vec<PathBuf>,
     /// What a reader must know about the numbers.
     pub warnings: Vec<String>,
-    /// A line for each run that could not be trained.
+    /// A line for each reason that runs could not be trained.
     pub failures: Vec<String>,
 }
 
@@ -125,18 +125,28 @@ impl Sweep {
     #[must_use]
     pub fn left_out(&self, ends: &[End]) -> LeftOut {
         let mut left_out = LeftOut::default();
+        // What stops one run often stops all: a reason is told once, with the runs.
+        let mut failed: Vec<(&String, Vec<String>)> = Vec::new();
         for (cell, end) in self.cells.iter().zip(ends) {
             let run = cell.label();
             match end {
                 End::Failed(reason) => {
-                    let line = format!("run `{run}` failed: {reason}");
-                    left_out.failures.push(line);
+                    let run = format!("`{run}`");
+                    match failed.iter_mut().find(|(other, _)| *other == reason) {
+                        Some((_, runs)) => runs.push(run),
+                        None => failed.push((reason, vec![run])),
+                    }
                 }
                 End::Busy(holder) => left_out.busy.push(format!(
                     "run `{run}` is trained by {holder}: the same command adds it when it is done"
                 )),
                 End::Finished | End::Crashed | End::Before | End::Stopped => {}
             }
+        }
+        for (reason, runs) in failed {
+            let word = if runs.len() == 1 { "run" } else { "runs" };
+            let line = format!("{word} {} failed: {reason}", runs.join(", "));
+            left_out.failures.push(line);
         }
         let is_ours = |end: &End| matches!(end, End::Finished | End::Crashed);
         if !ends.iter().any(is_ours) {

@@ -17,6 +17,7 @@ use super::images::expand;
 use super::output;
 use kvt_data::escape::one_line;
 use kvt_data::fs::{check_writable, write_atomic};
+use kvt_data::text::counted;
 use kvt_train::task::TaskKind;
 use kvt_train::trained::Trained;
 
@@ -112,8 +113,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     if let Some(path) = &args.output {
         output::status(&format!(
-            "wrote the classes of {} images to `{}`",
-            count.answered,
+            "wrote the classes of {} to `{}`",
+            counted(count.answered, "image"),
             path.display()
         ));
     }

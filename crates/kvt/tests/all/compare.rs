@@ -144,6 +144,11 @@ fn configurations_are_a_sweep_without_a_file() {
     );
     let said = refused(&["compare", "broken.toml"]);
     assert_eq!(said.matches("missing.safetensors").count(), 1, "{said}");
+    let said = refused(&["compare", "broken.toml", "--seeds", "2"]);
+    assert!(
+        said.contains("error: runs `broken-seed3`, `broken-seed4` failed: "),
+        "{said}"
+    );
     assert_eq!(workspace.read("runs/knn/log.jsonl"), before);
     let table = workspace.read("cmp/table.csv");
     assert_eq!(table.lines().count(), 3, "{table}");
