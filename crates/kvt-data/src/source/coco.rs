@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::masks::with_classes;
 use super::objects::Objects;
 use super::{Place, Sample, Source, share};
 use crate::coco::{Coco, CocoError};
@@ -34,7 +33,7 @@ pub(super) fn open(
                 .to_owned(),
         });
     }
-    let source = with_classes(listed(coco, data.path.join(folder))?, classes)?;
+    let source = listed(coco, data.path.join(folder))?.with_classes(classes)?;
     if data.on_error == OnError::Fail {
         refuse_missing(&source)?;
     }
