@@ -46,7 +46,9 @@ pub use pairs::Unpaired;
 pub use read::Picture;
 pub(super) use shards::{CLASSES, LABEL, SHARD};
 pub(super) use splits::detected;
-pub use splits::{Split, is_split, is_whole, split_name, test_split, unused_splits};
+pub use splits::{
+    Split, is_split, is_whole, split_name, test_split, unused_splits, unused_splits_of, whole_kind,
+};
 pub(super) use survey::{Survey, coco_survey, label_set_surveys, mask_survey, surveys};
 
 /// One labelled image.

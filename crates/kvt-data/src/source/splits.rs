@@ -72,17 +72,29 @@ pub fn unused_splits(data: &DataConfig) -> Vec<String> {
     warnings
 }
 
+/// The same warnings about a folder whose kind is not known.
+pub fn unused_splits_of(root: &Path) -> Vec<String> {
+    let of = |kind| {
+        unused_splits(&DataConfig {
+            kind,
+            path: root.to_owned(),
+            ..DataConfig::default()
+        })
+    };
+    let kinds = [DataKind::Folder, DataKind::Tar, DataKind::Parquet];
+    kinds.into_iter().flat_map(of).collect()
+}
+
 /// The split of test images in a folder of any kind of data, if there is one.
 pub fn test_split(root: &Path) -> Option<&'static str> {
     let mut kinds = [DataKind::Folder, DataKind::Tar, DataKind::Parquet].into_iter();
     kinds.find_map(|kind| TEST.into_iter().find(|test| is_split(kind, root, test)))
 }
 
-/// [`split_name`] for data of any kind; the name itself if there is no such split.
-pub(crate) fn detected<'a>(root: &Path, split: &'a str) -> &'a str {
+/// [`split_name`] for data of any kind.
+pub(crate) fn detected<'a>(root: &Path, split: &'a str) -> Option<&'a str> {
     let mut kinds = [DataKind::Tar, DataKind::Parquet, DataKind::Folder].into_iter();
-    let found = kinds.find_map(|kind| split_name(kind, root, split));
-    found.unwrap_or(split)
+    kinds.find_map(|kind| split_name(kind, root, split))
 }
 
 /// Whether a folder contains a split of that name, for a kind of data. For images, a split is a folder that contains
@@ -115,6 +127,13 @@ pub fn is_whole(kind: DataKind, root: &Path) -> bool {
         DataKind::Parquet => !parquet::all_files(root).is_empty(),
         DataKind::Cifar | DataKind::Masks | DataKind::Coco => false,
     }
+}
+
+/// The kind of data that is not divided into splits, by its files.
+pub fn whole_kind(root: &Path) -> DataKind {
+    let mut kinds = [DataKind::Tar, DataKind::Parquet].into_iter();
+    let found = kinds.find(|kind| is_whole(*kind, root));
+    found.unwrap_or(DataKind::Folder)
 }
 
 /// Whether a folder contains folders other than hidden ones.
