@@ -28,7 +28,7 @@ pub enum Picture {
 
 impl Sample {
     /// The error that its image cannot be read, for this reason.
-    pub(super) fn error(&self, reason: String) -> DecodeError {
+    pub(crate) fn error(&self, reason: String) -> DecodeError {
         let path = self.path.clone();
         DecodeError { path, reason }
     }

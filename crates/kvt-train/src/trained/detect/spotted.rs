@@ -83,7 +83,7 @@ impl Detector {
             source,
         };
         let prepare = DetectEval::new(&plan.multiscale, &plan.augment, image_limits(plan));
-        let (image, _) = prepare
+        let image = prepare
             .and_then(|prepare| prepare.image(picture.clone()))
             .map_err(refused)?;
         let (size, original) = (
