@@ -100,9 +100,7 @@ impl Task for Dino {
 
     /// The classification head is not used, and has one output.
     fn model(plan: &Plan, _: &Splits) -> Result<ModelConfig, TrainError> {
-        let mut section = plan.model.clone();
-        section.overrides.num_classes = Some(1);
-        let config = section.config(None)?;
+        let config = plan.model.backbone()?;
         check_channels(&config, plan.augment.channels())?;
         Ok(config)
     }
