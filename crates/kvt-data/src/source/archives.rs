@@ -39,15 +39,7 @@ pub(super) fn listed(
             known,
         )?
     };
-    // An epoch without images would end immediately, and so would the run.
-    if source.samples.is_empty() {
-        Err(DataError::NoImages {
-            path: source.root,
-            split: split.map(str::to_owned),
-        })
-    } else {
-        Ok(source)
-    }
+    source.not_empty(split)
 }
 
 /// The images of a split of tables whose labels are texts such as `cat|dog`, or have a column for each class; or all.

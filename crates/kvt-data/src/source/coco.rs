@@ -37,13 +37,7 @@ pub(super) fn open(
     if data.on_error == OnError::Fail {
         refuse_missing(&source)?;
     }
-    if source.samples.is_empty() {
-        return Err(DataError::NoImages {
-            path: source.root,
-            split: Some(split.to_owned()),
-        });
-    }
-    Ok(source)
+    source.not_empty(Some(split))
 }
 
 /// All images of a split, for a check: what is invalid or missing is no error.

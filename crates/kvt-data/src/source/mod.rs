@@ -200,6 +200,17 @@ impl Source {
         })
     }
 
+    /// The images of a split, unless there are none: an epoch without images would end immediately, and so would the run.
+    fn not_empty(self, split: Option<&str>) -> Result<Self, DataError> {
+        if self.samples.is_empty() {
+            return Err(DataError::NoImages {
+                path: self.root,
+                split: split.map(str::to_owned),
+            });
+        }
+        Ok(self)
+    }
+
     /// Where the images are: their files, if these hold several images each, or otherwise their folder.
     pub fn place(&self) -> String {
         let tables = self.tables.iter().map(|table| table.path.as_path());

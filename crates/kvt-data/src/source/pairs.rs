@@ -129,13 +129,7 @@ pub(super) fn open(
             unpaired,
         });
     }
-    if source.samples.is_empty() {
-        return Err(DataError::NoImages {
-            path: source.root,
-            split: split.map(str::to_owned),
-        });
-    }
-    source.with_classes(classes)
+    source.not_empty(split)?.with_classes(classes)
 }
 
 /// The picture files of a folder by their path in it, without ending and suffix. Files with another suffix are not part of the data.

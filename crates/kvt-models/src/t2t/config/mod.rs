@@ -249,11 +249,7 @@ impl FamilyConfig for T2tConfig {
 
     /// All modules that make tokens belong to the embedding.
     fn blocks(&self) -> Vec<BlockGroup> {
-        vec![BlockGroup {
-            name: "blocks".to_owned(),
-            leading: Vec::new(),
-            depth: self.depth,
-        }]
+        BlockGroup::of_depth(self.depth)
     }
 }
 
