@@ -16,7 +16,7 @@ use crate::{
     Source, TRAIN, Unlisted, VAL, file, is_split, test_split,
 };
 
-/// The findings of [`check`].
+/// The findings of [`check_folder`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// The splits, in the order given.
