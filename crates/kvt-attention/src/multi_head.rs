@@ -4,7 +4,7 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, LayerNormConfig, Linear};
 use burn::tensor::{Device, Tensor};
-use kvt_ops::{Phase, in_type, layer_norm, linear};
+use kvt_ops::{Phase, in_type, layer_norm, linear, linear_add};
 
 use crate::error::check_dropout;
 use crate::mechanism::{merge_heads, split_heads};
@@ -192,6 +192,11 @@ impl MultiHeadAttention {
     /// - output: `[batch, tokens, dim]`
     pub fn forward(&self, x: Tensor<3>, phase: Phase) -> Tensor<3> {
         linear(&self.proj, self.attend(x, self.context(phase)))
+    }
+
+    /// [`Self::forward`] added to `residual`, `[batch, tokens, dim]`.
+    pub fn forward_add(&self, x: Tensor<3>, residual: Tensor<3>, phase: Phase) -> Tensor<3> {
+        linear_add(&self.proj, self.attend(x, self.context(phase)), residual)
     }
 
     /// The context of a call of this module.
