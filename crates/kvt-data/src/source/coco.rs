@@ -103,12 +103,15 @@ pub(super) fn for_training(source: Source) -> Result<Source, DataError> {
 
 /// Rejects images whose files are not there: they would be met after hours.
 fn refuse_missing(source: &Source) -> Result<(), DataError> {
-    let missing = missing(source);
+    // On many threads, since each query of a remote disk is slow.
+    let samples = source.samples.par_iter();
+    let missing = samples.filter(|sample| !sample.path.is_file());
+    let missing: Vec<&PathBuf> = missing.map(|sample| &sample.path).collect();
     let Some(coco) = source.coco().filter(|_| !missing.is_empty()) else {
         return Ok(());
     };
     let first = missing.iter().take(FIRST);
-    let name = |path: &PathBuf| {
+    let name = |path: &&PathBuf| {
         let inner = path.strip_prefix(&source.root).unwrap_or(path);
         inner.display().to_string()
     };
@@ -118,14 +121,6 @@ fn refuse_missing(source: &Source) -> Result<(), DataError> {
         count: missing.len(),
         first: first.map(name).collect(),
     }))
-}
-
-/// The files of images that are not there.
-fn missing(source: &Source) -> Vec<PathBuf> {
-    // On many threads, since each query of a remote disk is slow.
-    let samples = source.samples.par_iter();
-    let missing = samples.filter(|sample| !sample.path.is_file());
-    missing.map(|sample| sample.path.clone()).collect()
 }
 
 #[cfg(test)]

@@ -118,7 +118,8 @@ fn survey(
     Survey::of(dir, order)
 }
 
-/// The splits of tables with any number of labels for an image, and that of test images, by their names for a check; all images are one with `data.val_fraction`.
+/// The splits of tables with any number of labels for an image, and that of test images, by their names for a check; all images are one
+/// with `data.val_fraction`.
 pub(crate) fn label_set_surveys(data: &DataConfig) -> Result<Vec<(String, Survey)>, DataError> {
     if data.val_fraction > 0.0 {
         refuse_splits(data)?;
