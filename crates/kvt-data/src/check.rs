@@ -12,11 +12,11 @@ pub use self::coco::{CocoCheck, CocoChecks, check_coco};
 pub use self::masks::{MaskCheck, MaskChecks, check_masks};
 use crate::source::{Survey, detected, label_set_surveys, labelled_surveys, surveys};
 use crate::{
-    ClassOrder, ColorKind, DataConfig, DataError, ImageLimits, OtherFormats, Sample, Source,
-    Unlisted, file,
+    ClassOrder, ColorKind, DataConfig, DataError, DataKind, ImageLimits, OtherFormats, Sample,
+    Source, TRAIN, Unlisted, VAL, file, is_split, test_split,
 };
 
-/// The findings of [`check`].
+/// The findings of [`check_folder`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// The splits, in the order given.
@@ -163,10 +163,38 @@ struct Seen {
     image: Result<((u32, u32), ColorKind), String>,
 }
 
-/// A file of some content, and the number of its split.
-struct Occurrence<'a> {
-    split: usize,
-    path: &'a Path,
+/// Reads every image of a folder on all cores: of these splits, and where they are `train` and `val` as by default, those of them that
+/// are there with the test images beside them; or of a folder that is not divided, as one split.
+///
+/// # Errors
+/// If a split has no class folder, or a shard or Parquet file is damaged. Unreadable images, dead links and the like are
+/// part of the result, not an error.
+pub fn check_folder(
+    root: &Path,
+    splits: &[String],
+    limits: ImageLimits,
+    label_column: &str,
+) -> Result<Check, DataError> {
+    let mut splits: Vec<&str> = splits.iter().map(String::as_str).collect();
+    if splits == [TRAIN[0], VAL[0]] {
+        let is_there = |split: &&str| detected(root, split).is_some() || root.join(split).exists();
+        if let Some(test) = test_split(root) {
+            splits.retain(is_there);
+            splits.push(test);
+        } else if !splits.iter().any(is_there) && !is_split(DataKind::Cifar, root, "") {
+            // A folder that holds only classes, which `data.val_fraction` divides, is one split.
+            splits = vec![""];
+        }
+    }
+    let mut found = check(root, &splits, ClassOrder::Byte, limits, label_column)?;
+    for split in found
+        .splits
+        .iter_mut()
+        .filter(|split| split.name.is_empty())
+    {
+        split.name = root.display().to_string();
+    }
+    Ok(found)
 }
 
 /// Reads every image of the [splits](crate::split_name) `root/<split>` on all cores: image folders, tar shards, Parquet
@@ -176,14 +204,17 @@ struct Occurrence<'a> {
 ///
 /// If a split has no class folder, or a shard or Parquet file is damaged. Unreadable images, dead links and the like are
 /// part of the result, not an error.
-pub fn check(
+pub(crate) fn check(
     root: &Path,
     splits: &[&str],
     order: ClassOrder,
     limits: ImageLimits,
     label_column: &str,
 ) -> Result<Check, DataError> {
-    let splits: Vec<&str> = splits.iter().map(|split| detected(root, split)).collect();
+    let own = splits
+        .iter()
+        .map(|split| detected(root, split).unwrap_or(split));
+    let splits: Vec<&str> = own.collect();
     let surveys = surveys(root, &splits, order, label_column)?;
     let names = splits.into_iter().map(str::to_owned);
     Ok(report(&names.zip(surveys).collect::<Vec<_>>(), limits))
@@ -205,8 +236,7 @@ pub fn check_labels(data: &DataConfig, limits: ImageLimits) -> Result<Check, Dat
 
 /// Reads every image of these splits.
 fn report(surveys: &[(String, Survey)], limits: ImageLimits) -> Check {
-    // By hash; a tree, so that the order of the result is fixed.
-    let mut contents: BTreeMap<[u8; 32], Vec<Occurrence<'_>>> = BTreeMap::new();
+    let mut contents = Contents::default();
     let mut reports = Vec::new();
     for (split, (name, survey)) in surveys.iter().enumerate() {
         let source = &survey.source;
@@ -221,8 +251,7 @@ fn report(surveys: &[(String, Survey)], limits: ImageLimits) -> Check {
             };
             match seen {
                 Ok(Seen { hash, image }) => {
-                    let same = contents.entry(*hash.as_bytes()).or_default();
-                    same.push(Occurrence { split, path });
+                    contents.add(*hash.as_bytes(), split, path.to_owned());
                     match image {
                         Ok((size, color)) => report.count(size, color),
                         Err(reason) => report.unreadable.push(unreadable(reason)),
@@ -243,21 +272,8 @@ fn report(surveys: &[(String, Survey)], limits: ImageLimits) -> Check {
     Check {
         splits: reports,
         same_classes,
-        duplicates: duplicates(&contents),
+        duplicates: contents.duplicates(),
     }
-}
-
-/// The contents that are in several splits.
-fn duplicates(contents: &BTreeMap<[u8; 32], Vec<Occurrence<'_>>>) -> Vec<Duplicate> {
-    let mut found: Vec<Duplicate> = Vec::new();
-    for same in contents.values() {
-        if same.iter().any(|file| file.split != same[0].split) {
-            let paths = same.iter().map(|file| file.path.to_owned()).collect();
-            found.push(Duplicate { paths });
-        }
-    }
-    found.sort_by(|a, b| a.paths.cmp(&b.paths));
-    found
 }
 
 impl SplitCheck {
@@ -284,15 +300,7 @@ impl SplitCheck {
     }
 
     fn count(&mut self, size: (u32, u32), color: ColorKind) {
-        let area = |(w, h): (u32, u32)| u64::from(w) * u64::from(h);
-        let (mut small, mut large) = self.sizes.unwrap_or((size, size));
-        if area(size) < area(small) {
-            small = size;
-        }
-        if area(size) > area(large) {
-            large = size;
-        }
-        self.sizes = Some((small, large));
+        self.sizes = Some(wider(self.sizes, size));
         match color {
             ColorKind::Grey => self.grey += 1,
             ColorKind::Cmyk => self.cmyk += 1,
@@ -319,7 +327,9 @@ impl Contents {
         let duplicates = in_both.map(|same| Duplicate {
             paths: same.into_iter().map(|(_, path)| path).collect(),
         });
-        duplicates.collect()
+        let mut duplicates: Vec<Duplicate> = duplicates.collect();
+        duplicates.sort_by(|a, b| a.paths.cmp(&b.paths));
+        duplicates
     }
 }
 

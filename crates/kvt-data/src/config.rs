@@ -116,15 +116,8 @@ impl DataConfig {
     #[must_use]
     pub fn is_masks(&self) -> bool {
         let is_dense = |shapes: &ShapesConfig| shapes.layout == Layout::Dense;
-        match self.kind {
-            DataKind::Masks => true,
-            DataKind::Shapes => self.shapes.as_ref().is_some_and(is_dense),
-            DataKind::Folder
-            | DataKind::Tar
-            | DataKind::Parquet
-            | DataKind::Cifar
-            | DataKind::Coco => false,
-        }
+        let is_scenes = || self.shapes.as_ref().is_some_and(is_dense);
+        self.kind == DataKind::Masks || (self.kind == DataKind::Shapes && is_scenes())
     }
 
     /// Whether each image can have objects with boxes, see [`as_objects`](Self::as_objects).

@@ -42,7 +42,7 @@ pub use balance::{Balance, balanced_order};
 pub use batch::{Batch, Image, View};
 pub use check::{
     Check, CocoCheck, CocoChecks, Duplicate, Imbalance, LabelCounts, MaskCheck, MaskChecks,
-    SplitCheck, Unreadable, check, check_coco, check_labels, check_masks,
+    SplitCheck, Unreadable, check_coco, check_folder, check_labels, check_masks,
 };
 pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
 pub use decode::{
@@ -55,7 +55,7 @@ pub use label_map::{IGNORED, LabelMap};
 pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
 pub use orientation::{oriented_batch_count, oriented_order};
-pub use pack::{Packed, pack};
+pub use pack::{Packed, pack, splits_to_pack};
 pub use prepare::{Example, Prepare, PrepareError, Views, view_key};
 pub use raster::Raster;
 pub use repeats::{EpochOrder, Sampler};
@@ -63,7 +63,7 @@ pub use sampler::{batch_count, epoch_order};
 pub use source::{
     ClassOrder, ImageObjects, Picture, Sample, Source, Split, TEST, TRAIN, Unpaired, VAL,
     has_splits, is_guarded, is_split, is_whole, open, open_part, open_split, split_name,
-    test_split, unused_splits,
+    test_split, unused_splits, unused_splits_of, whole_kind,
 };
 pub use state::{DataState, listing_of};
 pub use upload::DeviceBatch;

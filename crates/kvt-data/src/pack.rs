@@ -8,7 +8,10 @@ use fs_err as fs;
 use crate::decode::{NOT_AN_IMAGE, format_of};
 use crate::fs::{sync_folder, write_atomic, write_folder};
 use crate::source::{CLASSES, LABEL, SHARD};
-use crate::{DataError, DecodeError, ImageLimits, Source, listing};
+use crate::{
+    DataConfig, DataError, DataKind, DecodeError, ImageLimits, Source, TRAIN, VAL, is_whole,
+    listing, open, open_split, split_name,
+};
 
 /// The result of packing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +20,36 @@ pub struct Packed {
     pub images: usize,
     /// Number of shards.
     pub shards: usize,
+}
+
+/// The named splits of an image folder or of Parquet files, all with the classes of the first; with `data.val_fraction`, the two splits
+/// that it makes of a folder.
+///
+/// # Errors
+/// As [`open`].
+pub fn splits_to_pack(
+    mut data: DataConfig,
+    splits: &[String],
+) -> Result<Vec<(String, Source)>, DataError> {
+    let divides = data.val_fraction > 0.0;
+    let is_parquet = match splits.first() {
+        Some(first) if !divides => split_name(DataKind::Parquet, &data.path, first).is_some(),
+        _ => is_whole(DataKind::Parquet, &data.path),
+    };
+    if is_parquet {
+        data.kind = DataKind::Parquet;
+    }
+    if divides {
+        let names = [TRAIN[0], VAL[0]].map(str::to_owned);
+        return Ok(names.into_iter().zip(open(&data, None)?).collect());
+    }
+    let mut sources: Vec<(String, Source)> = Vec::new();
+    for name in splits {
+        let classes = sources.first().map(|(_, first)| first.classes.as_slice());
+        let source = open_split(&data, name, classes)?;
+        sources.push((name.clone(), source));
+    }
+    Ok(sources)
 }
 
 /// Writes the splits (folder name and images) as shards of about `shard_bytes` to `out/<split>/000000.tar`, ..., with the

@@ -19,7 +19,9 @@ pub trait Prepare<T>: fmt::Debug + Send + Sync {
     fn prepare(&self, source: &Source, index: u32, key: Key) -> Result<Example<T>, PrepareError>;
 
     /// Number of views of each image.
-    fn views(&self) -> usize;
+    fn views(&self) -> usize {
+        1
+    }
 }
 
 /// A prepared image.

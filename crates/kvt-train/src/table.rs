@@ -69,6 +69,11 @@ pub fn or_empty(value: Option<impl Display>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
+/// A share in percent as a cell for readers, `-` if there is none.
+pub(crate) fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", 100.0 * share))
+}
+
 /// A cell of Markdown in one line, with its pipes escaped where they are not.
 fn markdown_cell(cell: &str) -> String {
     let mut is_escaped = false;

@@ -4,6 +4,8 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
+use serde::Deserialize;
+
 use super::rle::Rle;
 use super::segmentation::Segmentation;
 use super::{CocoError, Fault, json};
@@ -26,7 +28,7 @@ pub struct Coco {
 }
 
 /// A class.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Category {
     /// Its id in the file, which result files have too.
     pub id: u64,
@@ -112,7 +114,7 @@ impl Coco {
         })?;
         let mut coco = Self {
             path: path.to_owned(),
-            categories: file.categories.into_iter().map(Category::from).collect(),
+            categories: file.categories,
             images: Vec::with_capacity(file.images.len()),
             bad: Vec::new(),
             annotations: Vec::new(),
@@ -260,12 +262,6 @@ impl Annotation {
             is_ignored: found.ignore.0,
             segmentation,
         })
-    }
-}
-
-impl From<json::Category> for Category {
-    fn from(json::Category { id, name }: json::Category) -> Self {
-        Self { id, name }
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, BufReader, Read};
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
-use super::segmentation;
+use super::{Category, segmentation};
 
 /// Bytes that are read at once.
 const BUFFER: usize = 1 << 20;
@@ -43,12 +43,6 @@ pub(super) struct Annotation {
     pub(super) ignore: Flag,
     #[serde(default)]
     pub(super) segmentation: segmentation::Read,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Category {
-    pub(super) id: u64,
-    pub(super) name: String,
 }
 
 /// 0 or 1 in COCO, `false` or `true` in other files.

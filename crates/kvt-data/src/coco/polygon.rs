@@ -42,11 +42,6 @@ impl Polygon {
         Ok(polygon)
     }
 
-    /// The number of corners.
-    pub fn corners(&self) -> usize {
-        self.0.len()
-    }
-
     /// The pixels inside, of an image of `(height, width)`, with the runs that pycocotools has for it.
     ///
     /// # Errors

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::masks::with_classes;
 use super::objects::Objects;
 use super::{Place, Sample, Source, share};
 use crate::coco::{Coco, CocoError};
@@ -34,17 +33,11 @@ pub(super) fn open(
                 .to_owned(),
         });
     }
-    let source = with_classes(listed(coco, data.path.join(folder))?, classes)?;
+    let source = listed(coco, data.path.join(folder))?.with_classes(classes)?;
     if data.on_error == OnError::Fail {
         refuse_missing(&source)?;
     }
-    if source.samples.is_empty() {
-        return Err(DataError::NoImages {
-            path: source.root,
-            split: Some(split.to_owned()),
-        });
-    }
-    Ok(source)
+    source.not_empty(Some(split))
 }
 
 /// All images of a split, for a check: what is invalid or missing is no error.
@@ -110,12 +103,15 @@ pub(super) fn for_training(source: Source) -> Result<Source, DataError> {
 
 /// Rejects images whose files are not there: they would be met after hours.
 fn refuse_missing(source: &Source) -> Result<(), DataError> {
-    let missing = missing(source);
+    // On many threads, since each query of a remote disk is slow.
+    let samples = source.samples.par_iter();
+    let missing = samples.filter(|sample| !sample.path.is_file());
+    let missing: Vec<&PathBuf> = missing.map(|sample| &sample.path).collect();
     let Some(coco) = source.coco().filter(|_| !missing.is_empty()) else {
         return Ok(());
     };
     let first = missing.iter().take(FIRST);
-    let name = |path: &PathBuf| {
+    let name = |path: &&PathBuf| {
         let inner = path.strip_prefix(&source.root).unwrap_or(path);
         inner.display().to_string()
     };
@@ -125,14 +121,6 @@ fn refuse_missing(source: &Source) -> Result<(), DataError> {
         count: missing.len(),
         first: first.map(name).collect(),
     }))
-}
-
-/// The files of images that are not there.
-fn missing(source: &Source) -> Vec<PathBuf> {
-    // On many threads, since each query of a remote disk is slow.
-    let samples = source.samples.par_iter();
-    let missing = samples.filter(|sample| !sample.path.is_file());
-    missing.map(|sample| sample.path.clone()).collect()
 }
 
 #[cfg(test)]

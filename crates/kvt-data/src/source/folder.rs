@@ -110,20 +110,6 @@ impl Survey {
             empty,
         })
     }
-
-    /// The source, if its listing has no errors.
-    pub(super) fn strict(self) -> Result<Source, DataError> {
-        if let Some(first) = self.unlisted.into_iter().next() {
-            return Err(DataError::Unlisted(first));
-        }
-        match self.empty.into_iter().next() {
-            Some(path) => Err(DataError::EmptyClass {
-                others: listing::images(&path).others,
-                path,
-            }),
-            None => Ok(self.source),
-        }
-    }
 }
 
 /// Compares digit runs by value and the rest by bytes; names equal in value (`1`, `01`) by bytes.

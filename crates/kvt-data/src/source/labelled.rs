@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
+use super::classes::{names, numbers};
 use super::label_sets::{labels_in, numbers_of};
 use super::labels::{Labels, Row, whole};
 use super::names::{TEST, usual};
-use super::open::{Split, usual_name};
-use super::{Place, Sample, Source, Survey, masks, share};
+use super::splits::{Split, usual_name};
+use super::{Place, Sample, Source, Survey, share};
 use crate::listing::{self, Listing};
-use crate::text::{counted, quoted};
+use crate::text::{LARGEST_LIST, counted, quoted, read_text};
 use crate::{ClassNames, DataConfig, DataError, OnError};
 
 /// Missing files in a message.
@@ -156,10 +157,7 @@ impl<'a> Table<'a> {
     }
 
     fn name(&self, part: Split) -> Result<&'a str, DataError> {
-        let asked = match part {
-            Split::Train => &self.data.train,
-            Split::Val => &self.data.val,
-        };
+        let asked = part.asked(self.data);
         if let Some(found) = self.found(asked) {
             return Ok(found);
         }
@@ -208,9 +206,9 @@ impl<'a> Table<'a> {
         }
         match &self.data.classes {
             Some(ClassNames::File(file)) => {
-                return Ok(masks::names(&masks::read_text(&self.data.path.join(file))?));
+                return Ok(names(&read_text(&self.data.path.join(file), LARGEST_LIST)?));
             }
-            Some(ClassNames::Count(count)) => return Ok(masks::numbers(*count)),
+            Some(ClassNames::Count(count)) => return Ok(numbers(*count)),
             None => {}
         }
         let rows = self.labels.rows.iter().zip(&self.splits);

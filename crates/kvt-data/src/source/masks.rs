@@ -1,17 +1,14 @@
-//! Images with a mask each, in two folders: `<path>/<images>/<split>/**` and `<path>/<masks>/<split>/**`, paired by their names.
+//! Images with a mask each: what the values of a mask mean, and an image beside its mask.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Place, Sample, Source, Survey, without};
-use crate::listing::{self, Listing};
-use crate::{ClassNames, DataConfig, DataError, IGNORED, LabelMap, ZeroMeans, regular};
+use image::RgbImage;
+use rayon::prelude::*;
 
-/// The most bytes of a list of names.
-const MOST_LIST: u64 = 64 << 20;
+use super::Source;
+use crate::file::{self, ImageLimits};
+use crate::{DataConfig, DecodeError, IGNORED, LabelMap, ZeroMeans, decode_mask};
 
 /// The masks of a source's images.
 #[derive(Debug, Clone)]
@@ -31,26 +28,8 @@ pub(super) struct Values {
     classes: usize,
 }
 
-/// The images and masks of a split that are not a pair, by path.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Unpaired {
-    /// Images without a mask.
-    pub images: Vec<PathBuf>,
-    /// Masks without an image.
-    pub masks: Vec<PathBuf>,
-    /// Names of a list without an image.
-    pub listed: Vec<String>,
-}
-
-impl Unpaired {
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.images.len() + self.masks.len() + self.listed.len()
-    }
-}
-
 impl Values {
-    fn new(data: &DataConfig, classes: usize) -> Self {
+    pub(super) fn new(data: &DataConfig, classes: usize) -> Self {
         let label = |value: usize| {
             if !data.map.is_empty() {
                 let found = data
@@ -102,270 +81,59 @@ impl Masks {
     }
 }
 
-/// The images of a split that have a mask, and what has no partner; `None` for the split is all of them.
-pub(super) fn survey(
-    data: &DataConfig,
-    split: Option<&str>,
-) -> Result<(Survey, Unpaired), DataError> {
-    let is_listed = !data.list.is_empty();
-    let dir = |folder: &str| match split {
-        Some(split) if !is_listed => data.path.join(folder).join(split),
-        _ => data.path.join(folder),
-    };
-    let (root, mask_root) = (dir(&data.images), dir(&data.masks));
-    let missing = [&root, &mask_root]
-        .into_iter()
-        .find(|folder| !folder.is_dir());
-    if let Some(path) = missing.cloned() {
-        return Err(DataError::NoPairs {
-            path,
-            images: root,
-            masks: mask_root,
-        });
+impl Source {
+    /// Whether each image has a mask.
+    pub fn has_masks(&self) -> bool {
+        self.masks.is_some()
     }
-    let (mut images, rest) = by_stem(&root, &data.image_suffix)?;
-    let (mut masks, of_masks) = by_stem(&mask_root, &data.mask_suffix)?;
-    let mut unpaired = Unpaired::default();
-    if let (Some(split), true) = (split, is_listed) {
-        let names = listed(&data.path.join(&data.list).join(format!("{split}.txt")))?;
-        let mut chosen = BTreeMap::new();
-        for name in names {
-            let stem = OsString::from(&name);
-            if chosen.contains_key(&stem) {
-                let path = data.path.join(&data.list).join(format!("{split}.txt"));
-                let reason = format!("it has `{name}` twice");
-                return Err(DataError::Records { path, reason });
-            }
-            match images.remove_entry(&stem) {
-                Some((stem, image)) => drop(chosen.insert(stem, image)),
-                None => unpaired.listed.push(name),
-            }
-        }
-        masks.retain(|stem, _| chosen.contains_key(stem));
-        images = chosen;
-    }
-    let mut pairs = Vec::new();
-    for (stem, image) in images {
-        match masks.remove(&stem) {
-            Some(mask) => pairs.push((image, mask)),
-            None => unpaired.images.push(image),
-        }
-    }
-    unpaired.masks = masks.into_values().collect();
-    unpaired.images.sort();
-    unpaired.masks.sort();
-    // As in other listings: by the bytes of the whole path.
-    pairs.sort_by(|(a, _), (b, _)| {
-        let bytes = |path: &'_ PathBuf| path.as_os_str().as_encoded_bytes().to_vec();
-        bytes(a).cmp(&bytes(b))
-    });
-    let (names, is_numbered) = classes(data)?;
-    let values = Arc::new(Values::new(data, names.len()));
-    let (images, files): (Vec<PathBuf>, Vec<PathBuf>) = pairs.into_iter().unzip();
-    let samples = images.into_iter().map(|path| Sample {
-        path,
-        label: 0,
-        place: Place::File,
-    });
-    let masks = Masks {
-        root: mask_root,
-        files,
-        values,
-    };
-    let source = Source {
-        others: rest.others,
-        masks: Some(Arc::new(masks)),
-        is_numbered,
-        ..Source::new(root, names, samples.collect())?
-    };
-    let survey = Survey {
-        source,
-        unlisted: [rest.unlisted, of_masks.unlisted].concat(),
-        empty: Vec::new(),
-    };
-    Ok((survey, unpaired))
-}
 
-/// The images of a split, each with its mask; with `classes` given, these must be its classes.
-pub(super) fn open(
-    data: &DataConfig,
-    split: Option<&str>,
-    classes: Option<&[String]>,
-) -> Result<Source, DataError> {
-    let (survey, unpaired) = survey(data, split)?;
-    let source = survey.strict()?;
-    if unpaired.count() > 0 {
-        return Err(DataError::Unpaired {
-            path: source.root,
-            unpaired,
-        });
+    /// The mask file of an image, if images have masks.
+    pub(crate) fn mask_file(&self, index: u32) -> Option<&Path> {
+        let files = &self.masks.as_ref()?.files;
+        files.get(index as usize).map(PathBuf::as_path)
     }
-    if source.samples.is_empty() {
-        return Err(DataError::NoImages {
-            path: source.root,
-            split: split.map(str::to_owned),
-        });
-    }
-    with_classes(source, classes)
-}
 
-/// A source whose classes are these in this order, if they are given: labels are places in the list.
-pub(super) fn with_classes(
-    source: Source,
-    classes: Option<&[String]>,
-) -> Result<Source, DataError> {
-    match classes {
-        Some(classes) if classes != source.classes => {
-            let (missing, extra) = (
-                without(classes, &source.classes),
-                without(&source.classes, classes),
-            );
-            if missing.is_empty() && extra.is_empty() {
-                let reason = "its classes are in another order than those of the run".to_owned();
-                let path = source.root;
-                return Err(DataError::Records { path, reason });
-            }
-            Err(DataError::ClassesDiffer {
-                path: source.root,
-                missing,
-                extra,
-            })
-        }
-        _ => Ok(source),
+    /// The path of each mask, relative to their folder, in the order of the samples.
+    pub(crate) fn mask_names(&self) -> impl Iterator<Item = &Path> {
+        let masks = self.masks.iter();
+        masks.flat_map(|masks| {
+            let name = |file| Path::strip_prefix(file, &masks.root).unwrap_or(file);
+            masks.files.iter().map(PathBuf::as_path).map(name)
+        })
     }
-}
 
-/// The picture files of a folder by their path in it, without ending and suffix. Files with another suffix are not part of the data.
-fn by_stem(root: &Path, suffix: &str) -> Result<(BTreeMap<OsString, PathBuf>, Listing), DataError> {
-    let mut listing = listing::images(root);
-    let mut found = BTreeMap::new();
-    for path in std::mem::take(&mut listing.images) {
-        let inner = path.strip_prefix(root).unwrap_or(&path).with_extension("");
-        let Some(stem) = without_suffix(inner.into_os_string(), suffix) else {
-            continue;
+    /// The image of a sample and its mask, of the same size. The image is turned by its orientation only where the mask is.
+    ///
+    /// # Errors
+    /// [`DecodeError`] with the path of the image, and a reason that names the mask where it is at fault.
+    pub fn pair(
+        &self,
+        index: u32,
+        limits: ImageLimits,
+    ) -> Result<(RgbImage, LabelMap), DecodeError> {
+        let sample = self.sample(index)?;
+        self.read_pair(index, limits)
+            .map_err(|reason| sample.error(reason))
+    }
+
+    fn read_pair(&self, index: u32, limits: ImageLimits) -> Result<(RgbImage, LabelMap), String> {
+        let (Some(masks), Some(file)) = (&self.masks, self.mask_file(index)) else {
+            return Err("the image has no mask".to_owned());
         };
-        match found.entry(stem) {
-            Entry::Vacant(place) => drop(place.insert(path)),
-            Entry::Occupied(other) => {
-                let reason = format!(
-                    "`{}` has the same name but for its ending, so masks cannot be told apart: rename one",
-                    other.get().display()
-                );
-                return Err(DataError::Records { path, reason });
-            }
-        }
+        let of_mask = |reason| format!("its mask `{}`: {reason}", file.display());
+        let bytes = file::read(file, limits).map_err(of_mask)?;
+        let values = decode_mask(&bytes, limits).map_err(of_mask)?;
+        let map = masks.labels(values).map_err(of_mask)?;
+        // Read from a file with sides of 32 bits.
+        let size = (map.size.1 as u32, map.size.0 as u32);
+        let image = self.image_of_size(index, size, limits, file)?;
+        Ok((image, map))
     }
-    Ok((found, listing))
-}
 
-fn without_suffix(name: OsString, suffix: &str) -> Option<OsString> {
-    if suffix.is_empty() {
-        return Some(name);
-    }
-    // A name that is not UTF-8 has no partner, and is told so.
-    match name.to_str() {
-        Some(text) => text.strip_suffix(suffix).map(OsString::from),
-        None => Some(name),
+    /// The size of each mask file in bytes, in the order of the samples.
+    pub(crate) fn stored_masks(&self) -> impl ParallelIterator<Item = u64> {
+        let files = self.masks.as_ref().map_or(&[][..], |masks| &masks.files);
+        let size = |file: &PathBuf| std::fs::metadata(file).map_or(u64::MAX, |found| found.len());
+        files.par_iter().map(size)
     }
 }
-
-/// The names of a list, one a line.
-fn listed(path: &Path) -> Result<Vec<String>, DataError> {
-    let text = read_text(path)?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    Ok(lines.map(str::to_owned).collect())
-}
-
-/// The names of the classes, and whether these are only numbers.
-fn classes(data: &DataConfig) -> Result<(Vec<String>, bool), DataError> {
-    let mapped = data.map.iter().map(|[_, label]| *label);
-    let mapped = mapped.filter(|label| *label != IGNORED).max();
-    let (names, path) = match &data.classes {
-        Some(ClassNames::File(file)) => {
-            let path = data.path.join(file);
-            (names(&read_text(&path)?), path)
-        }
-        Some(ClassNames::Count(count)) => (numbers(*count), data.path.clone()),
-        None => {
-            let count = mapped.map_or(0, |label| usize::from(label) + 1);
-            (numbers(count), data.path.clone())
-        }
-    };
-    let mut values = BTreeSet::new();
-    let twice = data.map.iter().find(|[value, _]| !values.insert(*value));
-    let fault = if let Some([value, _]) = twice {
-        format!("`data.map` has the value {value} twice")
-    } else if names.is_empty() {
-        "no classes: `data.classes` names a file with a class on each line, or their number"
-            .to_owned()
-    } else if names.len() > usize::from(IGNORED) {
-        format!(
-            "{} classes, but the values of a mask tell {IGNORED} apart",
-            names.len()
-        )
-    } else if let Some(class) = lost(data, names.len()) {
-        format!(
-            "`data.ignore = {}` is the value of class {class}, which would have no pixels",
-            data.ignore
-        )
-    } else if let Some(label) = mapped.filter(|label| usize::from(*label) >= names.len()) {
-        format!(
-            "`data.map` has the class {label}, but there are {} classes",
-            names.len()
-        )
-    } else {
-        return Ok((names, !matches!(data.classes, Some(ClassNames::File(_)))));
-    };
-    Err(DataError::Records {
-        path,
-        reason: fault,
-    })
-}
-
-/// The class whose value in the masks is ignored, if there is one.
-fn lost(data: &DataConfig, classes: usize) -> Option<usize> {
-    let value = usize::from(data.ignore);
-    let class = match data.zero {
-        _ if !data.map.is_empty() => None,
-        ZeroMeans::Ignored => value.checked_sub(1),
-        ZeroMeans::Class => Some(value),
-    };
-    class.filter(|class| *class < classes)
-}
-
-pub(super) fn numbers(count: usize) -> Vec<String> {
-    (0..count).map(|class| class.to_string()).collect()
-}
-
-/// The classes in a text: one on each line, or the column `Name` of a table with tabs, as ADE20K has it.
-pub(super) fn names(text: &str) -> Vec<String> {
-    let mut lines = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .peekable();
-    let is_name = |cell: &str| cell.trim().eq_ignore_ascii_case("name");
-    let head = lines.peek().copied().unwrap_or_default();
-    let column = match head.split('\t').position(is_name) {
-        Some(column) if head.contains('\t') => column,
-        _ => return lines.map(|line| line.trim().to_owned()).collect(),
-    };
-    let cell = |line: &str| {
-        line.split('\t')
-            .nth(column)
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
-    };
-    lines.skip(1).map(cell).collect()
-}
-
-pub(super) fn read_text(path: &Path) -> Result<String, DataError> {
-    let bytes = regular::read_at_most(path, MOST_LIST)?;
-    String::from_utf8(bytes).map_err(|_| DataError::Records {
-        path: path.to_owned(),
-        reason: "it is not UTF-8 text".to_owned(),
-    })
-}
-
-#[cfg(test)]
-mod tests;

@@ -150,10 +150,7 @@ impl Source {
         limits: ImageLimits,
     ) -> Result<(RgbImage, ImageObjects<'_>), DecodeError> {
         let sample = self.sample(index)?;
-        let bad = |reason| DecodeError {
-            path: sample.path.clone(),
-            reason,
-        };
+        let bad = |reason| sample.error(reason);
         let objects = self.objects.as_ref();
         let found = objects.and_then(|objects| Some((objects, objects.of(index as usize)?)));
         let (objects, found) =

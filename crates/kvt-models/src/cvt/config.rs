@@ -170,10 +170,7 @@ impl FamilyConfig for CvtConfig {
         if self.kv_stride != KV_STRIDE {
             name += &format!("_kv{}", self.kv_stride);
         }
-        if self.common.img_size != 224 {
-            name += &format!("_{}", self.common.img_size);
-        }
-        name
+        name + &self.common.size_suffix()
     }
 
     fn common(&self) -> &CommonConfig {

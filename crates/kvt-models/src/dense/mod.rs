@@ -1,8 +1,10 @@
 //! Networks that predict something for every pixel.
 
 pub mod boxes;
+mod cost;
 mod files;
 pub mod mask_rcnn;
+mod numbered;
 mod pyramid;
 mod state;
 pub mod upernet;

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, PyTorchToBurnAdapter, bridge, burn_pack};
 use kvt_ops::{Key, Phase, layer_norm};
 
-use super::WindowPadding;
+use super::{WindowPadding, state};
 use crate::backbone::{Ask, Backbone};
 use crate::error::ModelError;
 use crate::family::families::ModelConfig;
@@ -271,38 +271,18 @@ impl Pyramid {
         state: &StateDict,
         kind: DenseKind,
     ) -> Result<(Self, LoadReport), WeightsError> {
-        let mut rows = Vec::new();
+        let mut rows: Vec<LoadRow> = Vec::new();
         let mut tensors = Vec::new();
-        let mut of_norms = Vec::new();
+        let without = match kind {
+            DenseKind::Classifier => Outcome::Reset,
+            DenseKind::Network => Outcome::Missing,
+        };
         for (path, tensor) in self.norm_tensors() {
-            let (expected, found) = (tensor.shape.to_vec(), state.get(&tensor.name));
-            let outcome = match found {
-                Some(found) if found.shape().as_slice() == expected => Outcome::Matched,
-                Some(_) => Outcome::Mismatched,
-                None if kind == DenseKind::Classifier => Outcome::Reset,
-                None => Outcome::Missing,
-            };
-            if let Some(found) = found.filter(|_| outcome == Outcome::Matched) {
-                let not_float = || WeightsError::NotFloat {
-                    name: tensor.name.clone(),
-                    dtype: found.dtype(),
-                };
-                if !found.dtype().is_float() {
-                    return Err(not_float());
-                }
-                let data = found.clone().try_cast_as::<f32>();
-                let data = data.map_err(|_| not_float())?;
-                tensors.push(bridge::from_data(data, path, None));
-            }
-            of_norms.push(tensor.name.clone());
-            rows.push(LoadRow {
-                name: tensor.name,
-                expected: Some(expected),
-                found: found.map(|data| data.shape().to_vec()),
-                outcome,
-            });
+            let (row, data) = state::fit(tensor.name, tensor.shape.to_vec(), state, without)?;
+            tensors.extend(data.map(|data| bridge::from_data(data, path, None)));
+            rows.push(row);
         }
-        let is_norm = |name: &str| of_norms.iter().any(|norm| norm == name);
+        let is_norm = |name: &str| rows.iter().any(|row| row.name == name);
         let weights: StateDict = state
             .iter()
             .filter(|(name, _)| !is_norm(name))

@@ -1,6 +1,7 @@
 //! The weights of a part of a network, under a prefix.
 
 use burn::module::Module;
+use burn::tensor::TensorData;
 use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, PyTorchToBurnAdapter, bridge, burn_pack};
 
 use crate::model::{Parameter, trained};
@@ -35,6 +36,41 @@ pub(super) fn state_dict<M: Module>(module: &M, prefix: &str) -> Result<StateDic
     named.collect()
 }
 
+/// What a file has under a name, as f32 if it has the expected shape, and the outcome: `without` where it has nothing.
+pub(super) fn fit(
+    name: String,
+    expected: Vec<usize>,
+    state: &StateDict,
+    without: Outcome,
+) -> Result<(LoadRow, Option<TensorData>), WeightsError> {
+    let data = state.get(&name);
+    let found = data.map(|data| data.shape().to_vec());
+    let outcome = match &found {
+        None => without,
+        Some(found) if *found != expected => Outcome::Mismatched,
+        Some(_) => Outcome::Matched,
+    };
+    let mut fitting = None;
+    if let Some(data) = data.filter(|_| outcome == Outcome::Matched) {
+        let not_float = || WeightsError::NotFloat {
+            name: name.clone(),
+            dtype: data.dtype(),
+        };
+        if !data.dtype().is_float() {
+            return Err(not_float());
+        }
+        let data = data.clone().try_cast_as::<f32>();
+        fitting = Some(data.map_err(|_| not_float())?);
+    }
+    let row = LoadRow {
+        name,
+        expected: Some(expected),
+        found,
+        outcome,
+    };
+    Ok((row, fitting))
+}
+
 /// A module with the weights of its names, and the outcome for each of them. Only those that fit are loaded; half types are
 /// widened.
 pub(super) fn load<M: Module>(
@@ -44,31 +80,10 @@ pub(super) fn load<M: Module>(
 ) -> Result<(M, Vec<LoadRow>), WeightsError> {
     let (mut rows, mut fitting) = (Vec::new(), Vec::new());
     for tensor in tensors(&module) {
-        let (name, expected) = (format!("{prefix}{}", tensor.name), tensor.shape.to_vec());
-        let data = state.get(&name);
-        let found = data.map(|data| data.shape().to_vec());
-        let outcome = match &found {
-            None => Outcome::Missing,
-            Some(found) if *found != expected => Outcome::Mismatched,
-            Some(_) => Outcome::Matched,
-        };
-        if let Some(data) = data.filter(|_| outcome == Outcome::Matched) {
-            let not_float = || WeightsError::NotFloat {
-                name: name.clone(),
-                dtype: data.dtype(),
-            };
-            if !data.dtype().is_float() {
-                return Err(not_float());
-            }
-            let data = data.clone().try_cast_as::<f32>().map_err(|_| not_float())?;
-            fitting.push(bridge::from_data(data, tensor.name, None));
-        }
-        rows.push(LoadRow {
-            name,
-            expected: Some(expected),
-            found,
-            outcome,
-        });
+        let name = format!("{prefix}{}", tensor.name);
+        let (row, data) = fit(name, tensor.shape.to_vec(), state, Outcome::Missing)?;
+        fitting.extend(data.map(|data| bridge::from_data(data, tensor.name, None)));
+        rows.push(row);
     }
     let applied = module.apply(fitting, None, Some(Box::new(PyTorchToBurnAdapter)), true);
     match applied.errors.first() {

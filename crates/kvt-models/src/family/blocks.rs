@@ -15,6 +15,15 @@ pub(crate) struct BlockGroup {
 }
 
 impl BlockGroup {
+    /// So many blocks in the module `blocks`. All other modules belong to the embedding or the head.
+    pub(crate) fn of_depth(depth: usize) -> Vec<Self> {
+        vec![Self {
+            name: "blocks".to_owned(),
+            leading: Vec::new(),
+            depth,
+        }]
+    }
+
     /// The blocks of a stage, and the modules that lead to them, all below its name.
     pub(crate) fn of_stage(stage: StageSummary) -> Self {
         Self {

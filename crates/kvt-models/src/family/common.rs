@@ -62,6 +62,14 @@ impl CommonConfig {
         }
     }
 
+    /// The end of a model's name that tells its image size, if that is not 224.
+    pub(crate) fn size_suffix(&self) -> String {
+        match self.img_size {
+            224 => String::new(),
+            side => format!("_{side}"),
+        }
+    }
+
     /// Refuses settings that are invalid whatever the channels.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         validate::sizes(&[

@@ -273,11 +273,7 @@ impl FamilyConfig for TntConfig {
     }
 
     fn blocks(&self) -> Vec<BlockGroup> {
-        vec![BlockGroup {
-            name: "blocks".to_owned(),
-            leading: Vec::new(),
-            depth: self.depth,
-        }]
+        BlockGroup::of_depth(self.depth)
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

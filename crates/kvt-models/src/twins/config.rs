@@ -197,10 +197,7 @@ impl FamilyConfig for TwinsConfig {
                 name += &format!("_{what}{}", joined(list));
             }
         }
-        if self.common.img_size != 224 {
-            name += &format!("_{}", self.common.img_size);
-        }
-        name
+        name + &self.common.size_suffix()
     }
 
     fn common(&self) -> &CommonConfig {

@@ -188,10 +188,7 @@ impl FamilyConfig for VisformerConfig {
         if self.strides != STRIDES {
             name += &format!("_stride{}", joined(&self.strides));
         }
-        if self.common.img_size != 224 {
-            name += &format!("_{}", self.common.img_size);
-        }
-        name
+        name + &self.common.size_suffix()
     }
 
     fn common(&self) -> &CommonConfig {

@@ -134,10 +134,9 @@ fn rows(runs: &Runs, version: Version) -> Result<Vec<Row<'static>>, ReproduceErr
 /// single class.
 fn summary(cell: &Cell) -> Result<Summary, ReproduceError> {
     let classes = || RunDir::open(cell.dir()).ok()?.read_classes().ok();
-    let mut section = cell.plan.model.clone();
+    let section = &cell.plan.model;
     if cell.linear.is_some() {
-        section.overrides.num_classes = Some(1);
-        return Ok(section.config(None)?.summary());
+        return Ok(section.backbone()?.summary());
     }
     let classes = classes().map(|classes| classes.len());
     Ok(section.config(classes)?.summary())

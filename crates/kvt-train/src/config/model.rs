@@ -29,4 +29,14 @@ impl ModelSection {
         overrides.num_classes = overrides.num_classes.or(classes);
         Ok(ModelConfig::by_name(&self.name)?.with(&overrides)?)
     }
+
+    /// The model where only its backbone is used: the classification head has one output.
+    ///
+    /// # Errors
+    /// As [`config`](Self::config).
+    pub fn backbone(&self) -> Result<ModelConfig, TrainError> {
+        let mut section = self.clone();
+        section.overrides.num_classes = Some(1);
+        section.config(None)
+    }
 }

@@ -38,6 +38,14 @@ fn half(pixel: Rgb<u8>, color: [u8; 3]) -> Rgb<u8> {
     Rgb(color.map(|paint| paint.midpoint(bright)))
 }
 
+/// Width and height in the same proportion, the longer one `side`.
+pub(crate) fn fitted((width, height): (u32, u32), side: u32) -> (u32, u32) {
+    let longer = u64::from(width.max(height).max(1));
+    // At most `side`.
+    let scaled = |length: u32| (u64::from(length) * u64::from(side) / longer).max(1) as u32;
+    (scaled(width), scaled(height))
+}
+
 /// The classes of maps, in ascending order.
 #[must_use]
 pub fn classes_of<'a>(maps: impl IntoIterator<Item = &'a [u8]>) -> Vec<usize> {

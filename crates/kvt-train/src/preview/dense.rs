@@ -11,7 +11,9 @@ use super::sheet::{COLUMNS, chosen, render};
 use crate::augment::{DetectTrain, JointTrain, ObjectMask, Objects, ObjectsError};
 use crate::config::Plan;
 use crate::data::{DataError, DecodeError, ImageObjects, OnError, image_key};
-use crate::paint::{PaintedObject, classes_of, painted, with_boxes, with_legend, with_masks};
+use crate::paint::{
+    PaintedObject, classes_of, fitted, painted, with_boxes, with_legend, with_masks,
+};
 use crate::plot::encode_png;
 use crate::splits::{Splits, image_limits};
 
@@ -189,14 +191,6 @@ fn boxed(
     let small = imageops::resize(&masks, width, height, FilterType::Triangle);
     let picture = with_boxes(small, objects, image.dimensions()).map_err(PreviewError::Draw)?;
     Ok(in_cell(&picture, cell))
-}
-
-/// Width and height in the same proportion, the longer one `side`.
-fn fitted((width, height): (u32, u32), side: u32) -> (u32, u32) {
-    let longer = u64::from(width.max(height).max(1));
-    // At most `side`.
-    let scaled = |length: u32| (u64::from(length) * u64::from(side) / longer).max(1) as u32;
-    (scaled(width), scaled(height))
 }
 
 /// A picture in the upper left of a white cell: as large as fits, or in the scale of a crop of `whole` (width, height).

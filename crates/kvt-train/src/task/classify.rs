@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
-use kvt_models::weights::{Outcome, StateDict};
+use kvt_models::weights::StateDict;
 use kvt_models::{Ask, Logits, Model, ModelConfig};
 use kvt_ops::Phase;
 
 use super::evaluate::evaluate_shares;
 use super::lora::adapt;
 use super::mixer::Mixer;
-use super::model::check_channels;
+use super::model::{check_channels, note_of};
 use super::teacher::{Teacher, teacher};
 use super::{EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, start_from};
 use crate::config::Plan;
@@ -21,7 +21,7 @@ use crate::recipe::mix::draw_tokens;
 use crate::recipe::{
     DistillConfig, LossConfig, LossHeads, Position, TokenLogits, weighted_targets,
 };
-use crate::run::{Metric, Metrics, Note, Topic};
+use crate::run::{Metric, Metrics, Note};
 use crate::splits::Splits;
 
 /// A classifier that learns from the labels of images, one view of each, and from a teacher's outputs.
@@ -108,12 +108,7 @@ pub(super) fn start_model(
     }
     let (model, report) = start_from(&plan.init, HeadReset::AsPlanned, model)?;
     if let (Some(path), Some(report)) = (&plan.init.weights, report) {
-        let topic = match report.names(Outcome::Unused).next() {
-            Some(_) => Topic::Warning,
-            None => Topic::Start,
-        };
-        let message = format!("weights of `{}`: {}", path.display(), report.summary());
-        notes.push(Note::new(0, topic, message));
+        notes.push(note_of(path, &report));
     }
     adapt(plan, model, device, notes)
 }

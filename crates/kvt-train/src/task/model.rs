@@ -5,7 +5,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use kvt_models::weights::{self, LoadOptions, LoadReport, Misfit, StateDict, WeightsError};
+use kvt_models::weights::{
+    self, LoadOptions, LoadReport, Misfit, Outcome, StateDict, WeightsError,
+};
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 use schemars::JsonSchema;
@@ -16,6 +18,7 @@ use crate::config::Plan;
 use crate::data::Source;
 use crate::error::TrainError;
 use crate::fetch::locate;
+use crate::run::{Note, Topic};
 use kvt_data::fs::write_atomic;
 use kvt_data::schema::section;
 
@@ -163,6 +166,16 @@ pub(crate) fn start_from(
             source,
         }),
     }
+}
+
+/// What became of the weights of a file, for the log: a warning if some are not used.
+pub(super) fn note_of(path: &Path, report: &LoadReport) -> Note {
+    let topic = match report.names(Outcome::Unused).next() {
+        Some(_) => Topic::Warning,
+        None => Topic::Start,
+    };
+    let message = format!("weights of `{}`: {}", path.display(), report.summary());
+    Note::new(0, topic, message)
 }
 
 /// A way to train nevertheless.

@@ -97,8 +97,8 @@ pub(crate) fn largest_sides_of(plan: &Plan) -> (usize, usize) {
 
 /// What the shorter and the longer side of an image are resized to at most.
 fn limits(plan: &Plan) -> (usize, usize) {
-    let (sizes, most) = (plan.multiscale.sizes.iter(), plan.multiscale.max as usize);
-    (sizes.max().map_or(most, |side| *side as usize), most)
+    let sides = &plan.multiscale;
+    (sides.largest() as usize, sides.max as usize)
 }
 
 fn padded(height: usize, width: usize) -> (usize, usize) {
@@ -175,9 +175,7 @@ mod tests {
                 "task = \"segment\"\n[model]\n{model}\nimg_size = 64\ndepth = [2, 2, 2, 2]\n\
                  num_heads = [1, 2, 4, 8]\n[segment]\nchannels = 12\naux_channels = 6\n[dense]\nscale = [64, 64]\ncrop = [64, 64]\n"
             ));
-            let mut section = plan.model.clone();
-            section.overrides.num_classes = Some(1);
-            let config = section.config(None).unwrap();
+            let config = plan.model.backbone().unwrap();
             let network = UperNet::build(&plan, &config, 5, &Device::flex()).unwrap();
             let parameters = network.parameters().into_iter();
             let built: usize = parameters
@@ -193,9 +191,7 @@ mod tests {
             "task = \"detect\"\n[model]\nname = \"swin_tiny_patch4_window7_224\"\nwindow_size = 4\nembed_dim = 8\nimg_size = 64\n\
              depth = [1, 1, 2, 1]\nnum_heads = [1, 2, 2, 4]\n[detect]\nchannels = 8\nhidden = 16\n[multiscale]\nsizes = [64]\nmax = 64\n",
         );
-        let mut section = plan.model.clone();
-        section.overrides.num_classes = Some(1);
-        let config = section.config(None).unwrap();
+        let config = plan.model.backbone().unwrap();
         let network = MaskRcnn::build(&plan, &config, 5, &Device::flex()).unwrap();
         let parameters = network.parameters().into_iter();
         let built: usize = parameters

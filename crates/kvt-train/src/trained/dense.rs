@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use kvt_models::ModelConfig;
 use kvt_models::dense::{DenseKind, read_dense};
 use kvt_models::weights::{self, StateDict, WeightsError};
 
@@ -66,7 +65,7 @@ impl<N: DenseNetwork> TrainedDense<N> {
     ) -> Result<Self, TrainError> {
         let classes = run.read_classes()?;
         let device = device_of(&plan, warn)?;
-        let config = backbone(&plan)?;
+        let config = plan.model.backbone()?;
         let network = N::build(&plan, &config, classes.len(), &inner(&device))?;
         let weights = weights_of(&plan, choice);
         let (network, warning) = load_checkpoint_model(run, checkpoint, weights, network)?;
@@ -88,7 +87,7 @@ impl<N: DenseNetwork> TrainedDense<N> {
             let hint = "use `--weights FILE` or set `init.weights`";
             return Err(TrainedError::NoWeights(hint).into());
         };
-        let config = backbone(&plan)?;
+        let config = plan.model.backbone()?;
         let read = read_dense(weights::read(&locate(path)?)?, &config)?;
         if read.kind == DenseKind::Classifier {
             // Random heads would be evaluated as if they had been trained.
@@ -142,11 +141,4 @@ fn numbered<N: DenseNetwork>(state: &StateDict) -> Vec<String> {
     (0..classes.unwrap_or(1))
         .map(|class| class.to_string())
         .collect()
-}
-
-/// The model of a plan; its classification head is not used, and has one output.
-fn backbone(plan: &Plan) -> Result<ModelConfig, TrainError> {
-    let mut section = plan.model.clone();
-    section.overrides.num_classes = Some(1);
-    section.config(None)
 }

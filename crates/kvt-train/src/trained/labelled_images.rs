@@ -26,6 +26,12 @@ pub struct Images {
 }
 
 impl Images {
+    /// The file of an image; empty if there is none.
+    pub(crate) fn path(&self, index: u32) -> &Path {
+        let sample = self.source.samples.get(index as usize);
+        sample.map_or(Path::new(""), |sample| &sample.path)
+    }
+
     /// The images of a split. Generated ones are made on first use, of which `progress` learns.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use super::{Images, Trained, Warn};
 use crate::error::TrainError;
 use crate::judge::ClassRow;
 use crate::splits::eval_batches;
-use crate::table::{Table, cells, or_empty};
+use crate::table::{Table, cells, or_empty, percent};
 use crate::task::{LabelEvaluation, LabelScore, evaluate_labels};
 use kvt_data::text::quoted;
 
@@ -80,9 +80,6 @@ impl LabelResults<'_> {
     /// Every class: its name, images, AP, precision, recall, F1 and threshold.
     #[must_use]
     pub fn classes(&self) -> Vec<Vec<String>> {
-        let percent = |share: Option<f64>| {
-            share.map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", 100.0 * share))
-        };
         let rows = self.named().map(|(name, score)| {
             vec![
                 name.clone(),

@@ -249,9 +249,7 @@ impl Trained {
         warn: Warn<'_>,
     ) -> Result<Self, TrainError> {
         let device = device_of(&plan, warn)?;
-        let mut section = plan.model.clone();
-        section.overrides.num_classes = Some(1);
-        let config = section.config(None)?;
+        let config = plan.model.backbone()?;
         Ok(Self {
             model: build_model(&plan, &config, &inner(&device))?,
             plan,

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::Images;
 use crate::judge::Judgement;
 use crate::report::{interval_of, wilson};
+use crate::table::percent;
 use crate::task::Evaluation;
 
 /// Maximum number of class pairs shown.
@@ -68,9 +69,6 @@ impl Results<'_> {
     /// The classes with images: name, images, accuracy, precision and F1.
     #[must_use]
     pub fn classes(&self) -> Vec<Vec<String>> {
-        let percent = |share: Option<f64>| {
-            share.map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", 100.0 * share))
-        };
         let rows = self.judged.by_class().into_iter();
         let named = rows.zip(&self.images.source.classes);
         let with_images = named.filter(|(row, _)| row.images > 0);

@@ -20,7 +20,8 @@ section! {
 
 impl MultiscaleConfig {
     /// The largest of the shorter sides.
-    pub(super) fn largest(&self) -> u32 {
+    #[must_use]
+    pub fn largest(&self) -> u32 {
         self.sizes.iter().copied().max().unwrap_or(self.max)
     }
 

@@ -23,7 +23,7 @@ use crate::batch::Image;
 use crate::coco::Fault;
 use crate::prepare::{Example, Prepare, PrepareError};
 use crate::source::ImageObjects;
-use crate::{DecodeError, ImageLimits, Source, schema};
+use crate::{ImageLimits, Source, schema};
 
 /// Shorter sides before a crop, in pixels.
 const SIZES_BEFORE: [u32; 3] = [400, 500, 600];
@@ -200,10 +200,6 @@ impl Prepare<Objects> for DetectTrain {
             target,
         })
     }
-
-    fn views(&self) -> usize {
-        1
-    }
 }
 
 impl DetectEval {
@@ -224,20 +220,18 @@ impl DetectEval {
         })
     }
 
-    /// An image as the model sees it, and by how much coordinates grow, `[x, y]`.
+    /// An image as the model sees it.
     ///
     /// # Errors
     /// If it has no pixels, would have more than `data.max_pixels`, or cannot be resized.
-    pub fn image(&self, image: RgbImage) -> Result<(Image, [f64; 2]), AugmentError> {
+    pub fn image(&self, image: RgbImage) -> Result<Image, AugmentError> {
         let (width, height) = image.dimensions();
         if width == 0 || height == 0 {
             return Err(AugmentError::Empty);
         }
         let size = fitted((width, height), self.scale);
         within(size, self.limits, "multiscale.sizes")?;
-        let factor = |new: u32, old: u32| f64::from(new) / f64::from(old);
-        let scale = [factor(size.0, width), factor(size.1, height)];
-        Ok((normalized(&self.levels, resize(image, size)?), scale))
+        Ok(normalized(&self.levels, resize(image, size)?))
     }
 }
 
@@ -264,10 +258,6 @@ impl Prepare<Objects> for DetectEval {
             target,
         })
     }
-
-    fn views(&self) -> usize {
-        1
-    }
 }
 
 /// The rule of mm takes the larger number for the longer side, in any order.
@@ -293,13 +283,10 @@ fn checked(config: &MultiscaleConfig) -> Result<(), AugmentError> {
 fn failed(source: &Source, index: u32, error: ObjectsError) -> PrepareError {
     match error {
         ObjectsError::Image(error) => of_sample(source, index, error),
-        error @ ObjectsError::Annotation { .. } => match source.sample(index) {
-            Ok(sample) => PrepareError::Bad(DecodeError {
-                path: sample.path.clone(),
-                reason: error.to_string(),
-            }),
-            Err(error) => PrepareError::Bad(error),
-        },
+        error @ ObjectsError::Annotation { .. } => PrepareError::Bad(match source.sample(index) {
+            Ok(sample) => sample.error(error.to_string()),
+            Err(error) => error,
+        }),
     }
 }
 

@@ -13,8 +13,6 @@ pub struct Objects {
     pub size: (usize, usize),
     /// Height and width of the original image.
     pub original: (usize, usize),
-    /// By how much coordinates grew, `[x, y]`: those of the original are these divided by it, if nothing was flipped or cut.
-    pub scale: [f64; 2],
     /// Boxes `[x1, y1, x2, y2]` in pixels of the image as the network sees it, cut to it, all with an area.
     pub boxes: Vec<[f32; 4]>,
     /// The class of each box.
@@ -46,11 +44,6 @@ impl ObjectMask {
             return false;
         };
         column < self.width && self.inside.get(row * self.width + column) == Some(&true)
-    }
-
-    /// The number of pixels inside.
-    pub fn area(&self) -> usize {
-        self.inside.iter().filter(|inside| **inside).count()
     }
 
     /// The pixels that show the part `[x, y, width, height]` of the original, of which `inside` gets row and column.
@@ -137,7 +130,6 @@ impl Objects {
             image_id: found.image.id,
             size: (rows.pixels(), columns.pixels()),
             original: (height as usize, width as usize),
-            scale: [columns.factor(), rows.factor()],
             boxes: Vec::new(),
             labels: Vec::new(),
             masks: Vec::new(),
@@ -157,15 +149,5 @@ impl Objects {
             objects.labels.push(object.label);
         }
         Ok(objects)
-    }
-
-    /// The number of objects.
-    pub fn len(&self) -> usize {
-        self.boxes.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.boxes.is_empty()
     }
 }

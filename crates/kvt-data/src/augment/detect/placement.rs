@@ -47,11 +47,6 @@ impl Side {
         self.from.len()
     }
 
-    /// By how much coordinates grow.
-    pub(super) fn factor(&self) -> f64 {
-        self.scale.abs()
-    }
-
     /// The ends of an interval of the original, in order and cut to the side.
     pub(super) fn interval(&self, [start, end]: [f64; 2]) -> [f64; 2] {
         let place = |c: f64| (self.scale * c + self.shift).clamp(0.0, self.from.len() as f64);
@@ -89,7 +84,7 @@ mod tests {
         side.resize(5);
         side.crop(1, 3);
         assert_eq!(side.from, [7, 5, 3]);
-        assert_eq!((side.pixels(), side.factor()), (3, 0.5));
+        assert_eq!((side.pixels(), side.scale), (3, -0.5));
         // 2 to 5 was at 5 to 8, then at 2.5 to 4, and is at 1.5 to 3.
         assert_eq!(side.interval([2.0, 5.0]), [1.5, 3.0]);
         // Cut off at both ends.

@@ -104,10 +104,6 @@ impl Prepare<LabelMap> for JointTrain {
             target: geometry::pad(&map, size),
         })
     }
-
-    fn views(&self) -> usize {
-        1
-    }
 }
 
 impl JointEval {
@@ -169,10 +165,6 @@ impl Prepare<LabelMap> for JointEval {
             views: vec![image.map_err(|error| of_sample(source, index, error))?],
             target,
         })
-    }
-
-    fn views(&self) -> usize {
-        1
     }
 }
 

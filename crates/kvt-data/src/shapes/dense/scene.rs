@@ -95,7 +95,7 @@ pub(super) fn render(config: &ShapesConfig, split: Split, index: usize) -> Resul
     }
     let (labels, mut objects) = visible(canvas.layers(), side, &placed)?;
     if uniform(&mut key.named("group").rng(), 0.0, 1.0) < GROUPS {
-        group(&mut objects)?;
+        group(&mut objects);
     }
     let mut rng = key.named("noise").rng();
     Ok(Scene {
@@ -249,25 +249,19 @@ impl Placed {
 }
 
 /// Joins all objects of the first one's class.
-fn group(objects: &mut Vec<Object>) -> Result<(), RleError> {
-    let Some(first) = objects.first() else {
-        return Ok(());
+fn group(objects: &mut Vec<Object>) {
+    let Some(class) = objects.first().map(|first| first.class) else {
+        return;
     };
-    let (class, size) = (first.class, first.mask.size());
     let (members, rest): (Vec<_>, Vec<_>) = std::mem::take(objects)
         .into_iter()
         .partition(|object| object.class == class);
-    let masks: Vec<_> = members.iter().map(|member| member.mask.decode()).collect();
-    let mask = Rle::encode(size, |row, column| {
-        let place = row as usize * size.1 as usize + column as usize;
-        masks.iter().any(|mask| mask.get(place) == Some(&true))
-    })?;
-    objects.push(Object {
+    let masks: Vec<_> = members.into_iter().map(|member| member.mask).collect();
+    objects.extend(Rle::union(&masks).map(|mask| Object {
         class,
         mask,
         outline: None,
         is_group: true,
-    });
+    }));
     objects.extend(rest);
-    Ok(())
 }

@@ -3,7 +3,8 @@
 use fs_err as fs;
 
 use super::*;
-use crate::{ImageLimits, Picture, check};
+use crate::check::check;
+use crate::{ImageLimits, Picture};
 
 /// A record whose pixel (x, y) is (seed + x, y, label).
 fn record(labels: &[u8], seed: u8) -> Vec<u8> {

@@ -21,15 +21,6 @@ pub fn iou(a: &Corners, b: &Corners) -> f32 {
     intersection / union
 }
 
-/// The IoU of each of the `rows` with each of the `columns`, row by row.
-pub fn iou_matrix(rows: &[Corners], columns: &[Corners]) -> Vec<f32> {
-    let row = |of: &Corners| {
-        let of = *of;
-        columns.iter().map(move |other| iou(&of, other))
-    };
-    rows.iter().flat_map(row).collect()
-}
-
 // `f32::min` and `f32::max` need three instructions each, because they pass over a NaN. Here the areas keep it.
 
 fn smaller(a: f32, b: f32) -> f32 {
@@ -70,18 +61,5 @@ mod tests {
             assert!(iou(&broken, &[0.0, 0.0, 10.0, 10.0]).is_nan(), "{at}");
             assert!(iou(&[20.0, 20.0, 30.0, 30.0], &broken).is_nan(), "{at}");
         }
-    }
-
-    #[test]
-    fn the_matrix_is_row_by_row() {
-        let rows = [[0.0, 0.0, 10.0, 10.0], [20.0, 20.0, 30.0, 30.0]];
-        let columns = [
-            [0.0, 0.0, 10.0, 5.0],
-            [20.0, 20.0, 30.0, 29.0],
-            [0.0, 0.0, 10.0, 10.0],
-        ];
-        assert_eq!(iou_matrix(&rows, &columns), [0.5, 0.0, 1.0, 0.0, 0.9, 0.0]);
-        assert!(iou_matrix(&rows, &[]).is_empty());
-        assert!(iou_matrix(&[], &columns).is_empty());
     }
 }

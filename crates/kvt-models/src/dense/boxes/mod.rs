@@ -18,11 +18,12 @@ mod tests;
 pub use anchors::{ANCHORS_PER_CELL, Grid};
 pub use assign::{Assigner, Match};
 pub use coder::{Coder, Deltas};
-pub use iou::{iou, iou_matrix};
+pub use iou::iou;
 pub use levels::level;
 pub use proposals::{LevelOutput, Proposal, ProposalRule};
 pub use sample::{Sample, Sampler};
-pub use suppress::{best, suppress, suppress_by_class};
+use suppress::best;
+pub use suppress::suppress_by_class;
 
 /// A box as x1, y1, x2, y2 in pixels. The numbers are borders, not places of pixels: a box of one pixel is 1 wide, and a
 /// width is x2 - x1, without the 1 that old versions of mmdet added.

@@ -10,7 +10,7 @@ use super::{Corners, iou};
 
 /// The places of the `count` highest scores, best first. Of equal scores the first one is better. A score that is NaN is
 /// left out.
-pub fn best(scores: &[f32], count: usize) -> Vec<usize> {
+pub(super) fn best(scores: &[f32], count: usize) -> Vec<usize> {
     let mut places: Vec<usize> = (0..scores.len())
         .filter(|place| !scores[*place].is_nan())
         .collect();
@@ -29,17 +29,8 @@ pub fn best(scores: &[f32], count: usize) -> Vec<usize> {
     places
 }
 
-/// The places of the boxes that stay, best first: a box goes if its IoU with a better box that stays is **greater** than
-/// `threshold`. Of equal scores the first one is better. A box or a score with a NaN is left out.
-///
-/// # Panics
-///
-/// If boxes and scores differ in number.
-pub fn suppress(boxes: &[Corners], scores: &[f32], threshold: f32) -> Vec<usize> {
-    suppress_within(boxes, scores, |_| 0, threshold)
-}
-
-/// As [`suppress`], but a box goes only for a better box of the same class.
+/// The places of the boxes that stay, best first: a box goes if its IoU with a better box of its class that stays is **greater**
+/// than `threshold`. Of equal scores the first one is better. A box or a score with a NaN is left out.
 ///
 /// # Panics
 ///
@@ -51,22 +42,13 @@ pub fn suppress_by_class(
     threshold: f32,
 ) -> Vec<usize> {
     assert_eq!(boxes.len(), classes.len(), "each box has a class");
-    suppress_within(boxes, scores, |place| classes[place], threshold)
-}
-
-fn suppress_within(
-    boxes: &[Corners],
-    scores: &[f32],
-    class: impl Fn(usize) -> usize,
-    threshold: f32,
-) -> Vec<usize> {
     assert_eq!(boxes.len(), scores.len(), "each box has a score");
     // The boxes that stay, by class: a box need not look at those of other classes.
     let mut staying: BTreeMap<usize, Vec<Corners>> = BTreeMap::new();
     let mut places = best(scores, scores.len());
     places.retain(|place| {
         let corners = boxes[*place];
-        let better = staying.entry(class(*place)).or_default();
+        let better = staying.entry(classes[*place]).or_default();
         let stays = !corners.iter().any(|number| number.is_nan())
             && better.iter().all(|other| iou(other, &corners) <= threshold);
         if stays {
@@ -80,6 +62,11 @@ fn suppress_within(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of boxes of one class.
+    fn suppress(boxes: &[Corners], scores: &[f32], threshold: f32) -> Vec<usize> {
+        suppress_by_class(boxes, scores, &vec![0; boxes.len()], threshold)
+    }
 
     const BOXES: [Corners; 5] = [
         [0.0, 0.0, 10.0, 10.0],

@@ -1,6 +1,6 @@
 //! Sizes of the network, and the rules by which it trains and finds objects.
 
-use crate::dense::boxes::{Assigner, ProposalRule, Sampler};
+use crate::dense::boxes::{ProposalRule, Sampler};
 use crate::error::ModelError;
 
 /// The sizes and rules of a Mask R-CNN. The defaults are those of Swin's and Twins' recipes on COCO.
@@ -12,16 +12,8 @@ pub struct MaskRcnnConfig {
     pub channels: usize,
     /// Numbers of the hidden layers of the box head: 1024.
     pub hidden: usize,
-    /// Sides of an image are padded to a multiple of so many pixels before it is padded to the largest of its batch: 32. Anchors
-    /// beyond that are not trained on.
-    pub pad_to: usize,
-    /// Which anchors are of an object: those with an IoU of at least 0.7, and the best of each object from 0.3 on; those below 0.3 are
-    /// background.
-    pub anchor_rule: Assigner,
     /// Anchors of an image that are trained on: 256, at most half of them with an object.
     pub anchors: Sampler,
-    /// Which regions are of an object: those with an IoU of at least 0.5.
-    pub region_rule: Assigner,
     /// Regions of an image that are trained on: 512, at most a quarter of them with an object.
     pub regions: Sampler,
     /// Proposals of an image in training: 2000 of each level before overlapping ones go, 1000 in all.
@@ -42,10 +34,7 @@ impl Default for MaskRcnnConfig {
             num_classes: 80,
             channels: 256,
             hidden: 1024,
-            pad_to: 32,
-            anchor_rule: Assigner::RPN,
             anchors: Sampler::RPN,
-            region_rule: Assigner::ROI,
             regions: Sampler::ROI,
             train: ProposalRule::TRAIN,
             test: ProposalRule::EVAL,
@@ -67,7 +56,6 @@ impl MaskRcnnConfig {
             ("num_classes", self.num_classes),
             ("channels", self.channels),
             ("hidden", self.hidden),
-            ("pad_to", self.pad_to),
             ("anchors", self.anchors.count),
             ("regions", self.regions.count),
             ("train", self.train.per_level.min(self.train.count)),
@@ -78,12 +66,6 @@ impl MaskRcnnConfig {
             return Err(ModelError::Zero { field });
         }
         let shares = [
-            ("anchor_rule", self.anchor_rule.positive),
-            ("anchor_rule", self.anchor_rule.negative),
-            ("anchor_rule", self.anchor_rule.min_positive),
-            ("region_rule", self.region_rule.positive),
-            ("region_rule", self.region_rule.negative),
-            ("region_rule", self.region_rule.min_positive),
             ("train", self.train.iou),
             ("test", self.test.iou),
             ("score", self.score),
@@ -103,10 +85,5 @@ impl MaskRcnnConfig {
             }),
             None => Ok(()),
         }
-    }
-
-    /// Height and width of an image after its own padding, before it is padded to the largest of its batch.
-    pub(super) fn padded(&self, size: [usize; 2]) -> [usize; 2] {
-        size.map(|side| side.next_multiple_of(self.pad_to.max(1)))
     }
 }

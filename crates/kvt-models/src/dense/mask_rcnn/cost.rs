@@ -5,6 +5,7 @@ use super::mask_head::CONVS;
 use super::rpn::DELTAS;
 use super::{box_head, mask_head};
 use crate::dense::boxes::ANCHORS_PER_CELL;
+use crate::dense::cost::Sum;
 
 impl MaskRcnnConfig {
     /// The parameters of the neck and the heads, and their multiply-accumulate operations for one image in testing, with as many
@@ -40,21 +41,6 @@ impl MaskRcnnConfig {
         sum.layer([width, width], 4, cells);
         sum.layer([width, classes], 1, 4 * cells);
         (sum.params, sum.macs)
-    }
-}
-
-/// Parameters, and multiply-accumulate operations.
-#[derive(Default)]
-struct Sum {
-    params: usize,
-    macs: u64,
-}
-
-impl Sum {
-    /// A layer with a bias and `kernel` weights for each pair of channels, at so many places.
-    fn layer(&mut self, [from, to]: [usize; 2], kernel: usize, places: usize) {
-        self.params += kernel * from * to + to;
-        self.macs += (kernel * from * to * places) as u64;
     }
 }
 

@@ -7,6 +7,7 @@ use burn::tensor::ops::{InterpolateMode, InterpolateOptions};
 use kvt_ops::widened;
 
 use super::layers::{BareConv, places};
+use crate::dense::numbered::numbered;
 use crate::layers::Init;
 use crate::precision::Precision;
 
@@ -20,17 +21,13 @@ pub struct Fpn {
 impl Fpn {
     /// A pyramid of `channels` over maps of these channels, the finest first.
     pub(super) fn new(init: &Init<'_>, maps: &[usize], channels: usize) -> Self {
-        let list = |name: &str, inputs: &dyn Fn(usize) -> usize, kernel: usize| -> Vec<BareConv> {
-            let init = init.child(name);
-            let conv = |(at, map): (usize, &usize)| {
-                let init = init.child(&at.to_string());
-                BareConv::xavier(&init, [inputs(*map), channels], kernel)
-            };
-            maps.iter().enumerate().map(conv).collect()
-        };
         Self {
-            lateral_convs: list("lateral_convs", &|map| map, 1),
-            fpn_convs: list("fpn_convs", &|_| channels, 3),
+            lateral_convs: numbered(&init.child("lateral_convs"), maps, |init, map| {
+                BareConv::xavier(init, [map, channels], 1)
+            }),
+            fpn_convs: numbered(&init.child("fpn_convs"), maps, |init, _| {
+                BareConv::xavier(init, [channels, channels], 3)
+            }),
         }
     }
 

@@ -22,21 +22,6 @@ pub struct DetectLosses {
     pub boxes: Tensor<1>,
     /// Binary cross-entropy of the masks of the positive regions, of their own class: the mean over their pixels.
     pub mask: Tensor<1>,
-    /// What the losses were computed on.
-    pub sampled: Sampled,
-}
-
-/// How many anchors and regions of a batch were sampled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sampled {
-    /// Sampled anchors.
-    pub anchors: usize,
-    /// Those of them with an object.
-    pub positive_anchors: usize,
-    /// Sampled regions.
-    pub regions: usize,
-    /// Those of them with an object.
-    pub positive_regions: usize,
 }
 
 impl DetectLosses {

@@ -6,6 +6,7 @@ use burn::tensor::activation::relu;
 use kvt_ops::{in_type, linear_with, widened};
 
 use super::layers::{BareConv, same_size, zeros};
+use crate::dense::numbered::numbered;
 use crate::layers::{Conv2d, Init};
 use crate::precision::Precision;
 
@@ -76,12 +77,13 @@ impl Doubling {
 impl MaskHead {
     /// A head for regions of `channels`.
     pub(super) fn new(init: &Init<'_>, channels: usize, classes: usize) -> Self {
-        let convs = init.child("convs");
-        let conv =
-            |at: usize| BareConv::kaiming(&convs.child(&at.to_string()), [channels, channels], 3);
         let logits = same_size([channels, classes], 1);
         Self {
-            convs: (0..CONVS).map(conv).collect(),
+            convs: numbered(
+                &init.child("convs"),
+                &[channels; CONVS],
+                |init, channels| BareConv::kaiming(init, [channels, channels], 3),
+            ),
             upsample: Doubling::new(&init.child("upsample"), [channels, channels]),
             conv_logits: init.conv_kaiming_fan_out("conv_logits", logits),
         }

@@ -29,7 +29,7 @@ pub use detect::Detection;
 pub use error::MaskRcnnError;
 pub use files::CLASSIFIERS;
 pub use fpn::Fpn;
-pub use losses::{DetectLosses, Sampled};
+pub use losses::DetectLosses;
 pub use mask_head::{MASK_SIDE, MaskHead};
 pub use network::MaskRcnn;
 pub use objects::{Frame, Objects};

@@ -63,11 +63,6 @@ impl MaskRcnn {
         })
     }
 
-    /// The sizes and rules.
-    pub fn config(&self) -> &MaskRcnnConfig {
-        &self.config
-    }
-
     /// The maps of images, `[batch, 3, height, width]`, in f32.
     pub(super) fn maps(&self, images: Tensor<4>, phase: Phase) -> Vec<Tensor<4>> {
         self.pyramid.forward(images, phase.named("backbone"))

@@ -8,7 +8,11 @@ use super::layers::key_of;
 use super::mask_head::MASK_SIDE;
 use super::objects::Objects;
 use super::outline::outline;
-use crate::dense::boxes::{Coder, Corners, Deltas, Match, Proposal};
+use crate::dense::boxes::{Assigner, Coder, Corners, Deltas, Match, Proposal};
+
+/// Sides of an image are padded to a multiple of so many pixels before it is padded to the largest of its batch. Anchors beyond that
+/// are not trained on.
+const PAD_TO: usize = 32;
 
 /// The sampled anchors of a batch. The anchors of the images follow each other.
 #[derive(Clone, Debug, Default)]
@@ -48,9 +52,9 @@ impl AnchorTargets {
         config: &MaskRcnnConfig,
         key: Key,
     ) {
-        let within = anchors.within(config.padded(objects.size));
+        let within = anchors.within(padded(objects.size));
         let boxes: Vec<Corners> = within.iter().map(|place| anchors.boxes[*place]).collect();
-        let matches = config.anchor_rule.assign(&boxes, &objects.boxes);
+        let matches = Assigner::RPN.assign(&boxes, &objects.boxes);
         let key = key_of(key, "rpn", image);
         let sample = config.anchors.sample(&matches, key);
         self.divisor += sample.positive.len().max(1) + sample.negative.len().max(1);
@@ -78,13 +82,13 @@ impl RegionTargets {
         key: Key,
     ) {
         let proposals: Vec<Corners> = proposals.iter().map(|found| found.corners).collect();
-        let of_proposals = config.region_rule.assign(&proposals, &objects.boxes);
+        let of_proposals = Assigner::ROI.assign(&proposals, &objects.boxes);
         let own = (0..objects.boxes.len()).map(Match::Object);
         let matches: Vec<Match> = own.chain(of_proposals).collect();
         let boxes = [objects.boxes.as_slice(), proposals.as_slice()].concat();
         let key = key_of(key, "roi", image);
         let sample = config.regions.sample(&matches, key);
-        let padded = config.padded(objects.size);
+        let padded = padded(objects.size);
         for place in sample.positive {
             if let Match::Object(object) = matches[place] {
                 let (corners, target) = (boxes[place], &objects.boxes[object]);
@@ -116,4 +120,9 @@ impl RegionTargets {
         let positive = self.positive.iter();
         positive.map(move |place| place * classes + self.labels[*place])
     }
+}
+
+/// Height and width of an image after its own padding.
+fn padded(size: [usize; 2]) -> [usize; 2] {
+    size.map(|side| side.next_multiple_of(PAD_TO))
 }

@@ -198,9 +198,6 @@ fn every_parameter_is_trained() {
         numbers.iter().all(|loss| loss.is_finite() && *loss > 0.0),
         "{numbers:?}"
     );
-    assert_eq!(losses.sampled.anchors, 2 * 64);
-    assert!((1..=32).contains(&losses.sampled.positive_anchors));
-    assert!((2..=4).contains(&losses.sampled.positive_regions));
     let again = network.losses(images, &objects(), Key::new(7)).unwrap();
     assert_eq!(values(losses.total()), values(again.total()));
 
@@ -223,8 +220,6 @@ fn images_without_objects_have_no_losses_of_boxes_and_masks() {
         assert_eq!(values(loss.clone()), [0.0]);
     }
     assert!(values(losses.class.clone())[0] > 0.0);
-    let [anchors, regions] = [losses.sampled.anchors, losses.sampled.regions];
-    assert_eq!([anchors, regions], [64, 16]);
     losses.total().backward();
 }
 

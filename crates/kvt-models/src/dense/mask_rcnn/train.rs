@@ -5,7 +5,7 @@ use kvt_ops::{Key, Phase};
 
 use super::anchors::{Anchors, Scored};
 use super::error::MaskRcnnError;
-use super::losses::{DetectLosses, Sampled, nothing, of_anchors, of_masks, of_regions};
+use super::losses::{DetectLosses, nothing, of_anchors, of_masks, of_regions};
 use super::network::{Looked, MaskRcnn};
 use super::objects::{Objects, check_objects, check_sizes};
 use super::targets::{AnchorTargets, RegionTargets};
@@ -72,12 +72,6 @@ impl MaskRcnn {
             class,
             boxes,
             mask,
-            sampled: Sampled {
-                anchors: of_rpn.positive.len() + of_rpn.negative.len(),
-                positive_anchors: of_rpn.positive.len(),
-                regions: of_roi.regions.len(),
-                positive_regions: of_roi.positive.len(),
-            },
         })
     }
 }

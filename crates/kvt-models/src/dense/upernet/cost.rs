@@ -1,6 +1,7 @@
 //! Size and cost of UPerNet's heads, computed without building them.
 
 use super::UperNetConfig;
+use crate::dense::cost::Sum;
 
 impl UperNetConfig {
     /// The parameters of both heads, and the multiply-accumulate operations of the decode head for one image: the auxiliary head
@@ -12,43 +13,22 @@ impl UperNetConfig {
         let [fine @ .., coarse] = maps;
         let mut sum = Sum::default();
         for scale in &self.pool_scales {
-            sum.convolve(1, [coarse[0], width], scale * scale);
+            sum.normed([coarse[0], width], 1, scale * scale);
         }
         let pooled = coarse[0] + self.pool_scales.len() * width;
-        sum.convolve(3, [pooled, width], pixels(coarse));
+        sum.normed([pooled, width], 9, pixels(coarse));
         for map in fine {
-            sum.convolve(1, [map[0], width], pixels(map));
-            sum.convolve(3, [width, width], pixels(map));
+            sum.normed([map[0], width], 1, pixels(map));
+            sum.normed([width, width], 9, pixels(map));
         }
-        sum.convolve(3, [maps.len() * width, width], pixels(maps[0]));
-        sum.classify([width, classes], pixels(maps[0]));
+        sum.normed([maps.len() * width, width], 9, pixels(maps[0]));
+        sum.layer([width, classes], 1, pixels(maps[0]));
         let mut auxiliary = Sum::default();
         if let Some(map) = self.aux_stage.checked_sub(1).and_then(|map| maps.get(map)) {
-            auxiliary.convolve(3, [map[0], self.aux_channels], 0);
-            auxiliary.classify([self.aux_channels, classes], 0);
+            auxiliary.normed([map[0], self.aux_channels], 9, 0);
+            auxiliary.layer([self.aux_channels, classes], 1, 0);
         }
         (sum.params + auxiliary.params, sum.macs)
-    }
-}
-
-/// Parameters, and multiply-accumulate operations.
-#[derive(Default)]
-struct Sum {
-    params: usize,
-    macs: u64,
-}
-
-impl Sum {
-    /// A convolution of `side` without a bias, and its batch norm, at so many places.
-    fn convolve(&mut self, side: usize, [from, to]: [usize; 2], places: usize) {
-        self.params += side * side * from * to + 2 * to;
-        self.macs += (side * side * from * to * places) as u64;
-    }
-
-    /// The last layer, with a bias.
-    fn classify(&mut self, [from, to]: [usize; 2], places: usize) {
-        self.params += from * to + to;
-        self.macs += (from * to * places) as u64;
     }
 }
 

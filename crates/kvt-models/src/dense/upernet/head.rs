@@ -7,6 +7,7 @@ use kvt_ops::{Phase, resize_bilinear};
 use super::UperNetConfig;
 use super::conv_module::{ConvModule, classify, conv_seg};
 use super::pooling::{Branch, branches, pooled};
+use crate::dense::numbered::numbered;
 use crate::layers::{Conv2d, Init};
 use crate::precision::Precision;
 
@@ -30,22 +31,17 @@ impl UperHead {
         let (last, others) = maps
             .split_last()
             .map_or((0, maps), |(last, rest)| (*last, rest));
-        let list =
-            |name: &str, inputs: &dyn Fn(usize) -> usize, kernel: usize| -> Vec<ConvModule> {
-                let init = init.child(name);
-                let conv = |(at, channels): (usize, &usize)| {
-                    let init = init.child(&at.to_string());
-                    ConvModule::new(&init, [inputs(*channels), width], kernel)
-                };
-                others.iter().enumerate().map(conv).collect()
-            };
         let scales = &config.pool_scales;
         let bottleneck = last + scales.len() * width;
         Self {
             psp_modules: branches(&init.child("psp_modules"), [last, width], scales),
             bottleneck: ConvModule::new(&init.child("bottleneck"), [bottleneck, width], 3),
-            lateral_convs: list("lateral_convs", &|channels| channels, 1),
-            fpn_convs: list("fpn_convs", &|_| width, 3),
+            lateral_convs: numbered(&init.child("lateral_convs"), others, |init, channels| {
+                ConvModule::new(init, [channels, width], 1)
+            }),
+            fpn_convs: numbered(&init.child("fpn_convs"), others, |init, _| {
+                ConvModule::new(init, [width, width], 3)
+            }),
             fpn_bottleneck: ConvModule::new(
                 &init.child("fpn_bottleneck"),
                 [maps.len() * width, width],

@@ -9,7 +9,6 @@ use crate::dense::{DenseKind, Pyramid, files, state};
 use crate::error::ModelError;
 use crate::layers::Init;
 use crate::model::Parameter;
-use crate::precision::Precision;
 use crate::weights::{LoadReport, StateDict, WeightsError};
 
 /// How the names of the heads begin in files.
@@ -17,6 +16,7 @@ const DECODE_HEAD: &str = "decode_head.";
 const AUXILIARY_HEAD: &str = "auxiliary_head.";
 /// How the names of the layers begin whose size is the number of classes.
 pub const CLASSIFIERS: [&str; 2] = ["decode_head.conv_seg.", "auxiliary_head.conv_seg."];
+
 /// A backbone's maps, a decode head and, for training, an auxiliary head.
 #[derive(Module, Debug)]
 pub struct UperNet {
@@ -85,16 +85,6 @@ impl UperNet {
                 .decode_head
                 .forward(&maps, precision, phase.named("decode_head")),
             auxiliary,
-        }
-    }
-
-    /// This network with products in another type, those of the heads included. Weights, batch norms, resizing and logits stay
-    /// f32.
-    #[must_use]
-    pub fn with_precision(self, precision: Precision) -> Self {
-        Self {
-            pyramid: self.pyramid.with_precision(precision),
-            ..self
         }
     }
 

@@ -6,6 +6,7 @@ use burn::tensor::module::adaptive_avg_pool2d;
 use kvt_ops::{Phase, resize_bilinear};
 
 use super::conv_module::ConvModule;
+use crate::dense::numbered::numbered;
 use crate::layers::Init;
 use crate::precision::Precision;
 
@@ -22,11 +23,10 @@ pub(super) type Branch = (Cells, ConvModule);
 
 /// The branches of all scales.
 pub(super) fn branches(init: &Init<'_>, channels: [usize; 2], scales: &[usize]) -> Vec<Branch> {
-    let branch = |(at, scale): (usize, &usize)| {
-        let init = init.child(&at.to_string()).child("1");
-        (Cells { scale: *scale }, ConvModule::new(&init, channels, 1))
-    };
-    scales.iter().enumerate().map(branch).collect()
+    numbered(init, scales, |init, scale| {
+        let conv = ConvModule::new(&init.child("1"), channels, 1);
+        (Cells { scale }, conv)
+    })
 }
 
 /// The map, and what each branch makes of it, along the channels.

@@ -192,10 +192,7 @@ impl FamilyConfig for T2tConfig {
         if self.strides != STRIDES {
             name += &format!("_stride{}", joined(&self.strides));
         }
-        if self.common.img_size != 224 {
-            name += &format!("_{}", self.common.img_size);
-        }
-        name
+        name + &self.common.size_suffix()
     }
 
     fn common(&self) -> &CommonConfig {
@@ -252,11 +249,7 @@ impl FamilyConfig for T2tConfig {
 
     /// All modules that make tokens belong to the embedding.
     fn blocks(&self) -> Vec<BlockGroup> {
-        vec![BlockGroup {
-            name: "blocks".to_owned(),
-            leading: Vec::new(),
-            depth: self.depth,
-        }]
+        BlockGroup::of_depth(self.depth)
     }
 }
 

@@ -5,11 +5,11 @@ use kvt_models::dense::WindowPadding;
 
 use super::conflict;
 use crate::augment::{AugmentConfig, DenseConfig, MultiscaleConfig};
-use crate::config::Plan;
 use crate::config::diff::diff;
 use crate::config::document::Checks;
 use crate::config::problem::Problem;
 use crate::config::reference::section;
+use crate::config::{ModelSection, Plan};
 use crate::recipe::OptimDecay;
 use crate::task::{
     Conflict, DetectConfig, DinoConfig, MultiLabelConfig, SegmentConfig, SegmentEval, TaskKind,
@@ -70,11 +70,8 @@ pub(super) fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
         checks.refuse(&format!("dense.{key}"), &pair, expected);
     }
     let segment = &mut plan.segment;
-    if !checks.sets("segment.window_padding") {
-        let model = plan.model.config(None);
-        if let Ok(ModelConfig::Twins(_)) = model {
-            segment.window_padding = WindowPadding::Hidden;
-        }
+    if hides_padding(&plan.model, "segment.window_padding", checks) {
+        segment.window_padding = WindowPadding::Hidden;
     }
     let defaults = SegmentConfig::default();
     if segment.aux_stage == 0 {
@@ -113,11 +110,8 @@ pub(super) fn detect(plan: &mut Plan, checks: &mut Checks<'_>) {
             checks.refuse(&key, &value, &expected);
         }
     }
-    if !checks.sets("detect.window_padding") {
-        let model = plan.model.config(None);
-        if let Ok(ModelConfig::Twins(_)) = model {
-            plan.detect.window_padding = WindowPadding::Hidden;
-        }
+    if hides_padding(&plan.model, "detect.window_padding", checks) {
+        plan.detect.window_padding = WindowPadding::Hidden;
     }
     conflicts(plan, check_detect, checks);
     augments_together(
@@ -126,6 +120,11 @@ pub(super) fn detect(plan: &mut Plan, checks: &mut Checks<'_>) {
         "leave it out: of `[augment]`, only `mean` and `std` apply to images with objects",
         checks,
     );
+}
+
+/// Whether the padding of windows is hidden because the model is a Twins, and nothing else is said.
+fn hides_padding(model: &ModelSection, key: &str, checks: &Checks<'_>) -> bool {
+    !checks.sets(key) && matches!(model.config(None), Ok(ModelConfig::Twins(_)))
 }
 
 /// Which parameters decay by default, and whether the rule is one of the task's network.

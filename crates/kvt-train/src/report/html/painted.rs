@@ -76,10 +76,9 @@ impl Report {
                 }
                 Err(error) => return Err(error),
             };
-            let sample = images.source.samples.get(index as usize);
             self.painted.push(Painted {
                 run,
-                image: sample.map_or_else(String::new, |one| one.path.display().to_string()),
+                image: images.path(index).display().to_string(),
                 picture,
                 words,
                 note,

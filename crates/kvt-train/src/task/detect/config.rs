@@ -69,7 +69,6 @@ impl DetectConfig {
             score: self.score as f32,
             iou: self.iou as f32,
             detections: self.detections,
-            ..MaskRcnnConfig::default()
         }
     }
 }

@@ -109,9 +109,7 @@ impl Task for Detect {
 
     /// The classification head is not used, and has one output.
     fn model(plan: &Plan, _: &Splits) -> Result<ModelConfig, TrainError> {
-        let mut section = plan.model.clone();
-        section.overrides.num_classes = Some(1);
-        let config = section.config(None)?;
+        let config = plan.model.backbone()?;
         check_channels(&config, 3)?;
         Ok(config)
     }

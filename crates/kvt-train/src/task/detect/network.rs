@@ -1,17 +1,14 @@
 //! The network of detection for a plan, as the engine needs it.
 
-use burn::module::ParamId;
 use burn::tensor::Device;
+use kvt_models::ModelConfig;
 use kvt_models::dense::Pyramid;
 use kvt_models::dense::mask_rcnn::{CLASSIFIERS, MaskRcnn};
-use kvt_models::weights::{StateDict, WeightsError};
-use kvt_models::{ModelConfig, Parameter};
 use kvt_ops::Key;
 
 use crate::config::Plan;
 use crate::error::TrainError;
-use crate::recipe::Network;
-use crate::task::dense::DenseNetwork;
+use crate::task::dense::{DenseNetwork, network_on_pyramid};
 
 impl DenseNetwork for MaskRcnn {
     const WHAT: &'static str = "a detection network's";
@@ -36,36 +33,4 @@ impl DenseNetwork for MaskRcnn {
     }
 }
 
-impl Network for MaskRcnn {
-    fn parameters(&self) -> Vec<Parameter> {
-        MaskRcnn::parameters(self)
-    }
-
-    fn decays(&self, parameter: &Parameter) -> bool {
-        self.pyramid.decays(parameter)
-    }
-
-    fn decays_by_name(&self, parameter: &Parameter) -> bool {
-        self.pyramid.decays_by_name(parameter)
-    }
-
-    fn layer(&self, parameter: &Parameter) -> usize {
-        self.pyramid.layer(parameter)
-    }
-
-    fn layers(&self) -> usize {
-        self.pyramid.backbone.layers()
-    }
-
-    fn frozen(&self) -> Vec<ParamId> {
-        self.pyramid.frozen()
-    }
-
-    fn state_dict(&self) -> Result<StateDict, WeightsError> {
-        MaskRcnn::state_dict(self)
-    }
-
-    fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
-        MaskRcnn::load_state_dict(self, state)
-    }
-}
+network_on_pyramid!(MaskRcnn);

@@ -19,12 +19,12 @@ mod signals;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_models::weights::{Outcome, StateDict};
+use kvt_models::weights::StateDict;
 use kvt_models::{Ask, Backbone, Model, ModelConfig};
 use kvt_ops::{Key, Phase};
 
 use self::signals::{Numbers, Seen, feature_std};
-use super::model::check_channels;
+use super::model::{check_channels, note_of};
 use super::{
     EvalData, HeadReset, InitConfig, Measured, ResetHead, Task, Unread, Weights, build_model,
     start_from,
@@ -100,9 +100,7 @@ impl Task for Dino {
 
     /// The classification head is not used, and has one output.
     fn model(plan: &Plan, _: &Splits) -> Result<ModelConfig, TrainError> {
-        let mut section = plan.model.clone();
-        section.overrides.num_classes = Some(1);
-        let config = section.config(None)?;
+        let config = plan.model.backbone()?;
         check_channels(&config, plan.augment.channels())?;
         Ok(config)
     }
@@ -128,12 +126,7 @@ impl Task for Dino {
             let (started, report) = start_from(&init, HeadReset::AsPlanned, model)?;
             model = started;
             if let (Some(path), Some(report)) = (&init.weights, report) {
-                let topic = match report.names(Outcome::Unused).next() {
-                    Some(_) => Topic::Warning,
-                    None => Topic::Start,
-                };
-                let message = format!("weights of `{}`: {}", path.display(), report.summary());
-                notes.push(Note::new(0, topic, message));
+                notes.push(note_of(path, &report));
             }
             if splits.classes().len() < 2 {
                 let message = "the data has one class, so that the k-NN classifier is always right: its accuracy is meaningless";

@@ -1,13 +1,15 @@
 //! The evaluation of segmentation: image by image, since padding to a common size would change what windows and sub-sampled keys
 //! see. `train`, `eval` and `predict` all use it.
 
+use std::sync::Arc;
+
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use kvt_data::{IGNORED, LabelMap};
 use kvt_models::dense::upernet::UperNet;
 use kvt_ops::{Phase, resize_bilinear};
 
 use super::{SegmentConfig, SegmentCounts, SegmentEval};
-use crate::data::{Batch, DataError, View};
+use crate::data::{Batch, DataError, Prepare, View};
 use crate::error::TrainError;
 use crate::task::EvalData;
 use crate::task::evaluate::in_order;
@@ -73,17 +75,17 @@ pub fn evaluate_segments(
     all.of_any()
 }
 
-/// The same for the shares of several processes: their counts and losses are summed.
-pub(super) fn evaluate_shares(
+/// The same for the shares of several processes, prepared image by image: their counts and losses are summed.
+pub(super) fn evaluate_data(
     network: &UperNet,
-    batches: Result<impl Iterator<Item = Result<Batch<LabelMap>, DataError>>, DataError>,
-    (classes, config): (usize, &SegmentConfig),
-    world: &dyn crate::world::World,
+    data: &mut EvalData<'_>,
+    config: &SegmentConfig,
+    prepare: Arc<dyn Prepare<LabelMap>>,
     device: &Device,
 ) -> Result<SegmentEvaluation, TrainError> {
-    let own = batches
-        .map_err(TrainError::from)
-        .and_then(|batches| count(network, batches, (classes, config), device, |_| {}));
+    let (world, of) = (data.world(), (data.classes().len(), config));
+    let batches = data.val_prepared(prepare, 1).map_err(TrainError::from);
+    let own = batches.and_then(|batches| count(network, batches, of, device, |_| {}));
     let (counts, losses) = agree(world, own)?;
     // Image by image, in the order of summation of a single process.
     let losses = in_order(world, losses)?;
@@ -285,19 +287,6 @@ fn slide(
 fn starts(length: usize, window: usize, stride: usize) -> impl Iterator<Item = usize> {
     let last = length.saturating_sub(window);
     (0..=last.div_ceil(stride.max(1))).map(move |number| (number * stride).min(last))
-}
-
-/// The shares of the processes of an evaluation, prepared image by image.
-pub(super) fn evaluate_data(
-    network: &UperNet,
-    data: &mut EvalData<'_>,
-    config: &SegmentConfig,
-    prepare: std::sync::Arc<dyn crate::data::Prepare<LabelMap>>,
-    device: &Device,
-) -> Result<SegmentEvaluation, TrainError> {
-    let (world, classes) = (data.world(), data.classes().len());
-    let batches = data.val_prepared(prepare, 1);
-    evaluate_shares(network, batches, (classes, config), world, device)
 }
 
 #[cfg(test)]

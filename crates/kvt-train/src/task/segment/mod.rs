@@ -109,9 +109,7 @@ impl Task for Segment {
 
     /// The classification head is not used, and has one output.
     fn model(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError> {
-        let mut section = plan.model.clone();
-        section.overrides.num_classes = Some(1);
-        let config = section.config(None)?;
+        let config = plan.model.backbone()?;
         if let [class] = splits.classes() {
             return Err(TrainError::OneClass {
                 data: splits.train.root.clone(),

@@ -10,7 +10,7 @@ use super::Detector;
 use crate::augment::{AugmentError, DetectEval, ObjectMask};
 use crate::data::{DataError, ImageObjects, View, decode};
 use crate::error::TrainError;
-use crate::paint::{PaintedObject, side_by_side, with_boxes, with_masks};
+use crate::paint::{PaintedObject, fitted, side_by_side, with_boxes, with_masks};
 use crate::splits::{PAD_OBJECTS, image_limits};
 use crate::task::{FoundObject, ScoreError, find_objects};
 use crate::trained::{Images, TrainedError};
@@ -46,12 +46,10 @@ impl Detector {
     /// # Errors
     /// If the image cannot be read, is not that of its annotations, or the device fails.
     pub fn look_at(&self, images: &Images, index: u32) -> Result<Spotted, TrainError> {
-        let source = &images.source;
-        let annotated = source.annotated(index, image_limits(&self.plan));
+        let annotated = images.source.annotated(index, image_limits(&self.plan));
         let (picture, objects) = annotated.map_err(DataError::from)?;
         let truth = self.truth(objects)?;
-        let path = source.samples.get(index as usize).map(|one| &*one.path);
-        self.spotted(path.unwrap_or(Path::new("")), picture, Some(truth))
+        self.spotted(images.path(index), picture, Some(truth))
     }
 
     /// The objects of an image with their names.
@@ -83,7 +81,7 @@ impl Detector {
             source,
         };
         let prepare = DetectEval::new(&plan.multiscale, &plan.augment, image_limits(plan));
-        let (image, _) = prepare
+        let image = prepare
             .and_then(|prepare| prepare.image(picture.clone()))
             .map_err(refused)?;
         let (size, original) = (
@@ -169,12 +167,10 @@ fn named(names: &[String], class: usize) -> String {
 /// A picture at least as large as [`LEAST_SIDE`], and at most `most`.
 fn sized(picture: &RgbImage, most: Option<u32>) -> RgbImage {
     let (width, height) = picture.dimensions();
-    let longest = width.max(height).max(1);
-    match most.filter(|most| longest > *most) {
+    match most.filter(|most| width.max(height) > *most) {
         Some(most) => {
-            let side =
-                |side: u32| (u64::from(side) * u64::from(most) / u64::from(longest)).max(1) as u32;
-            resize(picture, side(width), side(height), FilterType::Triangle)
+            let (width, height) = fitted((width, height), most);
+            resize(picture, width, height, FilterType::Triangle)
         }
         None => side_by_side(&[picture], LEAST_SIDE),
     }

@@ -10,7 +10,7 @@ use super::Segmenter;
 use crate::augment::{AugmentError, JointEval};
 use crate::data::{DataError, IGNORED, LabelMap, View, decode};
 use crate::error::TrainError;
-use crate::paint::{classes_of, painted, side_by_side, with_legend};
+use crate::paint::{classes_of, fitted, painted, side_by_side, with_legend};
 use crate::splits::image_limits;
 use crate::task::{least_side, predict_labels};
 use crate::trained::{Images, TrainedError};
@@ -44,11 +44,9 @@ impl Segmenter {
     /// # Errors
     /// If the image or its mask cannot be read, logits are not finite, or the device fails.
     pub fn look_at(&self, images: &Images, index: u32) -> Result<Seen, TrainError> {
-        let source = &images.source;
-        let pair = source.pair(index, image_limits(&self.plan));
+        let pair = images.source.pair(index, image_limits(&self.plan));
         let (picture, label) = pair.map_err(DataError::from)?;
-        let path = source.samples.get(index as usize).map(|one| &*one.path);
-        self.seen(path.unwrap_or(Path::new("")), picture, Some(label))
+        self.seen(images.path(index), picture, Some(label))
     }
 
     /// What the network sees in an image that was read from `path`.
@@ -98,13 +96,10 @@ impl Seen {
     #[must_use]
     pub fn shrunk(&self, most: u32) -> Self {
         let (width, height) = self.picture.dimensions();
-        let longest = width.max(height);
-        if longest <= most {
+        if width.max(height) <= most {
             return self.clone();
         }
-        let side =
-            |side: u32| (u64::from(side) * u64::from(most) / u64::from(longest)).max(1) as u32;
-        let (columns, rows) = (side(width), side(height));
+        let (columns, rows) = fitted((width, height), most);
         let map = |map: &LabelMap| {
             let place = |at: u32, of: u32, sides: usize| at as usize * sides / of as usize;
             let pixels = (0..rows).flat_map(|y| (0..columns).map(move |x| (y, x)));

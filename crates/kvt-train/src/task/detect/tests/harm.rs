@@ -137,7 +137,6 @@ fn the_error_of_a_loss_names_what_does_not_fit() {
             image_id: 1,
             size: (64, 64),
             original: (64, 64),
-            scale: [1.0; 2],
             boxes: vec![[4.0, 4.0, 20.0, 20.0]],
             labels: vec![9],
             masks: vec![kvt_data::augment::ObjectMask::default()],

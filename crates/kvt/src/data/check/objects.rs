@@ -2,24 +2,17 @@
 
 use std::process::ExitCode;
 
-use super::{SHOWN, class_table, tell_duplicates};
-use crate::output;
+use super::{SHOWN, class_table, judged, sizes, tell_duplicates};
 use crate::table::{grouped, table};
 use kvt_data::text::quoted;
 use kvt_train::data::{CocoCheck, CocoChecks, DataConfig, ImageLimits, check_coco};
 
 pub(super) fn run(data: &DataConfig, limits: ImageLimits) -> anyhow::Result<ExitCode> {
     let found = check_coco(data, limits)?;
-    output::print(&describe(&found))?;
-    Ok(if found.is_sound() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    judged(&describe(&found), found.is_sound())
 }
 
 fn describe(found: &CocoChecks) -> String {
-    let size = |(width, height): (u32, u32)| format!("{width}x{height}");
     let header = [
         "split",
         "images",
@@ -37,9 +30,7 @@ fn describe(found: &CocoChecks) -> String {
             split.name.clone(),
             grouped(split.images),
             grouped(split.without_objects),
-            split.sizes.map_or_else(String::new, |(small, large)| {
-                format!("{} to {}", size(small), size(large))
-            }),
+            sizes(split.sizes),
             split.unreadable.len().to_string(),
             grouped(split.objects()),
             grouped(left_out.sum()),
@@ -48,7 +39,10 @@ fn describe(found: &CocoChecks) -> String {
         ]
     });
     let splits = found.splits.iter();
-    let classes = class_table(&splits.map(|split| (split.name.as_str(), &split.classes[..])));
+    let classes = class_table(
+        &splits.map(|split| (split.name.as_str(), &split.classes[..])),
+        |_, objects| grouped(objects),
+    );
     let mut text = format!("{}\n\n{classes}", table(&header, rows));
     let mut say = |line: String| {
         text.push('\n');

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use super::{SHOWN, tell_duplicates};
+use super::{SHOWN, class_table, judged, sizes, tell_duplicates};
 use crate::common::{Overrides, generating};
-use crate::output;
 use crate::table::{grouped, table};
 use kvt_data::text::quoted;
 use kvt_train::config::load_plan;
@@ -29,16 +28,10 @@ pub(super) fn run(config: &Path, overrides: &Overrides) -> anyhow::Result<ExitCo
     }
     ensure_data(&plan, &mut generating())?;
     let found = check_masks(&plan.data, image_limits(&plan))?;
-    output::print(&describe(&found))?;
-    Ok(if found.is_sound() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    judged(&describe(&found), found.is_sound())
 }
 
 fn describe(found: &MaskChecks) -> String {
-    let size = |(width, height): (u32, u32)| format!("{width}x{height}");
     let header = [
         "split",
         "images",
@@ -52,16 +45,19 @@ fn describe(found: &MaskChecks) -> String {
         vec![
             split.name.clone(),
             grouped(split.images),
-            split.sizes.map_or_else(String::new, |(small, large)| {
-                format!("{} to {}", size(small), size(large))
-            }),
+            sizes(split.sizes),
             split.unreadable.len().to_string(),
             split.unpaired.images.len().to_string(),
             (split.unpaired.masks.len() + split.unpaired.listed.len()).to_string(),
             share(split.ignored, pixels(split)),
         ]
     });
-    let mut text = format!("{}\n\n{}", table(&header, rows), classes(found));
+    let splits = found.splits.iter();
+    let classes = class_table(
+        &splits.map(|split| (split.name.as_str(), &split.classes[..])),
+        |split, own| share(own, found.splits.get(split).map_or(0, pixels)),
+    );
+    let mut text = format!("{}\n\n{classes}", table(&header, rows));
     let mut say = |line: String| {
         text.push('\n');
         text.push_str(&line);
@@ -80,22 +76,6 @@ fn pixels(split: &MaskCheck) -> u64 {
 
 fn share(part: u64, of: u64) -> String {
     format!("{:.2} %", 100.0 * part as f64 / of.max(1) as f64)
-}
-
-/// The share of each class of the pixels, split by split.
-fn classes(found: &MaskChecks) -> String {
-    let names = found.splits.first().map_or(&[][..], |split| &split.classes);
-    let header: Vec<&str> = std::iter::once("class")
-        .chain(found.splits.iter().map(|split| split.name.as_str()))
-        .collect();
-    let rows = names.iter().enumerate().map(|(class, (name, _))| {
-        let own = found.splits.iter().map(|split| {
-            let own = split.classes.get(class).map_or(0, |(_, pixels)| *pixels);
-            share(own, pixels(split))
-        });
-        std::iter::once(name.clone()).chain(own).collect()
-    });
-    table(&header, rows)
 }
 
 /// Reports the problems of a split.

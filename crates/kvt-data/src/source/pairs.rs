@@ -1,0 +1,234 @@
+//! Images and masks in two folders as pairs: `<path>/<images>/<split>/**` and `<path>/<masks>/<split>/**`, by their names.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::classes::{names, numbers};
+use super::masks::{Masks, Values};
+use super::{Place, Sample, Source, Survey};
+use crate::listing::{self, Listing};
+use crate::text::{LARGEST_LIST, read_text};
+use crate::{ClassNames, DataConfig, DataError, IGNORED, ZeroMeans};
+
+/// The images and masks of a split that are not a pair, by path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unpaired {
+    /// Images without a mask.
+    pub images: Vec<PathBuf>,
+    /// Masks without an image.
+    pub masks: Vec<PathBuf>,
+    /// Names of a list without an image.
+    pub listed: Vec<String>,
+}
+
+impl Unpaired {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.images.len() + self.masks.len() + self.listed.len()
+    }
+}
+
+/// The images of a split that have a mask, and what has no partner; `None` for the split is all of them.
+pub(super) fn survey(
+    data: &DataConfig,
+    split: Option<&str>,
+) -> Result<(Survey, Unpaired), DataError> {
+    let is_listed = !data.list.is_empty();
+    let dir = |folder: &str| match split {
+        Some(split) if !is_listed => data.path.join(folder).join(split),
+        _ => data.path.join(folder),
+    };
+    let (root, mask_root) = (dir(&data.images), dir(&data.masks));
+    let missing = [&root, &mask_root]
+        .into_iter()
+        .find(|folder| !folder.is_dir());
+    if let Some(path) = missing.cloned() {
+        return Err(DataError::NoPairs {
+            path,
+            images: root,
+            masks: mask_root,
+        });
+    }
+    let (mut images, rest) = by_stem(&root, &data.image_suffix)?;
+    let (mut masks, of_masks) = by_stem(&mask_root, &data.mask_suffix)?;
+    let mut unpaired = Unpaired::default();
+    if let (Some(split), true) = (split, is_listed) {
+        let names = listed(&data.path.join(&data.list).join(format!("{split}.txt")))?;
+        let mut chosen = BTreeMap::new();
+        for name in names {
+            let stem = OsString::from(&name);
+            if chosen.contains_key(&stem) {
+                let path = data.path.join(&data.list).join(format!("{split}.txt"));
+                let reason = format!("it has `{name}` twice");
+                return Err(DataError::Records { path, reason });
+            }
+            match images.remove_entry(&stem) {
+                Some((stem, image)) => drop(chosen.insert(stem, image)),
+                None => unpaired.listed.push(name),
+            }
+        }
+        masks.retain(|stem, _| chosen.contains_key(stem));
+        images = chosen;
+    }
+    let mut pairs = Vec::new();
+    for (stem, image) in images {
+        match masks.remove(&stem) {
+            Some(mask) => pairs.push((image, mask)),
+            None => unpaired.images.push(image),
+        }
+    }
+    unpaired.masks = masks.into_values().collect();
+    unpaired.images.sort();
+    unpaired.masks.sort();
+    // As in other listings: by the bytes of the whole path.
+    pairs.sort_by(|(a, _), (b, _)| {
+        let bytes = |path: &'_ PathBuf| path.as_os_str().as_encoded_bytes().to_vec();
+        bytes(a).cmp(&bytes(b))
+    });
+    let (names, is_numbered) = classes(data)?;
+    let values = Arc::new(Values::new(data, names.len()));
+    let (images, files): (Vec<PathBuf>, Vec<PathBuf>) = pairs.into_iter().unzip();
+    let samples = images.into_iter().map(|path| Sample {
+        path,
+        label: 0,
+        place: Place::File,
+    });
+    let masks = Masks {
+        root: mask_root,
+        files,
+        values,
+    };
+    let source = Source {
+        others: rest.others,
+        masks: Some(Arc::new(masks)),
+        is_numbered,
+        ..Source::new(root, names, samples.collect())?
+    };
+    let survey = Survey {
+        source,
+        unlisted: [rest.unlisted, of_masks.unlisted].concat(),
+        empty: Vec::new(),
+    };
+    Ok((survey, unpaired))
+}
+
+/// The images of a split, each with its mask; with `classes` given, these must be its classes.
+pub(super) fn open(
+    data: &DataConfig,
+    split: Option<&str>,
+    classes: Option<&[String]>,
+) -> Result<Source, DataError> {
+    let (survey, unpaired) = survey(data, split)?;
+    let source = survey.strict()?;
+    if unpaired.count() > 0 {
+        return Err(DataError::Unpaired {
+            path: source.root,
+            unpaired,
+        });
+    }
+    source.not_empty(split)?.with_classes(classes)
+}
+
+/// The picture files of a folder by their path in it, without ending and suffix. Files with another suffix are not part of the data.
+fn by_stem(root: &Path, suffix: &str) -> Result<(BTreeMap<OsString, PathBuf>, Listing), DataError> {
+    let mut listing = listing::images(root);
+    let mut found = BTreeMap::new();
+    for path in std::mem::take(&mut listing.images) {
+        let inner = path.strip_prefix(root).unwrap_or(&path).with_extension("");
+        let Some(stem) = without_suffix(inner.into_os_string(), suffix) else {
+            continue;
+        };
+        match found.entry(stem) {
+            Entry::Vacant(place) => drop(place.insert(path)),
+            Entry::Occupied(other) => {
+                let reason = format!(
+                    "`{}` has the same name but for its ending, so masks cannot be told apart: rename one",
+                    other.get().display()
+                );
+                return Err(DataError::Records { path, reason });
+            }
+        }
+    }
+    Ok((found, listing))
+}
+
+fn without_suffix(name: OsString, suffix: &str) -> Option<OsString> {
+    if suffix.is_empty() {
+        return Some(name);
+    }
+    // A name that is not UTF-8 has no partner, and is told so.
+    match name.to_str() {
+        Some(text) => text.strip_suffix(suffix).map(OsString::from),
+        None => Some(name),
+    }
+}
+
+/// The names of a list, one a line.
+fn listed(path: &Path) -> Result<Vec<String>, DataError> {
+    let text = read_text(path, LARGEST_LIST)?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    Ok(lines.map(str::to_owned).collect())
+}
+
+/// The names of the classes, and whether these are only numbers.
+fn classes(data: &DataConfig) -> Result<(Vec<String>, bool), DataError> {
+    let mapped = data.map.iter().map(|[_, label]| *label);
+    let mapped = mapped.filter(|label| *label != IGNORED).max();
+    let (names, path) = match &data.classes {
+        Some(ClassNames::File(file)) => {
+            let path = data.path.join(file);
+            (names(&read_text(&path, LARGEST_LIST)?), path)
+        }
+        Some(ClassNames::Count(count)) => (numbers(*count), data.path.clone()),
+        None => {
+            let count = mapped.map_or(0, |label| usize::from(label) + 1);
+            (numbers(count), data.path.clone())
+        }
+    };
+    let mut values = BTreeSet::new();
+    let twice = data.map.iter().find(|[value, _]| !values.insert(*value));
+    let fault = if let Some([value, _]) = twice {
+        format!("`data.map` has the value {value} twice")
+    } else if names.is_empty() {
+        "no classes: `data.classes` names a file with a class on each line, or their number"
+            .to_owned()
+    } else if names.len() > usize::from(IGNORED) {
+        format!(
+            "{} classes, but the values of a mask tell {IGNORED} apart",
+            names.len()
+        )
+    } else if let Some(class) = lost(data, names.len()) {
+        format!(
+            "`data.ignore = {}` is the value of class {class}, which would have no pixels",
+            data.ignore
+        )
+    } else if let Some(label) = mapped.filter(|label| usize::from(*label) >= names.len()) {
+        format!(
+            "`data.map` has the class {label}, but there are {} classes",
+            names.len()
+        )
+    } else {
+        return Ok((names, !matches!(data.classes, Some(ClassNames::File(_)))));
+    };
+    Err(DataError::Records {
+        path,
+        reason: fault,
+    })
+}
+
+/// The class whose value in the masks is ignored, if there is one.
+fn lost(data: &DataConfig, classes: usize) -> Option<usize> {
+    let value = usize::from(data.ignore);
+    let class = match data.zero {
+        _ if !data.map.is_empty() => None,
+        ZeroMeans::Ignored => value.checked_sub(1),
+        ZeroMeans::Class => Some(value),
+    };
+    class.filter(|class| *class < classes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Splits as a check looks at them: with the problems of their listing, of which training would stop at the first.
+
+use std::path::{Path, PathBuf};
+
+use super::archives::{cifar_split, label_sets};
+use super::names::TEST;
+use super::splits::{
+    Split, divided, is_split, name, refuse_side_by_side, refuse_splits, split_name,
+};
+use super::{Source, Unpaired, cifar, coco, pairs, parquet, shards};
+use crate::listing::{self, Unlisted};
+use crate::{ClassOrder, DataConfig, DataError, DataKind};
+
+/// A source, and the problems of its listing.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) source: Source,
+    pub(crate) unlisted: Vec<Unlisted>,
+    /// Classes without an image.
+    pub(crate) empty: Vec<PathBuf>,
+}
+
+impl Survey {
+    /// The source, if its listing has no errors.
+    pub(super) fn strict(self) -> Result<Source, DataError> {
+        if let Some(first) = self.unlisted.into_iter().next() {
+            return Err(DataError::Unlisted(first));
+        }
+        match self.empty.into_iter().next() {
+            Some(path) => Err(DataError::EmptyClass {
+                others: listing::images(&path).others,
+                path,
+            }),
+            None => Ok(self.source),
+        }
+    }
+}
+
+impl Source {
+    /// The survey of a source whose listing can have no problems other than empty classes.
+    pub(super) fn surveyed(self) -> Survey {
+        let counts = self.class_counts().into_iter().zip(&self.classes);
+        let empty = counts.filter(|(count, _)| *count == 0);
+        Survey {
+            empty: empty.map(|(_, class)| self.root.join(class)).collect(),
+            unlisted: Vec::new(),
+            source: self,
+        }
+    }
+}
+
+/// Splits of a data set by name, with the problems of their listing, for a check. The kind is detected from the files.
+///
+/// Splits whose classes have no names use those of the first split, as in training. If that one has none either, the
+/// classes are the numbers up to the largest label of all splits. A split with labels beyond the names does not change.
+pub(crate) fn surveys(
+    root: &Path,
+    splits: &[&str],
+    order: ClassOrder,
+    label_column: &str,
+) -> Result<Vec<Survey>, DataError> {
+    let mut surveys: Vec<Survey> = Vec::new();
+    for split in splits {
+        surveys.push(survey(root, split, order, label_column)?);
+    }
+    if let Some(first) = surveys.first_mut()
+        && first.source.is_table()
+        && splits != [""]
+    {
+        first.source.beside = parquet::others(root, splits);
+    }
+    let names = shared_classes(&surveys);
+    for Survey { source, .. } in &mut surveys {
+        if source.is_numbered && source.classes.len() <= names.len() {
+            source.classes.clone_from(&names);
+        }
+    }
+    Ok(surveys)
+}
+
+/// The classes of splits that do not name theirs.
+fn shared_classes(surveys: &[Survey]) -> Vec<String> {
+    if let Some(first) = surveys.first()
+        && !first.source.is_numbered
+    {
+        return first.source.classes.clone();
+    }
+    let mut sources: Vec<&Source> = surveys.iter().map(|survey| &survey.source).collect();
+    sources.retain(|source| source.is_numbered);
+    let longest = sources.iter().max_by_key(|source| source.classes.len());
+    longest.map_or_else(Vec::new, |source| source.classes.clone())
+}
+
+fn survey(
+    root: &Path,
+    split: &str,
+    order: ClassOrder,
+    label_column: &str,
+) -> Result<Survey, DataError> {
+    // Without a name, the whole folder is used.
+    let dir = match split {
+        "" => root.to_owned(),
+        split => root.join(split),
+    };
+    if shards::is_here(&dir) {
+        if split.is_empty() {
+            refuse_side_by_side(&dir, &shards::files(&dir)?)?;
+        }
+        return Ok(shards::open(&dir, None)?.surveyed());
+    }
+    let files = parquet::files(root, split);
+    if !files.is_empty() {
+        return Ok(parquet::open(root, &files, (label_column, false), order, None)?.surveyed());
+    }
+    if !dir.exists() && cifar::is_here(root) {
+        return Ok(cifar_split(root, split)?.surveyed());
+    }
+    Survey::of(dir, order)
+}
+
+/// The splits of tables with any number of labels for an image, and that of test images, by their names for a check; all images are one
+/// with `data.val_fraction`.
+pub(crate) fn label_set_surveys(data: &DataConfig) -> Result<Vec<(String, Survey)>, DataError> {
+    if data.val_fraction > 0.0 {
+        refuse_splits(data)?;
+        let name = data.path.display().to_string();
+        return Ok(vec![(name, label_sets(data, None, None)?.surveyed())]);
+    }
+    let own = [name(data, Split::Train)?, name(data, Split::Val)?];
+    let test = TEST
+        .into_iter()
+        .find(|test| is_split(data.kind, &data.path, test));
+    let test = test.filter(|test| !own.contains(test));
+    let mut surveys: Vec<(String, Survey)> = Vec::new();
+    for split in own.into_iter().chain(test) {
+        let classes = surveys
+            .first()
+            .map(|(_, train)| train.source.classes.as_slice());
+        let survey = label_sets(data, Some(split), classes)?.surveyed();
+        surveys.push((split.to_owned(), survey));
+    }
+    if let Some((_, train)) = surveys.first_mut() {
+        train.source.beside = parquet::others(&data.path, &own);
+    }
+    Ok(surveys)
+}
+
+/// A split of images with masks, with the problems of its listing and what has no partner, for a check.
+pub(crate) fn mask_survey(data: &DataConfig, split: &str) -> Result<(Survey, Unpaired), DataError> {
+    let data = &*data.as_read();
+    let split = split_name(DataKind::Masks, &divided(data), split).unwrap_or(split);
+    pairs::survey(data, (!split.is_empty()).then_some(split))
+}
+
+/// All images of a split with objects, with what is wrong with them, for a check.
+pub(crate) fn coco_survey(data: &DataConfig, split: &str) -> Result<Source, DataError> {
+    let folder = split_name(DataKind::Coco, &data.path, split).unwrap_or(split);
+    coco::survey(data, split, folder)
+}

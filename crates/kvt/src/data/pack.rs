@@ -1,0 +1,80 @@
+//! `kvt data pack`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::builder::NonEmptyStringValueParser;
+
+use super::LABEL;
+use crate::common::{bar, warn_of_others};
+use crate::output;
+use kvt_train::data::{ClassOrder, DataConfig, TRAIN, VAL, pack, splits_to_pack, test_split};
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt data pack photos shards\n  kvt data pack photos shards --val-fraction 0.2"
+)]
+pub(super) struct Args {
+    /// The folder that holds the splits.
+    dir: PathBuf,
+    /// The folder to write; it must not exist.
+    out: PathBuf,
+    /// Names of the splits.
+    #[arg(long, value_delimiter = ',', default_value = "train,val", value_parser = NonEmptyStringValueParser::new())]
+    splits: Vec<String>,
+    /// Divide a folder without splits, `DIR/<class>/*`: share of each class that validates.
+    #[arg(long, value_name = "SHARE", value_parser = super::share, conflicts_with = "splits")]
+    val_fraction: Option<f64>,
+    /// Order of the classes, as `data.class_order`: by bytes, or by the value of digits.
+    #[arg(long)]
+    natural_order: bool,
+    /// Column of the labels in Parquet files, as `data.label_column`.
+    #[arg(long, value_name = "NAME", default_value = LABEL)]
+    label_column: String,
+    /// MiB of images in a shard.
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    shard_size: u64,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let data = DataConfig {
+        path: args.dir.clone(),
+        class_order: if args.natural_order {
+            ClassOrder::Natural
+        } else {
+            ClassOrder::Byte
+        },
+        label_column: args.label_column.clone(),
+        val_fraction: args.val_fraction.unwrap_or(0.0),
+        ..DataConfig::default()
+    };
+    let sources = splits_to_pack(data, &args.splits)?;
+    for (_, source) in &sources {
+        warn_of_others(source);
+    }
+    if let (None, Some(test)) = (args.val_fraction, test_split(&args.dir))
+        && args.splits == [TRAIN[0], VAL[0]]
+    {
+        output::warning(&format!(
+            "`{test}` is not packed: `--splits train,val,{test}` packs it too"
+        ));
+    }
+    let splits: Vec<_> = sources
+        .iter()
+        .map(|(name, source)| (name.as_str(), source))
+        .collect();
+    let images = splits.iter().map(|(_, source)| source.samples.len()).sum();
+    let progress = bar("packing", images);
+    let packed = pack(&splits, &args.out, args.shard_size << 20, &mut |done| {
+        progress.set_position(done as u64);
+    });
+    progress.finish_and_clear();
+    let packed = packed?;
+    output::print(&format!(
+        "wrote {} images in {} shards to `{}`; train on them with `data.kind = \"tar\"` and `data.path`",
+        packed.images,
+        packed.shards,
+        args.out.display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
