@@ -77,7 +77,6 @@ fn objects_of_images_that_were_not_read_do_not_count() {
         image_id: 0,
         size: (64, 64),
         original: (40, 48),
-        scale: [48.0 / 64.0, 40.0 / 64.0],
         boxes: Vec::new(),
         labels: Vec::new(),
         masks: Vec::new(),
