@@ -112,6 +112,19 @@ def watched(own, work):
     return found, max(0.0, ((busy() - all_before) - (own() - own_before)) / seconds)
 
 
+def warn_of_load():
+    """Before a measurement."""
+    load = os.getloadavg()[0]
+    if load > BUSY * THREADS:
+        print(f"the machine is busy already: load {load:.2f}", file=sys.stderr)
+
+
+def warn_if_busy(records):
+    """Below a table."""
+    if max(r["others_busy"] for r in records) > BUSY:
+        print("\nThe machine was busy with something else: these times are too long, and not by the same factor.")
+
+
 class Worker:
     """A variant of PyTorch in its process."""
 
@@ -281,8 +294,7 @@ def show(args, records, whole, best, version):
             f"| {r[whole] / reference[base]:.2f} | {r[whole] / reference[f'torch {fastest}']:.2f} | {peak} "
             f"| {r['others_busy']:.2f} |"
         )
-    if max(r["others_busy"] for r in records) > BUSY:
-        print("\nThe machine was busy with something else: these times are too long, and not by the same factor.")
+    warn_if_busy(records)
 
 
 def cases(args):
@@ -307,9 +319,7 @@ def main():
     tokens = int(args.shape.split(",")[2])
     if args.what == "attention" and not (isinstance(args.k, int) and 0 < args.k < tokens):
         sys.exit(f"--k must be a count less than the {tokens} tokens: with all of them k-NN is dense")
-    load = os.getloadavg()[0]
-    if load > BUSY * THREADS:
-        print(f"the machine is busy already: load {load:.2f}", file=sys.stderr)
+    warn_of_load()
     with tempfile.TemporaryDirectory() as folder:
         library = healthy.preloaded(folder)
         if library is None:

@@ -36,6 +36,20 @@ pub enum ExportError {
         /// Where in the model.
         place: String,
     },
+    /// A number that the model computes from how many images there are.
+    #[error(
+        "`{operation}` {place} computes with {first} for one number of images and with {second} for another, and one graph has one number: fix the batch with `--batch N`"
+    )]
+    Number {
+        /// Burn's name of the operation.
+        operation: String,
+        /// Where in the model.
+        place: String,
+        /// In the first recording.
+        first: f64,
+        /// In the second.
+        second: f64,
+    },
     /// A kind of attention that reads numbers on the host, or that no test has exported.
     #[error("stage `{stage}` has the attention `{kind}`: only `dense` and `knn` are exported")]
     Kind {

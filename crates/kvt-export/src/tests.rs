@@ -255,6 +255,8 @@ fn what_has_no_translation_is_named() {
         (|x| x.narrow(0, 1, 1)) as fn(Tensor<2>) -> Tensor<2>,
         // All images of the first recording, not of the second.
         |x| x.narrow(0, 0, 2),
+        // Other columns for more images, as many of them.
+        |x| x.clone().narrow(1, x.dims()[0] - 2, 1),
     ] {
         let error = message(work);
         assert!(
@@ -268,6 +270,30 @@ fn what_has_no_translation_is_named() {
         x.clone() + Tensor::from_data(numbers, &x.device())
     });
     assert!(error.starts_with("`a constant`"), "{error}");
+}
+
+/// The mean over the images: its number fits one length of the batch.
+#[test]
+fn a_number_that_depends_on_the_batch_is_refused_unless_the_batch_is_fixed() {
+    let work = |x: Tensor<2>| {
+        let images = x.dims()[0] as f32;
+        x / images
+    };
+    let expected = "`DivScalar` at the beginning of the model computes with 2 for one number of images and with 3 for another, \
+                    and one graph has one number: fix the batch with `--batch N`";
+    assert_eq!(of(work).unwrap_err().to_string(), expected);
+    let fixed = recording(work, [2, 4]);
+    let graph = graph(Recorded {
+        recordings: [&fixed; 2],
+        batches: [2; 2],
+    });
+    let graph = graph.unwrap();
+    let found = run::run(&graph, run::Value::new(vec![2, 4], vec![6.0; 8]));
+    assert_eq!(found.data, [3.0; 8]);
+    // A number that is the same for all batches is none of its lengths, nor is one that is no number.
+    for number in [2.0, f32::NAN] {
+        assert!(of(|x| x * number).is_ok(), "{number}");
+    }
 }
 
 /// A class token for each image: the shape that it is spread to is computed from that of the images.
@@ -289,4 +315,14 @@ fn lengths_of_the_batch_are_computed() {
         kinds,
         ["Shape", "Gather", "Concat", "Expand", "Add", "Identity"]
     );
+    // A row for each image, and columns of all images.
+    for work in [
+        (|x| {
+            let one = Tensor::<2>::ones([1, 4], &x.device());
+            x.clone() + one.repeat_dim(0, x.dims()[0])
+        }) as fn(Tensor<2>) -> Tensor<2>,
+        |x| x.narrow(1, 1, 2),
+    ] {
+        assert_whole("columns", &of(work).unwrap());
+    }
 }

@@ -1,10 +1,12 @@
 //! A recorded forward pass as a graph of ONNX operators.
 //!
-//! With a free batch, the pass is recorded for two sizes of the batch: lengths that grow with it are those of the batch.
+//! With a free batch, the pass is recorded for two sizes of the batch: lengths that grow with it are those of the batch, and nothing else
+//! may differ.
 
 mod base;
 mod module;
 mod numeric;
+mod settings;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -99,6 +101,7 @@ impl<'a> Builder<'a> {
             self.others.insert(tensor.id, other.id);
             self.dims.insert(tensor.id, dims);
         }
+        self.same_settings(operation, other)?;
         match operation {
             OperationIr::BaseFloat(of) | OperationIr::BaseInt(of) | OperationIr::BaseBool(of) => {
                 self.base(of, operation)
