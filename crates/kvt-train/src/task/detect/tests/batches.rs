@@ -8,7 +8,13 @@ use crate::data::{Batch, View};
 
 /// Names twelve images, every second one higher than wide and of another class, and writes empty files for them: nothing decodes them.
 fn write_images(data: &Path) {
-    let size = |id: u32| if id % 2 == 0 { (48, 40) } else { (40, 48) };
+    let size = |id: u32| {
+        if id.is_multiple_of(2) {
+            (48, 40)
+        } else {
+            (40, 48)
+        }
+    };
     let images = (0..12).map(|id| {
         let (width, height) = size(id);
         json!({"id": id, "file_name": format!("{id}.png"), "width": width, "height": height})
