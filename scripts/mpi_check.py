@@ -171,12 +171,17 @@ class Check:
         return {path.name: path.read_bytes() for path in self.checkpoint(run).glob("*.safetensors")}
 
     def untimed_events(self, run: str) -> list:
-        """The steps and evaluations of the log, without their times, and of a step without what is of the last micro-batch of the first
-        process."""
+        """The steps and evaluations of the log, without their times, and of a step of a dense task without what is of the last micro-batch
+        of the first process."""
         events = [json.loads(line) for line in (self.folder / run / "log.jsonl").read_text().splitlines()]
-        of_all = ("kind", "step", "epoch", "loss", "lr", "grad_norm")
-        steps_and_evals = [event for event in events if event["kind"] in ("step", "eval")]
-        return [event if event["kind"] == "eval" else {key: event[key] for key in of_all} for event in steps_and_evals]
+        timed = ("images_per_second", "data_wait", "communication")
+        of_one = ("_loss", "accuracy") if run.endswith(("-segment", "-detect")) else ()
+        events = [event for event in events if event["kind"] in ("step", "eval")]
+        return [
+            {key: value for key, value in event.items()
+             if key not in timed and (event["kind"] == "eval" or not key.endswith(of_one))}
+            for event in events
+        ]  # fmt: skip
 
     def start(self, processes: int, run: str, steps: int, config: str = "deit") -> subprocess.Popen:
         """An endless run that has made some updates."""

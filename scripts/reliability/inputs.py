@@ -241,7 +241,7 @@ def keys(context: Context):
             continue
         kind = kind.removeprefix("non-empty ").replace("`", "")
         if kind.startswith('"') and "integer" not in kind:
-            wrong, odd = ["", "wrod", "3", "true", "[]", "DENSE"], []
+            wrong, odd = ["", "wrod", "3", "true", "[]", "{}", "nan", "-1.0", "1e300", "DENSE"], []
             if "list" in kind:
                 odd = ["[1.0]", "[0.0]", "[nan]", "[1e300, 1e300, 1e300]"]
             # Some take a word or a switch.

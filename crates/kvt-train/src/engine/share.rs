@@ -19,8 +19,7 @@ pub(super) fn shared<M: Module>(network: M, world: &dyn World) -> Result<M, Trai
 }
 
 /// Gives a network, and all clones that share its state, the untrained state of the first process's network, such as the running
-/// statistics of batch norms. Frozen weights are left out: whatever file a process read them from, it has had those of the first process
-/// since [`share_state`], and nothing changes them.
+/// statistics of batch norms: only these change in place, and other results are dropped. Frozen weights are not sent, because that has no effect.
 pub(super) fn share_untrained(network: &impl Network, world: &dyn World) -> Result<(), TrainError> {
     let sharer = Sharer::new(world, Some(network.frozen().into_iter().collect()));
     sharer.map(network.clone()).map(|_| ())
@@ -28,7 +27,7 @@ pub(super) fn share_untrained(network: &impl Network, world: &dyn World) -> Resu
 
 struct Sharer<'a> {
     world: &'a dyn World,
-    /// If trained values stay unchanged: what is not sent, either, although it is not trained.
+    /// `None`: all values are sent. `Some`: only untrained ones, and none of these.
     frozen: Option<HashSet<ParamId>>,
     failed: Option<TrainError>,
 }

@@ -147,12 +147,15 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
         .chain(source.notes.iter().cloned())
         .collect();
     let mut text = text::commented(&table, &head);
-    // As timm, kvt gives a model three channels unless it is told otherwise: weights were trained on them.
-    if images.is_grey && chosen.value("model.in_chans").is_none() {
-        text = text::with_choice(&text, "model", GREY, "in_chans = 1");
-    }
     let document = Document::of_words(NAME, text.clone(), &choices.overrides()?);
     let plan = document.and_then(|document| document.plan())?;
+    // As timm, kvt gives a model three channels unless it is told otherwise: weights were trained on them. T2T-ViT's cannot be adapted.
+    if images.is_grey
+        && plan.model.overrides.in_chans.is_none()
+        && !plan.model.name.starts_with("t2t_")
+    {
+        text = text::with_choice(&text, "model", GREY, "in_chans = 1");
+    }
     // This also checks conditions that only the model knows, such as an image size that is not a multiple of its patch size.
     plan.model.config(Some(images.classes))?;
     let mut notes = source.notes;
