@@ -85,9 +85,14 @@ impl Listener for Beside {
 /// Prints the progress and the cost of each run of a sweep.
 pub(super) fn dry_run(sweep: &Sweep) -> anyhow::Result<ExitCode> {
     let (cells, found) = (&sweep.cells, sweep.found()?);
-    let watch = Terminal::new("models measured");
-    let costs = Costs::of(cells, &found, |done, of| watch.progress(done, of))?;
-    drop(watch);
+    let mut measured = counting("models measured");
+    let costs = Costs::of(cells, &found, |name, done, of| {
+        if !output::is_watched() {
+            output::status(&format!("{name} ({} of {of}): measuring a step", done + 1));
+        }
+        measured(done, of);
+    })?;
+    drop(measured);
     output::print(&table(PLAN_HEADER, plan_rows(cells, &found, &costs)))?;
     output::status(
         "TMAC: 10^12 multiplications and additions of training and evaluation. Times are estimated from finished runs of the same \

@@ -55,15 +55,15 @@ pub struct Costs {
 
 impl Costs {
     /// Counts the images of cells and estimates the time that is left. A row with finished cells is estimated from their time; for any
-    /// other row, a step and a forward pass of its model are measured. Nothing is trained. `progress` receives how many models are
-    /// measured, and how many there are.
+    /// other row, a step and a forward pass of its model are measured. Nothing is trained. Before a model is measured, `progress` receives
+    /// the first row that has it, how many models are measured, and how many there are.
     ///
     /// # Errors
     /// If the data of a cell cannot be opened, or its model or device cannot be used.
     pub fn of(
         cells: &[Cell],
         found: &[Found],
-        mut progress: impl FnMut(usize, usize),
+        mut progress: impl FnMut(&str, usize, usize),
     ) -> Result<Self, SweepError> {
         let mut counts = BTreeMap::new();
         let of_cells = cells.iter().map(|cell| cost(&cell.plan, &mut counts));
@@ -75,7 +75,7 @@ impl Costs {
             .filter(|((_, found), _)| found.state == State::Finished && found.seconds > 0.0)
             .map(|((cell, found), cost)| (cell.name.as_str(), found.seconds / cost.macs))
             .collect();
-        let mut models: Vec<(Measured, Vec<(&mut Cost, f64)>)> = Vec::new();
+        let mut models: Vec<(Measured, &str, Vec<_>)> = Vec::new();
         for ((cell, found), cost) in cells.iter().zip(found).zip(&mut costs) {
             let share = match found.state {
                 State::Finished | State::Known | State::Crashed(_) | State::Foreign(_) => continue,
@@ -88,21 +88,20 @@ impl Costs {
                 continue;
             }
             let model = Measured::of(&cell.plan)?;
-            match models.iter_mut().find(|(known, _)| *known == model) {
-                Some((_, costs)) => costs.push((cost, share)),
-                None => models.push((model, vec![(cost, share)])),
+            match models.iter_mut().find(|(known, ..)| *known == model) {
+                Some((.., costs)) => costs.push((cost, share)),
+                None => models.push((model, cell.name.as_str(), vec![(cost, share)])),
             }
         }
         let count = models.len();
-        for (done, (model, costs)) in models.into_iter().enumerate() {
-            progress(done, count);
+        for (done, (model, name, costs)) in models.into_iter().enumerate() {
+            progress(name, done, count);
             let [update, forward] = model.seconds()?;
             for (cost, share) in costs {
                 let Passes { trained, evaluated } = cost.passes;
                 cost.left = share * (trained * update + evaluated * forward);
             }
         }
-        progress(count, count);
         Ok(Self { cells: costs })
     }
 

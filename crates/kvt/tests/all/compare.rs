@@ -102,11 +102,15 @@ fn configurations_are_a_sweep_without_a_file() {
     let both = ["compare", "dense.toml", "knn.toml", "--output", "cmp"];
     let plan = [&both[..], &["--dry-run"]].concat();
     let plan = workspace.kvt(&plan).assert().success();
-    let plan = String::from_utf8(plan.get_output().stdout.clone()).unwrap();
+    let [plan, said] = [&plan.get_output().stdout, &plan.get_output().stderr]
+        .map(|bytes| String::from_utf8(bytes.clone()).unwrap());
     assert!(
         plan.contains("knn-seed3") && plan.contains("2 runs"),
         "{plan}"
     );
+    // What takes its time is named before it begins.
+    let lines = "dense (1 of 2): measuring a step\nknn (2 of 2): measuring a step\n";
+    assert!(said.contains(lines), "{said}");
     assert!(!workspace.path("runs").exists());
 
     let devices = [&both[..], &["--devices", "cpu,cpu"]].concat();
