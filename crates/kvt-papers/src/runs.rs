@@ -122,15 +122,15 @@ impl Runs {
     /// Trains the unfinished runs of an item, unless the order is `as_is`, and reads the results of all.
     ///
     /// # Errors
-    /// [`ReproduceError::Stopped`] if a stop was requested; other errors if the sweep is wrong. A run that fails does not cause an
-    /// error: it is one of the [`failures`](Self::failures).
+    /// [`ReproduceError::Stopped`] if a stop was requested; other errors if the sweep is wrong or a device is missing. A run that fails
+    /// does not cause an error: it is one of the [`failures`](Self::failures).
     pub fn of(item: &dyn Item, order: &Order, watch: &dyn Watch) -> Result<Self, ReproduceError> {
         let Some([sweep, chosen]) = planned(item, order)? else {
             return Err(ReproduceError::NoRuns { name: item.name() });
         };
         let mut failures = Vec::new();
         if !order.as_is {
-            let ends = carry_out(&chosen, &order.devices, watch);
+            let ends = carry_out(&chosen, &order.devices, watch)?;
             if ends.contains(&End::Stopped) {
                 return Err(ReproduceError::Stopped);
             }

@@ -10,7 +10,6 @@ use super::table::table;
 use super::watch::{Terminal, dry_run};
 use super::{interrupt, output};
 use kvt_data::text::shell;
-use kvt_train::device;
 use kvt_train::report::named_metric;
 use kvt_train::run::Metric;
 use kvt_train::sweep::{End, Outcome, PairRow, Sweep, carry_out};
@@ -71,13 +70,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut ends = Vec::new();
     if !args.as_is {
-        // A device that is not there would fail run after run.
-        for device in &args.devices {
-            device::resolve(device)?;
-        }
         interrupt::listen();
         let watch = Terminal::new("images");
-        ends = carry_out(&sweep, &args.devices, &watch);
+        ends = carry_out(&sweep, &args.devices, &watch)?;
         drop(watch);
         if ends.contains(&End::Stopped) {
             output::status("stopped; the same command continues from here");

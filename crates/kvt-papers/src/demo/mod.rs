@@ -43,7 +43,7 @@ pub fn demo(
     watch: &dyn Watch,
 ) -> Result<Demo, ReproduceError> {
     let sweep = sweep(folder, overrides)?;
-    let ends = carry_out(&sweep, &[], watch);
+    let ends = carry_out(&sweep, &[], watch)?;
     if ends.contains(&End::Stopped) {
         return Err(ReproduceError::Stopped);
     }

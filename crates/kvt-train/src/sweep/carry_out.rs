@@ -1,12 +1,14 @@
 //! Trains the unfinished runs of a sweep.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::state::{other_data, other_settings};
-use super::{CRASH, Cell, State, Sweep, Watch, judged};
+use super::{CRASH, Cell, State, Sweep, SweepError, Watch, judged};
 use crate::config::Plan;
+use crate::device;
 use crate::engine::{self, Session, Start};
 use crate::error::{TrainError, chain};
 use crate::report::report_itself;
@@ -35,7 +37,15 @@ pub enum End {
 /// Trains the cells of a sweep in order, one at a time on each of the `devices`; without `devices`, each cell on the device of its
 /// configuration. Finished cells stay as they are, stopped ones resume, and cells that another process trains are skipped. A failed cell
 /// does not stop the others. The outcomes are in the order of the cells.
-pub fn carry_out(sweep: &Sweep, devices: &[String], watch: &dyn Watch) -> Vec<End> {
+///
+/// # Errors
+/// If this machine lacks one of the `devices`, or without them, the device of a cell that is left to train.
+pub fn carry_out(
+    sweep: &Sweep,
+    devices: &[String],
+    watch: &dyn Watch,
+) -> Result<Vec<End>, SweepError> {
+    check_devices(sweep, devices)?;
     let (next, total) = (AtomicUsize::new(0), sweep.cells.len());
     let ends = Mutex::new(vec![End::Stopped; total]);
     let alone = devices.len() < 2;
@@ -80,7 +90,22 @@ pub fn carry_out(sweep: &Sweep, devices: &[String], watch: &dyn Watch) -> Vec<En
             }
         }),
     }
-    ends.into_inner().unwrap_or_else(PoisonError::into_inner)
+    Ok(ends.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Refuses a device that this machine lacks: else every cell would find out.
+fn check_devices(sweep: &Sweep, devices: &[String]) -> Result<(), TrainError> {
+    let is_left = |cell: &&Cell| matches!(State::of(cell), State::Missing | State::Begun(_));
+    let names: BTreeSet<&String> = if devices.is_empty() {
+        let left = sweep.cells.iter().filter(is_left);
+        left.map(|cell| &cell.plan.train.device).collect()
+    } else {
+        devices.iter().collect()
+    };
+    for name in names {
+        device::resolve(name)?;
+    }
+    Ok(())
 }
 
 /// Trains or resumes a cell, and judges it.

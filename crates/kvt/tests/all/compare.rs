@@ -111,6 +111,12 @@ fn configurations_are_a_sweep_without_a_file() {
     // What takes its time is named before it begins.
     let lines = "dense (1 of 2): measuring a step\nknn (2 of 2): measuring a step\n";
     assert!(said.contains(lines), "{said}");
+    // A device that no build here has is refused once, not by every run.
+    let elsewhere = [&both[..], &["--device", "rocm:255"]].concat();
+    let output = workspace.kvt(&elsewhere).assert().code(1);
+    let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    let lines = said.lines().filter(|line| line.contains("rocm"));
+    assert_eq!(lines.count(), 1, "{said}");
     assert!(!workspace.path("runs").exists());
 
     let devices = [&both[..], &["--devices", "cpu,cpu"]].concat();
@@ -135,6 +141,8 @@ fn configurations_are_a_sweep_without_a_file() {
         "{cells}"
     );
     let before = workspace.read("runs/knn/log.jsonl");
+    // Runs that are finished need no device.
+    workspace.kvt(&elsewhere).assert().success();
 
     let refused = |arguments: &[&str]| {
         let output = workspace.kvt(arguments).assert().code(1);

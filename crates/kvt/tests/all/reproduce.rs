@@ -278,6 +278,15 @@ fn a_table_of_runs_has_crashes_and_empty_cells() {
     let one = String::from_utf8(one.get_output().stdout.clone()).unwrap();
     assert!(one.contains("4 runs") && !one.contains("seed4"), "{one}");
     assert!(!workspace.path("runs").exists());
+    // No run begins where a device of them is missing.
+    let elsewhere = [&item[..], &["--devices", "cpu,rocm:255"]].concat();
+    let output = workspace.kvt(&elsewhere).assert().code(1);
+    let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert!(
+        said.matches("rocm:255").count() + said.matches("`rocm`").count() == 1
+            && !said.contains("begins on"),
+        "{said}"
+    );
 
     workspace.kvt(&item).assert().success();
     let folder = "runs/reproduce/table3/cifar-short";
