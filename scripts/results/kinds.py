@@ -8,7 +8,8 @@
 
 `runs` reads the finished runs of a folder's configurations, in `<run.dir>-seed<seed>` below --root, and adds a row for each. Rows of
 other runs stay, so that the runs can be made on several days. `costs` asks for parameters and multiply-accumulate operations
-(`kvt models show`), and times steps of each kind, alternating with dense attention (`kvt bench step`). `table` prints Markdown.
+(`kvt models show`), and times steps of each kind, alternating with dense attention (`kvt bench step`). `table` prints Markdown:
+differences are paired by seed, with the half width of their 95 % interval by Student's t.
 `runs` and `costs` take the folder of either number of tokens.
 """
 
@@ -21,6 +22,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+# Quantiles of Student's t at 97.5 %, by the number of seeds: half the width of a 95 % interval in standard errors.
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571}
 RUNS = ["tokens", "kind", "seed", "images", "epochs", "top1", "val_loss", "train_loss"]
 COSTS = ["tokens", "kind", "parameters", "macs", "attention_macs", "step_to_dense", "peak_mib", "dense_mib"]
 
@@ -113,6 +116,14 @@ def millions(number):
     return f"{int(number) / 1e6:.1f} M"
 
 
+def interval(differences):
+    """The mean of paired differences, with half the width of its 95 % interval where there are two seeds or more."""
+    mean, count = statistics.mean(differences), len(differences)
+    if count < 2:
+        return f"{mean:+.2f}"
+    return f"{mean:+.2f} ± {STUDENT[count] * statistics.stdev(differences) / count**0.5:.2f}"
+
+
 def table(arguments):
     accuracies = read(arguments.csv, RUNS)
     prices = read(arguments.costs, COSTS) if arguments.costs else []
@@ -120,7 +131,7 @@ def table(arguments):
         here = [row for row in accuracies if int(row["tokens"]) == tokens]
         images, epochs = {row["images"] for row in here}, {row["epochs"] for row in here}
         print(f"## {tokens} tokens: {', '.join(images)} images, {', '.join(epochs)} epochs\n")
-        header = ["kind", "seeds", "top-1", "spread", "beside dense, seed by seed"]
+        header = ["kind", "seeds", "top-1", "spread", "beside dense, ± 95 %", "seed by seed"]
         if prices:
             header += ["parameters", "MACs", "of attention", "step / dense", "peak MiB"]
         print(f"| {' | '.join(header)} |\n|---{'|---:' * (len(header) - 1)}|")
@@ -131,9 +142,11 @@ def table(arguments):
             seeds = of[kind]
             differences = [seeds[seed] - of["dense"][seed] for seed in seeds if seed in of.get("dense", {})]
             spread = f"{statistics.stdev(seeds.values()):.2f}" if len(seeds) > 1 else ""
-            beside = f"{statistics.mean(differences):+.2f}" if differences and kind != "dense" else ""
+            differences = [] if kind == "dense" else differences
+            beside = interval(differences) if differences else ""
+            each = ", ".join(f"{difference:+.2f}" for difference in differences)
             price = next((row for row in prices if int(row["tokens"]) == tokens and row["kind"] == kind), None)
-            cells = [kind, len(seeds), f"{statistics.mean(seeds.values()):.2f}", spread, beside]
+            cells = [kind, len(seeds), f"{statistics.mean(seeds.values()):.2f}", spread, beside, each]
             if price:
                 cells += [f"{int(price['parameters']):,}", millions(price["macs"]), millions(price["attention_macs"]), price["step_to_dense"],
                           price["peak_mib"]]

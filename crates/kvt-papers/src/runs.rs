@@ -189,9 +189,15 @@ impl Runs {
 
     /// The statistic of a value over the finished cells of a row.
     pub fn statistic(&self, row: &str, value: impl Fn(&Found) -> Option<f64>) -> Option<Statistic> {
+        let values = self.by_seed(row, value);
+        Statistic::of(&values.iter().map(|(_, value)| *value).collect::<Vec<_>>())
+    }
+
+    /// A value of the finished cells of a row, with the seed of each.
+    pub fn by_seed(&self, row: &str, value: impl Fn(&Found) -> Option<f64>) -> Vec<(u64, f64)> {
         let values = self.finished(row);
-        let values: Vec<f64> = values.filter_map(|(_, found)| value(found)).collect();
-        Statistic::of(&values)
+        let values = values.filter_map(|(cell, found)| Some((cell.plan.seed, value(found)?)));
+        values.collect()
     }
 
     /// How many cells of a row crashed, and how many it has.

@@ -2,9 +2,9 @@
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{FIG1, Sweep};
-use super::{cited, fields, ours};
+use super::{cited, fields, ours, paired};
 use kvt_train::plot::{Axis, Chart, Line, Names, beside};
-use kvt_train::report::Statistic;
+use kvt_train::report::{Statistic, difference_text};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells};
 
@@ -20,6 +20,8 @@ struct Point {
     keys: String,
     /// The share of kept keys, averaged over the stages.
     share: f64,
+    /// Top-1 after the last epoch, by seed, and its statistic.
+    tops: Vec<(u64, f64)>,
     last: Option<Statistic>,
     best: Option<Statistic>,
 }
@@ -100,6 +102,7 @@ fn points(key: &str, runs: &Runs) -> Result<Vec<Point>, ReproduceError> {
             kept: list(&|stage| stage.k),
             keys: list(&|stage| stage.keys),
             share: shares.sum::<f64>() / stages.len().max(1) as f64,
+            tops: runs.by_seed(row, |found| found.last(Metric::TOP1)),
             last: runs.statistic(row, |found| found.last(Metric::TOP1)),
             best: runs.statistic(row, |found| found.best(Metric::TOP1)),
         });
@@ -116,7 +119,43 @@ fn is_dense(point: &Point) -> bool {
     point.row.ends_with("-dense")
 }
 
-/// The best k of a panel, and the means below, in and above the paper's hill, from n/3 to 2n/3; `None` without finished runs.
+/// The difference of a point from dense attention, and whether its 95 % interval has zero; `None` without a seed that both have.
+fn beside_dense(point: &Point, points: &[Point]) -> Option<String> {
+    let dense = points.iter().find(|point| is_dense(point))?;
+    let test = paired(&dense.tops, &point.tops)?;
+    let (mean, seeds) = (test.difference.mean, test.difference.runs);
+    let verdict = match test.half_width {
+        Some(half) if mean.abs() > half => "more than chance",
+        Some(_) => "undecided",
+        None => "no interval",
+    };
+    // Behind the sign is the interval here, not the spread.
+    let difference = Statistic {
+        spread: test.half_width,
+        ..test.difference
+    };
+    let difference = difference_text(Some(&difference), Metric::TOP1);
+    Some(format!(
+        "{difference} points beside dense attention (n = {seeds}, {verdict})"
+    ))
+}
+
+/// The standard deviation over the seeds of one setting, pooled over the settings: the root of the mean variance, weighted by degrees of
+/// freedom; `None` if all have one seed.
+fn pooled(all: impl Iterator<Item = Statistic>) -> Option<f64> {
+    let (mut squares, mut freedom) = (0.0, 0.0);
+    for one in all {
+        if let Some(spread) = one.spread {
+            let own = (one.runs - 1) as f64;
+            squares += own * spread * spread;
+            freedom += own;
+        }
+    }
+    (freedom > 0.0).then(|| (squares / freedom).sqrt())
+}
+
+/// The best k of a panel and the smallest, each beside dense attention, and the means below, in and above the paper's hill, from n/3 to
+/// 2n/3; `None` without finished runs.
 fn verdict(name: &str, points: &[Point]) -> Option<String> {
     let ended = points.iter().filter_map(|point| Some((point, point.last?)));
     let ended: Vec<(&Point, Statistic)> = ended.collect();
@@ -133,22 +172,27 @@ fn verdict(name: &str, points: &[Point]) -> Option<String> {
         let means: Vec<f64> = means.map(|(_, last)| last.mean).collect();
         Statistic::of(&means).map_or_else(|| "none".to_owned(), |all| format!("{:.2}", all.mean))
     };
+    let of_best = (!is_dense(best)).then(|| beside_dense(best, points));
+    let of_best = of_best
+        .flatten()
+        .map_or_else(String::new, |text| format!(": {text}"));
+    let smallest = ended.first().filter(|(point, _)| !is_dense(point));
+    let smallest = smallest.and_then(|(point, _)| Some((point, beside_dense(point, points)?)));
+    let smallest = smallest.map_or_else(String::new, |(point, text)| {
+        format!(" The smallest k, {}: {text}.", point.kept)
+    });
     let (low, high) = (1.0 / 3.0, 2.0 / 3.0 + 1e-2);
     let mut text = format!(
-        "**{name}: the best of {} is {kept} with {:.2} %.** Means of the settings: below n/3 {}, from n/3 to 2n/3 {}, above it, with \
-         dense attention, {}.",
+        "**{name}: the best of {} is {kept} with {:.2} %{of_best}.**{smallest} Means of the settings: below n/3 {}, \
+         from n/3 to 2n/3 {}, above it, with dense attention, {}.",
         ended.len(),
         top.mean,
         mean(&|share| share < low),
         mean(&|share| (low..=high).contains(&share)),
         mean(&|share| share > high),
     );
-    let spreads: Vec<f64> = ended.iter().filter_map(|(_, last)| last.spread).collect();
-    if let Some(spread) = Statistic::of(&spreads) {
-        text += &format!(
-            " Seeds of one setting differ by {:.2} (standard deviation).",
-            spread.mean
-        );
+    if let Some(spread) = pooled(ended.iter().map(|(_, last)| *last)) {
+        text += &format!(" Standard deviation over the seeds of one setting, pooled: {spread:.2}.");
     } else {
         text += " One seed: a point of difference may be chance.";
     }
@@ -163,7 +207,9 @@ fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String 
     let mut text: String = verdicts.collect();
     text += &format!(
         "{}, beside our runs at scale `{}`: top-1 in percent. The picture shows the last epoch by the share of the keys that a query \
-         keeps, its mean over the stages, with bars of one standard deviation over the seeds; the dashed line is dense attention.\n",
+         keeps, its mean over the stages, with bars of one standard deviation over the seeds; the dashed line is dense attention. \
+         Differences are paired by seed, with the half width of the 95 % interval. The best k was chosen after the fact, which \
+         flatters it.\n",
         cited(order.version, "Figure 1"),
         order.scale
     );
@@ -296,6 +342,7 @@ mod tests {
             kept: kept.to_string(),
             keys: keys.to_string(),
             share: kept as f64 / keys as f64,
+            tops: (0..).zip(tops.iter().copied()).collect(),
             last: Statistic::of(tops),
             best: None,
         }
@@ -304,15 +351,18 @@ mod tests {
     #[test]
     fn a_verdict_names_the_best_and_the_hill() {
         let points = [
-            point("deit-k8", 8, 64, &[49.0, 51.0]),
+            point("deit-k8", 8, 64, &[49.0, 50.0]),
             point("deit-k16", 16, 64, &[50.0, 52.0]),
-            point("deit-k32", 32, 64, &[53.0, 55.0]),
+            point("deit-k32", 32, 64, &[53.2, 55.4]),
             point("deit-k60", 60, 64, &[]),
             point("deit-dense", 64, 64, &[51.0, 53.0]),
         ];
-        let text = "**DeiT: the best of 4 is k = 32 (0.50 of the keys) with 54.00 %.** Means of the settings: below n/3 50.50, from \
-                    n/3 to 2n/3 54.00, above it, with dense attention, 52.00. Seeds of one setting differ by 1.41 (standard \
-                    deviation).\n\n";
+        // t of one degree of freedom is 12.706 at 97.5 %. k = 32 minus dense is 2.2 and 2.4, with a standard error of 0.1; k = 8 minus
+        // dense is -2 and -3, with one of 0.5. The variances of the settings are 0.5, 2, 2.42 and 2, whose mean is 1.73.
+        let text = "**DeiT: the best of 4 is k = 32 (0.50 of the keys) with 54.30 %: +2.3 ± 1.3 points beside dense attention (n = 2, \
+                    more than chance).** The smallest k, 8: -2.5 ± 6.4 points beside dense attention (n = 2, undecided). Means of the \
+                    settings: below n/3 50.25, from n/3 to 2n/3 54.30, above it, with dense attention, 52.00. Standard deviation over \
+                    the seeds of one setting, pooled: 1.32.\n\n";
         assert_eq!(verdict("DeiT", &points).unwrap(), text);
         let one = [point("deit-dense", 64, 64, &[51.0])];
         let text = verdict("DeiT", &one).unwrap();
@@ -324,5 +374,13 @@ mod tests {
             "{text}"
         );
         assert_eq!(verdict("DeiT", &points[3..4]), None);
+        let one = [
+            point("pit-k8", 8, 64, &[47.0]),
+            point("pit-dense", 64, 64, &[51.0]),
+        ];
+        assert_eq!(
+            beside_dense(&one[0], &one).unwrap(),
+            "-4.0 points beside dense attention (n = 1, no interval)"
+        );
     }
 }

@@ -31,7 +31,7 @@ use kvt_models::StageSummary;
 
 use super::Version;
 use kvt_train::plot::Line;
-use kvt_train::report::Statistic;
+use kvt_train::report::{PairedT, Statistic};
 use kvt_train::table::or_empty;
 
 /// The citation of the ECCV version.
@@ -95,6 +95,15 @@ fn bars(paper: &[Option<f64>], ours: &[Option<f64>]) -> Vec<Line> {
     both.into_iter().enumerate().flat_map(of).collect()
 }
 
+/// The paired test of `second` minus `first`, over the seeds that both have.
+fn paired(first: &[(u64, f64)], second: &[(u64, f64)]) -> Option<PairedT> {
+    let difference = |(seed, first): &(u64, f64)| {
+        let (_, second) = second.iter().find(|(other, _)| other == seed)?;
+        Some(second - first)
+    };
+    PairedT::of(&first.iter().filter_map(difference).collect::<Vec<_>>())
+}
+
 /// How many keys of a stage a query keeps, in words.
 fn kept(stage: &StageSummary) -> String {
     if stage.k >= stage.keys {
@@ -138,6 +147,15 @@ mod tests {
         ] {
             assert_eq!(short(number), text);
         }
+    }
+
+    /// Seed 2 has no partner, and the order of the seeds is another: the differences are 1 and 2.
+    #[test]
+    fn pairs_are_of_the_same_seed() {
+        let (first, second) = ([(0, 1.0), (1, 5.0), (2, 9.0)], [(1, 7.0), (0, 2.0)]);
+        let found = paired(&first, &second);
+        assert_eq!(found, PairedT::of(&[1.0, 2.0]));
+        assert_eq!(paired(&first, &[(3, 1.0)]), None);
     }
 
     #[test]

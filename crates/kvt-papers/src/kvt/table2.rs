@@ -2,7 +2,7 @@
 
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{Convergence, TABLE2, TABLE2_EPOCHS};
-use super::{cited, fields, ours, percent};
+use super::{cited, fields, ours, paired, percent};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::report::{PairedT, difference_text};
 use kvt_train::run::Metric;
@@ -75,20 +75,9 @@ fn paper(model: &Convergence, order: &Order, epoch: u32) -> [Option<f64>; 2] {
 fn difference(runs: &Runs, key: &str, epoch: u32) -> Option<PairedT> {
     let of = |attention: &str| {
         let row = format!("{key}-{attention}");
-        let values = runs
-            .finished(&row)
-            .filter_map(|(cell, found)| Some((cell.plan.seed, found.at(Metric::TOP1, epoch)?)));
-        values.collect::<Vec<_>>()
+        runs.by_seed(&row, |found| found.at(Metric::TOP1, epoch))
     };
-    let (dense, knn) = (of("dense"), of("knn"));
-    let differences: Vec<f64> = dense
-        .iter()
-        .filter_map(|(seed, dense)| {
-            let (_, knn) = knn.iter().find(|(other, _)| other == seed)?;
-            Some(knn - dense)
-        })
-        .collect();
-    PairedT::of(&differences)
+    paired(&of("dense"), &of("knn"))
 }
 
 /// What the intervals of the differences say: a line for each model that was trained with more than one seed.
@@ -102,7 +91,8 @@ fn verdicts(runs: &Runs, order: &Order) -> String {
     TABLE2.iter().filter_map(verdict).collect()
 }
 
-/// Who is ahead after which epochs, by the 95 % intervals of k-NN minus dense; `None` without intervals.
+/// Who is ahead after which epochs, by the 95 % intervals of k-NN minus dense, and whether that is faster convergence; `None` without
+/// intervals.
 fn verdict(name: &str, tests: &[(u32, PairedT)]) -> Option<String> {
     let intervals = tests.iter().filter_map(|(epoch, test)| {
         let (mean, half) = (test.difference.mean, test.half_width?);
@@ -126,7 +116,7 @@ fn verdict(name: &str, tests: &[(u32, PairedT)]) -> Option<String> {
             list(&|_, high| high < 0.0),
         ),
         (
-            "no difference shows after epochs",
+            "undecided after epochs",
             list(&|low, high| low <= 0.0 && high >= 0.0),
         ),
     ]
@@ -136,10 +126,43 @@ fn verdict(name: &str, tests: &[(u32, PairedT)]) -> Option<String> {
     .collect();
     (!all.is_empty()).then(|| {
         format!(
-            "**{name}, {seeds} seeds: {}** (95 % intervals, paired by seed).\n\n",
-            all.join("; ")
+            "**{name}, {seeds} seeds: {}** (95 % intervals, paired by seed). {}\n\n",
+            all.join("; "),
+            convergence(tests)
         )
     })
+}
+
+/// Whether the tests of all epochs together say that k-NN attention converges faster. Each alone may be wrong in 5 % of cases, so the 5 %
+/// are divided by their number (Bonferroni).
+fn convergence(tests: &[(u32, PairedT)]) -> String {
+    let judged = tests.iter();
+    let judged = judged.filter_map(|(epoch, test)| Some((*epoch, test.difference.mean, test.p?)));
+    let judged: Vec<(u32, f64, f64)> = judged.collect();
+    let ahead = |sign: f64, limit: f64| {
+        let epochs = judged
+            .iter()
+            .filter(|(_, mean, p)| mean * sign > 0.0 && *p < limit);
+        let epochs: Vec<String> = epochs.map(|(epoch, ..)| epoch.to_string()).collect();
+        epochs.join(", ")
+    };
+    if ahead(1.0, 0.05).is_empty() {
+        return "So nothing here shows that k-NN attention converges faster.".to_owned();
+    }
+    if !ahead(-1.0, 0.05).is_empty() {
+        return "So the epochs contradict each other about which converges faster.".to_owned();
+    }
+    let count = judged.len();
+    match ahead(1.0, 0.05 / count as f64).as_str() {
+        "" => format!(
+            "That is weak evidence that k-NN attention converges faster: these are {count} tests of the same runs, and with Bonferroni's \
+             correction for their number no epoch stays ahead."
+        ),
+        stay => format!(
+            "That is evidence that k-NN attention converges faster: with Bonferroni's correction for {count} tests of the same runs it \
+             stays ahead after epochs {stay}."
+        ),
+    }
 }
 
 fn found(runs: &Runs, order: &Order) -> String {
@@ -290,9 +313,31 @@ mod tests {
             (5, test(&[-3.0, -3.1, -3.2])),
         ];
         let text = "**DeiT-S, 3 seeds: k-NN attention is ahead after epochs 1, 3; dense attention is ahead after epochs 5; \
-                    no difference shows after epochs 2** (95 % intervals, paired by seed).\n\n";
+                    undecided after epochs 2** (95 % intervals, paired by seed). So the epochs contradict each other about which converges \
+                    faster.\n\n";
         assert_eq!(verdict("DeiT-S", &tests).unwrap(), text);
         assert_eq!(verdict("DeiT-S", &[(1, test(&[2.0]))]), None);
         assert_eq!(verdict("DeiT-S", &[]), None);
+    }
+
+    /// With two degrees of freedom p = 1 - t / sqrt(2 + t^2): of 0.4, 0.5, 0.6 (t = 8.66) 0.0131, which is below 5 % / 3 and above
+    /// 5 % / 4; of 2.0, 2.1, 2.2 (t = 36.4) 0.0008.
+    #[test]
+    fn faster_convergence_needs_the_correction() {
+        let test = |differences: &[f64]| PairedT::of(differences).unwrap();
+        let (clear, small) = (test(&[2.0, 2.1, 2.2]), test(&[0.4, 0.5, 0.6]));
+        let none = test(&[-1.0, 0.0, 2.0]);
+        let three = convergence(&[(1, clear), (2, none), (3, small)]);
+        assert!(
+            three.starts_with("That is evidence") && three.ends_with("ahead after epochs 1, 3."),
+            "{three}"
+        );
+        let four = convergence(&[(1, none), (2, none), (3, small), (5, none)]);
+        assert!(
+            four.starts_with("That is weak evidence") && four.contains("4 tests"),
+            "{four}"
+        );
+        let nothing = convergence(&[(1, none), (2, test(&[-0.4, -0.5, -0.6]))]);
+        assert!(nothing.starts_with("So nothing here"), "{nothing}");
     }
 }
