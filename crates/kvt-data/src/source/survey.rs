@@ -145,11 +145,16 @@ pub(crate) fn label_set_surveys(data: &DataConfig) -> Result<Vec<(String, Survey
     Ok(surveys)
 }
 
-/// A split of images with masks, with the problems of its listing and what has no partner, for a check.
-pub(crate) fn mask_survey(data: &DataConfig, split: &str) -> Result<(Survey, Unpaired), DataError> {
+/// A split of images with masks, with the problems of its listing and what has no partner, for a check; the classes are those of the split
+/// `before`, if there is one.
+pub(crate) fn mask_survey(
+    data: &DataConfig,
+    split: &str,
+    before: Option<&Source>,
+) -> Result<(Survey, Unpaired), DataError> {
     let data = &*data.as_read();
     let split = split_name(DataKind::Masks, &divided(data), split).unwrap_or(split);
-    pairs::survey(data, (!split.is_empty()).then_some(split))
+    pairs::survey(data, (!split.is_empty()).then_some(split), before)
 }
 
 /// All images of a split with objects, with what is wrong with them, for a check.
