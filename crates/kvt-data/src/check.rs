@@ -251,7 +251,7 @@ fn report(surveys: &[(String, Survey)], limits: ImageLimits) -> Check {
             };
             match seen {
                 Ok(Seen { hash, image }) => {
-                    contents.add(*hash.as_bytes(), split, path.to_owned());
+                    contents.add(*hash.as_bytes(), split, path);
                     match image {
                         Ok((size, color)) => report.count(size, color),
                         Err(reason) => report.unreadable.push(unreadable(reason)),
@@ -309,12 +309,12 @@ impl SplitCheck {
     }
 }
 
-/// Where each content is, over several splits of one kind.
+/// Where each content is, over several splits of one kind. Paths of files that are in one split alone are not copied: there may be millions.
 #[derive(Debug, Default)]
-struct Contents(BTreeMap<[u8; 32], Vec<(usize, PathBuf)>>);
+struct Contents<'a>(BTreeMap<[u8; 32], Vec<(usize, &'a Path)>>);
 
-impl Contents {
-    fn add(&mut self, hash: [u8; 32], split: usize, path: PathBuf) {
+impl<'a> Contents<'a> {
+    fn add(&mut self, hash: [u8; 32], split: usize, path: &'a Path) {
         self.0.entry(hash).or_default().push((split, path));
     }
 
@@ -325,7 +325,7 @@ impl Contents {
             same.iter().any(|(split, _)| Some(*split) != first)
         });
         let duplicates = in_both.map(|same| Duplicate {
-            paths: same.into_iter().map(|(_, path)| path).collect(),
+            paths: same.into_iter().map(|(_, path)| path.to_owned()).collect(),
         });
         let mut duplicates: Vec<Duplicate> = duplicates.collect();
         duplicates.sort_by(|a, b| a.paths.cmp(&b.paths));

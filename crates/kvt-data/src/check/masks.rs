@@ -104,7 +104,7 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
         };
         for (Sample { path, .. }, (hash, pair)) in source.samples.iter().zip(seen) {
             if let Some(hash) = hash {
-                contents.add(hash, number, path.clone());
+                contents.add(hash, number, path);
             }
             match pair {
                 Ok(pair) => check.count(&pair),
