@@ -12,8 +12,8 @@ pub use self::coco::{CocoCheck, CocoChecks, check_coco};
 pub use self::masks::{MaskCheck, MaskChecks, check_masks};
 use crate::source::{Survey, detected, label_set_surveys, labelled_surveys, surveys};
 use crate::{
-    ClassOrder, ColorKind, DataConfig, DataError, DataKind, ImageLimits, OtherFormats, Sample,
-    Source, TRAIN, Unlisted, VAL, file, is_split, test_split,
+    ColorKind, DataConfig, DataError, DataKind, ImageLimits, OtherFormats, Sample, Source, TRAIN,
+    Unlisted, VAL, file, is_split, test_split,
 };
 
 /// The findings of [`check_folder`].
@@ -186,7 +186,7 @@ pub fn check_folder(
             splits = vec![""];
         }
     }
-    let mut found = check(root, &splits, ClassOrder::Byte, limits, label_column)?;
+    let mut found = check(root, &splits, limits, label_column)?;
     for split in found
         .splits
         .iter_mut()
@@ -207,7 +207,6 @@ pub fn check_folder(
 pub(crate) fn check(
     root: &Path,
     splits: &[&str],
-    order: ClassOrder,
     limits: ImageLimits,
     label_column: &str,
 ) -> Result<Check, DataError> {
@@ -215,7 +214,7 @@ pub(crate) fn check(
         .iter()
         .map(|split| detected(root, split).unwrap_or(split));
     let splits: Vec<&str> = own.collect();
-    let surveys = surveys(root, &splits, order, label_column)?;
+    let surveys = surveys(root, &splits, label_column)?;
     let names = splits.into_iter().map(str::to_owned);
     Ok(report(&names.zip(surveys).collect::<Vec<_>>(), limits))
 }
