@@ -308,7 +308,7 @@ impl SplitCheck {
     }
 }
 
-/// Where each content is, over several splits of one kind. Paths of files that are in one split alone are not copied: there may be millions.
+/// Where each content is, over several splits of one kind. Paths are copied only where a content is in several: there may be millions.
 #[derive(Debug, Default)]
 struct Contents<'a>(BTreeMap<[u8; 32], Vec<(usize, &'a Path)>>);
 

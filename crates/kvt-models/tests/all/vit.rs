@@ -23,9 +23,9 @@ const TOLERANCE: f32 = 1e-5;
 /// The same on a GPU, as in `golden.rs`.
 const TOLERANCE_ON_GPU: f32 = 1e-4;
 
-/// The fewest files that have every option of all files: patches without a class token, registers, layer scale and `fc_norm`; a norm before
-/// the blocks and quick GELU; an attention pool; rotary positions, layer scale as in `eva.py`, SwiGLU and keys alone without a bias; norms of
-/// queries and keys, and no biases; patches of 14; packed SwiGLU.
+/// The fewest files that have every option of all files: patches without a class token, registers, layer scale and `fc_norm`; a norm
+/// before the blocks and quick GELU; an attention pool; rotary positions, layer scale as in `eva.py`, SwiGLU and keys alone without a
+/// bias; norms of queries and keys, and no biases; patches of 14; packed SwiGLU.
 const EVERY_OPTION: [&str; 7] = [
     "vit_baseline",
     "vit_clip",
