@@ -12,8 +12,8 @@ pub use self::coco::{CocoCheck, CocoChecks, check_coco};
 pub use self::masks::{MaskCheck, MaskChecks, check_masks};
 use crate::source::{Survey, detected, label_set_surveys, labelled_surveys, surveys};
 use crate::{
-    ClassOrder, ColorKind, DataConfig, DataError, DataKind, ImageLimits, OtherFormats, Sample,
-    Source, TRAIN, Unlisted, VAL, file, is_split, test_split,
+    ColorKind, DataConfig, DataError, DataKind, ImageLimits, OtherFormats, Sample, Source, TRAIN,
+    Unlisted, VAL, file, is_split, test_split,
 };
 
 /// The findings of [`check_folder`].
@@ -186,7 +186,7 @@ pub fn check_folder(
             splits = vec![""];
         }
     }
-    let mut found = check(root, &splits, ClassOrder::Byte, limits, label_column)?;
+    let mut found = check(root, &splits, limits, label_column)?;
     for split in found
         .splits
         .iter_mut()
@@ -207,7 +207,6 @@ pub fn check_folder(
 pub(crate) fn check(
     root: &Path,
     splits: &[&str],
-    order: ClassOrder,
     limits: ImageLimits,
     label_column: &str,
 ) -> Result<Check, DataError> {
@@ -215,7 +214,7 @@ pub(crate) fn check(
         .iter()
         .map(|split| detected(root, split).unwrap_or(split));
     let splits: Vec<&str> = own.collect();
-    let surveys = surveys(root, &splits, order, label_column)?;
+    let surveys = surveys(root, &splits, label_column)?;
     let names = splits.into_iter().map(str::to_owned);
     Ok(report(&names.zip(surveys).collect::<Vec<_>>(), limits))
 }
@@ -251,7 +250,7 @@ fn report(surveys: &[(String, Survey)], limits: ImageLimits) -> Check {
             };
             match seen {
                 Ok(Seen { hash, image }) => {
-                    contents.add(*hash.as_bytes(), split, path.to_owned());
+                    contents.add(*hash.as_bytes(), split, path);
                     match image {
                         Ok((size, color)) => report.count(size, color),
                         Err(reason) => report.unreadable.push(unreadable(reason)),
@@ -309,12 +308,12 @@ impl SplitCheck {
     }
 }
 
-/// Where each content is, over several splits of one kind.
+/// Where each content is, over several splits of one kind. Paths are copied only where a content is in several: there may be millions.
 #[derive(Debug, Default)]
-struct Contents(BTreeMap<[u8; 32], Vec<(usize, PathBuf)>>);
+struct Contents<'a>(BTreeMap<[u8; 32], Vec<(usize, &'a Path)>>);
 
-impl Contents {
-    fn add(&mut self, hash: [u8; 32], split: usize, path: PathBuf) {
+impl<'a> Contents<'a> {
+    fn add(&mut self, hash: [u8; 32], split: usize, path: &'a Path) {
         self.0.entry(hash).or_default().push((split, path));
     }
 
@@ -325,7 +324,7 @@ impl Contents {
             same.iter().any(|(split, _)| Some(*split) != first)
         });
         let duplicates = in_both.map(|same| Duplicate {
-            paths: same.into_iter().map(|(_, path)| path).collect(),
+            paths: same.into_iter().map(|(_, path)| path.to_owned()).collect(),
         });
         let mut duplicates: Vec<Duplicate> = duplicates.collect();
         duplicates.sort_by(|a, b| a.paths.cmp(&b.paths));

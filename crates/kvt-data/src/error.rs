@@ -88,6 +88,12 @@ pub enum DataError {
         /// The names of its splits.
         splits: Vec<String>,
     },
+    /// Splits that are named, beside a share that makes them.
+    #[error(
+        "the splits {} are named, but a `val_fraction` makes splits of its own: leave out either the names or the share",
+        quoted(.0)
+    )]
+    NamedAndDivided(Vec<String>),
     /// Shards of several splits in one folder.
     #[error(
         "`{}` holds the shards of several splits, {}: move those for training into a folder `{}`, and those for validation into one \

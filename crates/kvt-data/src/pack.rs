@@ -22,16 +22,24 @@ pub struct Packed {
     pub shards: usize,
 }
 
-/// The named splits of an image folder or of Parquet files, all with the classes of the first; with `data.val_fraction`, the two splits
-/// that it makes of a folder.
+/// The named splits of an image folder or of Parquet files, without names `train` and `val`, all with the classes of the first; with
+/// `data.val_fraction`, the two splits that it makes of a folder.
 ///
 /// # Errors
-/// As [`open`].
+/// As [`open`], and if splits are named although `data.val_fraction` makes them.
 pub fn splits_to_pack(
     mut data: DataConfig,
     splits: &[String],
 ) -> Result<Vec<(String, Source)>, DataError> {
     let divides = data.val_fraction > 0.0;
+    if divides && !splits.is_empty() {
+        return Err(DataError::NamedAndDivided(splits.to_vec()));
+    }
+    let usual = [TRAIN[0], VAL[0]].map(str::to_owned);
+    let splits = match splits {
+        [] => &usual,
+        named => named,
+    };
     let is_parquet = match splits.first() {
         Some(first) if !divides => split_name(DataKind::Parquet, &data.path, first).is_some(),
         _ => is_whole(DataKind::Parquet, &data.path),
@@ -40,8 +48,7 @@ pub fn splits_to_pack(
         data.kind = DataKind::Parquet;
     }
     if divides {
-        let names = [TRAIN[0], VAL[0]].map(str::to_owned);
-        return Ok(names.into_iter().zip(open(&data, None)?).collect());
+        return Ok(usual.into_iter().zip(open(&data, None)?).collect());
     }
     let mut sources: Vec<(String, Source)> = Vec::new();
     for name in splits {

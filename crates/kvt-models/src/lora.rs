@@ -94,6 +94,11 @@ impl Model {
         Ok(self)
     }
 
+    /// Whether this model is one [with LoRA](Self::with_lora).
+    pub fn is_adapted(&self) -> bool {
+        self.adapted_around.is_some()
+    }
+
     /// The factors of a model [with LoRA](Self::with_lora), as peft names and lays them out,
     /// `base_model.model.<layer>.lora_A.weight`, `[rank, inputs]`, and `lora_B.weight`, `[outputs, rank]`; of another model none.
     ///
@@ -188,7 +193,7 @@ impl Model {
 
     /// The factors, of each layer A, then B.
     fn all_factors(&self) -> Vec<Factor> {
-        if self.adapted_around.is_none() {
+        if !self.is_adapted() {
             return Vec::new();
         }
         let tensors = self.collect(None, None, true).into_iter();

@@ -231,8 +231,7 @@ impl Model {
 
     /// The state with timm's names and layout, not yet read from the device; the factors of [LoRA](Self::with_lora) are merged.
     pub(crate) fn pytorch_tensors(&self) -> Vec<burn_pack::Tensor> {
-        let is_adapted = self.adapted_around.is_some();
-        let merged = is_adapted.then(|| self.valid().materialize());
+        let merged = self.is_adapted().then(|| self.valid().materialize());
         let model = merged.as_ref().unwrap_or(self);
         let mut tensors = model.collect(None, Some(Box::new(BurnToPyTorchAdapter)), true);
         for tensor in &mut tensors {

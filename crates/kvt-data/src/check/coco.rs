@@ -1,6 +1,6 @@
 //! `kvt data check` of images with objects: reads every image and every annotation once and reports what is wrong with them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
@@ -75,28 +75,31 @@ impl CocoChecks {
 /// result, not an error.
 pub fn check_coco(data: &DataConfig, limits: ImageLimits) -> Result<CocoChecks, DataError> {
     let data = &*data.as_objects();
+    let names = [&data.train, &data.val];
+    let sources = [
+        coco_survey(data, &data.train)?,
+        coco_survey(data, &data.val)?,
+    ];
     let mut contents = Contents::default();
     let mut splits = Vec::new();
-    let mut classes = Vec::new();
-    for (number, name) in [&data.train, &data.val].into_iter().enumerate() {
-        let source = coco_survey(data, name)?;
+    for (number, (name, source)) in names.into_iter().zip(&sources).enumerate() {
         let indices = 0..u32::try_from(source.samples.len()).unwrap_or(u32::MAX);
         let seen: Vec<_> = indices
             .into_par_iter()
-            .map(|index| look(&source, index, limits))
+            .map(|index| look(source, index, limits))
             .collect();
-        let mut check = CocoCheck::of(name, &source);
+        let mut check = CocoCheck::of(name, source);
         for (hash, unreadable) in seen {
             if let Some((hash, path)) = hash {
                 contents.add(hash, number, path);
             }
             check.unreadable.extend(unreadable);
         }
-        classes.push(source.classes);
         splits.push(check);
     }
+    let [train, val] = &sources;
     Ok(CocoChecks {
-        same_classes: classes.windows(2).all(|pair| pair.first() == pair.last()),
+        same_classes: train.classes == val.classes,
         duplicates: contents.duplicates(),
         splits,
     })
@@ -107,10 +110,10 @@ fn look(
     source: &Source,
     index: u32,
     limits: ImageLimits,
-) -> (Option<([u8; 32], PathBuf)>, Option<Unreadable>) {
+) -> (Option<([u8; 32], &Path)>, Option<Unreadable>) {
     let hash = source.sample(index).ok().and_then(|sample| {
         let bytes = source.bytes(sample, limits).ok()?;
-        Some((*blake3::hash(&bytes).as_bytes(), sample.path.clone()))
+        Some((*blake3::hash(&bytes).as_bytes(), sample.path.as_path()))
     });
     let bad = source.annotated(index, limits).err();
     let bad = bad.map(|DecodeError { path, reason }| Unreadable { path, reason });

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{Contents, Duplicate, Unreadable, wider};
-use crate::source::{Unpaired, mask_survey};
+use crate::source::{Survey, Unpaired, mask_survey};
 use crate::{DataConfig, DataError, IGNORED, ImageLimits, OtherFormats, Sample, Source, Unlisted};
 
 /// One split of images with masks.
@@ -67,23 +67,28 @@ struct Pair {
 /// If a folder or a list is missing. Bad pairs are part of the result, not an error.
 pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks, DataError> {
     let data = &*data.as_read();
-    let mut contents = Contents::default();
-    let mut splits = Vec::new();
     let splits_of = if data.val_fraction > 0.0 {
         // Images that are divided are in one folder.
         vec![""]
     } else {
         vec![data.train.as_str(), data.val.as_str()]
     };
-    for (number, name) in splits_of.into_iter().enumerate() {
-        let (survey, unpaired) = mask_survey(data, name)?;
+    let mut surveys: Vec<(&str, Survey, Unpaired)> = Vec::new();
+    for name in splits_of {
+        let before = surveys.first().map(|(_, survey, _)| &survey.source);
+        let (survey, unpaired) = mask_survey(data, name, before)?;
+        surveys.push((name, survey, unpaired));
+    }
+    let mut contents = Contents::default();
+    let mut splits = Vec::new();
+    for (number, (name, survey, unpaired)) in surveys.iter().enumerate() {
         let source = &survey.source;
         let seen: Vec<_> = (0..source.samples.len())
             .into_par_iter()
             .map(|index| look(source, index, limits))
             .collect();
         let mut check = MaskCheck {
-            name: if name.is_empty() { "all" } else { name }.to_owned(),
+            name: if name.is_empty() { "all" } else { *name }.to_owned(),
             images: source.samples.len(),
             classes: source
                 .classes
@@ -92,14 +97,14 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
                 .collect(),
             ignored: 0,
             unreadable: Vec::new(),
-            unpaired,
+            unpaired: unpaired.clone(),
             unlisted: survey.unlisted.clone(),
             others: source.others.clone(),
             sizes: None,
         };
         for (Sample { path, .. }, (hash, pair)) in source.samples.iter().zip(seen) {
             if let Some(hash) = hash {
-                contents.add(hash, number, path.clone());
+                contents.add(hash, number, path);
             }
             match pair {
                 Ok(pair) => check.count(&pair),

@@ -6,7 +6,7 @@ use super::*;
 
 fn check_all(root: &Path) -> Check {
     let limits = ImageLimits::default();
-    check(root, &["train", "val"], ClassOrder::Byte, limits, "label").unwrap()
+    check(root, &["train", "val"], limits, "label").unwrap()
 }
 
 #[test]

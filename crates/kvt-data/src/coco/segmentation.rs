@@ -55,7 +55,8 @@ impl Segmentation {
             Self::Polygons(parts) => {
                 let parts = parts.iter().map(|part| part.mask(image));
                 let parts: Vec<Rle> = parts.collect::<Result<_, _>>()?;
-                Ok(Rle::union(&parts))
+                let parts = parts.split_first();
+                Ok(parts.map(|(first, rest)| first.union(rest)).transpose()?)
             }
             Self::Runs { size, counts } => {
                 fits(*size)?;

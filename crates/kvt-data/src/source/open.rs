@@ -86,8 +86,9 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
             Ok([relabelled(train, classes)?, relabelled(val, classes)?])
         }
         DataKind::Masks => {
-            let of = |part| pairs::open(data, Some(name(data, part)?), classes);
-            Ok([of(Split::Train)?, of(Split::Val)?])
+            let train = pairs::open(data, Some(name(data, Split::Train)?), None, classes)?;
+            let val = pairs::open(data, Some(name(data, Split::Val)?), Some(&train), classes)?;
+            Ok([train, val])
         }
         DataKind::Coco => {
             let train = objects(data, Split::Train, classes)?;
@@ -103,7 +104,7 @@ fn whole(data: &DataConfig, classes: Option<&[String]>) -> Result<Option<Source>
         DataKind::Folder | DataKind::Shapes => folder(&data.path, data, classes)?,
         DataKind::Parquet if data.label_sets => label_sets(data, None, classes)?,
         DataKind::Tar | DataKind::Parquet => relabelled(listed(data, None, None)?, classes)?,
-        DataKind::Masks => pairs::open(data, None, classes)?,
+        DataKind::Masks => pairs::open(data, None, None, classes)?,
         DataKind::Cifar | DataKind::Coco => return Ok(None),
     };
     Ok(Some(whole))
@@ -171,7 +172,7 @@ pub fn open_split(
             relabelled(listed(data, Some(split), known)?, classes)
         }
         DataKind::Cifar => relabelled(cifar_split(&data.path, split)?, classes),
-        DataKind::Masks => pairs::open(data, Some(split), classes),
+        DataKind::Masks => pairs::open(data, Some(split), None, classes),
         DataKind::Coco => coco::open(data, asked, split, classes),
     }
 }

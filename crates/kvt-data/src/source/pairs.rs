@@ -31,10 +31,12 @@ impl Unpaired {
     }
 }
 
-/// The images of a split that have a mask, and what has no partner; `None` for the split is all of them.
+/// The images of a split that have a mask, and what has no partner; `None` for the split is all of them. The classes are those of the
+/// split that was read `before`, if one was: they may come from a pipe, which can be read once.
 pub(super) fn survey(
     data: &DataConfig,
     split: Option<&str>,
+    before: Option<&Source>,
 ) -> Result<(Survey, Unpaired), DataError> {
     let is_listed = !data.list.is_empty();
     let dir = |folder: &str| match split {
@@ -88,7 +90,10 @@ pub(super) fn survey(
         let bytes = |path: &'_ PathBuf| path.as_os_str().as_encoded_bytes().to_vec();
         bytes(a).cmp(&bytes(b))
     });
-    let (names, is_numbered) = classes(data)?;
+    let (names, is_numbered) = match before {
+        Some(before) => (before.classes.clone(), before.is_numbered),
+        None => classes(data)?,
+    };
     let values = Arc::new(Values::new(data, names.len()));
     let (images, files): (Vec<PathBuf>, Vec<PathBuf>) = pairs.into_iter().unzip();
     let samples = images.into_iter().map(|path| Sample {
@@ -115,13 +120,14 @@ pub(super) fn survey(
     Ok((survey, unpaired))
 }
 
-/// The images of a split, each with its mask; with `classes` given, these must be its classes.
+/// The images of a split, each with its mask, as [`survey`]; with `classes` given, these must be its classes.
 pub(super) fn open(
     data: &DataConfig,
     split: Option<&str>,
+    before: Option<&Source>,
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
-    let (survey, unpaired) = survey(data, split)?;
+    let (survey, unpaired) = survey(data, split, before)?;
     let source = survey.strict()?;
     if unpaired.count() > 0 {
         return Err(DataError::Unpaired {

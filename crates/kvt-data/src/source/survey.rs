@@ -56,12 +56,11 @@ impl Source {
 pub(crate) fn surveys(
     root: &Path,
     splits: &[&str],
-    order: ClassOrder,
     label_column: &str,
 ) -> Result<Vec<Survey>, DataError> {
     let mut surveys: Vec<Survey> = Vec::new();
     for split in splits {
-        surveys.push(survey(root, split, order, label_column)?);
+        surveys.push(survey(root, split, label_column)?);
     }
     if let Some(first) = surveys.first_mut()
         && first.source.is_table()
@@ -91,12 +90,9 @@ fn shared_classes(surveys: &[Survey]) -> Vec<String> {
     longest.map_or_else(Vec::new, |source| source.classes.clone())
 }
 
-fn survey(
-    root: &Path,
-    split: &str,
-    order: ClassOrder,
-    label_column: &str,
-) -> Result<Survey, DataError> {
+/// A split with its classes by their bytes, as without a configuration: a check counts them in any order.
+fn survey(root: &Path, split: &str, label_column: &str) -> Result<Survey, DataError> {
+    let order = ClassOrder::Byte;
     // Without a name, the whole folder is used.
     let dir = match split {
         "" => root.to_owned(),
@@ -145,11 +141,16 @@ pub(crate) fn label_set_surveys(data: &DataConfig) -> Result<Vec<(String, Survey
     Ok(surveys)
 }
 
-/// A split of images with masks, with the problems of its listing and what has no partner, for a check.
-pub(crate) fn mask_survey(data: &DataConfig, split: &str) -> Result<(Survey, Unpaired), DataError> {
+/// A split of images with masks, with the problems of its listing and what has no partner, for a check; the classes are those of the split
+/// `before`, if there is one.
+pub(crate) fn mask_survey(
+    data: &DataConfig,
+    split: &str,
+    before: Option<&Source>,
+) -> Result<(Survey, Unpaired), DataError> {
     let data = &*data.as_read();
     let split = split_name(DataKind::Masks, &divided(data), split).unwrap_or(split);
-    pairs::survey(data, (!split.is_empty()).then_some(split))
+    pairs::survey(data, (!split.is_empty()).then_some(split), before)
 }
 
 /// All images of a split with objects, with what is wrong with them, for a check.

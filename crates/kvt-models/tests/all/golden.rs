@@ -226,7 +226,7 @@ fn a_nested_pytorch_checkpoint_gives_the_same_weights() {
 }
 
 /// Families that run on a GPU without being asked for, one case each, since a software driver takes minutes to compile the kernels of a case.
-/// Plain attention and convolutions; every operation is tested in `kvt-ops`.
+/// Plain attention and convolutions; every operation is tested in `kvt-ops`, and every option of a ViT, forward alone, in `vit.rs`.
 const ON_GPU: [&str; 2] = ["deit_", "cvt_"];
 
 /// `KVT_GPU_CASES` selects cases of all families: the beginning of their names, or `all`.

@@ -2,6 +2,7 @@
 //! weights are whose. Logits and gradients are in `golden.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -13,60 +14,110 @@ use kvt_ops::{Key, Phase};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cases::{config, file_name, files, folder};
+use crate::cases::{config, file_name, files, folder, metadata};
 use crate::golden::named_after;
 use crate::seeded;
 
 /// Largest difference from timm, which computes in f64, relative to the largest magnitude.
 const TOLERANCE: f32 = 1e-5;
+/// The same on a GPU, as in `golden.rs`.
+const TOLERANCE_ON_GPU: f32 = 1e-4;
 
-fn assert_close(what: &str, found: &TensorData, expected: &TensorData) {
+/// The fewest files that have every option of all files: patches without a class token, registers, layer scale and `fc_norm`; a norm
+/// before the blocks and quick GELU; an attention pool; rotary positions, layer scale as in `eva.py`, SwiGLU and keys alone without a
+/// bias; norms of queries and keys, and no biases; patches of 14; packed SwiGLU.
+const EVERY_OPTION: [&str; 7] = [
+    "vit_baseline",
+    "vit_clip",
+    "vit_siglip.",
+    "vit_dinov3_plus",
+    "vit_rotary_qk_norm",
+    "vit_dinov2_patch14",
+    "vit_dinov2_packed",
+];
+
+/// Compares features, vector and logits with timm's, of the images under each prefix.
+fn compare(path: &Path, device: &Device, prefixes: &[&str], tolerance: f32) {
+    let case = file_name(path);
+    let tensors = seeded::golden(path);
+    let model = config(path, Implementation::Auto);
+    let model = model.init(device, Key::new(0)).unwrap();
+    let weights = named_after(&tensors, "weights.");
+    let (model, _) = model.load(&weights, LoadOptions::default()).unwrap();
+    assert_eq!(
+        model.config().summary().params,
+        model.num_params(),
+        "{case}"
+    );
+
+    for prefix in prefixes {
+        let expected = |name: &str| tensors.get(&format!("{prefix}{name}"));
+        let images = expected("images").unwrap().clone();
+        let images = Tensor::<4>::from_data(images, device);
+        let [_, _, height, width] = images.dims();
+        model.check_size([height, width]).unwrap();
+        let features = model
+            .backbone
+            .features(images.clone(), &Ask::default(), Phase::Eval);
+        let compare = |name: &str, found: &TensorData| {
+            if let Some(expected) = expected(name) {
+                let what = format!("{case}: {prefix}{name}");
+                assert_close(&what, found, expected, tolerance);
+            }
+        };
+        compare("features", &features.tokens.to_data());
+        compare("vector", &features.pooled().into_data());
+        compare("logits", &model.forward(images, Phase::Eval).into_data());
+    }
+}
+
+fn assert_close(what: &str, found: &TensorData, expected: &TensorData, tolerance: f32) {
     assert_eq!(found.shape(), expected.shape(), "{what}");
     let [found, expected] = [found, expected].map(|data| data.try_to_vec::<f32>().unwrap());
     let largest = expected.iter().fold(0.0f32, |max, x| max.max(x.abs()));
     let differences = found.iter().zip(&expected).map(|(a, b)| (a - b).abs());
     let worst = differences.fold(0.0f32, |max, x| if x > max || x.is_nan() { x } else { max });
-    assert!(worst <= TOLERANCE * largest, "{what}: {worst} of {largest}");
+    assert!(worst <= tolerance * largest, "{what}: {worst} of {largest}");
 }
 
 /// Tokens, vector and logits, also of images that are larger along one side and smaller along the other.
 #[test]
 fn features_are_timms_at_any_size() {
-    let device = Device::flex();
     let cases = files("vit_");
     assert!(cases.len() >= 14);
     for path in cases {
-        let case = file_name(&path);
-        let tensors = seeded::golden(&path);
-        let model = config(&path, Implementation::Auto);
-        let model = model.init(&device, Key::new(0)).unwrap();
-        let weights = named_after(&tensors, "weights.");
-        let (model, _) = model.load(&weights, LoadOptions::default()).unwrap();
-        assert_eq!(
-            model.config().summary().params,
-            model.num_params(),
-            "{case}"
-        );
-
-        for prefix in ["", "other."] {
-            let expected = |name: &str| tensors.get(&format!("{prefix}{name}"));
-            let images = expected("images").unwrap().clone();
-            let images = Tensor::<4>::from_data(images, &device);
-            let [_, _, height, width] = images.dims();
-            model.check_size([height, width]).unwrap();
-            let features = model
-                .backbone
-                .features(images.clone(), &Ask::default(), Phase::Eval);
-            let compare = |name: &str, found: &TensorData| {
-                if let Some(expected) = expected(name) {
-                    assert_close(&format!("{case}: {prefix}{name}"), found, expected);
-                }
-            };
-            compare("features", &features.tokens.to_data());
-            compare("vector", &features.pooled().into_data());
-            compare("logits", &model.forward(images, Phase::Eval).into_data());
-        }
+        compare(&path, &Device::flex(), &["", "other."], TOLERANCE);
     }
+}
+
+/// A forward pass for every option, also on a software driver; gradients and the other files are in `golden.rs`.
+#[test]
+fn every_option_is_the_same_on_a_gpu() {
+    let Some((_, device)) = kvt_testing::devices::gpu() else {
+        return;
+    };
+    for path in EVERY_OPTION.iter().flat_map(|case| files(case)) {
+        compare(&path, &device, &[""], TOLERANCE_ON_GPU);
+    }
+}
+
+/// Whatever a file has beside its attention, one of those that run on a GPU has.
+#[test]
+fn no_option_lacks_a_case_on_a_gpu() {
+    let options = |path: PathBuf| {
+        let Value::Object(mut config) = metadata(&path) else {
+            unreachable!("{}", path.display())
+        };
+        // Every operation, and each kind of attention, has tests of its own.
+        config.remove("attention");
+        config
+            .into_iter()
+            .map(|(key, value)| format!("{key} = {value}"))
+    };
+    let all: BTreeSet<String> = files("vit_").into_iter().flat_map(options).collect();
+    let on_gpu = EVERY_OPTION.iter().flat_map(|case| files(case));
+    let on_gpu: BTreeSet<String> = on_gpu.flat_map(options).collect();
+    assert_eq!(all, on_gpu);
 }
 
 /// What timm's named models have, written by `scripts/reference/vit.py`.

@@ -38,6 +38,11 @@ pub trait Network: Module {
     /// If the device cannot be read.
     fn state_dict(&self) -> Result<StateDict, WeightsError>;
 
+    /// Whether weights are adapted by [`factors`](Self::factors).
+    fn is_adapted(&self) -> bool {
+        false
+    }
+
     /// The factors of low-rank adaptation; none, unless weights are adapted.
     ///
     /// # Errors
@@ -98,6 +103,10 @@ impl Network for Model {
 
     fn state_dict(&self) -> Result<StateDict, WeightsError> {
         StateDict::from_model(self)
+    }
+
+    fn is_adapted(&self) -> bool {
+        Model::is_adapted(self)
     }
 
     fn factors(&self) -> Result<StateDict, WeightsError> {

@@ -147,7 +147,7 @@ fn load_apart<N: Network>(
     weights: CheckpointWeights,
     network: N,
 ) -> Result<N, TrainError> {
-    if network.factors()?.is_empty() {
+    if !network.is_adapted() {
         return Ok(network);
     }
     let read = |file: &'static str| {

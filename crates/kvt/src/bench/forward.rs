@@ -90,7 +90,12 @@ pub(super) fn run(args: &ForwardArgs) -> anyhow::Result<()> {
         write_text(&folder.join(MARKDOWN), &markdown)?;
     }
     let name = records.first().map_or("", |r| r.model.as_str());
-    let title = format!("forward pass of {name} in evaluation mode");
+    // As in a run's weights: a pass is that of the model without factors.
+    let lora = match plan.lora.rank {
+        0 => "",
+        _ => ", with the factors of LoRA merged",
+    };
+    let title = format!("forward pass of {name} in evaluation mode{lora}");
     let rows = rows.into_iter().map(Vec::from);
     common.finish(&title, &device, &table(&columns, rows), &records)
 }

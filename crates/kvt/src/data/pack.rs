@@ -8,7 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 use super::LABEL;
 use crate::common::{bar, warn_of_others};
 use crate::output;
-use kvt_train::data::{ClassOrder, DataConfig, TRAIN, VAL, pack, splits_to_pack, test_split};
+use kvt_train::data::{ClassOrder, DataConfig, pack, splits_to_pack, test_split};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -19,11 +19,11 @@ pub(super) struct Args {
     dir: PathBuf,
     /// The folder to write; it must not exist.
     out: PathBuf,
-    /// Names of the splits.
-    #[arg(long, value_delimiter = ',', default_value = "train,val", value_parser = NonEmptyStringValueParser::new())]
+    /// Names of the splits; without them `train` and `val`.
+    #[arg(long, value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     splits: Vec<String>,
     /// Divide a folder without splits, `DIR/<class>/*`: share of each class that validates.
-    #[arg(long, value_name = "SHARE", value_parser = super::share, conflicts_with = "splits")]
+    #[arg(long, value_name = "SHARE", value_parser = super::share)]
     val_fraction: Option<f64>,
     /// Order of the classes, as `data.class_order`: by bytes, or by the value of digits.
     #[arg(long)]
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         warn_of_others(source);
     }
     if let (None, Some(test)) = (args.val_fraction, test_split(&args.dir))
-        && args.splits == [TRAIN[0], VAL[0]]
+        && args.splits.is_empty()
     {
         output::warning(&format!(
             "`{test}` is not packed: `--splits train,val,{test}` packs it too"

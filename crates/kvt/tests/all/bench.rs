@@ -252,6 +252,22 @@ fn a_step_with_lora_trains_what_a_run_trains() {
     assert!(!whole.contains("LoRA"), "{whole}");
 }
 
+/// In evaluation LoRA's factors are merged, which the line above the table says.
+#[test]
+fn a_forward_pass_says_that_lora_is_merged() {
+    let workspace = Workspace::with_data(2, 1);
+    let pass = ["bench", "forward", "--config", "tiny.toml", "--batch", "1"];
+    let short = ["--kind", "dense", "--runs", "1", "--warmup", "0"];
+    let printed = |more: &[&str]| {
+        let output = workspace.kvt(&[&pass[..], &short, more].concat()).assert();
+        String::from_utf8(output.success().get_output().stdout.clone()).unwrap()
+    };
+    let adapted = printed(&["--set", "lora.rank=2"]);
+    let title = "in evaluation mode, with the factors of LoRA merged, on cpu";
+    assert!(adapted.contains(title), "{adapted}");
+    assert!(!printed(&[]).contains("LoRA"));
+}
+
 /// Half precision looks for its loss scale first. The memory of those steps counts: it is what the later ones reuse.
 #[cfg(target_os = "linux")]
 #[test]

@@ -388,11 +388,15 @@ fn a_share_of_a_folder_validates() {
     let evaluated = workspace.json(&["eval", "--run", "run", "--json"]);
     assert_eq!(evaluated["images"], 6);
 
+    // Nothing is packed under names that a share ignores.
+    let pack = ["data", "pack", "data", "packed", "--val-fraction", "0.2"];
+    let named = workspace.error(&[&pack[..], &["--splits", "train,test"]].concat());
+    let expected =
+        "the splits `train`, `test` are named, but a `val_fraction` makes splits of its own";
+    assert!(named.contains(expected), "{named}");
+    assert!(!workspace.path("packed").exists());
     // Packed, it has the same splits.
-    workspace
-        .kvt(&["data", "pack", "data", "packed", "--val-fraction", "0.2"])
-        .assert()
-        .success();
+    workspace.kvt(&pack).assert().success();
     train(
         &workspace,
         "tar",

@@ -38,7 +38,8 @@ impl Object {
     }
 
     fn mask(&self) -> Rle {
-        Rle::union(&self.masks()).unwrap()
+        let masks = self.masks();
+        masks[0].union(&masks[1..]).unwrap()
     }
 }
 
@@ -126,7 +127,7 @@ proptest! {
         let pixel = |bits: u64| move |row: u32, column: u32| (bits >> (row * 9 + column)) & 1 == 1;
         let masks: Vec<Rle> = bits.iter().map(|bits| Rle::encode((7, 9), pixel(*bits)).unwrap()).collect();
         let all = bits.iter().fold(0, |all, bits| all | bits);
-        let union = Rle::union(&masks).unwrap();
+        let union = masks[0].union(&masks[1..]).unwrap();
         prop_assert_eq!(&union, &Rle::encode((7, 9), pixel(all)).unwrap());
     }
 }
@@ -134,9 +135,10 @@ proptest! {
 #[test]
 fn masks_of_other_sizes_have_no_union() {
     let mask = |size| Rle::encode(size, |_, _| true).unwrap();
-    assert_eq!(Rle::union(&[]), None);
-    assert_eq!(Rle::union(&[mask((2, 3)), mask((3, 2))]), None);
+    let error = mask((2, 3)).union(&[mask((2, 3)), mask((3, 2))]);
+    let expected = "masks of 2 x 3 and 3 x 2 pixels have no union";
+    assert_eq!(error.unwrap_err().to_string(), expected);
     // Runs of a single mask stay, an empty one within them too.
     let runs = Rle::new((2, 3), vec![1, 2, 0, 2, 1]).unwrap();
-    assert_eq!(Rle::union(std::slice::from_ref(&runs)), Some(runs));
+    assert_eq!(runs.union(&[]), Ok(runs));
 }

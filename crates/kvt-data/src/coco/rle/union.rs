@@ -2,21 +2,25 @@
 
 use std::iter::Peekable;
 
-use super::Rle;
+use super::{Rle, RleError};
 
 impl Rle {
-    /// The pixels that are inside of any of the masks; `None` without masks, and if their images differ in size. A single mask keeps
-    /// its runs.
-    pub fn union(masks: &[Self]) -> Option<Self> {
-        let (first, rest) = masks.split_first()?;
-        if rest.iter().any(|mask| mask.size != first.size) {
-            return None;
+    /// The pixels that are inside of this mask or of any of the others. Without others it keeps its runs.
+    ///
+    /// # Errors
+    /// If their images differ in size.
+    pub fn union(&self, others: &[Self]) -> Result<Self, RleError> {
+        let mut union = self.clone();
+        for other in others {
+            if other.size != self.size {
+                return Err(RleError::Sizes {
+                    first: self.size,
+                    other: other.size,
+                });
+            }
+            union = union.united(other);
         }
-        let mut union = first.clone();
-        for mask in rest {
-            union = union.united(mask);
-        }
-        Some(union)
+        Ok(union)
     }
 
     fn united(&self, other: &Self) -> Self {

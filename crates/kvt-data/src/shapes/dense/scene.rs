@@ -95,7 +95,7 @@ pub(super) fn render(config: &ShapesConfig, split: Split, index: usize) -> Resul
     }
     let (labels, mut objects) = visible(canvas.layers(), side, &placed)?;
     if uniform(&mut key.named("group").rng(), 0.0, 1.0) < GROUPS {
-        group(&mut objects);
+        group(&mut objects)?;
     }
     let mut rng = key.named("noise").rng();
     Ok(Scene {
@@ -249,19 +249,19 @@ impl Placed {
 }
 
 /// Joins all objects of the first one's class.
-fn group(objects: &mut Vec<Object>) {
-    let Some(class) = objects.first().map(|first| first.class) else {
-        return;
+fn group(objects: &mut Vec<Object>) -> Result<(), RleError> {
+    let mut all = std::mem::take(objects).into_iter();
+    let Some(first) = all.next() else {
+        return Ok(());
     };
-    let (members, rest): (Vec<_>, Vec<_>) = std::mem::take(objects)
-        .into_iter()
-        .partition(|object| object.class == class);
-    let masks: Vec<_> = members.into_iter().map(|member| member.mask).collect();
-    objects.extend(Rle::union(&masks).map(|mask| Object {
-        class,
-        mask,
+    let (others, rest): (Vec<_>, Vec<_>) = all.partition(|object| object.class == first.class);
+    let others: Vec<Rle> = others.into_iter().map(|other| other.mask).collect();
+    objects.push(Object {
+        class: first.class,
+        mask: first.mask.union(&others)?,
         outline: None,
         is_group: true,
-    }));
+    });
     objects.extend(rest);
+    Ok(())
 }

@@ -61,7 +61,6 @@ fn records_become_labelled_pictures() {
     let checked = check(
         &dir.path().join("cifar-10-batches-bin"),
         &["train", "val"],
-        crate::ClassOrder::Byte,
         ImageLimits::default(),
         "label",
     )

@@ -387,3 +387,35 @@ fn classes_are_lines_or_a_table() {
     let error = super::classes(&twice).unwrap_err().to_string();
     assert!(error.contains("has the value 7 twice"), "{error}");
 }
+
+/// A pipe is empty after it was read.
+#[cfg(target_os = "linux")]
+#[test]
+fn classes_are_read_once_for_both_splits() {
+    use std::os::fd::AsRawFd as _;
+    let dir = tempfile::tempdir().unwrap();
+    for split in ["train", "val"] {
+        image(dir.path(), &format!("images/{split}/a.png"));
+        mask(dir.path(), &format!("masks/{split}/a.png"), [0, 1, 0, 1]);
+    }
+    let handed_over = |read: &dyn Fn(&DataConfig)| {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        std::io::Write::write_all(&mut writer, b"sky\ncar\n").unwrap();
+        drop(writer);
+        let file = format!("/dev/fd/{}", reader.as_raw_fd());
+        read(&DataConfig {
+            classes: Some(ClassNames::File(file.into())),
+            ..config(dir.path())
+        });
+    };
+    handed_over(&|data| {
+        for split in crate::open(data, None).unwrap() {
+            assert_eq!(split.classes, ["sky", "car"]);
+            assert!(!split.is_numbered);
+        }
+    });
+    handed_over(&|data| {
+        let found = crate::check_masks(data, limits()).unwrap();
+        assert!(found.splits.len() == 2 && found.is_sound());
+    });
+}

@@ -65,7 +65,7 @@ pub(super) fn lora(plan: &mut Plan, checks: &mut Checks<'_>) {
     for key in ["lora.alpha", "lora.layers"] {
         if !checks.sets("lora.rank") && !checks.refuses(key) {
             let message = format!("`{key}` is set, but `lora.rank` is not");
-            let help = "add `rank = 8` under `[lora]`, or leave it out";
+            let help = "add `--set lora.rank=8` (with `kvt finetune`, `--lora 8`) or `rank = 8` under `[lora]`, or leave it out";
             conflict(key, &message, help, checks);
         }
     }

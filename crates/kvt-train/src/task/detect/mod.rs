@@ -177,21 +177,24 @@ impl Task for Detect {
     ) -> Result<Measured, TrainError> {
         let prepare = Arc::clone(&self.eval);
         let evaluation = evaluate::evaluate_data(network, data, prepare, device)?;
-        let scores = &evaluation.scores;
-        let boxes = [Metric::BOX_AP, Metric::BOX_AP50, Metric::BOX_AP75];
-        let masks = [Metric::MASK_AP, Metric::MASK_AP50, Metric::MASK_AP75];
-        let numbers = |of: &AveragePrecision| [of.ap, of.ap50, of.ap75];
-        let boxes = boxes.into_iter().zip(numbers(&scores.boxes));
-        // Without masks in the annotations there are only those of boxes.
-        let found = scores.masks.iter().flat_map(numbers);
-        let metrics = boxes.chain(masks.into_iter().zip(found));
-        let metrics: Metrics = metrics
-            .filter_map(|(metric, share)| Some((metric.name.to_owned(), 100.0 * share?)))
-            .collect();
-        Ok(Measured {
-            metrics,
-            images: evaluation.scores.images,
-        })
+        Ok(measured(&evaluation.scores))
+    }
+}
+
+/// Average precision in percent, by metric; without masks in the annotations there are only those of boxes.
+fn measured(scores: &Scores) -> Measured {
+    let boxes = [Metric::BOX_AP, Metric::BOX_AP50, Metric::BOX_AP75];
+    let masks = [Metric::MASK_AP, Metric::MASK_AP50, Metric::MASK_AP75];
+    let numbers = |of: &AveragePrecision| [of.ap, of.ap50, of.ap75];
+    let boxes = boxes.into_iter().zip(numbers(&scores.boxes));
+    let found = scores.masks.iter().flat_map(numbers);
+    let metrics = boxes.chain(masks.into_iter().zip(found));
+    let metrics: Metrics = metrics
+        .filter_map(|(metric, share)| Some((metric.name.to_owned(), 100.0 * share?)))
+        .collect();
+    Measured {
+        metrics,
+        images: scores.images,
     }
 }
 
