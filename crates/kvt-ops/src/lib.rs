@@ -34,7 +34,7 @@
 //! - `mod.rs`: the public function, and the trait of the backends with a portable default implementation if there is
 //!   one; its implementation for `Autodiff` is the backward pass;
 //! - `cpu.rs`: the implementation for Burn's `Flex` backend;
-//! - `gpu.rs` and `kernel.rs`: the launches and kernels for the CubeCL runtimes, if Burn's operations are not enough.
+//! - `gpu.rs` and `gpu/kernel.rs`: the launches and kernels for the CubeCL runtimes, if Burn's operations are not enough.
 //!
 //! `cpu/` and `gpu/` contain shared code, and `autodiff.rs` registers backward passes.
 

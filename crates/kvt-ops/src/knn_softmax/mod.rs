@@ -15,8 +15,6 @@ use crate::convert::ConvertOps;
 mod cpu;
 #[cfg(feature = "cube")]
 mod gpu;
-#[cfg(feature = "cube")]
-mod kernel;
 
 /// k-NN softmax on a backend.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
