@@ -11,6 +11,7 @@
 pub mod augment;
 mod balance;
 mod batch;
+mod batches_by_orientation;
 mod check;
 pub mod coco;
 mod config;
@@ -24,7 +25,6 @@ mod label_map;
 mod listing;
 mod loader;
 mod ordered;
-mod orientation;
 mod pack;
 mod prepare;
 mod raster;
@@ -40,6 +40,7 @@ mod upload;
 
 pub use balance::{Balance, balanced_order};
 pub use batch::{Batch, Image, View};
+pub use batches_by_orientation::{oriented_batch_count, oriented_order};
 pub use check::{
     Check, CocoCheck, CocoChecks, Duplicate, Imbalance, LabelCounts, MaskCheck, MaskChecks,
     SplitCheck, Unreadable, check_coco, check_folder, check_labels, check_masks,
@@ -54,7 +55,6 @@ pub use fresh::without_training;
 pub use label_map::{IGNORED, LabelMap};
 pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
-pub use orientation::{oriented_batch_count, oriented_order};
 pub use pack::{Packed, pack, splits_to_pack};
 pub use prepare::{Example, Prepare, PrepareError, Views, view_key};
 pub use raster::Raster;
