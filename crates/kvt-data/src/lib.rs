@@ -21,6 +21,7 @@ pub mod escape;
 mod file;
 mod fresh;
 pub mod fs;
+mod image_file;
 mod label_map;
 mod listing;
 mod loader;
@@ -46,9 +47,7 @@ pub use check::{
     SplitCheck, Unreadable, check_coco, check_folder, check_labels, check_masks,
 };
 pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
-pub use decode::{
-    ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask, decode_raster,
-};
+pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};
 pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
 pub use fresh::without_training;
