@@ -8,9 +8,9 @@ const ROOT: &str = "../../crates/kvt-ops/src";
 /// Folders under [`ROOT`], and their files that have kernels or what these call.
 const FOLDERS: [(&[&str], &[&str]); 5] = [
     (&["gpu"], &["order_key", "row_group", "select"]),
-    (&["knn_softmax"], &["kernel"]),
-    (&["layer_norm"], &["kernel"]),
-    (&["adamw"], &["kernel"]),
+    (&["knn_softmax", "gpu"], &["kernel"]),
+    (&["layer_norm", "gpu"], &["kernel"]),
+    (&["adamw", "gpu"], &["kernel"]),
     (
         &["attention", "flash", "gpu"],
         &[

@@ -11,6 +11,7 @@
 pub mod augment;
 mod balance;
 mod batch;
+mod batches_by_orientation;
 mod check;
 pub mod coco;
 mod config;
@@ -20,11 +21,11 @@ pub mod escape;
 mod file;
 mod fresh;
 pub mod fs;
+mod image_file;
 mod label_map;
 mod listing;
 mod loader;
 mod ordered;
-mod orientation;
 mod pack;
 mod prepare;
 mod raster;
@@ -40,21 +41,19 @@ mod upload;
 
 pub use balance::{Balance, balanced_order};
 pub use batch::{Batch, Image, View};
+pub use batches_by_orientation::{oriented_batch_count, oriented_order};
 pub use check::{
     Check, CocoCheck, CocoChecks, Duplicate, Imbalance, LabelCounts, MaskCheck, MaskChecks,
     SplitCheck, Unreadable, check_coco, check_folder, check_labels, check_masks,
 };
 pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
-pub use decode::{
-    ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask, decode_raster,
-};
+pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};
 pub use error::{DataError, ParquetFault, ShardFault};
 pub use file::ImageLimits;
 pub use fresh::without_training;
 pub use label_map::{IGNORED, LabelMap};
 pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
-pub use orientation::{oriented_batch_count, oriented_order};
 pub use pack::{Packed, pack, splits_to_pack};
 pub use prepare::{Example, Prepare, PrepareError, Views, view_key};
 pub use raster::Raster;

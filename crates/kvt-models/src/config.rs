@@ -2,9 +2,9 @@
 
 use crate::error::ModelError;
 use crate::family::common::CommonConfig;
+use crate::family::config_keys::ModelOverrides;
+use crate::family::cost::Summary;
 use crate::family::families::{ModelConfig, aliased, named};
-use crate::family::overrides::ModelOverrides;
-use crate::family::summary::Summary;
 use crate::similar::similar;
 
 /// The largest number of parameters that is not refused as a mistake: 16 GiB of weights, and four times as much to

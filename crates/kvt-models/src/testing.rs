@@ -8,8 +8,8 @@ use kvt_ops::{Key, Phase};
 
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
+use crate::family::config_keys::ModelOverrides;
 use crate::family::families::ModelConfig;
-use crate::family::overrides::ModelOverrides;
 use crate::model::Model;
 
 /// The configuration of a name, in the type of its family.

@@ -7,7 +7,7 @@
 //! | [`flash_attention()`], [`flash_self_attention()`] | the same in GPU kernels that never store scores |
 //! | [`attention_with()`] | the same with a bias or a mask |
 //! | [`knn_softmax()`] | from scores to the probabilities of the kept keys |
-//! | [`portable`] | the same selection, composed of Burn's operations |
+//! | [`top_k`] | which keys are kept, and which of equal ones: the rule, and the selection composed of Burn's operations |
 //! | [`linear()`], [`linear_add()`], [`linear_with()`] | a linear layer, by itself, added to a residual, or given by its weight |
 //! | [`mlp_add()`] | two linear layers with a GELU between them, added to a residual |
 //! | [`Residual`] | a branch added to a residual stream, whole or scaled sample by sample |
@@ -34,7 +34,7 @@
 //! - `mod.rs`: the public function, and the trait of the backends with a portable default implementation if there is
 //!   one; its implementation for `Autodiff` is the backward pass;
 //! - `cpu.rs`: the implementation for Burn's `Flex` backend;
-//! - `gpu.rs` and `kernel.rs`: the launches and kernels for the CubeCL runtimes, if Burn's operations are not enough.
+//! - `gpu.rs` and `gpu/kernel.rs`: the launches and kernels for the CubeCL runtimes, if Burn's operations are not enough.
 //!
 //! `cpu/` and `gpu/` contain shared code, and `autodiff.rs` registers backward passes.
 
@@ -59,13 +59,13 @@ mod max_pool;
 mod mlp;
 mod pixel_cross_entropy;
 mod pool;
-pub mod portable;
 mod random;
 #[cfg(feature = "export")]
 mod record;
 mod residual;
 mod resize;
 mod roi_align;
+pub mod top_k;
 mod unfold;
 
 pub use adamw::{AdamWInput, AdamWStep, Guard, adamw, square_sum, square_sums};

@@ -53,7 +53,8 @@ impl LayerNormOps for Capture {
 }
 
 impl KnnSoftmaxOps for Capture {
-    /// Top-k, a softmax of its values, and these scattered into zeros. Of equal scores, top-k finds those at lower indices first.
+    /// Top-k, a softmax of its values, and these scattered into zeros. Of equal scores, top-k finds those at lower indices
+    /// first, as [the rule](crate::top_k#the-rule) asks.
     fn knn_softmax(scores: FloatTensor<Self>, k: usize) -> FloatTensor<Self> {
         let (dtype, shape, device) = (scores.dtype(), scores.shape(), scores.device());
         let last = shape.num_dims() - 1;

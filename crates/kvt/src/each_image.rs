@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Tensor};
 use image::RgbImage;
-use kvt_ops::Key;
 
 use super::images::expand;
 use super::output;
 use kvt_data::escape::one_line;
 use kvt_train::config::Plan;
-use kvt_train::data::{View, decode_raster};
+use kvt_train::data::{DataError, View};
 use kvt_train::plot::save_png;
 use kvt_train::preview;
 use kvt_train::splits::{eval_transform, image_limits};
@@ -41,15 +40,15 @@ pub(super) fn each_image(
     let (files, mut are_all) = expand(images);
     fs_err::create_dir_all(out)?;
     for (number, path) in files.iter().enumerate() {
-        let image = match decode_raster(path, image_limits(plan)) {
-            Ok(image) => image,
-            Err(error) => {
+        let view = match View::of_file(path, image_limits(plan), &transform) {
+            Ok(view) => view,
+            Err(DataError::Decode(error)) => {
                 output::error(&one_line(&error.to_string()));
                 are_all = false;
                 continue;
             }
+            Err(error) => return Err(error.into()),
         };
-        let view = View::of(image, &transform, Key::new(0))?;
         let seen = preview::picture(&view.pixels, size, &plan.augment);
         let stem = path.file_stem().unwrap_or(path.as_os_str());
         // The number distinguishes images of the same name in several folders.

@@ -11,14 +11,14 @@ use offline::{properties, tensor, write};
 mod offline;
 // The kernels of kvt-ops, in modules of the same names.
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
-use adamw::kernel::{StepLaunch, adamw_kernel, sums_kernel};
+use adamw::gpu::kernel::{StepLaunch, adamw_kernel, sums_kernel};
 use attention::flash::gpu::backward_keys::flash_backward_keys_kernel;
 use attention::flash::gpu::backward_queries::flash_backward_queries_kernel;
 use attention::flash::gpu::forward::flash_forward_kernel;
 use attention::flash::gpu::plan::{FlashPlan, Sizes, width};
 use gpu::row_group::RowStrategy;
-use knn_softmax::kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};
-use layer_norm::kernel::{
+use knn_softmax::gpu::kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};
+use layer_norm::gpu::kernel::{
     block_sums_kernel, column_sums_kernel, layer_norm_backward_kernel, layer_norm_kernel,
 };
 

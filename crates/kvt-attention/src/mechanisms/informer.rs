@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{DType, Device, IndexingUpdateOp, Int, Tensor, TensorData};
-use kvt_ops::{Phase, portable};
+use kvt_ops::{Phase, top_k};
 use rand::RngExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -154,9 +154,9 @@ impl Informer {
         let chosen = chosen.max(context.prefix).min(queries);
         let ranking = self.prominence(q.clone(), k.clone(), sample);
         let ranking = first(ranking, context.prefix);
-        let selected = portable::select(ranking, chosen);
+        let selected = top_k::select(ranking, chosen);
         // `[batch, heads, chosen, 1]`
-        let rows = portable::indices(selected.clone(), chosen).unsqueeze_dim::<4>(3);
+        let rows = top_k::indices(selected.clone(), chosen).unsqueeze_dim::<4>(3);
         let at = |width| rows.clone().expand([batch, heads, chosen, width]);
 
         let mean = v.clone().mean_dim(2);

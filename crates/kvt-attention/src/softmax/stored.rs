@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, DType, Int, Tensor};
 
-use kvt_ops::{knn_softmax, portable};
+use kvt_ops::{knn_softmax, top_k};
 
 use super::{Implementation, Selection, SoftmaxAttention};
 use crate::{Dropout, Score};
@@ -45,11 +45,11 @@ pub(super) fn attend(
             Some(distance) => hide(distance, score.mask),
             None => scores.clone(),
         };
-        let selected = portable::select(ranking, kept);
+        let selected = top_k::select(ranking, kept);
         // A NaN or +inf spoils its row even if its key is not kept: a ranking by distance does not see the bias.
         let spoilt = spoilt(scores.clone());
         if attention.implementation == Implementation::Gathered {
-            let indices = portable::indices(selected, kept);
+            let indices = top_k::indices(selected, kept);
             // Added, not filled in, so that the gradient is spoilt as well.
             let scores = scores.gather(3, indices.clone());
             let nothing = Tensor::<4>::zeros(spoilt.dims(), &scores.device());

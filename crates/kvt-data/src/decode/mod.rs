@@ -99,7 +99,7 @@ pub fn decode(path: &Path, limits: ImageLimits) -> Result<RgbImage, DecodeError>
 /// # Errors
 ///
 /// As [`decode`].
-pub fn decode_raster(path: &Path, limits: ImageLimits) -> Result<Raster, DecodeError> {
+pub(crate) fn decode_raster(path: &Path, limits: ImageLimits) -> Result<Raster, DecodeError> {
     let decoded = file::read(path, limits).and_then(|bytes| decode_bytes(&bytes, limits));
     match decoded {
         Ok(decoded) => Ok(decoded.into()),

@@ -20,7 +20,7 @@ mod stage;
 pub use config::CvtConfig;
 pub use network::Cvt;
 
-use crate::family::overrides::{BLOCKS, COMMON};
+use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official, Renaming, Undecayed};
 
 pub(crate) static FAMILY: Family = Family {

@@ -2,8 +2,8 @@
 
 use kvt_attention::{Macs, Place};
 
+use crate::family::cost::{BlockSize, StageAttention, StageSummary};
 use crate::family::stages::StageConfig;
-use crate::family::summary::{BlockSize, StageAttention, StageSummary};
 use crate::layers::ConvSettings;
 
 /// The sizes of a stage, for its modules and their cost.

@@ -1,6 +1,6 @@
 //! Blocks of a model, as layer-wise learning rates count them.
 
-use super::summary::StageSummary;
+use super::cost::StageSummary;
 
 /// Consecutive blocks. Each block is a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use kvt_attention::{AttentionConfig, Place};
 
 use crate::error::ModelError;
-use crate::family::overrides::ModelOverrides;
-use crate::family::summary::BlockSize;
+use crate::family::config_keys::ModelOverrides;
+use crate::family::cost::BlockSize;
 use crate::family::validate;
 
 /// The sizes and settings of a classifier of any family.

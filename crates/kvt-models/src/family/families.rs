@@ -7,7 +7,7 @@ use kvt_ops::Phase;
 
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
-use crate::family::overrides::ModelOverrides;
+use crate::family::config_keys::ModelOverrides;
 use crate::family::{Family, FamilyConfig};
 use crate::layers::{Init, WindowPadding};
 use crate::{cvt, pit, so_vit, swin, t2t, tnt, twins, visformer, vit, volo};

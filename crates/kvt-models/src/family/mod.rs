@@ -2,22 +2,22 @@
 
 pub(crate) mod blocks;
 pub(crate) mod common;
+pub(crate) mod config_keys;
+pub(crate) mod cost;
 mod depth;
 pub(crate) mod families;
-pub(crate) mod layout;
-pub(crate) mod overrides;
+pub(crate) mod naming;
 pub(crate) mod places;
 pub(crate) mod stages;
-pub(crate) mod summary;
 pub(crate) mod validate;
 
 use burn::tensor::TensorData;
 
 use self::blocks::BlockGroup;
 use self::common::CommonConfig;
-use self::layout::Layout;
-use self::overrides::ModelOverrides;
-use self::summary::Summary;
+use self::config_keys::ModelOverrides;
+use self::cost::Summary;
+use self::naming::Layout;
 use crate::error::ModelError;
 use crate::head::Classifier;
 use crate::layers::{Init, WindowPadding};

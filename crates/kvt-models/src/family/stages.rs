@@ -3,7 +3,7 @@
 use kvt_attention::AttentionConfig;
 
 use crate::error::ModelError;
-use crate::family::overrides::{ModelOverrides, per_stage};
+use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::validate;
 
 /// Lists with one entry per stage.

@@ -9,7 +9,7 @@ use kvt_ops::{Phase, Residual, linear, linear_add, widened};
 use super::mlp::BlockMlp;
 use super::scale::{LayerScale, factors, scale, scaled};
 use super::{Activation, Init, Norm, NormKind, ScaleKind, drop_path};
-use crate::family::summary::BlockSize;
+use crate::family::cost::BlockSize;
 use crate::observe::{Point, Prefix, Watch};
 use crate::precision::Precision;
 

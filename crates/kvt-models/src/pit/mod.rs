@@ -13,14 +13,14 @@
 //! rates rise to the configured rate in the last block, as in timm; the original's stay one step below it.
 
 mod config;
-mod layout;
 mod network;
 mod stage;
+mod weight_names;
 
 pub use config::PitConfig;
 pub use network::Pit;
 
-use crate::family::overrides::{BLOCKS, COMMON};
+use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official, Renaming, Undecayed};
 
 pub(crate) static FAMILY: Family = Family {
@@ -31,10 +31,10 @@ pub(crate) static FAMILY: Family = Family {
     undecayed: &[Undecayed::Last("pos_embed"), Undecayed::Last("cls_token")],
     paths: Renaming::NONE,
     official: Official {
-        is_official: layout::is_official,
+        is_official: weight_names::is_official,
         names: Renaming {
-            to_name: layout::timm_name,
-            from_name: layout::official_name,
+            to_name: weight_names::timm_name,
+            from_name: weight_names::official_name,
         },
         is_computed: |_| false,
     },

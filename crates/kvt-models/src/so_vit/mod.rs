@@ -22,7 +22,7 @@ mod visual_tokens;
 pub use config::SoVitConfig;
 pub use network::SoVit;
 
-use crate::family::overrides::{BLOCKS, COMMON};
+use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official, Renaming};
 
 pub(crate) static FAMILY: Family = Family {

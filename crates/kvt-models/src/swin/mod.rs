@@ -22,17 +22,17 @@
 
 mod attention;
 mod config;
-mod layout;
 mod masks;
 mod mm;
 mod network;
 mod table;
+mod weight_names;
 mod window;
 
 pub use config::SwinConfig;
 pub use network::Swin;
 
-use crate::family::overrides::{BLOCKS, COMMON};
+use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Undecayed};
 
 pub(crate) static FAMILY: Family = Family {
@@ -43,12 +43,12 @@ pub(crate) static FAMILY: Family = Family {
     undecayed: &[Undecayed::Last("relative_position_bias_table")],
     paths: Renaming::NONE,
     official: Official {
-        is_official: layout::is_official,
+        is_official: weight_names::is_official,
         names: Renaming {
-            to_name: layout::timm_name,
-            from_name: layout::official_name,
+            to_name: weight_names::timm_name,
+            from_name: weight_names::official_name,
         },
-        is_computed: layout::is_computed,
+        is_computed: weight_names::is_computed,
     },
     dense: Dense::Pyramid(DenseFamily {
         norms: "norm",

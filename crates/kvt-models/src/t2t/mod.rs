@@ -31,7 +31,7 @@ mod transformer;
 pub use config::{T2tConfig, TokensType};
 pub use network::T2t;
 
-use crate::family::overrides::{BLOCKS, COMMON};
+use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official, Renaming, Undecayed};
 
 /// The original's epsilon of all layer norms, PyTorch's default.

@@ -3,8 +3,8 @@
 use kvt_attention::{AttentionConfig, Macs, Place};
 use kvt_ops::Unfold;
 
+use crate::family::cost::{StageAttention, StageSummary};
 use crate::family::places::softmax_only;
-use crate::family::summary::{StageAttention, StageSummary};
 
 /// The sizes of a layer after a soft split, for its modules and their cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

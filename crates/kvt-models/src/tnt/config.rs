@@ -3,14 +3,14 @@
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
-use super::layout;
+use super::weight_names;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
 use crate::family::common::CommonConfig;
-use crate::family::overrides::ModelOverrides;
+use crate::family::config_keys::ModelOverrides;
+use crate::family::cost::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::family::places::softmax_only;
-use crate::family::summary::{BlockSize, StageAttention, StageSummary, Summary};
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
@@ -283,8 +283,8 @@ impl FamilyConfig for TntConfig {
 
     fn reordered(&self, name: &str, weight: &TensorData, to: Layout) -> Option<TensorData> {
         match to {
-            Layout::Timm => layout::timm_order(name, weight),
-            Layout::Official => layout::official_order(name, weight),
+            Layout::Timm => weight_names::timm_order(name, weight),
+            Layout::Official => weight_names::official_order(name, weight),
         }
     }
 

@@ -17,13 +17,13 @@
 
 mod attention;
 mod config;
-mod layout;
 mod network;
+mod weight_names;
 
 pub use config::TntConfig;
 pub use network::Tnt;
 
-use crate::family::overrides::{BLOCKS, COMMON};
+use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official, Renaming, Undecayed};
 
 pub(crate) static FAMILY: Family = Family {
@@ -41,14 +41,14 @@ pub(crate) static FAMILY: Family = Family {
         Undecayed::Last("pixel_pos"),
     ],
     paths: Renaming {
-        to_name: layout::name,
-        from_name: layout::path,
+        to_name: weight_names::name,
+        from_name: weight_names::path,
     },
     official: Official {
-        is_official: layout::is_official,
+        is_official: weight_names::is_official,
         names: Renaming {
-            to_name: layout::timm_name,
-            from_name: layout::official_name,
+            to_name: weight_names::timm_name,
+            from_name: weight_names::official_name,
         },
         // Zeros that the original saves but never reads.
         is_computed: |name| name == "outer_tokens",

@@ -54,7 +54,7 @@ struct PixelEmbed {
 }
 
 /// An inner transformer block, the projection of its pixels onto their patches, and an outer transformer block. In
-/// weights, the parts of both blocks have other names (`layout.rs`).
+/// weights, the parts of both blocks have other names (`weight_names.rs`).
 #[derive(Module, Debug)]
 struct TntBlock {
     inner: Block<Attention>,

@@ -28,7 +28,7 @@ mod stage;
 pub use config::TwinsConfig;
 pub use network::Twins;
 
-use crate::family::overrides::{BLOCKS, COMMON};
+use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Undecayed, Variant};
 
 pub(crate) static FAMILY: Family = Family {

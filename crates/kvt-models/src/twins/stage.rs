@@ -2,9 +2,9 @@
 
 use kvt_attention::{Macs, Place};
 
+use crate::family::cost::{BlockSize, StageAttention, StageSummary};
 use crate::family::places::softmax_only;
 use crate::family::stages::StageConfig;
-use crate::family::summary::{BlockSize, StageAttention, StageSummary};
 use crate::layers::{ConvSettings, WindowPadding, Windows};
 
 /// The sizes of a stage, for its modules and their cost.

@@ -17,9 +17,9 @@
 mod attention;
 mod block;
 mod config;
-mod layout;
 mod network;
 mod stage;
+mod weight_names;
 
 pub use config::VisformerConfig;
 pub use network::Visformer;
@@ -47,14 +47,14 @@ pub(crate) static FAMILY: Family = Family {
     // Position embeddings decay, too.
     undecayed: &[],
     paths: Renaming {
-        to_name: layout::name,
-        from_name: layout::path,
+        to_name: weight_names::name,
+        from_name: weight_names::path,
     },
     official: Official {
-        is_official: layout::is_official,
+        is_official: weight_names::is_official,
         names: Renaming {
-            to_name: layout::timm_name,
-            from_name: layout::official_name,
+            to_name: weight_names::timm_name,
+            from_name: weight_names::official_name,
         },
         is_computed: |_| false,
     },

@@ -2,7 +2,7 @@
 
 use kvt_attention::{AttentionConfig, Macs, Place};
 
-use crate::family::summary::{StageAttention, StageSummary};
+use crate::family::cost::{StageAttention, StageSummary};
 use crate::layers::ConvSettings;
 
 /// Groups of the convolution within an MLP.

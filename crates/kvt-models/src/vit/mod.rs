@@ -25,7 +25,7 @@ pub use config::VitConfig;
 pub use network::Vit;
 pub use options::{Embedding, Pool, VitOptions};
 
-use crate::family::overrides::{BLOCKS, COMMON};
+use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official, Renaming, Undecayed, Variant};
 
 pub(crate) static FAMILY: Family = Family {

@@ -20,15 +20,15 @@
 
 mod class;
 mod config;
-mod names;
 mod network;
 mod outlook;
 mod stage;
+mod weight_names;
 
 pub use config::VoloConfig;
 pub use network::Volo;
 
-use crate::family::overrides::{BLOCKS, COMMON};
+use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official, Renaming, Undecayed};
 
 /// Tokens along a side of the fine map per token of the coarse map.
@@ -43,8 +43,8 @@ pub(crate) static FAMILY: Family = Family {
     outputs: &["head", "", "aux_head"],
     undecayed: &[Undecayed::Last("cls_token"), Undecayed::Last("pos_embed")],
     paths: Renaming {
-        to_name: names::to_name,
-        from_name: names::from_name,
+        to_name: weight_names::to_name,
+        from_name: weight_names::from_name,
     },
     // The authors' names are timm's.
     official: Official::TIMM,

@@ -4,9 +4,9 @@ use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::POOLING;
 use super::outlook::{AREA, WINDOWS};
+use crate::family::cost::{BlockSize, StageAttention, StageSummary};
 use crate::family::places::softmax_only;
 use crate::family::stages::StageConfig;
-use crate::family::summary::{BlockSize, StageAttention, StageSummary};
 
 /// The stage of outlookers.
 #[derive(Clone, Debug)]

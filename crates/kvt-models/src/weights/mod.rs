@@ -12,7 +12,7 @@ pub(crate) mod pos_embed;
 mod report;
 mod state_dict;
 
-pub use crate::family::layout::Layout;
+pub use crate::family::naming::Layout;
 pub use error::WeightsError;
 pub use file::{bytes, is_of_weights, metadata, read, read_as_stored, write};
 pub(crate) use model::on_host;

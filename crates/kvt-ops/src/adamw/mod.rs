@@ -17,8 +17,6 @@ mod cpu;
 mod eight;
 #[cfg(feature = "cube")]
 mod gpu;
-#[cfg(feature = "cube")]
-mod kernel;
 
 /// The numbers of one update of AdamW (Loshchilov & Hutter, 2019), in PyTorch's order of operations.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! The selection of the kept keys of a row, by the threads of its row group.
+//! The selection of the kept keys of a row, by the threads of its row group; of equal ones by [the rule](crate::top_k#the-rule).
 
 use cubecl::prelude::*;
 

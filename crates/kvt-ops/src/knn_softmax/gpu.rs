@@ -3,9 +3,11 @@
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 
+use self::kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};
 use super::KnnSoftmaxOps;
-use super::kernel::{knn_softmax_backward_kernel, knn_softmax_kernel};
 use crate::gpu::launch::{Launch, empty};
+
+mod kernel;
 
 impl KnnSoftmaxOps for CubeBackend {
     fn knn_softmax(scores: FloatTensor<Self>, k: usize) -> FloatTensor<Self> {

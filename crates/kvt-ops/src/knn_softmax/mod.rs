@@ -1,9 +1,7 @@
 //! k-NN softmax: from scores to the probabilities of the kept keys, in one operation.
 //!
-//! # Semantics of the selection
-//! Exactly `min(k, n)` of the `n` scores of a row survive; of equal scores, those at lower indices survive first, and
-//! -0 equals +0. Half types are selected as f32. `k >= n` keeps all. A row that contains NaN or +inf, or only -inf,
-//! becomes NaN.
+//! Which scores are kept, and which of equal ones: [the rule](crate::top_k#the-rule). A row that contains NaN or +inf, or only
+//! -inf, becomes NaN.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
@@ -15,8 +13,6 @@ use crate::convert::ConvertOps;
 mod cpu;
 #[cfg(feature = "cube")]
 mod gpu;
-#[cfg(feature = "cube")]
-mod kernel;
 
 /// k-NN softmax on a backend.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
@@ -56,8 +52,8 @@ impl<B: KnnSoftmaxOps, C: CheckpointStrategy> KnnSoftmaxOps for Autodiff<B, C> {
 
 /// Softmax over the `k` largest scores of each row (last dimension) and zero elsewhere, on any device.
 ///
-/// Computed in f32, even for half types and f64; the output has the type of the scores. Of equal scores, those at lower
-/// indices are kept. A row that contains NaN or +inf, or only -inf, becomes NaN.
+/// Computed in f32, even for half types and f64; the output has the type of the scores. Which of equal scores are kept says
+/// [the rule](crate::top_k#the-rule). A row that contains NaN or +inf, or only -inf, becomes NaN.
 ///
 /// # Shapes
 /// `[.., key]` to the same shape.

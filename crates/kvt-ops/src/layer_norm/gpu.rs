@@ -5,11 +5,13 @@ use burn::tensor::{DType, Shape};
 use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::prelude::*;
 
-use super::kernel::{
+use self::kernel::{
     block_sums_kernel, column_sums_kernel, layer_norm_backward_kernel, layer_norm_kernel,
 };
 use super::{LayerNormOps, one_per_row};
 use crate::gpu::launch::{Launch, address, empty};
+
+mod kernel;
 
 /// Threads per workgroup for column sums.
 const COLUMNS: u32 = 64;

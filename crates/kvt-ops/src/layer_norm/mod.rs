@@ -19,8 +19,6 @@ use crate::cast::widened;
 mod cpu;
 #[cfg(feature = "cube")]
 mod gpu;
-#[cfg(feature = "cube")]
-mod kernel;
 
 /// Layer normalisation on a backend, for non-empty tensors.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]

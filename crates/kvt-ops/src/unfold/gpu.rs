@@ -4,9 +4,11 @@ use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::Float
 use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::prelude::*;
 
-use super::kernel::{WindowsLaunch, fold_kernel, unfold_kernel};
+use self::kernel::{WindowsLaunch, fold_kernel, unfold_kernel};
 use super::{Unfold, UnfoldOps};
 use crate::gpu::launch::{address, empty};
+
+mod kernel;
 
 /// Threads per workgroup.
 const UNITS: u32 = 256;

@@ -15,8 +15,6 @@ use crate::autodiff::{record, split};
 mod cpu;
 #[cfg(feature = "cube")]
 mod gpu;
-#[cfg(feature = "cube")]
-mod kernel;
 
 /// The movement of square windows over an image that is surrounded by zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
-use kvt_ops::Key;
-
 use super::{Trained, TrainedError};
 use crate::augment::Transform;
-use crate::data::{DataError, View, decode_raster};
+use crate::data::{DataError, View};
 use crate::error::{TrainError, chain};
 use crate::judge::{Guess, best, labels, likely};
 use crate::splits::image_limits;
@@ -67,10 +65,13 @@ impl Trained {
         let names = self.classes.clone().unwrap_or_else(numbered);
         let thresholds = self.plan.multi_label.of(&names)?;
         let prepare = |path: &PathBuf| -> Result<Vec<f32>, TrainError> {
-            let image = decode_raster(path, image_limits(&self.plan)).map_err(DataError::from)?;
-            let view = View::of(image, transform, Key::new(0)).map_err(|source| {
-                let path = path.clone();
-                TrainedError::Prepare { path, source }
+            let view = View::of_file(path, image_limits(&self.plan), transform);
+            let view = view.map_err(|error| match error {
+                DataError::Transform(source) => {
+                    let path = path.clone();
+                    TrainedError::Prepare { path, source }.into()
+                }
+                error => TrainError::from(error),
             })?;
             Ok(view.pixels)
         };

@@ -1,7 +1,7 @@
 //! Attention for given clusters.
 
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use kvt_ops::{knn_softmax, portable};
+use kvt_ops::{knn_softmax, top_k};
 
 use super::super::weighing::Weighing;
 
@@ -40,8 +40,8 @@ pub(super) fn improved(
     let scores = means(q.clone(), members.clone())
         .mul_scalar(weighing.scale / weighing.softmax.temperature)
         .matmul(k.clone().swap_dims(2, 3));
-    let selected = portable::select(scores.clone(), kept);
-    let best = portable::indices(selected.clone(), kept);
+    let selected = top_k::select(scores.clone(), kept);
+    let best = top_k::indices(selected.clone(), kept);
     let weights = knn_softmax(scores, keys);
     // `[batch, heads, cluster, 1]`
     let mass = weights

@@ -1,10 +1,10 @@
 //! The named models that weights fit.
 
-use super::layout::{family_of, layout};
+use super::weight_names::{family_of, layout};
 use crate::ModelConfig;
 use crate::family::Family;
+use crate::family::config_keys::ModelOverrides;
 use crate::family::families::{aliased, named};
-use crate::family::overrides::ModelOverrides;
 use crate::weights::Layout;
 use crate::weights::{StateDict, WeightsError};
 

@@ -2,11 +2,11 @@
 
 mod channels;
 mod identify;
-mod layout;
 mod load;
 mod save;
+mod weight_names;
 
 pub use identify::{identify, nearest};
-pub use layout::{Recognised, recognise};
 pub use load::LoadOptions;
 pub(crate) use save::on_host;
+pub use weight_names::{Recognised, recognise};

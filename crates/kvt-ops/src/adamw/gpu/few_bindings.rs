@@ -5,9 +5,9 @@ use burn::backend::{Backend, TensorMetadata, cubecl::dtype_to_storage_type, tens
 use burn::tensor::Slice;
 use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 
+use super::kernel::chosen_kernel;
 use super::{arg, cubes};
 use crate::adamw::AdamWStep;
-use crate::adamw::kernel::chosen_kernel;
 use crate::gpu::launch::{address, empty};
 
 /// [`AdamWOps::adamw`](crate::adamw::AdamWOps::adamw) of weight, gradient and both moments.

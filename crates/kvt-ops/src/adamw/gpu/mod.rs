@@ -1,6 +1,7 @@
 //! AdamW on the CubeCL runtimes: the launches of its kernels.
 
 mod few_bindings;
+mod kernel;
 mod sums;
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
@@ -9,8 +10,8 @@ use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use self::few_bindings::chosen_adamw;
+use self::kernel::{StepLaunch, adamw_kernel, guard_kernel};
 use super::eight::{Eight, GROUP, unzip, zip};
-use super::kernel::{StepLaunch, adamw_kernel, guard_kernel};
 use super::{AdamWOps, AdamWStep};
 use crate::gpu::launch::{address, empty};
 

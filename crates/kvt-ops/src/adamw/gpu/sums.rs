@@ -6,7 +6,7 @@ use burn_cubecl::{kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::prelude::*;
 
 use super::arg;
-use crate::adamw::kernel::{add_square_sums_kernel, sums_kernel};
+use super::kernel::{add_square_sums_kernel, sums_kernel};
 use crate::gpu::launch::{address, empty};
 use crate::gpu::row_group::RowStrategy;
 

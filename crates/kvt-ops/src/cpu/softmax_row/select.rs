@@ -1,4 +1,4 @@
-//! The selection of the k largest of a row of scores.
+//! The selection of the k largest of a row of scores, by [the rule](crate::top_k#the-rule) of ties.
 
 use pulp::Simd;
 

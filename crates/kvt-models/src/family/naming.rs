@@ -1,4 +1,4 @@
-//! The origin of the names of weights.
+//! Whose names weights carry: the origins that are told apart.
 
 /// The origin of the names of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,7 @@
-//! The changes that a run can make to a named model.
+//! The keys of the section `[model]`, by which a configuration changes a named model.
+//!
+//! [`ModelConfig::with`](crate::ModelConfig::with) refuses the keys that the family does not take, and has the others applied by `with` in
+//! the `config.rs` of the family.
 
 use kvt_attention::{AttentionConfig, PerStage};
 use schemars::JsonSchema;

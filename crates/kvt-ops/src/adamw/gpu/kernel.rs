@@ -4,7 +4,7 @@ use cubecl::prelude::*;
 
 use crate::gpu::row_group::{RowGroup, RowStrategy};
 
-/// The numbers of [`super::AdamWStep`], in f32.
+/// The numbers of [`AdamWStep`](crate::adamw::AdamWStep), in f32.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 pub(super) struct Step {
     pub grad_scale: f32,
@@ -20,7 +20,8 @@ pub(super) struct Step {
     pub inv_sqrt_bias_correction2: f32,
 }
 
-/// [`super::AdamWOps::adamw`] for several parameters: a thread updates one element of each parameter that is long enough.
+/// [`AdamWOps::adamw`](crate::adamw::AdamWOps::adamw) for several parameters: a thread updates one element of each parameter that
+/// is long enough.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn adamw_kernel<F: Float>(
     weights: &Sequence<OwnedTensor<F>>,
@@ -97,8 +98,8 @@ pub(super) fn chosen_kernel<F: Float>(
     output[i] = select(guard[1] > 0.0f32, new[i], old[i]);
 }
 
-/// The content of a [`super::Guard`], computed by one thread. Numbers that are not finite are detected by their bits, since
-/// shader compilers may assume that there are none.
+/// The content of a [`Guard`](crate::adamw::Guard), computed by one thread. Numbers that are not finite are detected by their
+/// bits, since shader compilers may assume that there are none.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn guard_kernel(
     numbers: &Tensor<f32>,

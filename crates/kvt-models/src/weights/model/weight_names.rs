@@ -1,8 +1,8 @@
-//! The layout of weights, and the family that their names indicate.
+//! The names of weights: their origin, the family that they indicate, and renaming.
 
 use crate::family::Family;
 use crate::family::families::FAMILIES;
-use crate::family::layout::Layout;
+use crate::family::naming::Layout;
 use crate::model::Model;
 use crate::weights::StateDict;
 

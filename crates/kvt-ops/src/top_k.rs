@@ -1,12 +1,20 @@
-//! The selection composed of Burn's operations: the paper's Algorithm 1 step by step, on every backend. Tests compare
-//! the fused operation with it.
+//! Which scores of a row are its best k, and which of equal ones: the rule, and the reference that follows it.
 //!
-//! All operations stay on the device (Burn sorts on the host), and none orders ties differently on some backend.
+//! # The rule
+//! Exactly `min(k, n)` of the `n` scores of a row survive; of equal scores, those at lower indices survive first, and
+//! -0 equals +0. Half types are selected as f32. `k >= n` keeps all.
+//!
+//! Every operation that selects follows it, on every device.
+//!
+//! # The reference
+//! The selection composed of Burn's operations: the paper's Algorithm 1 step by step, on every backend. Tests compare
+//! the fused operation with it. All operations stay on the device (Burn sorts on the host), and none orders ties differently
+//! on some backend.
 
 use burn::tensor::{Bool, Int, Tensor};
 
-/// Marks the keys that survive: exactly `min(k, n)` per row of `ranking` (last dimension), and of equal keys those at
-/// lower indices first. A NaN survives too, so that it is not dropped silently. `k` is at least 1.
+/// Marks the keys of each row of `ranking` (last dimension) that survive by [the rule](crate::top_k#the-rule). A NaN survives
+/// too, so that it is not dropped silently. `k` is at least 1.
 pub fn select<const D: usize>(ranking: Tensor<D>, k: usize) -> Tensor<D, Bool> {
     let last = D - 1;
     let keys = ranking.dims()[last];

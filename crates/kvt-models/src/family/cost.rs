@@ -1,4 +1,4 @@
-//! The cost of a configuration, computed without building the model.
+//! Parameters and operations of a configuration, computed without building the model.
 
 use kvt_attention::{AttentionConfig, Cost, Macs, Place};
 
