@@ -92,6 +92,22 @@ fn a_detection_finds_the_object_that_it_overlaps_most() {
     assert_close(ap.ap, Some((5.0 + 5.0 * 51.0 / 101.0) / 10.0), "AP");
 }
 
+/// Twelve objects in an image, all found: recall with one, with ten and with a hundred detections.
+#[test]
+fn recall_is_that_of_the_best_one_and_the_best_ten() {
+    let places: Vec<[f64; 4]> = (0..12)
+        .map(|number| [40.0 * f64::from(number), 0.0, 10.0, 10.0])
+        .collect();
+    let truths: Vec<Truth> = places.iter().map(|bbox| truth(1, 0, *bbox)).collect();
+    let detections: Vec<Found> = (places.iter().zip(1..))
+        .map(|(bbox, rank)| found(1, 0, *bbox, 1.0 / f64::from(rank)))
+        .collect();
+    let ap = boxes(1, &truths, &detections);
+    assert_close(ap.ar1, Some(1.0 / 12.0), "one");
+    assert_close(ap.ar10, Some(10.0 / 12.0), "ten");
+    assert_close(ap.ar100, Some(1.0), "a hundred");
+}
+
 fn numbers(value: &Value) -> Vec<f64> {
     let values = value.as_array().unwrap().iter();
     values.map(|value| value.as_f64().unwrap()).collect()
