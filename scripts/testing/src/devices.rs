@@ -24,42 +24,23 @@ pub fn devices() -> Vec<(&'static str, Device)> {
 
 /// The first device of the back end that the environment variable `KVT_GPU` names: `wgpu` (the default) or `cuda`.
 ///
-/// A device compiles and launches one kernel after another, on a thread of its own, and for a software driver that is most of the work. So about
-/// half of the tests, by their names, have the default adapter of wgpu as a device of its own beside the first one that is listed.
-///
 /// # Panics
 /// As [`crate::no_gpu`], and if this build has no such back end.
 #[track_caller]
 pub fn gpu() -> Option<(&'static str, Device)> {
-    static GPU: OnceLock<Option<(&'static str, [Device; 2])>> = OnceLock::new();
+    static GPU: OnceLock<Option<(&'static str, Device)>> = OnceLock::new();
     let gpu = GPU.get_or_init(|| {
         let (name, kind) = back_end()?;
-        let found = Device::enumerate(kind);
-        let device = found.first()?.clone();
+        let device = Device::enumerate(kind).into_iter().next()?;
         // Without a Vulkan driver wgpu falls back to OpenGL: print which one this run tested.
         eprintln!("{name} adapter: {:?}", device.identity());
-        let other = other(name, &found).unwrap_or_else(|| device.clone());
-        Some((name, [device, other]))
+        Some((name, device))
     });
     // Every test that lacks it reports it, not just the first.
     if gpu.is_none() {
         crate::no_gpu();
     }
-    let (name, devices) = gpu.as_ref()?;
-    let letters = std::thread::current()
-        .name()
-        .map_or(0, |test| test.bytes().map(usize::from).sum());
-    Some((name, devices[letters % 2].clone()))
-}
-
-/// The same adapter once more, if it is the only one.
-fn other(name: &str, found: &[Device]) -> Option<Device> {
-    #[cfg(feature = "wgpu")]
-    if name == "wgpu" && found.len() == 1 {
-        return Some(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice));
-    }
-    let _ = (name, found);
-    None
+    gpu.clone()
 }
 
 fn back_end() -> Option<(&'static str, DeviceType)> {
