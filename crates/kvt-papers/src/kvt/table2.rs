@@ -412,7 +412,8 @@ mod tests {
         let test = |differences: &[f64]| PairedT::of(differences).unwrap();
         let (none, small) = (test(&[-1.0, 0.0, 2.0]), test(&[0.4, 0.5, 0.6]));
         let (clear, dense) = (test(&[2.0, 2.1, 2.2]), test(&[-0.4, -0.5, -0.6]));
-        let nothing = "So nothing here shows that one of the two converges faster. Epoch 5, the last, counts as final accuracy, not as speed:";
+        let nothing = "So nothing here shows that one of the two converges faster. Epoch 5, the last, counts as final accuracy, not as \
+                       speed:";
         for (tests, end) in [
             (
                 vec![(1, none), (2, none), (5, clear)],
