@@ -23,7 +23,7 @@ import tomllib
 from pathlib import Path
 
 # Quantiles of Student's t at 97.5 %, by the number of seeds: half the width of a 95 % interval in standard errors.
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571}
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 RUNS = ["tokens", "kind", "seed", "images", "epochs", "top1", "val_loss", "train_loss"]
 COSTS = ["tokens", "kind", "parameters", "macs", "attention_macs", "step_to_dense", "peak_mib", "dense_mib"]
 
@@ -121,6 +121,8 @@ def interval(differences):
     mean, count = statistics.mean(differences), len(differences)
     if count < 2:
         return f"{mean:+.2f}"
+    if count not in STUDENT:
+        sys.exit(f"{count} seeds of a kind: `STUDENT` ends at {max(STUDENT)}, add its quantile")
     return f"{mean:+.2f} ± {STUDENT[count] * statistics.stdev(differences) / count**0.5:.2f}"
 
 

@@ -13,15 +13,17 @@ impl View {
     /// An image file, decoded and transformed as in an evaluation, which draws nothing.
     ///
     /// # Errors
-    /// [`DataError::Decode`] with the path if the file cannot be read; [`DataError::Transform`], which does not name it, if the image
-    /// cannot be transformed.
+    /// [`DataError::Decode`] if the file cannot be read, [`DataError::Augment`] if the image cannot be transformed, both with its path.
     pub fn of_file(
         path: &Path,
         limits: ImageLimits,
         transform: &Transform,
     ) -> Result<Self, DataError> {
         let image = decode_raster(path, limits)?;
-        Ok(Self::of(image, transform, Key::new(0))?)
+        Self::of(image, transform, Key::new(0)).map_err(|source| DataError::Augment {
+            path: path.to_owned(),
+            source,
+        })
     }
 }
 

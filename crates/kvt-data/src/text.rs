@@ -46,8 +46,8 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
 /// The byte-order marks of UTF-16.
 const UTF_16: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 
-/// Whether the path refers to an open file of this process.
-fn is_handed_over(path: &Path) -> bool {
+/// Whether the path refers to an open file of this process, which may be a pipe that can be read once.
+pub(crate) fn is_handed_over(path: &Path) -> bool {
     path == Path::new("/dev/stdin")
         || path.starts_with("/dev/fd")
         || path.starts_with("/proc/self/fd")

@@ -95,7 +95,7 @@ impl Model {
     }
 
     /// Whether this model is one [with LoRA](Self::with_lora).
-    pub fn is_adapted(&self) -> bool {
+    pub(crate) fn is_adapted(&self) -> bool {
         self.adapted_around.is_some()
     }
 

@@ -138,7 +138,7 @@ pub enum Fault {
     )]
     Flat,
     /// A coordinate that is far outside of any image.
-    #[error("{value} is no coordinate of an image in pixels")]
+    #[error("`{value}` is no coordinate of an image in pixels")]
     Coordinate {
         /// The coordinate.
         value: f64,
@@ -147,7 +147,7 @@ pub enum Fault {
     #[error("the outline of a polygon is too long to be that of an object")]
     Outline,
     /// A run that is no number of pixels.
-    #[error("run {position} of `counts` is {value}: expected a whole number of pixels")]
+    #[error("run {position} of `counts` is `{value}`: expected a whole number of pixels")]
     Count {
         /// Its place, from 0.
         position: usize,
@@ -160,7 +160,7 @@ pub enum Fault {
     )]
     Lacks(&'static str),
     /// A mask of another size than the image.
-    #[error("its mask has {} x {} pixels, the image {} x {} (height x width)", found.0, found.1, image.0, image.1)]
+    #[error("its mask has `{} x {}` pixels, the image `{} x {}` (height x width)", found.0, found.1, image.0, image.1)]
     Size {
         /// Height and width of the mask.
         found: (u32, u32),

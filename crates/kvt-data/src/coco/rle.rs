@@ -25,7 +25,7 @@ pub struct Rle {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RleError {
     /// An image of more pixels than a run can count.
-    #[error("{height} x {width} pixels are more than {}", u32::MAX)]
+    #[error("`{height} x {width}` pixels are more than `{}`", u32::MAX)]
     Size {
         /// Height of the image.
         height: u32,
@@ -33,7 +33,7 @@ pub enum RleError {
         width: u32,
     },
     /// Runs that do not cover the image.
-    #[error("the runs count {total} pixels, the image has {pixels} ({height} x {width})", pixels = u64::from(*height) * u64::from(*width))]
+    #[error("the runs count `{total}` pixels, the image has `{pixels}` (`{height} x {width}`)", pixels = u64::from(*height) * u64::from(*width))]
     Total {
         /// Sum of the runs.
         total: u64,
@@ -55,7 +55,7 @@ pub enum RleError {
         position: usize,
     },
     /// Masks that are not of one image.
-    #[error("masks of {} x {} and {} x {} pixels have no union", first.0, first.1, other.0, other.1)]
+    #[error("masks of `{} x {}` and `{} x {}` pixels have no union", first.0, first.1, other.0, other.1)]
     Sizes {
         /// Height and width of one.
         first: (u32, u32),

@@ -10,7 +10,7 @@ use super::classes::{names, numbers};
 use super::masks::{Masks, Values};
 use super::{Place, Sample, Source, Survey};
 use crate::listing::{self, Listing};
-use crate::text::{LARGEST_LIST, read_text};
+use crate::text::{LARGEST_LIST, is_handed_over, read_text};
 use crate::{ClassNames, DataConfig, DataError, IGNORED, ZeroMeans};
 
 /// The images and masks of a split that are not a pair, by path.
@@ -32,11 +32,13 @@ impl Unpaired {
 }
 
 /// The images of a split that have a mask, and what has no partner; `None` for the split is all of them. The classes are those of the
-/// split that was read `before`, if one was: they may come from a pipe, which can be read once.
+/// split that was read `before`, if one was: they may come from a pipe, which can be read once. The names of a pipe that a run read are
+/// its `known` classes.
 pub(super) fn survey(
     data: &DataConfig,
     split: Option<&str>,
     before: Option<&Source>,
+    known: Option<&[String]>,
 ) -> Result<(Survey, Unpaired), DataError> {
     let is_listed = !data.list.is_empty();
     let dir = |folder: &str| match split {
@@ -92,7 +94,7 @@ pub(super) fn survey(
     });
     let (names, is_numbered) = match before {
         Some(before) => (before.classes.clone(), before.is_numbered),
-        None => classes(data)?,
+        None => classes(data, known)?,
     };
     let values = Arc::new(Values::new(data, names.len()));
     let (images, files): (Vec<PathBuf>, Vec<PathBuf>) = pairs.into_iter().unzip();
@@ -127,7 +129,7 @@ pub(super) fn open(
     before: Option<&Source>,
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
-    let (survey, unpaired) = survey(data, split, before)?;
+    let (survey, unpaired) = survey(data, split, before, classes)?;
     let source = survey.strict()?;
     if unpaired.count() > 0 {
         return Err(DataError::Unpaired {
@@ -179,14 +181,18 @@ fn listed(path: &Path) -> Result<Vec<String>, DataError> {
     Ok(lines.map(str::to_owned).collect())
 }
 
-/// The names of the classes, and whether these are only numbers.
-fn classes(data: &DataConfig) -> Result<(Vec<String>, bool), DataError> {
+/// The names of the classes, and whether these are only numbers. A list that a shell hands over is read where none is `known`.
+fn classes(data: &DataConfig, known: Option<&[String]>) -> Result<(Vec<String>, bool), DataError> {
     let mapped = data.map.iter().map(|[_, label]| *label);
     let mapped = mapped.filter(|label| *label != IGNORED).max();
     let (names, path) = match &data.classes {
         Some(ClassNames::File(file)) => {
             let path = data.path.join(file);
-            (names(&read_text(&path, LARGEST_LIST)?), path)
+            let found = match known {
+                Some(known) if is_handed_over(&path) => known.to_vec(),
+                _ => names(&read_text(&path, LARGEST_LIST)?),
+            };
+            (found, path)
         }
         Some(ClassNames::Count(count)) => (numbers(*count), data.path.clone()),
         None => {

@@ -150,7 +150,7 @@ pub(crate) fn mask_survey(
 ) -> Result<(Survey, Unpaired), DataError> {
     let data = &*data.as_read();
     let split = split_name(DataKind::Masks, &divided(data), split).unwrap_or(split);
-    pairs::survey(data, (!split.is_empty()).then_some(split), before)
+    pairs::survey(data, (!split.is_empty()).then_some(split), before, None)
 }
 
 /// All images of a split with objects, with what is wrong with them, for a check.

@@ -83,17 +83,18 @@ fn difference(runs: &Runs, key: &str, epoch: u32) -> Option<PairedT> {
 /// What the intervals of the differences say: a line for each model that was trained with more than one seed.
 fn verdicts(runs: &Runs, order: &Order) -> String {
     let verdict = |model: &Convergence| {
-        let tests = epochs(order)
+        let epochs = epochs(order);
+        let tests = epochs
             .iter()
             .filter_map(|epoch| Some((*epoch, difference(runs, model.key, *epoch)?)));
-        verdict(model.name, &tests.collect::<Vec<_>>())
+        verdict(model.name, &tests.collect::<Vec<_>>(), *epochs.last()?)
     };
     TABLE2.iter().filter_map(verdict).collect()
 }
 
-/// Who is ahead after which epochs, by the 95 % intervals of k-NN minus dense, and whether that is faster convergence; `None` without
-/// intervals.
-fn verdict(name: &str, tests: &[(u32, PairedT)]) -> Option<String> {
+/// Who is ahead after which epochs, by the 95 % intervals of k-NN minus dense, and whether that is faster convergence of a training of
+/// `end` epochs; `None` without intervals.
+fn verdict(name: &str, tests: &[(u32, PairedT)], end: u32) -> Option<String> {
     let intervals = tests.iter().filter_map(|(epoch, test)| {
         let (mean, half) = (test.difference.mean, test.half_width?);
         Some((*epoch, mean - half, mean + half))
@@ -128,41 +129,71 @@ fn verdict(name: &str, tests: &[(u32, PairedT)]) -> Option<String> {
         format!(
             "**{name}, {seeds} seeds: {}** (95 % intervals, paired by seed). {}\n\n",
             all.join("; "),
-            convergence(tests)
+            convergence(tests, end)
         )
     })
 }
 
-/// Whether the tests of all epochs together say that k-NN attention converges faster. Each alone may be wrong in 5 % of cases, so the 5 %
-/// are divided by their number (Bonferroni).
-fn convergence(tests: &[(u32, PairedT)]) -> String {
+/// Whether the tests of all epochs together say that one of the two converges faster. Each alone may be wrong in 5 % of cases, so the 5 %
+/// are divided by their number (Bonferroni). Who is ahead after the `last` epoch of the training says nothing about speed, so that test
+/// counts among those of the same runs, but as one of final accuracy.
+fn convergence(tests: &[(u32, PairedT)], last: u32) -> String {
     let judged = tests.iter();
     let judged = judged.filter_map(|(epoch, test)| Some((*epoch, test.difference.mean, test.p?)));
     let judged: Vec<(u32, f64, f64)> = judged.collect();
+    let count = judged.len();
+    let corrected = 0.05 / count as f64;
     let ahead = |sign: f64, limit: f64| {
         let epochs = judged
             .iter()
-            .filter(|(_, mean, p)| mean * sign > 0.0 && *p < limit);
+            .filter(|(epoch, mean, p)| *epoch != last && mean * sign > 0.0 && *p < limit);
         let epochs: Vec<String> = epochs.map(|(epoch, ..)| epoch.to_string()).collect();
         epochs.join(", ")
     };
-    if ahead(1.0, 0.05).is_empty() {
-        return "So nothing here shows that k-NN attention converges faster.".to_owned();
-    }
-    if !ahead(-1.0, 0.05).is_empty() {
-        return "So the epochs contradict each other about which converges faster.".to_owned();
-    }
-    let count = judged.len();
-    match ahead(1.0, 0.05 / count as f64).as_str() {
-        "" => format!(
-            "That is weak evidence that k-NN attention converges faster: these are {count} tests of the same runs, and with Bonferroni's \
+    let (knn, dense) = ("k-NN attention", "dense attention");
+    let [single, stay] = [0.05, corrected].map(|limit| [1.0, -1.0].map(|sign| ahead(sign, limit)));
+    let weak = |name: &str| {
+        format!(
+            "That is weak evidence that {name} converges faster: these are {count} tests of the same runs, and with Bonferroni's \
              correction for their number no epoch stays ahead."
+        )
+    };
+    let strong = |name: &str, stay: &str| {
+        format!(
+            "That is evidence that {name} converges faster: with Bonferroni's correction for {count} tests of the same runs it stays \
+             ahead after epochs {stay}."
+        )
+    };
+    let mut text = match stay.each_ref().map(String::as_str) {
+        ["", ""] => match single.each_ref().map(String::is_empty) {
+            [true, true] => {
+                "So nothing here shows that one of the two converges faster.".to_owned()
+            }
+            [false, true] => weak(knn),
+            [true, false] => weak(dense),
+            [false, false] => format!(
+                "So nothing here shows which of the two converges faster: with Bonferroni's correction for {count} tests of the same \
+                 runs neither stays ahead."
+            ),
+        },
+        [stay, ""] => strong(knn, stay),
+        ["", stay] => strong(dense, stay),
+        _ => format!(
+            "So the epochs contradict each other about which converges faster, with Bonferroni's correction for {count} tests of the \
+             same runs too."
         ),
-        stay => format!(
-            "That is evidence that k-NN attention converges faster: with Bonferroni's correction for {count} tests of the same runs it \
-             stays ahead after epochs {stay}."
-        ),
+    };
+    if let Some((_, mean, p)) = judged.iter().find(|(epoch, ..)| *epoch == last) {
+        let name = if *mean > 0.0 { knn } else { dense };
+        let state = match *p {
+            p if p < corrected => format!("{name} is ahead there, at 5 % / {count} too"),
+            p if p < 0.05 => format!("{name} is ahead there, but not at 5 % / {count}"),
+            _ => "neither is ahead there".to_owned(),
+        };
+        text +=
+            &format!(" Epoch {last}, the last, counts as final accuracy, not as speed: {state}.");
     }
+    text
 }
 
 fn found(runs: &Runs, order: &Order) -> String {
@@ -314,10 +345,10 @@ mod tests {
         ];
         let text = "**DeiT-S, 3 seeds: k-NN attention is ahead after epochs 1, 3; dense attention is ahead after epochs 5; \
                     undecided after epochs 2** (95 % intervals, paired by seed). So the epochs contradict each other about which converges \
-                    faster.\n\n";
-        assert_eq!(verdict("DeiT-S", &tests).unwrap(), text);
-        assert_eq!(verdict("DeiT-S", &[(1, test(&[2.0]))]), None);
-        assert_eq!(verdict("DeiT-S", &[]), None);
+                    faster, with Bonferroni's correction for 4 tests of the same runs too.\n\n";
+        assert_eq!(verdict("DeiT-S", &tests, 10).unwrap(), text);
+        assert_eq!(verdict("DeiT-S", &[(1, test(&[2.0]))], 10), None);
+        assert_eq!(verdict("DeiT-S", &[], 10), None);
     }
 
     /// With two degrees of freedom p = 1 - t / sqrt(2 + t^2): of 0.4, 0.5, 0.6 (t = 8.66) 0.0131, which is below 5 % / 3 and above
@@ -327,17 +358,84 @@ mod tests {
         let test = |differences: &[f64]| PairedT::of(differences).unwrap();
         let (clear, small) = (test(&[2.0, 2.1, 2.2]), test(&[0.4, 0.5, 0.6]));
         let none = test(&[-1.0, 0.0, 2.0]);
-        let three = convergence(&[(1, clear), (2, none), (3, small)]);
+        let three = convergence(&[(1, clear), (2, none), (3, small)], 10);
         assert!(
-            three.starts_with("That is evidence") && three.ends_with("ahead after epochs 1, 3."),
+            three.starts_with("That is evidence that k-NN")
+                && three.ends_with("ahead after epochs 1, 3."),
             "{three}"
         );
-        let four = convergence(&[(1, none), (2, none), (3, small), (5, none)]);
+        let four = convergence(&[(1, none), (2, none), (3, small), (5, none)], 10);
         assert!(
-            four.starts_with("That is weak evidence") && four.contains("4 tests"),
+            four.starts_with("That is weak evidence that k-NN") && four.contains("4 tests"),
             "{four}"
         );
-        let nothing = convergence(&[(1, none), (2, test(&[-0.4, -0.5, -0.6]))]);
-        assert!(nothing.starts_with("So nothing here"), "{nothing}");
+        let nothing = convergence(&[(1, none), (2, none)], 10);
+        assert_eq!(
+            nothing,
+            "So nothing here shows that one of the two converges faster."
+        );
+    }
+
+    /// The p values are those above.
+    #[test]
+    fn either_may_be_faster_and_a_contradiction_needs_the_correction_too() {
+        let test = |differences: &[f64]| PairedT::of(differences).unwrap();
+        let (clear, small) = (test(&[2.0, 2.1, 2.2]), test(&[0.4, 0.5, 0.6]));
+        let (none, dense) = (test(&[-1.0, 0.0, 2.0]), test(&[-0.4, -0.5, -0.6]));
+        for (tests, begin) in [
+            (vec![(1, none), (2, dense)], "That is evidence that dense"),
+            (
+                vec![(1, none), (2, none), (3, none), (5, dense)],
+                "That is weak evidence that dense",
+            ),
+            (
+                vec![(1, clear), (2, none), (3, none), (5, dense)],
+                "That is evidence that k-NN",
+            ),
+            (
+                vec![(1, small), (2, none), (3, none), (5, dense)],
+                "So nothing here shows which",
+            ),
+            (
+                vec![(1, clear), (2, none), (5, dense)],
+                "So the epochs contradict",
+            ),
+        ] {
+            let text = convergence(&tests, 10);
+            assert!(text.starts_with(begin), "{text}");
+        }
+    }
+
+    /// The last of three tests has p = 0.0008 or 0.0131, of four 0.0131: below and above 5 % divided by their number.
+    #[test]
+    fn the_last_epoch_is_accuracy_and_not_speed() {
+        let test = |differences: &[f64]| PairedT::of(differences).unwrap();
+        let (none, small) = (test(&[-1.0, 0.0, 2.0]), test(&[0.4, 0.5, 0.6]));
+        let (clear, dense) = (test(&[2.0, 2.1, 2.2]), test(&[-0.4, -0.5, -0.6]));
+        let nothing = "So nothing here shows that one of the two converges faster. Epoch 5, the last, counts as final accuracy, not as \
+                       speed:";
+        for (tests, end) in [
+            (
+                vec![(1, none), (2, none), (5, clear)],
+                "k-NN attention is ahead there, at 5 % / 3 too.",
+            ),
+            (
+                vec![(1, none), (2, none), (5, dense)],
+                "dense attention is ahead there, at 5 % / 3 too.",
+            ),
+            (
+                vec![(1, none), (2, none), (3, none), (5, small)],
+                "k-NN attention is ahead there, but not at 5 % / 4.",
+            ),
+            (vec![(1, none), (5, none)], "neither is ahead there."),
+        ] {
+            assert_eq!(convergence(&tests, 5), format!("{nothing} {end}"));
+        }
+        let text = convergence(&[(1, clear), (5, dense)], 5);
+        assert!(
+            text.starts_with("That is evidence that k-NN")
+                && text.contains("after epochs 1. Epoch 5"),
+            "{text}"
+        );
     }
 }

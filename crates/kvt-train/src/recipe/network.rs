@@ -38,12 +38,8 @@ pub trait Network: Module {
     /// If the device cannot be read.
     fn state_dict(&self) -> Result<StateDict, WeightsError>;
 
-    /// Whether weights are adapted by [`factors`](Self::factors).
-    fn is_adapted(&self) -> bool {
-        false
-    }
-
-    /// The factors of low-rank adaptation; none, unless weights are adapted.
+    /// The factors of low-rank adaptation; none, unless weights are adapted. A network with factors has [`adapted`](Self::adapted) and
+    /// [`with_apart`](Self::with_apart) too.
     ///
     /// # Errors
     /// If the device cannot be read.
@@ -62,9 +58,15 @@ pub trait Network: Module {
     /// This network with what [`factors`](Self::factors) and [`adapted`](Self::adapted) gave.
     ///
     /// # Errors
-    /// If something is missing or has another shape.
-    fn with_apart(self, _apart: &[StateDict; 2]) -> Result<Self, WeightsError> {
-        Ok(self)
+    /// If something is missing or has another shape, or there are factors where this network takes none.
+    fn with_apart(self, [factors, _]: &[StateDict; 2]) -> Result<Self, WeightsError> {
+        match factors.iter().next() {
+            Some((name, data)) => Err(WeightsError::Factor {
+                name: name.to_owned(),
+                expected: data.shape().as_slice().to_vec(),
+            }),
+            None => Ok(self),
+        }
     }
 
     /// This network with the state of a file, and the names in the file that the network does not have.
@@ -103,10 +105,6 @@ impl Network for Model {
 
     fn state_dict(&self) -> Result<StateDict, WeightsError> {
         StateDict::from_model(self)
-    }
-
-    fn is_adapted(&self) -> bool {
-        Model::is_adapted(self)
     }
 
     fn factors(&self) -> Result<StateDict, WeightsError> {

@@ -39,7 +39,7 @@ pub enum End {
 /// does not stop the others. The outcomes are in the order of the cells.
 ///
 /// # Errors
-/// If this machine lacks one of the `devices`, or without them, the device of a cell that is left to train.
+/// If a cell is left to train, and this machine lacks one of the `devices`, or without them, the device of such a cell.
 pub fn carry_out(
     sweep: &Sweep,
     devices: &[String],
@@ -96,12 +96,12 @@ pub fn carry_out(
 /// Refuses a device that this machine lacks: else every cell would find out.
 fn check_devices(sweep: &Sweep, devices: &[String]) -> Result<(), TrainError> {
     let is_left = |cell: &&Cell| matches!(State::of(cell), State::Missing | State::Begun(_));
-    let names: BTreeSet<&String> = if devices.is_empty() {
-        let left = sweep.cells.iter().filter(is_left);
-        left.map(|cell| &cell.plan.train.device).collect()
-    } else {
-        devices.iter().collect()
-    };
+    let left = sweep.cells.iter().filter(is_left);
+    let mut names: BTreeSet<&String> = left.map(|cell| &cell.plan.train.device).collect();
+    // Where nothing is left to train, none of them is needed.
+    if !names.is_empty() && !devices.is_empty() {
+        names = devices.iter().collect();
+    }
     for name in names {
         device::resolve(name)?;
     }

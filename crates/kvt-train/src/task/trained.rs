@@ -147,7 +147,7 @@ fn load_apart<N: Network>(
     weights: CheckpointWeights,
     network: N,
 ) -> Result<N, TrainError> {
-    if !network.is_adapted() {
+    if network.factors()?.is_empty() {
         return Ok(network);
     }
     let read = |file: &'static str| {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{Trained, TrainedError};
 use crate::augment::Transform;
-use crate::data::{DataError, View};
+use crate::data::View;
 use crate::error::{TrainError, chain};
 use crate::judge::{Guess, best, labels, likely};
 use crate::splits::image_limits;
@@ -65,15 +65,7 @@ impl Trained {
         let names = self.classes.clone().unwrap_or_else(numbered);
         let thresholds = self.plan.multi_label.of(&names)?;
         let prepare = |path: &PathBuf| -> Result<Vec<f32>, TrainError> {
-            let view = View::of_file(path, image_limits(&self.plan), transform);
-            let view = view.map_err(|error| match error {
-                DataError::Transform(source) => {
-                    let path = path.clone();
-                    TrainedError::Prepare { path, source }.into()
-                }
-                error => TrainError::from(error),
-            })?;
-            Ok(view.pixels)
+            Ok(View::of_file(path, image_limits(&self.plan), transform)?.pixels)
         };
         let prepared: Vec<_> = files.iter().map(prepare).collect();
         let readable: Vec<&[f32]> = prepared.iter().flatten().map(Vec::as_slice).collect();

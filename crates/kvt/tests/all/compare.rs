@@ -143,6 +143,10 @@ fn configurations_are_a_sweep_without_a_file() {
     let before = workspace.read("runs/knn/log.jsonl");
     // Runs that are finished need no device.
     workspace.kvt(&elsewhere).assert().success();
+    for devices in ["rocm:255", "cpu,rocm:255"] {
+        let elsewhere = [&both[..], &["--devices", devices]].concat();
+        workspace.kvt(&elsewhere).assert().success();
+    }
 
     let refused = |arguments: &[&str]| {
         let output = workspace.kvt(arguments).assert().code(1);

@@ -210,8 +210,10 @@ fn what_is_wrong_is_said_with_the_id() {
     assert!(of(json!({"counts": [600]})).contains("no `size`"));
     assert!(of(json!({"size": [20, 30]})).contains("no `counts`"));
     assert!(of(json!({"size": [30, 20], "counts": [600]})).contains("30 x 20"));
-    assert!(of(json!({"size": [20, 30], "counts": [599]})).contains("599 pixels"));
-    assert!(of(json!({"size": [20, 30], "counts": [300, -1]})).contains("run 1 of `counts` is -1"));
+    assert!(of(json!({"size": [20, 30], "counts": [599]})).contains("`599` pixels"));
+    assert!(
+        of(json!({"size": [20, 30], "counts": [300, -1]})).contains("run 1 of `counts` is `-1`")
+    );
     assert!(of(json!({"size": [20, 30], "counts": [0.5]})).contains("0.5"));
     assert!(of(json!({"size": [20, 30], "counts": [4_294_967_297_u64]})).contains("4294967297"));
     // Runs whose sum in 32 bits would be right.

@@ -136,7 +136,7 @@ proptest! {
 fn masks_of_other_sizes_have_no_union() {
     let mask = |size| Rle::encode(size, |_, _| true).unwrap();
     let error = mask((2, 3)).union(&[mask((2, 3)), mask((3, 2))]);
-    let expected = "masks of 2 x 3 and 3 x 2 pixels have no union";
+    let expected = "masks of `2 x 3` and `3 x 2` pixels have no union";
     assert_eq!(error.unwrap_err().to_string(), expected);
     // Runs of a single mask stay, an empty one within them too.
     let runs = Rle::new((2, 3), vec![1, 2, 0, 2, 1]).unwrap();

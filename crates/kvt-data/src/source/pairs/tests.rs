@@ -356,7 +356,7 @@ fn classes_are_lines_or_a_table() {
             classes,
             ..config(dir.path())
         };
-        super::classes(&data).unwrap_err().to_string()
+        super::classes(&data, None).unwrap_err().to_string()
     };
     assert!(fault(None).contains("no classes: `data.classes` names"));
     let many = fault(Some(ClassNames::Count(256)));
@@ -373,7 +373,9 @@ fn classes_are_lines_or_a_table() {
             zero,
             ..config(dir.path())
         };
-        let found = super::classes(&data).err().map(|error| error.to_string());
+        let found = super::classes(&data, None)
+            .err()
+            .map(|error| error.to_string());
         let expected = lost.map(|class| format!("value of class {class},"));
         match (found, expected) {
             (Some(found), Some(expected)) => assert!(found.contains(&expected), "{found}"),
@@ -384,7 +386,7 @@ fn classes_are_lines_or_a_table() {
         map: vec![[7, 0], [8, 1], [7, 1]],
         ..config(dir.path())
     };
-    let error = super::classes(&twice).unwrap_err().to_string();
+    let error = super::classes(&twice, None).unwrap_err().to_string();
     assert!(error.contains("has the value 7 twice"), "{error}");
 }
 
@@ -417,5 +419,20 @@ fn classes_are_read_once_for_both_splits() {
     handed_over(&|data| {
         let found = crate::check_masks(data, limits()).unwrap();
         assert!(found.splits.len() == 2 && found.is_sound());
+    });
+    // A resume, an evaluation and a report come after the run has read the pipe, and know its classes.
+    handed_over(&|data| {
+        let classes = crate::open(data, None).unwrap().map(|split| split.classes);
+        let known = &classes[0];
+        for split in crate::open(data, Some(known)).unwrap() {
+            assert_eq!(split.classes, ["sky", "car"]);
+        }
+        let val = crate::open_split(data, "val", Some(known)).unwrap();
+        assert!(val.classes == *known && !val.is_numbered);
+        assert_eq!(labels(&val, 0), [0, 1, 0, 1]);
+        let error = crate::open_split(data, "val", None)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("no classes"), "{error}");
     });
 }
