@@ -81,7 +81,7 @@ fn an_unknown_name_suggests_near_ones() {
 #[test]
 fn overrides_replace_what_they_name() {
     let overrides = ModelOverrides {
-        img_size: Some(32),
+        img_size: Some(32.into()),
         patch_size: Some(4),
         embed_dim: Some(48.into()),
         depth: Some(2.into()),
@@ -132,14 +132,14 @@ fn sizes_that_describe_no_model_are_refused() {
     for (overrides, message) in [
         (
             ModelOverrides {
-                img_size: Some(225),
+                img_size: Some(225.into()),
                 ..default()
             },
             "`img_size` 225 is not a multiple of `patch_size` 16: the nearest multiples are 224 and 240",
         ),
         (
             ModelOverrides {
-                img_size: Some(10),
+                img_size: Some(10.into()),
                 ..default()
             },
             "`img_size` 10 is not a multiple of `patch_size` 16: the nearest multiples are 16 and 32",
@@ -204,7 +204,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         config.unwrap_err().to_string()
     };
     let large = ModelOverrides {
-        img_size: Some(65_536),
+        img_size: Some(65_536.into()),
         patch_size: Some(1),
         ..ModelOverrides::default()
     };
@@ -212,7 +212,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         assert!(with(name, large.clone()).contains("at most 1024"));
     }
     let overlapping = ModelOverrides {
-        img_size: Some(65_536),
+        img_size: Some(65_536.into()),
         patch_stride: Some(1),
         ..ModelOverrides::default()
     };
@@ -220,7 +220,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         assert!(with(name, overlapping.clone()).contains("at most 1024"));
     }
     let fine = ModelOverrides {
-        img_size: Some(65_536),
+        img_size: Some(65_536.into()),
         strides: Some(vec![1]),
         ..ModelOverrides::default()
     };
@@ -232,7 +232,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         ("volo_d1_224", vec![1, 1]),
     ] {
         let fine = ModelOverrides {
-            img_size: Some(65_536),
+            img_size: Some(65_536.into()),
             strides: Some(strides),
             ..ModelOverrides::default()
         };
@@ -240,7 +240,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
     }
     // The concatenated pixels of a patch have 2^36 numbers.
     let patches = ModelOverrides {
-        img_size: Some(65_536),
+        img_size: Some(65_536.into()),
         patch_size: Some(1024),
         inner_dim: Some(65_536),
         inner_num_heads: Some(1),
@@ -324,7 +324,7 @@ fn a_model_larger_than_any_machine_is_refused() {
     }
     // Convolutions whose number of operations exceeds 64 bits.
     let stem = ModelOverrides {
-        img_size: Some(65_536),
+        img_size: Some(65_536.into()),
         strides: Some(vec![1, 64]),
         stem_dim: Some(65_536),
         embed_dim: Some(65_536.into()),

@@ -158,7 +158,7 @@ fn shallow(name: &str, more: ModelOverrides) -> Model {
     let config = ModelConfig::by_name(name).unwrap();
     let patch = if name.contains("patch14") { 14 } else { 16 };
     let overrides = ModelOverrides {
-        img_size: Some(4 * patch),
+        img_size: Some((4 * patch).into()),
         embed_dim: Some(24.into()),
         depth: Some(1.into()),
         num_heads: Some(2.into()),
@@ -301,7 +301,7 @@ fn every_kind_of_attention_has_rotary_positions() {
         let kind = attention.kind();
         let config = ModelConfig::by_name("vit_small_patch16_dinov3").unwrap();
         let overrides = ModelOverrides {
-            img_size: Some(384),
+            img_size: Some(384.into()),
             embed_dim: Some(24.into()),
             depth: Some(1.into()),
             num_heads: Some(2.into()),

@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn timm_is_told_what_differs_from_its_own_model() {
         let overrides = ModelOverrides {
-            img_size: Some(96),
+            img_size: Some(96.into()),
             num_classes: Some(2),
             drop_path: Some(0.1),
             ..ModelOverrides::default()
