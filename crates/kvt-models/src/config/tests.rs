@@ -105,6 +105,54 @@ fn overrides_replace_what_they_name() {
     );
 }
 
+/// 4 x 6 patches of a ViT; the other families have one side, and say so.
+#[test]
+fn only_a_vit_takes_rectangles() {
+    let wide = ModelOverrides {
+        img_size: Some([64, 96].into()),
+        ..ModelOverrides::default()
+    };
+    let square = ModelOverrides {
+        img_size: Some([64, 64].into()),
+        ..ModelOverrides::default()
+    };
+    for (name, shown) in [
+        ("deit_tiny_patch16_224", "deit_tiny_patch16_64x96"),
+        ("vit_small_patch16_dinov3", "vit_small_patch16_dinov3_64x96"),
+    ] {
+        let config = ModelConfig::by_name(name).unwrap();
+        let [of_wide, of_square] =
+            [&wide, &square].map(|overrides| config.clone().with(overrides).unwrap());
+        assert_eq!(of_wide.name(), shown);
+        assert_eq!(of_wide.in_timm().as_deref(), Some(name));
+        assert_eq!(of_wide.check_input([2, 3, 64, 96]), Ok(()));
+        assert!(of_wide.check_input([2, 3, 96, 64]).is_err());
+        let tokens = |config: &ModelConfig| config.summary().stages[0].tokens;
+        assert_eq!(tokens(&of_wide), tokens(&of_square) + 4 * 2, "{name}");
+        // Of the parameters, only learned positions are more: 8 of 192 channels.
+        let positions = if name.contains("dinov3") { 0 } else { 8 * 192 };
+        let params = [&of_wide, &of_square].map(|config| config.summary().params);
+        assert_eq!(params[0], params[1] + positions, "{name}");
+    }
+    for name in names() {
+        let config = ModelConfig::by_name(&name).unwrap();
+        let (family, found) = (config.family().name, config.with(&wide));
+        if family == "ViT" {
+            assert!(name.contains("patch14") || found.is_ok(), "{name}");
+            continue;
+        }
+        assert_eq!(
+            found.unwrap_err(),
+            ModelError::NotSquare {
+                height: 64,
+                width: 96,
+                side: 64,
+                family,
+            }
+        );
+    }
+}
+
 #[test]
 fn a_list_of_attentions_must_fit_the_stages() {
     let overrides = ModelOverrides {

@@ -25,8 +25,8 @@ const TOLERANCE_ON_GPU: f32 = 1e-4;
 
 /// The fewest files that have every option of all files: patches without a class token, registers, layer scale and `fc_norm`; a norm
 /// before the blocks and quick GELU; an attention pool; rotary positions, layer scale as in `eva.py`, SwiGLU and keys alone without a
-/// bias; norms of queries and keys, and no biases; patches of 14; packed SwiGLU.
-const EVERY_OPTION: [&str; 7] = [
+/// bias; norms of queries and keys, and no biases; patches of 14; packed SwiGLU; images that are not square.
+const EVERY_OPTION: [&str; 8] = [
     "vit_baseline",
     "vit_clip",
     "vit_siglip.",
@@ -34,6 +34,7 @@ const EVERY_OPTION: [&str; 7] = [
     "vit_rotary_qk_norm",
     "vit_dinov2_patch14",
     "vit_dinov2_packed",
+    "vit_rectangle.",
 ];
 
 /// Compares features, vector and logits with timm's, of the images under each prefix.
@@ -84,7 +85,7 @@ fn assert_close(what: &str, found: &TensorData, expected: &TensorData, tolerance
 #[test]
 fn features_are_timms_at_any_size() {
     let cases = files("vit_");
-    assert!(cases.len() >= 14);
+    assert!(cases.len() >= 16);
     for path in cases {
         compare(&path, &Device::flex(), &["", "other."], TOLERANCE);
     }

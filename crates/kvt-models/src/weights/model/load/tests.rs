@@ -231,20 +231,22 @@ fn a_head_of_another_size_is_reset_on_request_only() {
 #[test]
 fn position_embeddings_follow_the_image_size() {
     let weights = StateDict::from_model(&model(1, &same())).unwrap();
-    let larger = ModelOverrides {
-        img_size: Some(24.into()),
-        ..same()
-    };
-    let (loaded, report) = model(2, &larger)
-        .load(&weights, LoadOptions::default())
-        .unwrap();
-    assert_eq!(
-        report.names(Outcome::Resized).collect::<Vec<_>>(),
-        ["pos_embed"]
-    );
-    let expected = pos_embed::resample(weights.get("pos_embed").unwrap(), [6, 6], 1).unwrap();
-    let loaded = StateDict::from_model(&loaded).unwrap();
-    assert_eq!(loaded.get("pos_embed"), Some(&expected));
+    for (size, grid) in [([24, 24], [6, 6]), ([12, 24], [3, 6])] {
+        let other = ModelOverrides {
+            img_size: Some(size.into()),
+            ..same()
+        };
+        let (loaded, report) = model(2, &other)
+            .load(&weights, LoadOptions::default())
+            .unwrap();
+        assert_eq!(
+            report.names(Outcome::Resized).collect::<Vec<_>>(),
+            ["pos_embed"]
+        );
+        let expected = pos_embed::resample(weights.get("pos_embed").unwrap(), grid, 1).unwrap();
+        let loaded = StateDict::from_model(&loaded).unwrap();
+        assert_eq!(loaded.get("pos_embed"), Some(&expected));
+    }
 }
 
 #[test]
