@@ -48,7 +48,7 @@ const VITS: [Vit; 4] = [
 
 impl VitConfig {
     /// Rows and columns of patches.
-    pub fn grid(&self) -> [usize; 2] {
+    pub(super) fn grid(&self) -> [usize; 2] {
         let patches = |side: usize| side.checked_div(self.patch_size).unwrap_or(0);
         let size = self.common.img_size;
         [patches(size.height), patches(size.width)]

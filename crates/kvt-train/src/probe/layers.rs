@@ -235,7 +235,7 @@ mod tests {
     fn the_row_that_is_drawn() {
         let values: Vec<f32> = (0..25_u8).map(f32::from).collect();
         let drawn = |shape: [usize; 4], prefix, size| {
-            let count = shape.iter().product();
+            let count: usize = shape.iter().product();
             let found = row(tensor(&values[..count], shape), prefix, [1, shape[2]], size);
             let found = found.unwrap();
             (found.looking, read(found.weights).unwrap(), found.grid)
