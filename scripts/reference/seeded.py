@@ -89,8 +89,9 @@ def laws(model, config, sharpened=SHARPENED):
         else:
             factor = 4e-3 if small and re.search(small, name) else 1.0
         tensors[f"weights.{name}"] = [list(value.shape), center * factor, spread * factor]
-    side = config["img_size"]
-    tensors["images"] = [[2, config["in_chans"], side, side], 0.0, WIDTH]
+    size = config["img_size"]
+    height, width = size if isinstance(size, list) else (size, size)
+    tensors["images"] = [[2, config["in_chans"], height, width], 0.0, WIDTH]
     tensors["probe"] = [[2, config["num_classes"]], 0.0, WIDTH]
     exact = lambda x: float(numpy.float32(x))
     return {name: [shape, exact(center), exact(spread)] for name, (shape, center, spread) in sorted(tensors.items())}

@@ -53,6 +53,8 @@ CASES = {
     "dinov3_dense": ({**DINO_V3, "small_activations": TINY}, DENSE),
     "dinov3_plus": ({**DINO_V3, "qkv_bias": True, "activation": "swi_glu"}, KNN),
     "rotary_qk_norm": ({**DINO_V3, "qk_norm": True}, KNN),
+    "rectangle": ({**SMALL, "img_size": [16, 24]}, KNN),
+    "rectangle_rotary": ({**DINO_V3, "img_size": [16, 24]}, DENSE),
 }
 KINDS = {
     "deit3": ["deit3_{size}_patch16_{side}", ("small", "base", "large"), (224, 384)],

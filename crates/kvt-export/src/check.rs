@@ -27,8 +27,8 @@ impl Sample {
     /// Eight images, or the next multiple of a batch that is fixed.
     pub(crate) fn of(model: &Model, batch: Option<usize>) -> Result<Self, ExportError> {
         let (config, batch) = (model.config(), batch.unwrap_or(IMAGES));
-        let side = config.img_size();
-        let shape = [batch, config.in_chans(), side, side];
+        let size = config.img_size();
+        let shape = [batch, config.in_chans(), size.height, size.width];
         let (one, count) = (
             shape.iter().skip(1).product::<usize>(),
             IMAGES.next_multiple_of(batch),

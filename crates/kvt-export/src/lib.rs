@@ -44,7 +44,7 @@ pub struct Onnx {
     pub difference: Option<f32>,
 }
 
-/// A model as an ONNX file in f32, from `images` `[batch, channels, img_size, img_size]` to `logits` `[batch, classes]`. Without a
+/// A model as an ONNX file in f32, from `images` `[batch, channels, height, width]` to `logits` `[batch, classes]`. Without a
 /// `batch` its length is free. `metadata` is stored beside the graph.
 ///
 /// The model is consumed: it ends on a device that computes nothing.

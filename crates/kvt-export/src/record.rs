@@ -30,12 +30,8 @@ pub(crate) struct Recording {
 /// The running statistics of batch norms, which clones of a model share, move to the recording device: afterwards the model is of no use.
 pub(crate) fn record(model: &Model, batch: usize) -> Result<Recording, ExportError> {
     let (device, config) = (Device::capture(), model.config());
-    let shape = [
-        batch,
-        config.in_chans(),
-        config.img_size(),
-        config.img_size(),
-    ];
+    let size = config.img_size();
+    let shape = [batch, config.in_chans(), size.height, size.width];
     let mut weights = Weights::default();
     let captured = device.capture_scope(|scope| {
         let model = model.clone().to_device(&device);

@@ -46,6 +46,16 @@ fn vits(change: &ModelOverrides) -> Vec<ModelConfig> {
     named.map(|config| config.with(&small).unwrap()).into()
 }
 
+/// Two of them for images that are not square, with rotary and with learned positions.
+fn wide(change: &ModelOverrides) -> Vec<ModelConfig> {
+    let wide = ModelOverrides {
+        img_size: Some([16, 24].into()),
+        ..ModelOverrides::default()
+    };
+    let configs = vits(change).into_iter().take(2);
+    configs.map(|config| config.with(&wide).unwrap()).collect()
+}
+
 fn build(config: &ModelConfig) -> Model {
     config.init(&Device::flex(), Key::new(1)).unwrap()
 }
@@ -58,7 +68,8 @@ fn exported(config: &ModelConfig, batch: Option<usize>) -> proto::Model {
     let file = proto::Model::decode(&*onnx.bytes).unwrap();
 
     // Another length than those that are recorded.
-    let shape = [batch.unwrap_or(4), 3, small::SIDE, small::SIDE];
+    let size = config.img_size();
+    let shape = [batch.unwrap_or(4), 3, size.height, size.width];
     let mut rng = Key::new(2).rng();
     let pixels: Vec<f32> = (0..shape.iter().product())
         .map(|_: usize| rng.random_range(-2.0..2.0))
@@ -132,17 +143,19 @@ fn every_family_is_exported() {
         (knn(), None),
         (knn(), Some(2)),
     ] {
-        for config in small::configs(&change).into_iter().chain(vits(&change)) {
+        let configs = small::configs(&change).into_iter();
+        for config in configs.chain(vits(&change)).chain(wide(&change)) {
             let name = config.name();
             let file = exported(&config, batch);
             assert_eq!(file.metadata_props[0].value, "\"tiny\"");
             let graph = file.graph.unwrap();
             assert_whole(&name, &graph);
             let first = batch.map_or(Err("batch".to_owned()), |batch| Ok(batch as i64));
-            let side = small::SIDE as i64;
+            let size = config.img_size();
+            let [height, width] = [size.height, size.width].map(|side| Ok(side as i64));
             assert_eq!(
                 lengths(&graph.input[0]),
-                [first.clone(), Ok(3), Ok(side), Ok(side)],
+                [first.clone(), Ok(3), height, width],
                 "{name}"
             );
             assert_eq!(lengths(&graph.output[0]), [first, Ok(3)], "{name}");

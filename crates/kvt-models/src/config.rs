@@ -5,6 +5,7 @@ use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::cost::Summary;
 use crate::family::families::{ModelConfig, aliased, named};
+use crate::family::img_size::ImgSize;
 use crate::similar::similar;
 
 /// The largest number of parameters that is not refused as a mistake: 16 GiB of weights, and four times as much to
@@ -83,9 +84,19 @@ impl ModelConfig {
     ///
     /// # Errors
     ///
-    /// Zero sizes, an image that does not divide into patches, an embedding that does not divide
+    /// Zero sizes, an image that does not divide into patches or is not square, an embedding that does not divide
     /// among the heads, rates outside [0, 1), an attention that keeps no keys.
     pub fn validate(&self) -> Result<(), ModelError> {
+        let size = self.img_size();
+        // The other families compute with one side from here on.
+        if !size.is_square() && !self.of_family().takes_rectangles() {
+            return Err(ModelError::NotSquare {
+                height: size.height,
+                width: size.width,
+                side: size.side(),
+                family: self.family().name,
+            });
+        }
         let valid = self.of_family().validate();
         valid.map_err(|error| error.in_family(self.family().name))
     }
@@ -94,10 +105,10 @@ impl ModelConfig {
     ///
     /// # Errors
     ///
-    /// `dims`, `[batch, channels, height, width]`, are not `[batch, in_chans, img_size, img_size]`.
+    /// `dims`, `[batch, channels, height, width]`, are not `[batch, in_chans, height, width]` of the model.
     pub fn check_input(&self, dims: [usize; 4]) -> Result<(), ModelError> {
         let (in_chans, img_size) = (self.in_chans(), self.img_size());
-        if dims[1..] == [in_chans, img_size, img_size] {
+        if dims[1..] == [in_chans, img_size.height, img_size.width] {
             return Ok(());
         }
         Err(ModelError::InputShape {
@@ -135,8 +146,8 @@ impl ModelConfig {
         same.map(|(name, _)| name)
     }
 
-    /// Side of the square input image in pixels.
-    pub fn img_size(&self) -> usize {
+    /// Size of the input image.
+    pub fn img_size(&self) -> ImgSize {
         self.common().img_size
     }
 

@@ -2,6 +2,8 @@
 
 use kvt_attention::AttentionError;
 
+use crate::family::img_size::ImgSize;
+
 /// An invalid configuration, or images that do not fit a model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -141,6 +143,20 @@ pub enum ModelError {
         /// The minimum side, in pixels.
         least: usize,
     },
+    /// Images that are not square, of a family that takes no others.
+    #[error(
+        "`img_size` is [{height}, {width}], but {family} takes square images only: give one number, such as {side}, or take a model of the family ViT"
+    )]
+    NotSquare {
+        /// Height of the images in pixels.
+        height: usize,
+        /// Width of the images in pixels.
+        width: usize,
+        /// A side that a square could have.
+        side: usize,
+        /// The family of models.
+        family: &'static str,
+    },
     /// Images of a size that the backbone does not support.
     #[error("images of {height} x {width} pixels do not fit {family}: expected {expected}")]
     ImageSize {
@@ -193,15 +209,15 @@ pub enum ModelError {
     },
     /// Images of another shape than the model's.
     #[error(
-        "images have shape {found:?}, but the model takes [batch, {in_chans}, {img_size}, {img_size}]: resize the images, or set `img_size` and `in_chans`"
+        "images have shape {found:?}, but the model takes [batch, {in_chans}, {}, {}]: resize the images, or set `img_size` and `in_chans`", img_size.height, img_size.width
     )]
     InputShape {
         /// Shape of the images, `[batch, channels, height, width]`.
         found: [usize; 4],
         /// Channels the model takes.
         in_chans: usize,
-        /// Side of the images the model takes, in pixels.
-        img_size: usize,
+        /// Size of the images the model takes.
+        img_size: ImgSize,
     },
 }
 

@@ -40,6 +40,7 @@ pub use family::common::CommonConfig;
 pub use family::config_keys::ModelOverrides;
 pub use family::cost::{StageAttention, StageSummary, Summary};
 pub use family::families::{AnyBackbone, ModelConfig};
+pub use family::img_size::ImgSize;
 pub use family::stages::StagesConfig;
 pub use head::{Classifier, Head, Logits};
 pub use kvt_attention::Macs;

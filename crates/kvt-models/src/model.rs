@@ -72,7 +72,7 @@ impl Model {
     ///
     /// # Shapes
     ///
-    /// `[batch, in_chans, img_size, img_size]` to `[batch, num_classes]`.
+    /// `[batch, in_chans, height, width]` to `[batch, num_classes]`.
     ///
     /// # Panics
     ///
@@ -91,7 +91,7 @@ impl Model {
     ///
     /// # Shapes
     ///
-    /// `[batch, in_chans, img_size, img_size]` to `[batch, num_classes]` per output.
+    /// `[batch, in_chans, height, width]` to `[batch, num_classes]` per output.
     ///
     /// # Panics
     ///
@@ -172,17 +172,20 @@ impl Model {
     /// [`ModelError::ImageSize`]: as [`Backbone::check_size`], and on all but the configured size if the attention
     /// has weights for one number of tokens.
     pub fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        let ([height, width], side) = (size, self.config.img_size());
+        let ([height, width], own) = (size, self.config.img_size());
         let stages = self.config.summary().stages.into_iter();
         let fixed = stages
             .filter_map(|stage| stage.attention)
             .any(|attention| attention.fixes_keys);
-        if fixed && size != [side; 2] {
+        if fixed && [own.height, own.width] != size {
             return Err(ModelError::ImageSize {
                 height,
                 width,
                 family: "a model with this attention",
-                expected: format!("{side} x {side}, for which the attention has weights"),
+                expected: format!(
+                    "{} x {}, for which the attention has weights",
+                    own.height, own.width
+                ),
             });
         }
         self.backbone.check_size(size)

@@ -48,7 +48,7 @@ pub(crate) fn images(batch: usize, side: usize, device: &Device) -> Tensor<4> {
 
 /// The logits of three images on the CPU.
 pub(crate) fn logits(model: &Model, phase: Phase) -> TensorData {
-    let images = images(3, model.config().img_size(), &Device::flex());
+    let images = images(3, model.config().img_size().side(), &Device::flex());
     model.forward(images, phase).into_data()
 }
 

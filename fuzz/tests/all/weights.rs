@@ -16,7 +16,7 @@ use crate::runner::fuzz;
 /// that have to be resized.
 fn models(scale: usize) -> Vec<Model> {
     let staged = |img_size: usize, patch_size: usize| ModelOverrides {
-        img_size: Some(img_size * scale),
+        img_size: Some((img_size * scale).into()),
         patch_size: Some(patch_size),
         embed_dim: Some(vec![4, 8].into()),
         depth: Some(vec![1, 1].into()),

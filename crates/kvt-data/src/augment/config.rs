@@ -36,8 +36,8 @@ section! {
         pub mean: Vec<f64> = vec![0.485, 0.456, 0.406], "x-range" = "[-1e6, 1e6]", "minItems" = 1, "maxItems" = 4;
         /// Standard deviation of each channel, divided by after the mean; as many numbers as `mean`.
         pub std: Vec<f64> = vec![0.229, 0.224, 0.225], "x-range" = "[1e-6, 1e6]", "minItems" = 1, "maxItems" = 4;
-        /// Evaluation resizes the shorter side to `img_size / crop_pct` and cuts out the centre. Above 1 the image becomes smaller
-        /// than `img_size` and gets a black border.
+        /// Evaluation resizes the shorter side to `img_size / crop_pct` and cuts out the centre; where `img_size` is a height and a width,
+        /// both sides cover theirs. Above 1 the image becomes smaller than `img_size` and gets a black border.
         // At the minimum fraction, the resized image has a hundred times the pixels that are used.
         pub crop_pct: f64 = Preset::Imagenet.crop_pct(),
             "x-range" = "[0.1, 2]", "x-default" = "`0.875` with imagenet, else `1.0`";

@@ -81,7 +81,7 @@ fn an_unknown_name_suggests_near_ones() {
 #[test]
 fn overrides_replace_what_they_name() {
     let overrides = ModelOverrides {
-        img_size: Some(32),
+        img_size: Some(32.into()),
         patch_size: Some(4),
         embed_dim: Some(48.into()),
         depth: Some(2.into()),
@@ -103,6 +103,54 @@ fn overrides_replace_what_they_name() {
         (stage.tokens, stage.keys, stage.k, stage.depth),
         (65, 65, 65, 2)
     );
+}
+
+/// 4 x 6 patches of a ViT; the other families have one side, and say so.
+#[test]
+fn only_a_vit_takes_rectangles() {
+    let wide = ModelOverrides {
+        img_size: Some([64, 96].into()),
+        ..ModelOverrides::default()
+    };
+    let square = ModelOverrides {
+        img_size: Some([64, 64].into()),
+        ..ModelOverrides::default()
+    };
+    for (name, shown) in [
+        ("deit_tiny_patch16_224", "deit_tiny_patch16_64x96"),
+        ("vit_small_patch16_dinov3", "vit_small_patch16_dinov3_64x96"),
+    ] {
+        let config = ModelConfig::by_name(name).unwrap();
+        let [of_wide, of_square] =
+            [&wide, &square].map(|overrides| config.clone().with(overrides).unwrap());
+        assert_eq!(of_wide.name(), shown);
+        assert_eq!(of_wide.in_timm().as_deref(), Some(name));
+        assert_eq!(of_wide.check_input([2, 3, 64, 96]), Ok(()));
+        assert!(of_wide.check_input([2, 3, 96, 64]).is_err());
+        let tokens = |config: &ModelConfig| config.summary().stages[0].tokens;
+        assert_eq!(tokens(&of_wide), tokens(&of_square) + 4 * 2, "{name}");
+        // Of the parameters, only learned positions are more: 8 of 192 channels.
+        let positions = if name.contains("dinov3") { 0 } else { 8 * 192 };
+        let params = [&of_wide, &of_square].map(|config| config.summary().params);
+        assert_eq!(params[0], params[1] + positions, "{name}");
+    }
+    for name in names() {
+        let config = ModelConfig::by_name(&name).unwrap();
+        let (family, found) = (config.family().name, config.with(&wide));
+        if family == "ViT" {
+            assert!(name.contains("patch14") || found.is_ok(), "{name}");
+            continue;
+        }
+        assert_eq!(
+            found.unwrap_err(),
+            ModelError::NotSquare {
+                height: 64,
+                width: 96,
+                side: 64,
+                family,
+            }
+        );
+    }
 }
 
 #[test]
@@ -132,14 +180,14 @@ fn sizes_that_describe_no_model_are_refused() {
     for (overrides, message) in [
         (
             ModelOverrides {
-                img_size: Some(225),
+                img_size: Some(225.into()),
                 ..default()
             },
             "`img_size` 225 is not a multiple of `patch_size` 16: the nearest multiples are 224 and 240",
         ),
         (
             ModelOverrides {
-                img_size: Some(10),
+                img_size: Some(10.into()),
                 ..default()
             },
             "`img_size` 10 is not a multiple of `patch_size` 16: the nearest multiples are 16 and 32",
@@ -204,7 +252,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         config.unwrap_err().to_string()
     };
     let large = ModelOverrides {
-        img_size: Some(65_536),
+        img_size: Some(65_536.into()),
         patch_size: Some(1),
         ..ModelOverrides::default()
     };
@@ -212,7 +260,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         assert!(with(name, large.clone()).contains("at most 1024"));
     }
     let overlapping = ModelOverrides {
-        img_size: Some(65_536),
+        img_size: Some(65_536.into()),
         patch_stride: Some(1),
         ..ModelOverrides::default()
     };
@@ -220,7 +268,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         assert!(with(name, overlapping.clone()).contains("at most 1024"));
     }
     let fine = ModelOverrides {
-        img_size: Some(65_536),
+        img_size: Some(65_536.into()),
         strides: Some(vec![1]),
         ..ModelOverrides::default()
     };
@@ -232,7 +280,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
         ("volo_d1_224", vec![1, 1]),
     ] {
         let fine = ModelOverrides {
-            img_size: Some(65_536),
+            img_size: Some(65_536.into()),
             strides: Some(strides),
             ..ModelOverrides::default()
         };
@@ -240,7 +288,7 @@ fn sizes_whose_cost_is_no_number_are_refused() {
     }
     // The concatenated pixels of a patch have 2^36 numbers.
     let patches = ModelOverrides {
-        img_size: Some(65_536),
+        img_size: Some(65_536.into()),
         patch_size: Some(1024),
         inner_dim: Some(65_536),
         inner_num_heads: Some(1),
@@ -324,7 +372,7 @@ fn a_model_larger_than_any_machine_is_refused() {
     }
     // Convolutions whose number of operations exceeds 64 bits.
     let stem = ModelOverrides {
-        img_size: Some(65_536),
+        img_size: Some(65_536.into()),
         strides: Some(vec![1, 64]),
         stem_dim: Some(65_536),
         embed_dim: Some(65_536.into()),

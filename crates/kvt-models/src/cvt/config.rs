@@ -52,7 +52,7 @@ impl CvtConfig {
     /// The stages, first to last.
     pub(super) fn stages(&self) -> Vec<StageSize> {
         let last = self.stages.count().saturating_sub(1);
-        let (mut channels, mut before) = (self.common.in_chans, self.common.img_size);
+        let (mut channels, mut before) = (self.common.in_chans, self.common.side());
         let lists = self.embed_dim.iter().zip(self.stages.iter());
         let stages = lists.enumerate().map(|(stage, (&dim, config))| {
             let (kernel, stride) = match stage {
@@ -126,7 +126,7 @@ impl FamilyConfig for CvtConfig {
             // Only the first map can be too small: the other embeddings map one token to one.
             if stage.grid == 0 {
                 return Err(ModelError::ImageTooSmall {
-                    img_size: self.common.img_size,
+                    img_size: self.common.side(),
                     family: "CvT with such patches",
                     least: stage.embed.kernel - 2 * stage.embed.padding,
                 });

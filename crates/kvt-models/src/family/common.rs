@@ -5,13 +5,14 @@ use kvt_attention::{AttentionConfig, Place};
 use crate::error::ModelError;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::cost::BlockSize;
+use crate::family::img_size::ImgSize;
 use crate::family::validate;
 
 /// The sizes and settings of a classifier of any family.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CommonConfig {
-    /// Side of the square input image in pixels.
-    pub img_size: usize,
+    /// Size of the input image; square unless the family is ViT.
+    pub img_size: ImgSize,
     /// Channels of the input image.
     pub in_chans: usize,
     /// Classes.
@@ -31,7 +32,7 @@ impl CommonConfig {
     /// For ImageNet at an image size, without dropout.
     pub(crate) fn imagenet(img_size: usize) -> Self {
         Self {
-            img_size,
+            img_size: img_size.into(),
             in_chans: 3,
             num_classes: 1000,
             mlp_ratio: 4.0,
@@ -54,6 +55,11 @@ impl CommonConfig {
         }
     }
 
+    /// Side of the square input image in pixels.
+    pub(crate) fn side(&self) -> usize {
+        self.img_size.side()
+    }
+
     /// This with a single class, for a backbone whose classifier is not used.
     pub(crate) fn headless(self) -> Self {
         Self {
@@ -64,7 +70,7 @@ impl CommonConfig {
 
     /// The end of a model's name that tells its image size, if that is not 224.
     pub(crate) fn size_suffix(&self) -> String {
-        match self.img_size {
+        match self.side() {
             224 => String::new(),
             side => format!("_{side}"),
         }
@@ -73,7 +79,8 @@ impl CommonConfig {
     /// Refuses settings that are invalid whatever the channels.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         validate::sizes(&[
-            ("img_size", self.img_size),
+            ("img_size", self.img_size.height),
+            ("img_size", self.img_size.width),
             ("in_chans", self.in_chans),
             ("num_classes", self.num_classes),
         ])?;

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
+use crate::family::img_size::ImgSize;
 use crate::family::validate;
 use crate::vit::Pool;
 
@@ -16,9 +17,9 @@ use crate::vit::Pool;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModelOverrides {
-    /// Height and width of the input in pixels.
+    /// Height and width of the input in pixels: one number for both, or, with a ViT, a list of the two.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub img_size: Option<usize>,
+    pub img_size: Option<ImgSize>,
     /// Height and width of a patch in pixels.
     #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
     pub patch_size: Option<usize>,

@@ -6,6 +6,7 @@ pub(crate) mod config_keys;
 pub(crate) mod cost;
 mod depth;
 pub(crate) mod families;
+pub(crate) mod img_size;
 pub(crate) mod naming;
 pub(crate) mod places;
 pub(crate) mod stages;
@@ -252,6 +253,11 @@ pub(crate) trait FamilyConfig {
     /// How many numbers are drawn once and saved: they are neither trained, nor computed, nor statistics.
     fn fixed_numbers(&self) -> usize {
         0
+    }
+
+    /// Whether images need not be square.
+    fn takes_rectangles(&self) -> bool {
+        false
     }
 
     /// Whether the classifier has a second output, which learns from a teacher.

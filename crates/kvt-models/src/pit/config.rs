@@ -44,7 +44,7 @@ const SIZES: [Size; 4] = [
 impl PitConfig {
     /// Patches along a side of the image.
     pub fn grid_size(&self) -> usize {
-        self.patch_embed().output_size(self.common.img_size)
+        self.patch_embed().output_size(self.common.side())
     }
 
     /// Tokens before the map: the class token, and the distillation token.
@@ -136,9 +136,9 @@ impl FamilyConfig for PitConfig {
             ("patch_stride", self.patch_stride),
         ])?;
         validate::per_stage("embed_dim", self.embed_dim.len(), self.stages.count())?;
-        if self.common.img_size < self.patch_size {
+        if self.common.side() < self.patch_size {
             return Err(ModelError::ImageTooSmall {
-                img_size: self.common.img_size,
+                img_size: self.common.side(),
                 family: "PiT with such patches",
                 least: self.patch_size,
             });
@@ -179,7 +179,7 @@ impl FamilyConfig for PitConfig {
             _ => format!("_patch{}_stride{}", patch[0], patch[1]),
         };
         let distilled = if self.distilled { "_distilled" } else { "" };
-        format!("pit_{size}{distilled}{patch}_{}", self.common.img_size)
+        format!("pit_{size}{distilled}{patch}_{}", self.common.side())
     }
 
     fn common(&self) -> &CommonConfig {
@@ -199,7 +199,7 @@ impl FamilyConfig for PitConfig {
         let embeddings = (prefix + grid.pow(2)) * patch_embed.out_channels;
         let classifiers = prefix * (features + 1) * self.common.num_classes;
         let outside =
-            patch_embed.macs(self.common.img_size) + prefix * features * self.common.num_classes;
+            patch_embed.macs(self.common.side()) + prefix * features * self.common.num_classes;
         let params = patch_embed.params() + embeddings + 2 * features + classifiers;
         Summary::new(self.name(), stages, params, Macs::linear(outside))
     }

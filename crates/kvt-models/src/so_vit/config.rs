@@ -49,7 +49,7 @@ const STRIDES: [usize; 3] = [2, 2, 2];
 impl SoVitConfig {
     /// Tokens along a side of the image.
     pub fn grid_size(&self) -> usize {
-        self.visual_tokens().grid_size(self.common.img_size)
+        self.visual_tokens().grid_size(self.common.side())
     }
 
     /// Tokens of a block: queries, and the keys that each of them chooses from.
@@ -173,7 +173,7 @@ impl FamilyConfig for SoVitConfig {
         let norm = 2 * dim;
         // The positions are fixed: there is only a class token.
         let params = visual.params() + dim + norm + class + second_order.params();
-        let macs = visual.macs(self.common.img_size)
+        let macs = visual.macs(self.common.side())
             + dim * self.common.num_classes
             + second_order.macs(self.grid_size().pow(2));
         Summary::new(self.name(), vec![blocks], params, Macs::linear(macs))

@@ -56,10 +56,7 @@ pub(super) struct StageSize {
 impl SwinConfig {
     /// Patches along a side of the image: tokens along a side of the first stage's map.
     pub fn grid_size(&self) -> usize {
-        self.common
-            .img_size
-            .checked_div(self.patch_size)
-            .unwrap_or(0)
+        self.common.side().checked_div(self.patch_size).unwrap_or(0)
     }
 
     /// Channels of the last stage.
@@ -219,7 +216,7 @@ impl FamilyConfig for SwinConfig {
                 expected: "at most 16 entries of `depth`, since every stage doubles the channels",
             });
         }
-        validate::whole_patches(self.common.img_size, self.patch_size)?;
+        validate::whole_patches(self.common.side(), self.patch_size)?;
         validate::tokens(self.grid_size())?;
         for (i, stage) in self.stages().enumerate() {
             // The channels double from stage to stage.
@@ -245,7 +242,7 @@ impl FamilyConfig for SwinConfig {
             (192, [2, 2, 18, 2], [6, 12, 24, 48]) => "large".to_owned(),
             (dim, depth, _) => format!("{dim}x{}", joined(depth)),
         };
-        let (patch, window, img) = (self.patch_size, self.window_size, self.common.img_size);
+        let (patch, window, img) = (self.patch_size, self.window_size, self.common.side());
         format!("swin_{size}_patch{patch}_window{window}_{img}")
     }
 

@@ -53,7 +53,7 @@ const INNER_MLP_RATIO: usize = 4;
 impl TntConfig {
     /// Patches along a side of the image.
     pub fn grid_size(&self) -> usize {
-        let side = self.common.img_size.checked_div(self.patch_size);
+        let side = self.common.side().checked_div(self.patch_size);
         side.unwrap_or(0)
     }
 
@@ -210,7 +210,7 @@ impl FamilyConfig for TntConfig {
             ("inner_num_heads", self.inner_num_heads),
             ("inner_stride", self.inner_stride),
         ])?;
-        validate::whole_patches(self.common.img_size, self.patch_size)?;
+        validate::whole_patches(self.common.side(), self.patch_size)?;
         [self.grid_size(), self.inner_grid_size()]
             .into_iter()
             .try_for_each(validate::tokens)?;
@@ -249,7 +249,7 @@ impl FamilyConfig for TntConfig {
             None => format!("{}-{}x{}", self.embed_dim, self.inner_dim, self.depth),
         };
         let legacy = if self.legacy { "_legacy" } else { "" };
-        let (patch, img) = (self.patch_size, self.common.img_size);
+        let (patch, img) = (self.patch_size, self.common.side());
         format!("tnt_{size}{legacy}_patch{patch}_{img}")
     }
 

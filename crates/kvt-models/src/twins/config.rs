@@ -81,7 +81,7 @@ impl TwinsConfig {
 
     /// The stages, first to last.
     pub(super) fn stages(&self) -> impl Iterator<Item = StageSize> {
-        let (mut channels, mut before) = (self.common.in_chans, self.common.img_size);
+        let (mut channels, mut before) = (self.common.in_chans, self.common.side());
         let sizes = self.strides.iter().zip(&self.embed_dim);
         let attention = self.window_size.iter().zip(&self.sr_ratio);
         let lists = sizes.zip(attention).zip(self.stages.iter());
@@ -162,7 +162,7 @@ impl FamilyConfig for TwinsConfig {
             let sizes: Vec<_> = list.iter().map(|&size| (field, size)).collect();
             validate::sizes(&sizes)?;
         }
-        let img_size = self.common.img_size;
+        let img_size = self.common.side();
         validate::whole_strides(img_size, self.patch())?;
         for (i, (stage, patch)) in self.stages().zip(self.patches()).enumerate() {
             self.validate_stage(&stage, patch)
@@ -250,7 +250,7 @@ impl TwinsConfig {
         validate::tokens(stage.grid())?;
         if stage.has_global() && stage.grid() < stage.sr_ratio {
             return Err(ModelError::ImageTooSmall {
-                img_size: self.common.img_size,
+                img_size: self.common.side(),
                 family: "a Twins with such an `sr_ratio`",
                 least: patch.saturating_mul(stage.sr_ratio),
             });

@@ -65,8 +65,8 @@ impl VisformerConfig {
     /// The stages, first to last.
     pub(super) fn stages(&self) -> [StageSize; 3] {
         let (mut channels, mut before) = match self.stem() {
-            Some(stem) => (stem.out_channels, stem.output_size(self.common.img_size)),
-            None => (self.common.in_chans, self.common.img_size),
+            Some(stem) => (stem.out_channels, stem.output_size(self.common.side())),
+            None => (self.common.in_chans, self.common.side()),
         };
         [0, 1, 2].map(|stage: usize| {
             let dim = self.embed_dim[stage];
@@ -161,7 +161,7 @@ impl FamilyConfig for VisformerConfig {
         for (i, stage) in self.stages().iter().enumerate() {
             if stage.grid == 0 {
                 return Err(ModelError::ImageTooSmall {
-                    img_size: self.common.img_size,
+                    img_size: self.common.side(),
                     family: "Visformer with such strides",
                     least: self.least_size(),
                 });
@@ -204,7 +204,7 @@ impl FamilyConfig for VisformerConfig {
         let (features, classes) = (self.num_features(), self.common.num_classes);
         let (stem_params, stem_macs) = self.stem().map_or((0, 0), |stem| {
             let norm = 2 * stem.out_channels;
-            (stem.params() + norm, stem.macs(self.common.img_size))
+            (stem.params() + norm, stem.macs(self.common.side()))
         });
         let params = stem_params + 2 * features + (features + 1) * classes;
         let macs = Macs::linear(stem_macs + features * classes);

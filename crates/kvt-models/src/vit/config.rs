@@ -21,7 +21,7 @@ use crate::weights::{StateDict, pos_embed};
 pub struct VitConfig {
     /// What it shares with the other families.
     pub common: CommonConfig,
-    /// Side of a patch in pixels; divides `img_size`.
+    /// Side of a patch in pixels; divides both sides of `img_size`.
     pub patch_size: usize,
     /// Channels of a token.
     pub embed_dim: usize,
@@ -47,12 +47,16 @@ const VITS: [Vit; 4] = [
 ];
 
 impl VitConfig {
-    /// Patches along a side of the image.
-    pub fn grid_size(&self) -> usize {
-        self.common
-            .img_size
-            .checked_div(self.patch_size)
-            .unwrap_or(0)
+    /// Rows and columns of patches.
+    pub(super) fn grid(&self) -> [usize; 2] {
+        let patches = |side: usize| side.checked_div(self.patch_size).unwrap_or(0);
+        let size = self.common.img_size;
+        [patches(size.height), patches(size.width)]
+    }
+
+    /// Patches of an image.
+    pub(super) fn patches(&self) -> usize {
+        self.grid().iter().product()
     }
 
     /// Tokens before the patches: the class token, the distillation token, and registers.
@@ -78,7 +82,7 @@ impl VitConfig {
 
     /// Tokens of a block: queries, and the keys that each of them chooses from.
     pub fn tokens(&self) -> usize {
-        self.num_prefix_tokens() + self.grid_size().pow(2)
+        self.num_prefix_tokens() + self.patches()
     }
 
     /// The sizes of a block.
@@ -137,7 +141,7 @@ impl VitConfig {
     pub(super) fn place(&self) -> Place {
         Place {
             prefix: self.num_prefix_tokens(),
-            grid: Some([self.grid_size(); 2]),
+            grid: Some(self.grid()),
             dropout: self.common.attn_drop,
             ..Place::new(self.tokens(), self.embed_dim, self.num_heads)
         }
@@ -207,8 +211,11 @@ impl FamilyConfig for VitConfig {
     fn validate(&self) -> Result<(), ModelError> {
         self.common.validate()?;
         validate::sizes(&[("patch_size", self.patch_size)])?;
-        validate::whole_patches(self.common.img_size, self.patch_size)?;
-        validate::tokens(self.grid_size())?;
+        let size = self.common.img_size;
+        for side in [size.height, size.width] {
+            validate::whole_patches(side, self.patch_size)?;
+            validate::tokens(side / self.patch_size)?;
+        }
         if self.options.pool == Pool::Token && !self.options.class_token {
             let needs = "a class token";
             return Err(ModelError::Pool { needs });
@@ -265,7 +272,7 @@ impl FamilyConfig for VitConfig {
     fn summary(&self) -> Summary {
         let (dim, options) = (self.embed_dim, &self.options);
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
-        let patches = self.grid_size().pow(2);
+        let patches = self.patches();
         let heads = 1 + usize::from(self.distilled);
 
         let bias = usize::from(!options.norm_pre);
@@ -283,6 +290,10 @@ impl FamilyConfig for VitConfig {
         Summary::new(self.name(), vec![self.stage()], params, outside)
     }
 
+    fn takes_rectangles(&self) -> bool {
+        true
+    }
+
     fn is_distilled(&self) -> bool {
         self.distilled
     }
@@ -295,9 +306,7 @@ impl FamilyConfig for VitConfig {
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
         match (name, self.embedded_prefix()) {
-            ("pos_embed", Some(prefix)) => {
-                pos_embed::resample(weight, [self.grid_size(); 2], prefix)
-            }
+            ("pos_embed", Some(prefix)) => pos_embed::resample(weight, self.grid(), prefix),
             _ => None,
         }
     }

@@ -42,8 +42,8 @@ pub struct Vit {
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     options: VitOptions,
-    /// Patches along a side of an image of the configured size.
-    grid: usize,
+    /// Rows and columns of patches of an image of the configured size.
+    grid: [usize; 2],
     /// Tokens before the map that have a learned position; `None` if none at all has one.
     embedded_prefix: Option<usize>,
     /// Tokens before the map.
@@ -84,7 +84,7 @@ impl Vit {
         let token = |name, count: usize| (count > 0).then(|| init.token(name, count, dim));
         let norm = |is_there: bool| is_there.then(|| init.layer_norm(dim, options.epsilon));
         let embedded = config.embedded_prefix();
-        let positions = embedded.map_or(0, |prefix| prefix + config.grid_size().pow(2));
+        let positions = embedded.map_or(0, |prefix| prefix + config.patches());
         Self {
             cls_token: token("cls_token", usize::from(options.class_token)),
             dist_token: token("dist_token", usize::from(config.distilled)),
@@ -100,7 +100,7 @@ impl Vit {
             fc_norm: norm(options.fc_norm),
             settings: Settings {
                 options,
-                grid: config.grid_size(),
+                grid: config.grid(),
                 embedded_prefix: embedded,
                 prefix: config.num_prefix_tokens(),
                 head_dim: place.head_dim,
@@ -129,7 +129,7 @@ impl Vit {
             Positions::Family => Bicubic::Antialiased,
             Positions::Dino => Bicubic::Dino,
         };
-        let from = [self.settings.grid; 2];
+        let from = self.settings.grid;
         let positions = bicubic.interpolated_behind(with, embedding.val(), from, grid);
         if with < self.settings.prefix {
             joined(patches + positions)

@@ -260,10 +260,10 @@ pub(super) fn name(config: &VitConfig) -> String {
     let size = kind.and_then(|kind| size_of(kind, config));
     let size = size.map_or_else(|| format!("{embed_dim}x{depth}"), str::to_owned);
     let (family, tag) = kind.map_or(("vit", ""), |kind| (kind.family, kind.tag));
-    let side = config.common.img_size;
+    let img_size = config.common.img_size;
     let img = match kind.and_then(|kind| kind.own) {
-        Some(own) if own == side => String::new(),
-        _ => format!("_{side}"),
+        Some(own) if img_size.sides() == (own, own) => String::new(),
+        _ => format!("_{img_size}"),
     };
     format!("{family}_{size}_patch{patch_size}{tag}{img}")
 }

@@ -150,13 +150,13 @@ impl VoloConfig {
             depth: first(&self.depth),
             num_heads: first(&self.num_heads),
             attn_drop: self.common.attn_drop,
-            grid: self.grids(self.common.img_size)[0],
+            grid: self.grids(self.common.side())[0],
         }
     }
 
     /// The stages of transformer blocks, first to last.
     pub(super) fn stages(&self) -> Vec<StageSize> {
-        let [_, grid] = self.grids(self.common.img_size);
+        let [_, grid] = self.grids(self.common.side());
         let lists = self.embed_dim.iter().zip(&self.depth).zip(&self.num_heads);
         let stages = lists.skip(1).zip(&self.attention).enumerate().map(
             |(s, (((&dim, &depth), &num_heads), attention))| StageSize {
@@ -182,7 +182,7 @@ impl VoloConfig {
             num_heads: self.num_heads.last().copied().unwrap_or(0),
             attention: self.class_attention.clone(),
             attn_drop: self.common.attn_drop,
-            tokens: self.grids(self.common.img_size)[1].pow(2),
+            tokens: self.grids(self.common.side())[1].pow(2),
         }
     }
 
@@ -261,10 +261,10 @@ impl FamilyConfig for VoloConfig {
             ("strides", self.strides[1]),
             ("stem_dim", self.stem_dim),
         ])?;
-        let [fine, coarse] = self.grids(self.common.img_size);
+        let [fine, coarse] = self.grids(self.common.side());
         if coarse == 0 {
             return Err(ModelError::ImageTooSmall {
-                img_size: self.common.img_size,
+                img_size: self.common.side(),
                 family: "VOLO with such strides",
                 least: self.least(),
             });
@@ -309,7 +309,7 @@ impl FamilyConfig for VoloConfig {
         if self.strides != STRIDES {
             name += &format!("_stride{}", joined(&self.strides));
         }
-        format!("{name}_{}", self.common.img_size)
+        format!("{name}_{}", self.common.side())
     }
 
     fn common(&self) -> &CommonConfig {
@@ -323,7 +323,7 @@ impl FamilyConfig for VoloConfig {
         stages.extend(transformers.map(|(place, stage)| stage.summary(stage_name(place))));
         stages.push(self.class().summary(CLASS_STAGE.to_owned()));
 
-        let mut side = self.common.img_size;
+        let mut side = self.common.side();
         let (mut params, mut macs) = (0, Macs::default());
         for (_, conv) in self.stem() {
             macs = macs + Macs::linear(conv.macs(side));
@@ -331,7 +331,7 @@ impl FamilyConfig for VoloConfig {
             // With weight and bias of its batch norm.
             params += conv.params() + 2 * conv.out_channels;
         }
-        let ([fine, coarse], features) = (self.grids(self.common.img_size), self.num_features());
+        let ([fine, coarse], features) = (self.grids(self.common.side()), self.num_features());
         let dim = self.outlook().block.dim;
         let patch = self.stem_dim * self.strides[1].pow(2);
         let tokens = coarse.pow(2);
@@ -368,9 +368,7 @@ impl FamilyConfig for VoloConfig {
 
     fn resize(&self, name: &str, _: &[usize], weight: &TensorData) -> Option<TensorData> {
         match name {
-            "pos_embed" => {
-                Bicubic::Plain.resample_grid(weight, self.grids(self.common.img_size)[1])
-            }
+            "pos_embed" => Bicubic::Plain.resample_grid(weight, self.grids(self.common.side())[1]),
             _ => None,
         }
     }

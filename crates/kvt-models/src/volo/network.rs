@@ -76,7 +76,7 @@ impl Volo {
         });
         let (class, post) = (config.class(), init.child("post_network"));
         let [dim, features] = [outlook.block.dim, config.num_features()];
-        let [_, grid] = config.grids(config.common.img_size);
+        let [_, grid] = config.grids(config.common.side());
         Self {
             stem: config.stem().map(|conv| ConvNorm::new(&stem, conv)).into(),
             patch_embed: PatchEmbed::new(&embed, config.stem_dim, dim, config.strides[1]),

@@ -303,7 +303,7 @@ fn volo(config: &Json) -> VoloConfig {
 impl Json {
     fn common(&self) -> CommonConfig {
         CommonConfig {
-            img_size: self.size("img_size"),
+            img_size: serde_json::from_value(self.0["img_size"].clone()).unwrap(),
             in_chans: self.size("in_chans"),
             num_classes: self.size("num_classes"),
             // CvT's is a list with the same number for all stages.

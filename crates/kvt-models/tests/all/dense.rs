@@ -157,7 +157,7 @@ fn unfolded(data: &TensorData) -> TensorData {
 fn small(name: &str, window: usize, depth: [usize; 4]) -> ModelConfig {
     let swin = name.starts_with("swin");
     let overrides = ModelOverrides {
-        img_size: Some(32),
+        img_size: Some(32.into()),
         patch_size: swin.then_some(2),
         strides: (!swin).then(|| vec![2, 2, 2, 2]),
         embed_dim: Some(if swin {
@@ -206,7 +206,7 @@ fn a_classifier_of_whole_windows_gives_the_same_maps() {
         ..Ask::default()
     };
     let larger = ModelOverrides {
-        img_size: Some(48),
+        img_size: Some(48.into()),
         ..ModelOverrides::default()
     };
     for (name, size) in [(SWIN, 48), (SWIN, 40), (TWINS, 48)] {

@@ -230,7 +230,7 @@ fn every_kind_of_attention_learns_in_half_types_as_in_f32() {
         });
         // Enough tokens for the defaults of all kinds.
         let overrides = ModelOverrides {
-            img_size: Some(64),
+            img_size: Some(64.into()),
             ..overrides
         };
         let config = ModelConfig::by_name("deit_tiny_patch16_224")

@@ -29,7 +29,7 @@ fn with(
 /// At 384 px there are enough tokens for all defaults, except in the last stages of PiT and CvT.
 fn large() -> ModelOverrides {
     ModelOverrides {
-        img_size: Some(384),
+        img_size: Some(384.into()),
         ..ModelOverrides::default()
     }
 }
@@ -177,7 +177,7 @@ fn a_stage_of_one_token_is_judged_as_in_a_larger_image() {
     let attention = fitted(&kind.unwrap());
     let config = |kv_stride| {
         let overrides = ModelOverrides {
-            img_size: Some(3),
+            img_size: Some(3.into()),
             kv_stride: Some(kv_stride),
             ..ModelOverrides::default()
         };
@@ -241,7 +241,7 @@ fn small_transformers_stay_dense_with_other_kinds() {
 /// A DeiT with 257 tokens, which are enough for all defaults.
 fn small(attention: &AttentionConfig) -> ModelConfig {
     let overrides = ModelOverrides {
-        img_size: Some(32),
+        img_size: Some(32.into()),
         patch_size: Some(2),
         embed_dim: Some(16.into()),
         depth: Some(2.into()),

@@ -81,7 +81,7 @@ fn the_layers_of_a_cvt() {
         .unwrap();
     let overrides = ModelOverrides {
         depth: Some(vec![2, 1].into()),
-        img_size: Some(16),
+        img_size: Some(16.into()),
         ..overrides
     };
     let model = build(name, &overrides);

@@ -195,8 +195,8 @@ fn the_stream_grows_by_the_branches() {
 /// a class token and four registers before 2 x 2.
 #[test]
 fn the_tokens_before_the_map_are_told() {
-    let side = |side| ModelOverrides {
-        img_size: Some(side),
+    let side = |side: usize| ModelOverrides {
+        img_size: Some(side.into()),
         depth: Some(1.into()),
         embed_dim: Some(16.into()),
         num_heads: Some(1.into()),

@@ -63,7 +63,7 @@ fn keys(family: &str) -> Vec<(&'static str, ModelOverrides, Takes)> {
     use Takes::{All, But, Only};
     let knn = AttentionConfig::knn(Neighbors::count(5).unwrap());
     vec![
-        key!(img_size, Some(448), All),
+        key!(img_size, Some(448.into()), All),
         key!(
             patch_size,
             Some(8),

@@ -146,7 +146,7 @@ fn a_model_takes_the_images_of_another() {
             continue;
         }
         let larger = ModelOverrides {
-            img_size: Some(24),
+            img_size: Some(24.into()),
             ..ModelOverrides::default()
         };
         let larger = config
@@ -167,9 +167,9 @@ fn a_model_takes_the_images_of_another() {
 /// Swin's windows do not change, so that a model for larger images has the same weights.
 #[test]
 fn a_swin_takes_the_images_of_another() {
-    let swin = |img_size| {
+    let swin = |img_size: usize| {
         let overrides = ModelOverrides {
-            img_size: Some(img_size),
+            img_size: Some(img_size.into()),
             patch_size: Some(2),
             window_size: Some(2.into()),
             embed_dim: Some(4.into()),

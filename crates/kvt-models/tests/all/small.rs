@@ -10,7 +10,7 @@ pub(crate) const SIDE: usize = 16;
 /// For small images and a few classes.
 pub(crate) fn small(overrides: ModelOverrides) -> ModelOverrides {
     ModelOverrides {
-        img_size: Some(SIDE),
+        img_size: Some(SIDE.into()),
         num_classes: Some(3),
         ..overrides
     }

@@ -25,8 +25,8 @@ const TOLERANCE_ON_GPU: f32 = 1e-4;
 
 /// The fewest files that have every option of all files: patches without a class token, registers, layer scale and `fc_norm`; a norm
 /// before the blocks and quick GELU; an attention pool; rotary positions, layer scale as in `eva.py`, SwiGLU and keys alone without a
-/// bias; norms of queries and keys, and no biases; patches of 14; packed SwiGLU.
-const EVERY_OPTION: [&str; 7] = [
+/// bias; norms of queries and keys, and no biases; patches of 14; packed SwiGLU; images that are not square.
+const EVERY_OPTION: [&str; 8] = [
     "vit_baseline",
     "vit_clip",
     "vit_siglip.",
@@ -34,6 +34,7 @@ const EVERY_OPTION: [&str; 7] = [
     "vit_rotary_qk_norm",
     "vit_dinov2_patch14",
     "vit_dinov2_packed",
+    "vit_rectangle.",
 ];
 
 /// Compares features, vector and logits with timm's, of the images under each prefix.
@@ -84,7 +85,7 @@ fn assert_close(what: &str, found: &TensorData, expected: &TensorData, tolerance
 #[test]
 fn features_are_timms_at_any_size() {
     let cases = files("vit_");
-    assert!(cases.len() >= 14);
+    assert!(cases.len() >= 16);
     for path in cases {
         compare(&path, &Device::flex(), &["", "other."], TOLERANCE);
     }
@@ -158,7 +159,7 @@ fn shallow(name: &str, more: ModelOverrides) -> Model {
     let config = ModelConfig::by_name(name).unwrap();
     let patch = if name.contains("patch14") { 14 } else { 16 };
     let overrides = ModelOverrides {
-        img_size: Some(4 * patch),
+        img_size: Some((4 * patch).into()),
         embed_dim: Some(24.into()),
         depth: Some(1.into()),
         num_heads: Some(2.into()),
@@ -301,7 +302,7 @@ fn every_kind_of_attention_has_rotary_positions() {
         let kind = attention.kind();
         let config = ModelConfig::by_name("vit_small_patch16_dinov3").unwrap();
         let overrides = ModelOverrides {
-            img_size: Some(384),
+            img_size: Some(384.into()),
             embed_dim: Some(24.into()),
             depth: Some(1.into()),
             num_heads: Some(2.into()),

@@ -33,9 +33,15 @@ pub use table::{csv, json, markdown};
 #[cfg(test)]
 mod tests;
 
-/// The side of the square map behind the first `prefix` of `tokens`; `None` if these are no square.
-pub(crate) fn map_side(tokens: usize, prefix: usize) -> Option<usize> {
+/// Rows and columns of the map behind the first `prefix` of `tokens`, which has the proportions of its image (height, width); `None`
+/// if the tokens form no such map.
+pub(crate) fn map_grid(
+    tokens: usize,
+    prefix: usize,
+    [height, width]: [usize; 2],
+) -> Option<[usize; 2]> {
     let patches = tokens.checked_sub(prefix)?;
-    let side = patches.isqrt();
-    (side > 0 && side * side == patches).then_some(side)
+    let rows = (patches * height).checked_div(width)?.isqrt();
+    let columns = patches.checked_div(rows)?;
+    (rows * columns == patches && rows * width == columns * height).then_some([rows, columns])
 }

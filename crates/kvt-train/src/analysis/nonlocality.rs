@@ -2,10 +2,11 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-/// The Euclidean distances between the patches of a square map with `side` rows, in units of patches, `[query, key]`, both row by row.
-pub fn distances(side: usize, device: &Device) -> Tensor<2> {
-    let patches = side * side;
-    let place = |patch: usize| [patch / side.max(1), patch % side.max(1)].map(|x| x as f64);
+/// The Euclidean distances between the patches of a map with so many rows and columns, in units of patches, `[query, key]`, both row by
+/// row.
+pub fn distances([rows, columns]: [usize; 2], device: &Device) -> Tensor<2> {
+    let patches = rows * columns;
+    let place = |patch: usize| [patch / columns.max(1), patch % columns.max(1)].map(|x| x as f64);
     let mut all = Vec::with_capacity(patches * patches);
     for query in 0..patches {
         let [row, column] = place(query);

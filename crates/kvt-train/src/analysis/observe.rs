@@ -9,7 +9,7 @@ use kvt_ops::Phase;
 
 use super::tiles::{Together, together};
 use super::{
-    Layer, Measure, Moments, between_patches, cosine_similarity, deviations, distances, map_side,
+    Layer, Measure, Moments, between_patches, cosine_similarity, deviations, distances, map_grid,
     nonlocality, ratios, renormalized,
 };
 use crate::error::TrainError;
@@ -49,12 +49,13 @@ impl Analyzer {
         precision: Precision,
         images: Tensor<4>,
     ) -> Result<(), TrainError> {
-        let count = images.dims()[0];
+        let [count, _, height, width] = images.dims();
         if count == 0 {
             return Ok(());
         }
         let watcher = Watcher {
             images: count,
+            size: [height, width],
             has_tiles: self.has_tiles,
             state: RefCell::default(),
         };
@@ -112,6 +113,8 @@ impl Analyzer {
 /// Measures one batch.
 struct Watcher {
     images: usize,
+    /// Height and width of the images.
+    size: [usize; 2],
     has_tiles: bool,
     state: RefCell<State>,
 }
@@ -122,8 +125,8 @@ struct State {
     stream: Option<Tensor<3>>,
     /// `[images]` each.
     values: Vec<((BlockIndex, Quantity), Tensor<1>)>,
-    /// Distances between patches, by the side of their map.
-    distances: BTreeMap<usize, Tensor<2>>,
+    /// Distances between patches, by the rows and columns of their map.
+    distances: BTreeMap<[usize; 2], Tensor<2>>,
 }
 
 impl Watcher {
@@ -222,14 +225,15 @@ impl Observer for Watcher {
             }
         }
         // Otherwise the keys are not the patches, but summaries of them.
-        let Some(side) = map_side(keys, prefix.tokens).filter(|_| queries == keys) else {
+        let grid = map_grid(keys, prefix.tokens, self.size);
+        let Some(grid) = grid.filter(|_| queries == keys) else {
             return;
         };
         let device = weights.device();
         let distances = {
             let mut state = self.state.borrow_mut();
             let all = &mut state.distances;
-            let found = all.entry(side).or_insert_with(|| distances(side, &device));
+            let found = all.entry(grid).or_insert_with(|| distances(grid, &device));
             found.clone()
         };
         let raw = between_patches(weights, prefix.tokens);

@@ -98,7 +98,7 @@ fn nonlocality_of_uniform_attention() {
         let weights = row.repeat(patches + 1);
         let weights = tensor(&weights, [1, 1, patches + 1, patches + 1]);
         let raw = between_patches(weights, 1);
-        let distances = distances(side, &device);
+        let distances = distances([side; 2], &device);
         let mean = |weights| numbers(nonlocality(weights, distances.clone()).reshape([1]))[0];
         assert!((mean(raw.clone()) - expected / 2.0).abs() < 1e-4);
         assert!((mean(renormalized(raw)) - expected).abs() < 1e-4);
@@ -143,7 +143,7 @@ fn moments_of_batches_are_those_of_all() {
 
 /// The number of tokens alone says neither: 5 are a class token before 2 x 2 patches, or four registers before one.
 #[test]
-fn a_map_is_a_square_behind_a_prefix() {
+fn a_map_is_a_grid_behind_a_prefix() {
     for (tokens, prefix, expected) in [
         (197, 1, Some(14)),
         (198, 2, Some(14)),
@@ -157,8 +157,30 @@ fn a_map_is_a_square_behind_a_prefix() {
         (1, 1, None),
         (1, 5, None),
     ] {
-        assert_eq!(map_side(tokens, prefix), expected, "{tokens} {prefix}");
+        let grid = map_grid(tokens, prefix, [224, 224]);
+        assert_eq!(grid, expected.map(|side| [side; 2]), "{tokens} {prefix}");
     }
+    // 37 tokens may be 6 x 6 or 4 x 9 patches: the image tells.
+    for (tokens, image, expected) in [
+        (25, [64, 96], Some([4, 6])),
+        (25, [96, 64], Some([6, 4])),
+        (37, [96, 96], Some([6, 6])),
+        (37, [64, 144], Some([4, 9])),
+        (25, [96, 96], None),
+        (1, [64, 96], None),
+        (25, [64, 0], None),
+    ] {
+        assert_eq!(map_grid(tokens, 1, image), expected, "{tokens} {image:?}");
+    }
+}
+
+/// Of 2 x 3 patches: from a corner to its neighbours, along the diagonals, and back.
+#[test]
+fn distances_follow_the_rows_of_a_rectangle() {
+    let found = numbers(distances([2, 3], &Device::flex()).reshape([36]));
+    let (two, five) = (2f64.sqrt(), 5f64.sqrt());
+    close(&found[..6], &[0.0, 1.0, 2.0, 1.0, two, five]);
+    close(&found[24..30], &[two, 1.0, two, 1.0, 0.0, 1.0]);
 }
 
 #[test]

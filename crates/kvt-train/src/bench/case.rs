@@ -1,7 +1,7 @@
 //! A model that is measured, with random images.
 
 use burn::tensor::{Device, Tensor};
-use kvt_models::{ModelConfig, Precision};
+use kvt_models::{ImgSize, ModelConfig, Precision};
 use kvt_ops::Key;
 
 use super::inputs::normal;
@@ -38,7 +38,15 @@ impl ModelCase {
         match &self.dense {
             Some(plan) if self.largest => largest_sides_of(plan),
             Some(plan) => sides_of(plan),
-            None => (self.config.img_size(), self.config.img_size()),
+            None => self.config.img_size().sides(),
+        }
+    }
+
+    /// Size of an image; of a network for segmentation or detection the height as that of a square.
+    pub(super) fn img_size(&self) -> ImgSize {
+        match &self.dense {
+            Some(_) => self.sides().0.into(),
+            None => self.config.img_size(),
         }
     }
 

@@ -2,7 +2,7 @@
 //! step between two passes, which would leave other data in the caches.
 
 use burn::tensor::{Device, Tensor};
-use kvt_models::Model;
+use kvt_models::{ImgSize, Model};
 use kvt_ops::{Key, Phase};
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +19,8 @@ pub struct ForwardMeasurement {
     pub model: String,
     /// Images of a pass.
     pub batch: usize,
-    /// Side of an image in pixels.
-    pub img_size: usize,
+    /// Size of an image in pixels: the side of a square, or height and width.
+    pub img_size: ImgSize,
     /// Keys kept per query, by stage.
     pub k: Vec<usize>,
     /// The type of matrix products.

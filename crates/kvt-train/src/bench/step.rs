@@ -1,6 +1,7 @@
 //! One training step: forward, loss, backward, clipping and the optimizer.
 
 use burn::tensor::Device;
+use kvt_models::ImgSize;
 use serde::{Deserialize, Serialize};
 
 use super::running::Running;
@@ -17,8 +18,8 @@ pub struct StepMeasurement {
     pub model: String,
     /// Images per step.
     pub batch: usize,
-    /// Side of an image in pixels.
-    pub img_size: usize,
+    /// Size of an image in pixels: the side of a square, or height and width.
+    pub img_size: ImgSize,
     /// Keys kept per query, by stage.
     pub k: Vec<usize>,
     /// The type of matrix products.
@@ -96,7 +97,7 @@ fn record(case: &ModelCase, trained: usize, [forward, step]: [Timing; 2]) -> Ste
         kind: case.kind.clone(),
         model: case.config.name(),
         batch: case.batch,
-        img_size: case.sides().0,
+        img_size: case.img_size(),
         k: case.kept(),
         dtype: case.precision.name().to_owned(),
         lora_rank,

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use kvt_models::ModelConfig;
 use kvt_models::weights::{self, StateDict, identify, nearest, recognise};
+use kvt_models::{ImgSize, ModelConfig};
 use toml::{Table, Value};
 
 use super::small::Small;
@@ -179,7 +179,7 @@ fn choose(
     };
     let of_size = |name: &&String| {
         let config = ModelConfig::by_name(name).ok();
-        img_size.is_some() && config.map(|config| config.img_size()) == img_size
+        img_size.is_some() && config.map(|config| config.img_size()) == img_size.map(ImgSize::from)
     };
     match names.as_slice() {
         [name] => Ok(name.clone()),

@@ -125,7 +125,7 @@ fn what_is_chosen_stands_in_for_the_recipe() {
     assert_eq!((chosen.train.epochs, chosen.train.batch_size), (7, 3));
     assert_eq!((chosen.optim.lr, chosen.optim.lr_batch), (0.25, 0));
     assert_eq!(chosen.schedule.warmup_epochs, 0.7);
-    assert_eq!(chosen.model.overrides.img_size, Some(64));
+    assert_eq!(chosen.model.overrides.img_size, Some(64.into()));
     assert_eq!(chosen.model.overrides.drop_path, Some(0.5));
     assert_eq!(chosen.run.dir, Path::new("a \"b\""));
 

@@ -63,12 +63,12 @@ impl Preview {
         plan: &Plan,
         generating: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, PreviewError> {
-        let side = plan.model.config(None)?.img_size();
-        let splits = Splits::open(plan, (side, side), None, generating)?;
+        let size = plan.model.config(None)?.img_size().sides();
+        let splits = Splits::open(plan, size, None, generating)?;
         let images = match plan.task {
             TaskKind::Segment => dense::draw(plan, &splits)?,
             TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {
-                sheet::draw(plan, &splits, (side, side))?
+                sheet::draw(plan, &splits, size)?
             }
             TaskKind::Detect => dense::draw_objects(plan, &splits)?,
         };

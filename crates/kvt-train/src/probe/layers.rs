@@ -8,7 +8,7 @@ use kvt_ops::Phase;
 
 use super::attention::{HeadMap, NoMap};
 use super::rows::read;
-use crate::analysis::map_side;
+use crate::analysis::map_grid;
 use crate::error::TrainError;
 
 /// The blocks whose maps are drawn.
@@ -48,14 +48,24 @@ struct Seen {
     block: BlockIndex,
     /// How many sequences enter it, and the tokens of each.
     input: [usize; 2],
+    weights: Result<Row, NoMap>,
+}
+
+/// The row of the probabilities that is drawn.
+struct Row {
+    looking: Looking,
     /// `[batch, heads, 1, patches]`.
-    weights: Result<(Looking, Tensor<4>), NoMap>,
+    weights: Tensor<4>,
+    /// Rows and columns of patches.
+    grid: [usize; 2],
 }
 
 /// Observes all blocks, and keeps one row per head of each attention.
 struct Rows {
     /// Images.
     batch: usize,
+    /// Their height and width.
+    size: [usize; 2],
     seen: RefCell<Vec<Seen>>,
 }
 
@@ -79,35 +89,41 @@ impl Observer for Rows {
         let mut seen = self.seen.borrow_mut();
         // A block reports between its own input and the next block's; inner blocks report before the outer one continues.
         if let Some(seen) = seen.iter_mut().rev().find(|seen| seen.block == block) {
-            seen.weights = row(probabilities, prefix, seen.input, self.batch);
+            seen.weights = self.row(probabilities, prefix, seen.input);
         }
     }
 }
 
-/// Extracts the row to draw from `[batch, heads, query, key]`.
-fn row(
-    probabilities: Tensor<4>,
-    prefix: Prefix,
-    [sequences, tokens]: [usize; 2],
-    batch: usize,
-) -> Result<(Looking, Tensor<4>), NoMap> {
-    let [count, _, queries, keys] = probabilities.dims();
-    if count != batch || sequences != batch || queries != tokens {
-        return Err(NoMap::Parts);
+impl Rows {
+    /// Extracts the row to draw from `[batch, heads, query, key]`.
+    fn row(
+        &self,
+        probabilities: Tensor<4>,
+        prefix: Prefix,
+        [sequences, tokens]: [usize; 2],
+    ) -> Result<Row, NoMap> {
+        let [count, _, queries, keys] = probabilities.dims();
+        if count != self.batch || sequences != self.batch || queries != tokens {
+            return Err(NoMap::Parts);
+        }
+        let before = prefix.tokens;
+        let grid = map_grid(keys, before, self.size).ok_or(NoMap::NoGrid)?;
+        let (looking, row) = if prefix.has_class_token() {
+            (Looking::ClassToken, probabilities.narrow(2, 0, 1))
+        } else {
+            let patches = queries.checked_sub(before).filter(|count| *count > 0);
+            let patches = probabilities.narrow(2, before, patches.ok_or(NoMap::NoGrid)?);
+            (Looking::AllPatches, patches.mean_dim(2))
+        };
+        Ok(Row {
+            looking,
+            weights: row.narrow(3, before, keys - before),
+            grid,
+        })
     }
-    let before = prefix.tokens;
-    map_side(keys, before).ok_or(NoMap::NoGrid)?;
-    let (looking, row) = if prefix.has_class_token() {
-        (Looking::ClassToken, probabilities.narrow(2, 0, 1))
-    } else {
-        let patches = queries.checked_sub(before).filter(|count| *count > 0);
-        let patches = probabilities.narrow(2, before, patches.ok_or(NoMap::NoGrid)?);
-        (Looking::AllPatches, patches.mean_dim(2))
-    };
-    Ok((looking, row.narrow(3, before, keys - before)))
 }
 
-/// The maps of each head of some blocks, for square images `[batch, 3, height, width]`.
+/// The maps of each head of some blocks, for images `[batch, 3, height, width]`.
 ///
 /// # Errors
 /// If the device fails; the inner result is an error if there is no such block, or none of the chosen ones has a map.
@@ -116,8 +132,10 @@ pub fn attention_maps(
     images: Tensor<4>,
     which: Layers,
 ) -> Result<Result<Vec<LayerMaps>, NoMap>, TrainError> {
+    let [batch, _, height, width] = images.dims();
     let rows = Rows {
-        batch: images.dims()[0],
+        batch,
+        size: [height, width],
         seen: RefCell::default(),
     };
     let ask = Ask {
@@ -154,25 +172,25 @@ pub fn attention_maps(
     }
     let mut all = Vec::with_capacity(chosen.len());
     for (layer, seen) in chosen {
-        let (looking, weights) = match seen.weights {
+        let row = match seen.weights {
             Ok(found) => found,
             Err(reason) => return Ok(Err(reason)),
         };
         all.push(LayerMaps {
             layer,
-            looking,
-            maps: maps(weights)?,
+            looking: row.looking,
+            maps: maps(row)?,
         });
     }
     Ok(Ok(all))
 }
 
-/// Splits `[batch, heads, 1, patches]` by image and by head.
-fn maps(weights: Tensor<4>) -> Result<Vec<Vec<HeadMap>>, TrainError> {
-    let [_, heads, _, patches] = weights.dims();
-    let weights = read(weights)?;
+/// Splits a row by image and by head.
+fn maps(row: Row) -> Result<Vec<Vec<HeadMap>>, TrainError> {
+    let [_, heads, _, patches] = row.weights.dims();
+    let weights = read(row.weights)?;
     let maps = weights.chunks_exact(patches).map(|weights| HeadMap {
-        grid: [patches.isqrt(); 2],
+        grid: row.grid,
         kept: weights.iter().filter(|weight| **weight > 0.0).count(),
         weights: weights.iter().copied().map(f64::from).collect(),
     });
@@ -197,33 +215,61 @@ mod tests {
         Prefix { tokens, registers }
     }
 
+    fn row(
+        probabilities: Tensor<4>,
+        prefix: Prefix,
+        input: [usize; 2],
+        size: [usize; 2],
+    ) -> Result<Row, NoMap> {
+        let rows = Rows {
+            batch: 1,
+            size,
+            seen: RefCell::default(),
+        };
+        rows.row(probabilities, prefix, input)
+    }
+
     /// By hand: the mean over all patches, and the row of the class token without its own column. A register is not taken for a class
-    /// token: the mean is over the patches behind it.
+    /// token: the mean is over the patches behind it. The image tells the rows from the columns.
     #[test]
     fn the_row_that_is_drawn() {
         let values: Vec<f32> = (0..25_u8).map(f32::from).collect();
-        let (looking, found) =
-            row(tensor(&values[..16], [1, 1, 4, 4]), prefix(0, 0), [1, 4], 1).unwrap();
-        assert_eq!(looking, Looking::AllPatches);
-        assert_eq!(read(found).unwrap(), [6.0, 7.0, 8.0, 9.0]);
-        let (looking, found) = row(tensor(&values, [1, 1, 5, 5]), prefix(1, 0), [1, 5], 1).unwrap();
-        assert_eq!(looking, Looking::ClassToken);
-        assert_eq!(read(found).unwrap(), [1.0, 2.0, 3.0, 4.0]);
-        let (looking, found) = row(tensor(&values, [1, 1, 5, 5]), prefix(1, 1), [1, 5], 1).unwrap();
-        assert_eq!(looking, Looking::AllPatches);
-        assert_eq!(read(found).unwrap(), [13.5, 14.5, 15.5, 16.5]);
+        let drawn = |shape: [usize; 4], prefix, size| {
+            let count: usize = shape.iter().product();
+            let found = row(tensor(&values[..count], shape), prefix, [1, shape[2]], size);
+            let found = found.unwrap();
+            (found.looking, read(found.weights).unwrap(), found.grid)
+        };
+        let (patches, class) = (Looking::AllPatches, Looking::ClassToken);
+        let (square, wide) = ([8, 8], [4, 16]);
+        assert_eq!(
+            drawn([1, 1, 4, 4], prefix(0, 0), square),
+            (patches, vec![6.0, 7.0, 8.0, 9.0], [2, 2])
+        );
+        assert_eq!(
+            drawn([1, 1, 4, 4], prefix(0, 0), wide),
+            (patches, vec![6.0, 7.0, 8.0, 9.0], [1, 4])
+        );
+        assert_eq!(
+            drawn([1, 1, 5, 5], prefix(1, 0), square),
+            (class, vec![1.0, 2.0, 3.0, 4.0], [2, 2])
+        );
+        assert_eq!(
+            drawn([1, 1, 5, 5], prefix(1, 1), square),
+            (patches, vec![13.5, 14.5, 15.5, 16.5], [2, 2])
+        );
         // Class attention has one query. Here two tokens come before the patches.
-        let (looking, found) =
-            row(tensor(&values[..6], [1, 1, 1, 6]), prefix(2, 0), [1, 1], 1).unwrap();
-        assert_eq!(looking, Looking::ClassToken);
-        assert_eq!(read(found).unwrap(), [2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(
+            drawn([1, 1, 1, 6], prefix(2, 0), square),
+            (class, vec![2.0, 3.0, 4.0, 5.0], [2, 2])
+        );
     }
 
     #[test]
     fn what_is_no_map_is_told() {
         let of = |shape: [usize; 4], input| {
             let values = vec![0.0; shape.iter().product()];
-            row(tensor(&values, shape), prefix(0, 0), input, 1).map(|_| ())
+            row(tensor(&values, shape), prefix(0, 0), input, [16, 16]).map(|_| ())
         };
         // Windows of 4 among 16 tokens; the patches of one image as 4 sequences; 8 keys.
         assert_eq!(of([1, 4, 4, 4], [1, 16]), Err(NoMap::Parts));

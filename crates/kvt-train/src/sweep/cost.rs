@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kvt_models::{ModelConfig, Precision};
+use kvt_models::{ImgSize, ModelConfig, Precision};
 
 use super::{Cell, Found, State, SweepError};
 use crate::bench::{ModelCase, Rounds, step};
@@ -202,7 +202,7 @@ impl Measured {
         let (height, width) = if is_dense {
             sides_of(plan)
         } else {
-            (config.img_size(), config.img_size())
+            config.img_size().sides()
         };
         // A batch norm of a single image has one value in the head of segmentation.
         let least = 1 + usize::from(plan.task == TaskKind::Segment);
@@ -255,7 +255,7 @@ fn views(plan: &Plan) -> f64 {
         TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Segment | TaskKind::Detect => 1.0,
         TaskKind::Dino => {
             // Student and teacher see two global views; only the student sees the local ones.
-            let size = plan.model.overrides.img_size.unwrap_or(224) as f64;
+            let size = plan.model.overrides.img_size.map_or(224, ImgSize::side) as f64;
             let share = (plan.dino.local_size as f64 / size).powi(2);
             2.0 * (UPDATE + 1.0) / UPDATE + plan.dino.local_views as f64 * share
         }

@@ -113,7 +113,7 @@ pub trait Task: Sized {
 
     /// Height and width of the images of a model.
     fn size(_plan: &Plan, model: &ModelConfig) -> (usize, usize) {
-        (model.img_size(), model.img_size())
+        model.img_size().sides()
     }
 
     /// The views of a training image: a transform for each, to images of `size` (height, width). A single view with

@@ -43,7 +43,7 @@ impl DenseSize {
         let side = ((height * width).isqrt() / COARSEST).max(1) * COARSEST;
         let mut section = plan.model.clone();
         section.overrides.num_classes = Some(1);
-        section.overrides.img_size = Some(side);
+        section.overrides.img_size = Some(side.into());
         // As in the built network, windows are not smaller than they are said to be, however small a map is.
         let config = section.config(None)?;
         let padding = if is_detection {

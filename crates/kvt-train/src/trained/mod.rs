@@ -205,7 +205,7 @@ impl Trained {
             model,
             device,
             classes: Some(classes),
-            size: (config.img_size(), config.img_size()),
+            size: config.img_size().sides(),
         })
     }
 
@@ -238,7 +238,7 @@ impl Trained {
             model,
             device,
             classes,
-            size: (config.img_size(), config.img_size()),
+            size: config.img_size().sides(),
         })
     }
 
@@ -255,7 +255,7 @@ impl Trained {
             plan,
             device,
             classes,
-            size: (config.img_size(), config.img_size()),
+            size: config.img_size().sides(),
         })
     }
 

@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn timm_is_told_what_differs_from_its_own_model() {
         let overrides = ModelOverrides {
-            img_size: Some(96),
+            img_size: Some(96.into()),
             num_classes: Some(2),
             drop_path: Some(0.1),
             ..ModelOverrides::default()
@@ -152,6 +152,12 @@ mod tests {
         assert_eq!(config["model_args"], json!({ "img_size": 96 }));
         assert_eq!(config["pretrained_cfg"]["num_classes"], 2);
         assert_eq!(config["label_names"], json!(["cat", "dog"]));
+        let wide = ModelOverrides {
+            img_size: Some([64, 96].into()),
+            ..ModelOverrides::default()
+        };
+        let config = written("deit_tiny_patch16_224", &wide).unwrap();
+        assert_eq!(config["model_args"], json!({ "img_size": [64, 96] }));
     }
 
     /// Loaded there, these would be other models.

@@ -58,8 +58,7 @@ fn rate(text: &str) -> Result<f64, String> {
 
 pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
     let plan = args.config.plan()?;
-    let side = plan.model.config(None)?.img_size();
-    let size = (side, side);
+    let size = plan.model.config(None)?.img_size().sides();
     let views = match plan.task {
         TaskKind::Classify | TaskKind::MultiLabel => Classify::views(&plan, size)?,
         TaskKind::Dino => Dino::views(&plan, size)?,

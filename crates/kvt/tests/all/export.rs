@@ -40,6 +40,19 @@ fn timm_gets_weights_and_what_belongs_to_them() {
         config["pretrained_cfg"]["input_size"],
         serde_json::json!([3, 32, 32])
     );
+    let wide = ["--set", "model.img_size=[32,48]", "wide"];
+    let wide = [&["weights", "export"], &of_model[..], &wide].concat();
+    workspace.kvt(&wide).assert().success();
+    let config: serde_json::Value =
+        serde_json::from_str(&workspace.read("wide/config.json")).unwrap();
+    assert_eq!(
+        config["pretrained_cfg"]["input_size"],
+        serde_json::json!([3, 32, 48])
+    );
+    assert_eq!(
+        config["model_args"]["img_size"],
+        serde_json::json!([32, 48])
+    );
     // A folder that holds something is left alone.
     let error = workspace.error(&export("out"));
     assert!(error.contains("`out` is not empty"), "{error}");

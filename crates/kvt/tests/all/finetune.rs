@@ -432,7 +432,10 @@ fn a_configuration_suits_the_images() {
     };
     let (small, text) = init("small", 32, 10);
     let model = &small.model.overrides;
-    assert_eq!((model.img_size, model.patch_size), (Some(32), Some(4)));
+    assert_eq!(
+        (model.img_size, model.patch_size),
+        (Some(32.into()), Some(4))
+    );
     assert_eq!((small.train.epochs, small.train.batch_size), (100, 4));
     for words in [
         "made small for images of 32 px",
@@ -453,7 +456,7 @@ fn a_configuration_suits_the_images() {
 
     // Eight tenths of 320 images, in updates of which an epoch has four.
     let (digits, _) = init("digits", 28, 160);
-    assert_eq!(digits.model.overrides.img_size, Some(28));
+    assert_eq!(digits.model.overrides.img_size, Some(28.into()));
     assert_eq!(digits.train.batch_size, 64);
 
     let (large, text) = init("large", 224, 3);

@@ -27,7 +27,7 @@ fn state(name: OptimName) -> TrainState<Classify> {
         embed_dim: Some(8.into()),
         depth: Some(vec![1, 1, 1].into()),
         num_heads: Some(2.into()),
-        img_size: Some(16),
+        img_size: Some(16.into()),
         num_classes: Some(3),
         ..ModelOverrides::default()
     };

@@ -40,6 +40,7 @@ mod preview;
 mod probe;
 mod processes;
 mod recipe;
+mod rectangle;
 mod report;
 mod reproduce;
 mod restore;

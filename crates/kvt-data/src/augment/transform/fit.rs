@@ -45,30 +45,38 @@ fn enlarged(size: (u32, u32), crop_pct: f64) -> (u32, u32) {
     (whole(size.0), whole(size.1))
 }
 
-/// The (width, height) to resize to, so that the image covers `size / crop_pct` and one side fits exactly. For a square
-/// target this is torchvision's `Resize(int(size / crop_pct))`: the shorter side fits, and the longer side is truncated to
-/// whole pixels.
+/// The (width, height) to resize to, so that the image covers `size / crop_pct` and one side fits exactly. For a square this is
+/// torchvision's `Resize`: the longer side is truncated to whole pixels. For another rectangle it is timm's `ResizeKeepRatio`, which
+/// rounds.
 pub(super) fn cover((width, height): (u32, u32), size: (u32, u32), crop_pct: f64) -> (u32, u32) {
-    let (target_width, target_height) = enlarged(size, crop_pct);
-    let long = |target: u32, long: u32, short: u32| {
-        u32::try_from(u64::from(target) * u64::from(long) / u64::from(short)).unwrap_or(u32::MAX)
+    let target = enlarged(size, crop_pct);
+    if target.0 != target.1 {
+        return keep_ratio((width, height), target, f64::min);
+    }
+    let side = target.0;
+    let fitted = |long: u32, short: u32| {
+        u32::try_from(u64::from(side) * u64::from(long) / u64::from(short)).unwrap_or(u32::MAX)
     };
-    let fitted_height = long(target_width, height, width);
-    if fitted_height >= target_height {
-        (target_width, fitted_height)
+    if width <= height {
+        (side, fitted(height, width))
     } else {
-        (
-            long(target_height, width, height).max(target_width),
-            target_height,
-        )
+        (fitted(width, height), side)
     }
 }
 
 /// The (width, height) to resize to, so that the longer side fits `size / crop_pct`: timm's `ResizeKeepRatio` with `longest` 1.
-pub(super) fn contain((width, height): (u32, u32), size: (u32, u32), crop_pct: f64) -> (u32, u32) {
-    let target = enlarged(size, crop_pct);
+pub(super) fn contain(image: (u32, u32), size: (u32, u32), crop_pct: f64) -> (u32, u32) {
+    keep_ratio(image, enlarged(size, crop_pct), f64::max)
+}
+
+/// timm's `ResizeKeepRatio`: both sides shrink by that factor of the two to `target` which `chosen` takes, and are rounded, halves to even.
+fn keep_ratio(
+    (width, height): (u32, u32),
+    target: (u32, u32),
+    chosen: fn(f64, f64) -> f64,
+) -> (u32, u32) {
     let ratio = |side: u32, target: u32| f64::from(side) / f64::from(target);
-    let shrink = ratio(width, target.0).max(ratio(height, target.1));
+    let shrink = chosen(ratio(width, target.0), ratio(height, target.1));
     let side = |side: u32| ((f64::from(side) / shrink).round_ties_even() as u32).max(1);
     (side(width), side(height))
 }

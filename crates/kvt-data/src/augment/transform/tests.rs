@@ -83,12 +83,49 @@ fn evaluation_geometry() {
     // A target twice as wide as high: the width fits, and the height has a surplus.
     assert_eq!(cover((100, 100), (200, 100), 1.0), (200, 200));
     assert_eq!(cover((400, 100), (200, 100), 1.0), (400, 100));
+    // 96 x 64 / 0.875 = 109 x 73, and 375 x 109 / 500 = 81.75, which is rounded, as 500 x 109 / 375 = 145.3; a square truncates.
+    assert_eq!(cover((500, 375), (96, 64), 0.875), (109, 82));
+    assert_eq!(cover((375, 500), (96, 64), 0.875), (109, 145));
+    assert_eq!(cover((500, 375), (64, 96), 0.875), (145, 109));
+    assert_eq!(cover((96, 64), (96, 64), 0.875), (110, 73));
+    assert_eq!(cover((375, 500), (96, 64), 0.9), (106, 141));
+    assert_eq!(cover((375, 500), (96, 64), 1.15), (83, 111));
+    // 65 x 64 / 2 = 32 x 32, a square: 32 x 500 / 375 = 42.67.
+    assert_eq!(cover((500, 375), (65, 64), 2.0), (42, 32));
+    assert_eq!(contain((500, 375), (96, 64), 0.875), (97, 73));
+    assert_eq!(contain((375, 500), (96, 64), 0.875), (55, 73));
     // VOLO-D5: 224 / 1.15 = 194.
     assert_eq!(cover((500, 375), (224, 224), 1.15), (258, 194));
     // The longer side fits: 375 / (500 / 224) = 168; a line of pixels keeps a width of one.
     assert_eq!(contain((500, 375), (224, 224), 1.0), (224, 168));
     assert_eq!(contain((1, 4000), (224, 224), 1.0), (1, 224));
     assert_eq!(cover((3, 3), (1, 1), 2.0), (1, 1));
+}
+
+/// An image that is not resized loses the same on both sides: (100 - 96) / 2 = 2 columns and (66 - 64) / 2 = 1 row.
+#[test]
+fn a_rectangle_is_cut_from_the_centre() {
+    let image = RgbImage::from_fn(100, 70, |x, y| Rgb([x as u8, y as u8, 0]));
+    // The width fits, since 100 / 96 < 70 / 64; 70 x 96 / 100 = 67.2.
+    let transform = eval((64, 96), 1.0, Interpolation::Bicubic);
+    assert_eq!(transform.fitted((100, 70)), (96, 67));
+    let squashed = AugmentConfig {
+        crop_pct: 0.96,
+        crop_mode: CropMode::Squash,
+        ..settings(Preset::Imagenet)
+    };
+    // 64 / 0.96 = 66.7 and 96 / 0.96 = 100.
+    let squashed = Transform::evaluation(&squashed, (64, 96)).unwrap();
+    assert_eq!(squashed.fitted((100, 70)), (100, 66));
+    let as_large = imageops::crop_imm(&image, 0, 0, 100, 66).to_image();
+    let (cut, _) = squashed.pixels(as_large, Key::new(0)).unwrap();
+    let corners = [(0, 0), (95, 63)].map(|(x, y)| cut.rgb.get_pixel(x, y).0);
+    assert_eq!(corners, [[2, 1, 0], [97, 64, 0]]);
+    let (train, _) = Transform::train(&settings(Preset::Imagenet), (64, 96))
+        .unwrap()
+        .pixels(image, Key::new(1))
+        .unwrap();
+    assert_eq!(train.rgb.dimensions(), (96, 64));
 }
 
 #[derive(serde::Deserialize)]

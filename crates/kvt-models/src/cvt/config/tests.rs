@@ -87,7 +87,7 @@ fn maps_of_odd_sizes_are_halved_upwards() {
     let config = with(
         "cvt_13",
         &ModelOverrides {
-            img_size: Some(36),
+            img_size: Some(36.into()),
             ..ModelOverrides::default()
         },
     );
@@ -99,7 +99,7 @@ fn maps_of_odd_sizes_are_halved_upwards() {
 #[test]
 fn overrides_change_the_number_of_stages() {
     let overrides = ModelOverrides {
-        img_size: Some(32),
+        img_size: Some(32.into()),
         patch_size: Some(3),
         patch_stride: Some(2),
         embed_dim: Some(vec![32, 64].into()),
@@ -120,7 +120,7 @@ fn sizes_that_describe_no_model_are_refused() {
     let default = ModelOverrides::default;
     assert_eq!(
         refuse(ModelOverrides {
-            img_size: Some(2),
+            img_size: Some(2.into()),
             ..default()
         }),
         "`img_size` 2 is too small for CvT with such patches: the least is 3"
@@ -149,7 +149,7 @@ fn sizes_that_describe_no_model_are_refused() {
     );
     assert_eq!(
         refuse(ModelOverrides {
-            img_size: Some(usize::MAX / 2),
+            img_size: Some((usize::MAX / 2).into()),
             ..default()
         })
         .split_once(": "),
@@ -182,7 +182,7 @@ fn sizes_that_describe_no_model_are_refused() {
     ));
     // The smallest possible images, and a stride beyond every map.
     let least = ModelOverrides {
-        img_size: Some(3),
+        img_size: Some(3.into()),
         kv_stride: Some(100),
         ..default()
     };

@@ -35,7 +35,7 @@ fn head(device: &Device, config: &UperNetConfig) -> UperHead {
 
 fn network(device: &Device) -> UperNet {
     let overrides = ModelOverrides {
-        img_size: Some(64),
+        img_size: Some(64.into()),
         embed_dim: Some(4.into()),
         depth: Some(vec![1, 1, 1, 1].into()),
         num_heads: Some(vec![1, 1, 2, 2].into()),

@@ -75,7 +75,7 @@ fn every_stage_resolves_its_own_k() {
 #[test]
 fn overrides_change_the_number_of_stages() {
     let overrides = ModelOverrides {
-        img_size: Some(33),
+        img_size: Some(33.into()),
         patch_size: Some(4),
         patch_stride: Some(2),
         embed_dim: Some(vec![32, 64].into()),
@@ -111,7 +111,7 @@ fn sizes_that_describe_no_model_are_refused() {
     let default = ModelOverrides::default;
     assert_eq!(
         refuse(ModelOverrides {
-            img_size: Some(15),
+            img_size: Some(15.into()),
             ..default()
         }),
         "`img_size` 15 is too small for PiT with such patches: the least is 16"
@@ -157,7 +157,7 @@ fn sizes_that_describe_no_model_are_refused() {
     );
     assert_eq!(
         refuse(ModelOverrides {
-            img_size: Some(usize::MAX / 2),
+            img_size: Some((usize::MAX / 2).into()),
             ..default()
         })
         .split_once(": "),

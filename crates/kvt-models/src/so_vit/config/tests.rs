@@ -53,9 +53,10 @@ fn sizes_and_costs_are_those_of_the_originals_layers() {
 /// Counted in the original's model: its last stride follows from the size of the image.
 #[test]
 fn small_models_have_the_originals_parameters() {
-    for (img_size, strides, params) in [(112, [2, 2, 1], 336_232), (224, [2, 2, 2], 402_280)] {
+    for (img_size, strides, params) in [(112_usize, [2, 2, 1], 336_232), (224, [2, 2, 2], 402_280)]
+    {
         let overrides = ModelOverrides {
-            img_size: Some(img_size),
+            img_size: Some(img_size.into()),
             strides: Some(strides.to_vec()),
             embed_dim: Some(48.into()),
             depth: Some(2.into()),
@@ -73,7 +74,7 @@ fn small_models_have_the_originals_parameters() {
 #[test]
 fn strides_decide_how_many_tokens_there_are() {
     for (img_size, strides, grid) in [
-        (32, [2, 1, 1], 8),
+        (32_usize, [2, 1, 1], 8),
         (32, [1, 1, 1], 16),
         (32, [2, 2, 2], 2),
         (33, [2, 1, 1], 9),
@@ -82,7 +83,7 @@ fn strides_decide_how_many_tokens_there_are() {
         (100, [3, 1, 2], 9),
     ] {
         let overrides = ModelOverrides {
-            img_size: Some(img_size),
+            img_size: Some(img_size.into()),
             strides: Some(strides.to_vec()),
             ..ModelOverrides::default()
         };
@@ -94,7 +95,7 @@ fn strides_decide_how_many_tokens_there_are() {
 #[test]
 fn names_say_what_a_size_does_not() {
     let overrides = ModelOverrides {
-        img_size: Some(32),
+        img_size: Some(32.into()),
         strides: Some(vec![2, 1, 1]),
         embed_dim: Some(96.into()),
         depth: Some(4.into()),
@@ -164,7 +165,7 @@ fn sizes_that_describe_no_model_are_refused() {
     );
     assert!(
         refuse(ModelOverrides {
-            img_size: Some(1 << 16),
+            img_size: Some((1_usize << 16).into()),
             ..default()
         })
         .starts_with("`tokens along a side of the map` is 4096: ")

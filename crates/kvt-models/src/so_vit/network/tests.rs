@@ -207,7 +207,7 @@ fn positions_are_a_sinusoid_and_not_trained() {
 fn positions_of_another_size_are_resized() {
     let larger = |device| {
         let mut config = small();
-        config.common.img_size = 32;
+        config.common.img_size = 32.into();
         build(config, 2, device)
     };
     let weights = StateDict::from_model(&build(small(), 1, &Device::flex())).unwrap();

@@ -72,7 +72,7 @@ fn padding_costs_projections_and_attention() {
 #[test]
 fn sizes_without_a_name_are_spelled_out() {
     let overrides = ModelOverrides {
-        img_size: Some(32),
+        img_size: Some(32.into()),
         patch_size: Some(2),
         window_size: Some(4.into()),
         num_classes: Some(10),
@@ -149,8 +149,8 @@ fn sizes_that_describe_no_model_are_refused() {
         "`depth` is 0: expected at least 1"
     );
     assert!(refuse(&|config| config.patch_size = 0).contains("`patch_size` is 0"));
-    assert!(refuse(&|config| config.common.img_size = 225).contains("are 224 and 228"));
-    assert!(refuse(&|config| config.common.img_size = 3).contains("are 4 and 8"));
+    assert!(refuse(&|config| config.common.img_size = 225.into()).contains("are 224 and 228"));
+    assert!(refuse(&|config| config.common.img_size = 3.into()).contains("are 4 and 8"));
     assert!(refuse(&|config| config.stages.num_heads[1] = 5).contains("`embed_dim` 192"));
     assert!(
         refuse(&|config| config.stages.num_heads.truncate(3)).contains("`num_heads` has 3 entries")

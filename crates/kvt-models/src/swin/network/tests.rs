@@ -59,7 +59,7 @@ fn the_summary_counts_the_built_modules_parameters() {
     };
     let padded = SwinConfig {
         common: CommonConfig {
-            img_size: 20,
+            img_size: 20.into(),
             ..small().common
         },
         stages: StagesConfig {
@@ -259,7 +259,7 @@ fn tables_follow_the_window_size() {
     let weights = StateDict::from_model(&build(small(), &device, 1)).unwrap();
     let larger = SwinConfig {
         common: CommonConfig {
-            img_size: 24,
+            img_size: 24.into(),
             ..small().common
         },
         window_size: 6,

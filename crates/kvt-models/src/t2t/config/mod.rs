@@ -82,7 +82,7 @@ impl T2tConfig {
 
     /// The sizes after each of the soft splits: two layers, and the projection to the blocks.
     pub(super) fn token_sizes(&self) -> [TokenSize; 3] {
-        let (mut channels, mut side) = (self.common.in_chans, self.common.img_size);
+        let (mut channels, mut side) = (self.common.in_chans, self.common.side());
         [0, 1, 2].map(|i| {
             let split = split(KERNELS[i], self.strides[i].max(1));
             let [grid, _] = split.positions([side; 2]);
@@ -159,7 +159,7 @@ impl FamilyConfig for T2tConfig {
         validate::sizes(&self.strides.map(|stride| ("strides", stride)))?;
         validate::sizes(&[("token_dim", self.token_dim)])?;
         self.tokens_type.validate(self.token_dim)?;
-        validate::whole_strides(self.common.img_size, self.patch())?;
+        validate::whole_strides(self.common.side(), self.patch())?;
         // The first map is the largest.
         validate::tokens(self.token_sizes()[0].grid)?;
         for (i, (name, size)) in LAYERS.iter().zip(self.token_sizes()).enumerate() {

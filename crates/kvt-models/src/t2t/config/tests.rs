@@ -100,9 +100,9 @@ fn a_list_of_neighbors_fits_the_stages_with_scores() {
 /// of small images.
 #[test]
 fn strides_divide_the_image_without_rest() {
-    let splits = |strides: [usize; 3], img_size| {
+    let splits = |strides: [usize; 3], img_size: usize| {
         let mut config = named("t2t_vit_t_14");
-        (config.strides, config.common.img_size) = (strides, img_size);
+        (config.strides, config.common.img_size) = (strides, img_size.into());
         let sizes = config.token_sizes();
         sizes.map(|size| (size.split.padding, size.grid, size.input))
     };
@@ -126,7 +126,7 @@ fn a_name_says_what_is_not_the_originals() {
     let config = with(
         "t2t_vit_t_14",
         &ModelOverrides {
-            img_size: Some(32),
+            img_size: Some(32.into()),
             strides: Some(vec![2, 2, 1]),
             token_dim: Some(32),
             embed_dim: Some(128.into()),
@@ -140,7 +140,7 @@ fn a_name_says_what_is_not_the_originals() {
     let tokens: Vec<_> = config.summary().stages.iter().map(|s| s.tokens).collect();
     assert_eq!(tokens, [256, 64, 65]);
     let large = ModelOverrides {
-        img_size: Some(384),
+        img_size: Some(384.into()),
         ..ModelOverrides::default()
     };
     let large = with("t2t_vit_t_19", &large).unwrap();
@@ -160,7 +160,7 @@ fn sizes_that_describe_no_model_are_refused() {
         refuse(
             "t2t_vit_14",
             ModelOverrides {
-                img_size: Some(225),
+                img_size: Some(225.into()),
                 ..default()
             }
         ),
@@ -210,7 +210,7 @@ fn sizes_that_describe_no_model_are_refused() {
         refuse(
             "t2t_vit_14",
             ModelOverrides {
-                img_size: Some(2048),
+                img_size: Some(2048.into()),
                 strides: Some(vec![1, 2, 2]),
                 ..default()
             }
@@ -248,7 +248,7 @@ fn sizes_that_describe_no_model_are_refused() {
     ));
     // The smallest sizes.
     let least = ModelOverrides {
-        img_size: Some(1),
+        img_size: Some(1.into()),
         strides: Some(vec![1, 1, 1]),
         token_dim: Some(1),
         ..default()

@@ -55,7 +55,7 @@ fn images(side: usize, device: &Device) -> Tensor<4> {
 }
 
 fn logits(model: &Model, phase: Phase) -> Vec<f32> {
-    let images = images(model.config().img_size(), &Device::flex());
+    let images = images(model.config().img_size().side(), &Device::flex());
     model
         .forward(images, phase)
         .into_data()
@@ -290,7 +290,7 @@ fn a_performer_drops_numbers_of_both_branches() {
 fn positions_of_another_size_are_resized() {
     let small = build(performer(0.0), &Device::flex());
     let mut config = performer(0.0);
-    config.common.img_size = 24;
+    config.common.img_size = 24.into();
     let large = build(config, &Device::flex());
     let own = values(&state(&large), "pos_embed");
     let (large, report) = large.load(&state(&small), LoadOptions::default()).unwrap();

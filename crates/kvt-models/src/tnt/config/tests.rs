@@ -60,7 +60,7 @@ fn inner_and_outer_attention_have_their_own_k() {
 #[test]
 fn sizes_are_free() {
     let overrides = ModelOverrides {
-        img_size: Some(32),
+        img_size: Some(32.into()),
         patch_size: Some(4),
         embed_dim: Some(96.into()),
         depth: Some(3.into()),
@@ -88,7 +88,7 @@ fn sizes_that_describe_no_model_are_refused() {
     for (overrides, message) in [
         (
             ModelOverrides {
-                img_size: Some(225),
+                img_size: Some(225.into()),
                 ..default()
             },
             "`img_size` 225 is not a multiple of `patch_size` 16: the nearest multiples are 224 and 240",

@@ -68,7 +68,7 @@ fn every_stage_is_described() {
         ]
     );
     // At 384 px the whole map has 144 keys, and a window 49: the larger number.
-    config.common.img_size = 384;
+    config.common.img_size = 384.into();
     assert_eq!(sizes(&config)[1], (2, 2304, 144, 115));
     // A single block attends only within its window.
     config.stages.depth[1] = 1;
@@ -97,12 +97,12 @@ fn cost_of_padding_and_of_sub_sampling_by_hand() {
 fn sizes_without_a_name_are_spelled_out() {
     let name = |overrides: &ModelOverrides| base().with(overrides).unwrap().name();
     let overrides = ModelOverrides {
-        img_size: Some(384),
+        img_size: Some(384.into()),
         ..ModelOverrides::default()
     };
     assert_eq!(name(&overrides), "twins_svt_base_384");
     let overrides = ModelOverrides {
-        img_size: Some(32),
+        img_size: Some(32.into()),
         strides: Some(vec![2, 2, 2]),
         window_size: Some(4.into()),
         sr_ratio: Some(vec![4, 2, 1].into()),
@@ -121,7 +121,7 @@ fn sizes_without_a_name_are_spelled_out() {
 #[test]
 fn a_model_for_small_images() {
     let overrides = ModelOverrides {
-        img_size: Some(32),
+        img_size: Some(32.into()),
         strides: Some(vec![2]),
         window_size: Some(4.into()),
         sr_ratio: Some(vec![4, 2, 1].into()),
@@ -151,11 +151,11 @@ fn sizes_that_describe_no_model_are_refused() {
         config.validate().unwrap_err().to_string()
     };
     assert_eq!(
-        refuse(&|config| config.common.img_size = 225),
+        refuse(&|config| config.common.img_size = 225.into()),
         "`img_size` 225 is not a multiple of 32, the product of `strides`: the nearest multiples are \
          224 and 256"
     );
-    assert!(refuse(&|config| config.common.img_size = 3).contains("are 32 and 64"));
+    assert!(refuse(&|config| config.common.img_size = 3.into()).contains("are 32 and 64"));
     assert_eq!(
         refuse(&|config| config.window_size[2] = 1),
         "in `blocks.2`: `window_size` is 1: expected at least 2 tokens, and at most 1024"
@@ -222,7 +222,7 @@ fn overrides_that_do_not_fit_are_refused() {
     );
     assert_eq!(
         refuse(ModelOverrides {
-            img_size: Some(384),
+            img_size: Some(384.into()),
             ..knn(vec![Neighbors::All; 2])
         }),
         "`neighbors` has 2 entries, but the model has 4 stages (`blocks.0` with 144 keys, `blocks.1` with 144 \
@@ -235,7 +235,7 @@ fn overrides_that_do_not_fit_are_refused() {
 #[test]
 fn attention_knows_where_it_stands() {
     let mut config = base();
-    config.common.img_size = 256;
+    config.common.img_size = 256.into();
     config.common.attn_drop = 0.25;
     config.stages.attention[0] = AttentionConfig::knn(Neighbors::count(48).unwrap());
     config.stages.attention[3] = AttentionConfig::knn(Neighbors::count(49).unwrap());
@@ -268,6 +268,6 @@ fn attention_knows_where_it_stands() {
     let found: Vec<_> = stages.iter().map(StageSize::global).collect();
     assert_eq!(found, expected.map(|(heads, side)| global(heads, side)));
     // At 224 px nothing is padded.
-    config.common.img_size = 224;
+    config.common.img_size = 224.into();
     assert!(config.stages().all(|stage| !stage.local().mask));
 }

@@ -254,7 +254,7 @@ impl Observer for First {
 #[test]
 fn padding_is_no_neighbor() {
     let mut config = small();
-    config.common.img_size = 10;
+    config.common.img_size = 10.into();
     config.strides = vec![2];
     config.embed_dim = vec![6];
     config.window_size = vec![4];

@@ -12,7 +12,7 @@ fn named(name: &str) -> VisformerConfig {
 /// 32 px: maps of 16, 8 and 4 tokens.
 fn small() -> ModelOverrides {
     ModelOverrides {
-        img_size: Some(32),
+        img_size: Some(32.into()),
         strides: Some(vec![0, 2, 2, 2]),
         embed_dim: Some(vec![32, 64, 128].into()),
         depth: Some(vec![2, 1, 1].into()),
@@ -72,7 +72,7 @@ fn strides_are_free() {
     assert_eq!(tokens, [256, 64, 16]);
     // The strides ignore remainders at the right and bottom.
     let odd = ModelOverrides {
-        img_size: Some(37),
+        img_size: Some(37.into()),
         ..small()
     };
     let stages = with("visformer_tiny", &odd).unwrap().summary().stages;
@@ -83,10 +83,10 @@ fn strides_are_free() {
 #[test]
 fn the_least_image_leaves_a_token() {
     for strides in [[2, 4, 2, 2], [0, 2, 2, 2], [3, 1, 2, 5], [1, 3, 1, 1]] {
-        let grid = |img_size| {
+        let grid = |img_size: usize| {
             let mut config = named("visformer_tiny");
             config.strides = strides;
-            config.common.img_size = img_size;
+            config.common.img_size = img_size.into();
             config.stages()[2].grid
         };
         let mut config = named("visformer_tiny");
@@ -103,7 +103,7 @@ fn sizes_that_describe_no_model_are_refused() {
     for (overrides, message) in [
         (
             ModelOverrides {
-                img_size: Some(30),
+                img_size: Some(30.into()),
                 ..ModelOverrides::default()
             },
             "`img_size` 30 is too small for Visformer with such strides: the least is 31",
@@ -131,7 +131,7 @@ fn sizes_that_describe_no_model_are_refused() {
         ),
         (
             ModelOverrides {
-                img_size: Some(4096),
+                img_size: Some(4096.into()),
                 ..small()
             },
             "in `stage1`: `tokens along a side of the map` is 2048: expected at most 1024: take larger patches or smaller \

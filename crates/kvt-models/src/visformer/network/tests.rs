@@ -176,7 +176,7 @@ fn positions_of_another_image_size_are_resized() {
     let weights = StateDict::from_model(&source).unwrap();
     let larger = VisformerConfig {
         common: CommonConfig {
-            img_size: 24,
+            img_size: 24.into(),
             ..small().common
         },
         ..small()

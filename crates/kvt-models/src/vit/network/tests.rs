@@ -150,7 +150,7 @@ fn images_of_another_shape_are_refused() {
             Err(ModelError::InputShape {
                 found: dims,
                 in_chans: 2,
-                img_size: 16
+                img_size: 16.into()
             })
         );
     }

@@ -119,7 +119,7 @@ fn lists_of_neighbours_are_for_the_stages_with_keys() {
 #[test]
 fn small_models_are_timms() {
     let small = ModelOverrides {
-        img_size: Some(64),
+        img_size: Some(64.into()),
         num_classes: Some(10),
         stem_dim: Some(16),
         embed_dim: Some(vec![32, 64, 64, 64].into()),
@@ -131,7 +131,7 @@ fn small_models_are_timms() {
     assert_eq!(small.summary().params, 247_558);
     assert_eq!(small.name(), "volo_32-64-64-64x1-1-1-1_64");
     let cifar = ModelOverrides {
-        img_size: Some(32),
+        img_size: Some(32.into()),
         num_classes: Some(10),
         strides: Some(vec![2, 2]),
         stem_dim: Some(16),
@@ -152,13 +152,13 @@ fn sizes_that_describe_no_model_are_refused() {
     let refuse = |overrides: ModelOverrides| with(&overrides).unwrap_err().to_string();
     assert_eq!(
         refuse(ModelOverrides {
-            img_size: Some(14),
+            img_size: Some(14.into()),
             ..default()
         }),
         "`img_size` 14 is too small for VOLO with such strides: the least is 15"
     );
     let least = ModelOverrides {
-        img_size: Some(15),
+        img_size: Some(15.into()),
         ..default()
     };
     let least = with(&least).unwrap().summary();

@@ -238,7 +238,7 @@ fn weights_of_another_size_and_counters_are_taken() {
     weights.insert(counter, TensorData::new(vec![7i64], [1]));
     let large = VoloConfig {
         common: CommonConfig {
-            img_size: 40,
+            img_size: 40.into(),
             ..small().common
         },
         ..small()

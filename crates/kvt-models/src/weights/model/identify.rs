@@ -176,7 +176,7 @@ mod tests {
     fn the_nearest_model_has_the_same_parts() {
         let small = |name: &str, pool| {
             let overrides = ModelOverrides {
-                img_size: Some(64),
+                img_size: Some(64.into()),
                 depth: Some(1.into()),
                 num_classes: Some(7),
                 pool,

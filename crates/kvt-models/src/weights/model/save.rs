@@ -60,7 +60,7 @@ mod tests {
 
     fn model() -> Model {
         let small = ModelOverrides {
-            img_size: Some(16),
+            img_size: Some(16.into()),
             patch_size: Some(8),
             embed_dim: Some(6.into()),
             depth: Some(2.into()),

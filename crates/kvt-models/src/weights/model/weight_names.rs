@@ -106,7 +106,7 @@ mod tests {
             ("volo_d1_224", "VOLO", Layout::Timm),
         ] {
             let overrides = ModelOverrides {
-                img_size: Some(32),
+                img_size: Some(32.into()),
                 num_classes: Some(5),
                 ..ModelOverrides::default()
             };

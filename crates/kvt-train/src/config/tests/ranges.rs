@@ -70,6 +70,10 @@ fn a_subset_is_not_larger_than_the_generated_images() {
 fn every_number_has_a_range() {
     let refused = [
         "model.img_size=0",
+        "model.img_size=[64]",
+        "model.img_size=[0, 64]",
+        "model.img_size=[64, 96, 3]",
+        "model.img_size=64x96",
         "model.kv_stride=0",
         "model.embed_dim=[]",
         "model.depth=[2, 0]",

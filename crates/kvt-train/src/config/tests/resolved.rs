@@ -8,6 +8,7 @@ fn a_resolved_plan_loads_again() {
     for plan in [
         plan_of(SMALL, &[]).unwrap(),
         plan_of(FULL, &[]).unwrap(),
+        plan_of(SMALL, &["model.img_size=[64, 96]"]).unwrap(),
         plan_of(FULL, &["data.kind=folder", "model.attention.neighbors=1.0"]).unwrap(),
     ] {
         assert_eq!(plan_of(&resolved_toml(&plan).unwrap(), &[]).unwrap(), plan);

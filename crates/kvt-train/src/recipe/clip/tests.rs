@@ -194,7 +194,7 @@ fn adaptive_clipping_leaves_the_head_alone() {
 fn adaptive_clipping_knows_the_units_of_factors() {
     let on = Device::flex().autodiff();
     let overrides = ModelOverrides {
-        img_size: Some(16),
+        img_size: Some(16.into()),
         patch_size: Some(8),
         embed_dim: Some(12.into()),
         depth: Some(1.into()),

@@ -16,7 +16,7 @@ const LABELS: [u32; 4] = [0, 2, 1, 0];
 /// The smallest CvT: two stages with batch norms.
 fn cvt(device: &Device) -> Model {
     let overrides = ModelOverrides {
-        img_size: Some(SIDE),
+        img_size: Some(SIDE.into()),
         patch_stride: Some(4),
         embed_dim: Some(vec![4, 8].into()),
         depth: Some(vec![1, 1].into()),

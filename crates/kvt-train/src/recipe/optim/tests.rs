@@ -363,7 +363,7 @@ fn every_optimizer_scales_the_gradients() {
 #[test]
 fn the_state_of_another_model_is_refused() {
     let overrides = ModelOverrides {
-        img_size: Some(16),
+        img_size: Some(16.into()),
         patch_size: Some(8),
         embed_dim: Some(4.into()),
         depth: Some(1.into()),

@@ -42,6 +42,15 @@ pub(crate) fn check(plan: &Plan) -> Vec<Conflict> {
             "`task = \"dino\"` solarises views, which Pillow does not do to images with alpha",
             "take 1 or 3 channels",
         ),
+        (
+            plan.model
+                .overrides
+                .img_size
+                .is_some_and(|size| !size.is_square()),
+            "model.img_size",
+            "`task = \"dino\"` crops square views",
+            "give one number for height and width",
+        ),
     ];
     let mut found: Vec<Conflict> = mixed.chain(Conflict::of(keys)).collect();
     if plan.dino.local_views > 0 {
@@ -55,7 +64,7 @@ fn local_size(plan: &Plan) -> Option<Conflict> {
     // Errors of the model itself are reported elsewhere.
     let model = plan.model.config(None).ok()?;
     let side = plan.dino.local_size;
-    if side == model.img_size() {
+    if side == model.img_size().side() {
         return None;
     }
     let help = "take another `dino.local_size`, another model, or `dino.local_views = 0`";
@@ -86,7 +95,7 @@ fn local_size(plan: &Plan) -> Option<Conflict> {
 /// The model at another image size.
 fn at(plan: &Plan, side: usize) -> Result<ModelConfig, String> {
     let mut section = plan.model.clone();
-    section.overrides.img_size = Some(side);
+    section.overrides.img_size = Some(side.into());
     section.config(None).map_err(|error| error.to_string())
 }
 

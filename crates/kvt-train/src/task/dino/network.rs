@@ -76,7 +76,7 @@ fn embed(model: &Model, images: Tensor<4>, phase: Phase) -> Tensor<2> {
 
 /// The number of feature channels, which only the backbone knows: it is run with one image of zeros.
 fn features(config: &ModelConfig, model: &Model, device: &Device) -> usize {
-    let side = config.img_size();
+    let side = config.img_size().side();
     let image = Tensor::zeros([1, config.in_chans(), side, side], &device.clone().inner());
     let model = model.valid();
     embed(&model, image, Phase::Eval).dims()[1]

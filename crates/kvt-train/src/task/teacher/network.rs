@@ -45,8 +45,9 @@ impl TeacherNetwork {
     /// resized bilinearly to its size; `[batch, classes]`.
     pub(super) fn logits(&self, images: Tensor<4>) -> Tensor<2> {
         let images = self.student.convert(&self.own, images);
-        let side = self.model.config().img_size();
-        self.model.forward(resized(images, [side; 2]), Phase::Eval)
+        let size = self.model.config().img_size();
+        let images = resized(images, [size.height, size.width]);
+        self.model.forward(images, Phase::Eval)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::weights::pos_embed;
 
 fn config(overrides: &ModelOverrides) -> ModelConfig {
     let small = ModelOverrides {
-        img_size: Some(16),
+        img_size: Some(16.into()),
         patch_size: Some(4),
         embed_dim: Some(12.into()),
         depth: Some(2.into()),
@@ -33,7 +33,7 @@ fn same() -> ModelOverrides {
 }
 
 fn logits(model: &Model) -> TensorData {
-    let side = model.config().img_size();
+    let side = model.config().img_size().side();
     let image = Tensor::arange(0..(3 * side * side) as i64, &Device::flex()).float();
     let images = (image * 0.37).sin().reshape([1, 3, side, side]);
     model.forward(images, Phase::Eval).into_data()
@@ -231,20 +231,22 @@ fn a_head_of_another_size_is_reset_on_request_only() {
 #[test]
 fn position_embeddings_follow_the_image_size() {
     let weights = StateDict::from_model(&model(1, &same())).unwrap();
-    let larger = ModelOverrides {
-        img_size: Some(24),
-        ..same()
-    };
-    let (loaded, report) = model(2, &larger)
-        .load(&weights, LoadOptions::default())
-        .unwrap();
-    assert_eq!(
-        report.names(Outcome::Resized).collect::<Vec<_>>(),
-        ["pos_embed"]
-    );
-    let expected = pos_embed::resample(weights.get("pos_embed").unwrap(), [6, 6], 1).unwrap();
-    let loaded = StateDict::from_model(&loaded).unwrap();
-    assert_eq!(loaded.get("pos_embed"), Some(&expected));
+    for (size, grid) in [([24, 24], [6, 6]), ([12, 24], [3, 6])] {
+        let other = ModelOverrides {
+            img_size: Some(size.into()),
+            ..same()
+        };
+        let (loaded, report) = model(2, &other)
+            .load(&weights, LoadOptions::default())
+            .unwrap();
+        assert_eq!(
+            report.names(Outcome::Resized).collect::<Vec<_>>(),
+            ["pos_embed"]
+        );
+        let expected = pos_embed::resample(weights.get("pos_embed").unwrap(), grid, 1).unwrap();
+        let loaded = StateDict::from_model(&loaded).unwrap();
+        assert_eq!(loaded.get("pos_embed"), Some(&expected));
+    }
 }
 
 #[test]
