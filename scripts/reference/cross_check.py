@@ -11,6 +11,7 @@
   python scripts/reference/cross_check.py target/release/kvt t2t_vit_t_19 --neighbors 0.6667 --t2t-source T2T_CHECKOUT
   python scripts/reference/cross_check.py target/release/kvt volo_d1_224
   python scripts/reference/cross_check.py target/release/kvt vit_small_patch16_dinov3
+  python scripts/reference/cross_check.py target/release/kvt vit_large_patch14_dinov2 --img-size 224 --batch 1
 
 ViT and DeiT, Swin, PiT, TNT, Visformer, Twins and VOLO are timm's, CvT, T2T-ViT and So-ViT come from checkouts of their official
 repositories (see `cvt.py`, `t2t.py`, `sovit.py`).
@@ -133,6 +134,7 @@ def main():
                         help="count, or share of the keys with a point; with commas: one per stage")
     sources(parser)
     parser.add_argument("--set", action="append", default=[], help="passed on to kvt; repeatable")
+    parser.add_argument("--img-size", type=int, help="of timm's models; by default the name's own")
     parser.add_argument("--device", help="passed on to kvt")
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
@@ -140,7 +142,9 @@ def main():
     arguments = parser.parse_args()
 
     generator = torch.Generator().manual_seed(arguments.seed)
-    model, shape = reference(arguments)
+    size = {"img_size": arguments.img_size} if arguments.img_size else {}
+    arguments.set += [f"model.{key}={side}" for key, side in size.items()]
+    model, shape = reference(arguments, **size)
     randomize(model.eval(), generator)
     images = torch.randn(arguments.batch, *shape, generator=generator)
     calibrate(model, images)

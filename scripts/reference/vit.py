@@ -55,6 +55,7 @@ CASES = {
     "rotary_qk_norm": ({**DINO_V3, "qk_norm": True}, KNN),
     "rectangle": ({**SMALL, "img_size": [16, 24]}, KNN),
     "rectangle_rotary": ({**DINO_V3, "img_size": [16, 24]}, DENSE),
+    "siglip_tanh": ({**SIGLIP, "activation": "gelu_tanh"}, KNN),
 }
 KINDS = {
     "deit3": ["deit3_{size}_patch16_{side}", ("small", "base", "large"), (224, 384)],
@@ -85,7 +86,7 @@ def build(config):
     packed = activation == "swi_glu_packed"
     return VisionTransformer(**own, reg_tokens=config["reg_tokens"], pre_norm=config["norm_pre"], fc_norm=config["fc_norm"],
                              mlp_layer=SwiGLUPacked if packed else Mlp,
-                             act_layer=torch.nn.SiLU if packed else "quick_gelu" if activation == "quick_gelu" else None)
+                             act_layer=torch.nn.SiLU if packed else activation if activation in ("quick_gelu", "gelu_tanh") else None)
 
 
 def forward(neighbors, temperature, gaps):
@@ -137,7 +138,10 @@ def named():
             weights = {n: " ".join(map(str, w.shape)) for n, w in model.state_dict().items()
                        if not n.startswith("blocks.") or n.startswith("blocks.0.")}
             params = sum(p.numel() for p in model.parameters())
-            found[name] = {"params": params, "depth": len(model.blocks), "weights": weights}
+            block = model.blocks[0]
+            # What weights do not show.
+            silent = {"activation": type(block.mlp.act).__name__, "epsilon": block.norm1.eps, "pool": model.global_pool}
+            found[name] = {"params": params, "depth": len(model.blocks), **silent, "weights": weights}
             print(name, found[name]["params"])
     return found
 

@@ -1,9 +1,11 @@
 //! The MLP of a transformer block.
 
+use std::f64::consts::PI;
+
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use burn::tensor::activation::silu;
+use burn::tensor::activation::{sigmoid, silu};
 use kvt_ops::{Residual, gelu, linear, mlp_add, quick_gelu};
 
 use super::scale::scaled;
@@ -16,6 +18,8 @@ pub enum Activation {
     Gelu,
     /// `x * sigmoid(1.702 x)`.
     QuickGelu,
+    /// `0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`, as in larger models of SigLIP.
+    GeluTanh,
     /// `silu(g) * x` of the two halves of the first layer's output (Shazeer 2020, [*GLU
     /// variants*](https://arxiv.org/abs/2002.05202)), which has as many channels as are hidden: the second layer reads half of
     /// them.
@@ -100,6 +104,7 @@ impl Mlp {
             (Activation::Gelu, Some(residual)) => mlp_add([&self.fc1, fc2], x, residual),
             (Activation::Gelu, None) => linear(fc2, gelu(hidden(x))),
             (Activation::QuickGelu, residual) => project(fc2, quick_gelu(hidden(x)), residual),
+            (Activation::GeluTanh, residual) => project(fc2, gelu_tanh(hidden(x)), residual),
             (Activation::SwiGluPacked | Activation::SwiGlu, residual) => {
                 let x: Tensor<D> = hidden(x);
                 let half = x.dims()[D - 1] / 2;
@@ -108,6 +113,13 @@ impl Mlp {
             }
         }
     }
+}
+
+/// [`Activation::GeluTanh`], of which `(1 + tanh(z)) / 2 = sigmoid(2 z)` leaves a product.
+fn gelu_tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    let slope = 2.0 * (2.0 / PI).sqrt();
+    let factor = x.clone().square() * (0.044715 * slope) + slope;
+    x.clone() * sigmoid(factor * x)
 }
 
 impl BlockMlp {

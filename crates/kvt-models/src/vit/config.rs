@@ -98,7 +98,7 @@ impl VitConfig {
             hidden: self.block().hidden,
             // timm's pools never have a gate.
             activation: match self.options.activation {
-                Activation::QuickGelu => Activation::QuickGelu,
+                own @ (Activation::QuickGelu | Activation::GeluTanh) => own,
                 _ => Activation::Gelu,
             },
             epsilon: self.options.epsilon,

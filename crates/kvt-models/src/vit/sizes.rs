@@ -59,6 +59,10 @@ const SIGLIP: VitOptions = VitOptions {
     pool: Pool::Attention,
     ..DEIT
 };
+const SIGLIP_GAP: VitOptions = VitOptions {
+    pool: Pool::Mean,
+    ..SIGLIP
+};
 /// timm's own, "searching for better baselines".
 const BASELINE: VitOptions = VitOptions {
     class_token: false,
@@ -106,8 +110,8 @@ const QUICK_CLIPS: &[Size] = &[
 const SIGLIPS: &[Size] = &[
     ("base", 768, 12, 12, 4.0, 16, &[224, 256, 384, 512]),
     ("so400m", 1152, 27, 16, 3.7362, 14, &[224, 378]),
-    ("so400m", 1152, 27, 16, 3.7362, 16, &[256, 384, 512]),
 ];
+const TANH_SIGLIPS: &[Size] = &[("so400m", 1152, 27, 16, 3.7362, 16, &[256, 384, 512])];
 const DINO_V2S: &[Size] = &[
     ("small", 384, 12, 6, 4.0, 14, &[518]),
     ("base", 768, 12, 12, 4.0, 14, &[518]),
@@ -125,8 +129,8 @@ const BASELINES: &[Size] = &[
     ("medium", 512, 12, 8, 4.0, 16, &[256]),
 ];
 
-/// The options of a kind with a gate in its MLPs.
-const fn gated(options: VitOptions, activation: Activation) -> VitOptions {
+/// The options of a kind with another activation in its MLPs.
+const fn with(options: VitOptions, activation: Activation) -> VitOptions {
     VitOptions {
         activation,
         ..options
@@ -155,14 +159,14 @@ static KINDS: &[Kind] = &[
     unsized_kind(
         "_dinov2",
         518,
-        gated(DINO_V2, Activation::SwiGluPacked),
+        with(DINO_V2, Activation::SwiGluPacked),
         DINO_V2_GIANT,
     ),
     unsized_kind("_reg4_dinov2", 518, DINO_V2_REGISTERS, DINO_V2S),
     unsized_kind(
         "_reg4_dinov2",
         518,
-        gated(DINO_V2_REGISTERS, Activation::SwiGluPacked),
+        with(DINO_V2_REGISTERS, Activation::SwiGluPacked),
         DINO_V2_GIANT,
     ),
     Kind {
@@ -174,7 +178,7 @@ static KINDS: &[Kind] = &[
         ..unsized_kind(
             "_dinov3",
             256,
-            gated(DINO_V3, Activation::SwiGlu),
+            with(DINO_V3, Activation::SwiGlu),
             DINO_V3_PLUS,
         )
     },
@@ -182,23 +186,22 @@ static KINDS: &[Kind] = &[
     unsized_kind(
         "_dinov3_qkvb",
         256,
-        gated(DINO_V3, Activation::SwiGlu),
+        with(DINO_V3, Activation::SwiGlu),
         DINO_V3_PLUS,
     ),
     kind("_clip", CLIP, CLIPS),
     kind(
         "_clip_quickgelu",
-        gated(CLIP, Activation::QuickGelu),
+        with(CLIP, Activation::QuickGelu),
         QUICK_CLIPS,
     ),
     kind("_siglip", SIGLIP, SIGLIPS),
+    kind("_siglip", with(SIGLIP, Activation::GeluTanh), TANH_SIGLIPS),
+    kind("_siglip_gap", SIGLIP_GAP, SIGLIPS),
     kind(
         "_siglip_gap",
-        VitOptions {
-            pool: Pool::Mean,
-            ..SIGLIP
-        },
-        SIGLIPS,
+        with(SIGLIP_GAP, Activation::GeluTanh),
+        TANH_SIGLIPS,
     ),
     kind("_reg1_gap", BASELINE, BASELINES),
     kind(

@@ -96,6 +96,7 @@ fn vit(config: &Json) -> VitConfig {
     let activation = match config.word("activation") {
         "gelu" => Activation::Gelu,
         "quick_gelu" => Activation::QuickGelu,
+        "gelu_tanh" => Activation::GeluTanh,
         "swi_glu" => Activation::SwiGlu,
         _ => Activation::SwiGluPacked,
     };

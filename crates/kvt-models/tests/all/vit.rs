@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::{AttentionConfig, Implementation};
+use kvt_models::layers::Activation;
 use kvt_models::vit::Pool;
 use kvt_models::weights::{LoadOptions, Outcome, StateDict, WeightsError, identify, recognise};
 use kvt_models::{Ask, Backbone, Model, ModelConfig, ModelError, ModelOverrides};
@@ -24,12 +25,12 @@ const TOLERANCE: f32 = 1e-5;
 const TOLERANCE_ON_GPU: f32 = 1e-4;
 
 /// The fewest files that have every option of all files: patches without a class token, registers, layer scale and `fc_norm`; a norm
-/// before the blocks and quick GELU; an attention pool; rotary positions, layer scale as in `eva.py`, SwiGLU and keys alone without a
+/// before the blocks and quick GELU; an attention pool and GELU by a hyperbolic tangent; rotary positions, layer scale as in `eva.py`, SwiGLU and keys alone without a
 /// bias; norms of queries and keys, and no biases; patches of 14; packed SwiGLU; images that are not square.
 const EVERY_OPTION: [&str; 8] = [
     "vit_baseline",
     "vit_clip",
-    "vit_siglip.",
+    "vit_siglip_tanh",
     "vit_dinov3_plus",
     "vit_rotary_qk_norm",
     "vit_dinov2_patch14",
@@ -126,6 +127,10 @@ fn no_option_lacks_a_case_on_a_gpu() {
 struct Named {
     params: u64,
     depth: usize,
+    /// What weights do not show: the class of the activation, the epsilon of norms, and timm's name of the pool.
+    activation: String,
+    epsilon: f64,
+    pool: String,
     /// The shapes of the weights outside the blocks, and of the first block.
     weights: BTreeMap<String, String>,
 }
@@ -147,11 +152,39 @@ fn named_models_are_timms() {
         let named = ModelConfig::by_name(&name).unwrap();
         assert_eq!(named.name(), name);
         assert_eq!(named.summary().params as u64, golden.params, "{name}");
+        assert_eq!(
+            silent(&named),
+            (golden.activation, golden.epsilon, golden.pool),
+            "{name}"
+        );
         let model = shallow(&name, ModelOverrides::default());
         let found: BTreeSet<String> = model.parameters().into_iter().map(|p| p.name).collect();
         let expected: BTreeSet<String> = golden.weights.into_keys().collect();
         assert_eq!(found, expected, "{name}");
     }
+}
+
+/// What weights do not show, in timm's words.
+fn silent(config: &ModelConfig) -> (String, f64, String) {
+    let ModelConfig::Vit(config) = config else {
+        unreachable!("{}", config.name())
+    };
+    let activation = match config.options.activation {
+        Activation::Gelu => "GELU",
+        Activation::QuickGelu => "QuickGELU",
+        Activation::GeluTanh => "GELUTanh",
+        Activation::SwiGlu | Activation::SwiGluPacked => "SiLU",
+    };
+    let pool = match config.options.pool {
+        Pool::Token => "token",
+        Pool::Mean => "avg",
+        Pool::Attention => "map",
+    };
+    (
+        activation.to_owned(),
+        config.options.epsilon,
+        pool.to_owned(),
+    )
 }
 
 /// A named model with one narrow block, and images of 16 patches.
