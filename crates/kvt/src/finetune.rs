@@ -46,7 +46,8 @@ pub(super) struct Args {
     /// Images of an update.
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
-    /// Side of the images in pixels; position embeddings are resampled to it.
+    /// Side of the images in pixels; position embeddings are resampled to it. Of a ViT that is not square,
+    /// `--set model.img_size=[64,96]`.
     #[arg(long, value_name = "N")]
     img_size: Option<usize>,
     /// What is not trained.

@@ -50,7 +50,7 @@ enum What {
         /// A configuration file; its `[model]` is shown.
         #[arg(long, value_name = "CONFIG")]
         config: Option<PathBuf>,
-        /// Side of the images in pixels.
+        /// Side of the images in pixels; of a ViT that is not square, `--set model.img_size=[64,96]`.
         #[arg(long, value_name = "PIXELS")]
         img_size: Option<usize>,
         /// Override a key of `[model]`, as in `--set model.attention.kind=knn`.
