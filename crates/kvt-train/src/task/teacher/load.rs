@@ -122,7 +122,7 @@ impl Loading<'_> {
         let config = section.config(Some(self.classes.len()))?;
         // All weights are replaced by those of the file.
         let model = config.init(self.device, Key::new(0))?;
-        let loaded = model.load(&read_weights(&locate(path)?)?, LoadOptions::default());
+        let loaded = model.load(&read_for(model.config(), path)?, LoadOptions::default());
         let (model, _) = loaded.map_err(|source| TrainError::TeacherWeights {
             path: path.to_owned(),
             source,
