@@ -188,7 +188,8 @@ pub(crate) fn start_from(
             ..LoadOptions::default()
         },
     };
-    match model.load(&read_for(model.config(), path)?, options) {
+    let weights = read_for(&model.config(), path)?;
+    match model.load(&weights, options) {
         Ok((model, report)) => Ok((model, Some(report))),
         Err(source) => Err(TrainError::InitWeights {
             path: path.clone(),

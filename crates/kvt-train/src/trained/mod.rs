@@ -346,7 +346,8 @@ fn backbone_of(path: &Path, model: Model, warn: Warn<'_>) -> Result<Model, Train
         new_head: true,
         ..LoadOptions::default()
     };
-    let (model, report) = model.load(&read_for(model.config(), path)?, options)?;
+    let weights = read_for(&model.config(), path)?;
+    let (model, report) = model.load(&weights, options)?;
     warn_of_unused(&report, warn);
     Ok(model)
 }
