@@ -89,7 +89,7 @@ impl ModelConfig {
     pub fn validate(&self) -> Result<(), ModelError> {
         let size = self.img_size();
         // The other families compute with one side from here on.
-        if !size.is_square() && !self.of_family().takes_rectangles() {
+        if size.side() > 0 && !size.is_square() && !self.of_family().takes_rectangles() {
             return Err(ModelError::NotSquare {
                 height: size.height,
                 width: size.width,
@@ -115,6 +115,24 @@ impl ModelConfig {
             found: dims,
             in_chans,
             img_size,
+        })
+    }
+
+    /// Refuses weights of a model with images of size `own` whose learned positions this model would misread: a file does not say
+    /// the proportions of their map, and loading takes it for a square, or for the map of this model if it has as many patches.
+    ///
+    /// # Errors
+    ///
+    /// `own` is neither square nor the size of this model, which has learned positions.
+    pub fn check_positions_of(&self, own: ImgSize) -> Result<(), ModelError> {
+        let img_size = self.img_size();
+        let learned = matches!(self, Self::Vit(config) if config.embedded_prefix().is_some());
+        if own.is_square() || own == img_size || !learned {
+            return Ok(());
+        }
+        Err(ModelError::OtherRectangle {
+            own: own.sides().into(),
+            model: img_size.sides().into(),
         })
     }
 

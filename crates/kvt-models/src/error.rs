@@ -157,6 +157,16 @@ pub enum ModelError {
         /// The family of models.
         family: &'static str,
     },
+    /// Weights of a run with images that are not square, for a model with learned positions and images of another size.
+    #[error(
+        "the weights are of a run with images of {own:?}, and learned positions of images that are not square are not resized to {model:?}: keep `model.img_size = {own:?}`"
+    )]
+    OtherRectangle {
+        /// Height and width of the run's images in pixels.
+        own: [usize; 2],
+        /// Those of the model.
+        model: [usize; 2],
+    },
     /// Images of a size that the backbone does not support.
     #[error("images of {height} x {width} pixels do not fit {family}: expected {expected}")]
     ImageSize {

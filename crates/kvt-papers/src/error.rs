@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use kvt_attention::AttentionError;
-use kvt_models::ModelError;
+use kvt_models::{ImgSize, ModelError};
 
 use super::{Scale, Version};
 use kvt_train::bench::BenchError;
@@ -131,6 +131,11 @@ pub enum ReproduceError {
     /// A timing failed.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// A figure of square images, of a run with others.
+    #[error(
+        "the figure shows square images, but those of the run are {0}: give one number as `model.img_size`"
+    )]
+    NotSquare(ImgSize),
     /// The picture cannot be drawn.
     #[error("could not draw the figure: {0}")]
     Draw(String),

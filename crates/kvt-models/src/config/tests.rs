@@ -153,6 +153,51 @@ fn only_a_vit_takes_rectangles() {
     }
 }
 
+/// Of the sizes here, 4 x 9 patches are as many as 6 x 6, and 4 x 6 as many as 6 x 4.
+#[test]
+fn learned_positions_of_a_rectangle_are_for_its_size_alone() {
+    let of = |name: &str, sides: [usize; 2]| {
+        let overrides = ModelOverrides {
+            img_size: Some(sides.into()),
+            ..ModelOverrides::default()
+        };
+        ModelConfig::by_name(name).unwrap().with(&overrides)
+    };
+    for (own, model) in [
+        ([64, 144], [96, 96]),
+        ([64, 96], [96, 64]),
+        ([64, 96], [128, 192]),
+    ] {
+        let check = |name, sides, own: [usize; 2]| {
+            let config = of(name, sides).unwrap();
+            config.check_positions_of(own.into())
+        };
+        let deit = "deit_tiny_patch16_224";
+        let error = check(deit, model, own).unwrap_err();
+        assert_eq!(error, ModelError::OtherRectangle { own, model });
+        assert_eq!(check(deit, own, own), Ok(()));
+        assert_eq!(check(deit, own, [96, 96]), Ok(()));
+        // Rotary positions are computed.
+        assert_eq!(check("vit_small_patch16_dinov3", model, own), Ok(()));
+    }
+}
+
+#[test]
+fn a_side_of_zero_is_refused_as_such() {
+    for name in ["deit_tiny_patch16_224", "swin_tiny_patch4_window7_224"] {
+        let overrides = ModelOverrides {
+            img_size: Some([0, 96].into()),
+            ..ModelOverrides::default()
+        };
+        let config = ModelConfig::by_name(name).unwrap();
+        let error = config.with(&overrides).unwrap_err().to_string();
+        assert!(
+            !error.contains("square") && error.contains("`img_size`"),
+            "{error}"
+        );
+    }
+}
+
 #[test]
 fn a_list_of_attentions_must_fit_the_stages() {
     let overrides = ModelOverrides {

@@ -72,7 +72,7 @@ impl VitConfig {
     }
 
     /// Tokens before the patches that have a learned position; `None` if none at all has one.
-    pub(super) fn embedded_prefix(&self) -> Option<usize> {
+    pub(crate) fn embedded_prefix(&self) -> Option<usize> {
         match self.options.embedding {
             Embedding::All => Some(self.num_prefix_tokens()),
             Embedding::Patches => Some(0),

@@ -54,7 +54,7 @@ impl Item for Fig4 {
         // By attention; only generated images are in the picture that may be published.
         let (mut drawn, mut seen) = (Vec::new(), Vec::new());
         let seeds = each_row(&runs, watch, |(row, title), cell, inside| {
-            let side = inside.model.config().img_size().side();
+            let side = inside.side()?;
             let counted = inside.with_counts(cell)?;
             let larger = larger(side, inside, &generated(&cell.plan, side, 1)?)?;
             let (mut own, mut others) = (Vec::new(), Vec::new());

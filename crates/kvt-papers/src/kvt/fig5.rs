@@ -55,7 +55,7 @@ impl Item for Fig5 {
         let (mut drawn, mut seen): (Vec<Explained>, Vec<Explained>) = (Vec::new(), Vec::new());
         let mut classes = Vec::new();
         let seeds = each_row(&runs, watch, |(_, title), cell, inside| {
-            let side = inside.model.config().img_size().side();
+            let side = inside.side()?;
             classes = inside.splits.classes().to_vec();
             let samples = generated(&cell.plan, side, GENERATED)?;
             explain(inside, title, samples, &mut drawn)?;

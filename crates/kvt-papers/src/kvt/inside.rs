@@ -30,6 +30,13 @@ impl Inside {
         Self::open(cell, &cell.plan)
     }
 
+    /// Side of its images in pixels, which must be square.
+    pub(super) fn side(&self) -> Result<usize, ReproduceError> {
+        let size = self.model.config().img_size();
+        let side = size.is_square().then_some(size.side());
+        side.ok_or(ReproduceError::NotSquare(size))
+    }
+
     /// The same model keeping, at any image size, as many keys as at its training size. `None` if it does so already, or if its
     /// attention is not k-NN attention.
     pub(super) fn with_counts(&self, cell: &Cell) -> Result<Option<Self>, ReproduceError> {

@@ -21,7 +21,7 @@ pub use self::error::FinetuneError;
 pub use self::recipe::Recipe;
 use crate::config::{Document, ModelSection, Plan, load_plan};
 use crate::run::RunDir;
-use crate::task::Freeze;
+use crate::task::{Freeze, check_positions, run_of};
 
 use self::images::Images;
 use self::small::Small;
@@ -157,7 +157,10 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
         text = text::with_choice(&text, "model", GREY, "in_chans = 1");
     }
     // This also checks conditions that only the model knows, such as an image size that is not a multiple of its patch size.
-    plan.model.config(Some(images.classes))?;
+    let config = plan.model.config(Some(images.classes))?;
+    if let Some(run) = source.file.as_deref().and_then(run_of) {
+        check_positions(&run, &config)?;
+    }
     let mut notes = source.notes;
     notes.push(images.describe());
     notes.push(Recipe::describe(&plan));

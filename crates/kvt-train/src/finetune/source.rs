@@ -13,7 +13,7 @@ use crate::config::{Plan, load_plan};
 use crate::error::TrainError;
 use crate::fetch::{Published, locate};
 use crate::run::{Checkpoints, RunDir, RunError, Which};
-use crate::task::{CheckpointWeights, TEACHER, TaskKind, read_weights, task_file};
+use crate::task::{CheckpointWeights, TEACHER, TaskKind, read_weights, run_of, task_file};
 use crate::trained::TrainedError;
 
 /// Parts of the names of vision transformers whose weights have one source, and so one normalisation.
@@ -152,14 +152,6 @@ fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
         TaskKind::Detect => return Err(TrainError::from(TrainedError::Objects).into()),
         TaskKind::Dino => checkpoint.file(&task_file(TEACHER)),
     })
-}
-
-/// The run of a checkpoint's weight file: `RUN/checkpoints/NAME/FILE`.
-fn run_of(file: &Path) -> Option<RunDir> {
-    let checkpoints = file.parent()?.parent()?;
-    let is_named = checkpoints.file_name()? == "checkpoints";
-    let run = RunDir::open(checkpoints.parent()?).ok()?;
-    is_named.then_some(run)
 }
 
 /// The only model that matches the weights.

@@ -59,7 +59,7 @@ pub use lora::LoraConfig;
 pub use model::{
     Freeze, InitConfig, ResetHead, build_model, check_classes, read_weights, write_weights,
 };
-pub(crate) use model::{HeadReset, start_from};
+pub(crate) use model::{HeadReset, check_positions, read_for, run_of, start_from};
 pub use multi_label::{
     LabelEvaluation, LabelScore, LabelScores, MultiLabel, MultiLabelConfig, probability,
 };

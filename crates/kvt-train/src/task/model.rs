@@ -14,11 +14,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dino::part_of_backbone;
-use crate::config::Plan;
+use crate::config::{Plan, load_plan};
 use crate::data::Source;
 use crate::error::TrainError;
 use crate::fetch::locate;
-use crate::run::{Note, Topic};
+use crate::run::{Note, RunDir, Topic};
 use kvt_data::fs::write_atomic;
 use kvt_data::schema::section;
 
@@ -134,6 +134,39 @@ pub fn read_weights(path: &Path) -> Result<StateDict, WeightsError> {
     Ok(part_of_backbone(&state).unwrap_or(state))
 }
 
+/// The weights in a file or of a name, for a model of this configuration.
+///
+/// # Errors
+/// As [`locate`], [`read_weights`], and [`check_positions`] if they are those of a run.
+pub(crate) fn read_for(config: &ModelConfig, path: &Path) -> Result<StateDict, TrainError> {
+    let file = locate(path)?;
+    if let Some(run) = run_of(&file) {
+        check_positions(&run, config)?;
+    }
+    Ok(read_weights(&file)?)
+}
+
+/// The run of a checkpoint's weight file: `RUN/checkpoints/NAME/FILE`.
+pub(crate) fn run_of(file: &Path) -> Option<RunDir> {
+    let checkpoints = file.parent()?.parent()?;
+    let is_named = checkpoints.file_name()? == "checkpoints";
+    let run = RunDir::open(checkpoints.parent()?).ok()?;
+    is_named.then_some(run)
+}
+
+/// Refuses the weights of a run for a model that would misread their positions. A run whose configuration cannot be read does not
+/// tell its size.
+///
+/// # Errors
+/// As [`ModelConfig::check_positions_of`].
+pub(crate) fn check_positions(run: &RunDir, config: &ModelConfig) -> Result<(), TrainError> {
+    let plan = load_plan(&run.config(), &[]).ok();
+    match plan.and_then(|plan| plan.model.backbone().ok()) {
+        Some(own) => Ok(config.check_positions_of(own.img_size())?),
+        None => Ok(()),
+    }
+}
+
 /// A model with the weights in `init.weights`, and the outcome; without that key, the unchanged model.
 ///
 /// # Errors
@@ -155,7 +188,8 @@ pub(crate) fn start_from(
             ..LoadOptions::default()
         },
     };
-    match model.load(&read_weights(&locate(path)?)?, options) {
+    let weights = read_for(&model.config(), path)?;
+    match model.load(&weights, options) {
         Ok((model, report)) => Ok((model, Some(report))),
         Err(source) => Err(TrainError::InitWeights {
             path: path.clone(),

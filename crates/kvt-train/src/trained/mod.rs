@@ -33,12 +33,11 @@ use crate::config::{Plan, load_plan, load_run_plan};
 use crate::data::{DataError, Split, open_part};
 use crate::device::{self, ResolvedDevice};
 use crate::error::TrainError;
-use crate::fetch::locate;
 use crate::run::RunDir;
 use crate::splits::eval_transform;
 use crate::task::{
-    CheckpointWeights, DinoRole, HeadReset, TaskKind, build_model, load_checkpoint_backbone,
-    load_checkpoint_model, read_weights, start_from,
+    CheckpointWeights, DinoRole, HeadReset, TaskKind, build_model, check_positions,
+    load_checkpoint_backbone, load_checkpoint_model, read_for, start_from,
 };
 use kvt_data::text::{LARGEST_LIST, read_text};
 
@@ -333,6 +332,7 @@ fn classes_of_data(plan: &Plan) -> Option<Vec<String>> {
 /// The plan of a run, with a warning if its images may be others.
 fn plan_of(run: &RunDir, overrides: &[String], warn: Warn<'_>) -> Result<Plan, TrainError> {
     let (plan, warning) = load_run_plan(run, overrides)?;
+    check_positions(run, &plan.model.backbone()?)?;
     if let Some(warning) = warning {
         warn(&warning);
     }
@@ -346,7 +346,8 @@ fn backbone_of(path: &Path, model: Model, warn: Warn<'_>) -> Result<Model, Train
         new_head: true,
         ..LoadOptions::default()
     };
-    let (model, report) = model.load(&read_weights(&locate(path)?)?, options)?;
+    let weights = read_for(&model.config(), path)?;
+    let (model, report) = model.load(&weights, options)?;
     warn_of_unused(&report, warn);
     Ok(model)
 }

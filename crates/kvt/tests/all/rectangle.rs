@@ -68,6 +68,38 @@ fn a_run_of_rectangles_predicts_what_the_library_does() {
     }
 }
 
+/// A run knows the proportions of its positions, which no weight shows: 6 x 4 patches are as many as 4 x 6.
+#[test]
+fn positions_of_a_run_stay_in_their_rectangle() {
+    let workspace = wide();
+    let train = "train tiny.toml --set train.max_steps=1";
+    workspace.line(train).assert().success();
+    let file = workspace.last_checkpoint("run").join("model.safetensors");
+    let from = format!("{train} --set init.weights={file:?} --set run.dir=");
+    let tall = "--set model.img_size=[24,16]";
+    for (line, asked) in [
+        (
+            format!("eval --run run --checkpoint last {tall}"),
+            "[24, 16]",
+        ),
+        (
+            format!("predict --run run --checkpoint last {IMAGE} {tall}"),
+            "[24, 16]",
+        ),
+        (format!("{from}tall {tall}"), "[24, 16]"),
+        (
+            "finetune data --weights run --img-size 24".to_owned(),
+            "[24, 24]",
+        ),
+    ] {
+        let error = workspace.error(&line.split(' ').collect::<Vec<_>>());
+        let expected =
+            format!("not square are not resized to {asked}: keep `model.img_size = [16, 24]`");
+        assert!(error.contains(&expected), "{line}: {error}");
+    }
+    workspace.line(&format!("{from}same")).assert().success();
+}
+
 #[test]
 fn height_and_width_are_shown() {
     let workspace = wide();

@@ -14,11 +14,10 @@ use super::{
 use crate::augment::Normalization;
 use crate::config::{ModelSection, Plan, load_plan};
 use crate::error::TrainError;
-use crate::fetch::locate;
 use crate::recipe::{DistillConfig, DistillKind};
 use crate::run::{Note, RunDir, Topic};
 use crate::splits::Splits;
-use crate::task::{CheckpointWeights, build_model, load_checkpoint_model, read_weights};
+use crate::task::{CheckpointWeights, build_model, load_checkpoint_model, read_for};
 
 /// The teacher of a plan, on a device without autodiff; a note describes it.
 ///
@@ -122,7 +121,7 @@ impl Loading<'_> {
         let config = section.config(Some(self.classes.len()))?;
         // All weights are replaced by those of the file.
         let model = config.init(self.device, Key::new(0))?;
-        let loaded = model.load(&read_weights(&locate(path)?)?, LoadOptions::default());
+        let loaded = model.load(&read_for(&config, path)?, LoadOptions::default());
         let (model, _) = loaded.map_err(|source| TrainError::TeacherWeights {
             path: path.to_owned(),
             source,
