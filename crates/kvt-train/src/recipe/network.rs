@@ -61,9 +61,8 @@ pub trait Network: Module {
     /// If something is missing or has another shape, or there are factors where this network takes none.
     fn with_apart(self, [factors, _]: &[StateDict; 2]) -> Result<Self, WeightsError> {
         match factors.iter().next() {
-            Some((name, data)) => Err(WeightsError::Factor {
+            Some((name, _)) => Err(WeightsError::NoFactors {
                 name: name.to_owned(),
-                expected: data.shape().as_slice().to_vec(),
             }),
             None => Ok(self),
         }
@@ -125,3 +124,6 @@ impl Network for Model {
         Ok((model, unused))
     }
 }
+
+#[cfg(test)]
+mod tests;

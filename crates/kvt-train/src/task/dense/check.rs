@@ -19,6 +19,8 @@ pub(in crate::task) struct Words {
     pub(in crate::task) loss: &'static str,
     /// Why images are decoded whole.
     pub(in crate::task) whole: &'static str,
+    /// What to do about a `model.img_size` that is not square.
+    pub(in crate::task) img_size: &'static str,
     /// What to do about `model.num_classes`.
     pub(in crate::task) num_classes: &'static str,
     /// What to do about `model.head_drop`.
@@ -36,6 +38,15 @@ impl Words {
         );
         let keys = [
             Conflict::of_mixing(plan, mixed),
+            // No model could follow the advice of another family: those with maps take squares, those that take rectangles have no maps.
+            (
+                model.img_size.is_some_and(|size| !size.is_square()),
+                "model.img_size",
+                format!(
+                    "a height and a width are not those of the images of `task = \"{task}\"`, which have sizes of their own"
+                ),
+                self.img_size,
+            ),
             (
                 plan.distill.kind != DistillKind::None,
                 "distill.kind",

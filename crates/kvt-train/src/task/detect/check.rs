@@ -15,6 +15,7 @@ const WORDS: Words = Words {
     counted: "annotations",
     loss: "`task = \"detect\"` has five losses of its own",
     whole: "boxes and masks fit their",
+    img_size: "give one number, or leave it out: `multiscale.sizes` and `multiscale.max` set the size of training images",
     num_classes: "leave `model.num_classes` out",
     head_drop: "leave `model.head_drop` out",
 };

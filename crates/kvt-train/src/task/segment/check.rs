@@ -12,6 +12,7 @@ const WORDS: Words = Words {
     counted: "masks",
     loss: "the loss of `task = \"segment\"` is the cross-entropy of pixels",
     whole: "a mask fits its",
+    img_size: "give one number, or leave it out: `dense.crop` sets the size of training images",
     num_classes: "leave `model.num_classes` out: `data.classes` says what the values of the masks are",
     head_drop: "set `segment.dropout`, that of the heads",
 };

@@ -51,6 +51,7 @@ fn what_does_not_apply_is_refused() {
             "model.name=deit_tiny_patch16_224",
             "`deit_tiny_patch16_224` has one map",
         ),
+        ("model.img_size=[64, 96]", "`multiscale.max` set the size"),
         ("data.kind=folder", "needs images with objects"),
         ("multiscale.max=100", "the largest of `sizes`"),
         ("augment.auto=rand-m9", "as `[multiscale]` says"),

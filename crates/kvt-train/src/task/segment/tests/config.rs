@@ -76,6 +76,7 @@ fn what_does_not_apply_is_refused() {
             "model.name=deit_tiny_patch16_224",
             "`deit_tiny_patch16_224` has one map",
         ),
+        ("model.img_size=[64, 96]", "`dense.crop` sets the size"),
         ("data.kind=folder", "needs a mask of classes"),
         ("dense.scale=[32, 64]", "the longer side first"),
         ("augment.auto=rand-m9", "as `[dense]` says"),
