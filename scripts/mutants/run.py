@@ -32,7 +32,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CRATES = ["kvt-ops", "kvt-attention", "kvt-models", "kvt-data", "kvt-train", "kvt-export", "kvt-papers", "kvt"]  # no crate uses those after it
+CRATES = ["kvt-ops", "kvt-attention", "kvt-models", "kvt-data", "kvt-train", "kvt-tools", "kvt-export", "kvt-papers", "kvt"]  # no crate uses those after it
 SWITCH = """
 /// Which mutant is on.
 fn mutant(number: u32) -> bool {

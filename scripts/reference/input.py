@@ -1,6 +1,6 @@
 """How timm prepares the images of the weights and models that kvt knows by name.
 
-    python scripts/reference/input.py target/release/kvt > crates/kvt-train/tests/golden/input.json
+    python scripts/reference/input.py target/release/kvt > crates/kvt-tools/tests/golden/input.json
 
 `groups`: mean, std, crop_pct, crop_mode and interpolation of timm's `pretrained_cfg`, and the names that have them: `MODEL.TAG`, or
 a model alone, for timm's default of it. `none`: models that timm does not have.

@@ -1,6 +1,6 @@
 """Golden numbers of the paired t test and of McNemar's exact test, by scipy.
 
-    python scripts/reference/significance.py > crates/kvt-train/tests/golden/significance.json
+    python scripts/reference/significance.py > crates/kvt-tools/tests/golden/significance.json
 """
 
 import json

@@ -7,10 +7,12 @@ use kvt_attention::AttentionError;
 use kvt_models::{ImgSize, ModelError};
 
 use super::{Scale, Version};
-use kvt_train::bench::BenchError;
+use kvt_tools::bench::BenchError;
+use kvt_tools::report::ReportError;
+use kvt_tools::sweep::SweepError;
+use kvt_tools::trained::TrainedError;
 use kvt_train::config::ConfigError;
 use kvt_train::error::TrainError;
-use kvt_train::sweep::SweepError;
 
 /// Why an item was not computed.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +121,12 @@ pub enum ReproduceError {
     /// A run, its model or its data failed.
     #[error(transparent)]
     Train(#[from] TrainError),
+    /// A trained model cannot be judged.
+    #[error(transparent)]
+    Trained(#[from] TrainedError),
+    /// A run cannot be reported on.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// The given settings are wrong.
     #[error(transparent)]
     Config(Box<ConfigError>),

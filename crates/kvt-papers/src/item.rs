@@ -1,8 +1,8 @@
 //! A figure or table, and its results.
 
 use super::{Order, ReproduceError, Scale, Version, Watch, runs};
+use kvt_tools::sweep::Sweep;
 use kvt_train::run::Metric;
-use kvt_train::sweep::Sweep;
 
 /// A figure or table of a paper.
 pub trait Item: Sync {

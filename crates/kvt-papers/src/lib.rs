@@ -28,8 +28,8 @@ pub use self::item::{Item, Outcome};
 pub use self::order::{Order, Scale, Version};
 pub use self::runs::{Runs, planned};
 use kvt_data::fs::{check_writable, remove_leftovers, write_together};
-use kvt_train::sweep::State;
-pub use kvt_train::sweep::Watch;
+use kvt_tools::sweep::State;
+pub use kvt_tools::sweep::Watch;
 use kvt_train::table::Table;
 
 /// All items, in the order of their papers.

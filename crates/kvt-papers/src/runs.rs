@@ -4,12 +4,12 @@ use std::path::Path;
 
 use super::configs::Configs;
 use super::{Item, Order, ReproduceError, Version, Watch};
-use kvt_train::report::Statistic;
-use kvt_train::run::Metric;
-use kvt_train::sweep::{
+use kvt_tools::report::Statistic;
+use kvt_tools::sweep::{
     Cell, End, Found, LeftOut, PairRow, State, Sweep, carry_out, cells_csv, commands_markdown,
     conditions, pairs, pairs_markdown,
 };
+use kvt_train::run::Metric;
 
 /// The runs of an item, with the state and results of each.
 #[derive(Clone, Debug)]

@@ -7,10 +7,8 @@ use crate::data::{DataError, DataState};
 use crate::device::DeviceError;
 use crate::fetch::FetchError;
 use crate::recipe::OptimizerError;
-use crate::report::ReportError;
 use crate::run::RunError;
 use crate::task::{ScoreError, TeacherError};
-use crate::trained::TrainedError;
 use crate::world::{Failure, WorldError};
 
 /// An error of training, evaluation or prediction.
@@ -49,12 +47,6 @@ pub enum TrainError {
     /// The processes of a job lost contact, or cannot work together.
     #[error(transparent)]
     World(#[from] WorldError),
-    /// An error of a report.
-    #[error(transparent)]
-    Report(#[from] ReportError),
-    /// A trained model or images with which nothing can be judged.
-    #[error(transparent)]
-    Trained(#[from] TrainedError),
     /// An invalid optimizer state.
     #[error(transparent)]
     Optimizer(#[from] OptimizerError),
@@ -344,9 +336,9 @@ impl TrainError {
 }
 
 /// An error and its causes, in one line.
-pub(crate) fn chain(error: &TrainError) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
+    let mut source = error.source();
     while let Some(cause) = source {
         text = format!("{text}: {cause}");
         source = cause.source();

@@ -16,7 +16,7 @@ use crate::task::TaskKind;
 use crate::world::own_cores;
 
 /// Sides of images with objects are padded to multiples of so many pixels, as in mmdetection.
-pub(crate) const PAD_OBJECTS: usize = 32;
+pub const PAD_OBJECTS: usize = 32;
 
 /// Training and validation images with their transforms.
 #[derive(Clone, Debug)]

@@ -70,7 +70,7 @@ pub fn or_empty(value: Option<impl Display>) -> String {
 }
 
 /// A share in percent as a cell for readers, `-` if there is none.
-pub(crate) fn percent(share: Option<f64>) -> String {
+pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", 100.0 * share))
 }
 

@@ -10,10 +10,10 @@ use super::table::table;
 use super::{output, trained};
 use kvt_data::escape::code;
 use kvt_data::fs::write_text;
+use kvt_tools::trained::Images;
 use kvt_train::analysis::{Analyzer, Measure, analyze, csv, figure, json, markdown, rows, tiles};
 use kvt_train::data::Split;
 use kvt_train::splits::some_batches;
-use kvt_train::trained::Images;
 
 /// `kvt analyze --run RUN`, or `kvt analyze --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]

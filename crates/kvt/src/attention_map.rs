@@ -9,8 +9,8 @@ use super::common::Overrides;
 use super::each_image::{Shown, each_image};
 use super::table::table;
 use super::{output, trained};
-use kvt_train::probe::{Drawn, LayerMaps, Layers, Looking, NOTE, attention_maps, labelled, parts};
-use kvt_train::trained::Trained;
+use kvt_tools::probe::{Drawn, LayerMaps, Layers, Looking, NOTE, attention_maps, labelled, parts};
+use kvt_tools::trained::Trained;
 
 /// `kvt attention-map --run RUN --output DIR IMAGE...`
 #[derive(Debug, clap::Args)]

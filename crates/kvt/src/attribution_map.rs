@@ -11,10 +11,10 @@ use super::table::table;
 use super::{output, trained};
 use kvt_data::fs::write_text;
 use kvt_papers::attribution::{NOTE, attribute, check, said};
-use kvt_train::probe::labelled;
+use kvt_tools::probe::labelled;
+use kvt_tools::trained::Trained;
 use kvt_train::table::{cells, csv_lines};
 use kvt_train::task::TaskKind;
-use kvt_train::trained::Trained;
 
 /// `kvt attribution-map --run RUN IMAGE...`
 #[derive(Debug, clap::Args)]

@@ -10,9 +10,9 @@ use super::table::table;
 use super::watch::{Terminal, dry_run};
 use super::{interrupt, output};
 use kvt_data::text::shell;
-use kvt_train::report::named_metric;
+use kvt_tools::report::named_metric;
+use kvt_tools::sweep::{End, Outcome, PairRow, Sweep, carry_out};
 use kvt_train::run::Metric;
-use kvt_train::sweep::{End, Outcome, PairRow, Sweep, carry_out};
 
 /// `kvt compare CONFIG|RUN... [--seeds N]`, `kvt compare SWEEP.toml`
 ///

@@ -10,10 +10,10 @@ use super::common::{ConfigArgs, generating};
 use super::output;
 use super::table::{grouped, table};
 use kvt_data::fs::{check_writable, write_text};
+use kvt_tools::finetune::{Request, propose};
+use kvt_tools::preview::Preview;
+use kvt_tools::sweep::{Sweep, is_sweep};
 use kvt_train::config::{reference, resolved_toml, schema, warnings};
-use kvt_train::finetune::{Request, propose};
-use kvt_train::preview::Preview;
-use kvt_train::sweep::{Sweep, is_sweep};
 
 /// `kvt config init|print|check|preview|schema|reference`
 #[derive(Debug, clap::Args)]

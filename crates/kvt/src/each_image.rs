@@ -8,10 +8,10 @@ use image::RgbImage;
 use super::images::expand;
 use super::output;
 use kvt_data::escape::one_line;
+use kvt_tools::preview;
 use kvt_train::config::Plan;
 use kvt_train::data::{DataError, View};
 use kvt_train::plot::save_png;
-use kvt_train::preview;
 use kvt_train::splits::{eval_transform, image_limits};
 
 /// An image, and the file of its picture.

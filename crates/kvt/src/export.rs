@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::ValueEnum;
 use kvt_data::fs::check_writable;
-use kvt_train::trained::Trained;
+use kvt_tools::trained::Trained;
 
 use super::common::Overrides;
 use super::trained;

@@ -11,9 +11,9 @@ use clap::ValueEnum;
 use super::common::{Overrides, generating};
 use super::training::{Display, carry_out, exit_code};
 use super::{job, output};
+use kvt_tools::finetune::{Choices, Request, propose, resume};
 use kvt_train::config::{Plan, resolved_toml};
 use kvt_train::engine::{Session, Start, TrainError};
-use kvt_train::finetune::{Choices, Request, propose, resume};
 use kvt_train::task::Classify;
 use kvt_train::world::World;
 

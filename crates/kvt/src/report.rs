@@ -7,9 +7,9 @@ use super::common::{Overrides, counting, generating};
 use super::output;
 use super::trained::choice;
 use kvt_data::fs::check_writable;
-use kvt_train::report::Curve;
-use kvt_train::report::html::{Asked, Record, Report};
-use kvt_train::report::{best_metric, named_metric};
+use kvt_tools::report::Curve;
+use kvt_tools::report::html::{Asked, Record, Report};
+use kvt_tools::report::{best_metric, named_metric};
 use kvt_train::run::Metric;
 
 /// `kvt report RUN... [--eval] [--samples N]`

@@ -7,8 +7,8 @@ use clap::ArgGroup;
 
 use super::common::Overrides;
 use super::output;
+use kvt_tools::trained::{Choice, Origin, Trained, TrainedDense};
 use kvt_train::task::{DenseNetwork, TaskKind};
-use kvt_train::trained::{Choice, Origin, Trained, TrainedDense};
 
 /// Where the model comes from.
 #[derive(Debug, clap::Args)]

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use super::common::counting;
 use super::progress::Tallying;
 use super::{interrupt, output, progress};
+use kvt_tools::report::report_itself;
 use kvt_train::engine::{End, Session, Workload};
-use kvt_train::report::report_itself;
 use kvt_train::run::Listener;
 use kvt_train::task::Task;
 

@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use super::common::{counting, generating};
 use super::table::table;
 use super::{interrupt, output, progress};
+use kvt_tools::sweep::{Costs, PLAN_HEADER, Sweep, Watch, plan_rows};
 use kvt_train::engine::Workload;
 use kvt_train::run::{Event, Listener, RunError};
-use kvt_train::sweep::{Costs, PLAN_HEADER, Sweep, Watch, plan_rows};
 
 /// Shows how many steps of many are done.
 type Count = Mutex<Box<dyn FnMut(usize, usize) + Send>>;

@@ -22,7 +22,7 @@ pub use picture::{NOTE, said};
 use self::back::Relevance;
 use self::forward::Forward;
 use self::weights::Weights;
-use kvt_train::probe::read;
+use kvt_train::knn_vote::read;
 use kvt_train::task::probability;
 
 /// How much each patch of an image supports a class.

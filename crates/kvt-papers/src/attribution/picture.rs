@@ -3,7 +3,7 @@
 use image::RgbImage;
 
 use super::Attribution;
-use kvt_train::probe::{Labelled, glow, readable};
+use kvt_tools::probe::{Labelled, glow, readable};
 
 /// What the colours mean, in words.
 pub const NOTE: &str = "The brighter a patch, the more it speaks for the class: from the smallest relevance of a picture (dark) through \

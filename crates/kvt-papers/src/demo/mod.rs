@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use self::picture::picture;
 use super::configs::Configs;
 use super::{ReproduceError, Watch};
+use kvt_tools::report::best_metric;
+use kvt_tools::report::html::{Asked, Record, Report};
+use kvt_tools::sweep::{Cell, End, Found, Outcome, Sweep, SweepError, carry_out};
+use kvt_tools::trained::Choice;
 use kvt_train::plot::save_png;
-use kvt_train::report::best_metric;
-use kvt_train::report::html::{Asked, Record, Report};
-use kvt_train::sweep::{Cell, End, Found, Outcome, Sweep, SweepError, carry_out};
-use kvt_train::trained::Choice;
 
 /// The configurations that are trained, in the folder of the embedded ones.
 const CONFIGS: [&str; 2] = ["quickstart/dense.toml", "quickstart/knn.toml"];

@@ -2,8 +2,8 @@
 
 use image::RgbImage;
 
-use kvt_train::probe::{Drawn, Labelled, NOTE, labelled, parts};
-use kvt_train::report::html::Report;
+use kvt_tools::probe::{Drawn, Labelled, NOTE, labelled, parts};
+use kvt_tools::report::html::Report;
 
 /// The first sample of each run of a report: below the name of the run the image, and the image under the map of each head.
 ///

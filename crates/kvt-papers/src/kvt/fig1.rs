@@ -3,8 +3,8 @@
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{FIG1, Sweep};
 use super::{cited, fields, ours, paired};
+use kvt_tools::report::{PairedT, Statistic, difference_text};
 use kvt_train::plot::{Axis, Chart, Line, Names, beside};
-use kvt_train::report::{PairedT, Statistic, difference_text};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells};
 

@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use super::super::{
     Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
 };
+use kvt_tools::report::Statistic;
+use kvt_tools::sweep::Sweep;
 use kvt_train::analysis::Measure;
 use kvt_train::error::TrainError;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
-use kvt_train::report::Statistic;
 use kvt_train::run::{Event, LayerRecord, Metric, RunDir, read_log};
-use kvt_train::sweep::Sweep;
 use kvt_train::table::{Table, cells, or_empty};
 
 /// Figure 3 of KVT, from the runs of Figure 2.

@@ -3,8 +3,8 @@
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::inside::{Inside, each_row};
 use super::pictures::{Sample, encoded, generated, validation};
+use kvt_tools::probe::{Drawn, HeadMap, Labelled, NOTE, class_attention, labelled, parts};
 use kvt_train::error::TrainError;
-use kvt_train::probe::{Drawn, HeadMap, Labelled, NOTE, class_attention, labelled, parts};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells};
 use kvt_train::task::TaskKind;

@@ -6,8 +6,8 @@ use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, W
 use super::inside::{Inside, each_row};
 use super::pictures::{Sample, encoded, generated, validation};
 use crate::attribution::{Attribution, NOTE, attribute, said};
+use kvt_tools::probe::labelled;
 use kvt_train::error::TrainError;
-use kvt_train::probe::labelled;
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells};
 

@@ -6,15 +6,15 @@ use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, PerStage};
 use kvt_models::{Model, ModelError};
 
 use super::super::{ReproduceError, Runs, Watch};
+use kvt_tools::report::Statistic;
+use kvt_tools::sweep::Cell;
+use kvt_tools::trained::{Choice, Trained};
 use kvt_train::analysis::{Analyzer, Estimate, Layer, Measure, analyze};
 use kvt_train::config::Plan;
 use kvt_train::data::Split;
 use kvt_train::error::TrainError;
-use kvt_train::report::Statistic;
 use kvt_train::run::RunDir;
 use kvt_train::splits::Splits;
-use kvt_train::sweep::Cell;
-use kvt_train::trained::{Choice, Trained};
 
 /// A trained model, its classes and its images.
 pub(super) struct Inside {

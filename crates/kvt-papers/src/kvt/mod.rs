@@ -30,8 +30,8 @@ pub(super) use table4::Table4;
 use kvt_models::StageSummary;
 
 use super::Version;
+use kvt_tools::report::{PairedT, Statistic};
 use kvt_train::plot::Line;
-use kvt_train::report::{PairedT, Statistic};
 use kvt_train::table::or_empty;
 
 /// The citation of the ECCV version.

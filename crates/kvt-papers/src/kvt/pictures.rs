@@ -7,12 +7,12 @@ use kvt_ops::Key;
 
 use super::super::ReproduceError;
 use super::inside::Inside;
+use kvt_tools::preview;
 use kvt_train::config::Plan;
 use kvt_train::data::View;
 use kvt_train::data::shapes::{Figure, render};
 use kvt_train::error::TrainError;
 use kvt_train::plot::{encode_png, png_in_svg};
-use kvt_train::preview;
 use kvt_train::splits::{eval_transform, some_batches};
 
 /// An input image of a model.

@@ -3,7 +3,7 @@
 use super::super::{Item, Order, Outcome, ReproduceError, Version, Watch, table};
 use super::paper::SPEED_V1;
 use super::{cited, ratio};
-use kvt_train::bench::{self, ModelCase, Rounds, StepMeasurement};
+use kvt_tools::bench::{self, ModelCase, Rounds, StepMeasurement};
 use kvt_train::config::Document;
 use kvt_train::device;
 use kvt_train::plot::{Axis, Chart, Line, Names};

@@ -7,10 +7,10 @@ use super::super::{
 };
 use super::paper::{CONV_NETS, System, TABLE1};
 use super::{bars, cited, fields, kept, ours, percent, short};
+use kvt_tools::report::Statistic;
+use kvt_tools::sweep::{Cell, Found, Sweep};
 use kvt_train::plot::{Axis, Chart, Names};
-use kvt_train::report::Statistic;
 use kvt_train::run::{Metric, RunDir};
-use kvt_train::sweep::{Cell, Found, Sweep};
 use kvt_train::table::{Table, cells, or_empty};
 
 /// Table 1 of both versions.

@@ -3,10 +3,10 @@
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{Convergence, TABLE2, TABLE2_EPOCHS};
 use super::{cited, fields, ours, paired, percent};
+use kvt_tools::report::{PairedT, difference_text};
+use kvt_tools::sweep::p_is;
 use kvt_train::plot::{Axis, Chart, Line, Names};
-use kvt_train::report::{PairedT, difference_text};
 use kvt_train::run::Metric;
-use kvt_train::sweep::p_is;
 use kvt_train::table::{Table, cells, or_empty};
 
 /// Table 2 of both versions.

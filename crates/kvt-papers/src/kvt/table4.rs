@@ -3,10 +3,10 @@
 use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use super::paper::{Dense, TABLE4};
 use super::{bars, cited, fields, kept, ours, percent, short};
+use kvt_tools::report::Statistic;
+use kvt_tools::sweep::{Cell, pairs_markdown};
 use kvt_train::plot::{Axis, Chart, Names};
-use kvt_train::report::Statistic;
 use kvt_train::run::{Metric, RunDir};
-use kvt_train::sweep::{Cell, pairs_markdown};
 use kvt_train::table::{Table, cells, or_empty};
 use kvt_train::task::{DenseSize, TaskKind};
 

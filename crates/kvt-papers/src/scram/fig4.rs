@@ -8,7 +8,7 @@ use plotters::prelude::SeriesLabelPosition;
 use super::super::fit::slope;
 use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
 use super::input;
-use kvt_train::bench::{Timing, time};
+use kvt_tools::bench::{Timing, time};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::Table;
 

@@ -35,11 +35,7 @@ mod tests;
 
 /// Rows and columns of the map behind the first `prefix` of `tokens`, which has the proportions of its image (height, width); `None`
 /// if the tokens form no such map.
-pub(crate) fn map_grid(
-    tokens: usize,
-    prefix: usize,
-    [height, width]: [usize; 2],
-) -> Option<[usize; 2]> {
+pub fn map_grid(tokens: usize, prefix: usize, [height, width]: [usize; 2]) -> Option<[usize; 2]> {
     let patches = tokens.checked_sub(prefix)?;
     let rows = (patches * height).checked_div(width)?.isqrt();
     let columns = patches.checked_div(rows)?;

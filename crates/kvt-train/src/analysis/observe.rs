@@ -13,7 +13,7 @@ use super::{
     nonlocality, ratios, renormalized,
 };
 use crate::error::TrainError;
-use crate::probe::read;
+use crate::knn_vote::read;
 
 /// Accumulates the measures of a model's blocks over batches of images.
 #[derive(Debug, Default)]

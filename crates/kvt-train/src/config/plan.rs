@@ -15,8 +15,7 @@ use crate::data::DataConfig;
 use crate::engine::{EvalConfig, TrainConfig};
 use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
-use crate::report::ReportConfig;
-use crate::run::{CheckpointConfig, Environment, LogConfig, RunConfig, RunDir};
+use crate::run::{CheckpointConfig, Environment, LogConfig, ReportConfig, RunConfig, RunDir};
 use crate::task::{
     DetectConfig, DinoConfig, InitConfig, LoraConfig, MultiLabelConfig, SegmentConfig, TaskKind,
 };

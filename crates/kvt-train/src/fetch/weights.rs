@@ -41,7 +41,7 @@ impl Published {
     }
 
     /// The weights that a path names, if there is no such file.
-    pub(crate) fn named(path: &Path) -> Option<Self> {
+    pub fn named(path: &Path) -> Option<Self> {
         if path.exists() {
             return None;
         }

@@ -22,13 +22,13 @@ pub fn best(logits: &[f32], names: Option<&[String]>, top: usize) -> Vec<Guess> 
 }
 
 /// The `top` most probable labels of a row of logits, best first, each class by itself.
-pub(crate) fn likely(logits: &[f32], names: Option<&[String]>, top: usize) -> Vec<Guess> {
+pub fn likely(logits: &[f32], names: Option<&[String]>, top: usize) -> Vec<Guess> {
     let all = logits.iter().map(|&logit| probability(logit)).enumerate();
     ranked(all, names).take(top).collect()
 }
 
 /// The labels of a row of logits that are above the thresholds of their classes, best first.
-pub(crate) fn labels(logits: &[f32], names: Option<&[String]>, thresholds: &[f64]) -> Vec<Guess> {
+pub fn labels(logits: &[f32], names: Option<&[String]>, thresholds: &[f64]) -> Vec<Guess> {
     let all = logits.iter().zip(thresholds).enumerate();
     let found = all.filter(|(_, (logit, threshold))| is_above(**logit, **threshold));
     let found = found.map(|(class, (logit, _))| (class, probability(*logit)));

@@ -51,7 +51,7 @@ impl ClassRow {
     }
 
     /// Counts an image of a class that is predicted as another, or as none.
-    pub(crate) fn count(rows: &mut [Self], label: u32, predicted: Option<u32>) {
+    pub fn count(rows: &mut [Self], label: u32, predicted: Option<u32>) {
         if let Some(row) = rows.get_mut(label as usize) {
             row.images += 1;
             row.right += u64::from(predicted == Some(label));
@@ -62,7 +62,7 @@ impl ClassRow {
     }
 
     /// The mean of a share over the classes with images, in [0, 1]: the share if all of them counted the same.
-    pub(crate) fn mean(rows: &[Self], share: impl Fn(Self) -> Option<f64>) -> f64 {
+    pub fn mean(rows: &[Self], share: impl Fn(Self) -> Option<f64>) -> f64 {
         let with_images = rows.iter().filter(|row| row.images > 0);
         let shares: Vec<f64> = with_images.filter_map(|row| share(*row)).collect();
         shares.iter().sum::<f64>() / shares.len().max(1) as f64

@@ -14,7 +14,7 @@ pub struct Axis<'a> {
     label: &'a str,
     logarithmic: bool,
     /// The numbers that are written at the axis; if empty, some that fit its range.
-    pub(crate) ticks: Vec<f64>,
+    pub ticks: Vec<f64>,
 }
 
 impl<'a> Axis<'a> {
@@ -154,7 +154,7 @@ fn decades(range: &Range<f64>) -> Vec<f64> {
 }
 
 /// About eight numbers at equal distances.
-pub(crate) fn steps(range: &Range<f64>) -> Vec<f64> {
+pub fn steps(range: &Range<f64>) -> Vec<f64> {
     let least = (range.end - range.start) / 8.0;
     let power = 10.0_f64.powf(least.log10().floor());
     let factors = [1.0, 2.0, 5.0, 10.0]
@@ -171,7 +171,7 @@ pub(crate) fn steps(range: &Range<f64>) -> Vec<f64> {
 }
 
 /// A number without the noise of its binary form.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let digits = (3.0 - value.abs().max(1e-9).log10().floor()).clamp(0.0, 9.0) as usize;
     let text = format!("{value:.digits$}");
     if !text.contains('.') {

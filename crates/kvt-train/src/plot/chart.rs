@@ -17,7 +17,7 @@ const ROW: i32 = 24;
 const SAMPLE: i32 = 26;
 
 /// Number of the colour of lines that are only there for comparison: pale and thin, without dots.
-pub(crate) const PALE: usize = usize::MAX;
+pub const PALE: usize = usize::MAX;
 const PALE_COLOR: RGBColor = RGBColor(0xcf, 0xcf, 0xcf);
 
 /// Lines and what they mean.
@@ -43,9 +43,10 @@ pub enum Names {
 }
 
 impl Names {
-    /// Size of a picture in SVG units: with the names within, and with the names beside.
+    /// Size of a picture in SVG units, with the names within.
     pub const WITHIN: (u32, u32) = (800, 500);
-    pub(crate) const BESIDE: (u32, u32) = (1000, 600);
+    /// Size of a picture in SVG units, with the names beside.
+    pub const BESIDE: (u32, u32) = (1000, 600);
 }
 
 /// One line.

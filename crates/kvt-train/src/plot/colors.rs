@@ -3,9 +3,9 @@
 use plotters::style::RGBColor;
 
 /// Text and axes.
-pub(crate) const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
+pub const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 /// Lines behind the data.
-pub(crate) const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
+pub const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
 
 /// Okabe and Ito's palette, which people with colour-blindness can tell apart; yellow is too pale for lines.
 pub const PALETTE: [RGBColor; 7] = [
@@ -19,7 +19,7 @@ pub const PALETTE: [RGBColor; 7] = [
 ];
 
 /// The colour of a label: the palette, then darker and then lighter versions of it. Colours repeat from the 22nd label on.
-pub(crate) fn color(number: usize) -> RGBColor {
+pub fn color(number: usize) -> RGBColor {
     let round = number / PALETTE.len() % 3;
     let RGBColor(red, green, blue) = PALETTE[number % PALETTE.len()];
     let shade = |channel: u8| {

@@ -10,7 +10,7 @@ use super::font::{FONT, register_fonts};
 ///
 /// # Errors
 /// The drawing library's message.
-pub(crate) fn write(
+pub fn write(
     picture: &mut RgbImage,
     size: u32,
     texts: &[(u32, u32, String)],
@@ -36,13 +36,13 @@ fn on(
 }
 
 /// How many letters of `size` pixels fit in `width` pixels, in ordinary text.
-pub(crate) fn letters_in(width: u32, size: u32) -> usize {
+pub fn letters_in(width: u32, size: u32) -> usize {
     // A letter of the embedded font is about 0.6 times as wide as it is high.
     (width * 5 / (3 * size.max(1))) as usize
 }
 
 /// A text of at most so many letters; a longer one ends with an ellipsis.
-pub(crate) fn shortened(text: &str, letters: usize) -> String {
+pub fn shortened(text: &str, letters: usize) -> String {
     if text.chars().count() > letters {
         let kept = text.chars().take(letters.saturating_sub(1));
         kept.chain(['…']).collect()
@@ -52,7 +52,7 @@ pub(crate) fn shortened(text: &str, letters: usize) -> String {
 }
 
 /// The words of a text in lines of at most so many letters; a longer word is shortened.
-pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
+pub fn wrapped(text: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         let word = shortened(word, letters);

@@ -1,4 +1,4 @@
-//! `[run]`, `[log]` and `[checkpoint]`: where and when a run writes its files. A resumed run may change all of them.
+//! `[run]`, `[log]`, `[report]` and `[checkpoint]`: where and when a run writes its files. A resumed run may change all of them.
 
 use std::path::{Path, PathBuf};
 
@@ -43,5 +43,15 @@ section! {
         pub every_steps: u64 = 0;
         /// How many of the latest checkpoints are kept, besides the best.
         pub keep_last: usize = 2, "x-range" = "[1, inf)";
+    }
+}
+
+section! {
+    /// What a run makes for readers at its end.
+    #[schemars(extend("x-resume" = "free"))]
+    pub struct ReportConfig {
+        /// Whether a run draws its curves when it ends or is stopped (`report.html`, and pictures in `report/`), and, of a classifier
+        /// at its end, also the confusion matrix of its best checkpoint on the validation images; of segmentation and detection its classes and some painted images.
+        pub auto: bool = true;
     }
 }

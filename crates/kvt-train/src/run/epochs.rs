@@ -8,17 +8,20 @@ use kvt_data::fs::write_text;
 
 /// A finished epoch and the last evaluations of the validation split within or after it, if there were any.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct EpochRow {
-    pub(crate) train: EpochRecord,
-    pub(crate) val: Option<EvalRecord>,
+pub struct EpochRow {
+    /// The epoch.
+    pub train: EpochRecord,
+    /// With the weights themselves.
+    pub val: Option<EvalRecord>,
     /// With the EMA of the weights.
-    pub(crate) val_ema: Option<EvalRecord>,
+    pub val_ema: Option<EvalRecord>,
 }
 
 /// Collects the rows from the events of a run.
 #[derive(Debug, Default)]
-pub(crate) struct EpochRows {
-    pub(crate) rows: Vec<EpochRow>,
+pub struct EpochRows {
+    /// The rows so far.
+    pub rows: Vec<EpochRow>,
     /// The evaluations whose epoch has not ended yet.
     val: Option<EvalRecord>,
     val_ema: Option<EvalRecord>,
@@ -26,7 +29,7 @@ pub(crate) struct EpochRows {
 
 impl EpochRows {
     /// Adds an event; returns whether a row was added.
-    pub(crate) fn push(&mut self, event: &Event) -> bool {
+    pub fn push(&mut self, event: &Event) -> bool {
         match event {
             Event::Eval(eval) => {
                 match eval.split.as_str() {

@@ -4,13 +4,13 @@ use std::io::{ErrorKind, Result};
 use std::path::Path;
 
 /// The file of a finished run with the predictions of its last checkpoint for the validation images.
-pub(crate) const PREDICTIONS: &str = "predictions.csv";
+pub const PREDICTIONS: &str = "predictions.csv";
 
 /// The file of a run with its linear evaluation, epoch by epoch; it is written once all epochs are done.
-pub(crate) const LINEAR: &str = "linear.csv";
+pub const LINEAR: &str = "linear.csv";
 
 /// The folder in a run's folder with its curves and its confusion matrix, which `report.auto` makes.
-pub(crate) const REPORT: &str = "report";
+pub const REPORT: &str = "report";
 
 /// Removes the judgement of a run's earlier weights before they change.
 pub(crate) fn forget_judgement(run: &Path) -> Result<()> {
@@ -21,7 +21,7 @@ pub(crate) fn forget_judgement(run: &Path) -> Result<()> {
 }
 
 /// Removes the folder of the report that the run has made of itself.
-pub(crate) fn forget_report(run: &Path) -> Result<()> {
+pub fn forget_report(run: &Path) -> Result<()> {
     unless_missing(fs_err::remove_dir_all(run.join(REPORT)))
 }
 

@@ -38,15 +38,15 @@ mod warning;
 pub use checkpoint::{
     Checkpoint, Checkpoints, FileWriter, Recovered, Saved, Settled, Stage, Which,
 };
-pub use config::{CheckpointConfig, LogConfig, RunConfig};
+pub use config::{CheckpointConfig, LogConfig, ReportConfig, RunConfig};
 pub use environment::{Environment, Versions};
-pub use epochs::EpochsCsv;
-pub(crate) use epochs::{EpochRow, EpochRows};
+pub use epochs::{EpochRow, EpochRows, EpochsCsv};
 pub use error::RunError;
 pub use events::{EpochRecord, EvalRecord, Event, LayerRecord, Listener, Note, StepRecord, Topic};
 pub use folder::RunDir;
 pub use jsonl::{JsonlLog, Log, read_log};
-pub(crate) use judgement::{LINEAR, PREDICTIONS, REPORT, forget_judgement, forget_report};
+pub(crate) use judgement::forget_judgement;
+pub use judgement::{LINEAR, PREDICTIONS, REPORT, forget_report};
 pub use layers::LayersCsv;
 pub use metrics::{Metric, Metrics};
 pub use tensorboard::{HyperParameters, TensorBoard};

@@ -98,7 +98,7 @@ pub fn evaluate(
 ///
 /// # Errors
 /// As [`evaluate`].
-pub(crate) fn evaluate_among(
+pub fn evaluate_among(
     model: &Model,
     batches: impl Iterator<Item = Result<Batch, DataError>>,
     device: &Device,

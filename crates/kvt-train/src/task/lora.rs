@@ -31,12 +31,7 @@ impl LoraConfig {
     ///
     /// # Errors
     /// If a layer is none of the model, or smaller than the rank.
-    pub(crate) fn attach(
-        &self,
-        model: Model,
-        device: &Device,
-        seed: u64,
-    ) -> Result<Model, ModelError> {
+    pub fn attach(&self, model: Model, device: &Device, seed: u64) -> Result<Model, ModelError> {
         if self.rank == 0 {
             return Ok(model);
         }

@@ -53,30 +53,31 @@ pub use dino::{
     load_backbone, part_of_backbone, teacher_probabilities,
 };
 pub use eval_data::EvalData;
-pub(crate) use evaluate::evaluate_among;
-pub use evaluate::{Evaluation, evaluate, predict};
+pub use evaluate::{Evaluation, evaluate, evaluate_among, predict};
 pub use lora::LoraConfig;
 pub use model::{
-    Freeze, InitConfig, ResetHead, build_model, check_classes, read_weights, write_weights,
+    Freeze, HeadReset, InitConfig, ResetHead, build_model, check_classes, check_positions,
+    read_for, read_weights, run_of, start_from, write_weights,
 };
-pub(crate) use model::{HeadReset, check_positions, read_for, run_of, start_from};
 pub use multi_label::{
-    LabelEvaluation, LabelScore, LabelScores, MultiLabel, MultiLabelConfig, probability,
+    LabelEvaluation, LabelScore, LabelScores, MultiLabel, MultiLabelConfig, evaluate_labels,
+    probability,
 };
-pub(crate) use multi_label::{check as check_multi_label, evaluate_labels, is_above};
+pub(crate) use multi_label::{check as check_multi_label, is_above};
+pub(crate) use segment::check as check_segment;
 pub use segment::{
     Average, Segment, SegmentConfig, SegmentCounts, SegmentEval, SegmentEvaluation, eval_images,
-    evaluate_segments, predict_labels,
+    evaluate_segments, least_side, predict_labels,
 };
-pub(crate) use segment::{check as check_segment, least_side};
-pub use size::DenseSize;
-pub(crate) use size::{largest_sides_of, sides_of, summary_of};
+pub use size::{DenseSize, largest_sides_of, sides_of, summary_of};
 pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
     origin,
 };
-pub use trained::{CheckpointWeights, DinoRole, load_checkpoint_backbone, load_checkpoint_model};
-pub(crate) use trained::{EMA, MODEL, load_network, task_file};
+pub use trained::{
+    CheckpointWeights, DinoRole, load_checkpoint_backbone, load_checkpoint_model, task_file,
+};
+pub(crate) use trained::{EMA, MODEL, load_network};
 
 /// The task of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

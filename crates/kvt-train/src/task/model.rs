@@ -118,7 +118,7 @@ pub fn build_model(
 
 /// Whether [`start_from`] can leave the classification head as initialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HeadReset {
+pub enum HeadReset {
     /// No: it must match.
     Never,
     /// According to `init.reset_head`.
@@ -138,7 +138,7 @@ pub fn read_weights(path: &Path) -> Result<StateDict, WeightsError> {
 ///
 /// # Errors
 /// As [`locate`], [`read_weights`], and [`check_positions`] if they are those of a run.
-pub(crate) fn read_for(config: &ModelConfig, path: &Path) -> Result<StateDict, TrainError> {
+pub fn read_for(config: &ModelConfig, path: &Path) -> Result<StateDict, TrainError> {
     let file = locate(path)?;
     if let Some(run) = run_of(&file) {
         check_positions(&run, config)?;
@@ -147,7 +147,7 @@ pub(crate) fn read_for(config: &ModelConfig, path: &Path) -> Result<StateDict, T
 }
 
 /// The run of a checkpoint's weight file: `RUN/checkpoints/NAME/FILE`.
-pub(crate) fn run_of(file: &Path) -> Option<RunDir> {
+pub fn run_of(file: &Path) -> Option<RunDir> {
     let checkpoints = file.parent()?.parent()?;
     let is_named = checkpoints.file_name()? == "checkpoints";
     let run = RunDir::open(checkpoints.parent()?).ok()?;
@@ -159,7 +159,7 @@ pub(crate) fn run_of(file: &Path) -> Option<RunDir> {
 ///
 /// # Errors
 /// As [`ModelConfig::check_positions_of`].
-pub(crate) fn check_positions(run: &RunDir, config: &ModelConfig) -> Result<(), TrainError> {
+pub fn check_positions(run: &RunDir, config: &ModelConfig) -> Result<(), TrainError> {
     let plan = load_plan(&run.config(), &[]).ok();
     match plan.and_then(|plan| plan.model.backbone().ok()) {
         Some(own) => Ok(config.check_positions_of(own.img_size())?),
@@ -171,7 +171,7 @@ pub(crate) fn check_positions(run: &RunDir, config: &ModelConfig) -> Result<(), 
 ///
 /// # Errors
 /// If the weights cannot be read or do not match.
-pub(crate) fn start_from(
+pub fn start_from(
     plan: &InitConfig,
     head: HeadReset,
     model: Model,

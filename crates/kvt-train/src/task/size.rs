@@ -34,7 +34,10 @@ impl DenseSize {
     }
 
     /// The network of a plan with so many classes, for images of this height and width.
-    pub(crate) fn at(
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn at(
         plan: &Plan,
         classes: usize,
         (height, width): (usize, usize),
@@ -78,7 +81,7 @@ impl DenseSize {
 }
 
 /// Height and width of a training image: of a crop, or with detection of an image of 4 to 3 that is resized for an evaluation.
-pub(crate) fn sides_of(plan: &Plan) -> (usize, usize) {
+pub fn sides_of(plan: &Plan) -> (usize, usize) {
     if plan.task != TaskKind::Detect {
         return plan.dense.crop.map(|side| side as usize).into();
     }
@@ -87,7 +90,7 @@ pub(crate) fn sides_of(plan: &Plan) -> (usize, usize) {
 }
 
 /// Height and width of the largest training image: with detection of one whose sides both reach their limits.
-pub(crate) fn largest_sides_of(plan: &Plan) -> (usize, usize) {
+pub fn largest_sides_of(plan: &Plan) -> (usize, usize) {
     if plan.task != TaskKind::Detect {
         return sides_of(plan);
     }
@@ -107,7 +110,7 @@ fn padded(height: usize, width: usize) -> (usize, usize) {
 }
 
 /// What a plan's model is at the size of its images: of segmentation, the backbone for a crop.
-pub(crate) fn summary_of(plan: &Plan, model: &ModelConfig) -> Summary {
+pub fn summary_of(plan: &Plan, model: &ModelConfig) -> Summary {
     let of_crop = match plan.task {
         TaskKind::Segment => DenseSize::of(plan, 1).ok(),
         TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino | TaskKind::Detect => None,

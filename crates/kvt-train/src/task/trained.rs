@@ -39,7 +39,7 @@ impl CheckpointWeights {
     }
 
     /// Their file in a checkpoint.
-    pub(crate) fn file(self) -> &'static str {
+    pub fn file(self) -> &'static str {
         match self {
             Self::Trained => MODEL,
             Self::Ema => EMA,
@@ -89,7 +89,7 @@ pub enum DinoRole {
 }
 
 /// The file of a checkpoint with a state dict of the task, whose name cannot conflict with one of the run's own.
-pub(crate) fn task_file(name: &str) -> String {
+pub fn task_file(name: &str) -> String {
     format!("task.{name}.safetensors")
 }
 

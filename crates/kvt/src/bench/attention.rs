@@ -8,7 +8,7 @@ use kvt_attention::{AttentionConfig, Implementation, Neighbors, SoftmaxAttention
 
 use super::{Common, kinds, print_peak, spread};
 use crate::table::table;
-use kvt_train::bench::{self, AttentionCase, AttentionInput, AttentionShape, mebibytes};
+use kvt_tools::bench::{self, AttentionCase, AttentionInput, AttentionShape, mebibytes};
 use kvt_train::device;
 
 const SHAPE: AttentionShape = AttentionShape {

@@ -13,7 +13,7 @@ use crate::common::one_of;
 use crate::output;
 use crate::table::table;
 use kvt_data::fs::{check_writable, write_text};
-use kvt_train::bench::{self, ForwardMeasurement, ModelCase};
+use kvt_tools::bench::{self, ForwardMeasurement, ModelCase};
 use kvt_train::device;
 use kvt_train::table::Table;
 

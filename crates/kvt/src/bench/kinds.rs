@@ -9,7 +9,7 @@ use crate::common::bar;
 use crate::output;
 use crate::table::{grouped, human, table};
 use kvt_data::fs::{check_writable, write_text};
-use kvt_train::bench::{AttentionShape, KindCase, KindMeasurement, KindTimes, mebibytes};
+use kvt_tools::bench::{AttentionShape, KindCase, KindMeasurement, KindTimes, mebibytes};
 use kvt_train::config::{Document, kinds_with};
 use kvt_train::device;
 

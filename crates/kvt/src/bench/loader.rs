@@ -10,7 +10,7 @@ use crate::common::{ConfigArgs, bar, generating};
 use crate::output;
 use crate::table::table;
 use kvt_data::fs::write_text;
-use kvt_train::bench::{self, LoaderCase, LoaderMeasurement};
+use kvt_tools::bench::{self, LoaderCase, LoaderMeasurement};
 use kvt_train::splits::Splits;
 use kvt_train::task::{Classify, Dino, Task, TaskKind};
 

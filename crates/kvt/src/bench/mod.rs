@@ -23,7 +23,7 @@ use self::step::StepArgs;
 use super::common::bar;
 use super::output;
 use kvt_data::fs::{check_writable, write_text};
-use kvt_train::bench::{self, Peak, Rounds, Timing};
+use kvt_tools::bench::{self, Peak, Rounds, Timing};
 use kvt_train::device::ResolvedDevice;
 use kvt_train::world;
 

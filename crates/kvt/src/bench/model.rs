@@ -4,7 +4,7 @@ use clap::builder::PossibleValuesParser;
 use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
 
 use crate::common::{ModelArgs, Overrides};
-use kvt_train::bench::ModelCase;
+use kvt_tools::bench::ModelCase;
 use kvt_train::config::Plan;
 use kvt_train::task::TaskKind;
 

@@ -11,7 +11,7 @@ use super::{Common, print_peak, spread};
 use crate::job;
 use crate::output;
 use crate::table::{grouped, table};
-use kvt_train::bench::{self, ModelCase, mebibytes};
+use kvt_tools::bench::{self, ModelCase, mebibytes};
 use kvt_train::device;
 use kvt_train::engine::Processes;
 use kvt_train::task::TaskKind;

@@ -11,7 +11,7 @@ use crate::output;
 use crate::table::{class_scores_table, scores_table};
 use kvt_data::fs::{check_writable, write_text};
 use kvt_data::text::counted;
-use kvt_train::trained::Detector;
+use kvt_tools::trained::Detector;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.refuse("for classifiers: this model finds objects, in the images of `--split`")?;

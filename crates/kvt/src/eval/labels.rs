@@ -9,8 +9,8 @@ use crate::common::counting;
 use crate::output;
 use crate::table::table;
 use kvt_data::fs::write_text;
+use kvt_tools::trained::LabelResults;
 use kvt_train::task::check_classes;
-use kvt_train::trained::LabelResults;
 
 /// The table of classes.
 const TABLE: &str = "labels.csv";

@@ -14,11 +14,12 @@ use super::common::{Overrides, SPLITS, counting, generating, one_of, results_fol
 use super::output;
 use super::table::table;
 use kvt_data::fs::check_writable;
+use kvt_tools::report::{JUDGEMENT_FILES, save_judgement};
+use kvt_tools::trained::{Images, Results, Trained, names_in};
 use kvt_train::config::Plan;
 use kvt_train::data::Split;
 use kvt_train::judge::{Judgement, RealLabels};
 use kvt_train::task::{TaskKind, check_classes};
-use kvt_train::trained::{Images, Results, Trained, names_in};
 
 /// `kvt eval --run RUN`, or `kvt eval --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -85,7 +86,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         };
         judged = judged.with_real(labels, numbers);
     }
-    args.check_out(&Judgement::FILES)?;
+    args.check_out(&JUDGEMENT_FILES)?;
     let progress = &mut counting("evaluating");
     let evaluation = trained.judge(&images, &mut judged, progress, &mut output::warning)?;
     if let Some(out) = &args.out {
@@ -95,7 +96,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             evaluation.top1_percent(),
             evaluation.images
         );
-        judged.save(source, &title, out)?;
+        save_judgement(&judged, source, &title, out)?;
     }
     let results = Results {
         evaluation: &evaluation,

@@ -7,7 +7,7 @@ use crate::common::counting;
 use crate::output;
 use crate::table::table;
 use kvt_data::fs::write_text;
-use kvt_train::trained::{SegmentResults, Segmenter};
+use kvt_tools::trained::{SegmentResults, Segmenter};
 
 /// The table of classes.
 const TABLE: &str = "iou.csv";

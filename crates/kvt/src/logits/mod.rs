@@ -15,10 +15,10 @@ use kvt_ops::Key;
 use super::common::{ModelArgs, Overrides, classes};
 use super::output;
 use kvt_data::fs::check_writable;
+use kvt_tools::trained::{count_broken, of_images};
 use kvt_train::device;
 use kvt_train::fetch::locate;
 use kvt_train::task::{LOGITS, write_weights};
-use kvt_train::trained::{count_broken, of_images};
 
 /// `kvt logits --model NAME --weights W.safetensors --input IN.safetensors --output OUT.safetensors`
 ///

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use crate::common::{SPLITS, counting, generating, one_of};
 use crate::output;
 use crate::trained::choice;
+use kvt_tools::trained::{Images, Origin, Trained};
 use kvt_train::data::Split;
 use kvt_train::task::check_classes;
-use kvt_train::trained::{Images, Origin, Trained};
 
 /// A run, and which of its images.
 #[derive(Debug, clap::Args)]

@@ -7,8 +7,8 @@ use anyhow::bail;
 
 use super::Args;
 use super::painted::{Answer, check, each};
+use kvt_tools::trained::{Detector, LEAST_SCORE};
 use kvt_train::plot::save_png;
-use kvt_train::trained::{Detector, LEAST_SCORE};
 
 pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Result<ExitCode> {
     let answer = Answer {

@@ -18,8 +18,8 @@ use super::output;
 use kvt_data::escape::one_line;
 use kvt_data::fs::{check_writable, write_atomic};
 use kvt_data::text::counted;
+use kvt_tools::trained::Trained;
 use kvt_train::task::TaskKind;
-use kvt_train::trained::Trained;
 
 /// `kvt predict --run RUN FILE...`
 #[derive(Debug, clap::Args)]

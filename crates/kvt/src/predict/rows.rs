@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use kvt_data::escape::one_line;
+use kvt_tools::trained::Prediction;
 use kvt_train::table::{cells, csv_lines};
-use kvt_train::trained::Prediction;
 
 /// A text that grows with every image. The parts returned by `begin`, `row` and `end` are concatenated without separators.
 pub(super) enum Rows {

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use super::Args;
 use super::painted::{Answer, check, each};
-use kvt_train::paint::save_index;
+use kvt_tools::paint::save_index;
+use kvt_tools::trained::{Seen, Segmenter};
 use kvt_train::plot::save_png;
-use kvt_train::trained::{Seen, Segmenter};
 
 pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Result<ExitCode> {
     let answer = Answer {

@@ -5,9 +5,9 @@ use crate::common::bar;
 use crate::output;
 use kvt_data::fs::write_text;
 use kvt_data::text::counted;
+use kvt_tools::probe::{LinearEpoch, LinearRecipe, Subject, draw_loss};
+use kvt_tools::report::interval_of;
 use kvt_train::data::Split;
-use kvt_train::probe::{LinearEpoch, LinearRecipe, Subject, draw_loss};
-use kvt_train::report::interval_of;
 
 pub(super) fn linear_probe(probe: &Subject, args: &Args) -> anyhow::Result<Results> {
     let recipe = LinearRecipe {

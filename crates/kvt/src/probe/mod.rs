@@ -14,14 +14,15 @@ use super::common::{Overrides, counting, generating, one_of};
 use super::table::table;
 use super::{output, trained};
 use kvt_data::fs::write_text;
+use kvt_tools::probe::{Crops, Extractor, LinearRecipe, Subject, draw_neighbors};
+use kvt_tools::report::interval_of;
+use kvt_tools::trained::{Images, Trained};
 use kvt_train::data::Split;
 use kvt_train::error::TrainError;
+use kvt_train::knn_vote::{KnnAccuracy, KnnVote, Rows};
 use kvt_train::plot::save_png;
-use kvt_train::probe::{Crops, Extractor, KnnVote, LinearRecipe, Rows, Subject, draw_neighbors};
-use kvt_train::report::interval_of;
 use kvt_train::splits::Splits;
 use kvt_train::table::Table;
-use kvt_train::trained::{Images, Trained};
 
 /// `kvt probe --method knn|linear --run RUN`, or `kvt probe --method ... --config CONFIG --weights FILE`
 #[derive(Debug, clap::Args)]
@@ -216,7 +217,7 @@ fn knn(probe: &Subject, args: &Args) -> anyhow::Result<Results> {
         let sheet = draw_neighbors(images, [&bank, &queries], &probe.device)?;
         save_png(&folder.join("neighbors.png"), &sheet)?;
     }
-    let row = |found: &kvt_train::probe::KnnAccuracy| {
+    let row = |found: &KnnAccuracy| {
         vec![
             found.neighbors as f64,
             found.top1_percent(),

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::{duration, value};
 use kvt_data::text::{counted, shell};
+use kvt_tools::report::interval_of;
 use kvt_train::engine::{End, Workload};
-use kvt_train::report::interval_of;
 use kvt_train::run::{Event, Listener, Metric, RunError, StepRecord};
 use kvt_train::task::TaskKind;
 

@@ -19,7 +19,7 @@ use super::output;
 use super::table::{grouped, table};
 use kvt_data::fs::check_writable;
 use kvt_data::text::counted;
-use kvt_train::average::average;
+use kvt_tools::average::average;
 use kvt_train::device;
 use kvt_train::fetch::locate;
 use kvt_train::task::write_weights;

@@ -135,7 +135,7 @@ fn a_preview_shows_images_with_their_objects() {
     // 80 px are drawn twice as large.
     let (sheet, rows) = preview(&workspace, 160);
     // Boxes are in the full colour of their class, in the first image and in augmented ones.
-    let colors = [0, 1, 2].map(kvt_train::paint::object_color);
+    let colors = [0, 1, 2].map(kvt_tools::paint::object_color);
     for column in 0..8 {
         let left = 8 + column * 168;
         let cell = image::imageops::crop_imm(&sheet, left, 0, 160, rows).to_image();

@@ -174,7 +174,7 @@ fn a_preview_shows_images_with_their_masks() {
     let workspace = workspace(&segment());
     // 32 px are drawn three times as large.
     let (sheet, _) = preview(&workspace, 96);
-    let patch = kvt_train::paint::class_color(0);
+    let patch = kvt_tools::paint::class_color(0);
     let patches = sheet.pixels().filter(|pixel| pixel.0 == patch).count();
     assert!(patches >= 256, "{patches}");
 }

@@ -3,8 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use kvt_tools::sweep::Sweep;
 use kvt_train::run::Event;
-use kvt_train::sweep::Sweep;
 use serde_json::Value;
 
 use crate::documents::root;

@@ -8,7 +8,7 @@ use super::super::super::ReproduceError;
 use super::{Curve, normal};
 use kvt_train::analysis::Moments;
 use kvt_train::error::TrainError;
-use kvt_train::probe::read;
+use kvt_train::knn_vote::read;
 
 /// As in `scripts/reference/lemmas.py`.
 const TOKENS: usize = 7;

@@ -7,7 +7,7 @@ use kvt_ops::Key;
 use super::super::super::ReproduceError;
 use super::{Curve, normal};
 use kvt_train::analysis::Moments;
-use kvt_train::probe::read;
+use kvt_train::knn_vote::read;
 
 /// As in `scripts/reference/lemmas.py`.
 pub(super) const TOKENS: usize = 196;

@@ -33,7 +33,7 @@ use crate::augment::Transform;
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare, Split};
 use crate::error::TrainError;
-use crate::probe::{KnnVote, Rows, collect};
+use crate::knn_vote::{KnnVote, Rows, collect};
 use crate::recipe::{Ema, Gradients, Network, Position};
 use crate::run::{Metric, Metrics, Note, Topic};
 use crate::splits::Splits;

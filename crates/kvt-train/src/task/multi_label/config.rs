@@ -52,7 +52,7 @@ impl MultiLabelConfig {
     ///
     /// # Errors
     /// [`TrainError::Threshold`] if one is for another class.
-    pub(crate) fn of(&self, classes: &[String]) -> Result<Vec<f64>, TrainError> {
+    pub fn of(&self, classes: &[String]) -> Result<Vec<f64>, TrainError> {
         let mut all = vec![self.threshold; classes.len()];
         for (class, threshold) in self.named().flatten() {
             let place = classes.iter().position(|name| name == class);

@@ -66,7 +66,7 @@ pub(super) fn binary(row: &[f32], labels: &[u32]) -> f64 {
 ///
 /// # Errors
 /// If a batch cannot be loaded, no image can be read or has a label, or the device fails.
-pub(crate) fn evaluate_labels(
+pub fn evaluate_labels(
     model: &Model,
     batches: impl Iterator<Item = Result<Batch, DataError>>,
     (source, thresholds): (&Source, &[f64]),

@@ -25,7 +25,7 @@ use crate::splits::Splits;
 pub(crate) use check::check;
 pub use config::MultiLabelConfig;
 pub use evaluate::LabelEvaluation;
-pub(crate) use evaluate::evaluate_labels;
+pub use evaluate::evaluate_labels;
 pub(crate) use scores::is_above;
 pub use scores::{LabelScore, LabelScores, probability};
 

@@ -26,23 +26,13 @@ pub struct SegmentEvaluation {
     /// Number of images evaluated.
     pub images: usize,
     /// Sum of the cross-entropies of all labelled pixels.
-    loss: f64,
+    pub loss_sum: f64,
 }
 
 impl SegmentEvaluation {
-    /// From its parts.
-    #[cfg(test)]
-    pub(crate) fn of(counts: SegmentCounts, images: usize, loss: f64) -> Self {
-        Self {
-            counts,
-            images,
-            loss,
-        }
-    }
-
     /// Mean cross-entropy over all labelled pixels, at the size of the labels.
     pub fn loss(&self) -> f64 {
-        self.loss / self.counts.pixels() as f64
+        self.loss_sum / self.counts.pixels() as f64
     }
 
     /// This evaluation, if it contains any labelled pixel.
@@ -70,7 +60,7 @@ pub fn evaluate_segments(
     let all = SegmentEvaluation {
         counts,
         images: losses.len(),
-        loss: losses.iter().sum(),
+        loss_sum: losses.iter().sum(),
     };
     all.of_any()
 }
@@ -92,7 +82,7 @@ pub(super) fn evaluate_data(
     let all = SegmentEvaluation {
         counts: counts.summed(|cells| world.sum(cells))?,
         images: losses.len(),
-        loss: losses.iter().sum(),
+        loss_sum: losses.iter().sum(),
     };
     all.of_any()
 }

@@ -81,7 +81,7 @@ pub fn eval_images(plan: &Plan) -> Result<Arc<dyn Prepare<LabelMap>>, DataError>
 }
 
 /// The minimum side of an image for the model of a plan.
-pub(crate) fn least_side(plan: &Plan) -> u32 {
+pub fn least_side(plan: &Plan) -> u32 {
     let model = plan.model.config(None).ok();
     let least = model.and_then(|model| model.pyramid_least_side().ok());
     least.map_or(1, |least| least as u32)

@@ -1,0 +1,287 @@
+//! A network in training, with images that are reused in every step.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kvt_data::LabelMap;
+use kvt_data::augment::{ObjectMask, Objects};
+use kvt_models::Model;
+use kvt_models::dense::mask_rcnn::{Frame, MaskRcnn};
+use kvt_models::dense::upernet::UperNet;
+use kvt_ops::{Key, Phase};
+
+use super::{BenchError, ModelCase};
+use kvt_data::DeviceBatch;
+use kvt_train::config::Plan;
+use kvt_train::engine::{Processes, Reader, Started, TrainState, Update, UpdateSettings};
+use kvt_train::error::TrainError;
+use kvt_train::recipe::{Clip, LossScale, Network as _, OptimConfig, Optimizer, Position, Rates};
+use kvt_train::task::{Classify, DenseNetwork, Detect, Segment, Task, TaskKind};
+
+/// Settings of a step; their values do not matter.
+const SETTINGS: UpdateSettings = UpdateSettings {
+    seed: 1,
+    rates: Rates {
+        lr: 1e-4,
+        weight_decay: 0.05,
+    },
+    clip: Clip::Norm(1.0),
+    ema_decay: 0.0,
+};
+
+/// Objects of an image, as many as one of COCO has on average, and their classes.
+const OBJECTS: usize = 7;
+
+/// A forward pass as in evaluation, which can be repeated.
+pub(super) type Ahead = Box<dyn Fn() -> Result<(), BenchError>>;
+
+/// A network of any task.
+pub(super) struct Running(Box<dyn Trains>);
+
+/// A network that makes steps.
+trait Trains {
+    fn update(&mut self, processes: &Processes) -> Result<Update, BenchError>;
+
+    /// The network without autodiff, on the same images.
+    fn ahead(&self) -> Ahead;
+
+    fn is_scaled(&self) -> bool;
+
+    /// The number of trained parameters.
+    fn trained(&self) -> usize;
+}
+
+/// A network of a task.
+struct Steps<T: Task> {
+    state: TrainState<T>,
+    images: Tensor<4>,
+    batch: DeviceBatch<T::Target>,
+    reader: Option<Reader>,
+    ahead: fn(&T::Network, Tensor<4>) -> Result<(), BenchError>,
+}
+
+impl Running {
+    /// A network whose next step is made, not skipped.
+    pub(super) fn new(case: &ModelCase, device: &Device) -> Result<Self, BenchError> {
+        let mut running = Self::fresh(case, device)?;
+        // A skipped update takes less time than one that is made.
+        if running.0.is_scaled() {
+            running.make_one()?;
+        }
+        Ok(running)
+    }
+
+    /// A network before its first step. With a loss scale, some steps are skipped at first.
+    pub(super) fn fresh(case: &ModelCase, device: &Device) -> Result<Self, BenchError> {
+        let device = device.clone().autodiff();
+        let images = case.images(&device);
+        let plan = case.dense.as_ref();
+        let running: Box<dyn Trains> = match plan.map(|plan| (plan, plan.task)) {
+            Some((plan, TaskKind::Detect)) => {
+                Box::new(objects(case, plan, images, &device).map_err(failed)?)
+            }
+            Some((plan, _)) => Box::new(pixels(case, plan, images, &device).map_err(failed)?),
+            None => {
+                let model = case.config.init(&device, Key::new(0))?;
+                let model = model.with_precision(case.precision);
+                let model = case.lora.attach(model, &device, 0)?;
+                let classes = case.config.num_classes();
+                let labels = (0..case.batch).map(|image| (image % classes) as u32);
+                let task = Classify::new(&Plan::default(), None);
+                let labels = labels.collect();
+                let ahead = |model: &Model, images| {
+                    drop(model.forward(images, Phase::Eval));
+                    Ok(())
+                };
+                Box::new(Steps::new(case, (task, model), images, labels, ahead))
+            }
+        };
+        Ok(Self(running))
+    }
+
+    /// Steps until one is made.
+    pub(super) fn make_one(&mut self) -> Result<(), BenchError> {
+        while !self.0.update(&Processes::alone())?.made {}
+        Ok(())
+    }
+
+    /// A step with one micro-batch of each process.
+    pub(super) fn step_with(&mut self, processes: &Processes) -> Result<(), BenchError> {
+        self.0.update(processes).map(drop)
+    }
+
+    /// A forward pass without autodiff on the same images.
+    pub(super) fn ahead(&self) -> Ahead {
+        self.0.ahead()
+    }
+
+    /// The number of parameters that a step changes.
+    pub(super) fn trained(&self) -> usize {
+        self.0.trained()
+    }
+}
+
+fn failed(error: impl Into<TrainError>) -> BenchError {
+    BenchError::Train(Box::new(error.into()))
+}
+
+/// A network for segmentation, with a class for each pixel.
+fn pixels(
+    case: &ModelCase,
+    plan: &Plan,
+    images: Tensor<4>,
+    device: &Device,
+) -> Result<Steps<Segment>, TrainError> {
+    let [_, _, height, width] = images.dims();
+    let map = |image: usize| LabelMap {
+        labels: (0..height * width)
+            .map(|pixel| ((image + pixel) % ModelCase::PIXEL_CLASSES) as u8)
+            .collect(),
+        size: (height, width),
+    };
+    let maps = (0..case.batch).map(map).collect();
+    let network = UperNet::build(plan, &case.config, ModelCase::PIXEL_CLASSES, device)?;
+    let task = Segment::new(plan)?;
+    let ahead = |network: &UperNet, images| {
+        drop(network.forward(images, Phase::Eval).main);
+        Ok(())
+    };
+    Ok(Steps::new(case, (task, network), images, maps, ahead))
+}
+
+/// A network for detection, with the same number of objects in each image.
+fn objects(
+    case: &ModelCase,
+    plan: &Plan,
+    images: Tensor<4>,
+    device: &Device,
+) -> Result<Steps<Detect>, TrainError> {
+    let [_, _, height, width] = images.dims();
+    let all = (0..case.batch).map(|image| drawn_objects(image, (height, width)));
+    let network = MaskRcnn::build(plan, &case.config, ModelCase::OBJECT_CLASSES, device)?;
+    let task = Detect::new(plan)?;
+    let ahead = |network: &MaskRcnn, images: Tensor<4>| {
+        let [count, _, height, width] = images.dims();
+        let frame = Frame {
+            size: [height, width],
+            original: [height, width],
+        };
+        let found = network.detect(images, &vec![frame; count]);
+        found.map(drop).map_err(failed)
+    };
+    let all = all.collect();
+    Ok(Steps::new(case, (task, network), images, all, ahead))
+}
+
+/// Rectangles of several sizes, which fill their masks: the first covers half of each side, each other one is smaller.
+fn drawn_objects(image: usize, (height, width): (usize, usize)) -> Objects {
+    let masks = (0..OBJECTS).map(|object| {
+        let side = |side: usize| (side / (object + 2)).max(1);
+        let (rows, columns) = (side(height), side(width));
+        // Places that differ from image to image, within it.
+        let place =
+            |free: usize, step: usize| (image * step + object * free / OBJECTS) % (free + 1);
+        ObjectMask {
+            top: place(height - rows, 7),
+            left: place(width - columns, 11),
+            height: rows,
+            width: columns,
+            inside: vec![true; rows * columns],
+        }
+    });
+    let masks: Vec<ObjectMask> = masks.collect();
+    let corners = |mask: &ObjectMask| {
+        let (right, bottom) = (mask.left + mask.width, mask.top + mask.height);
+        [mask.left, mask.top, right, bottom].map(|side| side as f32)
+    };
+    let classes = (0..OBJECTS).map(|object| (image + object) % ModelCase::OBJECT_CLASSES);
+    Objects {
+        image_id: image as u64,
+        size: (height, width),
+        original: (height, width),
+        boxes: masks.iter().map(corners).collect(),
+        labels: classes.collect(),
+        masks,
+    }
+}
+
+impl<T: Task<Target: Clone>> Steps<T> {
+    fn new(
+        case: &ModelCase,
+        (task, network): (T, T::Network),
+        images: Tensor<4>,
+        targets: Vec<T::Target>,
+        ahead: fn(&T::Network, Tensor<4>) -> Result<(), BenchError>,
+    ) -> Self {
+        Self {
+            batch: DeviceBatch {
+                views: vec![images.clone()],
+                targets,
+                indices: (0..u32::MAX).take(case.batch).collect(),
+            },
+            reader: Reader::of(&images.device()),
+            images,
+            state: TrainState {
+                optimizer: Optimizer::new(&OptimConfig::default(), &network),
+                network,
+                task,
+                ema: None,
+                loss_scale: LossScale::of(case.precision),
+            },
+            ahead,
+        }
+    }
+}
+
+impl<T: Task<Target: Clone> + 'static> Trains for Steps<T> {
+    fn update(&mut self, processes: &Processes) -> Result<Update, BenchError> {
+        let (batch, start) = (self.batch.clone(), Position::default());
+        let reader = self.reader.as_ref();
+        let started = self
+            .state
+            .start(processes, [Ok(batch)], start, SETTINGS, reader)?;
+        // As in training, except that it waits: each step is measured separately.
+        Ok(match started {
+            Started::Done(update) => update,
+            Started::OnItsWay(pending) => self.state.finish(pending)?,
+        })
+    }
+
+    fn ahead(&self) -> Ahead {
+        let (network, images) = (self.state.network.valid(), self.images.clone().inner());
+        let ahead = self.ahead;
+        Box::new(move || ahead(&network, images.clone()))
+    }
+
+    fn is_scaled(&self) -> bool {
+        self.state.loss_scale.is_some()
+    }
+
+    fn trained(&self) -> usize {
+        let parameters = self.state.network.parameters().into_iter();
+        parameters
+            .map(|parameter| parameter.shape.iter().product::<usize>())
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of them are inside of the image, with masks that fill their boxes.
+    #[test]
+    fn objects_are_in_their_image() {
+        for image in 0..20 {
+            let (height, width) = (64, 96);
+            let objects = drawn_objects(image, (height, width));
+            assert_eq!(objects.boxes.len(), OBJECTS);
+            for (corners, mask) in objects.boxes.iter().zip(&objects.masks) {
+                let [x1, y1, x2, y2] = *corners;
+                assert!(0.0 <= x1 && x1 < x2 && x2 <= width as f32, "{corners:?}");
+                assert!(0.0 <= y1 && y1 < y2 && y2 <= height as f32, "{corners:?}");
+                let area = mask.inside.iter().filter(|inside| **inside).count();
+                assert_eq!(area as f32, (x2 - x1) * (y2 - y1));
+            }
+        }
+    }
+}

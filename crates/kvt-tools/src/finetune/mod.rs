@@ -1,0 +1,288 @@
+//! A plan for a user's own classes: from a folder of images and trained weights to a configuration.
+//!
+//! Classes, number of images, model and normalisation are read from the images and the weights. The rest is a recipe
+//! for small data ([`Recipe`]). The result is an ordinary [`Document`], so that the run has a complete `config.toml`,
+//! and every other command works with it.
+
+mod error;
+mod images;
+mod named;
+mod recipe;
+mod small;
+mod source;
+mod text;
+mod timm;
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+pub use self::error::FinetuneError;
+pub use self::recipe::Recipe;
+use kvt_train::config::{Document, ModelSection, Plan, load_plan};
+use kvt_train::run::RunDir;
+use kvt_train::task::{Freeze, check_positions, run_of};
+
+use self::images::Images;
+use self::small::Small;
+use self::source::Source;
+
+/// The origin of the plan in messages, since it has no file.
+const NAME: &str = "kvt finetune";
+
+/// Why a model for grey images may have one channel.
+const GREY: &str = "All images that were looked at are grey. They become three equal channels; one channel is less work for the first \
+                    layer, to which weights for three are adapted, and changes little else.";
+
+/// The request of a user.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// The images: `<folder>/<class>/*`, or the same in `train` and `val` below it; or any other kind of data.
+    pub folder: PathBuf,
+    /// A weight file, or the folder of a run; without it, random weights.
+    pub weights: Option<PathBuf>,
+    /// The model's name, timm's or ours; if it is not given, it is detected from the weights.
+    pub model: Option<String>,
+    /// Whether only the head is trained.
+    pub probe: bool,
+    /// The rank of low-rank adaptation, if the weights themselves are not trained.
+    pub lora: Option<usize>,
+    /// Settings that replace those of the recipe.
+    pub choices: Choices,
+}
+
+/// Settings that a user chooses without a key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choices {
+    /// Number of epochs.
+    pub epochs: Option<u32>,
+    /// The learning rate of the head, not scaled by the batch size.
+    pub lr: Option<f64>,
+    /// Images per update.
+    pub batch_size: Option<usize>,
+    /// Side of the images in pixels.
+    pub img_size: Option<usize>,
+    /// The run's folder.
+    pub out: Option<PathBuf>,
+    /// Overrides of the form `section.key=value`, which have the highest priority.
+    pub set: Vec<String>,
+}
+
+/// A plan, and its sources.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// The complete plan.
+    pub plan: Plan,
+    /// The sources of its model, its images and its numbers, one line each.
+    pub notes: Vec<String>,
+    /// A file with everything except [`Choices`], with comments: the output of `kvt config init`.
+    pub text: String,
+}
+
+/// The plan of a new run.
+///
+/// # Errors
+/// If the images or the weights cannot be read, the weights belong to an unknown model, or a value is out of range.
+pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
+    if request.lora.is_some() && request.weights.is_none() {
+        return Err(FinetuneError::LoraAlone);
+    }
+    let choices = &request.choices;
+    let chosen = choices.document()?;
+    let images = Images::of(&request.folder, &chosen)?;
+    let model = request.model.as_deref();
+    let small = images.side.and_then(Small::of).filter(|_| model.is_none());
+    let source = match &request.weights {
+        Some(weights) => Source::of(weights, model, choices.img_size)?,
+        None => Source::random(model, small),
+    };
+    let params = source.params()?;
+    let freeze = if request.probe {
+        Freeze::Backbone
+    } else {
+        Freeze::None
+    };
+    let recipe = match (&source.file, small) {
+        (Some(_), _) => Recipe::new(images.train, params, freeze),
+        (None, Some(_)) => Recipe::small(images.train),
+        (None, None) => Recipe::from_scratch(images.train, params),
+    };
+    // An invalid number of epochs is rejected with the other keys.
+    let epochs = chosen.value("train.epochs").and_then(Value::as_integer);
+    let recipe = match epochs.and_then(|epochs| u32::try_from(epochs).ok()) {
+        Some(epochs) => recipe.with_epochs(epochs),
+        None => recipe,
+    };
+    let (recipe, lora) = match request.lora {
+        Some(rank) => (recipe.adapted(), lora(rank)),
+        None => (recipe, Table::new()),
+    };
+
+    let mut table = Table::new();
+    for (section, keys) in [
+        ("model", source.model),
+        ("augment", source.augment),
+        ("data", images.keys()?),
+        ("init", init(source.file.as_deref(), freeze)?),
+        ("lora", lora),
+    ]
+    .into_iter()
+    .chain(recipe.sections())
+    {
+        let entry = table.entry(section).or_insert_with(|| Table::new().into());
+        if let Value::Table(present) = entry {
+            present.extend(keys);
+        }
+    }
+    let dir = Path::new("runs").join("finetune").join(images.name());
+    table.insert("run".to_owned(), one("dir", text(&dir)?));
+    let head: Vec<String> = [
+        "A configuration for `kvt train`, with settings for small data. Keys that are not here have their defaults: \
+         `kvt config print FILE` shows all, `kvt config check FILE` checks them."
+            .to_owned(),
+        images.describe(),
+        recipe.length(images.train),
+    ]
+        .into_iter()
+        .chain(source.notes.iter().cloned())
+        .collect();
+    let mut text = text::commented(&table, &head);
+    let document = Document::of_words(NAME, text.clone(), &choices.overrides()?);
+    let plan = document.and_then(|document| document.plan())?;
+    // As timm, kvt gives a model three channels unless it is told otherwise: weights were trained on them. T2T-ViT's cannot be adapted.
+    if images.is_grey
+        && plan.model.overrides.in_chans.is_none()
+        && !plan.model.name.starts_with("t2t_")
+    {
+        text = text::with_choice(&text, "model", GREY, "in_chans = 1");
+    }
+    // This also checks conditions that only the model knows, such as an image size that is not a multiple of its patch size.
+    let config = plan.model.config(Some(images.classes))?;
+    if let Some(run) = source.file.as_deref().and_then(run_of) {
+        check_positions(&run, &config)?;
+    }
+    let mut notes = source.notes;
+    notes.push(images.describe());
+    notes.push(Recipe::describe(&plan));
+    Ok(Proposal { plan, notes, text })
+}
+
+/// The plan of an existing run to resume, with the current settings. Its images can have moved to `folder`.
+///
+/// # Errors
+/// If there is no run in `choices.out`, or its configuration or a setting is invalid.
+pub fn resume(folder: Option<&Path>, choices: &Choices) -> Result<Plan, FinetuneError> {
+    let images = folder.map(Images::by_layout).transpose()?;
+    let dir = match (&choices.out, &images) {
+        (Some(out), _) => out.clone(),
+        (None, Some(images)) => Path::new("runs").join("finetune").join(images.name()),
+        (None, None) => return Err(FinetuneError::NoRun),
+    };
+    let run = RunDir::open(&dir).map_err(kvt_train::error::TrainError::from)?;
+    let mut overrides = choices.overrides()?;
+    if let Some(images) = images {
+        overrides.insert(0, set("data.path", &text(&images.path)?));
+    }
+    let mut plan = load_plan(&run.config(), &overrides)?;
+    // Even if the folder has moved since the run was started.
+    plan.run.dir = dir;
+    Ok(plan)
+}
+
+fn init(weights: Option<&Path>, freeze: Freeze) -> Result<Table, FinetuneError> {
+    let Some(weights) = weights else {
+        return Ok(Table::new());
+    };
+    let freeze = Value::try_from(freeze).map_err(|error| FinetuneError::Config(error.into()))?;
+    Ok(Table::from_iter([
+        ("weights".to_owned(), text(weights)?),
+        // A different set of classes can have the same size.
+        ("reset_head".to_owned(), "always".into()),
+        ("freeze".to_owned(), freeze),
+    ]))
+}
+
+/// The keys of low-rank adaptation.
+fn lora(rank: usize) -> Table {
+    let rank = i64::try_from(rank).unwrap_or(i64::MAX);
+    Table::from_iter([("rank".to_owned(), rank.into())])
+}
+
+impl Choices {
+    /// The same for a run that is resumed: with keys that cannot change, so that another value is refused, not ignored.
+    #[must_use]
+    pub fn resumed(mut self, model: Option<&str>, is_probe: bool, lora: Option<usize>) -> Self {
+        let name = model.map(|name| format!("model.name={}", without_tag(name)));
+        let freeze = is_probe.then(|| "init.freeze=\"backbone\"".to_owned());
+        let rank = lora.map(|rank| format!("lora.rank={rank}"));
+        let keys = freeze.into_iter().chain(rank).chain(name);
+        self.set.splice(0..0, keys);
+        self
+    }
+
+    /// A configuration with only the chosen settings.
+    fn document(&self) -> Result<Document, FinetuneError> {
+        Ok(Document::of_words(NAME, String::new(), &self.overrides()?)?)
+    }
+
+    /// All settings in the form of `--set`, the user's own last.
+    fn overrides(&self) -> Result<Vec<String>, FinetuneError> {
+        let mut all = Vec::new();
+        if let Some(epochs) = self.epochs {
+            all.push(set("train.epochs", &i64::from(epochs).into()));
+        }
+        if let Some(lr) = self.lr {
+            all.push(set("optim.lr", &lr.into()));
+            all.push(set("optim.lr_batch", &Value::from(0)));
+        }
+        let sizes = [
+            ("train.batch_size", self.batch_size),
+            ("model.img_size", self.img_size),
+        ];
+        all.extend(
+            sizes
+                .into_iter()
+                .filter_map(|(key, size)| Some(format!("{key}={}", size?))),
+        );
+        if let Some(out) = &self.out {
+            all.push(set("run.dir", &text(out)?));
+        }
+        all.extend(self.set.iter().cloned());
+        Ok(all)
+    }
+}
+
+/// A model's name without timm's tag after a dot, which identifies the weights.
+fn without_tag(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(name, _)| name)
+}
+
+/// An override.
+fn set(key: &str, value: &Value) -> String {
+    format!("{key}={value}")
+}
+
+/// A path as a TOML value.
+fn text(path: &Path) -> Result<Value, FinetuneError> {
+    match path.to_str() {
+        Some(path) => Ok(path.into()),
+        None => Err(FinetuneError::NotUtf8(path.to_owned())),
+    }
+}
+
+/// A table with one key.
+fn one(key: &str, value: Value) -> Value {
+    Table::from_iter([(key.to_owned(), value)]).into()
+}
+
+/// Number of parameters of the model in a `[model]` section.
+fn params(section: &Table) -> Result<usize, FinetuneError> {
+    let section: ModelSection = section
+        .clone()
+        .try_into()
+        .map_err(|error: toml::de::Error| FinetuneError::Model(error.to_string()))?;
+    Ok(section.config(None)?.summary().params)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! Settings for small data.
+//!
+//! Sources: the fine-tuning recipes of MAE (He et al. 2022, table 9) and BEiT (Bao et al. 2022): AdamW, weight decay 0.05,
+//! layer decay 0.65 for ViT-B and 0.75 for others, drop path 0.1, label smoothing 0.1, RandAugment `rand-m9-mstd0.5-inc1`,
+//! a short linear warm-up and a cosine. They train for 100 epochs on ImageNet; the length here is for folders with
+//! hundreds to thousands of images on one machine. A linear probe uses only crop and flip, as in MAE and DINO. Low-rank adaptation
+//! has ten times the rate of full fine-tuning, which Biderman et al. 2024 (<https://arxiv.org/abs/2405.09673>) and Schulman et al.
+//! 2025 (<https://thinkingmachines.ai/blog/lora/>) find best, and which is near that of a probe's head.
+
+use toml::{Table, Value};
+
+use kvt_data::text::counted;
+use kvt_train::config::Plan;
+use kvt_train::recipe::scaled_lr;
+use kvt_train::task::Freeze;
+
+/// Images processed in a run of default length: about ten minutes for DeiT-Tiny on two cores.
+const IMAGES_SEEN: usize = 20_000;
+/// Minimum and maximum number of epochs.
+const EPOCHS: [usize; 2] = [5, 50];
+/// The same for random weights, which take far longer.
+const SCRATCH_IMAGES_SEEN: usize = 2_000_000;
+const SCRATCH_EPOCHS: [usize; 2] = [30, 300];
+/// The same for a small model of small images: ten epochs of CIFAR-10, ten to twenty minutes on two cores.
+const SMALL_IMAGES_SEEN: usize = 500_000;
+const SMALL_EPOCHS: [usize; 2] = [5, 100];
+/// The maximum batch size, that of a small model, and the minimum number of updates per epoch, for which a smaller batch is used.
+const BATCH: usize = 32;
+const SMALL_BATCH: usize = 128;
+const LEAST_STEPS: usize = 4;
+
+/// The settings of a fine-tuning run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    /// Number of epochs.
+    pub epochs: u32,
+    /// Images per update.
+    pub batch_size: usize,
+    /// Learning rate of the head for `lr_batch` images.
+    pub lr: f64,
+    /// See `optim.lr_batch`.
+    pub lr_batch: usize,
+    /// The learning rate of each layer, as a fraction of the next layer's.
+    pub layer_decay: f64,
+    /// Weight decay.
+    pub weight_decay: f64,
+    /// Stochastic depth of the last block.
+    pub drop_path: f64,
+    /// Fraction of the target that is distributed over all classes.
+    pub label_smoothing: f64,
+    /// Epochs of warm-up.
+    pub warmup_epochs: f64,
+    /// RandAugment, as timm's policy string.
+    pub auto: &'static str,
+}
+
+impl Recipe {
+    /// The recipe for `images` training images and a model with `params` parameters.
+    #[must_use]
+    pub fn new(images: usize, params: usize, freeze: Freeze) -> Self {
+        let epochs = epochs(images, IMAGES_SEEN, EPOCHS);
+        let batch_size = batch(images, BATCH);
+        let warmup_epochs = f64::from(epochs) / 10.0;
+        match freeze {
+            Freeze::None => Self {
+                epochs,
+                batch_size,
+                lr: 5e-4,
+                lr_batch: 128,
+                layer_decay: match params {
+                    // ViT-B and similar sizes.
+                    50_000_000..200_000_000 => 0.65,
+                    _ => 0.75,
+                },
+                weight_decay: 0.05,
+                drop_path: 0.1,
+                label_smoothing: 0.1,
+                warmup_epochs,
+                auto: "rand-m9-mstd0.5-inc1",
+            },
+            Freeze::Backbone => Self {
+                epochs,
+                batch_size,
+                lr: 4e-3,
+                lr_batch: 128,
+                layer_decay: 1.0,
+                weight_decay: 0.0,
+                drop_path: 0.0,
+                label_smoothing: 0.0,
+                warmup_epochs,
+                auto: "",
+            },
+        }
+    }
+
+    /// For a model with random weights: DeiT's settings (Touvron et al. 2021, table 9) without mixing of images, and with
+    /// more epochs for fewer images.
+    #[must_use]
+    pub fn from_scratch(images: usize, params: usize) -> Self {
+        let recipe = Self::new(images, params, Freeze::None);
+        let epochs = epochs(images, SCRATCH_IMAGES_SEEN, SCRATCH_EPOCHS);
+        Self {
+            epochs,
+            lr: 5e-4,
+            lr_batch: 512,
+            layer_decay: 1.0,
+            warmup_epochs: (f64::from(epochs) / 10.0).min(5.0),
+            ..recipe
+        }
+    }
+
+    /// For a [`Small`](super::small::Small) model with random weights: the settings of `configs/cifar10/recipe.toml`, without
+    /// RandAugment, which costs accuracy on small images.
+    pub(super) fn small(images: usize) -> Self {
+        let epochs = epochs(images, SMALL_IMAGES_SEEN, SMALL_EPOCHS);
+        Self {
+            epochs,
+            batch_size: batch(images, SMALL_BATCH),
+            lr: 1e-3,
+            lr_batch: SMALL_BATCH,
+            layer_decay: 1.0,
+            weight_decay: 0.05,
+            drop_path: 0.05,
+            label_smoothing: 0.1,
+            warmup_epochs: f64::from(epochs) / 10.0,
+            auto: "",
+        }
+    }
+
+    /// The same for low-rank adaptation: ten times the rate, the same in all layers, and no weight decay, which would be of the change
+    /// to the weights.
+    pub(super) fn adapted(self) -> Self {
+        Self {
+            lr: 10.0 * self.lr,
+            layer_decay: 1.0,
+            weight_decay: 0.0,
+            ..self
+        }
+    }
+
+    /// Sets a chosen number of epochs; a tenth of them is warm-up.
+    pub(super) fn with_epochs(self, epochs: u32) -> Self {
+        Self {
+            epochs,
+            warmup_epochs: f64::from(epochs) / 10.0,
+            ..self
+        }
+    }
+
+    /// The keys, by section.
+    pub(super) fn sections(&self) -> [(&'static str, Table); 7] {
+        let Self {
+            epochs,
+            batch_size,
+            lr,
+            lr_batch,
+            layer_decay,
+            weight_decay,
+            drop_path,
+            label_smoothing,
+            warmup_epochs,
+            auto,
+        } = *self;
+        let count = |number: usize| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+        [
+            ("model", vec![("drop_path", drop_path.into())]),
+            ("augment", vec![("auto", auto.into())]),
+            (
+                "optim",
+                vec![
+                    ("lr", lr.into()),
+                    ("lr_batch", count(lr_batch)),
+                    ("layer_decay", layer_decay.into()),
+                    ("weight_decay", weight_decay.into()),
+                    ("clip_norm", Value::from(1.0)),
+                ],
+            ),
+            (
+                "schedule",
+                vec![
+                    ("per", "step".into()),
+                    ("warmup_epochs", warmup_epochs.into()),
+                    ("warmup_lr", Value::from(1e-6)),
+                    ("min_lr", Value::from(1e-6)),
+                ],
+            ),
+            ("loss", vec![("label_smoothing", label_smoothing.into())]),
+            (
+                "train",
+                vec![
+                    ("epochs", i64::from(epochs).into()),
+                    ("batch_size", count(batch_size)),
+                ],
+            ),
+            ("log", vec![("every_steps", Value::from(10))]),
+        ]
+        .map(|(section, keys)| {
+            let keys = keys.into_iter().map(|(key, value)| (key.to_owned(), value));
+            (section, keys.collect())
+        })
+    }
+
+    /// The length of a run on so many images.
+    pub(super) fn length(&self, images: usize) -> String {
+        let seen = images * self.epochs as usize;
+        format!(
+            "length   {} epochs, so that {seen} images are seen",
+            self.epochs
+        )
+    }
+
+    /// A description of the training in a plan with this recipe.
+    pub(super) fn describe(plan: &Plan) -> String {
+        let images = plan.train.batch_size * plan.train.accumulate;
+        let lr = scaled_lr(plan.optim.lr, plan.optim.lr_batch, images);
+        let rank = plan.lora.rank;
+        let adapted = format!("the head, and factors of rank {rank} (LoRA)");
+        let what = match plan.init.freeze {
+            Freeze::None if plan.init.weights.is_none() => "random weights",
+            Freeze::None if rank > 0 => adapted.as_str(),
+            Freeze::None => "all of the model",
+            Freeze::Backbone => "the head alone (a linear probe)",
+        };
+        format!(
+            "recipe   {what}: {} in batches of {images}, learning rate {lr:.2e}, warm-up {}; every key: \
+             `--print-config`",
+            counted(plan.train.epochs, "epoch"),
+            counted(plan.schedule.warmup_epochs, "epoch")
+        )
+    }
+}
+
+/// The epochs in which so many images are seen, between the fewest and the most.
+fn epochs(images: usize, seen: usize, [fewest, most]: [usize; 2]) -> u32 {
+    let epochs = seen.div_ceil(images.max(1)).clamp(fewest, most);
+    u32::try_from(epochs).unwrap_or(u32::MAX)
+}
+
+/// The images of an update, at most `most`: the largest power of two with which an epoch has enough updates.
+fn batch(images: usize, most: usize) -> usize {
+    match images / LEAST_STEPS {
+        0 | 1 => 2,
+        share => (1 << share.ilog2()).min(most),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_folders_get_more_epochs_and_smaller_batches() {
+        let numbers = |images| {
+            let recipe = Recipe::new(images, 5_000_000, Freeze::None);
+            (recipe.epochs, recipe.batch_size)
+        };
+        for (images, expected) in [
+            (0, (50, 2)),
+            (7, (50, 2)),
+            (20, (50, 4)),
+            (100, (50, 16)),
+            (500, (40, 32)),
+            (4000, (5, 32)),
+            (1_000_000, (5, 32)),
+        ] {
+            assert_eq!(numbers(images), expected, "{images}");
+        }
+    }
+
+    #[test]
+    fn random_weights_take_longer_and_no_layer_is_spared() {
+        let epochs = |images| Recipe::from_scratch(images, 5_000_000).epochs;
+        assert_eq!(
+            [100, 10_000, 50_000, 1_000_000].map(epochs),
+            [300, 200, 40, 30]
+        );
+        let recipe = Recipe::from_scratch(50_000, 5_000_000);
+        assert_eq!((recipe.layer_decay, recipe.warmup_epochs), (1.0, 4.0));
+        // As in DeiT.
+        assert_eq!(Recipe::from_scratch(100, 5_000_000).warmup_epochs, 5.0);
+    }
+
+    #[test]
+    fn small_images_are_seen_half_a_million_times() {
+        let numbers = |images| {
+            let recipe = Recipe::small(images);
+            (recipe.epochs, recipe.batch_size)
+        };
+        assert_eq!(
+            [60, 5_000, 50_000, 1_000_000].map(numbers),
+            [(100, 8), (100, 128), (10, 128), (5, 128)]
+        );
+    }
+
+    #[test]
+    fn a_larger_model_learns_more_of_its_layers_slowly() {
+        let decay = |params| Recipe::new(500, params, Freeze::None).layer_decay;
+        assert_eq!(
+            [5_700_000, 22_000_000, 86_000_000, 304_000_000].map(decay),
+            [0.75, 0.75, 0.65, 0.75]
+        );
+    }
+}

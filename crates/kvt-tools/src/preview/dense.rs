@@ -1,0 +1,239 @@
+//! A contact sheet of images with masks or objects: each as it is and as augmented in several epochs, under its classes.
+
+use std::path::PathBuf;
+
+use image::imageops::{self, FilterType};
+use image::{Rgb, RgbImage};
+use kvt_ops::Key;
+
+use super::PreviewError;
+use super::sheet::{COLUMNS, chosen, render};
+use crate::paint::{
+    PaintedObject, classes_of, fitted, painted, with_boxes, with_legend, with_masks,
+};
+use kvt_data::augment::{DetectTrain, JointTrain, ObjectMask, Objects, ObjectsError};
+use kvt_data::{DataError, DecodeError, ImageObjects, OnError, image_key};
+use kvt_train::config::Plan;
+use kvt_train::plot::encode_png;
+use kvt_train::splits::{Splits, image_limits};
+
+/// The longer side of a cell in pixels: larger crops are shown smaller.
+const MOST_SIDE: u32 = 224;
+/// The same for objects, whose outlines need more room.
+const MOST_OBJECTS: u32 = 320;
+
+/// A PNG of the sheet of images with masks.
+pub(super) fn draw(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, PreviewError> {
+    let limits = image_limits(plan);
+    let joint = JointTrain::new(&plan.dense, &plan.augment, limits).map_err(DataError::from)?;
+    let [height, width] = plan.dense.crop;
+    let cell = fitted((width, height), MOST_SIDE.min(height.max(width)));
+    let mut maps = Vec::new();
+    let read = |number| splits.train.pair(number, limits);
+    let rows = rows(plan, splits, read, |(image, map), number| {
+        let mut pictures = vec![celled(&painted(&image, &map.labels), cell, None)];
+        for key in keys(plan, number) {
+            let augmented = joint.augment(image.clone(), &map, key);
+            let (image, map) = augmented.map_err(|source| DataError::Augment {
+                path: path(splits, number),
+                source,
+            })?;
+            let picture = painted(&image, &map.labels);
+            pictures.push(celled(&picture, cell, Some((width, height))));
+            maps.push(map.labels);
+        }
+        maps.push(map.labels);
+        Ok(pictures)
+    })?;
+    let classes = classes_of(maps.iter().map(Vec::as_slice));
+    finished(&rows, cell, &classes, splits)
+}
+
+/// A PNG of the sheet of images with objects: their pixels with an outline, and their boxes.
+pub(super) fn draw_objects(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, PreviewError> {
+    let limits = image_limits(plan);
+    let most = plan.multiscale.max;
+    let train =
+        DetectTrain::new(&plan.multiscale, &plan.augment, limits).map_err(DataError::from)?;
+    let cell = (MOST_OBJECTS.min(most), MOST_OBJECTS.min(most));
+    let mut classes = Vec::new();
+    let read = |number| splits.train.annotated(number, limits);
+    let rows = rows(plan, splits, read, |(image, found), number| {
+        let refused = |error| refused(error, path(splits, number));
+        let objects = annotated(found).map_err(refused)?;
+        let mut pictures = vec![boxed(&image, &objects, cell, None)?];
+        classes.extend(objects.iter().map(|one| one.label));
+        for key in keys(plan, number) {
+            let augmented = train.augment(image.clone(), found, key);
+            let (image, objects) = augmented.map_err(refused)?;
+            let objects = of_augmented(objects);
+            pictures.push(boxed(&image, &objects, cell, Some((most, most)))?);
+        }
+        Ok(pictures)
+    })?;
+    // Augmentation adds no class.
+    classes.sort_unstable();
+    classes.dedup();
+    finished(&rows, cell, &classes, splits)
+}
+
+/// The name of an image and its pictures.
+type Row = (String, Vec<RgbImage>);
+
+/// A row for each of some images, which `read` reads and `row` draws.
+fn rows<T>(
+    plan: &Plan,
+    splits: &Splits,
+    read: impl Fn(u32) -> Result<T, DecodeError>,
+    mut row: impl FnMut(T, u32) -> Result<Vec<RgbImage>, PreviewError>,
+) -> Result<Vec<Row>, PreviewError> {
+    let (mut rows, mut unreadable) = (Vec::new(), None);
+    for index in chosen(splits.train.samples.len()) {
+        // The loader's indices have 32 bits.
+        let number = u32::try_from(index).unwrap_or(u32::MAX);
+        let image = match read(number) {
+            Ok(image) => image,
+            // The run skips it, too.
+            Err(error) if plan.data.on_error == OnError::Skip => {
+                unreadable.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(DataError::from(error).into()),
+        };
+        let pictures = row(image, number)?;
+        let path = path(splits, number);
+        let name = path.file_stem().map(|stem| stem.to_string_lossy());
+        rows.push((name.unwrap_or_default().into_owned(), pictures));
+    }
+    match unreadable {
+        Some(error) if rows.is_empty() => Err(DataError::from(error).into()),
+        _ => Ok(rows),
+    }
+}
+
+/// The keys of an image in the first epochs: the draws are the same as in the run.
+fn keys(plan: &Plan, number: u32) -> impl Iterator<Item = Key> {
+    let seed = plan.seed;
+    (0..u64::from(COLUMNS) - 1).map(move |epoch| image_key(seed, epoch, number))
+}
+
+/// The file of a training image.
+fn path(splits: &Splits, number: u32) -> PathBuf {
+    let sample = splits.train.samples.get(number as usize);
+    sample.map(|sample| sample.path.clone()).unwrap_or_default()
+}
+
+/// A PNG of rows, with the names of classes below.
+fn finished(
+    rows: &[Row],
+    cell: (u32, u32),
+    classes: &[usize],
+    splits: &Splits,
+) -> Result<Vec<u8>, PreviewError> {
+    let epochs = (1..COLUMNS).map(|epoch| format!("epoch {epoch}"));
+    let names: Vec<String> = std::iter::once("image".to_owned()).chain(epochs).collect();
+    let size = (cell.1 as usize, cell.0 as usize);
+    let sheet = render(rows, &names, size).map_err(PreviewError::Draw)?;
+    let sheet = with_legend(&sheet, classes, Some(splits.classes())).map_err(PreviewError::Draw)?;
+    encode_png(&sheet, sheet.width(), sheet.height()).map_err(PreviewError::Draw)
+}
+
+/// The objects of an image that are trained on, without words.
+fn annotated(found: ImageObjects<'_>) -> Result<Vec<PaintedObject>, ObjectsError> {
+    let all = found.trained().map(|one| {
+        let mask = one.mask(found.image.size);
+        let mask = mask.map_err(|fault| ObjectsError::Annotation { id: one.id, fault })?;
+        Ok(PaintedObject {
+            label: one.label,
+            bbox: one.bbox,
+            mask: mask.as_ref().map(ObjectMask::from),
+            words: String::new(),
+        })
+    });
+    all.collect()
+}
+
+/// The same after augmentation.
+fn of_augmented(objects: Objects) -> Vec<PaintedObject> {
+    let all = objects.labels.into_iter().zip(objects.boxes);
+    let all = all.zip(objects.masks).map(|((label, corners), mask)| {
+        let [x1, y1, x2, y2] = corners.map(f64::from);
+        PaintedObject {
+            label,
+            bbox: [x1, y1, x2 - x1, y2 - y1],
+            mask: Some(mask),
+            words: String::new(),
+        }
+    });
+    all.collect()
+}
+
+/// An annotation that is not of its image, or an image that cannot be augmented.
+fn refused(error: ObjectsError, path: PathBuf) -> DataError {
+    match error {
+        ObjectsError::Image(source) => DataError::Augment { path, source },
+        error => DataError::from(DecodeError {
+            path,
+            reason: error.to_string(),
+        }),
+    }
+}
+
+/// An image with its objects in a cell, as [`celled`] has it; lines are as thick as those of the cell.
+fn boxed(
+    image: &RgbImage,
+    objects: &[PaintedObject],
+    cell: (u32, u32),
+    whole: Option<(u32, u32)>,
+) -> Result<RgbImage, PreviewError> {
+    let (width, height) = within(image.dimensions(), cell, whole);
+    let masks = with_masks(image, objects);
+    let small = imageops::resize(&masks, width, height, FilterType::Triangle);
+    let picture = with_boxes(small, objects, image.dimensions()).map_err(PreviewError::Draw)?;
+    Ok(in_cell(&picture, cell))
+}
+
+/// A picture in the upper left of a white cell: as large as fits, or in the scale of a crop of `whole` (width, height).
+fn celled(picture: &RgbImage, cell: (u32, u32), whole: Option<(u32, u32)>) -> RgbImage {
+    let (width, height) = within(picture.dimensions(), cell, whole);
+    let small = imageops::resize(picture, width, height, FilterType::Nearest);
+    in_cell(&small, cell)
+}
+
+/// The size of a picture in its cell.
+fn within(size: (u32, u32), cell: (u32, u32), whole: Option<(u32, u32)>) -> (u32, u32) {
+    let of = whole.unwrap_or(size);
+    let ratio = |cell: u32, of: u32| f64::from(cell) / f64::from(of.max(1));
+    let scale = ratio(cell.0, of.0).min(ratio(cell.1, of.1));
+    // At most the cell.
+    let side = |side: u32| ((f64::from(side) * scale) as u32).max(1);
+    (side(size.0), side(size.1))
+}
+
+fn in_cell(picture: &RgbImage, cell: (u32, u32)) -> RgbImage {
+    let mut whole = RgbImage::from_pixel(cell.0, cell.1, Rgb([255; 3]));
+    imageops::replace(&mut whole, picture, 0, 0);
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_have_the_proportions_of_the_crop() {
+        assert_eq!(fitted((512, 512), 224), (224, 224));
+        assert_eq!(fitted((512, 256), 224), (224, 112));
+        assert_eq!(fitted((1, 900), 100), (1, 100));
+    }
+
+    #[test]
+    fn pictures_keep_their_proportions_in_a_cell() {
+        let red = Rgb([255, 0, 0]);
+        let count = |picture: &RgbImage| picture.pixels().filter(|pixel| **pixel == red).count();
+        let wide = RgbImage::from_pixel(80, 20, red);
+        assert_eq!(count(&celled(&wide, (40, 40), None)), 40 * 10);
+        // A crop that was smaller than the whole stays smaller.
+        assert_eq!(count(&celled(&wide, (40, 40), Some((160, 160)))), 20 * 5);
+    }
+}

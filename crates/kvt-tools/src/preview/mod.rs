@@ -1,0 +1,147 @@
+//! Pictures of a plan before it trains: the curve of its learning rate, and a sheet of its training images as the model
+//! will get them.
+
+mod dense;
+mod rates;
+mod sheet;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use kvt_data::DataError;
+use kvt_train::config::Plan;
+use kvt_train::error::TrainError;
+use kvt_train::recipe::Schedule;
+use kvt_train::splits::Splits;
+use kvt_train::task::TaskKind;
+
+use kvt_data::fs::write_atomic;
+
+pub use sheet::picture;
+
+/// An error of a preview.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PreviewError {
+    /// An error of the images.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// An error of the model, whose image size is needed.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// A picture cannot be drawn.
+    #[error("could not draw the preview: {0}")]
+    Draw(String),
+    /// A picture cannot be written; the message names it.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The pictures of a plan, and the corresponding numbers.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    /// Number of training images.
+    pub images: usize,
+    /// Images per update.
+    pub images_per_step: usize,
+    /// Updates per epoch.
+    pub steps_per_epoch: u64,
+    /// The learning rate of the first update of some epochs, counted from 1.
+    pub rates: Vec<(u32, f64)>,
+    /// Warnings about the images.
+    pub warnings: Vec<String>,
+    /// PNG files by name.
+    files: [(&'static str, Vec<u8>); 2],
+}
+
+impl Preview {
+    /// Draws the pictures of a plan. `generating` is called with the progress of a data set that is generated on first use.
+    ///
+    /// # Errors
+    /// If the images cannot be read, or the plan's model does not exist.
+    pub fn new(
+        plan: &Plan,
+        generating: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, PreviewError> {
+        let size = plan.model.config(None)?.img_size().sides();
+        let splits = Splits::open(plan, size, None, generating)?;
+        let images = match plan.task {
+            TaskKind::Segment => dense::draw(plan, &splits)?,
+            TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {
+                sheet::draw(plan, &splits, size)?
+            }
+            TaskKind::Detect => dense::draw_objects(plan, &splits)?,
+        };
+        let images_per_step = plan.train.batch_size * plan.train.accumulate;
+        let batches = splits.train_batch_count(plan);
+        let steps_per_epoch = batches.div_ceil(plan.train.accumulate).max(1) as u64;
+        let epochs = plan.epochs_of(steps_per_epoch);
+        let schedule = Schedule::of(plan, steps_per_epoch);
+        let rate = |epoch: u32| schedule.lr(steps_per_epoch * u64::from(epoch), epoch);
+        let shown = shown_epochs(epochs, plan.schedule.warmup_epochs);
+        Ok(Self {
+            warnings: splits.warnings(),
+            images: splits.train.samples.len(),
+            images_per_step,
+            steps_per_epoch,
+            rates: shown
+                .into_iter()
+                .map(|epoch| (epoch + 1, rate(epoch)))
+                .collect(),
+            files: [
+                (
+                    "lr.png",
+                    rates::draw(&schedule, steps_per_epoch, epochs).map_err(PreviewError::Draw)?,
+                ),
+                ("images.png", images),
+            ],
+        })
+    }
+
+    /// Writes the pictures to a folder, which is created if it is missing; each file is written atomically.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub fn save(&self, folder: &Path) -> Result<Vec<PathBuf>, PreviewError> {
+        fs_err::create_dir_all(folder)?;
+        let mut paths = Vec::new();
+        for (name, bytes) in &self.files {
+            let path = folder.join(name);
+            write_atomic(&path, |file| file.write_all(bytes))?;
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+}
+
+/// The epochs that characterise a schedule, counted from 0: the first two, the first after the warm-up, the quarters, the last.
+fn shown_epochs(epochs: u32, warmup: f64) -> Vec<u32> {
+    let last = epochs.saturating_sub(1);
+    // Casts of floats saturate.
+    let after_warmup = warmup.ceil() as u32;
+    let mut shown = vec![
+        0,
+        1,
+        after_warmup,
+        epochs / 4,
+        epochs / 2,
+        epochs / 4 * 3,
+        last,
+    ];
+    shown.retain(|epoch| *epoch <= last);
+    shown.sort_unstable();
+    shown.dedup();
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shown_epochs_are_those_of_the_run() {
+        assert_eq!(shown_epochs(300, 5.0), [0, 1, 5, 75, 150, 225, 299]);
+        assert_eq!(shown_epochs(1, 5.0), [0]);
+        assert_eq!(shown_epochs(2, 0.5), [0, 1]);
+    }
+}

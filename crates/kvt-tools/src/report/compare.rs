@@ -1,0 +1,268 @@
+//! Table 2 of the KVT paper from any runs: how fast each model converges.
+//!
+//! Rows are models, columns are finished epochs, cells are top-1 or another metric: the mean over seeds and the sample
+//! standard deviation.
+
+use std::collections::BTreeSet;
+
+use serde::{Serialize, Serializer};
+
+use super::columns::columns;
+use super::curves::{by_label, ema, mean_curve, val};
+use super::{Curve, Statistic};
+use kvt_train::run::Metric;
+
+/// The metric of one model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The model.
+    pub label: String,
+    /// Number of runs.
+    pub runs: usize,
+    /// One cell per column of the table.
+    pub cells: Vec<Option<Statistic>>,
+    /// Each run's best epoch.
+    pub best: Option<Statistic>,
+    /// Each run's last evaluated epoch.
+    pub last: Option<Statistic>,
+    /// The last evaluated epoch with the EMA of the weights, over the runs that keep one.
+    pub last_ema: Option<Statistic>,
+}
+
+/// Second row minus first.
+///
+/// Where the same seeds have a value in both rows, the spread is over the differences seed by seed; otherwise only the difference
+/// of the means is known.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// One cell per column of the table.
+    pub cells: Vec<Option<Statistic>>,
+    /// Difference of the best epochs.
+    pub best: Option<Statistic>,
+    /// Difference of the last epochs.
+    pub last: Option<Statistic>,
+}
+
+/// A table of a metric by finished epochs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The metric that is compared.
+    #[serde(serialize_with = "name")]
+    pub metric: Metric,
+    /// Finished epochs, from 1.
+    pub epochs: Vec<u32>,
+    /// One row per label, in order of first appearance.
+    pub rows: Vec<Row>,
+    /// With exactly two rows, their difference.
+    pub difference: Option<Difference>,
+}
+
+impl Comparison {
+    /// Puts a metric of the curves in a table. Runs may lack epochs: a cell covers only the runs that have a value.
+    pub fn new(curves: &[Curve], metric: Metric) -> Self {
+        let groups = by_label(curves);
+        let epochs = columns(&evaluated(curves, metric));
+        let best = |run: &Curve| run.best(metric);
+        let last = |run: &Curve| run.values(val(metric)).last().map(|(_, value)| value);
+        let last_ema = |run: &Curve| run.values(ema(metric)).last().map(|(_, value)| value);
+        let rows = groups
+            .iter()
+            .map(|(label, runs)| {
+                let mean = mean_curve(runs, val(metric));
+                Row {
+                    label: (*label).to_owned(),
+                    runs: runs.len(),
+                    cells: epochs
+                        .iter()
+                        .map(|epoch| mean.get(epoch).copied())
+                        .collect(),
+                    best: summary(runs, best),
+                    last: summary(runs, last),
+                    last_ema: summary(runs, last_ema),
+                }
+            })
+            .collect();
+        let difference = match groups.as_slice() {
+            [(_, first), (_, second)] => Some(Difference {
+                cells: epochs
+                    .iter()
+                    .map(|epoch| subtract(first, second, |run| at(run, metric, *epoch)))
+                    .collect(),
+                best: subtract(first, second, best),
+                last: subtract(first, second, last),
+            }),
+            _ => None,
+        };
+        Self {
+            metric,
+            epochs,
+            rows,
+            difference,
+        }
+    }
+}
+
+fn name<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(metric.name)
+}
+
+fn at(run: &Curve, metric: Metric, epoch: u32) -> Option<f64> {
+    run.values(val(metric))
+        .find(|(other, _)| *other == epoch)
+        .map(|(_, value)| value)
+}
+
+fn summary(runs: &[&Curve], of: impl Fn(&Curve) -> Option<f64>) -> Option<Statistic> {
+    let values: Vec<f64> = runs.iter().filter_map(|run| of(run)).collect();
+    Statistic::of(&values)
+}
+
+fn subtract(
+    first: &[&Curve],
+    second: &[&Curve],
+    of: impl Fn(&Curve) -> Option<f64>,
+) -> Option<Statistic> {
+    let by_seed = |runs: &[&Curve]| {
+        let mut values: Vec<(u64, f64)> = runs
+            .iter()
+            .filter_map(|run| Some((run.seed, of(run)?)))
+            .collect();
+        values.sort_by_key(|(seed, _)| *seed);
+        values
+    };
+    let (first, second) = (by_seed(first), by_seed(second));
+    if first
+        .iter()
+        .map(|(seed, _)| seed)
+        .eq(second.iter().map(|(seed, _)| seed))
+    {
+        let differences: Vec<f64> = first
+            .iter()
+            .zip(&second)
+            .map(|((_, first), (_, second))| second - first)
+            .collect();
+        return Statistic::of(&differences);
+    }
+    let mean = |values: &[(u64, f64)]| {
+        Statistic::of(&values.iter().map(|(_, value)| *value).collect::<Vec<_>>())
+    };
+    let (first, second) = (mean(&first)?, mean(&second)?);
+    Some(Statistic {
+        mean: second.mean - first.mean,
+        spread: None,
+        runs: first.runs.min(second.runs),
+    })
+}
+
+/// The finished epochs after which some run was evaluated, ascending.
+fn evaluated(curves: &[Curve], metric: Metric) -> Vec<u32> {
+    curves
+        .iter()
+        .flat_map(|run| run.values(val(metric)).map(|(epoch, _)| epoch))
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::super::EpochPoint;
+    use super::*;
+    use kvt_train::run::Metrics;
+
+    const TOP1: Metric = Metric::TOP1;
+
+    pub(in crate::report) fn top1(value: Option<f64>) -> Metrics {
+        value.map_or_else(Metrics::default, |value| Metrics::from([("top1", value)]))
+    }
+
+    pub(in crate::report) fn curve(label: &str, seed: u64, values: &[Option<f64>]) -> Curve {
+        Curve {
+            label: label.to_owned(),
+            seed,
+            epochs: (0..)
+                .zip(values)
+                .map(|(epoch, &value)| EpochPoint {
+                    epoch,
+                    val: top1(value),
+                    ..EpochPoint::default()
+                })
+                .collect(),
+        }
+    }
+
+    /// Worked by hand. dense: epoch 1 (10, 14), epoch 2 (20, 22), epoch 3 (30, none).
+    /// knn: epoch 1 (11, 17), epoch 2 (24, 24), epoch 3 (29, 33).
+    pub(in crate::report) fn example() -> Vec<Curve> {
+        vec![
+            curve("dense", 0, &[Some(10.0), Some(20.0), Some(30.0)]),
+            curve("knn", 1, &[Some(17.0), Some(24.0), Some(33.0)]),
+            curve("dense", 1, &[Some(14.0), Some(22.0), None]),
+            curve("knn", 0, &[Some(11.0), Some(24.0), Some(29.0)]),
+        ]
+    }
+
+    fn close(found: Option<Statistic>, mean: f64, spread: Option<f64>, runs: usize) {
+        let found = found.unwrap();
+        assert!((found.mean - mean).abs() < 1e-12, "{found:?}");
+        assert_eq!(found.runs, runs);
+        match (found.spread, spread) {
+            (Some(found), Some(spread)) => assert!((found - spread).abs() < 1e-12, "{found}"),
+            (found, spread) => assert_eq!(found, spread),
+        }
+    }
+
+    #[test]
+    fn cells_are_mean_and_sample_deviation() {
+        let table = Comparison::new(&example(), TOP1);
+        assert_eq!(table.epochs, [1, 2, 3]);
+        let [dense, knn] = table.rows.as_slice() else {
+            unreachable!("two labels were given");
+        };
+        assert_eq!((dense.label.as_str(), dense.runs), ("dense", 2));
+        // (10, 14): deviations -2, 2; sum of squares 8; over n - 1 = 1.
+        close(dense.cells[0], 12.0, Some(8.0_f64.sqrt()), 2);
+        close(dense.cells[1], 21.0, Some(2.0_f64.sqrt()), 2);
+        close(dense.cells[2], 30.0, None, 1);
+        // Best and last per run: 30 of seed 0, 22 of seed 1.
+        close(dense.best, 26.0, Some(32.0_f64.sqrt()), 2);
+        close(dense.last, 26.0, Some(32.0_f64.sqrt()), 2);
+        close(knn.cells[1], 24.0, Some(0.0), 2);
+    }
+
+    #[test]
+    fn the_difference_pairs_seeds_where_it_can() {
+        let difference = Comparison::new(&example(), TOP1).difference.unwrap();
+        // Seed by seed: 11 - 10 = 1 and 17 - 14 = 3.
+        close(difference.cells[0], 2.0, Some(2.0_f64.sqrt()), 2);
+        // 24 - 20 = 4 and 24 - 22 = 2.
+        close(difference.cells[1], 3.0, Some(2.0_f64.sqrt()), 2);
+        // Seed 1 is missing in one row: means 31 - 30, no spread.
+        close(difference.cells[2], 1.0, None, 1);
+        let three = [example(), vec![curve("other", 0, &[Some(1.0)])]].concat();
+        assert_eq!(Comparison::new(&three, TOP1).difference, None);
+    }
+
+    #[test]
+    fn a_value_that_is_not_finite_counts_as_missing() {
+        let curves = [
+            curve("a", 0, &[Some(1.0), Some(f64::NAN)]),
+            curve("a", 1, &[Some(3.0), Some(5.0)]),
+        ];
+        let table = Comparison::new(&curves, TOP1);
+        close(table.rows[0].cells[1], 5.0, None, 1);
+    }
+
+    #[test]
+    fn the_best_of_a_loss_is_the_lowest() {
+        let mut run = curve("a", 0, &[None; 3]);
+        for (point, loss) in run.epochs.iter_mut().zip([2.0, 1.0, 1.5]) {
+            point.val = Metrics::from([("loss", loss), ("top1", 10.0)]);
+        }
+        let table = Comparison::new(&[run], Metric::LOSS);
+        close(table.rows[0].best, 1.0, None, 1);
+        close(table.rows[0].last, 1.5, None, 1);
+    }
+}

@@ -1,0 +1,83 @@
+//! What can go wrong in a report.
+
+use std::io;
+use std::path::PathBuf;
+
+use kvt_train::config::ConfigError;
+use kvt_train::run::RunError;
+
+use crate::trained::TrainedError;
+
+/// An error while reading runs or writing tables and plots.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// A trained model or its images.
+    #[error(transparent)]
+    Trained(#[from] TrainedError),
+    /// A run cannot be read.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A report without runs.
+    #[error("no run to report on: name the folders of one or more runs")]
+    NoRuns,
+    /// The same run twice.
+    #[error("run `{}` is named twice: name each run once", .run.display())]
+    Twice {
+        /// The run's folder.
+        run: PathBuf,
+    },
+    /// No run has finished an epoch.
+    #[error(
+        "{} finished an epoch: there is nothing to report before the first one",
+        unfinished(.runs)
+    )]
+    NothingTrained {
+        /// Their folders.
+        runs: Vec<PathBuf>,
+    },
+    /// The configuration in a run's folder is damaged.
+    #[error("run `{}` has a `config.toml` that cannot be used", .run.display())]
+    Config {
+        /// The run's folder.
+        run: PathBuf,
+        /// What is wrong with it.
+        source: Box<ConfigError>,
+    },
+    /// Configurations that cannot be compared.
+    #[error("the configurations cannot be compared")]
+    Settings(#[source] Box<ConfigError>),
+    /// A picture cannot be encoded.
+    #[error("could not encode a picture of the report: {0}")]
+    Picture(String),
+    /// A failure of the file system; the message names the path.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A plot was asked for in a format that is not drawn.
+    #[error("plot `{}` has an unknown extension: expected `.svg` or `.png`", .path.display())]
+    Extension {
+        /// The file asked for.
+        path: PathBuf,
+    },
+    /// The drawing library failed.
+    #[error("could not draw `{}`: {reason}", .path.display())]
+    Draw {
+        /// The file asked for.
+        path: PathBuf,
+        /// The library's message.
+        reason: String,
+    },
+}
+
+/// Names the runs that have not finished an epoch.
+fn unfinished(runs: &[PathBuf]) -> String {
+    match runs {
+        [run] => format!("run `{}` has not", run.display()),
+        runs => {
+            let names: Vec<String> = runs
+                .iter()
+                .map(|run| format!("`{}`", run.display()))
+                .collect();
+            format!("none of the runs ({}) has", names.join(", "))
+        }
+    }
+}

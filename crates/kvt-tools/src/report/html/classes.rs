@@ -1,0 +1,197 @@
+//! How a run classifies images: the numbers of `kvt eval`, the confusion matrix, the most confused pairs, and every class.
+
+use super::super::interval_of;
+use super::judged::{Judged, per_class};
+use super::markup::Markup;
+use kvt_train::judge::Judgement;
+use kvt_train::plot::with_unit;
+use kvt_train::run::Metric;
+use kvt_train::task::Evaluation;
+
+/// Up to this many classes the confusion matrix is a table with numbers; with more it is a picture.
+const NUMBERED: usize = 20;
+/// Maximum number of class pairs shown.
+const PAIRS: usize = 10;
+/// Shades of the matrix.
+const SHADES: f64 = 10.0;
+
+/// How a run classifies: accuracy and loss, and its errors.
+pub(super) type Classified = Judged<(Evaluation, Judgement)>;
+
+/// The results of a run.
+pub(super) fn write(page: &mut Markup, judged: &Classified) {
+    numbers(page, judged);
+    page.within("div", &[("class", "beside")], |page| {
+        page.within("div", &[], |page| matrix(page, judged));
+        page.within("div", &[], |page| pairs(page, judged));
+    });
+    by_class(page, judged);
+}
+
+fn numbers(page: &mut Markup, judged: &Classified) {
+    let (evaluation, judgement) = &judged.found;
+    // With at most five classes, top-5 is always 100 %.
+    let top5 = if judged.classes.len() > 5 {
+        format!(
+            ", top-5 {}",
+            with_unit(Metric::TOP5, evaluation.top5_percent())
+        )
+    } else {
+        String::new()
+    };
+    let calibration = judgement.calibration();
+    let text = format!(
+        "top-1 {}{}{top5}, loss {:.4} {}. Mean accuracy of the classes {:.2} %, mean F1 {:.2} %; calibration error \
+         (ECE) {:.2} % with a mean confidence of {:.2} %.",
+        with_unit(Metric::TOP1, evaluation.top1_percent()),
+        interval_of(evaluation.top1_percent(), evaluation.images),
+        evaluation.loss(),
+        judged.on(evaluation.images),
+        100.0 * judgement.balanced_accuracy(),
+        evaluation.f1_percent(),
+        100.0 * calibration.error(),
+        100.0 * calibration.confidence(),
+    );
+    page.sentence("p", &[], &text);
+}
+
+/// How dark a share is: by its square root, so that 1 % is a tenth as dark as 100 %; 0 for nothing.
+fn shade(share: f64) -> usize {
+    (SHADES * share.clamp(0.0, 1.0).sqrt()).ceil() as usize
+}
+
+/// The CSS class of a cell of the matrix.
+fn cell_class(row: usize, column: usize, share: f64) -> String {
+    let kind = if row == column { "right" } else { "wrong" };
+    match shade(share) {
+        0 => String::new(),
+        shade => format!("{kind} q{shade}"),
+    }
+}
+
+fn matrix(page: &mut Markup, judged: &Classified) {
+    let rows = judged.found.1.by_class();
+    let classes = judged.classes.len();
+    // The fraction of a class's images.
+    let share = |row: usize, images: u64| {
+        let all = rows.get(row).map_or(0, |row| row.images);
+        images as f64 / all.max(1) as f64
+    };
+    if classes > NUMBERED {
+        picture(page, judged, share);
+        page.element(
+            "p",
+            &[("class", "note")],
+            "Confusion matrix: rows are true classes, columns predicted ones, both in label order; the stronger the colour, the \
+             larger its share of the row.",
+        );
+        return;
+    }
+    page.table("matrix", |page| {
+        let names = judged.classes.iter().map(String::as_str);
+        page.header(std::iter::once("true \\ predicted").chain(names));
+        page.within("tbody", &[], |page| {
+            for row in 0..classes {
+                page.within("tr", &[], |page| {
+                    page.element("th", &[("scope", "row")], name(judged, row));
+                    for column in 0..classes {
+                        let images = judged.found.1.count(row, column);
+                        let class = cell_class(row, column, share(row, images));
+                        let words = format!(
+                            "{images} of {} taken for {}",
+                            name(judged, row),
+                            name(judged, column)
+                        );
+                        let count = match images {
+                            0 => String::new(),
+                            images => images.to_string(),
+                        };
+                        let attributes = [("class", &*class), ("title", &*words)];
+                        page.element("td", &attributes, &count);
+                    }
+                });
+            }
+        });
+    });
+    page.element(
+        "p",
+        &[("class", "note")],
+        "Confusion matrix, in images: rows are true classes, columns predicted ones.",
+    );
+}
+
+/// The matrix of many classes: one path per shade.
+fn picture(page: &mut Markup, judged: &Classified, share: impl Fn(usize, u64) -> f64) {
+    let classes = judged.classes.len();
+    let mut paths = std::collections::BTreeMap::<String, String>::new();
+    for cell in judged.found.1.cells() {
+        let (row, column) = (cell.label, cell.predicted);
+        let class = cell_class(row, column, share(row, cell.images));
+        if !class.is_empty() {
+            let path = paths.entry(class).or_default();
+            *path += &format!("M{column} {row}h1v1h-1z");
+        }
+    }
+    let view = format!("0 0 {classes} {classes}");
+    let attributes = [
+        ("class", "cells"),
+        ("viewBox", &*view),
+        ("role", "img"),
+        ("aria-label", "confusion matrix"),
+        ("shape-rendering", "crispEdges"),
+    ];
+    page.within("svg", &attributes, |page| {
+        for (class, path) in &paths {
+            page.void("path", &[("class", &**class), ("d", &**path)]);
+        }
+    });
+}
+
+fn name(judged: &Classified, class: usize) -> &str {
+    judged.classes.get(class).map_or("?", String::as_str)
+}
+
+fn pairs(page: &mut Markup, judged: &Classified) {
+    let pairs = judged.found.1.confused(PAIRS);
+    if pairs.is_empty() {
+        page.element("p", &[], "No image was taken for another class.");
+        return;
+    }
+    let rows = pairs.into_iter().map(|pair| {
+        let names = [pair.label, pair.predicted].map(|class| name(judged, class).to_owned());
+        [&names[..], &[pair.images.to_string()]].concat()
+    });
+    page.numbers(["confused most", "taken for", "images"], rows);
+}
+
+fn by_class(page: &mut Markup, judged: &Classified) {
+    let percent = |share: Option<f64>| {
+        share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", 100.0 * share))
+    };
+    let rows = judged.found.1.by_class().into_iter().enumerate();
+    // Skip classes without images.
+    let rows = rows.filter(|(_, row)| row.images > 0).map(|(class, row)| {
+        vec![
+            name(judged, class).to_owned(),
+            row.images.to_string(),
+            percent(row.recall()),
+            percent(row.precision()),
+            percent(row.f1()),
+        ]
+    });
+    let header = ["class", "images", "accuracy", "precision", "F1"];
+    per_class(page, header, rows.collect());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shades_of_shares() {
+        assert_eq!([0.0, 1e-9, 0.01, 0.25, 1.0].map(shade), [0, 1, 1, 5, 10]);
+        assert_eq!(cell_class(1, 1, 0.25), "right q5");
+        assert_eq!(cell_class(1, 2, 0.01), "wrong q1");
+        assert_eq!(cell_class(1, 2, 0.0), "");
+    }
+}

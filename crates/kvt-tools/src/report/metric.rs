@@ -1,0 +1,56 @@
+//! The metric by which runs are compared.
+
+use super::Curve;
+use kvt_train::run::Metric;
+use kvt_train::task::{Classify, Detect, Dino, MultiLabel, Segment, Task as _};
+
+/// The metrics of all tasks; some tasks share some.
+pub(crate) fn metrics() -> impl Iterator<Item = &'static Metric> {
+    [
+        Classify::METRICS,
+        MultiLabel::METRICS,
+        Dino::METRICS,
+        Segment::METRICS,
+        Detect::METRICS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The metric with a name.
+///
+/// # Errors
+/// The names of all metrics, if there is none.
+pub fn named_metric(name: &str) -> Result<Metric, String> {
+    metrics()
+        .find(|metric| metric.name == name)
+        .copied()
+        .ok_or_else(|| {
+            let mut names: Vec<&str> = Vec::new();
+            for metric in metrics() {
+                if !names.contains(&metric.name) {
+                    names.push(metric.name);
+                }
+            }
+            format!("expected one of {}", names.join(", "))
+        })
+}
+
+/// The metric for comparing runs: the one by which their task chooses its best checkpoint, if it is the same for all of them.
+#[must_use]
+pub fn best_metric(curves: &[Curve]) -> Metric {
+    let has = |curve: &Curve, metric: Metric| {
+        let mut epochs = curve.epochs.iter();
+        epochs.any(|epoch| epoch.val.get(metric.name).is_some())
+    };
+    let all_have = |metric: Metric| {
+        let mut begun = curves.iter().filter(|curve| !curve.epochs.is_empty());
+        begun.all(|curve| has(curve, metric))
+    };
+    let is_classified = curves.iter().any(|curve| has(curve, Classify::BEST));
+    let others = [MultiLabel::BEST, Dino::BEST, Segment::BEST, Detect::BEST].into_iter();
+    let other = others
+        .filter(|_| !is_classified)
+        .find(|metric| all_have(*metric));
+    other.unwrap_or(Classify::BEST)
+}

@@ -1,0 +1,135 @@
+//! A run's log as a curve.
+
+use super::{Curve, EpochPoint, ReportError};
+use kvt_train::recipe::EmaReport;
+use kvt_train::run::{EpochRow, EpochRows, EvalRecord, Metrics, RunDir, Warning, read_log};
+
+/// Reads the epochs that a finished or running run has logged; lines that do not parse are skipped with a warning. The validation
+/// numbers belong to the weights that the run reports.
+///
+/// # Errors
+/// When the log is missing.
+pub(crate) fn read_curve(
+    run: &RunDir,
+    label: impl Into<String>,
+    seed: u64,
+    report: EmaReport,
+) -> Result<(Curve, Option<Warning>), ReportError> {
+    let log = read_log(&run.log())?;
+    let mut rows = EpochRows::default();
+    for event in &log.events {
+        rows.push(event);
+    }
+    let curve = Curve {
+        label: label.into(),
+        seed,
+        epochs: points(&rows.rows, report),
+    };
+    Ok((curve, log.warning))
+}
+
+/// The measurements of the epochs, with the validation numbers of the weights that the run reports.
+pub(super) fn points(rows: &[EpochRow], report: EmaReport) -> Vec<EpochPoint> {
+    rows.iter().map(|row| point(row, report)).collect()
+}
+
+/// The short label of a run: the name of its folder without the suffix `-seedN` of its seed.
+pub(crate) fn label_of(name: &str, seed: u64) -> &str {
+    name.strip_suffix(&format!("-seed{seed}")).unwrap_or(name)
+}
+
+fn point(row: &EpochRow, report: EmaReport) -> EpochPoint {
+    let train = &row.train;
+    let metrics = |eval: &Option<EvalRecord>| match eval {
+        Some(eval) => eval.metrics.clone(),
+        None => Metrics::default(),
+    };
+    // A reported average is not listed a second time.
+    let (val, val_ema) = match report {
+        EmaReport::Raw => (&row.val, &row.val_ema),
+        EmaReport::Ema => (&row.val_ema, &None),
+    };
+    EpochPoint {
+        epoch: train.epoch,
+        train_loss: Some(train.train_loss).filter(|loss| loss.is_finite()),
+        lr: Some(train.lr),
+        images_per_second: Some(train.images_per_second),
+        val: metrics(val),
+        ema: metrics(val_ema),
+        best: Metrics::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::io::Write;
+
+    use fs_err as fs;
+
+    use super::*;
+    use crate::events::{epoch, eval};
+    use kvt_train::run::{JsonlLog, Listener};
+
+    #[test]
+    fn a_running_run_is_read_up_to_its_last_epoch() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), false).unwrap();
+        fs::write(run.config(), "").unwrap();
+        let mut log = JsonlLog::create(&run.log()).unwrap();
+        for event in [
+            eval(0, "val", 50.0),
+            eval(0, "val_ema", 40.0),
+            epoch(0, f64::INFINITY),
+            epoch(1, 2.0),
+            eval(2, "val", 60.0),
+        ] {
+            log.event(&event).unwrap();
+        }
+        let mut file = fs::OpenOptions::new().append(true).open(run.log()).unwrap();
+        file.write_all(b"{\"kind\":\"epo").unwrap();
+        let run = RunDir::open(folder.path()).unwrap();
+        let (curve, warning) = read_curve(&run, "dense", 7, EmaReport::Raw).unwrap();
+        assert_eq!(warning, None);
+        let expected = Curve {
+            label: "dense".to_owned(),
+            seed: 7,
+            epochs: vec![
+                EpochPoint {
+                    epoch: 0,
+                    train_loss: None,
+                    lr: Some(0.001),
+                    images_per_second: Some(100.0),
+                    val: Metrics::from([("loss", 1.25), ("top1", 50.0), ("top5", 90.5)]),
+                    ema: Metrics::from([("loss", 1.25), ("top1", 40.0), ("top5", 90.5)]),
+                    best: Metrics::default(),
+                },
+                EpochPoint {
+                    epoch: 1,
+                    train_loss: Some(2.0),
+                    lr: Some(0.001),
+                    images_per_second: Some(100.0),
+                    ..EpochPoint::default()
+                },
+            ],
+        };
+        assert_eq!(curve, expected);
+
+        let (curve, _) = read_curve(&run, "dense", 7, EmaReport::Ema).unwrap();
+        let first = EpochPoint {
+            val: Metrics::from([("loss", 1.25), ("top1", 40.0), ("top5", 90.5)]),
+            ema: Metrics::default(),
+            ..expected.epochs[0].clone()
+        };
+        assert_eq!(curve.epochs, [first, expected.epochs[1].clone()]);
+    }
+
+    #[test]
+    fn a_missing_log_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), false).unwrap();
+        let error = read_curve(&run, "x", 0, EmaReport::Raw).unwrap_err();
+        assert!(error.to_string().contains("log.jsonl"), "{error}");
+    }
+}

@@ -1,0 +1,229 @@
+//! Trains the unfinished runs of a sweep.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::state::{other_data, other_settings};
+use super::{CRASH, Cell, State, Sweep, SweepError, Watch, judged};
+use crate::report::report_itself;
+use kvt_data::fs::write_text;
+use kvt_train::config::Plan;
+use kvt_train::device;
+use kvt_train::engine::{self, Session, Start};
+use kvt_train::error::{TrainError, chain};
+use kvt_train::run::{REPORT, RunDir, RunError};
+use kvt_train::splits::ensure_data;
+use kvt_train::task::{Classify, Detect, Dino, MultiLabel, Segment, Task, TaskKind};
+
+/// The outcome of a cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is trained now, and judged.
+    Finished,
+    /// Its training crashed now: a result, not an error of kvt.
+    Crashed,
+    /// It was trained to its end before, and is judged, or crashed before.
+    Before,
+    /// It could not be trained or judged, for this reason.
+    Failed(String),
+    /// Another process trains it: this one, as far as its lock shows.
+    Busy(String),
+    /// A stop was requested before it was done.
+    Stopped,
+}
+
+/// Trains the cells of a sweep in order, one at a time on each of the `devices`; without `devices`, each cell on the device of its
+/// configuration. Finished cells stay as they are, stopped ones resume, and cells that another process trains are skipped. A failed cell
+/// does not stop the others. The outcomes are in the order of the cells.
+///
+/// # Errors
+/// If a cell is left to train, and this machine lacks one of the `devices`, or without them, the device of such a cell.
+pub fn carry_out(
+    sweep: &Sweep,
+    devices: &[String],
+    watch: &dyn Watch,
+) -> Result<Vec<End>, SweepError> {
+    check_devices(sweep, devices)?;
+    let (next, total) = (AtomicUsize::new(0), sweep.cells.len());
+    let ends = Mutex::new(vec![End::Stopped; total]);
+    let alone = devices.len() < 2;
+    if !alone {
+        // Images are generated first, because two cells that generate the same ones at once would conflict. An error is ignored here: it
+        // occurs again in its cell.
+        for cell in &sweep.cells {
+            let _ = ensure_data(&cell.plan, &mut |done, of| watch.generating(done, of));
+        }
+    }
+    let work = |device: Option<&String>| {
+        while !watch.stop().load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(cell) = sweep.cells.get(number) else {
+                break;
+            };
+            let name = format!("{} ({} of {total})", cell.label(), number + 1);
+            let end = train(cell, &name, device, alone, watch);
+            match &end {
+                // At the end all of these are listed.
+                _ if total == 1 => {}
+                End::Failed(reason) => watch.warn(&format!("{name} failed: {reason}")),
+                End::Busy(holder) => watch.say(&format!("{name}: {holder} trains it")),
+                End::Finished | End::Crashed | End::Before | End::Stopped => {}
+            }
+            if let Some(place) = ends
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_mut(number)
+            {
+                *place = end;
+            }
+        }
+    };
+    match devices {
+        [] => work(None),
+        [device] => work(Some(device)),
+        devices => std::thread::scope(|scope| {
+            let work = &work;
+            for device in devices {
+                scope.spawn(move || work(Some(device)));
+            }
+        }),
+    }
+    Ok(ends.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Refuses a device that this machine lacks: else every cell would find out.
+fn check_devices(sweep: &Sweep, devices: &[String]) -> Result<(), TrainError> {
+    let is_left = |cell: &&Cell| matches!(State::of(cell), State::Missing | State::Begun(_));
+    let left = sweep.cells.iter().filter(is_left);
+    let mut names: BTreeSet<&String> = left.map(|cell| &cell.plan.train.device).collect();
+    // Where nothing is left to train, none of them is needed.
+    if !names.is_empty() && !devices.is_empty() {
+        names = devices.iter().collect();
+    }
+    for name in names {
+        device::resolve(name)?;
+    }
+    Ok(())
+}
+
+/// Trains or resumes a cell, and judges it.
+fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &dyn Watch) -> End {
+    let mut plan = cell.plan.clone();
+    if let Some(device) = device {
+        plan.train.device.clone_from(device);
+    }
+    let start = match State::of(cell) {
+        State::Missing => Some(Start::New),
+        State::Begun(_) => Some(Start::RESUME),
+        State::Finished => None,
+        State::Known => {
+            watch.say(&format!("{name}: known from an earlier sweep"));
+            return End::Before;
+        }
+        State::Crashed(message) => {
+            watch.say(&format!("{name}: crashed before: {message}"));
+            return End::Before;
+        }
+        State::Foreign(reason) => return End::Failed(reason),
+    };
+    if let Some(start) = start {
+        let verb = match start {
+            Start::New => "begins",
+            Start::Resume(_) => "continues",
+        };
+        watch.say(&format!("{name} {verb} on {}", plan.train.device));
+        let done = match plan.task {
+            TaskKind::Classify => session::<Classify>(plan.clone(), start, name, alone, watch),
+            TaskKind::MultiLabel => session::<MultiLabel>(plan.clone(), start, name, alone, watch),
+            TaskKind::Dino => session::<Dino>(plan.clone(), start, name, alone, watch),
+            TaskKind::Segment => session::<Segment>(plan.clone(), start, name, alone, watch),
+            TaskKind::Detect => session::<Detect>(plan.clone(), start, name, alone, watch),
+        };
+        match done {
+            Ok(engine::End::Finished) => {}
+            Ok(engine::End::Stopped) => return End::Stopped,
+            // Another process has taken it, before or after its state was read.
+            Err(TrainError::Run(RunError::Locked { holder, .. })) => return End::Busy(holder),
+            Err(TrainError::Run(RunError::Exists { .. })) => {
+                return End::Busy("another process".to_owned());
+            }
+            Err(error) if is_crash(&error) => return crashed(cell.dir(), name, &error, watch),
+            Err(error) => return End::Failed(chain(&error)),
+        }
+    } else {
+        watch.say(&format!("{name}: already finished"));
+        if let Some(data) = other_data(cell) {
+            let (data, own) = (data.display(), plan.data.path.display());
+            watch.warn(&format!(
+                "{name} was trained on `{data}`, not on `{own}`: if the images differ, choose another output folder"
+            ));
+        }
+        if let Some(settings) = other_settings(cell) {
+            watch.warn(&format!(
+                "{name} was trained with other settings than these ({settings}): to train it with these, take another output"
+            ));
+        }
+    }
+    match judged::judge(cell, &plan, watch) {
+        Ok(true) => {
+            report(&plan, watch);
+            if start.is_some() {
+                End::Finished
+            } else {
+                End::Before
+            }
+        }
+        Ok(false) => End::Stopped,
+        Err(error) => End::Failed(format!("it is trained, but was not judged: {error}")),
+    }
+}
+
+/// Writes the cell's own report, unless it has one. A failure is a warning: the cell is finished without it.
+fn report(plan: &Plan, watch: &dyn Watch) {
+    let run = &plan.run.dir;
+    if !plan.report.auto || run.join(REPORT).exists() {
+        return;
+    }
+    if let Err(error) = report_itself(run, true, &mut |_, _| {}, &mut |text| watch.warn(text)) {
+        let problem = chain(&error);
+        watch.warn(&format!("`{}` has no report: {problem}", run.display()));
+    }
+}
+
+fn session<T: Task>(
+    plan: Plan,
+    start: Start<'_>,
+    name: &str,
+    alone: bool,
+    watch: &dyn Watch,
+) -> Result<engine::End, TrainError> {
+    let mut generating = |done, of| watch.generating(done, of);
+    let session = Session::<T>::prepare(plan, start, &mut generating)?;
+    watch.say(&format!("{name}: {}", session.describe()));
+    let mut listener = watch.training(name, session.workload(), alone);
+    session.train(listener.as_mut(), watch.stop())
+}
+
+/// Whether training failed numerically, rather than because of the machine or the data.
+fn is_crash(error: &TrainError) -> bool {
+    match error {
+        TrainError::Stopped { cause, .. } => is_crash(cause),
+        TrainError::NotFinite { .. } | TrainError::Diverged { .. } => true,
+        _ => false,
+    }
+}
+
+/// Records a crash in the folder of the run, if this exists and still belongs to it.
+fn crashed(dir: &Path, name: &str, error: &TrainError, watch: &dyn Watch) -> End {
+    let message = chain(error);
+    watch.warn(&format!("{name} crashed: {message}"));
+    let written = RunDir::create(dir, true).and_then(|_locked| {
+        write_text(&dir.join(CRASH), &format!("{message}\n")).map_err(RunError::from)
+    });
+    match written {
+        Ok(()) => End::Crashed,
+        Err(error) => End::Failed(error.to_string()),
+    }
+}

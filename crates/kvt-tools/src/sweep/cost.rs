@@ -1,0 +1,268 @@
+//! The estimated cost of a cell, before it is trained.
+
+use std::collections::BTreeMap;
+
+use kvt_models::{ImgSize, ModelConfig, Precision};
+
+use super::{Cell, Found, State, SweepError};
+use crate::bench::{ModelCase, Rounds, step};
+use kvt_data::{DataConfig, DataError, Split, open_part};
+use kvt_train::config::Plan;
+use kvt_train::device;
+use kvt_train::error::TrainError;
+use kvt_train::task::{DenseSize, LoraConfig, TaskKind, sides_of};
+
+/// Pixels of the images in a measured step: 128 images of 32 px are a whole batch, and 16 of 224 px need little memory.
+const PIXELS: usize = 16 * 224 * 224;
+
+/// Classes of pixels, if these are not known before the images are there: they cost little.
+const PIXEL_CLASSES: usize = 150;
+/// Classes of objects, likewise.
+const OBJECT_CLASSES: usize = 80;
+
+/// The cost of an update in forward passes: a backward pass costs twice as much as a forward pass.
+const UPDATE: f64 = 3.0;
+
+/// The total cost of a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Training images per epoch.
+    pub images: u64,
+    /// Epochs.
+    pub epochs: u32,
+    /// Multiply-accumulate operations of training and evaluations.
+    pub macs: f64,
+    /// Estimated seconds that are left.
+    pub left: f64,
+    passes: Passes,
+}
+
+/// Images that pass through the model in a whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Passes {
+    /// Images of updates; one of DINO counts as several.
+    trained: f64,
+    /// Images of evaluations.
+    evaluated: f64,
+}
+
+/// The costs of the cells of a sweep.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Costs {
+    /// In the order of the cells.
+    pub cells: Vec<Cost>,
+}
+
+impl Costs {
+    /// Counts the images of cells and estimates the time that is left. A row with finished cells is estimated from their time; for any
+    /// other row, a step and a forward pass of its model are measured. Nothing is trained. Before a model is measured, `progress` receives
+    /// the first row that has it, how many models are measured, and how many there are.
+    ///
+    /// # Errors
+    /// If the data of a cell cannot be opened, or its model or device cannot be used.
+    pub fn of(
+        cells: &[Cell],
+        found: &[Found],
+        mut progress: impl FnMut(&str, usize, usize),
+    ) -> Result<Self, SweepError> {
+        let mut counts = BTreeMap::new();
+        let of_cells = cells.iter().map(|cell| cost(&cell.plan, &mut counts));
+        let mut costs = of_cells.collect::<Result<Vec<_>, _>>()?;
+        let rates: Vec<(&str, f64)> = cells
+            .iter()
+            .zip(found)
+            .zip(&costs)
+            .filter(|((_, found), _)| found.state == State::Finished && found.seconds > 0.0)
+            .map(|((cell, found), cost)| (cell.name.as_str(), found.seconds / cost.macs))
+            .collect();
+        let mut models: Vec<(Measured, &str, Vec<_>)> = Vec::new();
+        for ((cell, found), cost) in cells.iter().zip(found).zip(&mut costs) {
+            let share = match found.state {
+                State::Finished | State::Known | State::Crashed(_) | State::Foreign(_) => continue,
+                State::Begun(epochs) => 1.0 - f64::from(epochs) / f64::from(cost.epochs.max(1)),
+                State::Missing => 1.0,
+            };
+            let own = rates.iter().filter(|(name, _)| *name == cell.name);
+            if let Some(rate) = median(own.map(|(_, rate)| *rate).collect()) {
+                cost.left = share * rate * cost.macs;
+                continue;
+            }
+            let model = Measured::of(&cell.plan)?;
+            match models.iter_mut().find(|(known, ..)| *known == model) {
+                Some((.., costs)) => costs.push((cost, share)),
+                None => models.push((model, cell.name.as_str(), vec![(cost, share)])),
+            }
+        }
+        let count = models.len();
+        for (done, (model, name, costs)) in models.into_iter().enumerate() {
+            progress(name, done, count);
+            let [update, forward] = model.seconds()?;
+            for (cost, share) in costs {
+                let Passes { trained, evaluated } = cost.passes;
+                cost.left = share * (trained * update + evaluated * forward);
+            }
+        }
+        Ok(Self { cells: costs })
+    }
+
+    /// Operations and remaining seconds of all cells.
+    #[must_use]
+    pub fn total(&self) -> (f64, f64) {
+        let macs = self.cells.iter().map(|cost| cost.macs).sum();
+        let left = self.cells.iter().map(|cost| cost.left).sum();
+        (macs, left)
+    }
+}
+
+/// The cost of a plan; `counts` remembers the sizes of data sets.
+fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, TrainError> {
+    let data = &plan.data;
+    let key = format!(
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        data.kind,
+        data.path,
+        data.subset,
+        data.val_fraction,
+        data.train,
+        data.val,
+        data.images,
+        data.list
+    );
+    let [train, val] = match counts.get(&key) {
+        Some(known) => *known,
+        None => *counts.entry(key).or_insert(count(data)?),
+    };
+    let images = plan.train.batch_size * plan.train.accumulate;
+    let epochs = plan.epochs_of(train.div_ceil(images as u64));
+    let evaluations = match (plan.train.eval_every, plan.updates()) {
+        // One is always at the end.
+        (0, Some(updates)) => match plan.train.eval_every_updates {
+            0 => 1,
+            every => updates.div_ceil(every),
+        },
+        (0, None) => 1,
+        (every, _) => u64::from(epochs / every),
+    };
+    let trained = match plan.updates() {
+        Some(updates) => updates as f64 * images as f64,
+        None => f64::from(epochs) * train as f64,
+    };
+    let passes = Passes {
+        trained: trained * views(plan),
+        evaluated: evaluations as f64 * val as f64,
+    };
+    let macs = match plan.task {
+        TaskKind::Segment => DenseSize::of(plan, PIXEL_CLASSES)?.macs,
+        TaskKind::Detect => DenseSize::of(plan, OBJECT_CLASSES)?.macs,
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {
+            plan.model.config(None)?.summary().macs.total()
+        }
+    };
+    let images = UPDATE * passes.trained + passes.evaluated;
+    Ok(Cost {
+        images: train,
+        epochs,
+        macs: macs as f64 * images,
+        passes,
+        ..Cost::default()
+    })
+}
+
+/// The images of both splits.
+fn count(data: &DataConfig) -> Result<[u64; 2], DataError> {
+    if let Some(shapes) = data.shapes.as_ref().filter(|_| !data.path.exists()) {
+        // They are generated when the first run begins.
+        let images = |of_a_class: usize| (shapes.classes * of_a_class) as u64;
+        let train = images(shapes.train_per_class);
+        let used = match data.subset {
+            0 => train,
+            subset => train.min(subset as u64),
+        };
+        return Ok([used, images(shapes.val_per_class)]);
+    }
+    let of = |split| open_part(data, split, None).map(|part| part.samples.len() as u64);
+    Ok([of(Split::Train)?, of(Split::Val)?])
+}
+
+/// What the time of a step depends on.
+#[derive(Debug, PartialEq)]
+struct Measured {
+    config: ModelConfig,
+    dense: Option<Plan>,
+    batch: usize,
+    precision: Precision,
+    lora: LoraConfig,
+    device: String,
+}
+
+impl Measured {
+    fn of(plan: &Plan) -> Result<Self, TrainError> {
+        let config = plan.model.config(None)?;
+        let is_dense = matches!(plan.task, TaskKind::Segment | TaskKind::Detect);
+        let (height, width) = if is_dense {
+            sides_of(plan)
+        } else {
+            config.img_size().sides()
+        };
+        // A batch norm of a single image has one value in the head of segmentation.
+        let least = 1 + usize::from(plan.task == TaskKind::Segment);
+        let most = (PIXELS / (height * width).max(1)).max(least);
+        Ok(Self {
+            dense: is_dense.then(|| {
+                let mut plan = plan.clone();
+                // Whatever the seed, a step costs the same.
+                plan.seed = 0;
+                plan.run = Plan::default().run;
+                plan
+            }),
+            batch: plan.train.batch_size.clamp(least, most),
+            config,
+            precision: plan.train.precision,
+            lora: plan.lora.clone(),
+            device: plan.train.device.clone(),
+        })
+    }
+
+    /// Seconds of an image in an update and in a forward pass. The first round warms up.
+    fn seconds(&self) -> Result<[f64; 2], SweepError> {
+        let device = device::resolve(&self.device).map_err(TrainError::from)?;
+        let case = ModelCase {
+            kind: String::new(),
+            config: self.config.clone(),
+            dense: self.dense.clone(),
+            largest: false,
+            batch: self.batch,
+            precision: self.precision,
+            lora: self.lora.clone(),
+        };
+        let rounds = Rounds {
+            warmup: 1,
+            timed: 1,
+        };
+        let measured = step(&[case], &device.device, rounds, |_| ())?;
+        let images = self.batch as f64;
+        let seconds = |ms: f64| ms / 1e3 / images;
+        let first = measured.first();
+        Ok(first.map_or([f64::NAN; 2], |one| {
+            [seconds(one.step_ms), seconds(one.forward_ms)]
+        }))
+    }
+}
+
+/// The cost of a training image, in updates by a whole image.
+fn views(plan: &Plan) -> f64 {
+    match plan.task {
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Segment | TaskKind::Detect => 1.0,
+        TaskKind::Dino => {
+            // Student and teacher see two global views; only the student sees the local ones.
+            let size = plan.model.overrides.img_size.map_or(224, ImgSize::side) as f64;
+            let share = (plan.dino.local_size as f64 / size).powi(2);
+            2.0 * (UPDATE + 1.0) / UPDATE + plan.dino.local_views as f64 * share
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}

@@ -1,0 +1,77 @@
+//! Errors of a sweep as a whole; an error in training one of its runs is reported for that run.
+
+use std::path::PathBuf;
+
+use crate::bench::BenchError;
+use crate::report::ReportError;
+use crate::trained::TrainedError;
+use kvt_train::config::ConfigError;
+use kvt_train::error::TrainError;
+use kvt_train::run::RunError;
+
+/// An error that stops a sweep before it trains anything, or keeps its result from being made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SweepError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// The contents of the file are wrong.
+    #[error("`{}`: {reason}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and how to fix it.
+        reason: String,
+    },
+    /// The configuration of a run in the file is wrong.
+    #[error("`{}`, run `{run}`: {problem}", .path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// The run's name.
+        run: String,
+        /// What is wrong.
+        problem: Box<ConfigError>,
+    },
+    /// A sweep beside other inputs.
+    #[error("`{}` is a sweep, which is compared by itself: write the other runs into it", .path.display())]
+    NotAlone {
+        /// The sweep.
+        path: PathBuf,
+    },
+    /// An input that does not exist.
+    #[error("no file or folder `{}`: give configuration files and folders of runs", .0.display())]
+    NoInput(PathBuf),
+    /// Two inputs that are one run.
+    #[error(
+        "`{}` and `{}` are both the run in `{}`: name a run once, and give each configuration its own `run.dir`",
+        .inputs[0].display(), .inputs[1].display(), .run.display()
+    )]
+    Twice {
+        /// The inputs.
+        inputs: [PathBuf; 2],
+        /// The folder of the run.
+        run: PathBuf,
+    },
+    /// No run has a result.
+    #[error(
+        "no run has finished an epoch, or those to train are not finished: there is nothing to compare"
+    )]
+    Nothing,
+    /// The log of a run cannot be read.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// The folder of a run cannot be used.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A step of a run's model cannot be measured.
+    #[error("a step of a run cannot be measured")]
+    Bench(#[from] BenchError),
+    /// The model, data or weights of a run cannot be used.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// A trained model cannot be judged.
+    #[error(transparent)]
+    Trained(#[from] TrainedError),
+}

@@ -1,0 +1,213 @@
+//! A sweep without a file: configurations and runs that a command line names.
+
+use std::path::{Path, PathBuf};
+
+use super::{Cell, Found, Sweep, SweepError};
+use crate::report::{Curve, RunFacts, RunNames, label_of, labels, read_curve, unlike};
+use kvt_train::config::{Document, Plan, load_run_plan};
+use kvt_train::error::TrainError;
+use kvt_train::run::RunDir;
+
+/// What is compared, as it was named.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    /// A run to train, by its number among the cells.
+    Cell(usize),
+    /// A run that is only read: its plan, with the folder as it was named.
+    Run(Box<Plan>),
+}
+
+/// What there is to compare.
+#[derive(Default)]
+pub(super) struct Beside {
+    pub(super) curves: Vec<Curve>,
+    /// The folders of the runs with an epoch, if a command line names them.
+    pub(super) folders: Vec<PathBuf>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// A run beside others.
+struct Row {
+    /// Without its label.
+    curve: Curve,
+    facts: RunFacts,
+    plan: Plan,
+    names: RunNames,
+}
+
+impl Sweep {
+    /// A sweep of configurations and folders of runs. A configuration is trained into its `run.dir`; with `seeds` it is trained that many
+    /// times into `<run.dir>-seed<seed>`, with seeds counted up from its own. A folder is only read, whether its run is finished or not.
+    /// `overrides` apply to all configurations. Each row is paired with the first.
+    ///
+    /// # Errors
+    /// If an input is missing or wrong, or two inputs are the same run: all are checked before the first one trains for hours.
+    pub(super) fn given(
+        inputs: &[PathBuf],
+        overrides: &[String],
+        seeds: Option<u64>,
+        output: &Path,
+    ) -> Result<Self, SweepError> {
+        let (mut cells, mut given) = (Vec::new(), Vec::new());
+        for input in inputs {
+            if input.is_dir() {
+                let run = RunDir::open(input)?;
+                let (mut plan, _) = load_run_plan(&run, &[]).map_err(TrainError::from)?;
+                input.clone_into(&mut plan.run.dir);
+                given.push(Given::Run(Box::new(plan)));
+                continue;
+            }
+            if !input.exists() {
+                return Err(SweepError::NoInput(input.clone()));
+            }
+            let plan = Document::load(input, overrides)
+                .and_then(|document| document.shared().plan())
+                .map_err(|error| TrainError::from(Box::new(error)))?;
+            for plan in with_seeds(plan, seeds) {
+                given.push(Given::Cell(cells.len()));
+                cells.push(Cell {
+                    name: name(input, inputs),
+                    config: input.clone(),
+                    overrides: overrides.to_vec(),
+                    plan,
+                    linear: None,
+                    known: None,
+                });
+            }
+        }
+        let mut sweep = Self {
+            title: None,
+            output: output.to_owned(),
+            metric: None,
+            cells,
+            pairs: Vec::new(),
+            given,
+        };
+        sweep.refuse_one_run_twice()?;
+        let rows: Vec<String> = sweep.rows().map(str::to_owned).collect();
+        if let Some((first, others)) = rows.split_first() {
+            let pairs = others.iter().map(|other| [first.clone(), other.clone()]);
+            sweep.pairs = pairs.collect();
+        }
+        Ok(sweep)
+    }
+
+    fn refuse_one_run_twice(&self) -> Result<(), SweepError> {
+        let mut folders: Vec<(PathBuf, &Path)> = Vec::new();
+        for given in &self.given {
+            let (dir, named) = match given {
+                Given::Cell(number) => {
+                    let cell = &self.cells[*number];
+                    (cell.dir(), cell.config.as_path())
+                }
+                Given::Run(plan) => (plan.run.dir.as_path(), plan.run.dir.as_path()),
+            };
+            // By any path to it.
+            let folder = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+            if let Some((_, other)) = folders.iter().find(|(known, _)| *known == folder) {
+                return Err(SweepError::Twice {
+                    inputs: [*other, named].map(Path::to_owned),
+                    run: dir.to_owned(),
+                });
+            }
+            folders.push((folder, named));
+        }
+        Ok(())
+    }
+
+    /// The curves of what a command line names. Configurations whose runs are not finished are left out.
+    pub(super) fn side_by_side(&self, found: &[Found]) -> Result<Beside, SweepError> {
+        let (mut rows, mut warnings) = (Vec::new(), Vec::new());
+        for given in &self.given {
+            match given {
+                Given::Cell(number) if !found[*number].is_finished() => {}
+                Given::Cell(number) => {
+                    let Cell {
+                        name, config, plan, ..
+                    } = &self.cells[*number];
+                    let folder = plan.run.dir.display().to_string();
+                    let names = [name.clone(), config.display().to_string(), folder];
+                    rows.push(Row::read(plan, name, names, &mut warnings)?);
+                }
+                Given::Run(plan) => {
+                    let path = &plan.run.dir;
+                    let name = path.file_name().unwrap_or(path.as_os_str());
+                    let (name, path) = (name.to_string_lossy(), path.display().to_string());
+                    let short = |name: &str| label_of(name, plan.seed).to_owned();
+                    // Runs in different folders may have the same name.
+                    let names = [short(&name), short(&path), path.clone()];
+                    let row = Row::read(plan, &path, names, &mut warnings)?;
+                    if row.curve.epochs.is_empty() {
+                        warnings.push(format!("run `{path}` has no finished epoch"));
+                    }
+                    rows.push(row);
+                }
+            }
+        }
+        let named = rows.iter().map(|row| (row.names.clone(), &row.plan));
+        let (labels, notes) = labels(&named.collect::<Vec<_>>())?;
+        warnings.extend(notes);
+        let trained = rows.iter().filter(|row| !row.curve.epochs.is_empty());
+        let folders = trained.map(|row| row.plan.run.dir.clone()).collect();
+        let (curves, facts): (Vec<_>, Vec<_>) = rows
+            .into_iter()
+            .zip(labels)
+            .map(|(row, label)| (Curve { label, ..row.curve }, row.facts))
+            .unzip();
+        warnings.extend(unlike(&facts));
+        Ok(Beside {
+            curves,
+            folders,
+            warnings,
+        })
+    }
+}
+
+impl Row {
+    /// The run of a plan, which messages call `called`.
+    fn read(
+        plan: &Plan,
+        called: &str,
+        names: RunNames,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, SweepError> {
+        let run = RunDir::open(&plan.run.dir)?;
+        let (curve, warning) = read_curve(&run, "", plan.seed, plan.ema.report)?;
+        warnings.extend(warning.map(|warning| warning.to_string()));
+        // The classes only serve a warning: a run without them can still be compared.
+        let classes = run.read_classes().unwrap_or_default();
+        Ok(Self {
+            curve,
+            facts: RunFacts::new(called, plan, classes),
+            plan: plan.clone(),
+            names,
+        })
+    }
+}
+
+/// A plan, or one for each seed.
+fn with_seeds(plan: Plan, seeds: Option<u64>) -> Vec<Plan> {
+    let Some(seeds) = seeds else {
+        return vec![plan];
+    };
+    let of_seed = |offset: u64| {
+        let mut plan = plan.clone();
+        plan.seed = plan.seed.saturating_add(offset);
+        let mut dir = plan.run.dir.into_os_string();
+        dir.push(format!("-seed{}", plan.seed));
+        plan.run.dir = dir.into();
+        plan
+    };
+    (0..seeds).map(of_seed).collect()
+}
+
+/// The name of a configuration's row: its file name, or its path if another input has the same file name.
+fn name(config: &Path, inputs: &[PathBuf]) -> String {
+    let same = |other: &&PathBuf| other.file_stem() == config.file_stem();
+    match config.file_stem() {
+        Some(stem) if inputs.iter().filter(same).count() == 1 => {
+            stem.to_string_lossy().into_owned()
+        }
+        _ => config.display().to_string(),
+    }
+}

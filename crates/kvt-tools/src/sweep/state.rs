@@ -1,0 +1,138 @@
+//! The state of a cell, read from its folder.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::Cell;
+use crate::report::html::Record;
+use kvt_data::regular;
+use kvt_data::text::counted;
+use kvt_train::config::{Effect, Plan, diff, load_plan};
+use kvt_train::run::{Event, RunDir, RunError, Topic, read_log};
+
+/// The file in a run's folder with the message of a crash: values that were not finite. The same configuration would crash again, so
+/// the run is not retried while this file exists.
+pub const CRASH: &str = "crash.txt";
+
+/// The state of a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    /// There is no run yet.
+    Missing,
+    /// It was started, and this many of its epochs are done.
+    Begun(u32),
+    /// Its training is finished.
+    Finished,
+    /// Its result is in the table of an earlier sweep.
+    Known,
+    /// Its training crashed, with this message.
+    Crashed(String),
+    /// Its folder holds the run of another configuration, or one that cannot be read. The text is the reason.
+    Foreign(String),
+}
+
+impl State {
+    /// Reads the state of a cell. A finished run in its folder counts before what is known of it.
+    #[must_use]
+    pub fn of(cell: &Cell) -> Self {
+        match (&cell.known, Self::in_folder(cell)) {
+            (Some(known), own) if own != Self::Finished => known.state(),
+            (_, own) => own,
+        }
+    }
+
+    /// Whether it has a result.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        matches!(self, Self::Finished | Self::Known)
+    }
+
+    fn in_folder(cell: &Cell) -> Self {
+        let run = match RunDir::open(cell.dir()) {
+            Ok(run) => run,
+            Err(RunError::NotARun { .. }) => return Self::Missing,
+            Err(error) => return Self::Foreign(error.to_string()),
+        };
+        let started = match load_plan(&run.config(), &[]) {
+            Ok(started) => started,
+            Err(error) => return Self::Foreign(error.to_string()),
+        };
+        match differences(&started, &cell.plan) {
+            Ok(differences) if differences.is_empty() => {}
+            Ok(differences) => {
+                return Self::Foreign(format!(
+                    "run `{}` was started with another configuration ({differences}): give it another name, \
+                     `run.dir` or output (`init.weights` starts from its weights), or remove the run",
+                    cell.dir().display()
+                ));
+            }
+            Err(problem) => return Self::Foreign(problem),
+        }
+        let log = read_log(&run.log());
+        let events = log.map(|log| log.events).unwrap_or_default();
+        // The last event of a run is logged after its weights were saved. A run that crashed may have been trained to its end since.
+        if Record::is_finished(&cell.plan, &events) {
+            return Self::Finished;
+        }
+        if let Ok(message) = regular::read_to_string(&cell.dir().join(CRASH)) {
+            return Self::Crashed(message.trim().to_owned());
+        }
+        let mut epochs = events.iter().filter_map(|event| match event {
+            Event::Epoch(epoch) => Some(epoch.epoch + 1),
+            _ => None,
+        });
+        Self::Begun(epochs.next_back().unwrap_or(0))
+    }
+}
+
+/// The data set of an existing run, if its path is not the cell's. Whether it holds the same images is checked only when training resumes.
+pub(super) fn other_data(cell: &Cell) -> Option<PathBuf> {
+    let run = RunDir::open(cell.dir()).ok()?;
+    let started = load_plan(&run.config(), &[]).ok()?;
+    (started.data.path != cell.plan.data.path).then_some(started.data.path)
+}
+
+/// Settings of an existing run that differ from the cell's, and change its numbers but do not prevent a resume: each with its old and its
+/// new value. Settings that an earlier resume has noted in the log are left out.
+pub(super) fn other_settings(cell: &Cell) -> Option<String> {
+    let run = RunDir::open(cell.dir()).ok()?;
+    let started = load_plan(&run.config(), &[]).ok()?;
+    let events = read_log(&run.log()).ok()?.events;
+    let is_noted = |difference: &str| {
+        events.iter().any(|event| {
+            matches!(event, Event::Note(note) if note.topic == Topic::Resume && note.message.ends_with(difference))
+        })
+    };
+    let changes_numbers = |key: &str| {
+        matches!(key, "train.precision" | "train.max_steps") || key.starts_with("distill.")
+    };
+    let mut all: Vec<String> = diff(&started, &cell.plan)
+        .ok()?
+        .iter()
+        .filter(|one| changes_numbers(&one.key))
+        .map(ToString::to_string)
+        .collect();
+    all.retain(|difference| !is_noted(difference));
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.pad("to be trained"),
+            Self::Begun(epochs) => f.pad(&format!("stopped after {}", counted(epochs, "epoch"))),
+            Self::Finished => f.pad("finished"),
+            Self::Known => f.pad("known"),
+            Self::Crashed(_) => f.pad("crashed"),
+            Self::Foreign(_) => f.pad("another run"),
+        }
+    }
+}
+
+/// The settings of a cell that differ from those of the run in its folder and prevent a resume, in words; empty if there are none.
+fn differences(started: &Plan, plan: &Plan) -> Result<String, String> {
+    let all = diff(started, plan).map_err(|error| error.to_string())?;
+    let refused = all.iter().filter(|one| one.effect == Effect::Refused);
+    let words: Vec<String> = refused.map(ToString::to_string).collect();
+    Ok(words.join(", "))
+}

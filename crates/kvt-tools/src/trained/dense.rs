@@ -1,0 +1,147 @@
+//! A trained network with heads on the maps of a backbone: for segmentation or detection.
+
+use std::path::Path;
+
+use kvt_models::dense::{DenseKind, read_dense};
+use kvt_models::weights::{self, StateDict, WeightsError};
+
+use super::{
+    Choice, Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_of, plan_of,
+    weights_of,
+};
+use kvt_train::config::{Plan, load_plan};
+use kvt_train::device::ResolvedDevice;
+use kvt_train::fetch::locate;
+use kvt_train::run::RunDir;
+use kvt_train::task::{DenseNetwork, load_checkpoint_model};
+
+/// A dense network that is ready to predict, with its plan and classes.
+#[derive(Debug)]
+pub struct TrainedDense<N> {
+    /// Its plan.
+    pub plan: Plan,
+    /// The network, without autodiff.
+    pub network: N,
+    /// Where it is.
+    pub device: ResolvedDevice,
+    /// The class names in label order.
+    pub classes: Vec<String>,
+}
+
+impl<N: DenseNetwork> TrainedDense<N> {
+    /// A network whose weights are finite.
+    ///
+    /// # Errors
+    /// If it is of another task, something that it consists of cannot be read, or they do not match.
+    pub fn load(
+        origin: &Origin,
+        overrides: &[String],
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainedError> {
+        match origin {
+            Origin::Run {
+                folder,
+                checkpoint,
+                weights,
+            } => {
+                let run = RunDir::open(folder)?;
+                let plan = plan_of(&run, overrides, warn)?;
+                Self::of_run(&run, plan, checkpoint, *weights, warn)
+            }
+            Origin::Config { file, weights } => {
+                let mut plan = load_plan(file, overrides)?;
+                if let Some(weights) = weights {
+                    plan.init.weights = Some(weights.clone());
+                }
+                Self::configured(plan, warn)
+            }
+        }
+    }
+
+    /// The network in a checkpoint of a run.
+    fn of_run(
+        run: &RunDir,
+        plan: Plan,
+        checkpoint: &str,
+        choice: Choice,
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainedError> {
+        let classes = run.read_classes()?;
+        let device = device_of(&plan, warn)?;
+        let config = plan.model.backbone()?;
+        let network = N::build(&plan, &config, classes.len(), &inner(&device))?;
+        let weights = weights_of(&plan, choice);
+        let (network, warning) = load_checkpoint_model(run, checkpoint, weights, network)?;
+        if let Some(warning) = warning {
+            warn(&warning.to_string());
+        }
+        Self {
+            plan,
+            network,
+            device,
+            classes,
+        }
+        .checked()
+    }
+
+    /// The network of a plan with the weights of `init.weights`, which must have its heads.
+    fn configured(plan: Plan, warn: Warn<'_>) -> Result<Self, TrainedError> {
+        let Some(path) = &plan.init.weights else {
+            let hint = "use `--weights FILE` or set `init.weights`";
+            return Err(TrainedError::NoWeights(hint));
+        };
+        let config = plan.model.backbone()?;
+        let read = read_dense(weights::read(&locate(path)?)?, &config)?;
+        if read.kind == DenseKind::Classifier {
+            // Random heads would be evaluated as if they had been trained.
+            return Err(TrainedError::NoHeads(path.clone()));
+        }
+        let classes = classes_of_data(&plan).unwrap_or_else(|| numbered::<N>(&read.state));
+        let device = device_of(&plan, warn)?;
+        let network = N::build(&plan, &config, classes.len(), &inner(&device))?;
+        let (network, unused) = network.load_state_dict(&read.state)?;
+        for name in unused {
+            warn(&format!("`{name}` of the weights is not used"));
+        }
+        Self {
+            plan,
+            network,
+            device,
+            classes,
+        }
+        .checked()
+    }
+
+    fn checked(self) -> Result<Self, TrainedError> {
+        for (name, data) in self.network.state_dict()?.iter() {
+            let count = data.iter::<f32>().filter(|x| !x.is_finite()).count();
+            if count > 0 {
+                let name = name.to_owned();
+                return Err(WeightsError::NotFinite { name, count }.into());
+            }
+        }
+        Ok(self)
+    }
+
+    /// The same with the class names of a file, if one is given.
+    ///
+    /// # Errors
+    /// If it cannot be read, or names another number of classes.
+    pub fn named(self, file: Option<&Path>) -> Result<Self, TrainedError> {
+        let classes = match file {
+            Some(path) => names_of(path, self.classes.len())?,
+            None => self.classes,
+        };
+        Ok(Self { classes, ..self })
+    }
+}
+
+/// The classes of the weights of a network, by their numbers: without the data nothing else is known of them.
+fn numbered<N: DenseNetwork>(state: &StateDict) -> Vec<String> {
+    let weight = state.get(N::ROW_PER_CLASS);
+    // Without that layer, loading says what is missing.
+    let classes = weight.and_then(|data| data.shape().first().copied());
+    (0..classes.unwrap_or(1))
+        .map(|class| class.to_string())
+        .collect()
+}

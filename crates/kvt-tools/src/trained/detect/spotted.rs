@@ -1,0 +1,195 @@
+//! What a network finds in an image.
+
+use std::path::Path;
+
+use image::RgbImage;
+use image::imageops::{FilterType, resize};
+use serde_json::{Value, json};
+
+use super::Detector;
+use crate::paint::{PaintedObject, fitted, side_by_side, with_boxes, with_masks};
+use crate::trained::{Images, TrainedError};
+use kvt_data::augment::{AugmentError, DetectEval, ObjectMask};
+use kvt_data::{DataError, ImageObjects, View, decode};
+use kvt_train::splits::{PAD_OBJECTS, image_limits};
+use kvt_train::task::{FoundObject, ScoreError, find_objects};
+
+/// The least score of an object that is drawn, unless another is asked for: that of mmdetection's pictures.
+pub const LEAST_SCORE: f64 = 0.3;
+/// The shortest longer side of a picture: smaller ones are enlarged by a whole number, so that words have room.
+const LEAST_SIDE: u32 = 512;
+
+/// An image with objects.
+#[derive(Clone, Debug)]
+pub struct Spotted {
+    /// The image, upright, at its own size.
+    pub picture: RgbImage,
+    /// What the network finds, best first.
+    pub found: Vec<FoundObject>,
+    /// What is there, if that is known.
+    pub truth: Option<Vec<PaintedObject>>,
+}
+
+impl Detector {
+    /// What the network finds in a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or the device fails.
+    pub fn look(&self, path: &Path) -> Result<Spotted, TrainedError> {
+        let picture = decode(path, image_limits(&self.plan)).map_err(DataError::from)?;
+        self.spotted(path, picture, None)
+    }
+
+    /// What the network finds in an image of a source with objects, and these.
+    ///
+    /// # Errors
+    /// If the image cannot be read, is not that of its annotations, or the device fails.
+    pub fn look_at(&self, images: &Images, index: u32) -> Result<Spotted, TrainedError> {
+        let annotated = images.source.annotated(index, image_limits(&self.plan));
+        let (picture, objects) = annotated.map_err(DataError::from)?;
+        let truth = self.truth(objects)?;
+        self.spotted(images.path(index), picture, Some(truth))
+    }
+
+    /// The objects of an image with their names.
+    fn truth(&self, objects: ImageObjects<'_>) -> Result<Vec<PaintedObject>, ScoreError> {
+        let all = objects.annotations.iter().map(|one| {
+            let mask = one.mask(objects.image.size);
+            let mask = mask.map_err(|fault| ScoreError::Mask { id: one.id, fault })?;
+            let several = if one.is_crowd { " (crowd)" } else { "" };
+            Ok(PaintedObject {
+                label: one.label,
+                bbox: one.bbox,
+                mask: mask.as_ref().map(ObjectMask::from),
+                words: format!("{}{several}", named(&self.classes, one.label)),
+            })
+        });
+        all.collect()
+    }
+
+    /// What the network finds in an image that was read from `path`, prepared as in an evaluation.
+    fn spotted(
+        &self,
+        path: &Path,
+        picture: RgbImage,
+        truth: Option<Vec<PaintedObject>>,
+    ) -> Result<Spotted, TrainedError> {
+        let plan = &self.plan;
+        let refused = |source: AugmentError| TrainedError::Prepare {
+            path: path.to_owned(),
+            source,
+        };
+        let prepare = DetectEval::new(&plan.multiscale, &plan.augment, image_limits(plan));
+        let image = prepare
+            .and_then(|prepare| prepare.image(picture.clone()))
+            .map_err(refused)?;
+        let (size, original) = (
+            image.size,
+            (picture.height() as usize, picture.width() as usize),
+        );
+        let view = View::stack(vec![image], PAD_OBJECTS);
+        let device = &self.device.device;
+        Ok(Spotted {
+            found: find_objects(&self.network, view, size, original, device)?,
+            picture,
+            truth,
+        })
+    }
+}
+
+impl Spotted {
+    /// The image with what the network finds with a score of at least `score`; on its left, if they are known, with the objects that are
+    /// there. A picture with a longer side above `most` pixels is smaller.
+    ///
+    /// # Errors
+    /// If it cannot be drawn.
+    pub fn drawn(
+        &self,
+        names: &[String],
+        score: f64,
+        most: Option<u32>,
+    ) -> Result<RgbImage, TrainedError> {
+        let found = self.found.iter().filter(|one| one.score >= score);
+        let found = found.map(|one| {
+            let mask = one.mask(self.size());
+            let mask = mask.map_err(|fault| TrainedError::Draw(fault.to_string()))?;
+            Ok(PaintedObject {
+                label: one.label,
+                bbox: one.bbox,
+                mask: Some(ObjectMask::from(&mask)),
+                words: format!("{} {:.2}", named(names, one.label), one.score),
+            })
+        });
+        let found = found.collect::<Result<Vec<_>, TrainedError>>()?;
+        let original = self.picture.dimensions();
+        let pictures = self.truth.iter().chain([&found]).map(|objects| {
+            let painted = with_masks(&self.picture, objects);
+            with_boxes(sized(&painted, most), objects, original).map_err(TrainedError::Draw)
+        });
+        let pictures = pictures.collect::<Result<Vec<_>, _>>()?;
+        Ok(side_by_side(&pictures.iter().collect::<Vec<_>>(), 1))
+    }
+
+    /// How many objects the network finds with a score of at least `score`.
+    #[must_use]
+    pub fn count(&self, score: f64) -> usize {
+        self.found.iter().filter(|one| one.score >= score).count()
+    }
+
+    /// Everything that the network finds, best first, for programs: boxes and masks as in COCO's format of results.
+    #[must_use]
+    pub fn json(&self, names: &[String]) -> Value {
+        let (height, width) = self.size();
+        let objects = self.found.iter().map(|one| {
+            let mut object = one.json((height, width));
+            object.insert("number".to_owned(), json!(one.label));
+            object.insert("class".to_owned(), json!(named(names, one.label)));
+            Value::from(object)
+        });
+        json!({ "height": height, "width": width, "objects": objects.collect::<Vec<_>>() })
+    }
+
+    /// Height and width.
+    fn size(&self) -> (u32, u32) {
+        (self.picture.height(), self.picture.width())
+    }
+}
+
+/// The name of a class, or its number.
+fn named(names: &[String], class: usize) -> String {
+    names
+        .get(class)
+        .cloned()
+        .unwrap_or_else(|| class.to_string())
+}
+
+/// A picture at least as large as [`LEAST_SIDE`], and at most `most`.
+fn sized(picture: &RgbImage, most: Option<u32>) -> RgbImage {
+    let (width, height) = picture.dimensions();
+    match most.filter(|most| width.max(height) > *most) {
+        Some(most) => {
+            let (width, height) = fitted((width, height), most);
+            resize(picture, width, height, FilterType::Triangle)
+        }
+        None => side_by_side(&[picture], LEAST_SIDE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use image::Rgb;
+
+    use super::*;
+
+    #[test]
+    fn pictures_are_neither_small_nor_large() {
+        let sides = |width, height, most| {
+            let picture = RgbImage::from_pixel(width, height, Rgb([9; 3]));
+            sized(&picture, most).dimensions()
+        };
+        assert_eq!(sides(200, 100, None), (600, 300));
+        assert_eq!(sides(200, 100, Some(1024)), (600, 300));
+        assert_eq!(sides(2000, 500, Some(1000)), (1000, 250));
+        assert_eq!(sides(2000, 500, None), (2000, 500));
+    }
+}

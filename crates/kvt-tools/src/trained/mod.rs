@@ -1,0 +1,373 @@
+//! A trained model that is ready to predict, from a run or from a configuration and weights, and the images that it is judged on.
+
+mod dense;
+mod detect;
+mod error;
+mod judge;
+mod labelled_images;
+mod labels;
+mod logits;
+mod predict;
+mod results;
+mod segment;
+mod timm;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use kvt_models::Model;
+use kvt_models::weights::{LoadOptions, LoadReport, Outcome};
+
+pub use self::dense::TrainedDense;
+pub use self::detect::{Detector, LEAST_SCORE, Spotted};
+pub use self::error::TrainedError;
+pub use self::labelled_images::Images;
+pub use self::labels::LabelResults;
+pub use self::logits::{count_broken, of_images};
+pub use self::predict::Prediction;
+pub use self::results::Results;
+pub use self::segment::{Seen, SegmentResults, Segmenter};
+use kvt_data::augment::Transform;
+use kvt_data::text::{LARGEST_LIST, read_text};
+use kvt_data::{DataError, Split, open_part};
+use kvt_train::config::{Plan, load_plan, load_run_plan};
+use kvt_train::device::{self, ResolvedDevice};
+use kvt_train::run::RunDir;
+use kvt_train::splits::eval_transform;
+use kvt_train::task::{
+    CheckpointWeights, DinoRole, HeadReset, TaskKind, build_model, check_positions,
+    load_checkpoint_backbone, load_checkpoint_model, read_for, start_from,
+};
+
+/// Receives warnings, each in a sentence.
+pub type Warn<'a> = &'a mut dyn FnMut(&str);
+
+/// Where a model comes from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// A run.
+    Run {
+        /// Its folder.
+        folder: PathBuf,
+        /// Its checkpoint: `best`, `last`, a name or a folder.
+        checkpoint: String,
+        /// Which weights of the checkpoint.
+        weights: Choice,
+    },
+    /// A configuration.
+    Config {
+        /// Its file.
+        file: PathBuf,
+        /// A file or name of weights, in place of `init.weights`.
+        weights: Option<PathBuf>,
+    },
+}
+
+/// Which weights of a checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Those that the run reports; of DINO, the teacher.
+    #[default]
+    Reported,
+    /// The average of the weights.
+    Average,
+    /// The trained weights; of DINO, the student.
+    Raw,
+}
+
+/// A model that is ready to predict, with its plan and classes.
+#[derive(Debug)]
+pub struct Trained {
+    /// Its plan.
+    pub plan: Plan,
+    /// The model, without autodiff.
+    pub model: Model,
+    /// Where it is.
+    pub device: ResolvedDevice,
+    /// The class names in label order, if they are known.
+    pub classes: Option<Vec<String>>,
+    /// Height and width of its images.
+    pub size: (usize, usize),
+}
+
+impl Trained {
+    /// A classifier, whose weights are finite.
+    ///
+    /// # Errors
+    /// If the run is not that of a classifier, something that it consists of cannot be read, or they do not match.
+    pub fn load(
+        origin: &Origin,
+        overrides: &[String],
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainedError> {
+        let trained = match origin {
+            Origin::Run {
+                folder,
+                checkpoint,
+                weights,
+            } => {
+                let run = RunDir::open(folder)?;
+                let plan = not_of_pixels(plan_of(&run, overrides, warn)?)?;
+                if plan.task == TaskKind::Dino {
+                    return Err(TrainedError::NoClasses(folder.clone()));
+                }
+                Self::of_run(&run, plan, checkpoint, *weights, warn)?
+            }
+            Origin::Config { file, weights } => {
+                Self::configured(file, weights.as_deref(), overrides, warn)?
+            }
+        };
+        trained.model.check_finite()?;
+        Ok(trained)
+    }
+
+    /// A model of which only the backbone is used. It may come from a DINO run, or have `random` weights.
+    ///
+    /// # Errors
+    /// As [`Trained::load`].
+    pub fn load_backbone(
+        origin: &Origin,
+        overrides: &[String],
+        random: bool,
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainedError> {
+        let trained = match origin {
+            Origin::Run {
+                folder,
+                checkpoint,
+                weights,
+            } => {
+                let run = RunDir::open(folder)?;
+                let plan = not_of_pixels(plan_of(&run, overrides, warn)?)?;
+                if random {
+                    let classes = run.read_classes()?;
+                    Self::without_head(plan, Some(classes), warn)?
+                } else {
+                    Self::of_run(&run, plan, checkpoint, *weights, warn)?
+                }
+            }
+            Origin::Config { file, weights } => {
+                let plan = not_of_pixels(load_plan(file, overrides)?)?;
+                let weights = weights.clone().or_else(|| plan.init.weights.clone());
+                let classes = classes_of_data(&plan);
+                let mut trained = Self::without_head(plan, classes, warn)?;
+                match weights {
+                    _ if random => {}
+                    None => {
+                        return Err(TrainedError::NoWeights(
+                            "use `--weights FILE`, set `init.weights`, or take `--features random`",
+                        ));
+                    }
+                    Some(path) => trained.model = backbone_of(&path, trained.model, warn)?,
+                }
+                trained
+            }
+        };
+        trained.model.check_finite()?;
+        Ok(trained)
+    }
+
+    /// The model in a checkpoint of a run; of a DINO run the backbone, with an untrained head.
+    ///
+    /// # Errors
+    /// If it cannot be read, or does not match the plan.
+    pub fn of_run(
+        run: &RunDir,
+        plan: Plan,
+        checkpoint: &str,
+        choice: Choice,
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainedError> {
+        let classes = run.read_classes()?;
+        if plan.task == TaskKind::Dino {
+            let role = match choice {
+                Choice::Reported => DinoRole::Teacher,
+                Choice::Average => return Err(TrainedError::NoAverage),
+                Choice::Raw => DinoRole::Student,
+            };
+            let trained = Self::without_head(plan, Some(classes), warn)?;
+            let (model, warning) = load_checkpoint_backbone(run, checkpoint, role, trained.model)?;
+            if let Some(warning) = warning {
+                warn(&warning.to_string());
+            }
+            return Ok(Self { model, ..trained });
+        }
+        let device = device_of(&plan, warn)?;
+        let config = plan.model.config(Some(classes.len()))?;
+        let model = build_model(&plan, &config, &inner(&device))?;
+        let weights = weights_of(&plan, choice);
+        let (model, warning) = load_checkpoint_model(run, checkpoint, weights, model)?;
+        if let Some(warning) = warning {
+            warn(&warning.to_string());
+        }
+        Ok(Self {
+            plan,
+            model,
+            device,
+            classes: Some(classes),
+            size: config.img_size().sides(),
+        })
+    }
+
+    fn configured(
+        file: &Path,
+        weights: Option<&Path>,
+        overrides: &[String],
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainedError> {
+        let mut plan = not_of_pixels(load_plan(file, overrides)?)?;
+        if let Some(weights) = weights {
+            plan.init.weights = Some(weights.to_owned());
+        }
+        if plan.init.weights.is_none() {
+            let hint = "use `--weights FILE` or set `init.weights`";
+            return Err(TrainedError::NoWeights(hint));
+        }
+        let device = device_of(&plan, warn)?;
+        // So that the head can be checked against them.
+        let classes = classes_of_data(&plan);
+        let config = plan.model.config(classes.as_ref().map(Vec::len))?;
+        let model = build_model(&plan, &config, &inner(&device))?;
+        // Never reset the head: a random head would be evaluated as if it had been trained.
+        let (model, report) = start_from(&plan.init, HeadReset::Never, model)?;
+        if let Some(report) = report {
+            warn_of_unused(&report, warn);
+        }
+        Ok(Self {
+            plan,
+            model,
+            device,
+            classes,
+            size: config.img_size().sides(),
+        })
+    }
+
+    /// A model with random weights, and the smallest classification head.
+    fn without_head(
+        plan: Plan,
+        classes: Option<Vec<String>>,
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainedError> {
+        let device = device_of(&plan, warn)?;
+        let config = plan.model.backbone()?;
+        Ok(Self {
+            model: build_model(&plan, &config, &inner(&device))?,
+            plan,
+            device,
+            classes,
+            size: config.img_size().sides(),
+        })
+    }
+
+    /// The same with the class names of a file, if one is given.
+    ///
+    /// # Errors
+    /// If it cannot be read, or names another number of classes.
+    pub fn named(self, file: Option<&Path>) -> Result<Self, TrainedError> {
+        let Some(path) = file else {
+            return Ok(self);
+        };
+        let names = names_of(path, self.model.config().num_classes())?;
+        Ok(Self {
+            classes: Some(names),
+            ..self
+        })
+    }
+
+    /// What is done to an image before the model sees it.
+    ///
+    /// # Errors
+    /// If the settings of the plan contradict each other.
+    pub fn transform(&self) -> Result<Arc<Transform>, DataError> {
+        Ok(Arc::new(eval_transform(&self.plan, self.size)?))
+    }
+}
+
+/// Refuses a plan whose network classifies pixels or finds objects.
+fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
+    match plan.task {
+        TaskKind::Segment => Err(TrainedError::Pixels),
+        TaskKind::Detect => Err(TrainedError::Objects),
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => Ok(plan),
+    }
+}
+
+/// The weights of a checkpoint that are chosen.
+fn weights_of(plan: &Plan, choice: Choice) -> CheckpointWeights {
+    match choice {
+        Choice::Reported => CheckpointWeights::reported(plan),
+        Choice::Average => CheckpointWeights::Ema,
+        Choice::Raw => CheckpointWeights::Trained,
+    }
+}
+
+/// The names in a file, one per line.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn names_in(path: &Path) -> std::io::Result<Vec<String>> {
+    let text = read_text(path, LARGEST_LIST)?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// The names of so many classes in a file.
+fn names_of(path: &Path, classes: usize) -> Result<Vec<String>, TrainedError> {
+    let names = names_in(path)?;
+    if names.len() != classes {
+        return Err(TrainedError::Names {
+            path: path.to_owned(),
+            names: names.len(),
+            classes,
+        });
+    }
+    Ok(names)
+}
+
+/// The classes of a plan's data, if these are there.
+fn classes_of_data(plan: &Plan) -> Option<Vec<String>> {
+    let source = open_part(&plan.read_data(), Split::Train, None).ok()?;
+    Some(source.classes)
+}
+
+/// The plan of a run, with a warning if its images may be others.
+fn plan_of(run: &RunDir, overrides: &[String], warn: Warn<'_>) -> Result<Plan, TrainedError> {
+    let (plan, warning) = load_run_plan(run, overrides)?;
+    check_positions(run, &plan.model.backbone()?)?;
+    if let Some(warning) = warning {
+        warn(&warning);
+    }
+    Ok(plan)
+}
+
+/// The backbone from a weight file of a classifier, or of a DINO student or teacher.
+fn backbone_of(path: &Path, model: Model, warn: Warn<'_>) -> Result<Model, TrainedError> {
+    let options = LoadOptions {
+        reset_head: true,
+        new_head: true,
+        ..LoadOptions::default()
+    };
+    let weights = read_for(&model.config(), path)?;
+    let (model, report) = model.load(&weights, options)?;
+    warn_of_unused(&report, warn);
+    Ok(model)
+}
+
+fn warn_of_unused(report: &LoadReport, warn: Warn<'_>) {
+    for name in report.names(Outcome::Unused) {
+        warn(&format!("`{name}` of the weights is not used"));
+    }
+}
+
+/// The device of a plan, which must support its precision.
+fn device_of(plan: &Plan, warn: Warn<'_>) -> Result<ResolvedDevice, TrainedError> {
+    let device = device::resolve(&plan.train.device)?;
+    if let Some(warning) = device.check_precision(plan.train.precision)? {
+        warn(&warning);
+    }
+    Ok(device)
+}
+
+fn inner(device: &ResolvedDevice) -> Device {
+    device.device.clone().inner()
+}

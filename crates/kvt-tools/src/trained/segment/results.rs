@@ -1,0 +1,177 @@
+//! The results of an evaluation of segmentation, as text, as a table, and for programs.
+
+use serde_json::{Map, Value, json};
+
+use crate::trained::Images;
+use kvt_train::table::{Table, cells, or_empty};
+use kvt_train::task::{SegmentCounts, SegmentEvaluation};
+
+/// A network's results on images.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentResults<'a> {
+    /// Over all images.
+    pub evaluation: &'a SegmentEvaluation,
+    /// The images.
+    pub images: &'a Images,
+    /// The classes in label order.
+    pub classes: &'a [String],
+}
+
+impl SegmentResults<'_> {
+    /// The results in a line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let counts = self.counts();
+        format!(
+            "mIoU {:.2} %  mAcc {:.2} %  aAcc {:.2} %  loss {:.4}  ({} {})",
+            counts.miou(),
+            counts.macc(),
+            counts.aacc(),
+            self.evaluation.loss(),
+            self.evaluation.images,
+            self.images.words,
+        )
+    }
+
+    /// Every class: its name, IoU, accuracy and share of the labelled pixels.
+    #[must_use]
+    pub fn classes(&self) -> Vec<Vec<String>> {
+        let percent = |share: Option<f64>| {
+            share.map_or_else(|| "-".to_owned(), |share| format!("{share:.2} %"))
+        };
+        let counts = self.counts();
+        let rows = self.classes.iter().enumerate().map(|(class, name)| {
+            vec![
+                name.clone(),
+                percent(counts.iou(class)),
+                percent(counts.accuracy(class)),
+                percent(share(counts, class)),
+            ]
+        });
+        rows.collect()
+    }
+
+    /// Every class with its counts of pixels, as CSV: those of the class, those predicted as it, and those that are both. An empty
+    /// cell is 0 / 0.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let counts = self.counts();
+        let header = "class,name,iou,accuracy,labelled,predicted,both".split(',');
+        let rows = self.classes.iter().enumerate().map(|(class, name)| {
+            cells([
+                &class,
+                name,
+                &or_empty(counts.iou(class)),
+                &or_empty(counts.accuracy(class)),
+                &counts.labelled(class),
+                &counts.predicted(class),
+                &counts.intersection(class),
+            ])
+        });
+        Table::new(header, rows).csv()
+    }
+
+    /// The results for programs, with shares in percent; `per_class` adds each class.
+    #[must_use]
+    pub fn json(&self, per_class: bool) -> Map<String, Value> {
+        let counts = self.counts();
+        let mut record = Map::new();
+        let mut add = |key: &str, value: Value| record.insert(key.to_owned(), value);
+        // JSON cannot hold a path that is not UTF-8.
+        let root = self.images.source.root.display().to_string();
+        add("data", json!(root));
+        add("images", json!(self.evaluation.images));
+        add("pixels", json!(counts.pixels()));
+        add("loss", json!(self.evaluation.loss()));
+        add("unit", json!("percent"));
+        add("miou", json!(counts.miou()));
+        add("macc", json!(counts.macc()));
+        add("aacc", json!(counts.aacc()));
+        if per_class {
+            let classes = self.classes.iter().enumerate().map(|(class, name)| {
+                json!({
+                    "class": name,
+                    "iou": counts.iou(class),
+                    "accuracy": counts.accuracy(class),
+                    "labelled": counts.labelled(class),
+                    "predicted": counts.predicted(class),
+                    "both": counts.intersection(class),
+                })
+            });
+            add("classes", classes.collect());
+        }
+        record
+    }
+
+    fn counts(&self) -> &SegmentCounts {
+        &self.evaluation.counts
+    }
+}
+
+/// A class's share of the labelled pixels, in percent.
+fn share(counts: &SegmentCounts, class: usize) -> Option<f64> {
+    let pixels = counts.pixels();
+    (pixels > 0).then(|| 100.0 * counts.labelled(class) as f64 / pixels as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Arc;
+
+    use super::*;
+    use kvt_data::{ClassOrder, Source};
+
+    /// The case of the plan, by hand: of four classes, one is nowhere.
+    #[test]
+    fn tables_have_the_counts_of_the_pixels() {
+        let mut counts = SegmentCounts::new(4);
+        counts.add(
+            &[0, 0, 1, 1, 0, 2, 2, 1, 0, 2, 2, 2],
+            &[0, 0, 0, 1, 0, 1, 2, 1, 255, 2, 2, 255],
+        );
+        let evaluation = SegmentEvaluation {
+            counts,
+            images: 1,
+            loss_sum: 5.0,
+        };
+        let folder = tempfile::tempdir().unwrap();
+        for class in ["a", "b"] {
+            fs_err::create_dir(folder.path().join(class)).unwrap();
+            fs_err::write(folder.path().join(class).join("a.png"), "").unwrap();
+        }
+        let images = Images {
+            source: Arc::new(Source::open(folder.path(), ClassOrder::Byte).unwrap()),
+            words: "images".to_owned(),
+            left_out: Some(0),
+            among: None,
+        };
+        let classes = ["sky", "a, b", "sea", "nothing"].map(str::to_owned);
+        let results = SegmentResults {
+            evaluation: &evaluation,
+            images: &images,
+            classes: &classes,
+        };
+        assert_eq!(
+            results.text(),
+            "mIoU 66.67 %  mAcc 80.56 %  aAcc 80.00 %  loss 0.5000  (1 images)"
+        );
+        assert_eq!(
+            results.csv(),
+            "class,name,iou,accuracy,labelled,predicted,both\n\
+             0,sky,75,75,4,3,3\n\
+             1,\"a, b\",50,66.66666666666667,3,3,2\n\
+             2,sea,75,100,3,4,3\n\
+             3,nothing,,,0,0,0\n"
+        );
+        let rows = results.classes();
+        assert_eq!(rows[1], ["a, b", "50.00 %", "66.67 %", "30.00 %"]);
+        assert_eq!(rows[3], ["nothing", "-", "-", "0.00 %"]);
+        let json = Value::from(results.json(true));
+        assert_eq!(json["classes"][2]["both"], 3);
+        assert!(json["classes"][3]["iou"].is_null());
+        assert_eq!((&json["pixels"], &json["aacc"]), (&json!(10), &json!(80.0)));
+        assert!(results.json(false).get("classes").is_none());
+    }
+}

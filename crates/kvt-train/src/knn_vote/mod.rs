@@ -1,0 +1,7 @@
+//! The k-NN classifier on features ([`KnnVote`]): what DINO is judged by while it trains, and half of `kvt probe`.
+
+mod rows;
+mod vote;
+
+pub use rows::{Rows, collect, read};
+pub use vote::{KnnAccuracy, KnnVote, Neighbor, nearest};
