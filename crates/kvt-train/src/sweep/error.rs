@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::bench::BenchError;
 use crate::config::ConfigError;
+use crate::device::DeviceError;
 use crate::error::TrainError;
 use crate::report::ReportError;
 use crate::run::RunError;
@@ -32,6 +33,14 @@ pub enum SweepError {
         run: String,
         /// What is wrong.
         problem: Box<ConfigError>,
+    },
+    /// A device cannot compute in the precision of a run.
+    #[error("run `{run}`: {problem}")]
+    Device {
+        /// The run's name.
+        run: String,
+        /// What the device can do.
+        problem: DeviceError,
     },
     /// A sweep beside other inputs.
     #[error("`{}` is a sweep, which is compared by itself: write the other runs into it", .path.display())]
