@@ -236,10 +236,9 @@ impl Choices {
             all.push(set("optim.lr", &lr.into()));
             all.push(set("optim.lr_batch", &Value::from(0)));
         }
-        let batch_size = self.batch_size;
-        all.extend(batch_size.map(|images| format!("train.batch_size={images}")));
-        let img_size = self.img_size;
-        all.extend(img_size.map(|size| format!("model.img_size={}", size.toml())));
+        all.extend(self.batch_size.map(|n| format!("train.batch_size={n}")));
+        let img_size = self.img_size.map(ImgSize::toml);
+        all.extend(img_size.map(|size| format!("model.img_size={size}")));
         if let Some(out) = &self.out {
             all.push(set("run.dir", &text(out)?));
         }
