@@ -143,6 +143,9 @@ pub enum ModelError {
         /// The minimum side, in pixels.
         least: usize,
     },
+    /// A text that is no size of images.
+    #[error("`{0}` is no size: expected one number of pixels, or height x width as in `224x320`")]
+    NoSize(String),
     /// Images that are not square, of a family that takes no others.
     #[error(
         "`img_size` is [{height}, {width}], but {family} takes square images only: give one number, such as {side}, or take a model of the family ViT"

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
+use kvt_models::ImgSize;
 
 use super::common::{Overrides, generating};
 use super::training::{Display, carry_out, exit_code};
@@ -46,10 +47,9 @@ pub(super) struct Args {
     /// Images of an update.
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
-    /// Side of the images in pixels; position embeddings are resampled to it. Of a ViT that is not square,
-    /// `--set model.img_size=[64,96]`.
-    #[arg(long, value_name = "N")]
-    img_size: Option<usize>,
+    /// Side of the images in pixels, or height x width as in `224x320` for a ViT; position embeddings are resampled to it.
+    #[arg(long, value_name = "PIXELS")]
+    img_size: Option<ImgSize>,
     /// What is not trained.
     #[arg(long, value_enum, default_value_t = What::None)]
     freeze: What,

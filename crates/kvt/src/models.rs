@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Subcommand};
-use kvt_models::{Macs, ModelConfig, StageAttention, Summary};
+use kvt_models::{ImgSize, Macs, ModelConfig, StageAttention, Summary};
 use serde_json::json;
 
 use super::output;
@@ -50,9 +50,9 @@ enum What {
         /// A configuration file; its `[model]` is shown.
         #[arg(long, value_name = "CONFIG")]
         config: Option<PathBuf>,
-        /// Side of the images in pixels; of a ViT that is not square, `--set model.img_size=[64,96]`.
+        /// Side of the images in pixels, or height x width as in `224x320` for a ViT.
         #[arg(long, value_name = "PIXELS")]
-        img_size: Option<usize>,
+        img_size: Option<ImgSize>,
         /// Override a key of `[model]`, as in `--set model.attention.kind=knn`.
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             json,
         } => {
             let mut set = set.clone();
-            set.extend(img_size.map(|size| format!("model.img_size={size}")));
+            set.extend(img_size.map(|size| format!("model.img_size={}", size.toml())));
             let document = match (config, name) {
                 (Some(path), _) => Document::load(path, &set)?,
                 (None, Some(name)) => {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::common::{counting, generating};
 use super::table::table;
 use super::{interrupt, output, progress};
-use kvt_tools::sweep::{Costs, PLAN_HEADER, Sweep, Watch, plan_rows};
+use kvt_tools::sweep::{Costs, PLAN_HEADER, Sweep, Watch, check_devices, plan_rows};
 use kvt_train::engine::Workload;
 use kvt_train::run::{Event, Listener, RunError};
 
@@ -82,8 +82,9 @@ impl Listener for Beside {
     }
 }
 
-/// Prints the progress and the cost of each run of a sweep.
-pub(super) fn dry_run(sweep: &Sweep) -> anyhow::Result<ExitCode> {
+/// Prints the progress and the cost of each run of a sweep, whose `devices` are looked for as if it were trained.
+pub(super) fn dry_run(sweep: &Sweep, devices: &[String]) -> anyhow::Result<ExitCode> {
+    check_devices(sweep, devices)?;
     let (cells, found) = (&sweep.cells, sweep.found()?);
     let mut measured = counting("models measured");
     let costs = Costs::of(cells, &found, |name, done, of| {

@@ -49,25 +49,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("bf16", FloatKind::BF16),
     ];
     let addresses = [("", AddressType::U32), ("_64", AddressType::U64)];
+    // With the numbers of a row of 197 keys that a thread holds, if it does not have too many.
     let strategies = [
-        ("unit", RowStrategy::Unit, CubeDim::new_1d(64)),
-        ("plane", RowStrategy::Plane, CubeDim::new_2d(32, 4)),
+        ("unit", RowStrategy::Unit, 0, CubeDim::new_1d(64)),
+        ("plane", RowStrategy::Plane, 8, CubeDim::new_2d(32, 4)),
         (
             "cube",
             RowStrategy::Cube { units: 64, size: 8 },
+            32,
             CubeDim::new_1d(64),
         ),
     ];
     for (name, kind) in types {
         let kind = ElemType::Float(kind);
         for (wide, address) in addresses {
-            for (label, strategy, dim) in strategies {
+            for (label, strategy, held, dim) in strategies {
                 rows(
                     folder,
                     &format!("{label}_{name}{wide}"),
                     kind,
                     address,
                     strategy,
+                    held,
                     dim,
                 )?;
             }
@@ -94,6 +97,7 @@ fn rows(
     kind: ElemType,
     address: AddressType,
     strategy: RowStrategy,
+    held: usize,
     dim: CubeDim,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let [rows, width] = SHAPE.map(|size| size as u32);
@@ -110,6 +114,7 @@ fn rows(
         100,
         strategy,
         8,
+        held,
         kind,
     )?;
     kernel!(
@@ -123,6 +128,7 @@ fn rows(
         tensor(),
         rows,
         width,
+        1.0,
         strategy,
         8,
         kind,
@@ -204,22 +210,26 @@ fn numbers(
         2,
         kind,
     )?;
-    let step = StepLaunch::new(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0);
+    // As many parameters as the bindings of the device leave room for.
+    let four = || [(); 4].map(|()| tensor()).into_iter().collect();
+    let step = |()| StepLaunch::new(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0);
     kernel!(
         folder,
         &format!("adamw_{name}"),
         adamw_kernel,
         dim,
         address,
+        four(),
+        four(),
+        four(),
+        four(),
         tensor(),
-        tensor(),
-        tensor(),
-        tensor(),
-        tensor(),
-        tensor(),
-        tensor(),
-        step,
-        rows * width,
+        four(),
+        four(),
+        four(),
+        [(); 4].map(step).into_iter().collect(),
+        [rows * width; 4].into_iter().collect(),
+        4,
         kind,
     )?;
     let strategy = RowStrategy::Cube {

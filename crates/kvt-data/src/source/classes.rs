@@ -81,7 +81,7 @@ impl Source {
 }
 
 /// The names of one list that are missing from another one, in order.
-fn without(names: &[String], others: &[String]) -> Vec<String> {
+pub(super) fn without(names: &[String], others: &[String]) -> Vec<String> {
     let others: HashSet<&String> = others.iter().collect();
     let missing = names.iter().filter(|name| !others.contains(name));
     missing.cloned().collect()

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::classes::{names, numbers};
+use super::classes::{names, numbers, without};
 use super::label_sets::{labels_in, numbers_of};
 use super::labels::{Labels, Row, whole};
 use super::names::{TEST, usual};
 use super::splits::{Split, usual_name};
 use super::{Place, Sample, Source, Survey, share};
 use crate::listing::{self, Listing};
-use crate::text::{LARGEST_LIST, counted, quoted, read_text};
+use crate::text::{LARGEST_LIST, counted, is_handed_over, quoted, read_text};
 use crate::{ClassNames, DataConfig, DataError, OnError};
 
 /// Missing files in a message.
@@ -202,14 +202,11 @@ impl<'a> Table<'a> {
     /// The classes: these, those of `data.classes`, or the labels of these splits, or of all rows, in order.
     fn classes(&self, known: Option<&[String]>, splits: &[&str]) -> Result<Vec<String>, DataError> {
         if let Some(known) = known {
+            self.refuse_others(known)?;
             return Ok(known.to_vec());
         }
-        match &self.data.classes {
-            Some(ClassNames::File(file)) => {
-                return Ok(names(&read_text(&self.data.path.join(file), LARGEST_LIST)?));
-            }
-            Some(ClassNames::Count(count)) => return Ok(numbers(*count)),
-            None => {}
+        if let Some(listed) = self.listed()? {
+            return Ok(listed);
         }
         let rows = self.labels.rows.iter().zip(&self.splits);
         let rows = rows.filter(|(_, split)| splits.is_empty() || splits.contains(&split.as_str()));
@@ -222,6 +219,40 @@ impl<'a> Table<'a> {
         classes.retain(|class| !class.is_empty());
         self.data.class_order.sort(&mut classes);
         Ok(classes)
+    }
+
+    /// The classes of `data.classes`.
+    fn listed(&self) -> Result<Option<Vec<String>>, DataError> {
+        Ok(match &self.data.classes {
+            Some(ClassNames::File(file)) => {
+                let text = read_text(&self.data.path.join(file), LARGEST_LIST)?;
+                Some(names(&text))
+            }
+            Some(ClassNames::Count(count)) => Some(numbers(*count)),
+            None => None,
+        })
+    }
+
+    /// Rejects `data.classes`, or without it columns, of other classes than a run's. Their order does not matter, since labels are names.
+    /// A list that a shell handed over is not read: the run has emptied it.
+    fn refuse_others(&self, known: &[String]) -> Result<(), DataError> {
+        let (what, own) = match &self.data.classes {
+            Some(ClassNames::File(file)) if is_handed_over(&self.data.path.join(file)) => {
+                return Ok(());
+            }
+            Some(_) => ("`data.classes`", self.listed()?.unwrap_or_default()),
+            None if self.labels.classes.is_empty() => return Ok(()),
+            None => ("the columns", self.labels.classes.clone()),
+        };
+        let [missing, new] = [without(known, &own), without(&own, known)];
+        if missing.is_empty() && new.is_empty() {
+            return Ok(());
+        }
+        Err(self.error(format!(
+            "the classes of {what} are not those of the run (missing: {}; new: {}): name those that it was trained with",
+            quoted(&missing),
+            quoted(&new)
+        )))
     }
 
     /// The images of a split, or all, by their paths: the order of the rows does not matter.

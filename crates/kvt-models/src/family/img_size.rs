@@ -1,9 +1,12 @@
 //! The size of the images of a model.
 
 use std::fmt;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::error::ModelError;
 
 /// Height and width of images in pixels, as timm's `img_size`: written as one number if they are equal, else as a list of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +43,15 @@ impl ImgSize {
     /// Whether height and width are equal.
     pub fn is_square(self) -> bool {
         self.height == self.width
+    }
+
+    /// As `model.img_size` is written in TOML: `224`, or `[64, 96]`.
+    pub fn toml(self) -> String {
+        if self.is_square() {
+            self.height.to_string()
+        } else {
+            format!("[{}, {}]", self.height, self.width)
+        }
     }
 }
 
@@ -85,11 +97,24 @@ impl fmt::Display for ImgSize {
     }
 }
 
+/// As it is shown; of a square also both sides.
+impl FromStr for ImgSize {
+    type Err = ModelError;
+
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let (height, width) = text.split_once('x').unwrap_or((text, text));
+        match (height.parse::<usize>(), width.parse::<usize>()) {
+            (Ok(height), Ok(width)) => Ok(Self { height, width }),
+            _ => Err(ModelError::NoSize(text.to_owned())),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
-    use serde_json::{from_value, json, to_value};
+    use serde_json::{Value, from_str, from_value, json, to_value};
 
     use super::*;
 
@@ -106,6 +131,15 @@ mod tests {
                 ((height, width), shown.to_owned())
             );
             assert_eq!(to_value(size).unwrap(), written);
+            assert_eq!(shown.parse::<ImgSize>(), Ok(size));
+            assert_eq!(from_str::<Value>(&size.toml()).unwrap(), written);
+        }
+        assert_eq!("64x64".parse::<ImgSize>(), Ok(ImgSize::from(64)));
+        for text in [
+            "", "x", "64x", "x64", "64X96", "64x96x3", "-1", "64 x 96", "[64, 96]",
+        ] {
+            let refused = Err(ModelError::NoSize(text.to_owned()));
+            assert_eq!(text.parse::<ImgSize>(), refused);
         }
         let square: ImgSize = from_value(json!([32, 32])).unwrap();
         assert_eq!((square, to_value(square).unwrap()), (32.into(), json!(32)));

@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use burn::tensor::activation::{sigmoid, silu};
-use kvt_ops::{Residual, gelu, linear, mlp_add, quick_gelu};
+use kvt_ops::{Residual, gelu, in_type, linear, mlp_add, quick_gelu, widened};
 
 use super::scale::scaled;
 use super::{Init, project};
@@ -115,11 +115,14 @@ impl Mlp {
     }
 }
 
-/// [`Activation::GeluTanh`], of which `(1 + tanh(z)) / 2 = sigmoid(2 z)` leaves a product.
+/// [`Activation::GeluTanh`], of which `(1 + tanh(z)) / 2 = sigmoid(2 z)` leaves a product. Half types are computed in f32: from 256 on a
+/// square is infinite in f16, and its gradient would be NaN.
 fn gelu_tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    let dtype = x.dtype();
+    let x = widened(x);
     let slope = 2.0 * (2.0 / PI).sqrt();
     let factor = x.clone().square() * (0.044715 * slope) + slope;
-    x.clone() * sigmoid(factor * x)
+    in_type(x.clone() * sigmoid(factor * x), dtype)
 }
 
 impl BlockMlp {
@@ -153,6 +156,34 @@ impl BlockMlp {
                 let hidden = silu(linear(&mlp.fc1_g, x.clone())) * linear(&mlp.fc1_x, x);
                 project(&scaled(&mlp.fc2, factors), hidden, residual)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use burn::tensor::{DType, Device};
+    use kvt_testing::devices::{tensor, values};
+
+    use super::*;
+
+    /// In f16 their squares are infinite.
+    #[test]
+    fn gelu_tanh_of_large_numbers_is_a_line_or_zero() {
+        let device = Device::flex().autodiff();
+        let sizes: [f32; 4] = [300.0, -300.0, 60_000.0, -60_000.0];
+        for dtype in [DType::F16, DType::F32] {
+            let x = tensor(&sizes, [4], &device).cast(dtype);
+            let x = x.detach().require_grad();
+            let y = gelu_tanh(x.clone());
+            assert_eq!(y.dtype(), dtype);
+            let grads = widened(y.clone()).sum().backward();
+            let grad = x.grad(&grads).unwrap();
+            assert_eq!(values(y), sizes.map(|x| x.max(0.0)), "{dtype:?}");
+            let slope = sizes.map(|x| if x > 0.0 { 1.0 } else { 0.0 });
+            assert_eq!(values(grad), slope, "{dtype:?}");
         }
     }
 }

@@ -4,7 +4,10 @@
 use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{DType, Device, Tensor};
-use kvt_ops::{AttentionSettings, Residual, gelu, in_type, linear, linear_add, self_attention};
+use kvt_ops::{
+    AttentionSettings, Residual, gelu, in_type, linear, linear_add, quick_gelu, self_attention,
+    widened,
+};
 use kvt_testing::devices::{assert_close, devices, tensor, values};
 use kvt_testing::naive::draw;
 
@@ -144,6 +147,26 @@ fn a_frozen_layer_gives_its_input_the_same_gradient() {
             assert_eq!((of_trained, of_frozen), (true, false), "{name} {dtype:?}");
             assert!(expected.iter().any(|x| *x != 0.0));
             assert_close(&format!("{name} {dtype:?}"), &actual, &expected, error);
+        }
+    }
+}
+
+/// In f16 their squares are infinite.
+#[test]
+fn gelu_of_large_numbers_is_a_line_or_zero() {
+    let sizes: [f32; 4] = [300.0, -300.0, 60_000.0, -60_000.0];
+    for (name, device, dtype, _) in cases() {
+        for curve in [gelu::<1>, quick_gelu::<1>] {
+            let x = tensor(&sizes, [4], &device).cast(dtype);
+            let x = x.detach().require_grad();
+            let y = curve(x.clone());
+            let grads = widened(y.clone()).sum().backward();
+            let slope = values(x.grad(&grads).unwrap());
+            // bf16 rounds 60,000.
+            let expected: Vec<f32> = values(x).iter().map(|x| x.max(0.0)).collect();
+            let what = format!("{name} {dtype:?}");
+            assert_close(&what, &values(y), &expected, 1e-6);
+            assert_close(&what, &slope, &[1.0, 0.0, 1.0, 0.0], 1e-6);
         }
     }
 }

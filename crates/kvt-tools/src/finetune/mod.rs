@@ -15,6 +15,7 @@ mod timm;
 
 use std::path::{Path, PathBuf};
 
+use kvt_models::ImgSize;
 use toml::{Table, Value};
 
 pub use self::error::FinetuneError;
@@ -60,8 +61,8 @@ pub struct Choices {
     pub lr: Option<f64>,
     /// Images per update.
     pub batch_size: Option<usize>,
-    /// Side of the images in pixels.
-    pub img_size: Option<usize>,
+    /// Size of the images.
+    pub img_size: Option<ImgSize>,
     /// The run's folder.
     pub out: Option<PathBuf>,
     /// Overrides of the form `section.key=value`, which have the highest priority.
@@ -235,15 +236,9 @@ impl Choices {
             all.push(set("optim.lr", &lr.into()));
             all.push(set("optim.lr_batch", &Value::from(0)));
         }
-        let sizes = [
-            ("train.batch_size", self.batch_size),
-            ("model.img_size", self.img_size),
-        ];
-        all.extend(
-            sizes
-                .into_iter()
-                .filter_map(|(key, size)| Some(format!("{key}={}", size?))),
-        );
+        all.extend(self.batch_size.map(|n| format!("train.batch_size={n}")));
+        let img_size = self.img_size.map(ImgSize::toml);
+        all.extend(img_size.map(|size| format!("model.img_size={size}")));
         if let Some(out) = &self.out {
             all.push(set("run.dir", &text(out)?));
         }

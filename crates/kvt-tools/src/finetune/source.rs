@@ -64,7 +64,7 @@ impl Source {
     pub(super) fn of(
         given: &Path,
         model: Option<&str>,
-        img_size: Option<usize>,
+        img_size: Option<ImgSize>,
     ) -> Result<Self, FinetuneError> {
         let published = Published::named(given).map(Published::name);
         let path = &locate(given)?;
@@ -159,7 +159,7 @@ fn choose(
     file: &Path,
     weights: &StateDict,
     names: Vec<String>,
-    img_size: Option<usize>,
+    img_size: Option<ImgSize>,
 ) -> Result<String, FinetuneError> {
     let path = || file.to_owned();
     let Some(known) = recognise(weights) else {
@@ -171,7 +171,7 @@ fn choose(
     };
     let of_size = |name: &&String| {
         let config = ModelConfig::by_name(name).ok();
-        img_size.is_some() && config.map(|config| config.img_size()) == img_size.map(ImgSize::from)
+        img_size.is_some() && config.map(|config| config.img_size()) == img_size
     };
     match names.as_slice() {
         [name] => Ok(name.clone()),

@@ -117,7 +117,7 @@ fn what_is_chosen_stands_in_for_the_recipe() {
             epochs: Some(7),
             lr: Some(0.25),
             batch_size: Some(3),
-            img_size: Some(64),
+            img_size: Some(ImgSize::from([64, 96])),
             out: Some("a \"b\"".into()),
             set: vec!["model.drop_path=0.5".to_owned()],
         },
@@ -125,7 +125,8 @@ fn what_is_chosen_stands_in_for_the_recipe() {
     assert_eq!((chosen.train.epochs, chosen.train.batch_size), (7, 3));
     assert_eq!((chosen.optim.lr, chosen.optim.lr_batch), (0.25, 0));
     assert_eq!(chosen.schedule.warmup_epochs, 0.7);
-    assert_eq!(chosen.model.overrides.img_size, Some(64.into()));
+    let size = ImgSize::from([64, 96]);
+    assert_eq!(chosen.model.overrides.img_size, Some(size));
     assert_eq!(chosen.model.overrides.drop_path, Some(0.5));
     assert_eq!(chosen.run.dir, Path::new("a \"b\""));
 

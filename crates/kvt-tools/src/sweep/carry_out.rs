@@ -1,6 +1,6 @@
 //! Trains the unfinished runs of a sweep.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -39,7 +39,7 @@ pub enum End {
 /// does not stop the others. The outcomes are in the order of the cells.
 ///
 /// # Errors
-/// If a cell is left to train, and this machine lacks one of the `devices`, or without them, the device of such a cell.
+/// As [`check_devices`].
 pub fn carry_out(
     sweep: &Sweep,
     devices: &[String],
@@ -93,19 +93,40 @@ pub fn carry_out(
     Ok(ends.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Refuses a device that this machine lacks: else every cell would find out.
-fn check_devices(sweep: &Sweep, devices: &[String]) -> Result<(), TrainError> {
+/// Refuses devices that cannot train what is left, which else every cell would find out. Where nothing is left, none is needed.
+///
+/// # Errors
+/// If this machine lacks one of the `devices`, or without them, the device of a cell that is left to train, or if it cannot compute in the
+/// precision of such a cell.
+pub fn check_devices(sweep: &Sweep, devices: &[String]) -> Result<(), SweepError> {
     let is_left = |cell: &&Cell| matches!(State::of(cell), State::Missing | State::Begun(_));
     let left = sweep.cells.iter().filter(is_left);
-    let mut names: BTreeSet<&String> = left.map(|cell| &cell.plan.train.device).collect();
-    // Where nothing is left to train, none of them is needed.
-    if !names.is_empty() && !devices.is_empty() {
-        names = devices.iter().collect();
-    }
-    for name in names {
-        device::resolve(name)?;
+    for ((name, _), cell) in needed(left, devices) {
+        let device = device::resolve(name).map_err(TrainError::from)?;
+        let precision = device.check_precision(cell.plan.train.precision);
+        precision.map_err(|problem| SweepError::Device {
+            run: cell.label(),
+            problem,
+        })?;
     }
     Ok(())
+}
+
+/// The devices that may train these cells, each with the precisions of the cells, and the first cell of each pair.
+fn needed<'a>(
+    cells: impl Iterator<Item = &'a Cell>,
+    devices: &'a [String],
+) -> BTreeMap<(&'a str, &'static str), &'a Cell> {
+    let mut needed = BTreeMap::new();
+    for cell in cells {
+        let own = std::slice::from_ref(&cell.plan.train.device);
+        let names = if devices.is_empty() { own } else { devices };
+        for name in names {
+            let precision = cell.plan.train.precision.name();
+            needed.entry((name.as_str(), precision)).or_insert(cell);
+        }
+    }
+    needed
 }
 
 /// Trains or resumes a cell, and judges it.
@@ -225,5 +246,48 @@ fn crashed(dir: &Path, name: &str, error: &TrainError, watch: &dyn Watch) -> End
     match written {
         Ok(()) => End::Crashed,
         Err(error) => End::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn cell(name: &str, train: &str) -> Cell {
+        Cell {
+            name: name.to_owned(),
+            config: "a.toml".into(),
+            overrides: Vec::new(),
+            plan: toml::from_str(&format!("[train]\n{train}\n")).unwrap(),
+            linear: None,
+            known: None,
+        }
+    }
+
+    /// Any of the devices that are given may train any cell; without them each cell has its own.
+    #[test]
+    fn a_device_is_asked_once_for_each_precision() {
+        let cells = [
+            cell("a", "device = \"cpu\""),
+            cell("b", "device = \"wgpu\"\nprecision = \"bf16\""),
+            cell("c", "device = \"cpu\""),
+            cell("d", "device = \"cpu\"\nprecision = \"f16\""),
+        ];
+        for (devices, expected) in [
+            (
+                &["cuda", "cpu", "cpu"][..],
+                "cpu bf16 b, cpu f16 d, cpu f32 a, cuda bf16 b, cuda f16 d, cuda f32 a",
+            ),
+            (&[], "cpu f16 d, cpu f32 a, wgpu bf16 b"),
+        ] {
+            let devices: Vec<String> = devices.iter().map(|&name| name.to_owned()).collect();
+            let found = needed(cells.iter(), &devices);
+            let found = found
+                .iter()
+                .map(|((device, precision), cell)| format!("{device} {precision} {}", cell.name));
+            assert_eq!(found.collect::<Vec<_>>().join(", "), expected);
+        }
     }
 }

@@ -6,6 +6,7 @@ use crate::bench::BenchError;
 use crate::report::ReportError;
 use crate::trained::TrainedError;
 use kvt_train::config::ConfigError;
+use kvt_train::device::DeviceError;
 use kvt_train::error::TrainError;
 use kvt_train::run::RunError;
 
@@ -33,6 +34,14 @@ pub enum SweepError {
         run: String,
         /// What is wrong.
         problem: Box<ConfigError>,
+    },
+    /// A device cannot compute in the precision of a run.
+    #[error("run `{run}`: {problem}")]
+    Device {
+        /// The run's name.
+        run: String,
+        /// What the device can do.
+        problem: DeviceError,
     },
     /// A sweep beside other inputs.
     #[error("`{}` is a sweep, which is compared by itself: write the other runs into it", .path.display())]

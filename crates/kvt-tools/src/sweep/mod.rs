@@ -20,7 +20,7 @@ mod state;
 mod table;
 mod watch;
 
-pub use self::carry_out::{End, carry_out};
+pub use self::carry_out::{End, carry_out, check_devices};
 pub use self::cell::Cell;
 pub use self::conditions::conditions;
 pub use self::cost::{Cost, Costs};

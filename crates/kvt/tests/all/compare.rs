@@ -232,8 +232,11 @@ fn what_is_tested_is_of_the_last_weights_and_of_the_same_images() {
         "--output",
         "cmp",
     ];
-    let error = workspace.error(&[&compare[..], &["--devices", "cpu,bogus"]].concat());
-    assert!(error.contains("`bogus` is not a device"), "{error}");
+    let unknown = [&compare[..], &["--devices", "cpu,bogus"]].concat();
+    for arguments in [&unknown[..], &[&unknown[..], &["--dry-run"]].concat()[..]] {
+        let error = workspace.error(arguments);
+        assert!(error.contains("`bogus` is not a device"), "{error}");
+    }
     assert!(!workspace.path("runs").exists());
 
     // One of two epochs.

@@ -3,8 +3,8 @@
 use burn::tensor::{Device, TensorData};
 use kvt_models::weights::StateDict;
 use kvt_tools::probe::{LinearEpoch, LinearProbe, LinearRecipe, linear};
-use kvt_train::knn_vote::{KnnVote, Rows};
 use kvt_train::config::load_plan;
+use kvt_train::knn_vote::{KnnVote, Rows};
 use kvt_train::run::RunDir;
 use kvt_train::task::{DinoRole, build_model, load_checkpoint_backbone};
 

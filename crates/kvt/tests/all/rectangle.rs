@@ -108,6 +108,11 @@ fn height_and_width_are_shown() {
         model.starts_with("deit_16x2_patch4_16x24, 16x24 px, "),
         "{model}"
     );
+    let model = printed(
+        &workspace,
+        "models show deit_tiny_patch16_224 --img-size 64x96",
+    );
+    assert!(model.contains(", 64x96 px, "), "{model}");
     let checked = "config check tiny.toml --set model.img_size=[32,16]";
     workspace.line(checked).assert().success();
     let step =
@@ -152,4 +157,7 @@ fn what_is_no_size_is_refused() {
         assert!(error.contains(expected), "{train}: {error}");
     }
     assert!(!workspace.path("run").exists());
+    let shown = "models show swin_tiny_patch4_window7_224 --img-size 224x448";
+    let error = workspace.error(&shown.split(' ').collect::<Vec<_>>());
+    assert!(error.contains("Swin takes square images only"), "{error}");
 }

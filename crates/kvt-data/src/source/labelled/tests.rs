@@ -192,6 +192,51 @@ fn mistakes_are_named() {
 }
 
 #[test]
+fn the_classes_of_a_run_are_those_of_the_data() {
+    let table = "path,label,split\na.png,x,train\nb.png,y,val\n";
+    let (dir, data) = folder(&["a.png", "b.png"], table);
+    let known = ["x", "y"].map(str::to_owned);
+    let classes = |data: &DataConfig| {
+        let opened = crate::open_split(data, "val", Some(&known));
+        opened.map_or_else(|error| error.to_string(), |source| source.classes.join(" "))
+    };
+    let of = |classes_of: ClassNames| {
+        classes(&DataConfig {
+            classes: Some(classes_of),
+            ..data.clone()
+        })
+    };
+    let listed = |text: &str| {
+        fs_err::write(dir.path().join("names.txt"), text).unwrap();
+        of(ClassNames::File("names.txt".into()))
+    };
+    assert_eq!(classes(&data), "x y");
+    assert_eq!(listed("y\nx\n"), "x y");
+    // The run has read it, and a pipe is empty then.
+    assert_eq!(of(ClassNames::File("/dev/fd/999".into())), "x y");
+    for (said, expected) in [
+        (listed("x\nz\n"), "(missing: `y`; new: `z`): name those"),
+        (listed("x\ny\nz\n"), "(missing: none; new: `z`)"),
+        (listed(""), "(missing: `x`, `y`; new: none)"),
+        (
+            of(ClassNames::Count(2)),
+            "(missing: `x`, `y`; new: `0`, `1`)",
+        ),
+    ] {
+        let expected = format!("the classes of `data.classes` are not those of the run {expected}");
+        assert!(
+            said.contains("labels.csv`: ") && said.contains(&expected),
+            "{said}"
+        );
+    }
+    let columns = "path,x,z,split\na.png,1,0,train\nb.png,1,0,val\n";
+    fs_err::write(dir.path().join("labels.csv"), columns).unwrap();
+    let said = classes(&data.as_label_sets());
+    let expected = "the classes of the columns are not those of the run (missing: `y`; new: `z`)";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
 fn a_check_has_all_splits() {
     let table = SPLIT.replace("owl", "dog").replace("b.png", "lost.png");
     let (_dir, data) = folder(&IMAGES, &table);
