@@ -162,12 +162,11 @@ fn loaded<N: DenseNetwork>(
     };
     let names = own.iter().map(|(name, _)| name);
     let new: Vec<&str> = names.filter(|name| is_new(name)).collect();
-    let kept = read.state.iter().filter(|(name, _)| !is_new(name));
-    let added = own.iter().filter(|(name, _)| is_new(name));
-    let merged = kept.chain(added);
-    let merged: StateDict = merged
-        .map(|(name, data)| (name.to_owned(), data.clone()))
-        .collect();
+    let kept = |name: &str| (!is_new(name)).then(|| name.to_owned());
+    let mut merged = read.state.part(kept);
+    for (name, data) in own.iter().filter(|(name, _)| is_new(name)) {
+        merged.insert(name, data.clone());
+    }
     let (network, unused) = network.load_state_dict(&merged)?;
     let mut message = N::WHAT.to_owned();
     if !new.is_empty() {
