@@ -3,7 +3,7 @@
 use burn::module::{Module, ParamId};
 use burn::nn::LayerNorm;
 use burn::tensor::{Device, Tensor};
-use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, PyTorchToBurnAdapter, bridge, burn_pack};
+use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, PyTorchToBurnAdapter, burn_pack};
 use kvt_ops::{Key, Phase, layer_norm};
 
 use super::{WindowPadding, state};
@@ -15,7 +15,7 @@ use crate::layers::Init;
 use crate::model::{Model, Parameter};
 use crate::precision::Precision;
 use crate::weights::{
-    LoadOptions, LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError, on_host,
+    LoadOptions, LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError, deferred, on_host,
 };
 
 /// The maps of a pyramid.
@@ -279,18 +279,14 @@ impl Pyramid {
         };
         for (path, tensor) in self.norm_tensors() {
             let (row, data) = state::fit(tensor.name, tensor.shape.to_vec(), state, without)?;
-            tensors.extend(data.map(|data| bridge::from_data(data, path, None)));
+            tensors.extend(data.map(|data| deferred(data, path)));
             rows.push(row);
         }
         let is_norm = |name: &str| rows.iter().any(|row| row.name == name);
-        let weights: StateDict = state
-            .iter()
-            .filter(|(name, _)| !is_norm(name))
-            .filter_map(|(name, data)| {
-                let name = name.strip_prefix(BACKBONE)?;
-                Some((name.to_owned(), data.clone()))
-            })
-            .collect();
+        let weights = state.part(|name| {
+            let own = name.strip_prefix(BACKBONE).filter(|_| !is_norm(name));
+            own.map(str::to_owned)
+        });
         let options = LoadOptions {
             strict: false,
             new_head: true,

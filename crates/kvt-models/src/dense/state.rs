@@ -1,11 +1,13 @@
 //! The weights of a part of a network, under a prefix.
 
+use std::sync::Arc;
+
 use burn::module::Module;
 use burn::tensor::TensorData;
-use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, PyTorchToBurnAdapter, bridge, burn_pack};
+use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, PyTorchToBurnAdapter, burn_pack};
 
 use crate::model::{Parameter, trained};
-use crate::weights::{LoadRow, Outcome, StateDict, WeightsError, on_host};
+use crate::weights::{LoadRow, Outcome, StateDict, WeightsError, deferred, on_host, widened};
 
 /// The tensors of a module in PyTorch's layout, not yet read from the device.
 fn tensors<M: Module>(module: &M) -> Vec<burn_pack::Tensor> {
@@ -42,26 +44,16 @@ pub(super) fn fit(
     expected: Vec<usize>,
     state: &StateDict,
     without: Outcome,
-) -> Result<(LoadRow, Option<TensorData>), WeightsError> {
-    let data = state.get(&name);
+) -> Result<(LoadRow, Option<Arc<TensorData>>), WeightsError> {
+    let data = state.shared(&name);
     let found = data.map(|data| data.shape().to_vec());
     let outcome = match &found {
         None => without,
         Some(found) if *found != expected => Outcome::Mismatched,
         Some(_) => Outcome::Matched,
     };
-    let mut fitting = None;
-    if let Some(data) = data.filter(|_| outcome == Outcome::Matched) {
-        let not_float = || WeightsError::NotFloat {
-            name: name.clone(),
-            dtype: data.dtype(),
-        };
-        if !data.dtype().is_float() {
-            return Err(not_float());
-        }
-        let data = data.clone().try_cast_as::<f32>();
-        fitting = Some(data.map_err(|_| not_float())?);
-    }
+    let fitting = data.filter(|_| outcome == Outcome::Matched);
+    let fitting = fitting.map(|data| widened(&name, data)).transpose()?;
     let row = LoadRow {
         name,
         expected: Some(expected),
@@ -82,7 +74,7 @@ pub(super) fn load<M: Module>(
     for tensor in tensors(&module) {
         let name = format!("{prefix}{}", tensor.name);
         let (row, data) = fit(name, tensor.shape.to_vec(), state, Outcome::Missing)?;
-        fitting.extend(data.map(|data| bridge::from_data(data, tensor.name, None)));
+        fitting.extend(data.map(|data| deferred(data, tensor.name)));
         rows.push(row);
     }
     let applied = module.apply(fitting, None, Some(Box::new(PyTorchToBurnAdapter)), true);

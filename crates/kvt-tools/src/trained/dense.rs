@@ -100,6 +100,7 @@ impl<N: DenseNetwork> TrainedDense<N> {
         let device = device_of(&plan, warn)?;
         let network = N::build(&plan, &config, classes.len(), &inner(&device))?;
         let (network, unused) = network.load_state_dict(&read.state)?;
+        drop(read);
         for name in unused {
             warn(&format!("`{name}` of the weights is not used"));
         }

@@ -7,8 +7,8 @@ pub(super) mod trajectory;
 
 use burn::tensor::Device;
 use kvt_models::ModelConfig;
-use kvt_models::dense::{DenseKind, Pyramid, read_dense};
-use kvt_models::weights::{self, Outcome, StateDict, WeightsError};
+use kvt_models::dense::{DenseKind, read_dense};
+use kvt_models::weights::{self, LoadReport, Outcome, StateDict, WeightsError};
 
 use super::model::hint;
 use super::{InitConfig, ResetHead, Weights};
@@ -40,11 +40,14 @@ pub trait DenseNetwork: Network {
         device: &Device,
     ) -> Result<Self, TrainError>;
 
-    /// The backbone.
-    fn pyramid(&mut self) -> &mut Pyramid;
+    /// This network with a classifier's weights in its backbone, and the outcome for each of them.
+    ///
+    /// # Errors
+    /// If they do not match.
+    fn with_classifier(self, weights: &StateDict) -> Result<(Self, LoadReport), WeightsError>;
 }
 
-/// A network with heads on a [`Pyramid`] as the engine needs it.
+/// A network with heads on a [`Pyramid`](kvt_models::dense::Pyramid) as the engine needs it.
 macro_rules! network_on_pyramid {
     ($network:ty) => {
         impl $crate::recipe::Network for $network {
@@ -133,18 +136,16 @@ pub(super) fn start_from<N: DenseNetwork>(
 fn loaded<N: DenseNetwork>(
     init: &InitConfig,
     model: &ModelConfig,
-    mut network: N,
+    network: N,
     state: StateDict,
 ) -> Result<(N, String), WeightsError> {
     let read = read_dense(state, model)?;
     if read.kind == DenseKind::Classifier {
-        let pyramid = network.pyramid();
-        let (loaded, report) = pyramid.clone().load(&read.state, DenseKind::Classifier)?;
+        let (network, report) = network.with_classifier(&read.state)?;
         let matched = report.names(Outcome::Matched).count();
         let message = format!(
             "a classifier's: {matched} of the backbone; norms of the maps and heads are new"
         );
-        *pyramid = loaded;
         return Ok((network, message));
     }
     let own = network.state_dict()?;
@@ -162,12 +163,11 @@ fn loaded<N: DenseNetwork>(
     };
     let names = own.iter().map(|(name, _)| name);
     let new: Vec<&str> = names.filter(|name| is_new(name)).collect();
-    let kept = read.state.iter().filter(|(name, _)| !is_new(name));
-    let added = own.iter().filter(|(name, _)| is_new(name));
-    let merged = kept.chain(added);
-    let merged: StateDict = merged
-        .map(|(name, data)| (name.to_owned(), data.clone()))
-        .collect();
+    let kept = |name: &str| (!is_new(name)).then(|| name.to_owned());
+    let mut merged = read.state.part(kept);
+    for (name, data) in own.iter().filter(|(name, _)| is_new(name)) {
+        merged.insert(name, data.clone());
+    }
     let (network, unused) = network.load_state_dict(&merged)?;
     let mut message = N::WHAT.to_owned();
     if !new.is_empty() {

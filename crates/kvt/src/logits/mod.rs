@@ -74,6 +74,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let device = device::resolve(&plan.train.device)?;
     let model = config.init(&device.device, Key::new(0))?;
     let (model, report) = model.load(&weights, LoadOptions::default())?;
+    // The model has its own copy, and the images need the memory.
+    drop(weights);
     for name in report.names(kvt_models::weights::Outcome::Unused) {
         output::warning(&format!("`{name}` of the weights is not used"));
     }

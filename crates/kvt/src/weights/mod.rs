@@ -258,6 +258,8 @@ fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
     let model = build(&args.model, &args.set, &weights)?;
     let from = model.layout(&weights);
     let (model, report) = model.load(&weights, LoadOptions::default())?;
+    // The model has its own copy, and the file is made in memory.
+    drop(weights);
     for name in report.names(Outcome::Unused) {
         output::warning(&format!("`{name}` of the weights is left out"));
     }

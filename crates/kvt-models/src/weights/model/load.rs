@@ -1,9 +1,10 @@
 //! Loads weights into a model, and reports on every key.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use burn::tensor::TensorData;
-use burn_store::{PyTorchToBurnAdapter, bridge};
+use burn::tensor::{DType, TensorData};
+use burn_store::{PyTorchToBurnAdapter, bridge, burn_pack};
 
 use super::{channels, nearest, recognise};
 use crate::model::{Model, Parameter, is_of_mixer};
@@ -69,10 +70,10 @@ impl Model {
         let mut tensors = Vec::new();
         let mut used = BTreeSet::new();
         for Parameter { name, shape, .. } in self.state() {
-            let found = weights.get(&name);
+            let found = weights.shared(&name);
             let (outcome, data) = self.fit(&name, &shape, found, options)?;
             if let Some(data) = data {
-                tensors.push(bridge::from_data(data, self.path(&name), None));
+                tensors.push(deferred(data, self.path(&name)));
             }
             used.insert(name.clone());
             report.rows.push(LoadRow {
@@ -154,9 +155,9 @@ impl Model {
         &self,
         name: &str,
         shape: &[usize],
-        found: Option<&TensorData>,
+        found: Option<&Arc<TensorData>>,
         options: LoadOptions,
-    ) -> Result<(Outcome, Option<TensorData>), WeightsError> {
+    ) -> Result<(Outcome, Option<Arc<TensorData>>), WeightsError> {
         let is_of_head = self.is_of_head(name);
         if options.new_head && is_of_head {
             return Ok((Outcome::Reset, None));
@@ -172,31 +173,53 @@ impl Model {
             };
             return Ok((outcome, None));
         };
-        let not_float = || WeightsError::NotFloat {
-            name: name.to_owned(),
-            dtype: found.dtype(),
-        };
-        if !found.dtype().is_float() {
-            return Err(not_float());
-        }
-        let widened = || found.clone().try_cast_as::<f32>().map_err(|_| not_float());
+        let data = widened(name, found)?;
         if found.shape().as_slice() == shape {
-            return Ok((Outcome::Matched, Some(widened()?)));
+            return Ok((Outcome::Matched, Some(data)));
         }
         if resets {
             return Ok((Outcome::Reset, None));
         }
-        let data = widened()?;
         // Parameters of a mechanism may have a dimension of 3, too.
         let reads_images = !is_of_mixer(name) && shape.get(1) == Some(&self.config.in_chans());
         if reads_images && let Some(data) = channels::adapted(&data, shape) {
-            return Ok((Outcome::Adapted, Some(data)));
+            return Ok((Outcome::Adapted, Some(Arc::new(data))));
         }
         if let Some(data) = self.resize(name, shape, &data) {
-            return Ok((Outcome::Resized, Some(data)));
+            return Ok((Outcome::Resized, Some(Arc::new(data))));
         }
         Ok((Outcome::Mismatched, None))
     }
+}
+
+/// A weight in 32 bits: the same one, or a copy of one in another type.
+///
+/// # Errors
+///
+/// [`WeightsError::NotFloat`], with the name.
+pub(crate) fn widened(name: &str, data: &Arc<TensorData>) -> Result<Arc<TensorData>, WeightsError> {
+    let dtype = data.dtype();
+    if dtype == DType::F32 {
+        return Ok(Arc::clone(data));
+    }
+    let not_float = || WeightsError::NotFloat {
+        name: name.to_owned(),
+        dtype,
+    };
+    if !dtype.is_float() {
+        return Err(not_float());
+    }
+    let wide = TensorData::clone(data).try_cast_as::<f32>();
+    Ok(Arc::new(wide.map_err(|_| not_float())?))
+}
+
+/// A weight for the parameter at a path, which is copied when it is its turn: a module takes the first one's place before the next
+/// is copied, and the copies of all would be another model.
+pub(crate) fn deferred(data: Arc<TensorData>, path: String) -> burn_pack::Tensor {
+    let (dtype, shape) = (data.dtype(), data.shape().clone());
+    bridge::deferred(path, dtype, shape, None, move || {
+        Ok(TensorData::clone(&data))
+    })
 }
 
 #[cfg(test)]

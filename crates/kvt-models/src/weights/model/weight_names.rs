@@ -1,5 +1,7 @@
 //! The names of weights: their origin, the family that they indicate, and renaming.
 
+use std::sync::Arc;
+
 use crate::family::Family;
 use crate::family::families::FAMILIES;
 use crate::family::naming::Layout;
@@ -58,7 +60,7 @@ impl Model {
         layout(self.config.family(), weights)
     }
 
-    /// The weights of this model's family under the names of a layout.
+    /// The weights of this model's family under the names of a layout. They share the numbers that keep their order.
     pub fn rename(&self, weights: &StateDict, layout: Layout) -> StateDict {
         let family = self.config.family();
         if self::layout(family, weights) == layout {
@@ -70,16 +72,18 @@ impl Model {
             Layout::Official => names.from_name,
         };
         let config = self.config.of_family();
-        let renamed = weights.iter().map(|(name, data)| {
+        StateDict::of_shares(weights.shares().map(|(name, data)| {
             let renamed = rename(name);
             let timm = match layout {
                 Layout::Timm => &renamed,
                 Layout::Official => name,
             };
             let reordered = config.reordered(timm, data, layout);
-            (renamed, reordered.unwrap_or_else(|| data.clone()))
-        });
-        renamed.collect()
+            (
+                renamed,
+                reordered.map_or_else(|| Arc::clone(data), Arc::new),
+            )
+        }))
     }
 }
 

@@ -2,8 +2,9 @@
 
 use burn::tensor::Device;
 use kvt_models::ModelConfig;
-use kvt_models::dense::Pyramid;
 use kvt_models::dense::mask_rcnn::{CLASSIFIERS, MaskRcnn};
+use kvt_models::dense::{DenseKind, Pyramid};
+use kvt_models::weights::{LoadReport, StateDict, WeightsError};
 use kvt_ops::Key;
 
 use crate::config::Plan;
@@ -28,8 +29,10 @@ impl DenseNetwork for MaskRcnn {
         Ok(network.with_precision(plan.train.precision))
     }
 
-    fn pyramid(&mut self) -> &mut Pyramid {
-        &mut self.pyramid
+    fn with_classifier(mut self, weights: &StateDict) -> Result<(Self, LoadReport), WeightsError> {
+        let (pyramid, report) = self.pyramid.load(weights, DenseKind::Classifier)?;
+        self.pyramid = pyramid;
+        Ok((self, report))
     }
 }
 

@@ -175,11 +175,7 @@ impl Network for DinoNetwork {
 
 /// The weights with a prefix, which is removed.
 fn part(state: &StateDict, prefix: &str) -> StateDict {
-    let part = state.iter().filter_map(|(name, data)| {
-        let name = name.strip_prefix(prefix)?;
-        Some((name.to_owned(), data.clone()))
-    });
-    part.collect()
+    state.part(|name| name.strip_prefix(prefix).map(str::to_owned))
 }
 
 /// The weights of the backbone, if they are of a student or teacher, whose files contain a head as well; `None` for others.

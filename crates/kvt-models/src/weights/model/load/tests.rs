@@ -52,6 +52,33 @@ fn a_model_takes_another_ones_weights() {
     assert_eq!(report.to_string(), "32 matched");
 }
 
+/// A large model's weights fit into memory twice: those of the file, and the model's.
+#[test]
+fn loading_copies_weights_only_into_the_model() {
+    let weights = StateDict::from_model(&model(1, &same())).unwrap();
+    let name = "blocks.1.mlp.fc2.weight";
+    let found = weights.shared(name).unwrap();
+    let target = model(2, &same());
+    for layout in [Layout::Timm, Layout::Official] {
+        let renamed = target.rename(&weights, layout);
+        assert!(Arc::ptr_eq(renamed.shared(name).unwrap(), found));
+    }
+    let shape = found.shape().to_vec();
+    let fit = target.fit(name, &shape, Some(found), LoadOptions::default());
+    let (outcome, data) = fit.unwrap();
+    let data = data.unwrap();
+    assert_eq!(outcome, Outcome::Matched);
+    assert!(Arc::ptr_eq(&data, found));
+    let put = bridge::into_data(deferred(data, "weight".to_owned())).unwrap();
+    assert_eq!(put, **found);
+    assert_ne!(put.as_bytes().as_ptr(), found.as_bytes().as_ptr());
+
+    // The model is independent of them.
+    let (loaded, _) = target.load(&weights, LoadOptions::default()).unwrap();
+    assert_eq!(Arc::strong_count(found), 1);
+    assert_eq!(StateDict::from_model(&loaded).unwrap(), weights);
+}
+
 #[test]
 fn linear_weights_leave_in_pytorchs_layout() {
     let source = model(1, &same());
