@@ -1,6 +1,6 @@
 """Golden numbers of probes: DINO's k-NN classifier and its linear evaluation on fixed features, in f64 on the CPU.
 
-Writes to `crates/kvt-tools/tests/golden/`:
+Writes to `crates/kvt-train/tests/golden/`:
 
   probe.safetensors
     bank [240, 12], bank_labels [240], queries [60, 12], query_labels [60]
@@ -73,7 +73,7 @@ def main():
                    top1=torch.tensor([a for a, _ in right]), top5=torch.tensor([b for _, b in right]), start=start,
                    losses=numbers(losses), lrs=numbers(lrs), weight=layer.weight.T, bias=layer.bias)
     config = dict(ks=KS, temperature=TEMPERATURE, classes=CLASSES, **LINEAR)
-    save(golden("kvt-tools") / "probe.safetensors", tensors, config, SEED)
+    save(golden("kvt-train") / "probe.safetensors", tensors, config, SEED)
 
 
 if __name__ == "__main__":
