@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error};
 
-use super::common::Overrides;
+use super::common::{Overrides, success_if};
 use super::each_image::{Shown, each_image};
 use super::table::table;
 use super::{output, trained};
@@ -108,11 +108,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !rows.is_empty() {
         output::print(&table(&header, rows))?;
     }
-    Ok(if are_all {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(success_if(are_all))
 }
 
 /// `last`, `all`, or a number from 1.

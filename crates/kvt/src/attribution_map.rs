@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error, bail};
 
-use super::common::Overrides;
+use super::common::{Overrides, success_if};
 use super::each_image::{Shown, each_image};
 use super::table::table;
 use super::{output, trained};
@@ -112,11 +112,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         "patches with half of the relevance",
     ];
     output::print(&table(&header, rows))?;
-    Ok(if are_all {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(success_if(are_all))
 }
 
 /// The number of a class by its name, where names are known, or by its number.

@@ -1,6 +1,7 @@
 //! Arguments and steps that several verbs share.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::ArgGroup;
@@ -58,6 +59,15 @@ impl ModelArgs {
             }
             (None, None) => bail!("neither `--model` nor `--config`"),
         }
+    }
+}
+
+/// The exit code of a verb that did its work, or has printed why some of it is missing.
+pub(super) fn success_if(is_complete: bool) -> ExitCode {
+    if is_complete {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

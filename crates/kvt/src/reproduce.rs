@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::common::{Overrides, one_of};
+use super::common::{Overrides, one_of, success_if};
 use super::watch::{Terminal, dry_run};
 use super::{interrupt, output};
 use kvt_papers::{
@@ -110,11 +110,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for failure in &failures {
         output::error(failure);
     }
-    Ok(if failures.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(success_if(failures.is_empty()))
 }
 
 const SCALES: [(Scale, &str, &str); 5] = [

@@ -15,6 +15,18 @@ pub struct Crop {
     pub height: u32,
 }
 
+impl Crop {
+    /// All of an image of this width and height.
+    pub(crate) fn whole((width, height): (u32, u32)) -> Self {
+        Self {
+            left: 0,
+            top: 0,
+            width,
+            height,
+        }
+    }
+}
+
 /// torchvision's `RandomResizedCrop.get_params` for a `width` x `height` image: an area uniform in `scale` (fraction of
 /// the image), an aspect ratio log-uniform in `ratio`, ten attempts; then the largest central rectangle with an allowed
 /// ratio.

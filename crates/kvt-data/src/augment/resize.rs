@@ -65,13 +65,7 @@ pub(super) fn resize(
     size: (u32, u32),
     filter: FilterType,
 ) -> Result<RgbImage, AugmentError> {
-    let (width, height) = image.dimensions();
-    let whole = Crop {
-        left: 0,
-        top: 0,
-        width,
-        height,
-    };
+    let whole = Crop::whole(image.dimensions());
     resize_crop(image, whole, size, filter)
 }
 
@@ -85,24 +79,18 @@ pub(super) fn resize_box(
     filter: FilterType,
 ) -> Result<RgbImage, AugmentError> {
     let numbers = [across.0, down.0, across.1, down.1];
-    let (width, height) = image.dimensions();
     if numbers.iter().all(|number| number.fract() == 0.0) {
-        let [left, top, columns, rows] = numbers.map(|number| number as u32);
+        let [left, top, width, height] = numbers.map(|number| number as u32);
         let crop = Crop {
             left,
             top,
-            width: columns,
-            height: rows,
+            width,
+            height,
         };
         let (across, down) = ((0.0, across.1), (0.0, down.1));
         return convolve(image, crop, size, across, down, filter);
     }
-    let whole = Crop {
-        left: 0,
-        top: 0,
-        width,
-        height,
-    };
+    let whole = Crop::whole(image.dimensions());
     convolve(image, whole, size, across, down, filter)
 }
 

@@ -269,39 +269,18 @@ impl<'a> Table<'a> {
         if on_error == OnError::Fail {
             self.refuse_missing(&rows)?;
         }
-        rows.sort_by(|a, b| {
-            a.path
-                .as_os_str()
-                .as_encoded_bytes()
-                .cmp(b.path.as_os_str().as_encoded_bytes())
-        });
-        let sample = |row: &Row| {
-            let fault = if let Some(ending) = listing::other_format(&row.path) {
-                format!(
-                    "`{}`: .{ending} pictures are not read; convert it to JPEG or PNG",
-                    row.name
-                )
-            } else if row.label.is_empty() && !self.data.label_sets {
-                "the column `label` is empty".to_owned()
-            } else {
-                let labels = self.labels_of(row);
-                match labels.and_then(|labels| numbers_of(&labels, &numbers, classes)) {
-                    Ok(labels) => {
-                        let sample = Sample {
-                            path: row.path.clone(),
-                            label: labels.first().copied().unwrap_or(0),
-                            place: Place::File,
-                        };
-                        return Ok((sample, labels));
-                    }
-                    Err(fault) => fault,
-                }
-            };
-            Err(self.labels.error(row, fault))
-        };
-        let rows = rows.into_iter().map(sample);
-        let (samples, sets): (Vec<_>, Vec<_>) =
-            rows.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        rows.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
+        let (mut samples, mut sets) = (Vec::new(), Vec::new());
+        for row in rows {
+            let labels = self.label_numbers(row, &numbers, classes);
+            let labels = labels.map_err(|fault| self.labels.error(row, fault))?;
+            samples.push(Sample {
+                path: row.path.clone(),
+                label: labels.first().copied().unwrap_or(0),
+                place: Place::File,
+            });
+            sets.push(labels);
+        }
         let mut source = Source::new(self.labels.folder.clone(), classes.to_vec(), samples)?;
         if self.data.label_sets {
             source = source.with_label_sets(sets);
@@ -313,6 +292,25 @@ impl<'a> Table<'a> {
             });
         }
         Ok(source)
+    }
+
+    /// The labels of a row as numbers, or why its image cannot be used.
+    fn label_numbers(
+        &self,
+        row: &Row,
+        numbers: &HashMap<&str, u32>,
+        classes: &[String],
+    ) -> Result<Vec<u32>, String> {
+        if let Some(ending) = listing::other_format(&row.path) {
+            let name = &row.name;
+            return Err(format!(
+                "`{name}`: .{ending} pictures are not read; convert it to JPEG or PNG"
+            ));
+        }
+        if row.label.is_empty() && !self.data.label_sets {
+            return Err("the column `label` is empty".to_owned());
+        }
+        numbers_of(&self.labels_of(row)?, numbers, classes)
     }
 
     /// Rejects rows whose files are not there: they would be met after hours.
@@ -341,12 +339,8 @@ impl<'a> Table<'a> {
     fn unused(&self) -> (Vec<String>, listing::OtherFormats) {
         let table = self.labels.path.display();
         let Listing { images, others, .. } = listing::images(&self.data.path);
-        let named: HashSet<PathBuf> = self
-            .labels
-            .rows
-            .iter()
-            .map(|row| whole(&row.path))
-            .collect();
+        let rows = self.labels.rows.iter();
+        let named: HashSet<PathBuf> = rows.map(|row| whole(&row.path)).collect();
         let mut extra = images.iter().filter(|path| !named.contains(&whole(path)));
         let first = extra.next();
         let extra = first.map(|first| {

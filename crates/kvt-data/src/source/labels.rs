@@ -76,44 +76,37 @@ impl Labels {
                 let line = error.position().map_or(1, csv::Position::line);
                 at(line, format!("it cannot be read as CSV: {error}"))
             })?;
-            // Where a record is said to begin, empty lines before it can stand.
-            let (start, first) = record
-                .position()
-                .map_or((0, 1), |found| (found.byte() as usize, found.line()));
-            let before = text.get(start..).unwrap_or_default().bytes();
-            let before = before.take_while(|byte| matches!(byte, b'\n' | b'\r'));
-            let line = first + before.filter(|byte| *byte == b'\n').count() as u64;
             if record.iter().all(str::is_empty) {
                 continue;
             }
+            let line = line_of(&record, &text);
             let Some(columns) = &columns else {
-                columns =
-                    Some(Columns::of(&record, label_sets).map_err(|reason| at(line, reason))?);
+                let found = Columns::of(&record, label_sets);
+                columns = Some(found.map_err(|reason| at(line, reason))?);
                 continue;
             };
-            let row = columns
-                .row(&record, &folder, line)
-                .map_err(|reason| at(line, reason))?;
+            let row = columns.row(&record, &folder, line);
+            let row = row.map_err(|reason| at(line, reason))?;
             if let Some(other) = lines.insert(whole(&row.path), line) {
                 let reason = format!("`{}` is in line {other} already", row.name);
                 return Err(at(line, reason));
             }
             rows.push(row);
         }
-        match columns {
-            Some(columns) if !rows.is_empty() => Ok(Self {
-                path: path.to_owned(),
-                folder,
-                rows,
-                has_splits: columns.split.is_some(),
-                classes: columns.classes.into_iter().map(|(_, name)| name).collect(),
-                unread: columns.unread,
-            }),
-            _ => Err(DataError::Records {
+        let Some(columns) = columns.filter(|_| !rows.is_empty()) else {
+            return Err(DataError::Records {
                 path: path.to_owned(),
                 reason: "it has no rows: expected the columns `path` and `label`, and a row for each image".to_owned(),
-            }),
-        }
+            });
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            folder,
+            rows,
+            has_splits: columns.split.is_some(),
+            classes: columns.classes.into_iter().map(|(_, name)| name).collect(),
+            unread: columns.unread,
+        })
     }
 
     /// An error of a row.
@@ -124,6 +117,15 @@ impl Labels {
             reason,
         }
     }
+}
+
+/// The line of a record, from 1. Empty lines can stand before it, behind the place where the reader says that it begins.
+fn line_of(record: &csv::StringRecord, text: &str) -> u64 {
+    let place = record.position();
+    let (start, line) = place.map_or((0, 1), |found| (found.byte() as usize, found.line()));
+    let before = text.get(start..).unwrap_or_default().bytes();
+    let before = before.take_while(|byte| matches!(byte, b'\n' | b'\r'));
+    line + before.filter(|byte| *byte == b'\n').count() as u64
 }
 
 /// Where the columns are.
@@ -157,31 +159,18 @@ impl Columns {
             )
         };
         let path = of("path")?.ok_or_else(|| missing("path"))?;
-        let label = of("label")?;
-        let split = of("split")?;
+        let (label, split) = (of("label")?, of("split")?);
         let used = [Some(path), label, split];
         let others = names.iter().cloned().enumerate();
-        let mut others: Vec<(usize, String)> = others
-            .filter(|(column, _)| !used.contains(&Some(*column)))
-            .collect();
+        let others = others.filter(|(column, _)| !used.contains(&Some(*column)));
+        let mut others: Vec<(usize, String)> = others.collect();
         let mut classes = Vec::new();
         if label.is_none() {
             if !label_sets || others.is_empty() {
                 return Err(missing("label"));
             }
+            check_classes(&others)?;
             classes = std::mem::take(&mut others);
-            let mut seen = HashSet::new();
-            for (column, name) in &classes {
-                if !is_class(name) {
-                    return Err(format!(
-                        "column {} is `{name}`, which cannot be the name of a class",
-                        column + 1
-                    ));
-                }
-                if !seen.insert(name) {
-                    return Err(format!("there are two columns `{name}`"));
-                }
-            }
         }
         Ok(Self {
             path,
@@ -213,23 +202,7 @@ impl Columns {
         }
         let label = match self.label {
             Some(column) => cell(column),
-            None => {
-                let mut labels = Vec::new();
-                for (column, name) in &self.classes {
-                    let cell = cell(*column);
-                    match flag(&cell) {
-                        Some(false) => {}
-                        Some(true) => labels.push(name.as_str()),
-                        None => {
-                            return Err(format!(
-                                "the column `{name}` is `{cell}`: without a column `label` each other one is a class, with 0 or 1, or with \
-                                 false or true"
-                            ));
-                        }
-                    }
-                }
-                labels.join(BETWEEN)
-            }
+            None => self.classes_of(record)?,
         };
         Ok(Row {
             path: plain(&folder.join(&name)),
@@ -239,6 +212,42 @@ impl Columns {
             line,
         })
     }
+
+    /// The classes whose columns say so, as one text.
+    fn classes_of(&self, record: &csv::StringRecord) -> Result<String, String> {
+        let mut labels = Vec::new();
+        for (column, name) in &self.classes {
+            let cell = record.get(*column).unwrap_or_default();
+            match flag(cell) {
+                Some(false) => {}
+                Some(true) => labels.push(name.as_str()),
+                None => {
+                    return Err(format!(
+                        "the column `{name}` is `{cell}`: without a column `label` each other one is a class, with 0 or 1, or with \
+                         false or true"
+                    ));
+                }
+            }
+        }
+        Ok(labels.join(BETWEEN))
+    }
+}
+
+/// Refuses columns whose names cannot be those of classes, or are there twice.
+fn check_classes(columns: &[(usize, String)]) -> Result<(), String> {
+    let mut seen = HashSet::new();
+    for (column, name) in columns {
+        if !is_class(name) {
+            return Err(format!(
+                "column {} is `{name}`, which cannot be the name of a class",
+                column + 1
+            ));
+        }
+        if !seen.insert(name) {
+            return Err(format!("there are two columns `{name}`"));
+        }
+    }
+    Ok(())
 }
 
 /// A path by which a file can be told from others, whatever folder it is relative to.

@@ -2,7 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,42 +56,15 @@ pub(super) fn survey(
             masks: mask_root,
         });
     }
-    let (mut images, rest) = by_stem(&root, &data.image_suffix)?;
-    let (mut masks, of_masks) = by_stem(&mask_root, &data.mask_suffix)?;
+    let (mut images, image_listing) = by_stem(&root, &data.image_suffix)?;
+    let (mut masks, mask_listing) = by_stem(&mask_root, &data.mask_suffix)?;
     let mut unpaired = Unpaired::default();
     if let (Some(split), true) = (split, is_listed) {
-        let names = listed(&data.path.join(&data.list).join(format!("{split}.txt")))?;
-        let mut chosen = BTreeMap::new();
-        for name in names {
-            let stem = OsString::from(&name);
-            if chosen.contains_key(&stem) {
-                let path = data.path.join(&data.list).join(format!("{split}.txt"));
-                let reason = format!("it has `{name}` twice");
-                return Err(DataError::Records { path, reason });
-            }
-            match images.remove_entry(&stem) {
-                Some((stem, image)) => drop(chosen.insert(stem, image)),
-                None => unpaired.listed.push(name),
-            }
-        }
-        masks.retain(|stem, _| chosen.contains_key(stem));
-        images = chosen;
+        let list = data.path.join(&data.list).join(format!("{split}.txt"));
+        (images, unpaired.listed) = chosen(images, &list)?;
+        masks.retain(|stem, _| images.contains_key(stem));
     }
-    let mut pairs = Vec::new();
-    for (stem, image) in images {
-        match masks.remove(&stem) {
-            Some(mask) => pairs.push((image, mask)),
-            None => unpaired.images.push(image),
-        }
-    }
-    unpaired.masks = masks.into_values().collect();
-    unpaired.images.sort();
-    unpaired.masks.sort();
-    // As in other listings: by the bytes of the whole path.
-    pairs.sort_by(|(a, _), (b, _)| {
-        let bytes = |path: &'_ PathBuf| path.as_os_str().as_encoded_bytes().to_vec();
-        bytes(a).cmp(&bytes(b))
-    });
+    let pairs = paired(images, masks, &mut unpaired);
     let (names, is_numbered) = match before {
         Some(before) => (before.classes.clone(), before.is_numbered),
         None => classes(data, known)?,
@@ -109,14 +82,14 @@ pub(super) fn survey(
         values,
     };
     let source = Source {
-        others: rest.others,
+        others: image_listing.others,
         masks: Some(Arc::new(masks)),
         is_numbered,
         ..Source::new(root, names, samples.collect())?
     };
     let survey = Survey {
         source,
-        unlisted: [rest.unlisted, of_masks.unlisted].concat(),
+        unlisted: [image_listing.unlisted, mask_listing.unlisted].concat(),
         empty: Vec::new(),
     };
     Ok((survey, unpaired))
@@ -140,8 +113,45 @@ pub(super) fn open(
     source.not_empty(split)?.with_classes(classes)
 }
 
-/// The picture files of a folder by their path in it, without ending and suffix. Files with another suffix are not part of the data.
-fn by_stem(root: &Path, suffix: &str) -> Result<(BTreeMap<OsString, PathBuf>, Listing), DataError> {
+/// Picture files by their path in a folder, without ending and suffix.
+type ByStem = BTreeMap<OsString, PathBuf>;
+
+/// The images that a list names, and its names without an image.
+fn chosen(mut images: ByStem, list: &Path) -> Result<(ByStem, Vec<String>), DataError> {
+    let (mut chosen, mut missing) = (ByStem::new(), Vec::new());
+    let text = read_text(list, LARGEST_LIST)?;
+    for name in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if chosen.contains_key(OsStr::new(name)) {
+            let (path, reason) = (list.to_owned(), format!("it has `{name}` twice"));
+            return Err(DataError::Records { path, reason });
+        }
+        match images.remove_entry(OsStr::new(name)) {
+            Some((stem, image)) => drop(chosen.insert(stem, image)),
+            None => missing.push(name.to_owned()),
+        }
+    }
+    Ok((chosen, missing))
+}
+
+/// The images with their masks. Files without a partner go to `unpaired`.
+fn paired(images: ByStem, mut masks: ByStem, unpaired: &mut Unpaired) -> Vec<(PathBuf, PathBuf)> {
+    let mut pairs = Vec::new();
+    for (stem, image) in images {
+        match masks.remove(&stem) {
+            Some(mask) => pairs.push((image, mask)),
+            None => unpaired.images.push(image),
+        }
+    }
+    unpaired.masks = masks.into_values().collect();
+    unpaired.images.sort();
+    unpaired.masks.sort();
+    // As in other listings: by the bytes of the whole path.
+    pairs.sort_by(|(a, _), (b, _)| a.as_os_str().cmp(b.as_os_str()));
+    pairs
+}
+
+/// The picture files of a folder. Those with another suffix are not part of the data.
+fn by_stem(root: &Path, suffix: &str) -> Result<(ByStem, Listing), DataError> {
     let mut listing = listing::images(root);
     let mut found = BTreeMap::new();
     for path in std::mem::take(&mut listing.images) {
@@ -172,13 +182,6 @@ fn without_suffix(name: OsString, suffix: &str) -> Option<OsString> {
         Some(text) => text.strip_suffix(suffix).map(OsString::from),
         None => Some(name),
     }
-}
-
-/// The names of a list, one a line.
-fn listed(path: &Path) -> Result<Vec<String>, DataError> {
-    let text = read_text(path, LARGEST_LIST)?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    Ok(lines.map(str::to_owned).collect())
 }
 
 /// The names of the classes, and whether these are only numbers. A list that a shell hands over is read where none is `known`.

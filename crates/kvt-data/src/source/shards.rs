@@ -28,6 +28,8 @@ pub(crate) const SHARD: &str = "tar";
 pub(crate) const LABEL: &str = "cls";
 /// Maximum length of a label in bytes.
 const LABEL_BYTES: u64 = 32;
+/// Maximum number of classes without a list of names.
+pub(super) const MAX_CLASSES: u32 = 1 << 20;
 /// Length of a block in bytes. An archive ends with two blocks of zeros.
 const BLOCK: u64 = 512;
 
@@ -54,37 +56,18 @@ pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataE
     let list = dir.join(CLASSES);
     // A dead link is there, too.
     let has_list = list.symlink_metadata().is_ok();
-    let classes = match (names, has_list) {
-        (_, true) => read_classes(&list)?,
-        (Some(names), false) => names.to_vec(),
-        (None, false) => {
-            let labels = members.iter().flatten().map(|member| member.label);
-            let count = labels.max().map_or(0, |label| label.saturating_add(1));
-            // An identifier is not a class number, and would need a list of billions of names.
-            if count > MAX_CLASSES {
-                return Err(DataError::ClassList {
-                    path: list,
-                    reason: format!(
-                        "there is none, and a label is {}: number the classes from 0, or write their names to this file",
-                        count - 1
-                    ),
-                });
-            }
-            (0..count).map(|label| label.to_string()).collect()
-        }
+    let classes = match names {
+        _ if has_list => read_classes(&list)?,
+        Some(names) => names.to_vec(),
+        None => numbers(list, members.iter().flatten())?,
     };
     let mut samples = Vec::new();
     for (number, (shard, members)) in (0..).zip(files.iter().zip(members)) {
         for member in members {
             if member.label as usize >= classes.len() {
-                return Err(DataError::Shard {
-                    shard: shard.clone(),
-                    member: Some(member.name),
-                    fault: ShardFault::Label {
-                        label: member.label.to_string(),
-                        classes: Some(classes.len()),
-                    },
-                });
+                let (label, classes) = (member.label.to_string(), Some(classes.len()));
+                let fault = ShardFault::Label { label, classes };
+                return Err(error(shard, (Some(member.name), fault)));
             }
             samples.push(Sample {
                 path: within(shard, &member.name),
@@ -127,8 +110,36 @@ fn read_classes(path: &Path) -> Result<Vec<String>, DataError> {
     })
 }
 
-/// Maximum number of classes without a list of names.
-pub(super) const MAX_CLASSES: u32 = 1 << 20;
+/// The numbers up to the largest label, where there is no `list` of names.
+fn numbers<'a>(
+    list: PathBuf,
+    members: impl Iterator<Item = &'a Member>,
+) -> Result<Vec<String>, DataError> {
+    let largest = members.map(|member| member.label).max();
+    let count = largest.map_or(0, |label| label.saturating_add(1));
+    // An identifier is not a class number, and would need a list of billions of names.
+    if count > MAX_CLASSES {
+        return Err(DataError::ClassList {
+            path: list,
+            reason: format!(
+                "there is none, and a label is {}: number the classes from 0, or write their names to this file",
+                count - 1
+            ),
+        });
+    }
+    Ok((0..count).map(|label| label.to_string()).collect())
+}
+
+/// What is wrong with a shard, and in which member.
+type Fault = (Option<String>, ShardFault);
+
+fn error(shard: &Path, (member, fault): Fault) -> DataError {
+    DataError::Shard {
+        shard: shard.to_owned(),
+        member,
+        fault,
+    }
+}
 
 /// An image in a shard.
 struct Member {
@@ -149,26 +160,23 @@ struct Parts {
 
 impl Parts {
     /// The image with its label; `None` if the sample has neither.
-    fn finish(self) -> Result<Option<Member>, (String, ShardFault)> {
-        match (self.image, self.label) {
-            (Some((name, offset, length)), Some((_, text))) => {
-                let label = text.trim();
-                let Ok(label) = label.parse() else {
-                    let label = label.to_owned();
-                    let classes = None;
-                    return Err((name, ShardFault::Label { label, classes }));
-                };
-                Ok(Some(Member {
-                    name,
-                    offset,
-                    length,
-                    label,
-                }))
-            }
-            (Some((name, ..)), None) => Err((name, ShardFault::NoLabel)),
-            (None, Some((name, _))) => Err((name, ShardFault::NoImage)),
-            (None, None) => Ok(None),
-        }
+    fn finish(self) -> Result<Option<Member>, Fault> {
+        let ((name, offset, length), text) = match (self.image, self.label) {
+            (Some(image), Some((_, text))) => (image, text),
+            (Some((name, ..)), None) => return Err((Some(name), ShardFault::NoLabel)),
+            (None, Some((name, _))) => return Err((Some(name), ShardFault::NoImage)),
+            (None, None) => return Ok(None),
+        };
+        let Ok(label) = text.trim().parse() else {
+            let (label, classes) = (text.trim().to_owned(), None);
+            return Err((Some(name), ShardFault::Label { label, classes }));
+        };
+        Ok(Some(Member {
+            name,
+            offset,
+            length,
+            label,
+        }))
     }
 }
 
@@ -184,86 +192,84 @@ struct Index {
 
 /// The images of a shard, from its headers.
 fn index(shard: &Path) -> Result<Index, DataError> {
-    let fault = |member: Option<String>, fault| DataError::Shard {
-        shard: shard.to_owned(),
-        member,
-        fault,
-    };
-    let damaged = |error: io::Error| fault(None, ShardFault::Damaged(error.to_string()));
     let open = || regular::open(shard).map_err(|error| regular::named(shard, &error));
-    let file = open()?;
-    let length = file.metadata().map_err(damaged)?.len();
-    // With a position of its own.
-    let mut labels = open()?;
-    let mut archive = Archive::new(file);
-    let mut found = Index::default();
-    let mut parts = Parts::default();
-    // Where the files are that a link may name.
-    let mut places: HashMap<Vec<u8>, (u64, u64)> = HashMap::new();
-    for entry in archive.entries_with_seek().map_err(damaged)? {
-        let entry = entry.map_err(damaged)?;
-        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        let (offset, size) = (entry.raw_file_position(), entry.size());
-        if offset.checked_add(size).is_none_or(|end| end > length) {
-            return Err(fault(Some(name), ShardFault::Truncated));
-        }
-        let place = match entry.header().entry_type() {
-            EntryType::Regular | EntryType::Continuous => Ok((offset, size)),
-            EntryType::Link => linked(&entry, &places),
-            EntryType::Symlink => Err(format!("a symbolic link to `{}`", target(&entry))),
-            _ => Err("not a regular file".to_owned()),
-        };
-        if let Ok(place) = place {
-            places.insert(entry.path_bytes().into_owned(), place);
-        }
-        let Some((key, ending)) = key_and_ending(&name) else {
-            continue;
-        };
-        let (is_label, is_image) = (ending == LABEL, listing::is_read(&ending));
-        let (offset, size) = match place {
-            Ok(place) => place,
-            Err(what) if is_label || is_image => {
-                return Err(fault(Some(name), ShardFault::NotAFile(what)));
+    // The labels are read at a position of their own.
+    let found = Index::read(shard, open()?, &mut open()?);
+    found.map_err(|fault| error(shard, fault))
+}
+
+impl Index {
+    fn read(shard: &Path, file: File, labels: &mut File) -> Result<Self, Fault> {
+        let whole = |fault| -> Fault { (None, fault) };
+        let damaged = |error: io::Error| whole(ShardFault::Damaged(error.to_string()));
+        let length = file.metadata().map_err(damaged)?.len();
+        let mut archive = Archive::new(file);
+        let mut found = Self::default();
+        let mut parts = Parts::default();
+        // Where the files are that a link may name.
+        let mut places: HashMap<Vec<u8>, (u64, u64)> = HashMap::new();
+        for entry in archive.entries_with_seek().map_err(damaged)? {
+            let entry = entry.map_err(damaged)?;
+            let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+            let (offset, size) = (entry.raw_file_position(), entry.size());
+            if offset.checked_add(size).is_none_or(|end| end > length) {
+                return Err((Some(name), ShardFault::Truncated));
             }
-            Err(_) => continue,
-        };
-        if key != parts.key {
-            let whole = std::mem::take(&mut parts).finish();
-            found
-                .members
-                .extend(whole.map_err(|(name, what)| fault(Some(name), what))?);
-            parts.key = key;
-        }
-        if is_label {
-            let text =
-                label(&mut labels, offset, size).map_err(|what| fault(Some(name.clone()), what))?;
-            if parts.label.is_some() {
-                return Err(fault(Some(name), ShardFault::TwoLabels));
-            }
-            parts.label = Some((name, text));
-        } else if is_image {
-            if parts.image.is_some() {
-                return Err(fault(Some(name), ShardFault::TwoImages));
-            }
-            parts.image = Some((name, offset, size));
-        } else {
-            // `3.seg.png` can be read, but is not the image of the sample.
-            let last = ending.rsplit('.').next().unwrap_or_default();
-            let rest = if listing::is_other_format(last) {
-                &mut found.others
-            } else {
-                &mut found.beside
+            let place = match entry.header().entry_type() {
+                EntryType::Regular | EntryType::Continuous => Ok((offset, size)),
+                EntryType::Link => linked(&entry, &places),
+                EntryType::Symlink => Err(format!("a symbolic link to `{}`", target(&entry))),
+                _ => Err("not a regular file".to_owned()),
             };
-            rest.add(ending, within(shard, &name));
+            if let Ok(place) = place {
+                places.insert(entry.path_bytes().into_owned(), place);
+            }
+            let Some((key, ending)) = key_and_ending(&name) else {
+                continue;
+            };
+            let (is_label, is_image) = (ending == LABEL, listing::is_read(&ending));
+            let (offset, size) = match place {
+                Ok(place) => place,
+                Err(what) if is_label || is_image => {
+                    return Err((Some(name), ShardFault::NotAFile(what)));
+                }
+                Err(_) => continue,
+            };
+            if key != parts.key {
+                found.members.extend(std::mem::take(&mut parts).finish()?);
+                parts.key = key;
+            }
+            if is_label {
+                let text = label(labels, offset, size);
+                let text = text.map_err(|fault| (Some(name.clone()), fault))?;
+                if parts.label.is_some() {
+                    return Err((Some(name), ShardFault::TwoLabels));
+                }
+                parts.label = Some((name, text));
+            } else if is_image {
+                if parts.image.is_some() {
+                    return Err((Some(name), ShardFault::TwoImages));
+                }
+                parts.image = Some((name, offset, size));
+            } else {
+                found.pass_over(ending, within(shard, &name));
+            }
+        }
+        found.members.extend(parts.finish()?);
+        check_end(&mut archive.into_inner()).map_err(whole)?;
+        Ok(found)
+    }
+
+    /// Counts a file that is not read.
+    fn pass_over(&mut self, ending: String, path: PathBuf) {
+        // `3.seg.png` can be read, but is not the image of the sample.
+        let last = ending.rsplit('.').next().unwrap_or_default();
+        if listing::is_other_format(last) {
+            self.others.add(ending, path);
+        } else {
+            self.beside.add(ending, path);
         }
     }
-    let whole = parts.finish();
-    found
-        .members
-        .extend(whole.map_err(|(name, what)| fault(Some(name), what))?);
-    let end = check_end(&mut archive.into_inner()).map_err(damaged)?;
-    end.map_err(|what| fault(None, what))?;
-    Ok(found)
 }
 
 /// The name that a link contains.
@@ -305,25 +311,26 @@ fn key_and_ending(name: &str) -> Option<(String, String)> {
 
 /// Checks what follows the last member: at least two blocks of zeros, and nothing else. Truncated after a sample, a shard would
 /// be a valid archive without them; what is after them would never be read.
-fn check_end(shard: &mut File) -> io::Result<Result<(), ShardFault>> {
+fn check_end(shard: &mut File) -> Result<(), ShardFault> {
+    let damaged = |error: io::Error| ShardFault::Damaged(error.to_string());
     // The reader of the archive has read the first of the blocks, or it is at the end of the file.
-    let mut at = shard.stream_position()?;
-    let start = at;
+    let start = shard.stream_position().map_err(damaged)?;
+    let mut at = start;
     let mut bytes = vec![0; 1 << 16];
     loop {
-        let read = shard.read(&mut bytes)?;
+        let read = shard.read(&mut bytes).map_err(damaged)?;
         if let Some(other) = bytes[..read].iter().position(|&byte| byte != 0) {
-            return Ok(Err(ShardFault::Behind(at + other as u64)));
+            return Err(ShardFault::Behind(at + other as u64));
+        }
+        if read == 0 {
+            break;
         }
         at += read as u64;
-        if read == 0 {
-            return Ok(if at - start < BLOCK {
-                Err(ShardFault::NoEnd)
-            } else {
-                Ok(())
-            });
-        }
     }
+    if at - start < BLOCK {
+        return Err(ShardFault::NoEnd);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

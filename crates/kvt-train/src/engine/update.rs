@@ -5,9 +5,13 @@
 //! [`Reader`], the device decides, and the host reads while the device works on the next update: [`TrainState::start`], then
 //! [`TrainState::finish`].
 
+mod numbers;
+
 use burn::tensor::Tensor;
 use kvt_ops::Phase;
 
+pub use self::numbers::Update;
+use self::numbers::{pack, with_decision};
 use super::Processes;
 use super::reader::{Reader, Reading, read};
 use super::untrained::Untrained;
@@ -44,20 +48,6 @@ pub struct UpdateSettings {
     pub clip: Clip,
     /// The share of the average that is kept.
     pub ema_decay: f64,
-}
-
-/// The result of an update.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Update {
-    /// The mean loss over the images.
-    pub loss: f64,
-    /// The global norm of the gradients before clipping.
-    pub grad_norm: f64,
-    /// The number of images.
-    pub images: usize,
-    /// Whether it was made. It is not if a scaled loss made the gradients infinite: then weights, moments, the optimizer's count,
-    /// the average and the untrained state of network and task stay as before, and the scale is halved.
-    pub made: bool,
 }
 
 /// An update that was submitted to the device.
@@ -191,7 +181,7 @@ impl<T: Task> TrainState<T> {
         let weighted_losses = accumulated.losses.into_iter().map(share);
         let summed = Summed {
             gradients,
-            numbers: Numbers::pack(weighted_losses.collect(), norm),
+            numbers: pack(weighted_losses.collect(), norm),
             images,
             places: accumulated.places,
             micro_batches: accumulated.micro_batches,
@@ -259,7 +249,7 @@ impl<T: Task> TrainState<T> {
         let decision = self.optimizer.decide(summed.numbers.clone(), max_norm);
         let pending = Pending {
             // Queued ahead of the work on the weights.
-            reading: reader.read(Numbers::with_decision(summed.numbers, decision))?,
+            reading: reader.read(with_decision(summed.numbers, decision))?,
             images: summed.images,
             before: summed.before,
             optimizer_counts,
@@ -282,7 +272,7 @@ impl<T: Task> TrainState<T> {
         // The only place where the host waits for the device.
         let values = read(summed.numbers);
         let values = processes.losses(values, &summed.places, summed.micro_batches)?;
-        let update = Numbers::unpack(&values).update(summed.images);
+        let update = Update::unpack(&values, summed.images);
         if !update.is_finite() {
             summed.before.restore(&self.network);
             self.task.undo();
@@ -319,8 +309,8 @@ impl<T: Task> TrainState<T> {
     /// update, even if others were started since; the average and the task's state are not. An earlier update that was never
     /// finished stays counted.
     pub fn finish(&mut self, pending: Pending) -> Result<Update, UpdateError> {
-        let (numbers, is_made) = Numbers::unpack_decision(&pending.reading.wait()?);
-        let update = numbers.update(pending.images);
+        let numbers = pending.reading.wait()?;
+        let (update, is_made) = Update::unpack_decided(&numbers, pending.images);
         if is_made && update.is_finite() {
             return Ok(update);
         }
@@ -361,12 +351,6 @@ impl<T: Task> TrainState<T> {
     }
 }
 
-impl Update {
-    fn is_finite(&self) -> bool {
-        self.loss.is_finite() && self.grad_norm.is_finite()
-    }
-}
-
 /// The results of the forward and backward passes of this process; counts are of all processes.
 #[derive(Default)]
 struct Accumulated {
@@ -383,58 +367,11 @@ struct Accumulated {
 /// The gradients of all processes, and what an update needs in addition.
 struct Summed {
     gradients: Gradients,
-    /// [`Numbers`], packed.
+    /// As [`pack`] makes them.
     numbers: Tensor<1>,
     images: usize,
     places: Vec<usize>,
     micro_batches: usize,
     is_uneven: bool,
     before: Untrained,
-}
-
-/// The numbers that the host reads of an update, in one tensor: the losses of the micro-batches, each weighted by its share of the
-/// images, then the norm of the gradients; then, if the device decided, the factor of clipping and whether it made the update.
-struct Numbers {
-    loss: f64,
-    grad_norm: f64,
-}
-
-impl Numbers {
-    fn pack(mut weighted_losses: Vec<Tensor<1>>, norm: Tensor<1>) -> Tensor<1> {
-        weighted_losses.push(norm);
-        Tensor::cat(weighted_losses, 0)
-    }
-
-    /// Packed numbers with the device's decision.
-    fn with_decision(numbers: Tensor<1>, decision: Tensor<1>) -> Tensor<1> {
-        Tensor::cat(vec![numbers, decision], 0)
-    }
-
-    fn unpack(values: &[f64]) -> Self {
-        let (grad_norm, losses) = match values.split_last() {
-            Some((norm, losses)) => (*norm, losses),
-            None => (f64::NAN, &[][..]),
-        };
-        Self {
-            loss: losses.iter().sum(),
-            grad_norm,
-        }
-    }
-
-    /// Unpacks numbers with a decision, and whether the update was made.
-    fn unpack_decision(values: &[f64]) -> (Self, bool) {
-        match values {
-            [numbers @ .., _factor, made] => (Self::unpack(numbers), *made > 0.0),
-            _ => (Self::unpack(&[]), false),
-        }
-    }
-
-    fn update(self, images: usize) -> Update {
-        Update {
-            loss: self.loss,
-            grad_norm: self.grad_norm,
-            images,
-            made: true,
-        }
-    }
 }

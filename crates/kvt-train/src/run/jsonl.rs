@@ -45,29 +45,19 @@ impl JsonlLog {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             content => content?,
         };
-        let head = usize::try_from(offset)
-            .ok()
-            .and_then(|offset| content.get(..offset))
-            .unwrap_or(&content);
-        let end = head
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |last| last + 1);
-        let mut reached = 0;
-        let kept: Vec<&[u8]> = head
-            .get(..end)
-            .unwrap_or_default()
-            .split_inclusive(|byte| *byte == b'\n')
-            .filter(|line| match serde_json::from_slice::<Event>(line) {
-                Ok(event) if event.step() > step => false,
-                Ok(Event::Step(update)) => {
-                    reached = update.step;
-                    true
-                }
-                _ => true,
-            })
-            .collect();
-        let kept = kept.concat();
+        let length = usize::try_from(offset).unwrap_or(usize::MAX);
+        let head = content.get(..length).unwrap_or(&content);
+        let last = head.iter().rposition(|byte| *byte == b'\n');
+        let end = last.map_or(0, |last| last + 1);
+        let (mut kept, mut reached) = (Vec::new(), 0);
+        for line in head[..end].split_inclusive(|byte| *byte == b'\n') {
+            match serde_json::from_slice::<Event>(line) {
+                Ok(event) if event.step() > step => continue,
+                Ok(Event::Step(update)) => reached = update.step,
+                _ => {}
+            }
+            kept.extend_from_slice(line);
+        }
         let log = if kept.len() == end {
             // Only a tail to cut off.
             let mut file = fs::OpenOptions::new()

@@ -32,23 +32,51 @@ pub struct Evaluation {
 /// What is counted of some images.
 #[derive(Debug, Default)]
 struct Counted {
-    total: Evaluation,
+    images: u64,
+    top1: u64,
+    top5: u64,
     /// The loss of each batch.
     losses: Vec<f64>,
     rows: Vec<ClassRow>,
 }
 
 impl Counted {
+    /// Counts images by their logits, `[images, classes]` row by row.
+    fn add(&mut self, logits: &[f32], targets: &[u32], classes: usize) {
+        let Correct { top1, top5 } = correct(logits, targets, classes);
+        self.images += targets.len() as u64;
+        self.top1 += top1 as u64;
+        self.top5 += top5 as u64;
+        self.rows.resize(classes, ClassRow::default());
+        let images = || logits.chunks_exact(classes).zip(targets);
+        for (row, &label) in images() {
+            ClassRow::count(&mut self.rows, label, predicted(row));
+        }
+        let losses = images().map(|(row, &label)| cross_entropy(row, label));
+        self.losses.push(losses.sum::<f64>());
+    }
+
+    /// All counts, in one order.
+    fn counts(&mut self) -> impl Iterator<Item = &mut u64> {
+        let rows = self.rows.iter_mut();
+        let rows = rows.flat_map(|row| [&mut row.images, &mut row.predicted, &mut row.right]);
+        let total = [&mut self.images, &mut self.top1, &mut self.top5];
+        total.into_iter().chain(rows)
+    }
+
     /// The evaluation, if it contains any image.
     fn of_any(self) -> Result<Evaluation, TrainError> {
-        match self.total.images {
-            0 => Err(TrainError::NothingEvaluated),
-            _ => Ok(Evaluation {
-                recall: ClassRow::mean(&self.rows, ClassRow::recall),
-                f1: ClassRow::mean(&self.rows, ClassRow::f1),
-                ..self.total
-            }),
+        if self.images == 0 {
+            return Err(TrainError::NothingEvaluated);
         }
+        Ok(Evaluation {
+            images: self.images as usize,
+            top1: self.top1 as usize,
+            top5: self.top5 as usize,
+            loss: self.losses.iter().fold(0.0, |sum, loss| sum + loss),
+            recall: ClassRow::mean(&self.rows, ClassRow::recall),
+            f1: ClassRow::mean(&self.rows, ClassRow::f1),
+        })
     }
 }
 
@@ -109,9 +137,11 @@ pub fn evaluate_among(
     let each = |batch: &Batch, logits: &mut [f32]| {
         if let Some(among) = among {
             for row in logits.chunks_exact_mut(among.len()) {
-                let row = row.iter_mut().zip(among);
-                row.filter(|(_, is_among)| !**is_among)
-                    .for_each(|(logit, _)| *logit = f32::NEG_INFINITY);
+                for (logit, is_among) in row.iter_mut().zip(among) {
+                    if !is_among {
+                        *logit = f32::NEG_INFINITY;
+                    }
+                }
             }
         }
         hear(batch, logits);
@@ -133,52 +163,16 @@ pub(super) fn evaluate_shares(
         .val_shard()
         .map_err(TrainError::from)
         .and_then(|batches| count(model, batches, device, |_| {}, |_, _| {}));
-    let Counted {
-        total: own,
-        losses,
-        mut rows,
-    } = agree(world, own)?;
+    let mut counted = agree(world, own)?;
     // A process may have no image.
-    rows.resize(classes, ClassRow::default());
-    let of_classes = rows
-        .iter()
-        .flat_map(|row| [row.images, row.predicted, row.right])
-        .map(|count| count as f64);
-    let mut sums: Vec<f64> = [own.images, own.top1, own.top5]
-        .map(|count| count as f64)
-        .into_iter()
-        .chain(of_classes)
-        .collect();
+    counted.rows.resize(classes, ClassRow::default());
+    let mut sums: Vec<f64> = counted.counts().map(|count| *count as f64).collect();
     world.sum(&mut sums)?;
-    let mut sums = sums.into_iter();
-    let mut next = || sums.next().unwrap_or_default();
-    let [images, top1, top5] = [next(), next(), next()].map(|count| count as usize);
-    for row in &mut rows {
-        let [images, predicted, right] = [next(), next(), next()].map(|count| count as u64);
-        *row = ClassRow {
-            images,
-            predicted,
-            right,
-        };
-    }
+    let counts = counted.counts().zip(sums);
+    counts.for_each(|(count, sum)| *count = sum as u64);
     // Batch by batch, in the order of summation of a single process.
-    let loss = in_order(world, losses)?
-        .iter()
-        .fold(0.0, |sum, loss| sum + loss);
-    let total = Evaluation {
-        images,
-        top1,
-        top5,
-        loss,
-        ..Evaluation::default()
-    };
-    let losses = Vec::new();
-    Counted {
-        total,
-        losses,
-        rows,
-    }
-    .of_any()
+    counted.losses = in_order(world, counted.losses)?;
+    counted.of_any()
 }
 
 /// The numbers of all processes, in the order of their ranks.
@@ -201,40 +195,17 @@ fn count(
     mut progress: impl FnMut(usize),
     mut each: impl FnMut(&Batch, &mut [f32]),
 ) -> Result<Counted, TrainError> {
-    let Counted {
-        mut total,
-        mut losses,
-        mut rows,
-    } = Counted::default();
+    let mut counted = Counted::default();
     for batch in batches {
         let mut batch = batch?;
         for images in std::mem::take(&mut batch.views) {
             let (mut logits, classes) = predict(model, images, device)?;
             each(&batch, &mut logits);
-            let targets = &batch.targets;
-            let Correct { top1, top5 } = correct(&logits, targets, classes);
-            total.top1 += top1;
-            total.top5 += top5;
-            total.images += targets.len();
-            rows.resize(classes, ClassRow::default());
-            for (row, &label) in logits.chunks_exact(classes).zip(targets) {
-                ClassRow::count(&mut rows, label, predicted(row));
-            }
-            let loss = logits
-                .chunks_exact(classes)
-                .zip(targets)
-                .map(|(row, &label)| cross_entropy(row, label))
-                .sum::<f64>();
-            losses.push(loss);
-            total.loss += loss;
+            counted.add(&logits, &batch.targets, classes);
         }
-        progress(total.images);
+        progress(counted.images as usize);
     }
-    Ok(Counted {
-        total,
-        losses,
-        rows,
-    })
+    Ok(counted)
 }
 
 /// The logits of some images on the host, `[images, classes]` row by row, and the number of classes.

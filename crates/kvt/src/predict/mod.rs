@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 
 use self::rows::Rows;
-use super::common::{Overrides, bar};
+use super::common::{Overrides, bar, success_if};
 use super::images::expand;
 use super::output;
 use kvt_data::escape::one_line;
@@ -119,11 +119,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ));
     }
     // As with `cat` and `rg`, the other images are still classified, and the exit status reports the failure.
-    Ok(if are_all && count.failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(success_if(are_all && count.failed == 0))
 }
 
 /// Writes the results to a file, which appears once all images are in it.

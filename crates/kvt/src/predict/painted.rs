@@ -7,7 +7,7 @@ use anyhow::bail;
 use serde_json::{Map, Value, json};
 
 use super::Args;
-use crate::common::{bar, results_folder};
+use crate::common::{bar, results_folder, success_if};
 use crate::output;
 use kvt_data::escape::one_line;
 use kvt_data::text::counted;
@@ -88,9 +88,5 @@ pub(super) fn each<S>(
         output::status(&format!("wrote {done} into `{}`", out.display()));
     }
     // As with classes: the other images are still painted, and the exit status reports the failure.
-    Ok(if are_all && failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(success_if(are_all && failed == 0))
 }

@@ -14,7 +14,7 @@ use kvt_models::weights::{
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
-use super::common::{ModelArgs, classes};
+use super::common::{ModelArgs, classes, success_if};
 use super::output;
 use super::table::{grouped, table};
 use kvt_data::fs::check_writable;
@@ -149,11 +149,7 @@ fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
     };
     let (_, report) = model.load(&weights, options)?;
     output::print(&describe(&config, layout, &weights, &report, args.all))?;
-    Ok(if report.fits() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(success_if(report.fits()))
 }
 
 /// The tensors, and what their names reveal about their origin.

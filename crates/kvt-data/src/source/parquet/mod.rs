@@ -10,6 +10,7 @@
 mod classes;
 mod footer;
 mod headers;
+mod labels;
 mod pages;
 mod schema;
 mod table;

@@ -19,6 +19,7 @@ use parquet::schema::types::ColumnDescPtr;
 use self::values::values;
 use super::footer::{guarded, name, read_at};
 use super::headers::{Headers, end, sizes};
+use super::labels::number;
 use crate::ParquetFault;
 
 /// A page may take so many bytes for each of its values, however small it is packed: equal ones pack to almost nothing.
@@ -83,14 +84,9 @@ impl Pages {
             dictionary: None,
             pages: Vec::new(),
         };
-        // Some writers use 0 for none.
-        let dictionary = chunk.dictionary_page_offset().filter(|&place| place > 0);
-        let data = chunk.data_page_offset();
-        let start = dictionary.map_or(data, |place| place.min(data));
-        let end = start
-            .checked_add(chunk.compressed_size())
-            .filter(|&end| start >= 0 && end as u64 <= length);
-        let end = end.ok_or_else(|| found.damaged("its pages are past the end of the file"))?;
+        let extent = extent(chunk, length);
+        let (start, end) =
+            extent.ok_or_else(|| found.damaged("its pages are past the end of the file"))?;
         let located = ColumnChunkMetaData::builder(Arc::clone(&found.column))
             .set_data_page_offset(start)
             .set_total_compressed_size(end - start);
@@ -275,37 +271,33 @@ impl Pages {
         }
         let rows: usize = self.pages.iter().map(|page| page.rows).sum();
         Ok(match self.column.physical_type() {
-            Type::BOOLEAN => {
-                let values = self.values::<BoolType>(pages, rows)?.into_iter();
-                values.map(|value| value.map(i64::from)).collect()
-            }
-            Type::INT32 => {
-                let values = self.values::<Int32Type>(pages, rows)?.into_iter();
-                values.map(|value| value.map(i64::from)).collect()
-            }
+            Type::BOOLEAN => widened(self.values::<BoolType>(pages, rows)?),
+            Type::INT32 => widened(self.values::<Int32Type>(pages, rows)?),
             Type::INT64 => self.values::<Int64Type>(pages, rows)?,
             _ => {
-                let mut numbers: Vec<Option<i64>> = Vec::new();
+                let mut numbers = Vec::new();
                 for value in self.values::<ByteArrayType>(pages, rows)? {
-                    let Some(value) = value else {
-                        numbers.push(None);
-                        continue;
-                    };
-                    let name = value.as_utf8().map_err(|_| ParquetFault::Unread {
-                        column: name(&self.column),
-                        what: "of bytes that are no text in UTF-8".to_owned(),
-                        instead: "whole numbers or names",
-                    })?;
-                    let known_number = known.get(name).copied();
-                    let number = known_number.unwrap_or(known.len() as i64);
-                    if known_number.is_none() {
-                        known.insert(name.to_owned(), number);
-                    }
-                    numbers.push(Some(number));
+                    let number = value.map(|value| self.number_of(&value, known));
+                    numbers.push(number.transpose()?);
                 }
                 numbers
             }
         })
+    }
+
+    /// The number of a name.
+    fn number_of(
+        &self,
+        value: &ByteArray,
+        known: &mut HashMap<String, i64>,
+    ) -> Result<i64, ParquetFault> {
+        let text = value.as_utf8().map_err(|_| ParquetFault::Unread {
+            column: name(&self.column),
+            what: "of bytes that are no text in UTF-8".to_owned(),
+            instead: "whole numbers or names",
+        })?;
+        let found = known.get(text).copied();
+        Ok(found.unwrap_or_else(|| number(text.to_owned(), known)))
     }
 }
 
@@ -315,6 +307,24 @@ impl OpenPage {
         let value = self.values.get(at)?.as_ref()?;
         Some(value.data().to_vec())
     }
+}
+
+/// Where the pages of a column begin and end in a file of `length` bytes; `None` if that is past its end.
+fn extent(chunk: &ColumnChunkMetaData, length: u64) -> Option<(i64, i64)> {
+    // Some writers use 0 for none.
+    let dictionary = chunk.dictionary_page_offset().filter(|&place| place > 0);
+    let data = chunk.data_page_offset();
+    let start = dictionary.map_or(data, |place| place.min(data));
+    let end = start.checked_add(chunk.compressed_size())?;
+    (start >= 0 && end as u64 <= length).then_some((start, end))
+}
+
+fn widened<T>(values: Vec<Option<T>>) -> Vec<Option<i64>>
+where
+    i64: From<T>,
+{
+    let values = values.into_iter();
+    values.map(|value| value.map(i64::from)).collect()
 }
 
 /// Reads a part of a file.

@@ -1,7 +1,7 @@
 //! One Parquet file of images and labels.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,21 +9,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fs_err as fs;
 use parquet::basic::Type;
-use parquet::file::metadata::KeyValue;
 use parquet::schema::types::ColumnDescPtr;
 
 use super::classes;
 use super::footer::{self, name, words};
+use super::labels::{LabelColumns, in_order, noted_classes, number, to_labels};
 use super::pages::{OpenPage, Pages};
-use crate::source::label_sets::BETWEEN;
 use crate::{DataError, ParquetFault};
 
 /// The column of the images if there are several candidates.
 const IMAGE: &str = "image";
 /// The part of such a column that contains the image file.
 const BYTES: &str = "bytes";
-/// The metadata entry in which Hugging Face's `datasets` describes the columns.
-const NOTE: &str = "huggingface";
 
 /// Bytes of a page that a thread keeps for the next image. Writers first check the size of a page after 1,024 rows, so a
 /// page can contain all images of a group.
@@ -72,14 +69,6 @@ pub(super) struct Read {
     pub(super) columns: Option<Vec<String>>,
 }
 
-/// Where the labels are.
-enum Labels {
-    /// In a column.
-    Column(usize),
-    /// In a column for each class.
-    Classes(Vec<usize>),
-}
-
 /// Opens a file and reads its labels from the given column. With `may_lack` its text may be empty or missing, and where there is no such
 /// column, each class has one.
 pub(super) fn read(path: &Path, label: &str, may_lack: bool) -> Result<Read, DataError> {
@@ -106,18 +95,10 @@ impl Table {
         let described = metadata.file_metadata();
         let columns = described.schema_descr().columns();
         let images = image_column(columns)?;
-        let labels = match label_column(columns, label) {
-            Err(fault @ ParquetFault::NoLabels { .. }) if may_lack => {
-                match classes::columns(columns, images)? {
-                    none if none.is_empty() => return Err(fault),
-                    found => Labels::Classes(found),
-                }
-            }
-            found => Labels::Column(found?),
-        };
-        let mut known: HashMap<String, i64> = HashMap::new();
+        let labelled = LabelColumns::find(columns, images, label, may_lack)?;
+        // The labels of all rows as numbers, `None` for missing ones, and the number of each name.
+        let (mut numbers, mut known) = (Vec::new(), HashMap::new());
         let mut groups = Vec::new();
-        let mut numbers = Vec::new();
         let (mut first, mut room) = (0, classes::room(length));
         for group in metadata.row_groups() {
             let rows = group.num_rows() as u64;
@@ -125,60 +106,38 @@ impl Table {
                 |file: &mut File, column| Pages::find(file, length, group.column(column), rows);
             let pages = find(file, images)?;
             groups.push(Group { first, pages });
-            match &labels {
-                Labels::Column(column) => {
+            match &labelled {
+                LabelColumns::One(column) => {
                     numbers.extend(find(file, *column)?.numbers(file, &mut known)?);
                 }
-                Labels::Classes(places) => {
+                LabelColumns::OfClasses(places) => {
                     let mut texts = vec![String::new(); rows as usize];
                     for &place in places {
                         let pages = find(file, place)?;
                         let texts = (&mut texts[..], &mut room);
                         classes::add(texts, first, &columns[place], &pages, file)?;
                     }
-                    for text in texts {
-                        let next = known.len() as i64;
-                        numbers.push(Some(*known.entry(text).or_insert(next)));
-                    }
+                    let of_rows = texts.into_iter();
+                    numbers.extend(of_rows.map(|text| Some(number(text, &mut known))));
                 }
             }
             first += rows;
         }
-        let is_text = match &labels {
-            Labels::Column(column) => columns[*column].physical_type() == Type::BYTE_ARRAY,
-            Labels::Classes(_) => true,
-        };
-        // An empty name is none.
+        let is_text = labelled.is_text(columns);
+        // An empty name is none, and the label of a row that may lack one.
         let mut none = known.get("").copied();
         if may_lack && is_text {
-            let next = known.len() as i64;
-            let nothing = *known.entry(String::new()).or_insert(next);
-            numbers
-                .iter_mut()
-                .for_each(|number| *number = number.or(Some(nothing)));
+            let nothing = number(String::new(), &mut known);
+            for number in &mut numbers {
+                *number = number.or(Some(nothing));
+            }
             none = None;
         }
-        let mut names: Vec<(String, i64)> = known.into_iter().collect();
-        names.sort_unstable_by_key(|(_, number)| *number);
-        let names = names.into_iter().map(|(name, _)| {
-            if name.is_empty() {
-                BETWEEN.to_owned()
-            } else {
-                name
-            }
-        });
-        let names = names.collect();
         Ok(Read {
             labels: to_labels(numbers, none, label)?,
-            text: is_text.then_some(names),
+            text: is_text.then(|| in_order(known)),
             classes: noted_classes(described.key_value_metadata(), label),
-            columns: match labels {
-                Labels::Column(_) => None,
-                Labels::Classes(places) => {
-                    let names = places.iter().map(|&place| columns[place].name().to_owned());
-                    Some(names.collect::<BTreeSet<_>>().into_iter().collect())
-                }
-            },
+            columns: labelled.classes(columns),
             table: Self {
                 path: path.to_owned(),
                 number: OPENED.fetch_add(1, Ordering::Relaxed),
@@ -262,77 +221,7 @@ fn image_column(columns: &[ColumnDescPtr]) -> Result<usize, ParquetFault> {
     }
 }
 
-/// The column of the labels: whole numbers or names, one for each row.
-fn label_column(columns: &[ColumnDescPtr], label: &str) -> Result<usize, ParquetFault> {
-    let is_label = |column: &ColumnDescPtr| {
-        let is_named = matches!(column.path().parts(), [name] if name == label);
-        is_named && column.max_rep_level() == 0
-    };
-    let Some(place) = columns.iter().position(is_label) else {
-        return Err(ParquetFault::NoLabels {
-            column: label.to_owned(),
-            columns: names(columns),
-        });
-    };
-    match columns[place].physical_type() {
-        Type::INT32 | Type::INT64 | Type::BYTE_ARRAY => Ok(place),
-        kind => Err(ParquetFault::Unread {
-            column: label.to_owned(),
-            what: format!("of type {kind}"),
-            instead: "whole numbers or names",
-        }),
-    }
-}
-
-/// The numbers of all rows as labels; `none` is that of the empty name.
-fn to_labels(
-    numbers: Vec<Option<i64>>,
-    none: Option<i64>,
-    column: &str,
-) -> Result<Vec<u32>, ParquetFault> {
-    let mut labels: Vec<u32> = Vec::new();
-    for (row, number) in numbers.into_iter().enumerate() {
-        let Some(number) = number.filter(|&number| Some(number) != none) else {
-            return Err(ParquetFault::NoLabel {
-                column: column.to_owned(),
-                row,
-            });
-        };
-        labels.push(u32::try_from(number).map_err(|_| ParquetFault::Label {
-            column: column.to_owned(),
-            row,
-            label: number,
-            classes: None,
-        })?);
-    }
-    Ok(labels)
-}
-
-fn names(columns: &[ColumnDescPtr]) -> Vec<String> {
+/// The columns of a file, for a message.
+pub(super) fn names(columns: &[ColumnDescPtr]) -> Vec<String> {
     columns.iter().map(|column| name(column)).collect()
-}
-
-/// The names of the classes in Hugging Face's metadata entry for a column.
-fn noted_classes(notes: Option<&Vec<KeyValue>>, label: &str) -> Option<Vec<String>> {
-    let note = notes?.iter().find(|note| note.key == NOTE)?;
-    let note: serde_json::Value = serde_json::from_str(note.value.as_deref()?).ok()?;
-    let names = note
-        .get("info")?
-        .get("features")?
-        .get(label)?
-        .get("names")?;
-    let names: Vec<String> = serde_json::from_value(names.clone()).ok()?;
-    let mut times: HashMap<&str, usize> = HashMap::new();
-    for name in &names {
-        *times.entry(name).or_default() += 1;
-    }
-    // ImageNet has `crane` twice: classes are distinguished by their names.
-    let names = names
-        .iter()
-        .enumerate()
-        .map(|(number, name)| match times.get(name.as_str()) {
-            Some(1) => name.clone(),
-            _ => format!("{name} ({number})"),
-        });
-    Some(names.collect())
 }

@@ -56,14 +56,7 @@ impl Model {
         options: LoadOptions,
     ) -> Result<(Self, LoadReport), WeightsError> {
         if options.strict {
-            self.config.family().check_variant(weights)?;
-            if let Some(foreign) = self.config.of_family().foreign(weights) {
-                let hint = match nearest(weights) {
-                    Ok(Some(name)) => format!("this one is without; `{name}` is with it"),
-                    _ => "no model of kvt has that and the rest of these weights".to_owned(),
-                };
-                return Err(foreign.error(hint));
-            }
+            self.refuse_variants(weights)?;
         }
         let weights = &self.rename(weights, Layout::Timm);
         let mut report = LoadReport::default();
@@ -94,10 +87,34 @@ impl Model {
                 Outcome::Unused
             },
         }));
-        if options.strict && !report.fits() {
+        if options.strict {
+            report = self.fitting(report, weights)?;
+        }
+        self.put(tensors, Some(Box::new(PyTorchToBurnAdapter)))?;
+        Ok((self, report))
+    }
+
+    /// Refuses weights of another model with the same names.
+    fn refuse_variants(&self, weights: &StateDict) -> Result<(), WeightsError> {
+        self.config.family().check_variant(weights)?;
+        let Some(foreign) = self.config.of_family().foreign(weights) else {
+            return Ok(());
+        };
+        let hint = match nearest(weights) {
+            Ok(Some(name)) => format!("this one is without; `{name}` is with it"),
+            _ => "no model of kvt has that and the rest of these weights".to_owned(),
+        };
+        Err(foreign.error(hint))
+    }
+
+    /// The report, if the weights fit in every parameter, and their head, if it is loaded, reads what this model pools.
+    fn fitting(&self, report: LoadReport, weights: &StateDict) -> Result<LoadReport, WeightsError> {
+        let matched = || report.names(Outcome::Matched);
+        if !report.fits() {
             let family = self.config.family().name;
+            let parameters = report.rows.iter().filter(|row| row.expected.is_some());
             // If hardly any key is found, the reason says more than a list.
-            let is_strange = 2 * report.names(Outcome::Matched).count() < used.len();
+            let is_strange = 2 * matched().count() < parameters.count();
             let known = recognise(weights).filter(|known| is_strange && known.family != family);
             if let Some(known) = known {
                 return Err(WeightsError::OtherFamily {
@@ -109,20 +126,14 @@ impl Model {
             let misfit = self.misfit(&report);
             return Err(WeightsError::Incompatible { report, misfit });
         }
-
-        if options.strict
-            && let Some(pool) = self.config.of_family().other_pool(weights)
-            && report
-                .names(Outcome::Matched)
-                .any(|name| self.is_of_head(name))
-        {
-            let hint = "their head cannot read what this one pools: set `model.pool = \"attention\"`, or start with a new head \
-                        (`init.reset_head = \"always\"`)";
-            return Err(pool.error(hint));
+        let has_head = matched().any(|name| self.is_of_head(name));
+        match self.config.of_family().other_pool(weights) {
+            Some(pool) if has_head => Err(pool.error(
+                "their head cannot read what this one pools: set `model.pool = \"attention\"`, or start with a new head \
+                 (`init.reset_head = \"always\"`)",
+            )),
+            _ => Ok(report),
         }
-
-        self.put(tensors, Some(Box::new(PyTorchToBurnAdapter)))?;
-        Ok((self, report))
     }
 
     /// Whether a parameter, by its name, belongs to the classification head.

@@ -12,7 +12,7 @@ use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on};
 
 mod geometry;
 
-use geometry::{Geometry, Scratch, room};
+use geometry::{Geometry, Scratch, Strip, room};
 
 /// Maximum number of parts in which the gradient of the weight is summed, and of their values in total.
 const PARTS: usize = 16;
@@ -68,83 +68,76 @@ impl ConvOps for Flex {
 }
 
 impl Geometry {
-    fn forward(&self, images: &[f32], weight: &[f32]) -> Vec<f32> {
-        let (positions, blocks) = (self.windows.positions(), self.blocks());
+    /// The values of all images, `values` each. `fill` computes those of a strip, in the images of its block.
+    fn by_strips(
+        &self,
+        values: usize,
+        fill: impl Fn(&mut Scratch, &mut [f32], &Strip, Threads) + Sync + Send,
+    ) -> Vec<f32> {
+        let blocks = self.blocks();
         let threads = Threads::of_each(blocks);
         let numbers = (0..blocks).into_par_iter();
-        let (len, part) = (self.batch * self.output(), self.images * self.output());
-        par_build_with(
-            len,
-            part,
-            numbers,
-            Scratch::default,
-            |scratch, out, block| {
-                for strip in (0..self.groups).flat_map(|group| self.strips(block, group)) {
-                    let weight = self.weight(weight, strip.group);
-                    let columns = self.columns(&mut scratch.columns, images, &strip);
-                    if strip.images.len() == 1 {
-                        let start = self.group_start(0, strip.group, self.outputs, positions);
-                        let out = &mut out[start + strip.rows.start * self.windows.columns..];
-                        let out = (out, positions);
-                        multiply_on(threads, out, Write::Replace, 1.0, weight, columns);
-                        continue;
-                    }
-                    let product = product_in(&mut scratch.outputs, weight, columns, threads);
-                    let count = strip.images.len() * positions;
-                    for (channel, row) in product.chunks_exact(count).enumerate() {
-                        for (number, values) in row.chunks_exact(positions).enumerate() {
-                            let start =
-                                self.group_start(number, strip.group, self.outputs, positions)
-                                    + channel * positions;
-                            out[start..start + positions].copy_from_slice(values);
-                        }
-                    }
+        let (len, part) = (self.batch * values, self.images * values);
+        let fill_block = |scratch: &mut Scratch, out: &mut [f32], block: usize| {
+            for strip in (0..self.groups).flat_map(|group| self.strips(block, group)) {
+                fill(scratch, out, &strip, threads);
+            }
+        };
+        par_build_with(len, part, numbers, Scratch::default, fill_block)
+    }
+
+    fn forward(&self, images: &[f32], weight: &[f32]) -> Vec<f32> {
+        let positions = self.windows.positions();
+        self.by_strips(self.output(), |scratch, out, strip, threads| {
+            let weight = self.weight(weight, strip.group);
+            let columns = self.columns(&mut scratch.columns, images, strip);
+            let start = |image| self.group_start(image, strip.group, self.outputs, positions);
+            if strip.images.len() == 1 {
+                let out = &mut out[start(0) + strip.rows.start * self.windows.columns..];
+                let out = (out, positions);
+                multiply_on(threads, out, Write::Replace, 1.0, weight, columns);
+                return;
+            }
+            let product = product_in(&mut scratch.outputs, weight, columns, threads);
+            let count = strip.images.len() * positions;
+            for (channel, row) in product.chunks_exact(count).enumerate() {
+                for (image, values) in row.chunks_exact(positions).enumerate() {
+                    let start = start(image) + channel * positions;
+                    out[start..start + positions].copy_from_slice(values);
                 }
-            },
-        )
+            }
+        })
     }
 
     fn image_gradient(&self, weight: &[f32], grads: &[f32]) -> Vec<f32> {
         let (pixels, area) = (self.windows.pixels(), self.windows.area());
-        let blocks = self.blocks();
-        let threads = Threads::of_each(blocks);
-        let numbers = (0..blocks).into_par_iter();
-        let (len, part) = (self.batch * self.input(), self.images * self.input());
-        par_build_with(
-            len,
-            part,
-            numbers,
-            Scratch::default,
-            |scratch, out, block| {
-                for strip in (0..self.groups).flat_map(|group| self.strips(block, group)) {
-                    let weight = self.weight(weight, strip.group).t();
-                    let grad = self.gradient(&mut scratch.outputs, grads, &strip);
-                    if self.single_pixels() && strip.images.len() == 1 {
-                        let start = self.group_start(0, strip.group, self.inputs, pixels);
-                        let out = (&mut out[start..], pixels);
-                        multiply_on(threads, out, Write::Replace, 1.0, weight, grad);
-                        continue;
-                    }
-                    let columns = product_in(&mut scratch.columns, weight, grad, threads);
-                    let each = strip.rows.len() * self.windows.columns;
-                    let count = strip.images.len() * each;
-                    for number in 0..strip.images.len() {
-                        let start = self.group_start(number, strip.group, self.inputs, pixels);
-                        let channels = &mut out[start..start + self.inputs * pixels];
-                        for (channel, image) in channels.chunks_exact_mut(pixels).enumerate() {
-                            let columns = &columns[channel * area * count + number * each..];
-                            self.windows.fold(&strip.rows, columns, count, image);
-                        }
-                    }
+        self.by_strips(self.input(), |scratch, out, strip, threads| {
+            let weight = self.weight(weight, strip.group).t();
+            let grad = self.gradient(&mut scratch.outputs, grads, strip);
+            let start = |image| self.group_start(image, strip.group, self.inputs, pixels);
+            if self.single_pixels() && strip.images.len() == 1 {
+                let out = (&mut out[start(0)..], pixels);
+                multiply_on(threads, out, Write::Replace, 1.0, weight, grad);
+                return;
+            }
+            let columns = product_in(&mut scratch.columns, weight, grad, threads);
+            let each = strip.rows.len() * self.windows.columns;
+            let count = strip.images.len() * each;
+            for number in 0..strip.images.len() {
+                let channels = &mut out[start(number)..][..self.inputs * pixels];
+                for (channel, image) in channels.chunks_exact_mut(pixels).enumerate() {
+                    let columns = &columns[channel * area * count + number * each..];
+                    self.windows.fold(&strip.rows, columns, count, image);
                 }
-            },
-        )
+            }
+        })
     }
 
     /// The sum over the images is split into parts, whose number depends only on the shapes.
     fn weight_gradient(&self, images: &[f32], grads: &[f32]) -> Vec<f32> {
         let (groups, blocks, lines) = (self.groups, self.blocks(), self.lines());
-        let len = groups * self.outputs * lines;
+        let of_group = self.outputs * lines;
+        let len = groups * of_group;
         let parts = PARTS
             .div_ceil(groups)
             .min(PART_VALUES / len)
@@ -152,23 +145,17 @@ impl Geometry {
             .max(1);
         let threads = Threads::of_each(parts * groups);
         let numbers = (0..parts * groups).into_par_iter();
-        let part = self.outputs * lines;
-        let sums = par_build_with(
-            parts * len,
-            part,
-            numbers,
-            Scratch::default,
-            |scratch, out, number| {
-                let (part, group) = (number / groups, number % groups);
-                let blocks = part * blocks / parts..(part + 1) * blocks / parts;
-                for strip in blocks.flat_map(|block| self.strips(block, group)) {
-                    let grad = self.gradient(&mut scratch.outputs, grads, &strip);
-                    let columns = self.columns(&mut scratch.columns, images, &strip);
-                    let out = (&mut *out, lines);
-                    multiply_on(threads, out, Write::Add, 1.0, grad, columns.t());
-                }
-            },
-        );
+        let add = |scratch: &mut Scratch, out: &mut [f32], number: usize| {
+            let (part, group) = (number / groups, number % groups);
+            let blocks = part * blocks / parts..(part + 1) * blocks / parts;
+            for strip in blocks.flat_map(|block| self.strips(block, group)) {
+                let grad = self.gradient(&mut scratch.outputs, grads, &strip);
+                let columns = self.columns(&mut scratch.columns, images, &strip);
+                let out = (&mut *out, lines);
+                multiply_on(threads, out, Write::Add, 1.0, grad, columns.t());
+            }
+        };
+        let sums = par_build_with(parts * len, of_group, numbers, Scratch::default, add);
         if parts == 1 {
             return sums;
         }

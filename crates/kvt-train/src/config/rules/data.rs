@@ -7,135 +7,26 @@ use crate::data::shapes::{Layout, ShapesConfig};
 use crate::data::{Balance, DataConfig, DataError, DataKind, DecodeMode, OnError};
 use crate::task::TaskKind;
 
-/// Where the images are, and the keys of their kind.
+/// Where the images are, the keys of their kind, and the order in which an epoch has them.
 pub(super) fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
-    let is_of_objects = plan.task == TaskKind::Detect;
     let data = &mut plan.data;
-    let has_path = checks.sets("data.path");
-    match data.kind {
-        DataKind::Shapes => {
-            data.shapes.get_or_insert_default();
-            if !has_path {
-                data.path = "data/shapes".into();
-            }
-        }
-        kind => {
-            data.shapes = None;
-            if with_data && !has_path && !checks.refuses("data.kind") {
-                let help = match kind {
-                    DataKind::Tar => {
-                        "add `path = \"FOLDER\"` under `[data]`, with shards at `FOLDER/train/*.tar`"
-                    }
-                    DataKind::Parquet => {
-                        "add `path = \"FOLDER\"` under `[data]`, with files such as `FOLDER/train-00000-of-00001.parquet`"
-                    }
-                    DataKind::Cifar => {
-                        "add `path = \"FOLDER\"` under `[data]`, with CIFAR's binary files in it"
-                    }
-                    DataKind::Masks => {
-                        "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/images/train/*` and masks of the \
-                         same names at `FOLDER/masks/train/*`"
-                    }
-                    DataKind::Coco => {
-                        "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/*` and their annotations in \
-                         `FOLDER/annotations/instances_train.json`; COCO's splits are `train = \"train2017\"`, `val = \"val2017\"`"
-                    }
-                    DataKind::Folder | DataKind::Shapes => {
-                        "add `path = \"FOLDER\"` under `[data]`, with images at `FOLDER/train/<class>/*`, or \
-                         `kind = \"shapes\"` for generated images"
-                    }
-                };
-                checks.missing("data.path", help);
-            }
-        }
-    }
-    if data.kind != DataKind::Folder {
-        without_labels(data, checks);
-    }
-    if data.kind != DataKind::Masks {
-        without_masks(data, checks);
-    }
-    if data.kind != DataKind::Coco {
-        without_objects(data, checks);
-    } else if !is_of_objects {
-        conflict(
-            "data.kind",
-            "the images have objects with boxes, but no class each",
-            "add `task = \"detect\"` at the top of the file",
-            checks,
-        );
-    }
-    if data.val_fraction > 0.0 && !data.list.is_empty() {
-        let (value, expected) = (
-            format!("{:?}", data.list),
-            "\"\" with `data.val_fraction`, which divides all images",
-        );
-        checks.refuse("data.list", &value, expected);
-    }
-    let is_divided = matches!(
-        data.kind,
-        DataKind::Shapes | DataKind::Cifar | DataKind::Coco
-    );
-    if data.val_fraction > 0.0 && is_divided {
-        let (value, expected) = (
-            format!("{:?}", data.val_fraction),
-            "0.0 for data that is divided",
-        );
-        checks.refuse("data.val_fraction", &value, expected);
+    path(data, with_data, checks);
+    keys_of_kind(data, plan.task, checks);
+    if data.val_fraction > 0.0 {
+        refuse_division(data, checks);
     }
     if let Some(shapes) = &mut data.shapes {
-        if shapes.layout == Layout::Folder {
-            let unused = ShapesConfig::default();
-            (shapes.objects, shapes.radius) = (unused.objects, unused.radius);
-        }
-        if let Err(DataError::ShapesConfig { key, refusal }) = shapes.validate() {
-            let key = format!("data.shapes.{key}");
-            if !checks.refuses(&key) {
-                checks.refuse(&key, &refusal.value, &refusal.expected);
-            }
-        }
-    }
-    if let Some(shapes) = &data.shapes
-        && !checks.refuses("data.shapes.classes")
-        && !checks.refuses("data.shapes.train_per_class")
-    {
-        let all = shapes.classes * shapes.train_per_class;
-        if data.subset > all {
-            let expected = format!("at most {all}, the training images of `[data.shapes]`");
-            checks.refuse("data.subset", &data.subset.to_string(), &expected);
-        }
+        generated(shapes, data.subset, checks);
     }
     if data.cache > 0 && data.decode == DecodeMode::Scaled {
-        let (value, expected) = (data.cache.to_string(), "0 with `data.decode = \"scaled\"`");
-        checks.refuse("data.cache", &value, expected);
+        let expected = "0 with `data.decode = \"scaled\"`";
+        checks.refuse("data.cache", &data.cache.to_string(), expected);
     }
     if data.on_error == OnError::Fail {
         data.max_skipped = DataConfig::default().max_skipped;
     }
     if data.balance != Balance::None {
-        let keys = [
-            ("data.shuffle", !data.shuffle, "false".to_owned(), "true"),
-            (
-                "data.repeats",
-                data.repeats > 1,
-                data.repeats.to_string(),
-                "1",
-            ),
-        ];
-        for (key, is_wrong, value, expected) in keys {
-            if is_wrong {
-                let expected = format!("{expected} with `data.balance`, which draws images");
-                checks.refuse(key, &value, &expected);
-            }
-        }
-        if plan.task != TaskKind::Classify {
-            conflict(
-                "data.balance",
-                "`data.balance` goes by the class of an image, which this task does not have",
-                "leave it out",
-                checks,
-            );
-        }
+        balance(data, plan.task, checks);
     }
     // Without repeats, dividing the positions of a random order among replicas only gives another random order.
     if data.repeats == 1 {
@@ -145,6 +36,114 @@ pub(super) fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
     if !accumulate.is_multiple_of(replicas) {
         let expected = format!("a divisor of `train.accumulate`, {accumulate}");
         checks.refuse("data.replicas", &replicas.to_string(), &expected);
+    }
+}
+
+/// The folder of the data: required, except for shapes, which are generated.
+fn path(data: &mut DataConfig, with_data: bool, checks: &mut Checks<'_>) {
+    let has_path = checks.sets("data.path");
+    if data.kind == DataKind::Shapes {
+        data.shapes.get_or_insert_default();
+        if !has_path {
+            data.path = "data/shapes".into();
+        }
+        return;
+    }
+    data.shapes = None;
+    if !with_data || has_path || checks.refuses("data.kind") {
+        return;
+    }
+    let content = match data.kind {
+        DataKind::Tar => "shards at `FOLDER/train/*.tar`",
+        DataKind::Parquet => "files such as `FOLDER/train-00000-of-00001.parquet`",
+        DataKind::Cifar => "CIFAR's binary files in it",
+        DataKind::Masks => {
+            "images at `FOLDER/images/train/*` and masks of the same names at `FOLDER/masks/train/*`"
+        }
+        DataKind::Coco => {
+            "images at `FOLDER/train/*` and their annotations in `FOLDER/annotations/instances_train.json`; COCO's splits are \
+             `train = \"train2017\"`, `val = \"val2017\"`"
+        }
+        DataKind::Folder | DataKind::Shapes => {
+            "images at `FOLDER/train/<class>/*`, or `kind = \"shapes\"` for generated images"
+        }
+    };
+    let help = format!("add `path = \"FOLDER\"` under `[data]`, with {content}");
+    checks.missing("data.path", &help);
+}
+
+/// Resets the keys of other kinds of data, and refuses a kind that is not for the task.
+fn keys_of_kind(data: &mut DataConfig, task: TaskKind, checks: &mut Checks<'_>) {
+    if data.kind != DataKind::Folder {
+        without_labels(data, checks);
+    }
+    if data.kind != DataKind::Masks {
+        without_masks(data, checks);
+    }
+    if data.kind != DataKind::Coco {
+        without_objects(data, checks);
+    } else if task != TaskKind::Detect {
+        conflict(
+            "data.kind",
+            "the images have objects with boxes, but no class each",
+            "add `task = \"detect\"` at the top of the file",
+            checks,
+        );
+    }
+}
+
+/// Refuses `data.val_fraction` where the images are divided already: by lists, or by their kind.
+fn refuse_division(data: &DataConfig, checks: &mut Checks<'_>) {
+    if !data.list.is_empty() {
+        let expected = "\"\" with `data.val_fraction`, which divides all images";
+        checks.refuse("data.list", &format!("{:?}", data.list), expected);
+    }
+    if [DataKind::Shapes, DataKind::Cifar, DataKind::Coco].contains(&data.kind) {
+        let value = format!("{:?}", data.val_fraction);
+        checks.refuse("data.val_fraction", &value, "0.0 for data that is divided");
+    }
+}
+
+/// `[data.shapes]`, and how many of its training images can be chosen.
+fn generated(shapes: &mut ShapesConfig, subset: usize, checks: &mut Checks<'_>) {
+    if shapes.layout == Layout::Folder {
+        let unused = ShapesConfig::default();
+        (shapes.objects, shapes.radius) = (unused.objects, unused.radius);
+    }
+    if let Err(DataError::ShapesConfig { key, refusal }) = shapes.validate() {
+        let key = format!("data.shapes.{key}");
+        if !checks.refuses(&key) {
+            checks.refuse(&key, &refusal.value, &refusal.expected);
+        }
+    }
+    if !checks.refuses("data.shapes.classes") && !checks.refuses("data.shapes.train_per_class") {
+        let all = shapes.classes * shapes.train_per_class;
+        if subset > all {
+            let expected = format!("at most {all}, the training images of `[data.shapes]`");
+            checks.refuse("data.subset", &subset.to_string(), &expected);
+        }
+    }
+}
+
+/// Refuses what does not go with drawing images by their class.
+fn balance(data: &DataConfig, task: TaskKind, checks: &mut Checks<'_>) {
+    let mut refuse = |key: &str, value: &str, needed: &str| {
+        let expected = format!("{needed} with `data.balance`, which draws images");
+        checks.refuse(key, value, &expected);
+    };
+    if !data.shuffle {
+        refuse("data.shuffle", "false", "true");
+    }
+    if data.repeats > 1 {
+        refuse("data.repeats", &data.repeats.to_string(), "1");
+    }
+    if task != TaskKind::Classify {
+        conflict(
+            "data.balance",
+            "`data.balance` goes by the class of an image, which this task does not have",
+            "leave it out",
+            checks,
+        );
     }
 }
 

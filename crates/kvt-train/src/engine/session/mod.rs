@@ -6,6 +6,7 @@ mod resume;
 mod start;
 mod state;
 mod warm;
+mod workload;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,15 +17,16 @@ use kvt_models::ModelConfig;
 
 use self::start::{compare_with_started, environment, open_splits, record_start};
 use self::state::initial_state;
+pub use self::workload::Workload;
 use super::checkpoint::Checkpointer;
 use super::progress::Progress;
 use super::{End, Late, Processes, Reader, Recorder, TrainError, TrainState, Trainer};
 use crate::config::{self, Plan};
 use crate::device::{self, ResolvedDevice};
-use crate::recipe::{EmaReport, Schedule};
+use crate::recipe::Schedule;
 use crate::run::{
-    EvalRecord, Event, HyperParameters, Listener, Metric, Note, RunDir, RunError, Topic, Warning,
-    Which, forget_judgement,
+    Event, HyperParameters, Listener, Note, RunDir, RunError, Topic, Warning, Which,
+    forget_judgement,
 };
 use crate::splits::Splits;
 use crate::task::{Task, Weights};
@@ -75,46 +77,6 @@ impl Start<'_> {
     }
 }
 
-/// The amount of work of a run, for progress bars.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Workload {
-    /// Updates already made.
-    pub done: u64,
-    /// Updates in total.
-    pub steps: u64,
-    /// Updates per epoch.
-    pub steps_per_epoch: u64,
-    /// Epochs in total.
-    pub epochs: u32,
-    /// Images per update.
-    pub images_per_step: usize,
-    /// Images per evaluation.
-    pub eval_images: usize,
-    /// Epochs from one evaluation to the next; 0 evaluates only at the end, or after updates.
-    pub eval_every: u32,
-    /// Updates from one evaluation to the next; 0 evaluates after epochs.
-    pub eval_every_updates: u64,
-    /// Classes of the images.
-    pub classes: usize,
-    /// The metrics of evaluations.
-    pub metrics: &'static [Metric],
-    /// The metric that chooses the best checkpoint.
-    pub best_metric: Metric,
-    /// The best evaluation so far: its epoch, from 0, and its value.
-    pub best: Option<(u32, f64)>,
-    /// The split of the log by which the run is judged: of the weights, or of their average.
-    pub reported: &'static str,
-    /// Whether an average of the weights is also evaluated.
-    pub has_ema: bool,
-}
-
-impl Workload {
-    /// Whether a metric is informative: with at most five classes, top-5 is always 100 %.
-    pub fn tells(&self, metric: Metric) -> bool {
-        metric != Metric::TOP5 || self.classes > 5
-    }
-}
-
 impl<T: Task> Session<T> {
     /// Prepares a run: a new one, or the one in `run.dir`. `generating` receives the progress of a data set that is generated on
     /// first use.
@@ -140,8 +102,7 @@ impl<T: Task> Session<T> {
         // Check everything that can fail before creating the run folder.
         let device = device::resolve_local(&plan.train.device, world.local())?;
         let slow = device.check_precision(plan.train.precision)?;
-        let config = plan.model.config(None)?;
-        let size = T::size(&plan, &config);
+        let size = T::size(&plan, &plan.model.config(None)?);
         let mut notes = Vec::new();
         let resume = start != Start::New;
         let mut classes = None;
@@ -156,15 +117,15 @@ impl<T: Task> Session<T> {
         if !resume {
             notes.push(Note::new(0, Topic::Start, splits.describe()));
         }
-        let warnings = splits.warnings().into_iter();
-        let config = T::model(&plan, &splits)?;
-        let images = Some(splits.train.samples.len());
+        let mut warnings = splits.warnings();
+        let model = T::model(&plan, &splits)?;
         // A resumed run gave these warnings at its start.
-        let of_plan = (!resume).then(|| config::warnings(&plan, &config, images));
-        let of_device = slow.filter(|_| !resume);
-        let warnings = warnings
-            .chain(of_plan.into_iter().flatten())
-            .chain(of_device);
+        if !resume {
+            let images = Some(splits.train.samples.len());
+            warnings.extend(config::warnings(&plan, &model, images));
+            warnings.extend(slow);
+        }
+        let warnings = warnings.into_iter();
         notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
         let autodiff = device.device.clone().autodiff();
         let weights = if resume {
@@ -172,7 +133,7 @@ impl<T: Task> Session<T> {
         } else {
             Weights::OfPlan
         };
-        let state = initial_state(&plan, &config, &splits, weights, &autodiff, &mut notes)?;
+        let state = initial_state(&plan, &model, &splits, weights, &autodiff, &mut notes)?;
 
         // Before the folder is locked: this runs `git`, and its forked child holds every lock for a moment, even if this process
         // is killed meanwhile.
@@ -182,13 +143,13 @@ impl<T: Task> Session<T> {
             record_start(&run, &plan, &splits, &environment, &mut notes)?;
         }
 
-        let mut session = Self {
+        let session = Self {
             schedule: Schedule::of(&plan, splits.updates_per_epoch(&plan)),
             plan,
             world,
             run,
             splits,
-            model: config,
+            model,
             reader: Reader::of(&device.device),
             device,
             way: GradientSum::Host,
@@ -197,32 +158,10 @@ impl<T: Task> Session<T> {
             resumed: None,
             notes,
         };
-        if let Start::Resume(which) = start {
-            let (restored, class_list) = match (session.restored(which), class_list) {
-                // A difference in classes explains the problem better than one in the number of images.
-                (Err(TrainError::DataChanged { .. }), Some(error @ TrainError::Data(_))) => {
-                    return Err(error);
-                }
-                both => both,
-            };
-            session = restored?;
-            if let Some(error) = class_list {
-                session.warn(&Warning::ClassList {
-                    path: session.run.classes(),
-                    reason: error.to_string(),
-                });
-            }
-            // Only now is it certain that the run continues with these.
-            let Self {
-                run,
-                plan,
-                splits,
-                notes,
-                ..
-            } = &mut session;
-            record_start(run, plan, splits, &environment, notes)?;
+        match start {
+            Start::New => Ok(session),
+            Start::Resume(which) => session.resume(which, class_list, &environment),
         }
-        Ok(session)
     }
 
     fn checkpointer(&self) -> Checkpointer {
@@ -258,38 +197,15 @@ impl<T: Task> Session<T> {
         &self.model
     }
 
-    /// The amount of work.
-    pub fn workload(&self) -> Workload {
-        let plan = &self.plan.train;
-        let steps_per_epoch = self.splits.updates_per_epoch(&self.plan);
-        let epochs = self.plan.epochs_of(steps_per_epoch);
-        let steps = steps_per_epoch * u64::from(epochs);
-        Workload {
-            done: self.progress.position.step,
-            steps: self.plan.last_update().map_or(steps, |max| max.min(steps)),
-            steps_per_epoch,
-            epochs,
-            images_per_step: plan.batch_size * plan.accumulate,
-            eval_images: self.splits.val.samples.len(),
-            eval_every: plan.eval_every,
-            eval_every_updates: plan.eval_every_updates,
-            classes: self.splits.classes().len(),
-            metrics: T::METRICS,
-            best_metric: T::BEST,
-            best: self.progress.best.map(|best| (best.epoch, best.value)),
-            reported: match self.plan.ema.report {
-                EmaReport::Raw => EvalRecord::VAL,
-                EmaReport::Ema => EvalRecord::VAL_EMA,
-            },
-            has_ema: self.state.ema.is_some(),
-        }
-    }
-
     /// Trains until the plan is done or `stop` is set. `listener` receives every event after it was recorded.
     ///
     /// # Errors
     /// If data, device, disk or arithmetic fail. State saved earlier stays.
-    pub fn train(self, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<End, TrainError> {
+    pub fn train(
+        mut self,
+        listener: &mut dyn Listener,
+        stop: &AtomicBool,
+    ) -> Result<End, TrainError> {
         let checkpoints = self.checkpointer();
         // Values that TOML cannot hold were refused when the plan was written to the run's folder.
         let parameters = toml::Table::try_from(&self.plan).unwrap_or_default();
@@ -307,13 +223,14 @@ impl<T: Task> Session<T> {
         } else {
             (Recorder::without_files(listener), Vec::new())
         };
-        let step = self.progress.position.step;
-        let warnings = warnings
-            .iter()
-            .map(|warning| Note::new(step, Topic::Warning, warning.to_string()));
-        for note in self.notes.into_iter().chain(warnings) {
+        warnings.iter().for_each(|warning| self.warn(warning));
+        for note in self.notes {
             recorder.event(&Event::Note(note))?;
         }
+        let deadline = self.plan.train.max_hours.and_then(|hours| {
+            let time = Duration::try_from_secs_f64(3600.0 * hours).ok()?;
+            Instant::now().checked_add(time)
+        });
         let mut trainer = Trainer {
             plan: &self.plan,
             splits: &self.splits,
@@ -330,10 +247,7 @@ impl<T: Task> Session<T> {
             skipped: Vec::new(),
             recorder: &mut recorder,
             stop,
-            deadline: self.plan.train.max_hours.and_then(|hours| {
-                let time = Duration::try_from_secs_f64(3600.0 * hours).ok()?;
-                Instant::now().checked_add(time)
-            }),
+            deadline,
         };
         let end = trainer.run();
         // In any case: events are on disk before the result is returned.

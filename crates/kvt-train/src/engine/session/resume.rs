@@ -1,15 +1,42 @@
 //! Resumes a session from a checkpoint.
 
 use super::Session;
+use super::start::record_start;
 use super::state::initial_state;
 use crate::engine::TrainError;
-use crate::engine::checkpoint::Restored;
-use crate::run::{Event, Note, RunDir, RunError, Topic, Which, read_log};
+use crate::run::{Environment, Event, Note, RunDir, RunError, Topic, Warning, Which, read_log};
 use crate::task::{Task, Weights};
 
 impl<T: Task> Session<T> {
+    /// This session at a checkpoint, recorded in the run's folder. `class_list` is the problem with the folder's list of classes.
+    pub(super) fn resume(
+        self,
+        which: Which<'_>,
+        class_list: Option<TrainError>,
+        environment: &Environment,
+    ) -> Result<Self, TrainError> {
+        let (restored, class_list) = match (self.restored(which), class_list) {
+            // A difference in classes explains the problem better than one in the number of images.
+            (Err(TrainError::DataChanged { .. }), Some(error @ TrainError::Data(_))) => {
+                return Err(error);
+            }
+            both => both,
+        };
+        let mut session = restored?;
+        if let Some(error) = class_list {
+            session.warn(&Warning::ClassList {
+                path: session.run.classes(),
+                reason: error.to_string(),
+            });
+        }
+        // Only now is it certain that the run continues with these.
+        let (run, plan, splits) = (&session.run, &session.plan, &session.splits);
+        record_start(run, plan, splits, environment, &mut session.notes)?;
+        Ok(session)
+    }
+
     /// This session in the state of a checkpoint, or at its start if it was killed before the first one.
-    pub(super) fn restored(mut self, which: Which<'_>) -> Result<Self, TrainError> {
+    fn restored(mut self, which: Which<'_>) -> Result<Self, TrainError> {
         let checkpoints = self.checkpointer();
         let epochs = self.workload().epochs;
         // Steps after an older checkpoint are cut off the log, so keep a copy.
@@ -18,58 +45,49 @@ impl<T: Task> Session<T> {
             _ => self.run.copy_log(),
         };
         match checkpoints.restore(which, self.state, keep_log) {
-            Ok(Restored {
-                state,
-                progress,
-                log_offset,
-                warnings,
-            }) => {
-                let step = progress.position.step;
-                let train = &self.plan.train;
-                let is_out_of_steps = self.plan.last_update().is_some_and(|most| step >= most);
-                self.state = state;
-                self.progress = progress;
-                // An evaluation that is still to come may be the best one.
-                self.progress.told_stale = progress.is_stale(train.patience)
-                    && !(progress.concluding
-                        || is_out_of_steps
-                        || progress.position.epoch >= epochs);
-                let (topic, message) = match progress.position.epoch {
-                    _ if self.progress.told_stale => {
-                        let why = progress.why_stale(T::BEST.title);
-                        let message =
-                            format!("finished already, {why}; with a larger one it goes on");
-                        // As in the line of the log that the resume cuts off: the run is still a finished one.
-                        (Topic::Patience, message)
-                    }
-                    epoch if epoch < epochs => {
-                        let message = format!("resumed in epoch {}, after step {step}", epoch + 1);
-                        (Topic::Resume, message)
-                    }
-                    epoch => (Topic::Resume, format!("all {epoch} epochs are done")),
-                };
-                self.notes.push(Note::new(step, topic, message));
-                self.resumed = Some((log_offset, step));
-                warnings.iter().for_each(|warning| self.warn(warning));
+            Ok(restored) => {
+                self.state = restored.state;
+                self.progress = restored.progress;
+                self.resumed = Some((restored.log_offset, self.progress.position.step));
+                self.tell_resumed(epochs);
+                let warnings = restored.warnings.iter();
+                warnings.for_each(|warning| self.warn(warning));
             }
             // Killed before its first checkpoint: starting over loses nothing.
             Err(TrainError::Run(RunError::NoCheckpoint { .. })) if which == Which::Last => {
                 let message = start_over(&self.run, epochs)?;
                 let device = self.device.device.clone().autodiff();
-                self.state = initial_state(
-                    &self.plan,
-                    &self.model,
-                    &self.splits,
-                    Weights::OfPlan,
-                    &device,
-                    &mut self.notes,
-                )?;
+                let (plan, model, splits) = (&self.plan, &self.model, &self.splits);
+                let notes = &mut self.notes;
+                self.state = initial_state(plan, model, splits, Weights::OfPlan, &device, notes)?;
                 self.resumed = Some((0, 0));
                 self.notes.push(Note::new(0, Topic::Resume, message));
             }
             Err(error) => return Err(error),
         }
         Ok(self)
+    }
+
+    /// Logs where the run goes on, or that it has ended already.
+    fn tell_resumed(&mut self, epochs: u32) {
+        let progress = self.progress;
+        let (step, epoch) = (progress.position.step, progress.position.epoch);
+        let is_out_of_steps = self.plan.last_update().is_some_and(|most| step >= most);
+        // At the end an evaluation is still to come, which may be the best one.
+        let is_at_end = progress.concluding || is_out_of_steps || epoch >= epochs;
+        self.progress.told_stale = progress.is_stale(self.plan.train.patience) && !is_at_end;
+        let (topic, message) = if self.progress.told_stale {
+            let why = progress.why_stale(T::BEST.title);
+            let message = format!("finished already, {why}; with a larger one it goes on");
+            // As in the line of the log that the resume cuts off: the run is still a finished one.
+            (Topic::Patience, message)
+        } else if epoch < epochs {
+            let message = format!("resumed in epoch {}, after step {step}", epoch + 1);
+            (Topic::Resume, message)
+        } else {
+            (Topic::Resume, format!("all {epoch} epochs are done"))
+        };
+        self.notes.push(Note::new(step, topic, message));
     }
 }
 

@@ -14,7 +14,6 @@ impl<T: Task> Trainer<'_, '_, T> {
     /// Evaluates the network, and the average of its weights. Returns whether the weights named by `ema.report` are the best so
     /// far, or `None` if it was stopped meanwhile.
     pub(super) fn evaluate(&mut self) -> Result<Option<bool>, TrainError> {
-        let position = self.progress.position;
         self.share_weights()?;
         let processes = self.processes.clone();
         let mut data = EvalData::new(self.plan, self.splits, self.stop).of(processes.world());
@@ -31,48 +30,45 @@ impl<T: Task> Trainer<'_, '_, T> {
             return Ok(None);
         };
         self.check_finite(&measured)?;
-        let average = match &self.state.ema {
-            Some(ema) => {
-                // The pass before has reported the same unreadable images.
-                let mut data =
-                    EvalData::new(self.plan, self.splits, self.stop).of(processes.world());
-                match self.measure(ema.network(), &mut data)? {
-                    Some(average) => Some(average),
-                    None => return Ok(None),
-                }
-            }
-            None => None,
-        };
+        let mut evaluations = vec![(EvalRecord::VAL, measured)];
+        if let Some(ema) = &self.state.ema {
+            // The pass before has reported the same unreadable images.
+            let mut data = EvalData::new(self.plan, self.splits, self.stop).of(processes.world());
+            let Some(average) = self.measure(ema.network(), &mut data)? else {
+                return Ok(None);
+            };
+            evaluations.push((EvalRecord::VAL_EMA, average));
+        }
         // The reported weights come first.
-        let raw = (EvalRecord::VAL, measured);
-        let evaluations = match (self.plan.ema.report, average) {
-            (EmaReport::Ema, Some(average)) => {
-                self.check_finite(&average)?;
-                vec![(EvalRecord::VAL_EMA, average), raw]
-            }
-            (EmaReport::Raw, Some(average)) => vec![raw, (EvalRecord::VAL_EMA, average)],
-            (_, None) => vec![raw],
-        };
+        if self.plan.ema.report == EmaReport::Ema {
+            evaluations.reverse();
+        }
+        let reported = &evaluations[0].1;
+        self.check_finite(reported)?;
         let metric = T::BEST.name;
-        let reported = evaluations.first();
-        let value = reported
-            .and_then(|(_, measured)| measured.metrics.get(metric))
-            .ok_or(TrainError::NoMetric { metric })?;
+        let value = reported.metrics.get(metric);
+        let value = value.ok_or(TrainError::NoMetric { metric })?;
         for (split, measured) in evaluations {
             self.report_eval(split, measured)?;
         }
-        let best = self.progress.best;
+        Ok(Some(self.is_best(value)))
+    }
+
+    /// Whether a value of the metric that chooses the best checkpoint is the best so far, which is remembered.
+    fn is_best(&mut self, value: f64) -> bool {
+        let progress = &mut self.progress;
+        let best = progress.best;
         if best.is_some_and(|best| !T::BEST.improves(value, best.value)) {
-            self.progress.stale = self.progress.stale.saturating_add(1);
-            return Ok(Some(false));
+            progress.stale = progress.stale.saturating_add(1);
+            return false;
         }
-        self.progress.stale = 0;
-        self.progress.best = Some(Best {
-            epoch: position.epoch,
-            step: Some(position.step),
+        progress.stale = 0;
+        progress.best = Some(Best {
+            epoch: progress.position.epoch,
+            step: Some(progress.position.step),
             value,
         });
-        Ok(Some(true))
+        true
     }
 
     /// Whether the run [is stale](crate::engine::Progress::is_stale), and so ends.

@@ -111,14 +111,8 @@ impl Optimizer {
     /// norms) nor those that the model excludes (position embeddings, class tokens). The rate of layer `i` of `n` is
     /// multiplied by `layer_decay^(n - 1 - i)`.
     pub fn new(config: &OptimConfig, network: &impl Network) -> Self {
-        let [beta1, beta2] = config.betas;
-        let betas = (beta1, beta2);
-        let OptimConfig {
-            eps,
-            momentum,
-            nesterov,
-            ..
-        } = *config;
+        let betas = <(f64, f64)>::from(config.betas);
+        let (eps, momentum, nesterov) = (config.eps, config.momentum, config.nesterov);
         let rest = AdamW { betas, eps };
         let rule: Box<dyn Rule> = match config.name {
             OptimName::Adamw => Box::new(rest),
@@ -130,14 +124,13 @@ impl Optimizer {
         let parameters = network.parameters();
         let groups = parameters.iter().map(|parameter| {
             let decays = config.decay.decays(network, parameter);
-            let above = network
-                .layers()
-                .saturating_sub(network.layer(parameter) + 1);
+            let layer = network.layer(parameter);
+            let above = network.layers().saturating_sub(layer + 1);
+            let is_for_muon = decays && parameter.shape.len() == 2 && !is_head(network, parameter);
             let group = Group {
                 decays,
                 lr_scale: config.layer_decay.powf(above as f64),
-                is_rest: config.name == OptimName::Muon
-                    && !(decays && parameter.shape.len() == 2 && !is_head(network, parameter)),
+                is_rest: config.name == OptimName::Muon && !is_for_muon,
             };
             (parameter.id, group)
         });
@@ -319,19 +312,12 @@ impl Optimizer {
         rates: Rates,
         guard: Option<&Guard>,
     ) -> HashMap<ParamId, Tensor<1>> {
-        let (ids, shapes): (Vec<_>, Vec<_>) = parameters
-            .iter()
-            .map(|parameter| (parameter.id, parameter.shape.clone()))
-            .unzip();
+        let shapes: Vec<_> = parameters.iter().map(|own| own.shape.clone()).collect();
         // The parameters of each rule, in the order of the modules.
-        let (mut of_rule, mut of_rest) = (Vec::new(), Vec::new());
+        let (mut rule_ids, mut of_rule) = (Vec::new(), Vec::new());
+        let (mut rest_ids, mut of_rest) = (Vec::new(), Vec::new());
         for (parameter, shape) in parameters.into_iter().zip(&shapes) {
-            let Weight {
-                id,
-                weight,
-                gradient,
-                ..
-            } = parameter;
+            let id = parameter.id;
             let state = self.states.entry(id).or_default();
             state.step += 1;
             let group = self.groups.get(&id);
@@ -345,25 +331,25 @@ impl Optimizer {
                 shape,
             };
             let parameter = rule::Parameter {
-                weight,
-                gradient,
+                weight: parameter.weight,
+                gradient: parameter.gradient,
                 // It is changed in place if it has no other owner.
                 buffers: std::mem::take(&mut state.buffers),
                 number,
             };
             if self.is_rest(id) {
+                rest_ids.push(id);
                 of_rest.push(parameter);
             } else {
+                rule_ids.push(id);
                 of_rule.push(parameter);
             }
         }
-        let (rest, of_rule_ids): (Vec<_>, Vec<_>) =
-            ids.into_iter().partition(|id| self.is_rest(*id));
-        let updated = self.rule.update_all(of_rule, guard).into_iter();
-        let updated = of_rule_ids.into_iter().zip(updated);
-        let of_rest = self.rest.update_all(of_rest, guard).into_iter();
+        let of_rule = self.rule.update_all(of_rule, guard);
+        let of_rest = self.rest.update_all(of_rest, guard);
+        let updated = rule_ids.into_iter().zip(of_rule);
         let mut weights = HashMap::new();
-        for (id, (weight, buffers)) in updated.chain(rest.into_iter().zip(of_rest)) {
+        for (id, (weight, buffers)) in updated.chain(rest_ids.into_iter().zip(of_rest)) {
             self.states.entry(id).or_default().buffers = buffers;
             weights.insert(id, weight);
         }

@@ -10,7 +10,7 @@ use anyhow::bail;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::LABEL;
-use crate::common::Overrides;
+use crate::common::{Overrides, success_if};
 use crate::output;
 use crate::table::{grouped, table};
 use kvt_data::text::{counted, quoted};
@@ -71,11 +71,7 @@ fn tell(found: &Check) -> anyhow::Result<ExitCode> {
 /// Prints the findings; the exit code says whether training can work.
 fn judged(findings: &str, is_sound: bool) -> anyhow::Result<ExitCode> {
     output::print(findings)?;
-    Ok(if is_sound {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(success_if(is_sound))
 }
 
 fn describe(found: &Check) -> String {

@@ -1,0 +1,57 @@
+//! The numbers of an update, in one tensor: the losses of the micro-batches, each weighted by its share of the images, then the norm of
+//! the gradients; then, if the device decided, the factor of clipping and whether it made the update.
+
+use burn::tensor::Tensor;
+
+/// The result of an update.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Update {
+    /// The mean loss over the images.
+    pub loss: f64,
+    /// The global norm of the gradients before clipping.
+    pub grad_norm: f64,
+    /// The number of images.
+    pub images: usize,
+    /// Whether it was made. It is not if a scaled loss made the gradients infinite: then weights, moments, the optimizer's count,
+    /// the average and the untrained state of network and task stay as before, and the scale is halved.
+    pub made: bool,
+}
+
+impl Update {
+    /// From the numbers, without a decision.
+    pub(super) fn unpack(numbers: &[f64], images: usize) -> Self {
+        let (grad_norm, losses) = match numbers.split_last() {
+            Some((norm, losses)) => (*norm, losses),
+            None => (f64::NAN, &[][..]),
+        };
+        Self {
+            loss: losses.iter().sum(),
+            grad_norm,
+            images,
+            made: true,
+        }
+    }
+
+    /// From the numbers with a decision, and whether the device made the update.
+    pub(super) fn unpack_decided(numbers: &[f64], images: usize) -> (Self, bool) {
+        match numbers {
+            [numbers @ .., _factor, made] => (Self::unpack(numbers, images), *made > 0.0),
+            _ => (Self::unpack(&[], images), false),
+        }
+    }
+
+    pub(super) fn is_finite(&self) -> bool {
+        self.loss.is_finite() && self.grad_norm.is_finite()
+    }
+}
+
+/// The numbers without a decision.
+pub(super) fn pack(mut weighted_losses: Vec<Tensor<1>>, norm: Tensor<1>) -> Tensor<1> {
+    weighted_losses.push(norm);
+    Tensor::cat(weighted_losses, 0)
+}
+
+/// Packed numbers with the device's decision.
+pub(super) fn with_decision(numbers: Tensor<1>, decision: Tensor<1>) -> Tensor<1> {
+    Tensor::cat(vec![numbers, decision], 0)
+}
