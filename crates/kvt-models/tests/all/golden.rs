@@ -225,7 +225,7 @@ fn a_nested_pytorch_checkpoint_gives_the_same_weights() {
     assert_eq!(checkpoint, named_after(&golden, "weights."));
 }
 
-/// The family of which a case runs on a GPU without being asked for, since a software driver takes minutes to compile the kernels of a case.
+/// The family of which a case runs on a GPU without being asked for: a software driver takes minutes to compile the kernels of a case.
 /// It has k-NN attention, layer and batch norms, and convolutions, one of which makes the tokens after a class token. Every operation is
 /// tested in `kvt-ops`, every option of a ViT, forward alone, in `vit.rs`, and the first steps of a DeiT in `kvt`.
 const ON_GPU: &str = "cvt_";
