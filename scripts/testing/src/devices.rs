@@ -22,6 +22,21 @@ pub fn devices() -> Vec<(&'static str, Device)> {
     devices
 }
 
+/// [`devices`] for one case of a test: the CPU alone, and a line that says so, if the case is not one of the `few` that a software
+/// driver runs, since it compiles Burn's kernels anew for every shape. `KVT_GPU_CASES` asks for the others by `all` or the beginning
+/// of the test's name.
+///
+/// # Panics
+/// As [`gpu`].
+#[track_caller]
+pub fn devices_of(few: bool) -> Vec<(&'static str, Device)> {
+    if few || crate::asks_for(&crate::test()) {
+        devices()
+    } else {
+        vec![("flex", Device::flex())]
+    }
+}
+
 /// The first device of the back end that the environment variable `KVT_GPU` names: `wgpu` (the default) or `cuda`.
 ///
 /// # Panics

@@ -40,14 +40,14 @@ pub fn no_gpu() {
     skipped("no GPU adapter");
 }
 
-/// Whether a case that takes a software driver minutes is to run on a GPU: if `KVT_GPU_CASES` is `all` or the beginning of its name.
+/// Whether a case that takes a software driver long is to run on a GPU: if `KVT_GPU_CASES` is `all` or the beginning of its name.
 /// If not, it is reported as skipped.
 #[track_caller]
 pub fn asks_for(case: &str) -> bool {
     let asked = std::env::var("KVT_GPU_CASES").unwrap_or_default();
     let is_asked = asked == "all" || !asked.is_empty() && case.starts_with(&asked);
     if !is_asked {
-        skipped("on a GPU, which `KVT_GPU_CASES` does not ask for");
+        skipped("cases on a GPU for which `KVT_GPU_CASES` does not ask");
     }
     is_asked
 }

@@ -4,7 +4,7 @@ use burn::tensor::{Bool, Device, Tensor};
 use kvt_attention::{Implementation, Neighbors, Score, SoftmaxAttention, attend};
 
 use crate::compare::bools;
-use crate::devices::{devices, tensor, values};
+use crate::devices::{devices_of, tensor, values};
 use crate::naive::{Inputs, NAMES, Sizes, draw};
 
 const SCALE: f64 = 0.25;
@@ -251,16 +251,19 @@ fn every_device_and_implementation_agrees_with_sorting() {
         (BIASES[4], MASKS[4]),
         (BIASES[8], MASKS[1]),
     ];
-    for (name, device) in devices() {
-        for (bias, mask) in layouts {
-            let problem = Problem::new(sizes(6, 9), bias, mask);
-            for implementation in [
-                Implementation::Auto,
-                Implementation::Flash,
-                Implementation::Masked,
-                Implementation::Gathered,
-            ] {
-                for kept in [4, 9] {
+    for (index, (bias, mask)) in layouts.into_iter().enumerate() {
+        let problem = Problem::new(sizes(6, 9), bias, mask);
+        for implementation in [
+            Implementation::Auto,
+            Implementation::Flash,
+            Implementation::Masked,
+            Implementation::Gathered,
+        ] {
+            for kept in [4, 9] {
+                // On a GPU all are made of Burn's products; `Flash` is `Auto`, since its kernels take no bias.
+                let is_own = implementation == Implementation::Auto && index > 1;
+                let is_burns = implementation != Implementation::Flash && index == 2;
+                for (name, device) in devices_of(kept == 4 && (is_own || is_burns)) {
                     problem.check(kept, implementation, name, &device);
                 }
             }
@@ -283,7 +286,7 @@ fn broken(x: &[f32], width: usize) -> Vec<bool> {
 /// with it the gradients of all values, but its scores have no gradient.
 #[test]
 fn a_row_without_a_visible_key_is_nan_and_has_no_gradient() {
-    let (queries, keys, hidden_query) = (4, 6, 2);
+    let (queries, keys, hidden_query) = (6, 9, 2);
     for by_bias in [0, 2] {
         let mut problem = Problem::new(sizes(queries, keys), BIASES[5], Some((1, SHARED)));
         let (bias, _) = problem.bias.as_mut().unwrap();
@@ -291,13 +294,13 @@ fn a_row_without_a_visible_key_is_nan_and_has_no_gradient() {
         mask.fill(false);
         mask[hidden_query * keys..][by_bias..keys].fill(true);
         bias[hidden_query * keys..][..by_bias].fill(f32::NEG_INFINITY);
-        for (name, device) in devices() {
-            for implementation in [
-                Implementation::Auto,
-                Implementation::Masked,
-                Implementation::Gathered,
-            ] {
-                for kept in [3, keys] {
+        for implementation in [
+            Implementation::Auto,
+            Implementation::Masked,
+            Implementation::Gathered,
+        ] {
+            for kept in [3, keys] {
+                for (name, device) in devices_of(by_bias == 0 && kept == 3) {
                     let [out, q, k, v, bias] = problem.run(kept, implementation, &device);
                     let what = format!("{name} {implementation:?} {kept} {by_bias}");
                     let one: Vec<bool> = (0..2 * HEADS * queries)

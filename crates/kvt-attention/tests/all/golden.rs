@@ -9,7 +9,7 @@ use safetensors::SafeTensors;
 use serde_json::Value;
 
 use crate::compare::bools;
-use crate::devices::{assert_close, devices, tensor, values};
+use crate::devices::{assert_close, devices_of, tensor, values};
 
 struct Case {
     name: String,
@@ -100,28 +100,19 @@ fn forward_and_gradients_match_pytorch() {
                 assert_eq!(attention.selection, Selection::Euclidean);
                 continue;
             }
-            for (device_name, device) in devices() {
-                if device_name == "flex" || is_tried(case, implementation) {
-                    run(case, &attention, device_name, &device);
-                }
+            for (device_name, device) in devices_of(is_tried(case, implementation)) {
+                run(case, &attention, device_name, &device);
             }
         }
     }
 }
 
-/// On a GPU the two implementations that are made of Burn's operations run a few files, which together have a bias, masks, both ways to rank
-/// and dense attention, since a software driver compiles the products of every shape anew. `KVT_GPU_CASES=all` runs all files.
+/// A GPU runs a few files by default, which together have a bias, masks, both ways to rank and dense attention. `Auto` is `Fused` or
+/// `Masked`.
 fn is_tried(case: &Case, implementation: Implementation) -> bool {
-    let of_burn = matches!(
-        implementation,
-        Implementation::Masked | Implementation::Gathered
-    );
     let few = ["bias_mask", "euclidean_mask", "knn_k5", "cross_dense"];
-    !of_burn
-        || few
-            .iter()
-            .any(|name| case.name == format!("attention_{name}"))
-        || kvt_testing::asks_for("attention")
+    let is_one = |name: &&str| case.name == format!("attention_{name}");
+    implementation != Implementation::Auto && few.iter().any(is_one)
 }
 
 fn run(case: &Case, attention: &SoftmaxAttention, device_name: &str, device: &Device) {

@@ -6,7 +6,7 @@ use kvt_attention::Implementation;
 use rayon::ThreadPoolBuilder;
 
 use crate::compare::Case;
-use crate::devices::devices;
+use crate::devices::devices_of;
 use crate::naive::{Inputs, Sizes, draw};
 
 fn sizes(images: usize, heads: usize, queries: usize, keys: usize) -> Sizes {
@@ -111,7 +111,13 @@ fn every_device_and_implementation_agrees_with_sorting_over_images() {
                 Implementation::Masked,
                 Implementation::Gathered,
             ] {
-                for (name, device) in devices() {
+                // On a GPU the sums of a bias, and the kernels, on vectors of two numbers.
+                let one = if inputs.bias.is_some() {
+                    Implementation::Auto
+                } else {
+                    Implementation::Flash
+                };
+                for (name, device) in devices_of(kept == 13 && implementation == one) {
                     let case = Case::new(kept).by(implementation);
                     case.check_against(&inputs, &expected, name, &device);
                 }

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use kvt_attention::{AttentionConfig, MultiHeadAttentionConfig, Neighbors};
 use kvt_ops::Phase;
 
-use crate::devices::{devices, tensor, values};
+use crate::devices::{devices_of, tensor, values};
 use crate::naive::{Inputs, Sizes, draw, worst};
 
 pub(crate) fn layer(weight: Tensor<2>, bias: Option<Tensor<1>>) -> Linear {
@@ -164,8 +164,8 @@ fn gradients_through_the_projections_agree_with_sorting() {
         }
     }
     let problem = Projected::new(2, 37, 2, 4);
-    for (name, device) in devices() {
-        for kept in [5, 37] {
+    for kept in [5, 37] {
+        for (name, device) in devices_of(kept == 5) {
             problem.check(kept, name, &device);
         }
     }

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use kvt_ops::{BatchNormInput, batch_norm, batch_norm_train};
 
-use kvt_testing::devices::{assert_close, devices, tensor, values};
+use kvt_testing::devices::{assert_close, devices, devices_of, tensor, values};
 
 const EPSILON: f64 = 1e-3;
 
@@ -96,9 +96,11 @@ fn outputs_statistics_and_gradients_match_the_definition() {
         let probe: Vec<f32> = numbers(shape, 0.0).into_iter().rev().collect();
         let (gamma, beta) = (of_channels(channels, -0.5), of_channels(channels, -0.75));
         let given = [of_channels(channels, offset), of_channels(channels, 0.5)];
-        for (name, device) in devices() {
-            let device = device.autodiff();
-            for (is_given, relu) in [(false, false), (false, true), (true, false), (true, true)] {
+        for (is_given, relu) in [(false, false), (false, true), (true, false), (true, true)] {
+            // On a GPU, Burn's operations: the hardest mean, with and without each of the two.
+            let few = shape == [2, 3, 7] && is_given != relu;
+            for (name, device) in devices_of(few) {
+                let device = device.autodiff();
                 let leaf = |values: &[f32]| tensor(values, [channels], &device).require_grad();
                 let (g, b) = (leaf(&gamma), leaf(&beta));
                 let leaf = tensor(&x, shape, &device).require_grad();

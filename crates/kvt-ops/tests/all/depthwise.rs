@@ -5,7 +5,7 @@ use burn::tensor::{Device, Tensor, module::conv2d};
 use kvt_ops::depthwise_conv2d;
 use rayon::ThreadPoolBuilder;
 
-use kvt_testing::devices::{assert_close, devices, tensor, values};
+use kvt_testing::devices::{assert_close, devices_of, tensor, values};
 
 fn input(shape: [usize; 4], seed: usize, device: &Device) -> Tensor<4> {
     let data: Vec<f32> = (0..shape.iter().product())
@@ -51,7 +51,8 @@ fn agrees_with_burns_convolution() {
         let expected = run(&x(&cpu), &weight(&cpu), |x, weight| {
             conv2d(x, weight, None, options.clone())
         });
-        for (name, device) in devices() {
+        // On a GPU, Burn's convolution of repeated channels: several filters, and an odd map.
+        for (name, device) in devices_of(height == 15) {
             let device = device.autodiff();
             let actual = run(&x(&device), &weight(&device), |x, weight| {
                 depthwise_conv2d(x, weight, stride, padding)

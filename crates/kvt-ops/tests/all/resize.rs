@@ -1,7 +1,7 @@
 //! Bilinear resizing against its definition in double precision, on every device.
 
 use kvt_ops::resize_bilinear;
-use kvt_testing::devices::{assert_close, devices, tensor, values};
+use kvt_testing::devices::{assert_close, devices, devices_of, tensor, values};
 
 const SHAPE: [usize; 2] = [2, 3];
 const MAPS: usize = 6;
@@ -61,7 +61,8 @@ fn outputs_and_gradients_match_the_definition() {
         let x = numbers(MAPS * from[0] * from[1]);
         let probe = numbers(MAPS * to[0] * to[1]);
         let expected = defined(&x, from, to, &probe);
-        for (name, device) in devices() {
+        // On a GPU, products with weights that do not depend on the device: one case there, which is smaller; a larger one in `golden.rs`.
+        for (name, device) in devices_of(to == [4, 3]) {
             let device = device.autodiff();
             let [batch, channels] = SHAPE;
             let leaf = tensor(&x, [batch, channels, from[0], from[1]], &device).require_grad();

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_ops::Key;
-use kvt_testing::devices::devices;
+use kvt_testing::devices::devices_of;
 use safetensors::SafeTensors;
 
 use super::draw::rect_around;
@@ -101,7 +101,7 @@ fn mixed_batches_are_timms() {
         "elem_minmax",
         "batch_half",
     ] {
-        for (label, device) in devices() {
+        for (label, device) in devices_of(case == "elem_both") {
             let device = device.autodiff();
             let images = normalised(&device);
             for order in ["float", "pixel"] {
