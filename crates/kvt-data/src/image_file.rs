@@ -1,4 +1,4 @@
-//! One image file as the input of a model.
+//! One image file as the input of a model, for predictions; the images of a data set come by `source/read.rs` and the loader.
 
 use std::path::Path;
 

@@ -4,7 +4,7 @@
 //! Exactly `min(k, n)` of the `n` scores of a row survive; of equal scores, those at lower indices survive first, and
 //! -0 equals +0. Half types are selected as f32. `k >= n` keeps all.
 //!
-//! Every operation that selects follows it, on every device.
+//! Every operation that selects follows it: on the CPU `cpu/softmax_row/select.rs`, on GPUs `gpu/select.rs`.
 //!
 //! # The reference
 //! The selection composed of Burn's operations: the paper's Algorithm 1 step by step, on every backend. Tests compare

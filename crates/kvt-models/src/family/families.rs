@@ -1,5 +1,5 @@
 //! The families of models: one list that generates the enums of configurations and backbones, the names of all
-//! models, and the recognition of weights.
+//! models, and the recognition of weights. A new family is a line here; `docs/contributing/add-model.md` names its other files.
 
 use burn::module::Module;
 use burn::tensor::Tensor;

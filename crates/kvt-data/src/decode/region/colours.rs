@@ -59,7 +59,7 @@ impl Plane {
             return;
         }
         let near = self.line(y / 2);
-        let far = if y % 2 == 0 {
+        let far = if y.is_multiple_of(2) {
             (y / 2).saturating_sub(1)
         } else {
             y / 2 + 1
