@@ -109,20 +109,30 @@ def attend(arguments, model, count, gaps=None):
         patch(model, {**KNN, "neighbors": count}, gaps)
 
 
-def kvt_logits(arguments, settings, weights, images):
-    with tempfile.TemporaryDirectory() as folder:
-        paths = {name: str(Path(folder) / f"{name}.safetensors") for name in ("weights", "input", "output")}
-        save_file(weights, paths["weights"])
-        save_file({"images": images}, paths["input"])
-        command = [arguments.kvt, "logits", "--model", arguments.model]
-        for setting in [*settings, *arguments.set]:
-            command += ["--set", setting]
-        for name, path in paths.items():
-            command += [f"--{name}", path]
-        if arguments.device:
-            command += ["--device", arguments.device]
-        subprocess.run(command, check=True)
-        return load_file(paths["output"])["logits"]
+def kvt_logits(arguments, settings, folder):
+    """The logits of the weights and images in a folder."""
+    command = [arguments.kvt, "logits", "--model", arguments.model]
+    for setting in [*settings, *arguments.set]:
+        command += ["--set", setting]
+    for name in ("weights", "input", "output"):
+        command += [f"--{name}", str(folder / f"{name}.safetensors")]
+    if arguments.device:
+        command += ["--device", arguments.device]
+    subprocess.run(command, check=True)
+    return load_file(folder / "output.safetensors")["logits"]
+
+
+def expected_logits(arguments, model, images, count):
+    """In f64 and in f32, and the smallest gaps at the k-th scores."""
+    gaps = []
+    attend(arguments, model, count, gaps)
+    with torch.no_grad():
+        double = model(images.double())
+        attend(arguments, model, count)
+        # The weights are f32, so that nothing is lost on the way there and back.
+        single = model.float()(images).double()
+        model.double()
+    return double, single, gaps
 
 
 def main():
@@ -148,26 +158,29 @@ def main():
     randomize(model.eval(), generator)
     images = torch.randn(arguments.batch, *shape, generator=generator)
     calibrate(model, images)
-    weights = {name: p.detach().clone().contiguous() for name, p in model.state_dict().items()}
-    model.double()
+    kinds = {"dense": None, "knn": arguments.neighbors}
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        save_file({name: p.detach().contiguous() for name, p in model.state_dict().items()}, folder / "weights.safetensors")
+        save_file({"images": images}, folder / "input.safetensors")
+        model.double()
+        expected = {kind: expected_logits(arguments, model, images, count) for kind, count in kinds.items()}
+        # A large model fits into memory once: PyTorch's is gone when kvt's is made.
+        del model
+        return compare(arguments, kinds, expected, folder)
 
+
+def compare(arguments, kinds, expected, folder):
     failed = False
-    for kind, count in (("dense", None), ("knn", arguments.neighbors)):
-        gaps = []
-        attend(arguments, model, count, gaps)
-        with torch.no_grad():
-            expected = model(images.double())
-            attend(arguments, model, count)
-            # The weights are f32, so that nothing is lost on the way there and back.
-            single = model.float()(images).double()
-            model.double()
+    for kind, count in kinds.items():
         settings = [f'model.attention.kind="{kind}"']
         if count is not None:
             settings.append(f"model.attention.neighbors={count}")
-        actual = kvt_logits(arguments, settings, weights, images).double()
-        difference = (actual - expected).abs().max().item()
-        size = expected.abs().max().item()
-        relative, own = difference / size, (single - expected).abs().max().item() / size
+        actual = kvt_logits(arguments, settings, folder).double()
+        double, single, gaps = expected[kind]
+        difference = (actual - double).abs().max().item()
+        size = double.abs().max().item()
+        relative, own = difference / size, (single - double).abs().max().item() / size
         # A gap near f32 rounding means that some row may keep another key, PyTorch's in f32 too.
         gap = f", smallest gap at the k-th score {min(gaps):.1e}" if gaps else ""
         print(f"{kind:5}  absolute {difference:.3e}  relative {relative:.3e}  (PyTorch in f32 {own:.3e}){gap}")

@@ -184,12 +184,13 @@ impl Model {
             };
             return Ok((outcome, None));
         };
-        let data = widened(name, found)?;
-        if found.shape().as_slice() == shape {
-            return Ok((Outcome::Matched, Some(data)));
-        }
-        if resets {
+        let is_of_shape = found.shape().as_slice() == shape;
+        if resets && !is_of_shape {
             return Ok((Outcome::Reset, None));
+        }
+        let data = widened(name, found)?;
+        if is_of_shape {
+            return Ok((Outcome::Matched, Some(data)));
         }
         // Parameters of a mechanism may have a dimension of 3, too.
         let reads_images = !is_of_mixer(name) && shape.get(1) == Some(&self.config.in_chans());
