@@ -24,6 +24,7 @@ not for CI: it needs PyTorch, timm and a built binary.
 """
 
 import argparse
+import gc
 import subprocess
 import sys
 import tempfile
@@ -167,6 +168,7 @@ def main():
         expected = {kind: expected_logits(arguments, model, images, count) for kind, count in kinds.items()}
         # A large model fits into memory once: PyTorch's is gone when kvt's is made.
         del model
+        gc.collect()
         return compare(arguments, kinds, expected, folder)
 
 

@@ -66,7 +66,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let sweep = args.sweep()?;
     if args.dry_run {
-        return dry_run(&sweep, &args.devices);
+        return dry_run(&sweep, &args.devices, !args.as_is);
     }
     let mut ends = Vec::new();
     if !args.as_is {

@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.dry_run {
         let name = item.name();
         let [_, chosen] = planned(item, &order)?.ok_or(ReproduceError::NoRuns { name })?;
-        return dry_run(&chosen, &order.devices);
+        return dry_run(&chosen, &order.devices, !order.as_is);
     }
     if !item.scales().is_empty() {
         interrupt::listen();

@@ -82,9 +82,11 @@ impl Listener for Beside {
     }
 }
 
-/// Prints the progress and the cost of each run of a sweep, whose `devices` are looked for as if it were trained.
-pub(super) fn dry_run(sweep: &Sweep, devices: &[String]) -> anyhow::Result<ExitCode> {
-    check_devices(sweep, devices)?;
+/// Prints the progress and the cost of each run of a sweep; if it `trains`, its `devices` are looked for.
+pub(super) fn dry_run(sweep: &Sweep, devices: &[String], trains: bool) -> anyhow::Result<ExitCode> {
+    if trains {
+        check_devices(sweep, devices)?;
+    }
     let (cells, found) = (&sweep.cells, sweep.found()?);
     let mut measured = counting("models measured");
     let costs = Costs::of(cells, &found, |name, done, of| {

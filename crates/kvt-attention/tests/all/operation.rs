@@ -74,7 +74,7 @@ fn every_device_agrees_with_sorting() {
 
 /// Sizes that divide the threads of a workgroup in every way: one row or many, columns that are few, not a power of
 /// two, or as many as there are threads, rows too long for shared memory, and values of more numbers than there are threads. On a
-/// GPU by default with dropped keys, and once without. Vectors of two numbers are in `images.rs`.
+/// GPU by default with dropped keys, and once without; the longest rows only where they are asked for. Vectors of two numbers are in `images.rs`.
 #[test]
 fn flash_agrees_with_sorting_at_every_size() {
     for (queries, keys, dim, value_dim) in [

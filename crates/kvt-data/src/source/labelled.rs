@@ -234,10 +234,14 @@ impl<'a> Table<'a> {
     }
 
     /// Rejects `data.classes`, or without it columns, of other classes than a run's. Their order does not matter, since labels are names.
-    /// A list that a shell handed over is not read: the run has emptied it.
+    /// A list that a shell handed over is not read, since
+    /// the run has emptied it, and one that is gone is not missed.
     fn refuse_others(&self, known: &[String]) -> Result<(), DataError> {
         let (what, own) = match &self.data.classes {
-            Some(ClassNames::File(file)) if is_handed_over(&self.data.path.join(file)) => {
+            Some(ClassNames::File(file))
+                if is_handed_over(&self.data.path.join(file))
+                    || !self.data.path.join(file).exists() =>
+            {
                 return Ok(());
             }
             Some(_) => ("`data.classes`", self.listed()?.unwrap_or_default()),

@@ -103,10 +103,16 @@ impl FromStr for ImgSize {
 
     fn from_str(text: &str) -> Result<Self, ModelError> {
         let (height, width) = text.split_once('x').unwrap_or((text, text));
-        match (height.parse::<usize>(), width.parse::<usize>()) {
-            (Ok(height), Ok(width)) => Ok(Self { height, width }),
-            _ => Err(ModelError::NoSize(text.to_owned())),
-        }
+        let side = |number: &str| {
+            // `parse` would take a sign.
+            let has_digits_alone = number.bytes().all(|byte| byte.is_ascii_digit());
+            let side = number.parse::<u32>().ok().filter(|_| has_digits_alone);
+            side.ok_or_else(|| ModelError::NoSize(text.to_owned()))
+        };
+        Ok(Self {
+            height: side(height)? as usize,
+            width: side(width)? as usize,
+        })
     }
 }
 
@@ -136,7 +142,17 @@ mod tests {
         }
         assert_eq!("64x64".parse::<ImgSize>(), Ok(ImgSize::from(64)));
         for text in [
-            "", "x", "64x", "x64", "64X96", "64x96x3", "-1", "64 x 96", "[64, 96]",
+            "",
+            "x",
+            "64x",
+            "x64",
+            "64X96",
+            "64x96x3",
+            "-1",
+            "+64",
+            "18446744073709551615",
+            "64 x 96",
+            "[64, 96]",
         ] {
             let refused = Err(ModelError::NoSize(text.to_owned()));
             assert_eq!(text.parse::<ImgSize>(), refused);

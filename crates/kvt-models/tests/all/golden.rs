@@ -236,13 +236,15 @@ fn compare_on_gpu(case: &str) {
         return;
     };
     let family = case.split_inclusive('_').next().unwrap();
-    let asked = std::env::var("KVT_GPU_CASES").ok();
-    let start = match asked.as_deref() {
-        None if family != ON_GPU && !kvt_testing::asks_for(family) => return,
-        None => case,
-        Some("all") => family,
-        // Perhaps of another family, or of no file.
-        Some(start) => start,
+    let asked = std::env::var("KVT_GPU_CASES").unwrap_or_default();
+    let start = match asked.as_str() {
+        "all" => family,
+        start if !start.is_empty() && (start.starts_with(family) || family.starts_with(start)) => {
+            start
+        }
+        // Nothing of this family is asked for.
+        _ if family != ON_GPU && !kvt_testing::asks_for(family) => return,
+        _ => case,
     };
     let is_asked = |path: &PathBuf| file_name(path).starts_with(start);
     for path in files(family).into_iter().filter(is_asked) {

@@ -93,7 +93,7 @@ pub fn carry_out(
     Ok(ends.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Refuses devices that cannot train what is left, which else every cell would find out. Where nothing is left, none is needed.
+/// Refuses devices that cannot train what is left, which else every cell would find out. Where no training is left, none is asked for.
 ///
 /// # Errors
 /// If this machine lacks one of the `devices`, or without them, the device of a cell that is left to train, or if it cannot compute in the
