@@ -43,7 +43,7 @@ SHAPES = [
 
 
 def cases(quickstart):
-    for family in ["deit", "swin", "pit", "cvt"]:
+    for family in ["deit", "swin", "pit", "cvt", "so_vit", "t2t", "tnt", "twins", "visformer", "volo"]:
         for kind in ["dense", "knn"]:
             name = kind if family == "deit" else f"{family}_{kind}"
             yield f"{family}, {kind}, {STEPS} updates", f"cifar10/{name}.toml", SHAPES
