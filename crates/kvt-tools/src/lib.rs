@@ -22,5 +22,9 @@ pub mod report;
 pub mod sweep;
 pub mod trained;
 
+// Events for tests, which are declared where runs are.
 #[cfg(test)]
+#[path = "../../kvt-train/src/run/testing.rs"]
 mod events;
+#[cfg(test)]
+use kvt_train::run::{EpochRecord, EvalRecord, Event, Metrics};

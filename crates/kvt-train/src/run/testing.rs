@@ -1,4 +1,4 @@
-//! Events of a run, for tests, also for those of the program.
+//! Events of a run, for tests, also for those of `kvt-tools`.
 
 use super::{EpochRecord, EvalRecord, Event, Metrics};
 
