@@ -116,6 +116,7 @@ impl Trained {
         Self::classifier(origin, overrides, false, warn)
     }
 
+    /// A classifier; `with_data` says whether a configuration must have data.
     fn classifier(
         origin: &Origin,
         overrides: &[String],
