@@ -156,6 +156,20 @@ pub enum TrainError {
         /// The current images.
         new: DataState,
     },
+    /// A class of a resumed run has another name.
+    #[error(
+        "the classes of the data are not those of `{}`: the run has `{old}`, the data has `{new}`: give the class its old name to \
+         resume, or use another `run.dir` to start a new run",
+        .path.display()
+    )]
+    ClassRenamed {
+        /// The run's list of classes.
+        path: PathBuf,
+        /// The first of its names that the data does not have.
+        old: String,
+        /// The first name of the data that it does not have.
+        new: String,
+    },
     /// A checkpoint has weights that the model does not have.
     #[error(
         "checkpoint `{}` has weights that the model lacks (`{names}`): the model is not the one that was trained",

@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("`{}` exists: use `--force` or another name", path.display());
     }
     check_writable(path)?;
-    let trained = || args.trained.load(&args.overrides);
+    let trained = || args.trained.load_without_data(&args.overrides);
     write(trained, args.batch.map(NonZeroUsize::from), path)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -50,6 +50,13 @@ impl Args {
         Ok(Trained::load(&origin, &overrides, &mut output::warning)?)
     }
 
+    /// The same for a verb that reads no image: a configuration may be without data.
+    pub(super) fn load_without_data(&self, overrides: &Overrides) -> anyhow::Result<Trained> {
+        let (origin, overrides) = (self.origin()?, overrides.all());
+        let warn = &mut output::warning;
+        Ok(Trained::load_without_data(&origin, &overrides, warn)?)
+    }
+
     /// The task of the model.
     pub(super) fn task(&self, overrides: &Overrides) -> anyhow::Result<TaskKind> {
         Ok(self.origin()?.task(&overrides.all())?)

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kvt_models::Model;
-use kvt_models::weights::{LoadOptions, LoadReport, Outcome};
+use kvt_models::weights::{LoadOptions, LoadReport, Outcome, recognise};
 
 pub use self::dense::TrainedDense;
 pub use self::detect::{Detector, LEAST_SCORE, Spotted};
@@ -31,7 +31,7 @@ pub use self::segment::{Seen, SegmentResults, Segmenter};
 use kvt_data::augment::Transform;
 use kvt_data::text::{LARGEST_LIST, read_text};
 use kvt_data::{DataError, Split, open_part};
-use kvt_train::config::{Plan, load_plan, load_run_plan};
+use kvt_train::config::{Document, Plan, load_plan, load_run_plan};
 use kvt_train::device::{self, ResolvedDevice};
 use kvt_train::run::RunDir;
 use kvt_train::splits::eval_transform;
@@ -101,6 +101,28 @@ impl Trained {
         overrides: &[String],
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
+        Self::classifier(origin, overrides, true, warn)
+    }
+
+    /// As [`Trained::load`], where no image is read: a configuration may be without data.
+    ///
+    /// # Errors
+    /// As [`Trained::load`].
+    pub fn load_without_data(
+        origin: &Origin,
+        overrides: &[String],
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainedError> {
+        Self::classifier(origin, overrides, false, warn)
+    }
+
+    /// A classifier; `with_data` says whether a configuration must have data.
+    fn classifier(
+        origin: &Origin,
+        overrides: &[String],
+        with_data: bool,
+        warn: Warn<'_>,
+    ) -> Result<Self, TrainedError> {
         let trained = match origin {
             Origin::Run {
                 folder,
@@ -115,7 +137,13 @@ impl Trained {
                 Self::of_run(&run, plan, checkpoint, *weights, warn)?
             }
             Origin::Config { file, weights } => {
-                Self::configured(file, weights.as_deref(), overrides, warn)?
+                let document = Document::load(file, overrides).map_err(Box::new)?;
+                let plan = if with_data {
+                    document.plan()
+                } else {
+                    document.plan_without_data()
+                };
+                Self::configured(plan.map_err(Box::new)?, weights.as_deref(), warn)?
             }
         };
         trained.model.check_finite()?;
@@ -211,23 +239,29 @@ impl Trained {
     }
 
     fn configured(
-        file: &Path,
+        plan: Plan,
         weights: Option<&Path>,
-        overrides: &[String],
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
-        let mut plan = not_of_pixels(load_plan(file, overrides)?)?;
+        let mut plan = not_of_pixels(plan)?;
         if let Some(weights) = weights {
             plan.init.weights = Some(weights.to_owned());
         }
-        if plan.init.weights.is_none() {
+        let Some(path) = &plan.init.weights else {
             let hint = "use `--weights FILE` or set `init.weights`";
             return Err(TrainedError::NoWeights(hint));
-        }
+        };
         let device = device_of(&plan, warn)?;
-        // So that the head can be checked against them.
+        // So that the head can be checked against them. Without them it is that of the weights, unless the plan has a number.
         let classes = classes_of_data(&plan);
-        let config = plan.model.config(classes.as_ref().map(Vec::len))?;
+        let count = match &classes {
+            Some(names) => Some(names.len()),
+            None if plan.model.overrides.num_classes.is_none() => {
+                recognise(&read_for(&plan.model.backbone()?, path)?).and_then(|of| of.classes)
+            }
+            None => None,
+        };
+        let config = plan.model.config(count)?;
         let model = build_model(&plan, &config, &inner(&device))?;
         // Never reset the head: a random head would be evaluated as if it had been trained.
         let (model, report) = start_from(&plan.init, HeadReset::Never, model)?;
@@ -326,7 +360,12 @@ fn names_of(path: &Path, classes: usize) -> Result<Vec<String>, TrainedError> {
 
 /// The classes of a plan's data, if these are there.
 fn classes_of_data(plan: &Plan) -> Option<Vec<String>> {
-    let source = open_part(&plan.read_data(), Split::Train, None).ok()?;
+    // Folders of the usual names where a command runs are not the data of a plan that has none.
+    let data = plan.read_data();
+    if data.path.as_os_str().is_empty() {
+        return None;
+    }
+    let source = open_part(&data, Split::Train, None).ok()?;
     Some(source.classes)
 }
 

@@ -195,6 +195,9 @@ pub fn start_from(
             path: path.clone(),
             hint: match (&source, head) {
                 (WeightsError::Incompatible { misfit, .. }, HeadReset::AsPlanned) => hint(*misfit),
+                (WeightsError::Incompatible { misfit, .. }, _) if *misfit == Misfit::Head => {
+                    " (only the classification head does not fit: `model.num_classes`, or else the data, says how many classes it has)"
+                }
                 _ => "",
             },
             source,

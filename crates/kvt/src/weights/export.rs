@@ -30,7 +30,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if folder.exists() && fs_err::read_dir(folder)?.next().is_some() {
         anyhow::bail!("`{}` is not empty: choose another folder", folder.display());
     }
-    let trained = args.trained.load(&args.overrides)?;
+    let trained = args.trained.load_without_data(&args.overrides)?;
     trained.write_timm(folder)?;
     output::print(&format!(
         "wrote {} to `{}`: timm.create_model(\"local-dir:{}\", pretrained=True)",

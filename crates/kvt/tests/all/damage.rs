@@ -95,7 +95,7 @@ fn records_that_nothing_depends_on_never_block() {
     let workspace = workspace();
     train(&workspace, &["train.max_steps=31"]);
     workspace.write("run/environment.json", "");
-    workspace.write("run/classes.txt", "a\nB\nc\n");
+    workspace.write("run/classes.txt", "a\nb\n");
     let log = workspace.read("run/log.jsonl");
     let (first, rest) = log.split_once('\n').unwrap();
     let lost = "x".repeat(first.len());

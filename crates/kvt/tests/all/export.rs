@@ -58,6 +58,44 @@ fn timm_gets_weights_and_what_belongs_to_them() {
     assert!(error.contains("`out` is not empty"), "{error}");
 }
 
+/// Neither needs an image: the number of classes is that of the weights, and folders beside the configuration are not its data.
+#[test]
+fn a_model_alone_is_exported() {
+    let workspace = Workspace::with_data(1, 1);
+    let of_model = of_timm(&workspace);
+    let alone =
+        "[model]\nname = \"deit_tiny_patch16_224\"\nimg_size = 32\n[train]\ndevice = \"cpu\"\n";
+    workspace.write("deit.toml", alone);
+    for class in ["d", "e"] {
+        workspace.images(&format!("train/{class}"), 1);
+    }
+    let with = |verb: &[&'static str], more: &[&'static str]| [verb, &of_model[..], more].concat();
+    let export = ["weights", "export"];
+    workspace.kvt(&with(&export, &["out"])).assert().success();
+    let config: serde_json::Value =
+        serde_json::from_str(&workspace.read("out/config.json")).unwrap();
+    assert_eq!(config["num_classes"], 3);
+    assert_eq!(config["label_names"], serde_json::Value::Null);
+    let [written, given] =
+        ["out/model.safetensors", "w.safetensors"].map(|file| workspace.path(file));
+    assert!(read_weights(&written) == read_weights(&given));
+    #[cfg(feature = "export")]
+    workspace
+        .kvt(&with(&["export"], &["m.onnx"]))
+        .assert()
+        .success();
+
+    let other = ["--set", "model.num_classes=5", "five"];
+    let error = workspace.error(&with(&export, &other));
+    for said in ["`model.num_classes`", "`head.weight` has shape [3, "] {
+        assert!(error.contains(said), "{error}");
+    }
+    assert!(!workspace.path("five").exists());
+    // Images to evaluate are needed as ever.
+    let error = workspace.error(&with(&["eval"], &[]));
+    assert!(error.contains("missing key `data.path`"), "{error}");
+}
+
 #[test]
 fn what_cannot_be_exported_is_refused() {
     let workspace = Workspace::with_data(1, 1);

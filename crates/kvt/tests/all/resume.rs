@@ -160,6 +160,58 @@ fn another_recipe_is_refused_and_another_setting_is_not() {
     }
 }
 
+/// A checkpoint has the numbers of the classes alone; `classes.txt` has their names.
+#[test]
+fn a_renamed_class_is_refused() {
+    let workspace = Workspace::with_data(2, 1);
+    let label = |names: [&str; 3]| {
+        let mut table = "path,label\n".to_owned();
+        for (folder, name) in ["a", "b", "c"].into_iter().zip(names) {
+            for image in ["train/_/000.png", "train/_/001.png", "val/_/000.png"] {
+                table += &format!("{},{name}\n", image.replace('_', folder));
+            }
+        }
+        workspace.write("data/labels.csv", table);
+    };
+    let folders = ["train", "tiny.toml", "--run-dir", "folders"];
+    let table = ["train", "tiny.toml", "--set", "data.labels=labels.csv"];
+    let short = ["--set", "train.max_steps=1"];
+    label(["a", "b", "c"]);
+    for command in [folders, table] {
+        let begin = [&command[..], &short].concat();
+        workspace.kvt(&begin).assert().success();
+    }
+    let refused = |command: [&str; 4], run: &str, new: &str| {
+        let error = workspace.error(&[&command[..], &["--resume"]].concat());
+        let expected = format!("of `{run}/classes.txt`: the run has `b`, the data has `{new}`:");
+        assert!(error.contains(&expected), "{error}");
+        assert_eq!(workspace.read(&format!("{run}/classes.txt")), "a\nb\nc\n");
+    };
+    // At the same place of the order, and at another one.
+    for new in ["bb", "z"] {
+        label(["a", new, "c"]);
+        refused(table, "run", new);
+    }
+    let rename = |old: &str, new: &str| {
+        for split in ["train", "val"] {
+            let at = |class: &str| workspace.path(&format!("data/{split}/{class}"));
+            fs_err::rename(at(old), at(new)).unwrap();
+        }
+    };
+    rename("b", "bb");
+    refused(folders, "folders", "bb");
+    rename("bb", "b");
+
+    // With the old names they go on, and also where there is no list.
+    label(["a", "b", "c"]);
+    fs_err::remove_file(workspace.path("folders/classes.txt")).unwrap();
+    for (command, run) in [(folders, "folders"), (table, "run")] {
+        let resume = [&command[..], &["--resume"]].concat();
+        workspace.kvt(&resume).assert().success();
+        assert_eq!(workspace.read(&format!("{run}/classes.txt")), "a\nb\nc\n");
+    }
+}
+
 #[test]
 fn a_second_process_may_not_write_the_same_run() {
     let workspace = workspace();

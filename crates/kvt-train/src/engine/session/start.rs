@@ -1,6 +1,7 @@
 //! Reads and writes a run's folder at a start: configuration, classes, environment.
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use crate::config::{Effect, Plan, diff, load_plan, resolved_toml};
 use crate::device::ResolvedDevice;
@@ -13,7 +14,7 @@ use kvt_data::fs::write_atomic;
 const BURN: &str = "0.22.1";
 
 /// The images of a plan with their own classes, and the problem with the class list of a resumed run, if any. The list may be
-/// wrong rather than the data: the checkpoint decides.
+/// wrong rather than the data: the checkpoint decides. It does not know names, so as many classes with other names are refused.
 pub(super) fn open_splits(
     plan: &Plan,
     size: (usize, usize),
@@ -24,6 +25,9 @@ pub(super) fn open_splits(
     let Some((path, classes)) = classes else {
         return Ok((splits?, None));
     };
+    if let (Ok(splits), Ok(classes)) = (&splits, &classes) {
+        refuse_renamed(&path, classes, splits.classes())?;
+    }
     let error = match classes {
         Ok(classes) => match &splits {
             Ok(splits) if splits.classes() == classes => None,
@@ -42,6 +46,23 @@ pub(super) fn open_splits(
         (Ok(splits), error) => Ok((splits, error)),
         (Err(_), Some(error)) => Err(error),
         (Err(error), None) => Err(error.into()),
+    }
+}
+
+/// Rejects as many classes with other names, and names the first of both lists that the other lacks.
+fn refuse_renamed(path: &Path, old: &[String], new: &[String]) -> Result<(), TrainError> {
+    let first_not_in = |names: &[String], others: &[String]| {
+        let others: HashSet<&String> = others.iter().collect();
+        names.iter().find(|name| !others.contains(name)).cloned()
+    };
+    let is_as_long = old.len() == new.len();
+    match (first_not_in(old, new), first_not_in(new, old)) {
+        (Some(old), Some(new)) if is_as_long => Err(TrainError::ClassRenamed {
+            path: path.to_owned(),
+            old,
+            new,
+        }),
+        _ => Ok(()),
     }
 }
 
