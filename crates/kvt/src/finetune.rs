@@ -15,7 +15,7 @@ use super::{job, output};
 use kvt_tools::finetune::{Choices, Request, propose, resume};
 use kvt_train::config::{Plan, resolved_toml};
 use kvt_train::engine::{Session, Start, TrainError};
-use kvt_train::task::Classify;
+use kvt_train::task::{Classify, TaskKind};
 use kvt_train::world::World;
 
 /// `kvt finetune FOLDER --weights WEIGHTS [--model NAME] [--freeze backbone]`
@@ -92,6 +92,11 @@ fn finetune(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
     if args.print_config {
         output::print(&resolved_toml(&plan)?)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if plan.task != TaskKind::Classify {
+        bail!(
+            "`kvt finetune` trains `task = \"classify\"` alone: for another task set `init.weights` in a configuration, and take `kvt train`"
+        );
     }
     let world = Arc::clone(world);
     let session =

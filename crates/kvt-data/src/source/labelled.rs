@@ -372,7 +372,7 @@ impl<'a> Table<'a> {
         let names: Vec<String> = names.into_iter().cloned().collect();
         let splits = (!unread.is_empty()).then(|| {
             format!(
-                "{} of `{table}` are of splits that are not read: {}",
+                "{} of `{table}` with a split that is not read: {}",
                 counted(unread.len(), "row"),
                 quoted(&names)
             )

@@ -2,6 +2,7 @@
 //! several labels, each class can have a column in place of `label`.
 
 use std::collections::{HashMap, HashSet};
+use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::label_sets::{BETWEEN, flag, is_class};
@@ -12,6 +13,8 @@ use crate::text::{quoted, read_text};
 const MOST: u64 = 1 << 28;
 /// What can stand between the cells of a row; the first of the head counts, as some spreadsheets write semicolons.
 const DELIMITERS: [char; 3] = [',', ';', '\t'];
+/// A row behind the last one. A text has no zero byte, so a cell that ends with this one is open: the reader itself passes that over.
+const END: &str = "\n\0";
 
 /// The rows of a table of labels, in the order of the file.
 #[derive(Debug)]
@@ -50,7 +53,7 @@ impl Labels {
     ///
     /// # Errors
     /// If the file cannot be read, a column is missing or twice there, or a row is without an image or split, of another length than
-    /// the head, or names the image of another row; with the line.
+    /// the head, or names the image of another row, a label or split has several lines, or a quotation mark is not closed; with the line.
     pub(crate) fn read(path: &Path, label_sets: bool) -> Result<Self, DataError> {
         let text = read_text(path, MOST)?;
         let head = text.lines().find(|line| !line.trim().is_empty());
@@ -62,7 +65,7 @@ impl Labels {
             .flexible(true)
             .has_headers(false)
             .trim(csv::Trim::All)
-            .from_reader(text.as_bytes());
+            .from_reader(text.as_bytes().chain(END.as_bytes()));
         let at = |line, reason| DataError::Row {
             path: path.to_owned(),
             line,
@@ -80,6 +83,13 @@ impl Labels {
                 continue;
             }
             let line = line_of(&record, &text);
+            if record.iter().any(|cell| cell.ends_with('\0')) {
+                if record.len() == 1 && record.get(0) == Some(END.trim_start()) {
+                    break;
+                }
+                let reason = "a quotation mark is not closed, and takes in all that follows";
+                return Err(at(line, reason.to_owned()));
+            }
             let Some(columns) = &columns else {
                 let found = Columns::of(&record, label_sets);
                 columns = Some(found.map_err(|reason| at(line, reason))?);
@@ -204,6 +214,14 @@ impl Columns {
             Some(column) => cell(column),
             None => self.classes_of(record)?,
         };
+        let names = [("label", Some(&label)), ("split", split.as_ref())];
+        for (column, text) in names {
+            if text.is_some_and(|text| text.contains(['\n', '\r'])) {
+                return Err(format!(
+                    "the column `{column}` goes on in the next line: is a quotation mark left over or missing?"
+                ));
+            }
+        }
         Ok(Row {
             path: plain(&folder.join(&name)),
             name,

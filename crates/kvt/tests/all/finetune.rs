@@ -45,6 +45,14 @@ fn weights(workspace: &Workspace, run: &str, file: &str) -> StateDict {
 }
 
 #[test]
+fn another_task_is_refused() {
+    let workspace = workspace();
+    let error = workspace.error(&finetune(&["--out", "ft", "--set", "task=dino"]));
+    assert!(error.contains("and take `kvt train`"), "{error}");
+    assert!(!workspace.path("ft").exists());
+}
+
+#[test]
 fn a_run_learns_other_classes() {
     let workspace = workspace();
     let output = workspace

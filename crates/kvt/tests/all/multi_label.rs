@@ -205,6 +205,11 @@ fn what_does_not_apply_is_refused() {
         let error = workspace.error(&words);
         assert!(error.contains(expected), "{command}: {error}");
     }
+    // Another loss is no help, which this task refuses.
+    let weights = "train tiny.toml --set run.dir=other --set loss.class_weights=inverse";
+    let words: Vec<&str> = weights.split(' ').collect();
+    let error = workspace.error(&words);
+    assert!(error.trim_end().ends_with("help: leave it out"), "{error}");
     let table = workspace
         .read("data/labels.csv")
         .replace("03.png,1", "03.png,yes");

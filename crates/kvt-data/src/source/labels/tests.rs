@@ -24,7 +24,7 @@ fn read_as(text: &str, label_sets: bool) -> Result<Labels, DataError> {
 
 #[test]
 fn rows_are_as_the_file_has_them() {
-    let text = "\u{feff}label , Path,width,split\r\n\r\ncat|dog,a/1.png,3,train\r\n\r\n\r\n\"a, \"\"b\"\"\nc\", ./x/../b.png,4,val\r\n,c.png,5,test";
+    let text = "\u{feff}label , Path,width,split\r\n\r\ncat|dog,a/1.png,3,train\r\n\r\n\r\n\"a, \"\"b\"\"\", ./x/../b.png,\"4\nm\",val\r\n,c.png,5,test";
     let labels = read(text).unwrap();
     let row = |name: &str, path: &str, label: &str, split: &str, line| Row {
         name: name.to_owned(),
@@ -37,7 +37,7 @@ fn rows_are_as_the_file_has_them() {
         labels.rows,
         [
             row("a/1.png", "a/1.png", "cat|dog", "train", 3),
-            row("./x/../b.png", "b.png", "a, \"b\"\nc", "val", 6),
+            row("./x/../b.png", "b.png", "a, \"b\"", "val", 6),
             // Whether an empty label means something, the table does not know.
             row("c.png", "c.png", "", "test", 8),
         ]
@@ -74,6 +74,28 @@ fn mistakes_are_named_with_their_line() {
             "path,label\n1.png,a\n2.png,a\n./b/../1.png,b\n",
             4,
             "`./b/../1.png` is in line 2 already",
+        ),
+        (
+            "path,label\n1.png,\"a\n2.png,\"b\"\n",
+            2,
+            "the column `label` goes on",
+        ),
+        (
+            "path,label,split\n1.png,a,\"train\n2.png,b,\"val\n",
+            2,
+            "the column `split` goes on",
+        ),
+        // A column that is not read would take in rows without a word.
+        (
+            "path,label,note\n1.png,a,\n2.png,a,\"big\n3.png,b,\n",
+            3,
+            "a quotation mark is not closed",
+        ),
+        ("path,label\n1.png,\"a", 2, "a quotation mark is not closed"),
+        (
+            "\"path,label\n1.png,a\n",
+            1,
+            "a quotation mark is not closed",
         ),
     ] {
         match read(text).unwrap_err() {

@@ -18,10 +18,15 @@ pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
         ClassWeights::Each(weights) => weights.as_slice(),
     };
     if plan.task != TaskKind::Classify || plan.loss.kind != LossKind::CrossEntropy {
+        let help = if plan.task == TaskKind::Classify {
+            "leave it out, or take `loss.kind = \"cross-entropy\"`; `data.balance` is for any loss"
+        } else {
+            "leave it out"
+        };
         conflict(
             key,
             "`loss.class_weights` is for the cross-entropy of a classifier",
-            "leave it out, or take `loss.kind = \"cross-entropy\"`; `data.balance` is for any loss",
+            help,
             checks,
         );
     } else if let Some(wrong) = weights
