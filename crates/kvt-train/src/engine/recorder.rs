@@ -1,5 +1,10 @@
 //! Writes the files that record a run, as one listener: log, tables of epochs and of layers, TensorBoard.
 
+use std::io::Write as _;
+
+use kvt_data::fs::{free_path, write_atomic};
+use kvt_data::regular;
+
 use crate::run::{
     EpochsCsv, Event, HyperParameters, JsonlLog, LayersCsv, Listener, Log, Metric, RunDir,
     RunError, StepRecord, TensorBoard, Warning, read_log,
@@ -36,11 +41,16 @@ impl<'a> Recorder<'a> {
     ) -> Result<(Self, Vec<Warning>), RunError> {
         run.check()?;
         let mut warnings = Vec::new();
+        // When the log has lost lines, the table is the only record of these epochs.
+        let mut table = None;
         let (log, logged) = match resumed {
             None => (JsonlLog::create(&run.log())?, Vec::new()),
             Some((offset, step)) => {
                 let (log, torn) = JsonlLog::resume(&run.log(), offset, step)?;
                 let Log { events, warning } = read_log(&run.log())?;
+                if torn.is_some() || warning.is_some() {
+                    table = regular::read(&run.epochs_csv()).ok();
+                }
                 warnings.extend(torn.into_iter().chain(warning));
                 (log, events)
             }
@@ -55,6 +65,14 @@ impl<'a> Recorder<'a> {
                 .map(|parameters| TensorBoard::new(&run.tensorboard(), steps, &logged, parameters))
                 .transpose()?,
         };
+        if let Some(earlier) = table
+            && earlier != regular::read(&run.epochs_csv())?
+        {
+            let path = run.epochs_csv();
+            let kept = free_path(&path);
+            write_atomic(&kept, |file| file.write_all(&earlier))?;
+            warnings.push(Warning::EpochsKept { path, kept });
+        }
         let files = Some(files);
         Ok((Self { files, next }, warnings))
     }

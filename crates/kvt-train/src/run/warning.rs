@@ -97,4 +97,12 @@ pub enum Warning {
         /// The checkpoint's step.
         step: u64,
     },
+    /// The table of epochs had what a log that lost lines no longer has.
+    #[error("`{}` was written again from a log that has lost lines: the earlier table is kept as `{}`", .path.display(), .kept.display())]
+    EpochsKept {
+        /// The table.
+        path: PathBuf,
+        /// The copy of the earlier one.
+        kept: PathBuf,
+    },
 }

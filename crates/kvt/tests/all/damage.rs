@@ -120,6 +120,21 @@ fn records_that_nothing_depends_on_never_block() {
     assert_same(&workspace);
 }
 
+/// The table of a run whose log is lost is the only record of its epochs; a second resume makes no second copy.
+#[test]
+fn a_lost_log_does_not_take_the_table_of_epochs_with_it() {
+    let workspace = workspace();
+    train(&workspace, &["train.max_steps=31"]);
+    let table = workspace.read("run/epochs.csv");
+    assert!(table.lines().count() > 1);
+    fs_err::remove_file(workspace.path("run/log.jsonl")).unwrap();
+    for _ in 0..2 {
+        resume(&workspace, &["train.max_steps=31"]);
+        assert_eq!(workspace.read("run/epochs.csv.1"), table);
+        assert!(!workspace.path("run/epochs.csv.2").exists());
+    }
+}
+
 #[test]
 fn a_broken_last_checkpoint_costs_some_steps() {
     let workspace = workspace();
