@@ -15,7 +15,7 @@
 //! | [`gelu()`], [`quick_gelu()`] | GELU with the exact error function, or with a sigmoid |
 //! | [`batch_norm()`], [`batch_norm_train()`] | batch normalisation, with a ReLU where one follows |
 //! | [`max_pool2d()`] | max pooling of images |
-//! | [`conv2d()`] | a convolution without a bias |
+//! | [`conv2d()`] | a convolution |
 //! | [`resize_bilinear()`] | maps of another size |
 //! | [`roi_align()`] | the contents of boxes as maps of one size |
 //! | [`pixel_cross_entropy()`] | the cross-entropy of every pixel |

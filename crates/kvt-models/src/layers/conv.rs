@@ -131,12 +131,10 @@ impl Conv2d {
             let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], groups);
             return contiguous_gradient(burn_conv2d(x, weight, bias, options));
         }
-        let out = if depthwise {
-            depthwise_conv2d(x, weight, stride, padding)
-        } else {
-            conv2d(x, weight, stride, padding, groups)
-        };
-        let out = contiguous_gradient(out);
+        if !depthwise {
+            return conv2d(x, weight, bias, stride, padding, groups);
+        }
+        let out = contiguous_gradient(depthwise_conv2d(x, weight, stride, padding));
         match bias {
             Some(bias) => out + bias.reshape([1, -1, 1, 1]),
             None => out,

@@ -2,7 +2,6 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use burn::tensor::activation::relu;
 use kvt_ops::{MaxPool, Phase, max_pool2d, widened};
 
 use crate::layers::{BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, to_tokens};
@@ -226,11 +225,11 @@ impl Bottleneck {
     fn forward(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
         let first = self.bn1.forward_relu(self.conv1.forward(x.clone()), phase);
         let second = self.bn2.forward_relu(self.conv2.forward(first), phase);
-        let trunk = self.bn3.forward(self.conv3.forward(second), phase);
         let shortcut = match &self.downsample {
             Some((conv, norm)) => norm.forward(conv.forward(x), phase),
             None => x,
         };
-        relu(trunk + shortcut)
+        let third = self.conv3.forward(second);
+        self.bn3.forward_add_relu(third, shortcut, phase)
     }
 }

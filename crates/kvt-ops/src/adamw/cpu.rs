@@ -10,6 +10,7 @@ use super::{AdamWOps, AdamWStep};
 use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_map_copy, tensor, values_of};
 use crate::cpu::simd::dot;
+use crate::cpu::wide::wide;
 
 /// Elements per block: a constant, so that sums do not depend on the number of threads.
 const BLOCK: usize = 16 * 1024;
@@ -81,7 +82,6 @@ impl AdamWOps for Flex {
         let (dtype, shape) = (weight.dtype(), weight.shape());
         let [weight, grad, mut exp_avg, mut exp_avg_sq] =
             [weight, grad, exp_avg, exp_avg_sq].map(|x| to_f32::<Self>(x).to_contiguous());
-        let arch = Arch::new();
         let others = values_of(&grad)
             .par_chunks(BLOCK)
             .zip(exp_avg.storage_mut::<f32>().par_chunks_mut(BLOCK))
@@ -91,7 +91,7 @@ impl AdamWOps for Flex {
             BLOCK,
             others,
             |weight, ((grad, exp_avg), exp_avg_sq)| {
-                arch.dispatch(|| update(weight, grad, exp_avg, exp_avg_sq, step));
+                update(weight, grad, exp_avg, exp_avg_sq, step);
             },
         );
         let weight = cast::<Self>(tensor(weight, shape), dtype);
@@ -139,38 +139,39 @@ impl WithSimd for SquareSum<'_> {
     }
 }
 
-/// [`super::adamw`] of a block.
-#[inline(always)]
-fn update(
-    weight: &mut [f32],
-    grad: &[f32],
-    exp_avg: &mut [f32],
-    exp_avg_sq: &mut [f32],
-    step: AdamWStep,
-) {
-    let (beta1, beta2) = step.betas;
-    let [rest1, rest2] = [1.0 - beta1, 1.0 - beta2].map(|x| x as f32);
-    let [beta1, beta2] = [beta1, beta2].map(|x| x as f32);
-    let [
-        grad_scale,
-        weight_scale,
-        eps,
-        step_size,
-        inv_sqrt_bias_correction2,
-    ] = [
-        step.grad_scale,
-        step.weight_scale,
-        step.eps,
-        step.step_size,
-        step.inv_sqrt_bias_correction2,
-    ]
-    .map(|x| x as f32);
-    let moments = exp_avg.iter_mut().zip(exp_avg_sq);
-    for ((weight, grad), (exp_avg, exp_avg_sq)) in weight.iter_mut().zip(grad).zip(moments) {
-        let grad = grad * grad_scale;
-        *exp_avg = *exp_avg * beta1 + grad * rest1;
-        *exp_avg_sq = *exp_avg_sq * beta2 + grad * grad * rest2;
-        let denominator = exp_avg_sq.sqrt() * inv_sqrt_bias_correction2 + eps;
-        *weight = *weight * weight_scale - *exp_avg / denominator * step_size;
+wide! {
+    /// [`super::adamw`] of a block.
+    fn update<'a>(
+        weight: &'a mut [f32],
+        grad: &'a [f32],
+        exp_avg: &'a mut [f32],
+        exp_avg_sq: &'a mut [f32],
+        step: AdamWStep,
+    ) {
+        let (beta1, beta2) = step.betas;
+        let [rest1, rest2] = [1.0 - beta1, 1.0 - beta2].map(|x| x as f32);
+        let [beta1, beta2] = [beta1, beta2].map(|x| x as f32);
+        let [
+            grad_scale,
+            weight_scale,
+            eps,
+            step_size,
+            inv_sqrt_bias_correction2,
+        ] = [
+            step.grad_scale,
+            step.weight_scale,
+            step.eps,
+            step.step_size,
+            step.inv_sqrt_bias_correction2,
+        ]
+        .map(|x| x as f32);
+        let moments = exp_avg.iter_mut().zip(exp_avg_sq);
+        for ((weight, grad), (exp_avg, exp_avg_sq)) in weight.iter_mut().zip(grad).zip(moments) {
+            let grad = grad * grad_scale;
+            *exp_avg = *exp_avg * beta1 + grad * rest1;
+            *exp_avg_sq = *exp_avg_sq * beta2 + grad * grad * rest2;
+            let denominator = exp_avg_sq.sqrt() * inv_sqrt_bias_correction2 + eps;
+            *weight = *weight * weight_scale - *exp_avg / denominator * step_size;
+        }
     }
 }

@@ -2,13 +2,13 @@
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
-use pulp::Arch;
 use rayon::prelude::*;
 
 use super::{BatchNormOps, Settings};
 use crate::cpu::buffer::{par_map_copy, tensor, values_of};
+use crate::cpu::wide::wide;
 
-mod sums;
+pub(crate) mod sums;
 
 use sums::{Layout, centred_products, moments};
 
@@ -36,31 +36,31 @@ impl BatchNormOps for Flex {
         if x.dtype() != DType::F32 {
             return super::normalise::<Self>(x, [gamma, beta], [mean, variance], settings);
         }
-        let [x, gamma, beta, mean, variance] =
-            [x, gamma, beta, mean, variance].map(|x| x.to_contiguous());
-        let rstd = rstd(values_of(&variance), settings);
-        let scale: Vec<f32> = rstd
-            .iter()
-            .zip(values_of(&gamma))
-            .map(|(rstd, gamma)| rstd * gamma)
-            .collect();
-        let channels = Affine {
-            mean: values_of(&mean),
-            scale: &scale,
-            shift: values_of(&beta),
-        };
-        let least = if settings.relu {
-            0.0
-        } else {
-            f32::NEG_INFINITY
-        };
-        let (layout, shape) = (Layout::of(&x.shape()), x.shape());
-        let block = layout.block();
-        let starts = layout.blocks();
-        let out = par_map_copy(values_of(&x), block, starts, |block, first| {
-            Arch::new().dispatch(|| channels.apply(block, layout, first, least));
-        });
-        tensor(out, shape)
+        normalise(x, [gamma, beta], [mean, variance], None, settings)
+    }
+
+    fn normalise_channels_add(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        variance: FloatTensor<Self>,
+        residual: FloatTensor<Self>,
+        settings: Settings,
+    ) -> FloatTensor<Self> {
+        let (parameters, statistics) = ([gamma, beta], [mean, variance]);
+        if x.dtype() != DType::F32 {
+            return super::normalise_add::<Self>(x, parameters, statistics, residual, settings);
+        }
+        normalise(x, parameters, statistics, Some(residual), settings)
+    }
+
+    fn relu_gradient(out: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        if out.dtype() != DType::F32 {
+            return Self::relu_backward(out, grad);
+        }
+        let [out, grad] = [out, grad].map(|x| x.to_contiguous());
+        passed(values_of(&out), values_of(&grad), &out.shape())
     }
 
     fn normalise_channels_backward(
@@ -111,7 +111,7 @@ impl BatchNormOps for Flex {
         let block = layout.block();
         let others = layout.blocks().zip(x.par_chunks(block));
         let x_grad = par_map_copy(grads, block, others, |grad, (first, x)| {
-            Arch::new().dispatch(|| terms.apply(grad, x, layout, first));
+            replace_by_gradients(&terms, grad, x, layout, first);
         });
         let of_gamma = products
             .iter()
@@ -123,6 +123,91 @@ impl BatchNormOps for Flex {
             of_channels(sums),
         )
     }
+}
+
+/// The normalised batch, plus a residual if there is one, in one pass.
+fn normalise(
+    x: FloatTensor<Flex>,
+    parameters: [FloatTensor<Flex>; 2],
+    statistics: [FloatTensor<Flex>; 2],
+    residual: Option<FloatTensor<Flex>>,
+    settings: Settings,
+) -> FloatTensor<Flex> {
+    let x = x.to_contiguous();
+    let [gamma, beta] = parameters.map(|x| x.to_contiguous());
+    let [mean, variance] = statistics.map(|x| x.to_contiguous());
+    let rstd = rstd(values_of(&variance), settings);
+    let scale: Vec<f32> = rstd
+        .iter()
+        .zip(values_of(&gamma))
+        .map(|(rstd, gamma)| rstd * gamma)
+        .collect();
+    let channels = Affine {
+        mean: values_of(&mean),
+        scale: &scale,
+        shift: values_of(&beta),
+    };
+    let least = if settings.relu {
+        0.0
+    } else {
+        f32::NEG_INFINITY
+    };
+    let (layout, shape) = (Layout::of(&x.shape()), x.shape());
+    let residual = residual.map(|residual| residual.to_contiguous());
+    let residual = residual.as_ref().map(values_of);
+    let (size, starts) = (layout.block(), layout.blocks());
+    let out = par_map_copy(values_of(&x), size, starts, |block, first| {
+        let start = layout.start(first);
+        let residual = residual.map(|residual| &residual[start..start + block.len()]);
+        normalise_block(&channels, block, residual, layout, first, least);
+    });
+    tensor(out, shape)
+}
+
+wide! {
+    /// Normalises a block whose first row or plane is number `first`, and adds the residual if there is one. Smaller results
+    /// become `least`, NaN stays.
+    fn normalise_block<'a>(
+        channels: &'a Affine<'a>,
+        block: &'a mut [f32],
+        residual: Option<&'a [f32]>,
+        layout: Layout,
+        first: usize,
+        least: f32,
+    ) {
+        let Some(residual) = residual else {
+            channels.apply(block, layout, first, least);
+            return;
+        };
+        channels.apply(block, layout, first, f32::NEG_INFINITY);
+        for (x, residual) in block.iter_mut().zip(residual) {
+            *x = at_least(least, *x + residual);
+        }
+    }
+
+    /// Replaces the gradients of a block, whose first row or plane is number `first`, by those of x.
+    fn replace_by_gradients<'a>(
+        terms: &'a Terms<'a>,
+        grad: &'a mut [f32],
+        x: &'a [f32],
+        layout: Layout,
+        first: usize,
+    ) {
+        terms.apply(grad, x, layout, first);
+    }
+
+    /// Keeps a gradient where the output of the ReLU is positive.
+    fn pass<'a>(grad: &'a mut [f32], out: &'a [f32]) {
+        for (grad, out) in grad.iter_mut().zip(out) {
+            *grad = if *out > 0.0 { *grad } else { 0.0 };
+        }
+    }
+}
+
+/// The value, or `least` if it is smaller; NaN stays.
+#[inline(always)]
+fn at_least(least: f32, value: f32) -> f32 {
+    if value < least { least } else { value }
 }
 
 fn of_channels(values: Vec<f32>) -> FloatTensor<Flex> {
@@ -139,11 +224,7 @@ fn rstd(variance: &[f32], settings: Settings) -> Vec<f32> {
 /// The gradient where the output of the ReLU is positive, and 0 elsewhere.
 fn passed(out: &[f32], grad: &[f32], shape: &Shape) -> FloatTensor<Flex> {
     let out = out.par_chunks(BLOCK);
-    let values = par_map_copy(grad, BLOCK, out, |grad, out| {
-        for (grad, out) in grad.iter_mut().zip(out) {
-            *grad = if *out > 0.0 { *grad } else { 0.0 };
-        }
-    });
+    let values = par_map_copy(grad, BLOCK, out, |grad, out| pass(grad, out));
     tensor(values, shape.clone())
 }
 
@@ -158,10 +239,8 @@ impl Affine<'_> {
     /// Applies it to a block whose first row or plane is number `first`; smaller results become `least`, NaN stays.
     #[inline(always)]
     fn apply(&self, block: &mut [f32], layout: Layout, first: usize, least: f32) {
-        let of = |x: f32, mean: f32, scale: f32, shift: f32| {
-            let value = (x - mean) * scale + shift;
-            if value < least { least } else { value }
-        };
+        let of =
+            |x: f32, mean: f32, scale: f32, shift: f32| at_least(least, (x - mean) * scale + shift);
         let Self { mean, scale, shift } = self;
         if layout.inner == 1 {
             for row in block.chunks_exact_mut(layout.channels) {

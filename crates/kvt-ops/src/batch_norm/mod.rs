@@ -1,4 +1,4 @@
-//! Batch normalisation (Ioffe & Szegedy, 2015), forward and backward, with a ReLU where one follows.
+//! Batch normalisation (Ioffe & Szegedy, 2015), forward and backward, with a residual and a ReLU where they follow.
 //!
 //! On the CPU, Burn composes it of operations that permute the batch and pass over it on one thread, a dozen times. Here
 //! the statistics are one pass and the output another, on all threads. GPUs use Burn's operations, which it fuses.
@@ -12,7 +12,7 @@ use burn::tensor::{Shape, Tensor};
 
 use crate::autodiff::{record, split};
 
-mod cpu;
+pub(crate) mod cpu;
 
 /// How a batch is normalised.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,15 @@ pub(crate) struct Settings {
     own_statistics: bool,
     /// A ReLU follows.
     relu: bool,
+}
+
+impl Settings {
+    fn without_relu(self) -> Self {
+        Self {
+            relu: false,
+            ..self
+        }
+    }
 }
 
 /// Batch normalisation on a backend, for non-empty x `[outer, channels, inner]` and `[channels]` for each parameter and statistic.
@@ -46,6 +55,26 @@ pub(crate) trait BatchNormOps: Backend {
         settings: Settings,
     ) -> FloatTensor<Self> {
         normalise::<Self>(x, [gamma, beta], [mean, variance], settings)
+    }
+
+    /// [`normalise_channels`](Self::normalise_channels) with a residual of the shape of x, added before the ReLU.
+    #[fusion(default)]
+    fn normalise_channels_add(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        variance: FloatTensor<Self>,
+        residual: FloatTensor<Self>,
+        settings: Settings,
+    ) -> FloatTensor<Self> {
+        normalise_add::<Self>(x, [gamma, beta], [mean, variance], residual, settings)
+    }
+
+    /// The gradient of the input of a ReLU, from its output.
+    #[fusion(default)]
+    fn relu_gradient(out: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::relu_backward(out, grad)
     }
 
     /// The gradients of x, gamma and beta. `out` is the output if a ReLU follows; otherwise it is not read.
@@ -102,6 +131,48 @@ impl<B: BatchNormOps, C: CheckpointStrategy> BatchNormOps for Autodiff<B, C> {
             B::normalise_channels_backward(x, out, gamma, mean, variance, grad, settings).into()
         })
     }
+
+    fn normalise_channels_add(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        variance: FloatTensor<Self>,
+        residual: FloatTensor<Self>,
+        settings: Settings,
+    ) -> FloatTensor<Self> {
+        let [mean, variance] = [mean, variance].map(Self::inner);
+        let (nodes, [x, gamma, beta, residual]) = split([x, gamma, beta, residual]);
+        let out = B::normalise_channels_add(
+            x.clone(),
+            gamma.clone(),
+            beta,
+            mean.clone(),
+            variance.clone(),
+            residual,
+            settings,
+        );
+        let kept = if settings.relu {
+            out.clone()
+        } else {
+            x.clone()
+        };
+        let state = ([x, kept, gamma, mean, variance], settings);
+        record::<B, C, _, _>(nodes, out, state, |(saved, settings), grad| {
+            let [x, out, gamma, mean, variance] = saved;
+            // The residual takes the same gradient as the norm: it passes the ReLU once.
+            let grad = if settings.relu {
+                B::relu_gradient(out.clone(), grad)
+            } else {
+                grad
+            };
+            let settings = settings.without_relu();
+            let own = grad.clone();
+            let (x, gamma, beta) =
+                B::normalise_channels_backward(x, out, gamma, mean, variance, own, settings);
+            [x, gamma, beta, grad]
+        })
+    }
 }
 
 /// [`BatchNormOps::channel_statistics`] composed of Burn's operations.
@@ -120,6 +191,19 @@ fn normalise<B: Backend>(
     settings: Settings,
 ) -> FloatTensor<B> {
     let out = B::batch_norm(x, gamma, beta, mean, variance, settings.epsilon);
+    if settings.relu { B::relu(out) } else { out }
+}
+
+/// [`BatchNormOps::normalise_channels_add`] composed of Burn's operations.
+fn normalise_add<B: Backend>(
+    x: FloatTensor<B>,
+    parameters: [FloatTensor<B>; 2],
+    statistics: [FloatTensor<B>; 2],
+    residual: FloatTensor<B>,
+    settings: Settings,
+) -> FloatTensor<B> {
+    let out = normalise::<B>(x, parameters, statistics, settings.without_relu());
+    let out = B::float_add(out, residual);
     if settings.relu { B::relu(out) } else { out }
 }
 
@@ -177,7 +261,7 @@ fn channel_sums<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
     B::float_reshape(sums, Shape::new([channels]))
 }
 
-/// The parameters of a batch norm, and what it adds to the variance.
+/// The parameters of a batch norm, what it adds to the variance, and what follows it.
 #[derive(Clone, Debug)]
 pub struct BatchNormInput {
     /// `[channels]`.
@@ -186,6 +270,8 @@ pub struct BatchNormInput {
     pub beta: Tensor<1>,
     /// Added to the variance.
     pub epsilon: f64,
+    /// Added to the output, before the ReLU; it has the shape of x.
+    pub residual: Option<Tensor<3>>,
     /// Applies `max(0, ..)` to the output.
     pub relu: bool,
 }
@@ -207,9 +293,9 @@ pub struct Normalised {
 /// `[outer, channels, inner]`: for images `[batch, channels, height * width]`, for tokens `[batch * tokens, channels, 1]`.
 ///
 /// # Panics
-/// If x is empty, or gamma or beta has another number of channels.
+/// If x is empty, gamma or beta has another number of channels, or the residual another shape.
 pub fn batch_norm_train(x: Tensor<3>, input: BatchNormInput) -> Normalised {
-    check(&x, &[&input.gamma, &input.beta]);
+    check(&x, &input, &[]);
     let (mean, variance) = Dispatch::channel_statistics(x.clone().into_dispatch());
     let [mean, variance] = [mean, variance].map(Tensor::from_dispatch);
     let output = normalised(x, input, [mean.clone(), variance.clone()], true);
@@ -228,8 +314,7 @@ pub fn batch_norm_train(x: Tensor<3>, input: BatchNormInput) -> Normalised {
 /// # Panics
 /// As [`batch_norm_train`], and if a statistic has another number of channels.
 pub fn batch_norm(x: Tensor<3>, input: BatchNormInput, statistics: [Tensor<1>; 2]) -> Tensor<3> {
-    let [mean, variance] = &statistics;
-    check(&x, &[&input.gamma, &input.beta, mean, variance]);
+    check(&x, &input, &statistics);
     normalised(x, input, statistics, false)
 }
 
@@ -247,16 +332,26 @@ fn normalised(
     let [gamma, beta] = [input.gamma, input.beta].map(Tensor::into_dispatch);
     let [mean, variance] = statistics.map(Tensor::into_dispatch);
     let x = x.into_dispatch();
-    Tensor::from_dispatch(Dispatch::normalise_channels(
-        x, gamma, beta, mean, variance, settings,
-    ))
+    Tensor::from_dispatch(match input.residual {
+        Some(residual) => {
+            let residual = residual.into_dispatch();
+            Dispatch::normalise_channels_add(x, gamma, beta, mean, variance, residual, settings)
+        }
+        None => Dispatch::normalise_channels(x, gamma, beta, mean, variance, settings),
+    })
 }
 
-fn check(x: &Tensor<3>, of_channels: &[&Tensor<1>]) {
+fn check(x: &Tensor<3>, input: &BatchNormInput, statistics: &[Tensor<1>]) {
     let shape = x.dims();
-    let lengths: Vec<_> = of_channels.iter().map(|x| x.dims()[0]).collect();
+    let of_channels = [&input.gamma, &input.beta].into_iter().chain(statistics);
+    let lengths: Vec<_> = of_channels.map(|x| x.dims()[0]).collect();
     assert!(
         !shape.contains(&0) && lengths.iter().all(|length| *length == shape[1]),
         "batch norm: parameters and statistics of lengths {lengths:?} do not fit a batch of shape {shape:?}"
+    );
+    let residual = input.residual.as_ref().map_or(shape, Tensor::dims);
+    assert!(
+        residual == shape,
+        "batch norm: a residual of shape {residual:?} does not fit a batch of shape {shape:?}"
     );
 }

@@ -4,9 +4,11 @@
 //! Here the columns of a product are built in buffers that stay in the cache. GPUs use Burn's convolution.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
-use burn::tensor::Tensor;
+use burn::backend::{
+    Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
+};
 use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Shape, Tensor};
 
 use crate::autodiff::{record_asked, split};
 
@@ -40,6 +42,23 @@ pub(crate) trait ConvOps: Backend {
         settings: Settings,
     ) -> FloatTensor<Self> {
         Self::conv2d(x, weight, None, settings.burn())
+    }
+
+    /// [`convolve`](Self::convolve) with a bias `[outputs]`.
+    #[fusion(default)]
+    fn convolve_bias(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        settings: Settings,
+    ) -> FloatTensor<Self> {
+        Self::conv2d(x, weight, Some(bias), settings.burn())
+    }
+
+    /// The gradient of the bias: the sum over images and positions.
+    #[fusion(default)]
+    fn convolve_bias_gradient(grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        bias_gradient::<Self>(grad)
     }
 
     /// The gradient of x.
@@ -77,32 +96,65 @@ impl<B: ConvOps, C: CheckpointStrategy> ConvOps for Autodiff<B, C> {
         let (nodes, [x, weight]) = split([x, weight]);
         let out = B::convolve(x.clone(), weight.clone(), settings);
         let state = (x, weight, settings);
-        record_asked::<B, C, _, _>(nodes, out, state, |(x, weight, settings), grad, asked| {
-            let image = asked[0].then(|| {
-                B::convolve_image_gradient(x.clone(), weight.clone(), grad.clone(), settings)
-            });
-            let of_weight =
-                asked[1].then(|| B::convolve_weight_gradient(x, weight, grad, settings));
-            [image, of_weight]
+        record_asked::<B, C, _, _>(nodes, out, state, |state, grad, [image, weight]| {
+            gradients::<B>(state, &grad, [image, weight])
+        })
+    }
+
+    fn convolve_bias(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        settings: Settings,
+    ) -> FloatTensor<Self> {
+        let (nodes, [x, weight, bias]) = split([x, weight, bias]);
+        let out = B::convolve_bias(x.clone(), weight.clone(), bias, settings);
+        let state = (x, weight, settings);
+        record_asked::<B, C, _, _>(nodes, out, state, |state, grad, [image, weight, bias]| {
+            let [image, weight] = gradients::<B>(state, &grad, [image, weight]);
+            let bias = bias.then(|| B::convolve_bias_gradient(grad));
+            [image, weight, bias]
         })
     }
 }
 
-/// The convolution of images on any device, as PyTorch's `conv2d` without a bias. Only the requested gradients are
-/// computed.
+/// The gradients of x and the weight, where they are asked for.
+fn gradients<B: ConvOps>(
+    (x, weight, settings): (FloatTensor<B>, FloatTensor<B>, Settings),
+    grad: &FloatTensor<B>,
+    [of_image, of_weight]: [bool; 2],
+) -> [Option<FloatTensor<B>>; 2] {
+    let image = of_image
+        .then(|| B::convolve_image_gradient(x.clone(), weight.clone(), grad.clone(), settings));
+    let of_weight =
+        of_weight.then(|| B::convolve_weight_gradient(x, weight, grad.clone(), settings));
+    [image, of_weight]
+}
+
+/// [`ConvOps::convolve_bias_gradient`] composed of Burn's operations.
+fn bias_gradient<B: Backend>(grad: FloatTensor<B>) -> FloatTensor<B> {
+    let [batch, outputs, rows, columns] = grad.shape().dims();
+    let planes = B::float_reshape(grad, Shape::new([batch, outputs, rows * columns]));
+    let sums = B::float_sum_dim(B::float_sum_dim(planes, 2), 0);
+    B::float_reshape(sums, Shape::new([outputs]))
+}
+
+/// The convolution of images on any device, as PyTorch's `conv2d`. Only the requested gradients are computed.
 ///
 /// # Shapes
 /// - `x`: `[batch, inputs, height, width]`
 /// - `weight`: `[outputs, inputs / groups, kernel, kernel]`
+/// - `bias`: `[outputs]`, in the type of x
 /// - output: `[batch, outputs, rows, columns]`, with
 ///   `rows = (height + 2 padding - kernel) / stride + 1` and `columns` likewise
 ///
 /// # Panics
-/// If the shape of the weight does not match, the number of channels is not a multiple of `groups`, the stride is 0, an
+/// If the shape of the weight or the bias does not match, the number of channels is not a multiple of `groups`, the stride is 0, an
 /// image is empty, or the kernel is larger than the padded image.
 pub fn conv2d(
     x: Tensor<4>,
     weight: Tensor<4>,
+    bias: Option<Tensor<1>>,
     stride: usize,
     padding: usize,
     groups: usize,
@@ -110,6 +162,7 @@ pub fn conv2d(
     let ([_, inputs, height, width], [outputs, of_group, kernel, other]) =
         (x.dims(), weight.dims());
     let least = height.min(width);
+    let biases = bias.as_ref().map(|bias| bias.dims()[0]);
     assert!(
         groups > 0
             && inputs > 0
@@ -119,8 +172,9 @@ pub fn conv2d(
             && least > 0
             && (1..=least + 2 * padding).contains(&kernel)
             && kernel == other
-            && stride > 0,
-        "conv2d: a weight of shape {:?} does not fit images of shape {:?} with a padding of {padding}, a stride of {stride} and {groups} groups",
+            && stride > 0
+            && biases.is_none_or(|biases| biases == outputs),
+        "conv2d: a weight of shape {:?} and {biases:?} biases do not fit images of shape {:?} with a padding of {padding}, a stride of {stride} and {groups} groups",
         weight.dims(),
         x.dims()
     );
@@ -130,5 +184,8 @@ pub fn conv2d(
         groups,
     };
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
-    Tensor::from_dispatch(Dispatch::convolve(x, weight, settings))
+    Tensor::from_dispatch(match bias {
+        Some(bias) => Dispatch::convolve_bias(x, weight, bias.into_dispatch(), settings),
+        None => Dispatch::convolve(x, weight, settings),
+    })
 }

@@ -10,4 +10,5 @@ pub(crate) mod round;
 pub(crate) mod simd;
 pub(crate) mod softmax_row;
 pub(crate) mod weight;
+pub(crate) mod wide;
 pub(crate) mod windows;

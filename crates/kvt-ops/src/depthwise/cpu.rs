@@ -3,12 +3,12 @@
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
-use pulp::Arch;
 use rayon::prelude::*;
 
 use super::{DepthwiseOps, burn_backward, burn_forward};
 use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_build, tensor, values_of};
+use crate::cpu::wide::wide;
 use crate::cpu::windows::Windows;
 
 impl DepthwiseOps for Flex {
@@ -33,14 +33,9 @@ impl DepthwiseOps for Flex {
             images,
             |out, (number, image)| {
                 let channel = number % geometry.channels;
-                Arch::new().dispatch(|| {
-                    for (filter, out) in out.chunks_exact_mut(geometry.output()).enumerate() {
-                        let kernel = geometry.kernel(kernels, channel, filter);
-                        geometry.windows.for_each(|at, span| {
-                            let row = &image[span.input..span.input_end(stride)];
-                            let out = &mut out[span.output..span.output + span.len];
-                            add(out, row, stride, kernel[at]);
-                        });
+                for (filter, out) in out.chunks_exact_mut(geometry.output()).enumerate() {
+                    convolve(geometry.windows, image, geometry.kernel(kernels, channel, filter), out);
+                }
                     }
                 });
             },
@@ -115,7 +110,6 @@ impl Geometry {
         self.windows.positions()
     }
 
-    #[inline(always)]
     fn kernel<'a>(&self, kernels: &'a [f32], channel: usize, filter: usize) -> &'a [f32] {
         let area = self.windows.area();
         let number = channel * self.filters + filter;
@@ -128,16 +122,9 @@ impl Geometry {
         let len = self.batch * self.channels * self.input();
         par_build(len, self.input(), grads, |out, (number, grads)| {
             let channel = number % self.channels;
-            Arch::new().dispatch(|| {
-                for (filter, grad) in grads.chunks_exact(self.output()).enumerate() {
-                    let kernel = self.kernel(kernels, channel, filter);
-                    self.windows.for_each(|at, span| {
-                        let out = &mut out[span.input..span.input_end(self.windows.stride)];
-                        let grad = &grad[span.output..span.output + span.len];
-                        add_back(out, grad, self.windows.stride, kernel[at]);
-                    });
-                }
-            });
+            for (filter, grad) in grads.chunks_exact(self.output()).enumerate() {
+                spread(self.windows, grad, self.kernel(kernels, channel, filter), out);
+            }
         })
     }
 
@@ -148,20 +135,42 @@ impl Geometry {
         let area = self.windows.area();
         let numbers = (0..outputs).into_par_iter();
         par_build(outputs * area, area, numbers, |out, number| {
-            Arch::new().dispatch(|| {
-                for image in 0..self.batch {
-                    let input = (image * self.channels + number / self.filters) * self.input();
-                    let input = &images[input..input + self.input()];
-                    let grad = (image * outputs + number) * self.output();
-                    let grad = &grads[grad..grad + self.output()];
-                    self.windows.for_each(|at, span| {
-                        let row = &input[span.input..span.input_end(self.windows.stride)];
-                        let grad = &grad[span.output..span.output + span.len];
-                        out[at] += strided_dot(row, grad, self.windows.stride);
-                    });
-                }
-            });
+            for image in 0..self.batch {
+                let input = (image * self.channels + number / self.filters) * self.input();
+                let input = &images[input..input + self.input()];
+                let grad = (image * outputs + number) * self.output();
+                add_products(self.windows, input, &grads[grad..grad + self.output()], out);
+            }
         })
+    }
+}
+
+wide! {
+    /// Adds to an output channel the convolution of an image channel with a kernel.
+    fn convolve<'a>(windows: Windows, image: &'a [f32], kernel: &'a [f32], out: &'a mut [f32]) {
+        windows.for_each(|at, span| {
+            let row = &image[span.input..span.input_end(windows.stride)];
+            let out = &mut out[span.output..span.output + span.len];
+            add(out, row, windows.stride, kernel[at]);
+        });
+    }
+
+    /// Adds to the gradient of an image channel, in `out`, that of an output channel.
+    fn spread<'a>(windows: Windows, grad: &'a [f32], kernel: &'a [f32], out: &'a mut [f32]) {
+        windows.for_each(|at, span| {
+            let out = &mut out[span.input..span.input_end(windows.stride)];
+            let grad = &grad[span.output..span.output + span.len];
+            add_back(out, grad, windows.stride, kernel[at]);
+        });
+    }
+
+    /// Adds to the gradient of a kernel, in `out`, that of an image.
+    fn add_products<'a>(windows: Windows, image: &'a [f32], grad: &'a [f32], out: &'a mut [f32]) {
+        windows.for_each(|at, span| {
+            let row = &image[span.input..span.input_end(windows.stride)];
+            let grad = &grad[span.output..span.output + span.len];
+            out[at] += strided_dot(row, grad, windows.stride);
+        });
     }
 }
 

@@ -12,6 +12,7 @@ use burn::tensor::Tensor;
 use crate::autodiff::{record, split};
 
 mod cpu;
+mod phases;
 
 /// The movement of square windows over an image. Padding never wins.
 #[derive(Clone, Copy, Debug)]

@@ -3,11 +3,11 @@
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
-use pulp::Arch;
 use rayon::prelude::*;
 
 use super::{ResizeOps, Tap, taps};
 use crate::cpu::buffer::{par_build_with, tensor, values_of};
+use crate::cpu::wide::wide;
 
 impl ResizeOps for Flex {
     fn resized(x: FloatTensor<Self>, [rows, columns]: [usize; 2]) -> FloatTensor<Self> {
@@ -21,18 +21,7 @@ impl ResizeOps for Flex {
         let len = maps.len() * rows * columns;
         let scratch = || vec![0.0; width];
         let out = par_build_with(len, rows * columns, maps, scratch, |blended, out, map| {
-            Arch::new().dispatch(|| {
-                for (out, tap) in out.chunks_exact_mut(columns).zip(&of_rows) {
-                    let [first, second] =
-                        [tap.first, tap.second].map(|row| &map[row * width..][..width]);
-                    for ((blended, first), second) in blended.iter_mut().zip(first).zip(second) {
-                        *blended = tap.blend(*first, *second);
-                    }
-                    for (out, tap) in out.iter_mut().zip(&of_columns) {
-                        *out = tap.blend(blended[tap.first], blended[tap.second]);
-                    }
-                }
-            });
+            resize([&of_rows, &of_columns], map, blended, out);
         });
         tensor(out, Shape::new([batch, channels, rows, columns]))
     }
@@ -48,24 +37,54 @@ impl ResizeOps for Flex {
         let len = maps.len() * height * width;
         let scratch = || vec![0.0; width];
         let x_grad = par_build_with(len, height * width, maps, scratch, |gathered, out, map| {
-            Arch::new().dispatch(|| {
-                for (grad, tap) in map.chunks_exact(columns).zip(&of_rows) {
-                    gathered.fill(0.0);
-                    for (grad, tap) in grad.iter().zip(&of_columns) {
-                        for (at, share) in tap.shares() {
-                            gathered[at] += grad * share;
-                        }
-                    }
-                    for (row, share) in tap.shares() {
-                        let out = &mut out[row * width..][..width];
-                        for (out, grad) in out.iter_mut().zip(gathered.iter()) {
-                            *out += grad * share;
-                        }
-                    }
-                }
-            });
+            spread([&of_rows, &of_columns], map, gathered, out);
         });
         tensor(x_grad, Shape::new([batch, channels, height, width]))
+    }
+}
+
+wide! {
+    /// Resizes a map to `out`. `blended` is as long as a row of the map.
+    fn resize<'a>(
+        taps: [&'a [Tap]; 2],
+        map: &'a [f32],
+        blended: &'a mut [f32],
+        out: &'a mut [f32],
+    ) {
+        let ([of_rows, of_columns], width) = (taps, blended.len());
+        for (out, tap) in out.chunks_exact_mut(of_columns.len()).zip(of_rows) {
+            let [first, second] = [tap.first, tap.second].map(|row| &map[row * width..][..width]);
+            for ((blended, first), second) in blended.iter_mut().zip(first).zip(second) {
+                *blended = tap.blend(*first, *second);
+            }
+            for (out, tap) in out.iter_mut().zip(of_columns) {
+                *out = tap.blend(blended[tap.first], blended[tap.second]);
+            }
+        }
+    }
+
+    /// Adds to the gradient of a map, in `out`, that of its resized map. `gathered` is as long as a row of the map.
+    fn spread<'a>(
+        taps: [&'a [Tap]; 2],
+        grads: &'a [f32],
+        gathered: &'a mut [f32],
+        out: &'a mut [f32],
+    ) {
+        let ([of_rows, of_columns], width) = (taps, gathered.len());
+        for (grad, tap) in grads.chunks_exact(of_columns.len()).zip(of_rows) {
+            gathered.fill(0.0);
+            for (grad, tap) in grad.iter().zip(of_columns) {
+                for (at, share) in tap.shares() {
+                    gathered[at] += grad * share;
+                }
+            }
+            for (row, share) in tap.shares() {
+                let out = &mut out[row * width..][..width];
+                for (out, grad) in out.iter_mut().zip(gathered.iter()) {
+                    *out += grad * share;
+                }
+            }
+        }
     }
 }
 

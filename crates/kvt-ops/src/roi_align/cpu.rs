@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
-use pulp::Arch;
 use rayon::prelude::*;
 
 use super::{Bins, Plan, RoiAlignOps, products};
 use crate::cpu::buffer::{par_build_with, tensor, values_of};
+use crate::cpu::wide::wide;
 
 impl RoiAlignOps for Flex {
     fn roi_aligned(maps: FloatTensor<Self>, plan: Arc<Plan>) -> FloatTensor<Self> {
@@ -27,7 +27,7 @@ impl RoiAlignOps for Flex {
             let region = &plan.regions[part / channels];
             let map = region.image * channels + part % channels;
             let map = &values[map * pixels..][..pixels];
-            Arch::new().dispatch(|| region.pool(map, row, out));
+            pool(region, map, row, out);
         });
         let shape = [plan.regions.len(), channels, plan.bins, plan.bins];
         tensor(out, Shape::new(shape))
@@ -46,14 +46,12 @@ impl RoiAlignOps for Flex {
         let numbers = (0..maps).into_par_iter();
         let out = par_build_with(maps * pixels, pixels, numbers, scratch, |row, out, map| {
             let (image, channel) = (map / channels, map % channels);
-            Arch::new().dispatch(|| {
-                for (number, region) in plan.regions.iter().enumerate() {
-                    if region.image == image {
-                        let at = (number * channels + channel) * area;
-                        region.spread(&values[at..][..area], row, out);
-                    }
+            for (number, region) in plan.regions.iter().enumerate() {
+                if region.image == image {
+                    let at = (number * channels + channel) * area;
+                    spread(region, &values[at..][..area], row, out);
                 }
-            });
+            }
         });
         tensor(out, Shape::new([plan.batch, channels, height, width]))
     }
@@ -78,13 +76,14 @@ impl Bins {
             all.start.min(inputs.start)..all.end.max(inputs.end)
         })
     }
+}
 
+wide! {
     /// The bins of a map in `out`, which has zeros. `row` is as long as a row of the map: first the rows of a bin are blended in
     /// it, then its columns.
-    #[inline(always)]
-    fn pool(&self, map: &[f32], row: &mut [f32], out: &mut [f32]) {
-        let (all, width) = (self.columns(), row.len());
-        let [rows, columns] = &self.axes;
+    fn pool<'a>(region: &'a Bins, map: &'a [f32], row: &'a mut [f32], out: &'a mut [f32]) {
+        let (all, width) = (region.columns(), row.len());
+        let [rows, columns] = &region.axes;
         for (out, bin) in out.chunks_exact_mut(columns.len()).zip(rows) {
             row[all.clone()].fill(0.0);
             for (y, weight) in bin.inputs().zip(&bin.weights) {
@@ -101,11 +100,10 @@ impl Bins {
         }
     }
 
-    /// Adds to the gradient of a map that of its bins: the steps of [`Self::pool`], transposed.
-    #[inline(always)]
-    fn spread(&self, grad: &[f32], row: &mut [f32], out: &mut [f32]) {
-        let (all, width) = (self.columns(), row.len());
-        let [rows, columns] = &self.axes;
+    /// Adds to the gradient of a map that of its bins: the steps of [`pool`], transposed.
+    fn spread<'a>(region: &'a Bins, grad: &'a [f32], row: &'a mut [f32], out: &'a mut [f32]) {
+        let (all, width) = (region.columns(), row.len());
+        let [rows, columns] = &region.axes;
         for (grad, bin) in grad.chunks_exact(columns.len()).zip(rows) {
             row[all.clone()].fill(0.0);
             for (grad, bin) in grad.iter().zip(columns) {

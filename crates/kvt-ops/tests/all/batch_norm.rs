@@ -23,8 +23,8 @@ fn of_channels(channels: usize, from: f32) -> Vec<f32> {
         .collect()
 }
 
-/// Output, gradients of x, gamma and beta, mean and variance, from the definition.
-struct Defined([Vec<f32>; 6]);
+/// Output, gradients of x, gamma, beta and the residual, mean and variance, from the definition.
+struct Defined([Vec<f32>; 7]);
 
 impl Defined {
     fn new(
@@ -32,6 +32,7 @@ impl Defined {
         [outer, channels, inner]: [usize; 3],
         [gamma, beta, grad]: [&[f32]; 3],
         given: Option<[&[f32]; 2]>,
+        residual: Option<&[f32]>,
         relu: bool,
     ) -> Self {
         let mut all = [
@@ -39,6 +40,7 @@ impl Defined {
             vec![0.0; x.len()],
             vec![0.0; channels],
             vec![0.0; channels],
+            vec![0.0; x.len()],
             vec![0.0; channels],
             vec![0.0; channels],
         ];
@@ -57,7 +59,8 @@ impl Defined {
             };
             let rstd = 1.0 / (variance + EPSILON).sqrt();
             let hat = |i: &usize| (value(i) - mean) * rstd;
-            let out = |i: &usize| hat(i) * f64::from(gamma[c]) + f64::from(beta[c]);
+            let added = |i: &usize| residual.map_or(0.0, |residual| f64::from(residual[*i]));
+            let out = |i: &usize| hat(i) * f64::from(gamma[c]) + f64::from(beta[c]) + added(i);
             let passes = |i: &usize| !relu || out(i) > 0.0;
             let grad = |i: &usize| if passes(i) { f64::from(grad[*i]) } else { 0.0 };
             let sum = places.iter().map(grad).sum::<f64>();
@@ -69,10 +72,10 @@ impl Defined {
                     None => (sum + hat(i) * along) / count,
                 };
                 all[1][*i] = (f64::from(gamma[c]) * rstd * (grad(i) - through)) as f32;
+                all[4][*i] = grad(i) as f32;
             }
-            let of_channel = [along, sum, own_mean, own_variance];
-            for (all, value) in all[2..].iter_mut().zip(of_channel) {
-                all[c] = value as f32;
+            for (which, value) in [(2, along), (3, sum), (5, own_mean), (6, own_variance)] {
+                all[which][c] = value as f32;
             }
         }
         Self(all)
@@ -96,18 +99,22 @@ fn outputs_statistics_and_gradients_match_the_definition() {
         let probe: Vec<f32> = numbers(shape, 0.0).into_iter().rev().collect();
         let (gamma, beta) = (of_channels(channels, -0.5), of_channels(channels, -0.75));
         let given = [of_channels(channels, offset), of_channels(channels, 0.5)];
-        for (is_given, relu) in [(false, false), (false, true), (true, false), (true, true)] {
-            // On a GPU, Burn's operations: the hardest mean, with and without each of the two.
-            let few = shape == [2, 3, 7] && is_given != relu;
+        let residual: Vec<f32> = numbers(shape, 0.5).into_iter().rev().collect();
+        let cases = (0..8).map(|i| [1, 2, 4].map(|bit| i & bit > 0));
+        for [is_given, relu, is_added] in cases {
+            // On a GPU, Burn's operations: the hardest mean, with and without each of the three.
+            let few = shape == [2, 3, 7] && is_given != relu && is_added == relu;
             for (name, device) in devices_of(few) {
                 let device = device.autodiff();
                 let leaf = |values: &[f32]| tensor(values, [channels], &device).require_grad();
                 let (g, b) = (leaf(&gamma), leaf(&beta));
                 let leaf = tensor(&x, shape, &device).require_grad();
+                let r = tensor(&residual, shape, &device).require_grad();
                 let input = BatchNormInput {
                     gamma: g.clone(),
                     beta: b.clone(),
                     epsilon: EPSILON,
+                    residual: is_added.then(|| r.clone()),
                     relu,
                 };
                 let (out, statistics) = if is_given {
@@ -127,13 +134,20 @@ fn outputs_statistics_and_gradients_match_the_definition() {
                     grad(&g),
                     grad(&b),
                 ];
-                actual.extend(statistics.into_iter().flatten().map(values));
                 let given = is_given.then(|| [&*given[0], &*given[1]]);
-                let Defined(expected) =
-                    Defined::new(&x, shape, [&gamma, &beta, &probe], given, relu);
-                let what = ["out", "x", "gamma", "beta", "mean", "variance"];
+                let added = is_added.then_some(&*residual);
+                let Defined(mut expected) =
+                    Defined::new(&x, shape, [&gamma, &beta, &probe], given, added, relu);
+                if !is_added {
+                    expected[4].clear();
+                }
+                actual.push(r.grad(&grads).map(values).unwrap_or_default());
+                actual.extend(statistics.into_iter().flatten().map(values));
+                let what = ["out", "x", "gamma", "beta", "residual", "mean", "variance"];
                 for ((what, actual), expected) in what.iter().zip(&actual).zip(&expected) {
-                    let case = format!("{name} {shape:?} given {is_given} relu {relu}: {what}");
+                    let case = format!(
+                        "{name} {shape:?} given {is_given} relu {relu} added {is_added}: {what}"
+                    );
                     // A single value has no spread: its gradient is a difference of equal numbers.
                     let tolerance = if offset > 10.0 { 2e-4 } else { 2e-5 };
                     assert_close(&case, actual, expected, tolerance);
@@ -154,6 +168,7 @@ fn a_nan_is_not_hidden() {
                 gamma,
                 beta,
                 epsilon: EPSILON,
+                residual: None,
                 relu,
             };
             let out = values(batch_norm_train(x, input).output);
@@ -177,6 +192,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
                     gamma,
                     beta,
                     epsilon: EPSILON,
+                    residual: Some(x.clone() * 0.5),
                     relu: true,
                 };
                 let out = batch_norm_train(x.clone(), input).output;

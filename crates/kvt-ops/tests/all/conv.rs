@@ -88,42 +88,47 @@ impl Case {
         [self.batch, self.groups * self.channels[1], rows, columns]
     }
 
-    /// Output and the gradients of x and the weight, for a weighted sum of the output.
+    /// Output and the gradients of x, the weight and the bias if there is one, for a weighted sum of the output.
     fn run(
         &self,
         device: &Device,
-        convolve: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>,
-    ) -> [Vec<f32>; 3] {
+        has_bias: bool,
+        convolve: impl Fn(Tensor<4>, Tensor<4>, Option<Tensor<1>>) -> Tensor<4>,
+    ) -> [Vec<f32>; 4] {
         let input = |shape: [usize; 4], seed| -> Tensor<4> {
             tensor(&numbers(shape.iter().product(), seed), shape, device)
         };
         let x = input(self.x(), 1).require_grad();
         let weight = input(self.weight(), 2).require_grad();
-        let out = convolve(x.clone(), weight.clone());
+        let outputs = self.weight()[0];
+        let bias: Tensor<1> = tensor(&numbers(outputs, 4), [outputs], device).require_grad();
+        let given = has_bias.then(|| bias.clone());
+        let out = convolve(x.clone(), weight.clone(), given);
         assert_eq!(out.dims(), self.output(), "{self:?}");
         let grads = (out.clone() * input(self.output(), 3)).sum().backward();
         [
             values(out),
             values(x.grad(&grads).unwrap()),
             values(weight.grad(&grads).unwrap()),
+            bias.grad(&grads).map(values).unwrap_or_default(),
         ]
     }
 
-    fn ours(&self, device: &Device) -> [Vec<f32>; 3] {
-        self.run(device, |x, weight| {
-            conv2d(x, weight, self.stride, self.padding, self.groups)
+    fn ours(&self, device: &Device, has_bias: bool) -> [Vec<f32>; 4] {
+        self.run(device, has_bias, |x, weight, bias| {
+            conv2d(x, weight, bias, self.stride, self.padding, self.groups)
         })
     }
 
-    fn burns(&self, device: &Device) -> [Vec<f32>; 3] {
+    fn burns(&self, device: &Device, has_bias: bool) -> [Vec<f32>; 4] {
         let options = ConvOptions::new([self.stride; 2], [self.padding; 2], [1, 1], self.groups);
-        self.run(device, |x, weight| {
-            module::conv2d(x, weight, None, options.clone())
+        self.run(device, has_bias, |x, weight, bias| {
+            module::conv2d(x, weight, bias, options.clone())
         })
     }
 
     /// The same by definition.
-    fn defined(&self) -> [Vec<f32>; 3] {
+    fn defined(&self, has_bias: bool) -> [Vec<f32>; 4] {
         let count = |shape: [usize; 4]| shape.iter().product::<usize>();
         let x = numbers(count(self.x()), 1);
         let weight = numbers(count(self.weight()), 2);
@@ -132,9 +137,15 @@ impl Case {
         let ([_, channels, height, width], [_, filters, rows, columns]) = (self.x(), self.output());
         let mut out = vec![0.0; grad.len()];
         let (mut of_x, mut of_weight) = (vec![0.0; x.len()], vec![0.0; weight.len()]);
+        let bias = numbers(if has_bias { filters } else { 0 }, 4);
+        let mut of_bias = vec![0.0; bias.len()];
         for to in 0..grad.len() {
             let (column, row) = (to % columns, to / columns % rows);
             let (filter, image) = (to / columns / rows % filters, to / columns / rows / filters);
+            if has_bias {
+                out[to] += f64::from(bias[filter]);
+                of_bias[filter] += f64::from(grad[to]);
+            }
             for at in 0..inputs * self.kernel.pow(2) {
                 let (right, down) = (at % self.kernel, at / self.kernel % self.kernel);
                 let (y, x_) = (row * self.stride + down, column * self.stride + right);
@@ -152,12 +163,12 @@ impl Case {
                 of_weight[by] += f64::from(grad[to]) * f64::from(x[from]);
             }
         }
-        [out, of_x, of_weight].map(|sums| sums.into_iter().map(|x| x as f32).collect())
+        [out, of_x, of_weight, of_bias].map(|sums| sums.into_iter().map(|x| x as f32).collect())
     }
 }
 
-fn assert_agree(case: &Case, actual: &[Vec<f32>; 3], expected: &[Vec<f32>; 3]) {
-    for (what, (a, e)) in ["out", "x", "weight"]
+fn assert_agree(case: &Case, actual: &[Vec<f32>; 4], expected: &[Vec<f32>; 4]) {
+    for (what, (a, e)) in ["out", "x", "weight", "bias"]
         .iter()
         .zip(actual.iter().zip(expected))
     {
@@ -171,9 +182,11 @@ fn assert_agree(case: &Case, actual: &[Vec<f32>; 3], expected: &[Vec<f32>; 3]) {
 fn agrees_with_the_definition_and_with_burns_convolution() {
     let device = Device::flex().autodiff();
     for case in CASES {
-        let actual = case.ours(&device);
-        assert_agree(&case, &actual, &case.defined());
-        assert_agree(&case, &actual, &case.burns(&device));
+        for has_bias in [false, true] {
+            let actual = case.ours(&device, has_bias);
+            assert_agree(&case, &actual, &case.defined(has_bias));
+            assert_agree(&case, &actual, &case.burns(&device, has_bias));
+        }
     }
 }
 
@@ -181,7 +194,8 @@ fn agrees_with_the_definition_and_with_burns_convolution() {
 fn every_device_agrees_with_the_definition() {
     let case = case(2, [6, 5], [3, 4], 2, [3, 2, 1]);
     for (_, device) in devices() {
-        assert_agree(&case, &case.ours(&device.autodiff()), &case.defined());
+        let actual = case.ours(&device.autodiff(), true);
+        assert_agree(&case, &actual, &case.defined(true));
     }
 }
 
@@ -203,10 +217,11 @@ fn other_layouts_and_types_agree() {
     // Channels last: contiguous in another order.
     let x = x.permute([0, 3, 1, 2]);
     let copy = tensor(&values(x.clone()), case.x(), &device);
-    let expected = values(conv2d(copy, weight.clone(), 1, 1, 2));
-    assert_eq!(values(conv2d(x.clone(), weight.clone(), 1, 1, 2)), expected);
+    let ours = |x, weight| conv2d(x, weight, None, 1, 1, 2);
+    let expected = values(ours(copy, weight.clone()));
+    assert_eq!(values(ours(x.clone(), weight.clone())), expected);
     let wide = |x: Tensor<4>| x.cast(burn::tensor::DType::F64);
-    let wide = conv2d(wide(x), wide(weight), 1, 1, 2);
+    let wide = ours(wide(x), wide(weight));
     assert_eq!(wide.dtype(), burn::tensor::DType::F64);
     assert_close(
         "f64",
@@ -219,8 +234,9 @@ fn other_layouts_and_types_agree() {
 #[test]
 fn no_images_have_no_output_and_no_gradient() {
     let case = case(0, [6, 5], [3, 4], 2, [3, 1, 1]);
-    let [out, x, weight] = case.ours(&Device::flex().autodiff());
+    let [out, x, weight, bias] = case.ours(&Device::flex().autodiff(), true);
     assert!(out.is_empty() && x.is_empty());
+    assert_eq!(bias, vec![0.0; case.weight()[0]]);
     assert_eq!(weight, vec![0.0; case.weight().iter().product()]);
 }
 
@@ -228,20 +244,31 @@ fn no_images_have_no_output_and_no_gradient() {
 fn every_subset_of_inputs_gets_the_same_gradients() {
     let device = Device::flex().autodiff();
     let case = case(3, [6, 5], [3, 4], 2, [3, 1, 1]);
-    let run = |tracked: [bool; 2]| {
+    let run = |tracked: [bool; 3]| {
         let input = |shape: [usize; 4], seed| -> Tensor<4> {
             tensor(&numbers(shape.iter().product(), seed), shape, &device)
         };
         let x = input(case.x(), 1).set_require_grad(tracked[0]);
         let weight = input(case.weight(), 2).set_require_grad(tracked[1]);
-        let out = conv2d(x.clone(), weight.clone(), 1, 1, 2);
+        let outputs = case.weight()[0];
+        let bias: Tensor<1> = tensor(&numbers(outputs, 4), [outputs], &device);
+        let bias = bias.set_require_grad(tracked[2]);
+        let out = conv2d(x.clone(), weight.clone(), Some(bias.clone()), 1, 1, 2);
         let grads = (out.clone() * out).sum().backward();
-        [x.grad(&grads).map(values), weight.grad(&grads).map(values)]
+        let of_bias = bias.grad(&grads).map(values);
+        [
+            x.grad(&grads).map(values),
+            weight.grad(&grads).map(values),
+            of_bias,
+        ]
     };
-    let [x, weight] = run([true, true]);
-    assert!(x.is_some() && weight.is_some());
-    assert_eq!(run([true, false]), [x, None]);
-    assert_eq!(run([false, true]), [None, weight]);
+    let all = run([true; 3]);
+    assert!(all.iter().all(Option::is_some));
+    for subset in 1..7 {
+        let tracked = [1, 2, 4].map(|bit| subset & bit > 0);
+        let expected = [0, 1, 2].map(|i| all[i].clone().filter(|_| tracked[i]));
+        assert_eq!(run(tracked), expected);
+    }
 }
 
 #[test]
@@ -259,16 +286,25 @@ fn the_number_of_threads_does_not_change_a_bit() {
                 .num_threads(threads)
                 .build()
                 .unwrap();
-            pool.install(|| case.ours(&Device::flex().autodiff()))
+            pool.install(|| case.ours(&Device::flex().autodiff(), true))
         });
         assert_eq!(results[0], results[1], "{case:?}");
     }
 }
 
 #[test]
-#[should_panic(expected = "does not fit images")]
+#[should_panic(expected = "do not fit images")]
 fn a_weight_of_other_groups_is_refused() {
     let device = Device::flex();
     let input = |shape: [usize; 4]| tensor(&numbers(shape.iter().product(), 1), shape, &device);
-    let _ = conv2d(input([1, 4, 3, 3]), input([4, 4, 3, 3]), 1, 1, 2);
+    let _ = conv2d(input([1, 4, 3, 3]), input([4, 4, 3, 3]), None, 1, 1, 2);
+}
+
+#[test]
+#[should_panic(expected = "and Some(3) biases do not fit images")]
+fn a_bias_of_other_length_is_refused() {
+    let device = Device::flex();
+    let input = |shape: [usize; 4]| tensor(&numbers(shape.iter().product(), 1), shape, &device);
+    let bias = Some(tensor(&[1.0; 3], [3], &device));
+    let _ = conv2d(input([1, 4, 3, 3]), input([4, 2, 3, 3]), bias, 1, 1, 2);
 }

@@ -163,8 +163,8 @@ fn convolutions_are_those_of_rounded_numbers() {
     let device = Device::flex().autodiff();
     type Convolution = fn(Tensor<4>, Tensor<4>) -> Tensor<4>;
     let cases: [(&str, [usize; 4], Convolution); 3] = [
-        ("conv", [6, 4, 3, 3], |x, w| conv2d(x, w, 2, 1, 1)),
-        ("groups", [6, 2, 3, 3], |x, w| conv2d(x, w, 1, 1, 2)),
+        ("conv", [6, 4, 3, 3], |x, w| conv2d(x, w, None, 2, 1, 1)),
+        ("groups", [6, 2, 3, 3], |x, w| conv2d(x, w, None, 1, 1, 2)),
         ("depthwise", [8, 1, 3, 3], |x, w| {
             depthwise_conv2d(x, w, 1, 1)
         }),

@@ -67,7 +67,7 @@ impl BatchNorm {
         let shape = x.dims();
         // Every token is a sample of one pixel.
         let samples = x.reshape([-1, shape[D - 1] as i64, 1]);
-        self.in_own_type(samples, phase, false).reshape(shape)
+        self.in_own_type(samples, phase, None, false).reshape(shape)
     }
 
     /// The output has the type of the input: between the convolutions of a stem, only the computations of norms are
@@ -77,33 +77,59 @@ impl BatchNorm {
     ///
     /// `[batch, channels, height, width]` to the same shape.
     pub fn forward(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
-        self.of_maps(x, phase, false)
+        self.of_maps(x, phase, None, false)
     }
 
     /// [`forward`](Self::forward), followed by a ReLU.
     pub fn forward_relu(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
-        self.of_maps(x, phase, true)
+        self.of_maps(x, phase, None, true)
     }
 
-    fn of_maps(&self, x: Tensor<4>, phase: Phase, relu: bool) -> Tensor<4> {
+    /// [`forward`](Self::forward), added to a residual of the same shape, followed by a ReLU.
+    pub fn forward_add_relu(&self, x: Tensor<4>, residual: Tensor<4>, phase: Phase) -> Tensor<4> {
+        self.of_maps(x, phase, Some(residual), true)
+    }
+
+    fn of_maps(
+        &self,
+        x: Tensor<4>,
+        phase: Phase,
+        residual: Option<Tensor<4>>,
+        relu: bool,
+    ) -> Tensor<4> {
         let shape = x.dims();
-        let [batch, channels, height, width] = shape;
-        let planes = x.reshape([batch, channels, height * width]);
-        self.in_own_type(planes, phase, relu).reshape(shape)
+        let planes = |x: Tensor<4>| -> Tensor<3> { x.flatten(2, 3) };
+        let residual = residual.map(planes);
+        self.in_own_type(planes(x), phase, residual, relu)
+            .reshape(shape)
     }
 
-    fn in_own_type(&self, x: Tensor<3>, phase: Phase, relu: bool) -> Tensor<3> {
+    fn in_own_type(
+        &self,
+        x: Tensor<3>,
+        phase: Phase,
+        residual: Option<Tensor<3>>,
+        relu: bool,
+    ) -> Tensor<3> {
         let dtype = x.dtype();
-        in_type(self.normalise(widened(x), phase, relu), dtype)
+        let residual = residual.map(widened);
+        in_type(self.normalise(widened(x), phase, residual, relu), dtype)
     }
 
     /// `[outer, channels, inner]` to the same shape.
-    fn normalise(&self, x: Tensor<3>, phase: Phase, with_relu: bool) -> Tensor<3> {
+    fn normalise(
+        &self,
+        x: Tensor<3>,
+        phase: Phase,
+        residual: Option<Tensor<3>>,
+        with_relu: bool,
+    ) -> Tensor<3> {
         let BatchNormSettings { epsilon, momentum } = self.settings;
         let input = BatchNormInput {
             gamma: self.weight.val(),
             beta: self.bias.val(),
             epsilon,
+            residual,
             relu: with_relu,
         };
         if phase == Phase::Eval {

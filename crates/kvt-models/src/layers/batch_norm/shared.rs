@@ -34,6 +34,10 @@ pub(super) fn normalise(x: Tensor<3>, samples: f64, input: BatchNormInput, group
             .sqrt()
             .recip();
     let output = centred * scale.reshape(per_channel) + input.beta.reshape(per_channel);
+    let output = match input.residual {
+        Some(residual) => output + residual,
+        None => output,
+    };
     // One value has no unbiased variance: its biased one, 0, is kept.
     let unbiased = squares.detach() / (all - 1.0).clamp_min(1.0);
     Joint {

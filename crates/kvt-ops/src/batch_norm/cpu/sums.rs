@@ -2,10 +2,10 @@
 //! alone.
 
 use burn::tensor::Shape;
-use pulp::Arch;
 use rayon::prelude::*;
 
 use super::BLOCK;
+use crate::cpu::wide::wide;
 
 /// Values that are summed side by side.
 const LANES: usize = 32;
@@ -16,7 +16,7 @@ const PARTS: usize = 16;
 
 /// Values `[outer, channels, inner]`: planes of `inner` values, or, if that is 1, rows of `channels` values.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     pub outer: usize,
     pub channels: usize,
     pub inner: usize,
@@ -61,6 +61,11 @@ impl Layout {
             .map(move |block| block * each)
     }
 
+    /// The first value of row or plane number `first`.
+    pub(super) fn start(self, first: usize) -> usize {
+        first * self.units().0
+    }
+
     /// The planes of a channel.
     fn planes(self, values: &[f32], channel: usize) -> impl Iterator<Item = &[f32]> {
         (0..self.outer).map(move |i| {
@@ -80,11 +85,9 @@ pub(super) fn moments(x: &[f32], layout: Layout) -> (Vec<f32>, Vec<f32>) {
     if layout.inner > 1 {
         let of_channel = |channel| {
             let mut all = Moments::default();
-            Arch::new().dispatch(|| {
-                for plane in layout.planes(x, channel) {
-                    all.merge(Moments::of(plane));
-                }
-            });
+            for plane in layout.planes(x, channel) {
+                all.merge(moments_of(plane));
+            }
             (all.mean as f32, (all.squares / all.count) as f32)
         };
         return (0..layout.channels).into_par_iter().map(of_channel).unzip();
@@ -93,11 +96,9 @@ pub(super) fn moments(x: &[f32], layout: Layout) -> (Vec<f32>, Vec<f32>) {
         .par_chunks(layout.part())
         .map(|rows| {
             let mut all = vec![Moments::default(); layout.channels];
-            Arch::new().dispatch(|| {
-                for rows in rows.chunks(ROWS * layout.channels) {
-                    merge_rows(&mut all, rows);
-                }
-            });
+            for rows in rows.chunks(ROWS * layout.channels) {
+                merge_rows(&mut all, rows);
+            }
             all
         })
         .collect();
@@ -122,13 +123,11 @@ pub(super) fn centred_products(
         let of_channel = |channel| {
             let mean: f32 = mean[channel];
             let (mut sum, mut product) = (0.0, 0.0);
-            Arch::new().dispatch(|| {
-                let planes = layout.planes(x, channel).zip(layout.planes(grad, channel));
-                for (x, grad) in planes {
-                    sum += total(grad, grad, |grad, _| grad);
-                    product += total(x, grad, |x, grad| grad * (x - mean));
-                }
-            });
+            let planes = layout.planes(x, channel).zip(layout.planes(grad, channel));
+            for (x, grad) in planes {
+                sum += sum_of(grad);
+                product += product_of(x, mean, grad);
+            }
             (sum as f32, product as f32)
         };
         return (0..layout.channels).into_par_iter().map(of_channel).unzip();
@@ -138,12 +137,10 @@ pub(super) fn centred_products(
         .zip(grad.par_chunks(layout.part()))
         .map(|(x, grad)| {
             let mut all = [0, 1].map(|_| vec![0.0; layout.channels]);
-            Arch::new().dispatch(|| {
-                let length = ROWS * layout.channels;
-                for (x, grad) in x.chunks(length).zip(grad.chunks(length)) {
-                    add_rows(&mut all, x, mean, grad);
-                }
-            });
+            let length = ROWS * layout.channels;
+            for (x, grad) in x.chunks(length).zip(grad.chunks(length)) {
+                add_rows(&mut all, x, mean, grad);
+            }
             all
         })
         .collect();
@@ -152,6 +149,23 @@ pub(super) fn centred_products(
         (0..layout.channels).map(of).collect()
     });
     (sums, products)
+}
+
+/// The sum over each channel of planes.
+pub(crate) fn channel_sums(x: &[f32], layout: Layout) -> Vec<f32> {
+    let of_channel = |channel| {
+        let mut sum = 0.0;
+        Arch::new().dispatch(|| {
+            for plane in layout.planes(x, channel) {
+                sum += total(plane, plane, |x, _| x);
+            }
+        });
+        sum as f32
+    };
+    (0..layout.channels)
+        .into_par_iter()
+        .map(of_channel)
+        .collect()
 }
 
 /// A number of values, their mean, and the sum of the squares of their differences from it.
@@ -163,20 +177,6 @@ struct Moments {
 }
 
 impl Moments {
-    /// Of a few values, which stay in the cache for the second pass.
-    #[inline(always)]
-    fn of(values: &[f32]) -> Self {
-        let count = values.len() as f64;
-        let mean = total(values, values, |x, _| x) / count;
-        let centre = mean as f32;
-        let squares = total(values, values, |x, _| (x - centre) * (x - centre));
-        Self {
-            count,
-            mean,
-            squares,
-        }
-    }
-
     /// Adds those of further values (Chan et al., 1979): no large squares are subtracted from each other.
     #[inline(always)]
     fn merge(&mut self, other: Self) {
@@ -204,52 +204,75 @@ fn total(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f64 {
     lanes.iter().map(|lane| f64::from(*lane)).sum()
 }
 
-/// Adds the moments of at most [`ROWS`] rows.
-#[inline(always)]
-fn merge_rows(all: &mut [Moments], rows: &[f32]) {
-    let channels = all.len();
-    let count = (rows.len() / channels) as f64;
-    let (mut means, mut squares) = (vec![0.0f32; channels], vec![0.0f32; channels]);
-    for row in rows.chunks_exact(channels) {
-        for (mean, x) in means.iter_mut().zip(row) {
-            *mean += x;
-        }
-    }
-    let share = 1.0 / count as f32;
-    for mean in &mut means {
-        *mean *= share;
-    }
-    for row in rows.chunks_exact(channels) {
-        for ((squares, mean), x) in squares.iter_mut().zip(&means).zip(row) {
-            *squares += (x - mean) * (x - mean);
-        }
-    }
-    for ((all, mean), squares) in all.iter_mut().zip(means).zip(squares) {
-        let [mean, squares] = [mean, squares].map(f64::from);
-        all.merge(Moments {
+wide! {
+    /// The moments of a few values, which stay in the cache for the second pass.
+    fn moments_of<'a>(values: &'a [f32]) -> Moments {
+        let count = values.len() as f64;
+        let mean = total(values, values, |x, _| x) / count;
+        let centre = mean as f32;
+        let squares = total(values, values, |x, _| (x - centre) * (x - centre));
+        Moments {
             count,
             mean,
             squares,
-        });
-    }
-}
-
-/// Adds the sums of `grad` and of `grad (x - mean)` over at most [`ROWS`] rows.
-#[inline(always)]
-fn add_rows([sums, products]: &mut [Vec<f64>; 2], x: &[f32], mean: &[f32], grad: &[f32]) {
-    let channels = mean.len();
-    let [mut sum, mut product] = [0, 1].map(|_| vec![0.0f32; channels]);
-    for (x, grad) in x.chunks_exact(channels).zip(grad.chunks_exact(channels)) {
-        let of_channels = sum.iter_mut().zip(product.iter_mut()).zip(mean);
-        for (((sum, product), mean), (x, grad)) in of_channels.zip(x.iter().zip(grad)) {
-            *sum += grad;
-            *product += grad * (x - mean);
         }
     }
-    for (total, part) in sums.iter_mut().zip(sum) {
-        *total += f64::from(part);
+
+    fn sum_of<'a>(values: &'a [f32]) -> f64 {
+        total(values, values, |x, _| x)
     }
-    for (total, part) in products.iter_mut().zip(product) {
-        *total += f64::from(part);
+
+    /// The sum of `grad (x - mean)`.
+    fn product_of<'a>(x: &'a [f32], mean: f32, grad: &'a [f32]) -> f64 {
+        total(x, grad, |x, grad| grad * (x - mean))
+    }
+
+    /// Adds the moments of at most [`ROWS`] rows.
+    fn merge_rows<'a>(all: &'a mut [Moments], rows: &'a [f32]) {
+        let channels = all.len();
+        let count = (rows.len() / channels) as f64;
+        let (mut means, mut squares) = (vec![0.0f32; channels], vec![0.0f32; channels]);
+        for row in rows.chunks_exact(channels) {
+            for (mean, x) in means.iter_mut().zip(row) {
+                *mean += x;
+            }
+        }
+        let share = 1.0 / count as f32;
+        for mean in &mut means {
+            *mean *= share;
+        }
+        for row in rows.chunks_exact(channels) {
+            for ((squares, mean), x) in squares.iter_mut().zip(&means).zip(row) {
+                *squares += (x - mean) * (x - mean);
+            }
+        }
+        for ((all, mean), squares) in all.iter_mut().zip(means).zip(squares) {
+            let [mean, squares] = [mean, squares].map(f64::from);
+            all.merge(Moments {
+                count,
+                mean,
+                squares,
+            });
+        }
+    }
+
+    /// Adds the sums of `grad` and of `grad (x - mean)` over at most [`ROWS`] rows.
+    fn add_rows<'a>(all: &'a mut [Vec<f64>; 2], x: &'a [f32], mean: &'a [f32], grad: &'a [f32]) {
+        let [sums, products] = all;
+        let channels = mean.len();
+        let [mut sum, mut product] = [0, 1].map(|_| vec![0.0f32; channels]);
+        for (x, grad) in x.chunks_exact(channels).zip(grad.chunks_exact(channels)) {
+            let of_channels = sum.iter_mut().zip(product.iter_mut()).zip(mean);
+            for (((sum, product), mean), (x, grad)) in of_channels.zip(x.iter().zip(grad)) {
+                *sum += grad;
+                *product += grad * (x - mean);
+            }
+        }
+        for (total, part) in sums.iter_mut().zip(sum) {
+            *total += f64::from(part);
+        }
+        for (total, part) in products.iter_mut().zip(product) {
+            *total += f64::from(part);
+        }
     }
 }

@@ -2,10 +2,11 @@
 //! widened, and the output is rounded once.
 
 use burn::backend::{Flex, TensorMetadata, ops::ModuleOps, tensor::FloatTensor};
-use burn::tensor::DType;
+use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
 use super::{ConvOps, Settings};
+use crate::batch_norm::cpu::sums::{Layout, channel_sums};
 use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_build, par_build_with, tensor, values_of};
 use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on};
@@ -24,14 +25,35 @@ impl ConvOps for Flex {
         weight: FloatTensor<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        let dtype = x.dtype();
+        forward(x, weight, None, settings)
+    }
+
+    fn convolve_bias(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        settings: Settings,
+    ) -> FloatTensor<Self> {
+        forward(x, weight, Some(bias), settings)
+    }
+
+    fn convolve_bias_gradient(grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        let dtype = grad.dtype();
         if dtype == DType::F64 {
-            return Self::conv2d(x, weight, None, settings.burn());
+            return super::bias_gradient::<Self>(grad);
         }
-        let [x, weight] = [x, weight].map(|x| to_f32::<Self>(x).to_contiguous());
-        let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
-        let out = geometry.forward(values_of(&x), values_of(&weight));
-        cast::<Self>(tensor(out, geometry.output_shape()), dtype)
+        let grad = to_f32::<Self>(grad).to_contiguous();
+        let [batch, outputs, rows, columns] = grad.shape().dims();
+        let layout = Layout {
+            outer: batch,
+            channels: outputs,
+            inner: rows * columns,
+        };
+        let sums = tensor(
+            channel_sums(values_of(&grad), layout),
+            Shape::new([outputs]),
+        );
+        cast::<Self>(sums, dtype)
     }
 
     fn convolve_image_gradient(
@@ -67,6 +89,24 @@ impl ConvOps for Flex {
     }
 }
 
+fn forward(
+    x: FloatTensor<Flex>,
+    weight: FloatTensor<Flex>,
+    bias: Option<FloatTensor<Flex>>,
+    settings: Settings,
+) -> FloatTensor<Flex> {
+    let dtype = x.dtype();
+    if dtype == DType::F64 {
+        return Flex::conv2d(x, weight, bias, settings.burn());
+    }
+    let [x, weight] = [x, weight].map(|x| to_f32::<Flex>(x).to_contiguous());
+    let bias = bias.map(|bias| to_f32::<Flex>(bias).to_contiguous());
+    let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
+    let bias = bias.as_ref().map(values_of);
+    let out = geometry.forward(values_of(&x), values_of(&weight), bias);
+    cast::<Flex>(tensor(out, geometry.output_shape()), dtype)
+}
+
 impl Geometry {
     /// The values of all images, `values` each. `fill` computes those of a strip, in the images of its block.
     fn by_strips(
@@ -86,16 +126,27 @@ impl Geometry {
         par_build_with(len, part, numbers, Scratch::default, fill_block)
     }
 
-    fn forward(&self, images: &[f32], weight: &[f32]) -> Vec<f32> {
+    fn forward(&self, images: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         let positions = self.windows.positions();
+        let add_bias = |values: &mut [f32], channel: usize| {
+            if let Some(bias) = bias {
+                let bias = bias[channel];
+                values.iter_mut().for_each(|x| *x += bias);
+            }
+        };
         self.by_strips(self.output(), |scratch, out, strip, threads| {
             let weight = self.weight(weight, strip.group);
             let columns = self.columns(&mut scratch.columns, images, strip);
             let start = |image| self.group_start(image, strip.group, self.outputs, positions);
             if strip.images.len() == 1 {
                 let out = &mut out[start(0) + strip.rows.start * self.windows.columns..];
-                let out = (out, positions);
-                multiply_on(threads, out, Write::Replace, 1.0, weight, columns);
+                let to = (&mut *out, positions);
+                multiply_on(threads, to, Write::Replace, 1.0, weight, columns);
+                // The product is still in the cache.
+                let len = strip.rows.len() * self.windows.columns;
+                for (channel, plane) in out.chunks_mut(positions).take(self.outputs).enumerate() {
+                    add_bias(&mut plane[..len], strip.group * self.outputs + channel);
+                }
                 return;
             }
             let product = product_in(&mut scratch.outputs, weight, columns, threads);
@@ -103,7 +154,9 @@ impl Geometry {
             for (channel, row) in product.chunks_exact(count).enumerate() {
                 for (image, values) in row.chunks_exact(positions).enumerate() {
                     let start = start(image) + channel * positions;
-                    out[start..start + positions].copy_from_slice(values);
+                    let out = &mut out[start..start + positions];
+                    out.copy_from_slice(values);
+                    add_bias(out, strip.group * self.outputs + channel);
                 }
             }
         })

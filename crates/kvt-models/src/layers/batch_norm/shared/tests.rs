@@ -40,8 +40,9 @@ fn images(from: usize, count: usize, device: &Device) -> Tensor<4> {
 }
 
 /// Takes two steps, each with a loss that is a sum over the images and that no symmetry makes 0. Returns output and
-/// input gradient of the last step, gradients of weight and bias, and running statistics.
-fn train(from: usize, count: usize, all: usize, dtype: DType) -> [Vec<f32>; 6] {
+/// input gradient of the last step, gradients of weight and bias, and running statistics. With `follows`, a residual and a
+/// ReLU follow the norm.
+fn train(from: usize, count: usize, all: usize, dtype: DType, follows: bool) -> [Vec<f32>; 6] {
     let device = Device::flex().autodiff();
     let norm: BatchNorm =
         Init::new(&device, Key::new(1)).batch_norm(CHANNELS, BatchNormSettings::default());
@@ -55,7 +56,13 @@ fn train(from: usize, count: usize, all: usize, dtype: DType) -> [Vec<f32>; 6] {
         let x = images(step * all + from, count, &device)
             .cast(dtype)
             .require_grad();
-        let output = norm.forward(x.clone(), Phase::Train(Key::new(0)));
+        let phase = Phase::Train(Key::new(0));
+        let output = if follows {
+            let residual = (x.clone() - 12.0) * 0.5;
+            norm.forward_add_relu(x.clone(), residual, phase)
+        } else {
+            norm.forward(x.clone(), phase)
+        };
         assert_eq!(output.dtype(), dtype);
         let output = output.cast(DType::F32);
         let towards = images(7 + step * all + from, count, &device).inner();
@@ -90,23 +97,24 @@ fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
 /// Processes with 1, 2 and 3 images are equivalent to one with 6.
 #[test]
 fn joint_statistics_are_those_of_one_large_batch() {
-    joint(DType::F32, 2e-6);
+    joint(DType::F32, 2e-6, false);
+    joint(DType::F32, 2e-6, true);
 }
 
 /// Input and output are rounded to eight bits. The statistics of the rounded input are f32, and do not depend on its
 /// division.
 #[test]
 fn joint_statistics_of_half_types_are_f32() {
-    joint(DType::BF16, 8e-3);
+    joint(DType::BF16, 8e-3, false);
 }
 
 /// Output and gradients are compared with `tolerance`, running statistics as numbers of f32 whatever the type.
-fn joint(dtype: DType, tolerance: f32) {
-    let whole = train(0, 6, 6, dtype);
+fn joint(dtype: DType, tolerance: f32, follows: bool) {
+    let whole = train(0, 6, 6, dtype, follows);
     let parts = in_threads(3, |rank| {
         let own = (rank.rank * (rank.rank + 1) / 2, rank.rank + 1);
         let group = Group::new(Arc::new(Threads(rank)), true);
-        with_group(Some(group), || train(own.0, own.1, 6, dtype))
+        with_group(Some(group), || train(own.0, own.1, 6, dtype, follows))
     });
     // Values of images are divided among the processes; the gradients of parameters are sums over the processes.
     for (part, what) in ["output", "gradient of the input"].iter().enumerate() {
