@@ -35,6 +35,14 @@ pub enum ReportError {
         /// Their folders.
         runs: Vec<PathBuf>,
     },
+    /// A metric that no run was evaluated by.
+    #[error("no run was evaluated by `{metric}`, but by {instead}")]
+    NoSuchMetric {
+        /// Its name.
+        metric: &'static str,
+        /// The metrics that the runs have, and the one that may have been meant.
+        instead: String,
+    },
     /// The configuration in a run's folder is damaged.
     #[error("run `{}` has a `config.toml` that cannot be used", .run.display())]
     Config {

@@ -288,6 +288,12 @@ fn runs_are_compared_by_what_they_are_judged_by() {
     assert_eq!(metric(&["run", "one"]), found("top1"));
     let named = ["one", "two", "--metric", "feature_std"];
     assert_eq!(metric(&named), found("feature_std"));
+    // One that none of them has is refused before anything is written.
+    let error = workspace.error(&["compare", "one", "two", "--metric", "top1", "--out", "new"]);
+    insta::assert_snapshot!(error, @"error: no run was evaluated by `top1`, but by `feature_std`, `knn`");
+    assert!(!workspace.path("new").exists());
+    let error = workspace.error(&["compare", "run", "--metric", "micro_f1", "--out", "new"]);
+    assert!(error.ends_with("; did you mean `macro_f1`?\n"), "{error}");
 }
 
 /// Only seeds of one configuration are averaged, and a run counts once.
