@@ -93,9 +93,10 @@ impl Report {
             }
         }
         if records.iter().all(|record| record.epochs() == 0) {
-            let runs = records.into_iter().map(|record| record.path);
+            let kept = records.iter().filter_map(Record::kept_epochs);
             return Err(ReportError::NothingTrained {
-                runs: runs.collect(),
+                kept: kept.collect(),
+                runs: records.into_iter().map(|record| record.path).collect(),
             });
         }
         let names: Vec<String> = records.iter().map(|record| record.name.clone()).collect();

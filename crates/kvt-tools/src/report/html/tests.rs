@@ -442,6 +442,16 @@ fn what_cannot_be_reported_is_an_error() {
             .contains("begun` has not finished an epoch"),
         "{error}"
     );
+    // Its epochs of before are in the table that a resume kept when it found no log.
+    fs::copy(twice.join("epochs.csv"), begun.join("epochs.csv.1")).unwrap();
+    let records = vec![Record::read(&begun).unwrap()];
+    let error = Report::new(records, None, None).unwrap_err().to_string();
+    assert!(
+        error.contains(
+            "begun` has not finished an epoch since its log was lost: the earlier epochs are in `"
+        ) && error.ends_with("begun/epochs.csv.1`"),
+        "{error}"
+    );
     let records = vec![Record::read(&twice).unwrap()];
     let error = Report::new(records, Some(Metric::BOX_AP), None).unwrap_err();
     assert_eq!(
