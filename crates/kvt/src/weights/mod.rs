@@ -286,9 +286,9 @@ fn mean(args: &Average) -> anyhow::Result<ExitCode> {
     }
     write_weights(&args.output, &mean, &Default::default())?;
     output::print(&format!(
-        "wrote the mean of {} files, {} tensors, to `{}`",
-        args.files.len(),
-        mean.len(),
+        "wrote the mean of {}, {}, to `{}`",
+        counted(args.files.len(), "file"),
+        counted(mean.len(), "tensor"),
         args.output.display()
     ))?;
     Ok(ExitCode::SUCCESS)
