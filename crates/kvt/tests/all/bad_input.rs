@@ -57,6 +57,21 @@ fn no_neighbors() {
 }
 
 #[test]
+fn a_misspelt_filter() {
+    let workspace = Workspace::empty();
+    for (filter, meant) in [("swni", "`swin`"), ("visformr*", "`visformer`,")] {
+        for more in [&[][..], &["--weights"]] {
+            let error = workspace.error(&[&["models", "list", filter], more].concat());
+            let expected = format!("are called like `{filter}`: did you mean {meant}");
+            assert!(
+                error.replace("is called", "are called").contains(&expected),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
 fn an_unknown_model() {
     let overrides = ["model.name=deit_tiny_patch16_225"];
     insta::assert_snapshot!(train(&Workspace::empty(), &overrides), @r"
