@@ -12,7 +12,7 @@ use serde_json::json;
 use super::output;
 use super::table::{grouped, human, table};
 use kvt_data::text::quoted;
-use kvt_train::config::Document;
+use kvt_train::config::{Document, dense_stages};
 use kvt_train::fetch::Published;
 
 /// `kvt models list` and `kvt models show NAME`
@@ -90,7 +90,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 }
                 (None, None) => bail!("neither a model's name nor `--config`"),
             };
-            let config = document.plan_without_data()?.model.config(None)?;
+            let plan = document.plan_without_data()?;
+            let config = plan.model.config(None)?;
+            for warning in dense_stages(&plan, &config) {
+                output::warning(&warning);
+            }
             if *json {
                 serde_json::to_string_pretty(&show_json(&config))?
             } else {
