@@ -73,6 +73,7 @@ struct Inspect {
 
 #[derive(Debug, clap::Args)]
 #[command(
+    override_usage = "kvt weights convert [OPTIONS] --model <NAME> <IN> <OUT>\n       kvt weights convert [OPTIONS] --config <CONFIG> <IN> <OUT>",
     after_help = "Examples:\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224\n  kvt weights convert in.pth out.safetensors --config photos.toml --to official"
 )]
 struct Convert {
