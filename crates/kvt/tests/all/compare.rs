@@ -147,6 +147,15 @@ fn configurations_are_a_sweep_without_a_file() {
         let elsewhere = [&both[..], &["--devices", devices]].concat();
         workspace.kvt(&elsewhere).assert().success();
     }
+    // Those that are not judged need it, and it is looked for once.
+    for run in ["dense", "knn"] {
+        fs_err::remove_file(workspace.path(&format!("runs/{run}/predictions.csv"))).unwrap();
+    }
+    let output = workspace.kvt(&elsewhere).assert().code(1);
+    let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    let lines = said.lines().filter(|line| line.contains("rocm"));
+    assert_eq!(lines.count(), 1, "{said}");
+    workspace.kvt(&both).assert().success();
 
     let refused = |arguments: &[&str]| {
         let output = workspace.kvt(arguments).assert().code(1);
