@@ -143,6 +143,20 @@ pub enum TrainError {
         /// One line per difference.
         differences: String,
     },
+    /// A resumed run that is past its end.
+    #[error(
+        "run `{}` cannot end after `train.max_steps = {most}`: it has made {step} updates; give as many or more, or resume from an earlier \
+         checkpoint with `--resume-from`",
+        .run.display()
+    )]
+    PastEnd {
+        /// The run's folder.
+        run: PathBuf,
+        /// Updates that it has made.
+        step: u64,
+        /// Updates that it may make.
+        most: u64,
+    },
     /// The images of a resumed run are different.
     #[error(
         "the data of run `{}` has changed: {}, or use another `run.dir` to start a new run",

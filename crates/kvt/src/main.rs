@@ -2,7 +2,7 @@
 //! nothing.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -161,6 +161,11 @@ fn main() -> ExitCode {
             Command::Completions(args) => completions::run(&args),
             Command::Man(args) => completions::man(&args),
         });
+    exit_code(done)
+}
+
+/// The exit code of what was done; an error is printed.
+fn exit_code(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -197,8 +202,11 @@ fn keep_back_panics() {
 /// Prints clap's message about a command line, which may also be a help page. Users of other programs tend to pass configuration
 /// keys as options, so it names the matching keys.
 fn refuse(error: &clap::Error) -> ExitCode {
-    // A closed output is not worth another message.
-    let _ = error.print();
+    let printed = error.print().and_then(|()| io::stdout().flush());
+    // A page is what was asked for; a closed stderr is not worth another message.
+    if let (Err(failure), false) = (printed, error.use_stderr()) {
+        return exit_code(Err(failure.into()));
+    }
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
     {

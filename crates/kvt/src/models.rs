@@ -1,16 +1,18 @@
 //! `kvt models`
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Subcommand};
-use kvt_models::{ImgSize, Macs, ModelConfig, StageAttention, Summary};
+use kvt_models::{ImgSize, Macs, ModelConfig, StageAttention, Summary, similar};
 use serde_json::json;
 
 use super::output;
 use super::table::{grouped, human, table};
-use kvt_train::config::Document;
+use kvt_data::text::quoted;
+use kvt_train::config::{Document, dense_stages};
 use kvt_train::fetch::Published;
 
 /// `kvt models list` and `kvt models show NAME`
@@ -88,7 +90,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 }
                 (None, None) => bail!("neither a model's name nor `--config`"),
             };
-            let config = document.plan_without_data()?.model.config(None)?;
+            let plan = document.plan_without_data()?;
+            let config = plan.model.config(None)?;
+            for warning in dense_stages(&plan, &config) {
+                output::warning(&warning);
+            }
             if *json {
                 serde_json::to_string_pretty(&show_json(&config))?
             } else {
@@ -121,6 +127,17 @@ fn is_meant(filter: Option<&str>, name: &str) -> anyhow::Result<bool> {
     }
 }
 
+/// The names, or words of names, that are spelt like a filter which matches none; `None` if there are none.
+fn meant(filter: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    for name in names {
+        known.extend(name.split(['_', '.']).map(str::to_owned));
+        known.insert(name);
+    }
+    let near = similar(filter.trim_matches('*'), known);
+    (!near.is_empty()).then(|| format!("did you mean {}?", quoted(&near)))
+}
+
 /// The names of published weights.
 fn published(filter: Option<&str>) -> anyhow::Result<String> {
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -141,9 +158,9 @@ fn published(filter: Option<&str>) -> anyhow::Result<String> {
         }
     }
     if let (Some(filter), true) = (filter, rows.is_empty()) {
-        bail!(
-            "no published weights are called like `{filter}`: `kvt models list --weights` shows all"
-        );
+        let meant = meant(filter, Published::all().map(Published::name));
+        let meant = meant.unwrap_or_else(|| "`kvt models list --weights` shows all".to_owned());
+        bail!("no published weights are called like `{filter}`: {meant}");
     }
     Ok(table(&["weights", "of the model", "licence"], rows))
 }
@@ -178,7 +195,10 @@ fn list(filter: Option<&str>) -> anyhow::Result<String> {
         }
     }
     if let (Some(filter), true, true) = (filter, rows.is_empty(), named.is_empty()) {
-        bail!("no model is called like `{filter}`: `kvt models list` shows all");
+        let aliases = kvt_models::aliases().into_iter().map(|(alias, _)| alias);
+        let meant = meant(filter, kvt_models::names().into_iter().chain(aliases));
+        let meant = meant.unwrap_or_else(|| "`kvt models list` shows all".to_owned());
+        bail!("no model is called like `{filter}`: {meant}");
     }
     let aliases = if named.is_empty() {
         String::new()

@@ -7,9 +7,8 @@ use super::common::{Overrides, counting, generating};
 use super::output;
 use super::trained::choice;
 use kvt_data::fs::check_writable;
-use kvt_tools::report::Curve;
 use kvt_tools::report::html::{Asked, Record, Report};
-use kvt_tools::report::{best_metric, named_metric};
+use kvt_tools::report::named_metric;
 use kvt_train::run::Metric;
 
 /// `kvt report RUN... [--eval] [--samples N]`
@@ -58,8 +57,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let records = args.runs.iter().map(|run| Record::read(run));
     let records = records.collect::<Result<Vec<_>, _>>()?;
-    let metric = |curves: &[Curve]| args.metric.unwrap_or_else(|| best_metric(curves));
-    let mut report = Report::new(records, metric, args.title.clone())?;
+    let mut report = Report::new(records, args.metric, args.title.clone())?;
     for warning in report.warnings() {
         output::warning(&warning);
     }

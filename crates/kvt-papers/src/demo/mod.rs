@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use self::picture::picture;
 use super::configs::Configs;
 use super::{ReproduceError, Watch};
-use kvt_tools::report::best_metric;
 use kvt_tools::report::html::{Asked, Record, Report};
 use kvt_tools::sweep::{Cell, End, Found, Outcome, Sweep, SweepError, carry_out};
 use kvt_tools::trained::Choice;
@@ -88,7 +87,7 @@ fn report(
     let records = runs.iter().map(|run| Record::read(run));
     let mut report = records
         .collect::<Result<Vec<_>, _>>()
-        .and_then(|all| Report::new(all, best_metric, Some(TITLE.to_owned())))
+        .and_then(|all| Report::new(all, None, Some(TITLE.to_owned())))
         .map_err(SweepError::from)?;
     let asked = Asked {
         is_judged: true,

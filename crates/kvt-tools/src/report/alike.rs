@@ -1,6 +1,7 @@
 //! Whether runs can be compared at all: how they differ besides the model and the recipe.
 
 use kvt_data::DataConfig;
+use kvt_data::text::quoted;
 use kvt_train::config::Plan;
 
 /// Facts about a run, besides its numbers, that decide whether it can be compared.
@@ -28,14 +29,6 @@ impl RunFacts {
     }
 }
 
-impl RunFacts {
-    /// Whether the classes of both runs are known and differ.
-    fn differs_in_classes(&self, other: &Self) -> bool {
-        let told = !self.classes.is_empty() && !other.classes.is_empty();
-        told && self.classes != other.classes
-    }
-}
-
 /// The images of a plan in words. Different paths to the same folder count as the same.
 fn data(data: &DataConfig) -> String {
     let path = data
@@ -58,44 +51,63 @@ fn data(data: &DataConfig) -> String {
     text
 }
 
-/// Reasons why the numbers of these runs must not be compared, in sentences: each kind of difference once, with the first run
-/// that differs from the very first.
+/// Reasons why the numbers of these runs must not be compared, in sentences: each kind of difference once.
 pub(crate) fn unlike(runs: &[RunFacts]) -> Vec<String> {
-    let Some((first, others)) = runs.split_first() else {
-        return Vec::new();
-    };
+    let all: Vec<&RunFacts> = runs.iter().collect();
     let mut found = Vec::new();
-    let names = |other: &RunFacts| format!("`{}` and `{}`", first.name, other.name);
-    if let Some(other) = others.iter().find(|other| other.data != first.data) {
+    if let Some(folders) = groups(&all, |run| &run.data, String::clone) {
         found.push(format!(
-            "{} are of different folders ({}; {}): if the images differ, their accuracies cannot be compared",
-            names(other),
-            first.data,
-            other.data
+            "the runs are of different folders ({folders}): if the images differ, their accuracies cannot be compared"
         ));
     }
-    if let Some(other) = others.iter().find(|other| other.differs_in_classes(first)) {
-        let [one, two] = [first, other].map(|run| run.classes.len());
-        let how = if one == two {
-            format!("{one} each, with other names or in another order")
-        } else {
-            format!("{one} and {two}")
-        };
+    // Unknown classes may be the same.
+    let mut told = all.clone();
+    told.retain(|run| !run.classes.is_empty());
+    let number = |classes: &Vec<String>| classes.len().to_string();
+    if let Some(classes) = groups(&told, |run| &run.classes, number) {
         found.push(format!(
-            "{} have different classes ({how}): their accuracies cannot be compared",
-            names(other)
+            "the runs have different classes, by number, name or order ({classes}): their accuracies cannot be compared"
         ));
     }
-    if let Some(other) = others.iter().find(|other| other.length != first.length) {
+    if let Some(lengths) = groups(&all, |run| &run.length, String::clone) {
         found.push(format!(
-            "{} are planned for {} and {}: their learning rates fall at different speeds, so compare `best` and `last` \
-             with care, and no other column",
-            names(other),
-            first.length,
-            other.length
+            "the runs are planned for different lengths ({lengths}): their learning rates fall at different speeds, so compare `best` \
+             and `last` with care, and no other column"
         ));
     }
     found
+}
+
+/// The most groups of runs in a sentence.
+const GROUPS: usize = 5;
+
+/// The runs with the same value together, and the values in words; `None` if it is one for all runs.
+fn groups<T: PartialEq>(
+    runs: &[&RunFacts],
+    value: impl Fn(&RunFacts) -> &T,
+    words: impl Fn(&T) -> String,
+) -> Option<String> {
+    let mut groups: Vec<(&T, Vec<String>)> = Vec::new();
+    for run in runs {
+        let (value, name) = (value(run), run.name.clone());
+        match groups.iter_mut().find(|(known, _)| *known == value) {
+            // The seeds of a configuration have one name.
+            Some((_, names)) if names.contains(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => groups.push((value, vec![name])),
+        }
+    }
+    if groups.len() < 2 {
+        return None;
+    }
+    let shown = groups.iter().take(GROUPS);
+    let mut told: Vec<String> = shown
+        .map(|(value, names)| format!("{}: {}", quoted(names), words(value)))
+        .collect();
+    if groups.len() > GROUPS {
+        told.push(format!("and {} more", groups.len() - GROUPS));
+    }
+    Some(told.join("; "))
 }
 
 #[cfg(test)]
@@ -128,17 +140,22 @@ mod tests {
         ];
         let found = unlike(&runs);
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].starts_with("`dense` and `other` are of different folders (`a`; `b`)"));
-        assert!(
-            found[1].contains("different classes (2 and 3)"),
-            "{found:?}"
-        );
-        assert!(
-            found[2].contains("planned for 10 epochs and 20 epochs"),
-            "{found:?}"
-        );
+        // Every run is named.
+        for (found, expected) in found.iter().zip([
+            "different folders (`dense`, `knn`: `a`; `other`: `b`; `more`: `c`): ",
+            "number, name or order (`dense`, `knn`: 2; `other`: 3; `more`: 1): ",
+            "lengths (`dense`, `knn`: 10 epochs; `other`: 20 epochs; `more`: 30 epochs): ",
+        ]) {
+            assert!(found.contains(expected), "{found}");
+        }
         let found = unlike(&[first, facts("order", "`a`", &["y", "x"], 10)]);
-        assert!(found[0].contains("2 each, with other names"), "{found:?}");
+        assert!(found[0].contains("(`dense`: 2; `order`: 2)"), "{found:?}");
+        let many = (0..8).map(|folder| facts("seeds", &folder.to_string(), &[], 10));
+        let found = unlike(&many.collect::<Vec<_>>());
+        assert!(
+            found[0].contains("; `seeds`: 4; and 3 more): "),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -26,14 +26,21 @@ pub enum ReportError {
         /// The run's folder.
         run: PathBuf,
     },
-    /// No run has finished an epoch.
-    #[error(
-        "{} finished an epoch: there is nothing to report before the first one",
-        unfinished(.runs)
-    )]
+    /// No run has finished an epoch, by its log.
+    #[error("{} finished an epoch{}", unfinished(.runs), before(.kept))]
     NothingTrained {
         /// Their folders.
         runs: Vec<PathBuf>,
+        /// Tables of epochs whose log was lost.
+        kept: Vec<PathBuf>,
+    },
+    /// A metric that no run was evaluated by.
+    #[error("no run was evaluated by `{metric}`, but by {instead}")]
+    NoSuchMetric {
+        /// Its name.
+        metric: &'static str,
+        /// The metrics that the runs have, and the one that may have been meant.
+        instead: String,
     },
     /// The configuration in a run's folder is damaged.
     #[error("run `{}` has a `config.toml` that cannot be used", .run.display())]
@@ -66,6 +73,21 @@ pub enum ReportError {
         /// The library's message.
         reason: String,
     },
+}
+
+/// Says why there is nothing to report, and where epochs are whose log was lost.
+fn before(kept: &[PathBuf]) -> String {
+    if kept.is_empty() {
+        return ": there is nothing to report before the first one".to_owned();
+    }
+    let kept: Vec<String> = kept
+        .iter()
+        .map(|table| format!("`{}`", table.display()))
+        .collect();
+    format!(
+        " since its log was lost: the earlier epochs are in {}",
+        kept.join(", ")
+    )
 }
 
 /// Names the runs that have not finished an epoch.

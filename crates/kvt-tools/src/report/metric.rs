@@ -1,7 +1,9 @@
 //! The metric by which runs are compared.
 
-use super::Curve;
-use kvt_train::run::Metric;
+use std::collections::BTreeSet;
+
+use super::{Curve, ReportError};
+use kvt_train::run::{Metric, Metrics};
 use kvt_train::task::{Classify, Detect, Dino, MultiLabel, Segment, Task as _};
 
 /// The metrics of all tasks; some tasks share some.
@@ -36,9 +38,29 @@ pub fn named_metric(name: &str) -> Result<Metric, String> {
         })
 }
 
+/// Refuses a metric that none of the runs has. Runs without any evaluation have every one: nothing is known of them yet.
+pub(crate) fn check_metric(metric: Metric, curves: &[Curve]) -> Result<(), ReportError> {
+    let points = curves.iter().flat_map(|curve| &curve.epochs);
+    let measured = points.flat_map(|point| [&point.val, &point.ema, &point.best]);
+    let names: BTreeSet<&str> = measured
+        .flat_map(Metrics::iter)
+        .map(|(name, _)| name)
+        .collect();
+    if names.is_empty() || names.contains(metric.name) {
+        return Ok(());
+    }
+    let near = kvt_models::similar(metric.name, names.iter().copied());
+    let meant = near.first().map(|near| format!("; did you mean `{near}`?"));
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    Err(ReportError::NoSuchMetric {
+        metric: metric.name,
+        instead: names.join(", ") + &meant.unwrap_or_default(),
+    })
+}
+
 /// The metric for comparing runs: the one by which their task chooses its best checkpoint, if it is the same for all of them.
 #[must_use]
-pub fn best_metric(curves: &[Curve]) -> Metric {
+pub(crate) fn best_metric(curves: &[Curve]) -> Metric {
     let has = |curve: &Curve, metric: Metric| {
         let mut epochs = curve.epochs.iter();
         epochs.any(|epoch| epoch.val.get(metric.name).is_some())

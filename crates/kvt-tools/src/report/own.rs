@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::html::{Asked, Record, Report};
 use super::judged::save_confusion;
-use super::{ReportError, best_metric, save_plots};
+use super::{ReportError, save_plots};
 use crate::trained::{Choice, Warn};
 use kvt_train::run::{REPORT, forget_report};
 use kvt_train::task::TaskKind;
@@ -34,7 +34,7 @@ pub fn report_itself(
         TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => 0,
     };
     let is_judged = is_finished && record.plan.task != TaskKind::Dino;
-    let mut report = Report::new(vec![record], best_metric, None)?;
+    let mut report = Report::new(vec![record], None, None)?;
     forget_report(run)?;
     let folder = run.join(REPORT);
     fs_err::create_dir_all(&folder)?;

@@ -7,7 +7,9 @@ use super::{
     Cell, End, Found, PairRow, State, Sweep, SweepError, cells_csv, commands_markdown, conditions,
     known::known_lines, pairs, pairs_csv, pairs_markdown,
 };
-use crate::report::{Comparison, Curve, PLOTS, best_metric, metrics, save_plots, title};
+use crate::report::{
+    Comparison, Curve, PLOTS, best_metric, check_metric, metrics, save_plots, title,
+};
 use kvt_data::escape::markdown;
 use kvt_data::fs::{remove_leftovers, write_text};
 use kvt_train::run::Metric;
@@ -49,8 +51,8 @@ impl Sweep {
     /// `ends` has the outcomes of the cells, if they were carried out now; `metric` replaces the sweep's own.
     ///
     /// # Errors
-    /// [`SweepError::Nothing`] without any result, that is, no table, crash or failure. Other errors if a run cannot be read or a file
-    /// cannot be written.
+    /// [`SweepError::Nothing`] without any result, that is, no table, crash or failure. Other errors if no run has the metric, a run
+    /// cannot be read or a file cannot be written.
     pub fn finish(&self, ends: &[End], metric: Option<Metric>) -> Result<Outcome, SweepError> {
         let found = self.found()?;
         let Beside {
@@ -71,7 +73,11 @@ impl Sweep {
         if !has_table && crashes.is_empty() && failures.is_empty() {
             return Err(SweepError::Nothing);
         }
-        let metric = metric.or(self.metric).unwrap_or_else(|| {
+        let asked = metric.or(self.metric);
+        if let Some(metric) = asked {
+            check_metric(metric, &curves)?;
+        }
+        let metric = asked.unwrap_or_else(|| {
             if has_table {
                 best_metric(&curves)
             } else {

@@ -103,8 +103,9 @@ fn frozen(plan: &Plan) -> Option<String> {
     ))
 }
 
-/// Stages in which k-NN attention keeps every key, because `model.attention.neighbors` is at least their number.
-fn dense_stages(plan: &Plan, model: &ModelConfig) -> Vec<String> {
+/// Warnings of stages in which k-NN attention keeps every key, because `model.attention.neighbors` is at least their number.
+#[must_use]
+pub fn dense_stages(plan: &Plan, model: &ModelConfig) -> Vec<String> {
     let Some(AttentionConfig::Knn(knn)) = &plan.model.overrides.attention else {
         return Vec::new();
     };

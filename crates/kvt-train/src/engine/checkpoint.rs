@@ -17,7 +17,7 @@ use super::progress::{Best, Progress};
 use super::{Recorder, TrainError, TrainState};
 use crate::data::DataState;
 use crate::recipe::{Ema, LossScale, Network};
-use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, RunError, Stage, Warning, Which};
+use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, Stage, Warning, Which};
 use crate::task::{CheckpointWeights, EMA, MODEL, Task, load_network, task_file};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
@@ -146,17 +146,17 @@ impl Checkpointer {
         Ok(saved.warnings)
     }
 
-    /// Restores a checkpoint into a freshly made state. If it fits, `before` is called, and then the folder is updated: the
-    /// checkpoint becomes the last one, and conflicting ones are set aside.
+    /// Restores a checkpoint into a freshly made state. If it fits, `before` is called with its step, and then the folder is updated:
+    /// the checkpoint becomes the last one, and conflicting ones are set aside.
     ///
     /// # Errors
-    /// If there is no checkpoint, it is broken, it belongs to another model, task or other images, or it lacks an average that is
-    /// required.
+    /// If there is no checkpoint, it is broken, it belongs to another model, task or other images, it lacks an average that is
+    /// required, or `before` fails.
     pub fn restore<T: Task>(
         &self,
         which: Which<'_>,
         fresh: TrainState<T>,
-        before: impl FnOnce() -> Result<(), RunError>,
+        before: impl FnOnce(u64) -> Result<(), TrainError>,
     ) -> Result<Restored<T>, TrainError> {
         let mut recovered = self.checkpoints.recover(which)?;
         let checkpoint = &recovered.checkpoint;
@@ -169,7 +169,7 @@ impl Checkpointer {
             });
         }
         let state = load_state(checkpoint, &saved, fresh)?;
-        before()?;
+        before(saved.progress.position.step)?;
         let mut warnings: Vec<Warning> = recovered.warning.take().into_iter().collect();
         let best = saved.progress.best;
         let settled = self

@@ -43,7 +43,7 @@ pub enum Warning {
     },
     /// There is no usable checkpoint of the best evaluation any more.
     #[error(
-        "the best checkpoint ({metric} {value:.2} after epoch {}) is missing or broken: the next evaluation counts as the best so far",
+        "the best checkpoint ({metric} {value:.2} of epoch {}) is missing or broken: the next evaluation counts as the best so far",
         .epoch + 1
     )]
     BestLost {

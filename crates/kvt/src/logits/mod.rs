@@ -32,6 +32,7 @@ use kvt_train::task::{LOGITS, write_weights};
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("subject").required(true).args(["model", "config", "run"])))]
 #[command(
+    override_usage = "kvt logits [OPTIONS] --output <FILE> <--model <NAME>|--config <CONFIG>>\n       kvt logits [OPTIONS] --output <FILE> --run <RUN>",
     after_help = "Examples:\n  kvt logits --model deit_tiny_patch16_224 --weights w.pth \\\n      --input in.safetensors --output out.safetensors\n  kvt logits --run runs/teacher --output logits.safetensors --half"
 )]
 pub(super) struct Args {

@@ -119,7 +119,7 @@ impl Bar {
             None => "eta -".to_owned(),
         };
         let best = match self.tally.best {
-            Some((_, best)) => format!(" best {}", value(best_metric, best)),
+            Some(best) => format!(" best {}", value(best_metric, best.value)),
             None => String::new(),
         };
         format!(

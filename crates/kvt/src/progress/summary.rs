@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::{duration, value};
+use super::{duration, value as with_unit};
 use kvt_data::text::{counted, shell};
 use kvt_tools::report::interval_of;
-use kvt_train::engine::{End, Workload};
+use kvt_train::engine::{Best, End, Workload};
 use kvt_train::run::{Event, Listener, Metric, RunError, StepRecord};
 use kvt_train::task::TaskKind;
 
@@ -14,13 +14,11 @@ use kvt_train::task::TaskKind;
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     workload: Workload,
-    /// Epoch from 0, and value.
-    pub(super) best: Option<(u32, f64)>,
-    last: Option<(u32, f64)>,
+    pub(super) best: Option<Best>,
+    last: Option<Best>,
     /// Images of an evaluation.
     images: u64,
     step: u64,
-    epochs: u32,
 }
 
 impl Tally {
@@ -30,47 +28,59 @@ impl Tally {
             last: None,
             images: workload.eval_images as u64,
             step: workload.done,
-            epochs: 0,
             workload,
         }
     }
 
     pub(super) fn hear(&mut self, event: &Event) {
         let metric = self.workload.best_metric;
-        match event {
-            Event::Eval(eval) if eval.split == self.workload.reported => {
-                let Some(value) = eval.metrics.get(metric.name) else {
-                    return;
-                };
-                self.images = eval.images;
-                self.last = Some((eval.epoch, value));
-                let is_best = self.best.is_none_or(|best| metric.improves(value, best.1));
-                if is_best {
-                    self.best = self.last;
-                }
+        let Event::Eval(eval) = event else { return };
+        let value = eval.metrics.get(metric.name);
+        if let (Some(value), true) = (value, eval.split == self.workload.reported) {
+            self.images = eval.images;
+            self.last = Some(Best {
+                epoch: eval.epoch,
+                step: Some(eval.step),
+                value,
+            });
+            let is_best = self
+                .best
+                .is_none_or(|best| metric.improves(value, best.value));
+            if is_best {
+                self.best = self.last;
             }
-            Event::Epoch(_) => self.epochs += 1,
-            _ => {}
         }
     }
 
     /// A line for an evaluation.
-    fn line(&self, what: &str, found: Option<(u32, f64)>) -> Option<String> {
+    fn line(&self, what: &str, found: Option<Best>) -> Option<String> {
         let metric = self.workload.best_metric;
-        let (epoch, number) = found?;
+        let Best { epoch, step, value } = found?;
         // Of shares of images; the mean of classes over pixels has no such interval.
         let is_of_images = [Metric::TOP1, Metric::KNN].contains(&metric);
         let interval = if is_of_images {
-            interval_of(number, self.images as usize)
+            interval_of(value, self.images as usize)
         } else {
             String::new()
         };
+        let epoch = epoch + 1;
+        let place = match step {
+            Some(step) if self.epochs(step).1 > 0 => {
+                format!("within epoch {epoch}, after step {step}")
+            }
+            _ => format!("after epoch {epoch}"),
+        };
         Some(format!(
-            "  {what}  {} {}{interval} after epoch {}",
+            "  {what}  {} {}{interval} {place}",
             metric.title,
-            value(metric, number),
-            epoch + 1
+            with_unit(metric, value),
         ))
+    }
+
+    /// Whole epochs of so many updates, and updates after them.
+    fn epochs(&self, updates: u64) -> (u64, u64) {
+        let of_epoch = self.workload.steps_per_epoch.max(1);
+        (updates / of_epoch, updates % of_epoch)
     }
 
     /// The lines.
@@ -85,15 +95,23 @@ impl Tally {
             );
         }
         let is_done_before = self.step == self.workload.done;
-        let epochs = match self.epochs {
-            // If `train.max_steps` is less than one epoch.
-            0 => format!("{} updates", self.step - self.workload.done),
-            epochs => counted(epochs, "epoch"),
+        // `train.max_steps` may end a run within an epoch.
+        let length = match self.epochs(self.step) {
+            (0, updates) => counted(updates, "update"),
+            (epochs, 0) => counted(epochs, "epoch"),
+            (epochs, updates) => format!(
+                "{} and {}",
+                counted(epochs, "epoch"),
+                counted(updates, "update")
+            ),
         };
+        let time = duration(seconds);
         let mut lines = vec![if is_done_before {
             "finished before: there was nothing left to train".to_owned()
+        } else if self.workload.done > 0 {
+            format!("finished: {length}, {time} since the resume")
         } else {
-            format!("finished: {epochs} in {}", duration(seconds))
+            format!("finished: {length} in {time}")
         }];
         lines.extend(self.line("best", self.best));
         lines.extend(self.line("last", self.last));
@@ -164,7 +182,7 @@ mod tests {
     use crate::progress::testing::{epoch, eval};
     use kvt_train::run::EvalRecord;
 
-    fn workload(best: Option<(u32, f64)>) -> Workload {
+    fn workload(best: Option<Best>) -> Workload {
         Workload {
             done: 0,
             steps: 30,
@@ -215,7 +233,12 @@ mod tests {
     /// A resumed run keeps the best result from before, even if nothing was left to do.
     #[test]
     fn a_resumed_run_has_the_best_of_before() {
-        let tally = Tally::new(workload(Some((4, 70.0))));
+        let best = Best {
+            epoch: 4,
+            step: Some(50),
+            value: 70.0,
+        };
+        let tally = Tally::new(workload(Some(best)));
         let run = Path::new("run");
         let text = tally.summary(End::Finished, 1.0, run, TaskKind::Dino);
         assert!(
@@ -239,5 +262,32 @@ mod tests {
         tally.step = 7;
         let text = tally.summary(End::Stopped, 1.0, run, TaskKind::Classify);
         assert!(text.starts_with("stopped after step 7 of 30; "), "{text}");
+    }
+
+    /// It tells of all updates of the run, and of an epoch that it ends within.
+    #[test]
+    fn a_resumed_run_may_end_within_an_epoch() {
+        let best = Best {
+            epoch: 0,
+            step: Some(7),
+            value: 70.0,
+        };
+        let mut tally = Tally::new(Workload {
+            done: 17,
+            ..workload(Some(best))
+        });
+        tally.hear(&eval(1, "val_ema", 60.0));
+        let mut lines = |step| {
+            tally.step = step;
+            let run = Path::new("run");
+            let text = tally.summary(End::Finished, 65.0, run, TaskKind::Detect);
+            text.lines().take(3).collect::<Vec<_>>().join("\n")
+        };
+        insta::assert_snapshot!(lines(21), @r"
+        finished: 2 epochs and 1 update, 1m 05s since the resume
+          best  top-1 70.00 % (95 % interval 54.6 to 81.9) within epoch 1, after step 7
+          last  top-1 60.00 % (95 % interval 44.6 to 73.7) after epoch 2
+        ");
+        assert!(lines(20).starts_with("finished: 2 epochs, 1m 05s since the resume\n"));
     }
 }

@@ -73,6 +73,7 @@ struct Inspect {
 
 #[derive(Debug, clap::Args)]
 #[command(
+    override_usage = "kvt weights convert [OPTIONS] --model <NAME> <IN> <OUT>\n       kvt weights convert [OPTIONS] --config <CONFIG> <IN> <OUT>",
     after_help = "Examples:\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224\n  kvt weights convert in.pth out.safetensors --config photos.toml --to official"
 )]
 struct Convert {
@@ -286,9 +287,9 @@ fn mean(args: &Average) -> anyhow::Result<ExitCode> {
     }
     write_weights(&args.output, &mean, &Default::default())?;
     output::print(&format!(
-        "wrote the mean of {} files, {} tensors, to `{}`",
-        args.files.len(),
-        mean.len(),
+        "wrote the mean of {}, {}, to `{}`",
+        counted(args.files.len(), "file"),
+        counted(mean.len(), "tensor"),
         args.output.display()
     ))?;
     Ok(ExitCode::SUCCESS)

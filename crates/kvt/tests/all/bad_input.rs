@@ -3,7 +3,7 @@
 use kvt_train::run::{Event, Topic};
 use serde_json::Value;
 
-use crate::support::{Workspace, read_weights};
+use crate::support::{KVT, Workspace, read_weights};
 
 /// `kvt train tiny.toml` with overrides.
 fn train(workspace: &Workspace, overrides: &[&str]) -> String {
@@ -54,6 +54,37 @@ fn a_wrong_type() {
 fn no_neighbors() {
     let overrides = ["model.attention.kind=knn", "model.attention.neighbors=0"];
     insta::assert_snapshot!(train(&Workspace::empty(), &overrides), @"error: --set model.attention.neighbors=0: invalid value `0` for `model.attention.neighbors`: expected an integer >= 1 (a count) or a float in (0, 1] (a share of the keys) or a non-empty list of them");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_page_that_cannot_be_written() {
+    for words in [&["--help"][..], &["--version"], &["train", "--help"]] {
+        let full = fs_err::OpenOptions::new().write(true).open("/dev/full");
+        let output = std::process::Command::new(KVT)
+            .args(words)
+            .stdout(full.unwrap().into_file())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.starts_with("error: No space left"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_misspelt_filter() {
+    let workspace = Workspace::empty();
+    for (filter, meant) in [("swni", "`swin`"), ("visformr*", "`visformer`,")] {
+        for more in [&[][..], &["--weights"]] {
+            let error = workspace.error(&[&["models", "list", filter], more].concat());
+            let expected = format!("are called like `{filter}`: did you mean {meant}");
+            assert!(
+                error.replace("is called", "are called").contains(&expected),
+                "{error}"
+            );
+        }
+    }
 }
 
 #[test]

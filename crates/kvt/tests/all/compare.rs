@@ -147,6 +147,15 @@ fn configurations_are_a_sweep_without_a_file() {
         let elsewhere = [&both[..], &["--devices", devices]].concat();
         workspace.kvt(&elsewhere).assert().success();
     }
+    // Those that are not judged need it, and it is looked for once.
+    for run in ["dense", "knn"] {
+        fs_err::remove_file(workspace.path(&format!("runs/{run}/predictions.csv"))).unwrap();
+    }
+    let output = workspace.kvt(&elsewhere).assert().code(1);
+    let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    let lines = said.lines().filter(|line| line.contains("rocm"));
+    assert_eq!(lines.count(), 1, "{said}");
+    workspace.kvt(&both).assert().success();
 
     let refused = |arguments: &[&str]| {
         let output = workspace.kvt(arguments).assert().code(1);
@@ -288,6 +297,12 @@ fn runs_are_compared_by_what_they_are_judged_by() {
     assert_eq!(metric(&["run", "one"]), found("top1"));
     let named = ["one", "two", "--metric", "feature_std"];
     assert_eq!(metric(&named), found("feature_std"));
+    // One that none of them has is refused before anything is written.
+    let error = workspace.error(&["compare", "one", "two", "--metric", "top1", "--out", "new"]);
+    insta::assert_snapshot!(error, @"error: no run was evaluated by `top1`, but by `feature_std`, `knn`");
+    assert!(!workspace.path("new").exists());
+    let error = workspace.error(&["compare", "run", "--metric", "micro_f1", "--out", "new"]);
+    assert!(error.ends_with("; did you mean `macro_f1`?\n"), "{error}");
 }
 
 /// Only seeds of one configuration are averaged, and a run counts once.

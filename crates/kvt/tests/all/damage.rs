@@ -133,6 +133,7 @@ fn a_lost_log_does_not_take_the_table_of_epochs_with_it() {
         assert_eq!(workspace.read("run/epochs.csv.1"), table);
         assert!(!workspace.path("run/epochs.csv.2").exists());
     }
+    insta::assert_snapshot!(workspace.error(&["report", "run"]), @"error: run `run` has not finished an epoch since its log was lost: the earlier epochs are in `run/epochs.csv.1`");
 }
 
 #[test]

@@ -43,6 +43,21 @@ fn a_model_is_shown_with_its_attention() {
     }
 }
 
+/// As the trainer says it.
+#[test]
+fn more_neighbors_than_keys_are_told() {
+    let workspace = Workspace::empty();
+    let show = |neighbors: &str| {
+        let line = format!(
+            "models show deit_tiny_patch16_224 --set model.attention.kind=knn --set model.attention.neighbors={neighbors}"
+        );
+        let output = workspace.line(&line).assert().success();
+        String::from_utf8(output.get_output().stderr.clone()).unwrap()
+    };
+    insta::assert_snapshot!(show("500"), @"warning: `model.attention.neighbors` = 500 keeps each of the 197 keys in `blocks`: attention is dense there");
+    assert_eq!(show("100"), "");
+}
+
 /// The model of a configuration as JSON: the unrounded values of the table.
 #[test]
 fn the_model_of_a_configuration_is_shown_as_json() {

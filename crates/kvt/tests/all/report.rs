@@ -186,6 +186,12 @@ fn a_report_of_dino() {
     let html = workspace.read("run/report.html");
     assert!(html.contains("k-NN top-1") && html.contains("patches looked at"));
     assert!(!html.contains("class=\"guess"));
+    let error = workspace.error(&["report", "run", "--metric", "top1"]);
+    assert!(
+        error.contains("no run was evaluated by `top1`, but by `feature_std`, `knn`"),
+        "{error}"
+    );
+    assert_eq!(workspace.read("run/report.html"), html);
     let error = workspace.error(&[&report[..], &["--eval"]].concat());
     assert!(
         error.contains("has learned features, not classes"),

@@ -160,6 +160,21 @@ fn another_recipe_is_refused_and_another_setting_is_not() {
     }
 }
 
+#[test]
+fn an_end_that_is_past_is_refused() {
+    let workspace = workspace();
+    train(&workspace, &["train.max_steps=7"]);
+    let files = ["run/config.toml", "run/log.jsonl", "run/checkpoints/last"];
+    let read = || files.map(|file| workspace.read(file));
+    let before = read();
+    let earlier = [&arguments(&["train.max_steps=6"])[..], &["--resume"]].concat();
+    insta::assert_snapshot!(workspace.error(&earlier), @"error: run `run` cannot end after `train.max_steps = 6`: it has made 7 updates; give as many or more, or resume from an earlier checkpoint with `--resume-from`");
+    assert_eq!(read(), before);
+    // It may end where it is.
+    resume(&workspace, &["train.max_steps=7"]);
+    assert_eq!(last_step(&workspace), 7);
+}
+
 /// A checkpoint has the numbers of the classes alone; `classes.txt` has their names.
 #[test]
 fn a_renamed_class_is_refused() {

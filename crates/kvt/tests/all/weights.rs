@@ -1,5 +1,6 @@
 //! `kvt weights`: the content of a file, how it fits a model, and conversion to other names.
 
+use burn::tensor::TensorData;
 use kvt_models::weights::{StateDict, read, write};
 
 use crate::support::{Golden, Workspace};
@@ -235,4 +236,23 @@ fn what_cannot_be_converted_leaves_no_file() {
     );
     let error = workspace.error(&["weights", "inspect", "gone.pth"]);
     assert!(error.contains("`gone.pth`"), "{error}");
+}
+
+#[test]
+fn files_and_tensors_of_a_mean_are_counted() {
+    let workspace = Workspace::empty();
+    let mut weights = StateDict::default();
+    weights.insert("norm.weight", TensorData::from([1.0_f32, 2.0]));
+    for file in ["a.safetensors", "b.safetensors"] {
+        write(&workspace.path(file), &weights, &Default::default()).unwrap();
+    }
+    let average = ["weights", "average", "--output", "c.safetensors", "--force"];
+    for (files, counted) in [
+        (&["a.safetensors"][..], "1 file, 1 tensor"),
+        (&["a.safetensors", "b.safetensors"], "2 files, 1 tensor"),
+    ] {
+        let said = stdout(&workspace, &[&average[..], files].concat(), 0);
+        let expected = format!("wrote the mean of {counted}, to `c.safetensors`\n");
+        assert_eq!(said, expected);
+    }
 }

@@ -31,7 +31,7 @@ pub use self::samples::Sample;
 
 use self::markup::Markup;
 use self::page::Part;
-use super::{Curve, ReportError, RunFacts, heading, labels, unlike};
+use super::{Curve, ReportError, RunFacts, best_metric, check_metric, heading, labels, unlike};
 use kvt_data::fs::write_text;
 use kvt_train::judge::Judgement;
 use kvt_train::run::Metric;
@@ -67,14 +67,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report on runs, without images. `metric` chooses from their numbers the metric by which runs are judged.
+    /// A report on runs, without images. Runs are judged by `metric`, by default by that of their task.
     ///
     /// # Errors
     /// [`ReportError::NoRuns`] without any run, [`ReportError::Twice`] if a run is given twice, [`ReportError::NothingTrained`]
-    /// if none has finished an epoch.
+    /// if none has finished an epoch, [`ReportError::NoSuchMetric`] if none has `metric`.
     pub fn new(
         mut records: Vec<Record>,
-        metric: impl FnOnce(&[Curve]) -> Metric,
+        metric: Option<Metric>,
         title: Option<String>,
     ) -> Result<Self, ReportError> {
         if records.is_empty() {
@@ -93,9 +93,10 @@ impl Report {
             }
         }
         if records.iter().all(|record| record.epochs() == 0) {
-            let runs = records.into_iter().map(|record| record.path);
+            let kept = records.iter().filter_map(Record::kept_epochs);
             return Err(ReportError::NothingTrained {
-                runs: runs.collect(),
+                kept: kept.collect(),
+                runs: records.into_iter().map(|record| record.path).collect(),
             });
         }
         let names: Vec<String> = records.iter().map(|record| record.name.clone()).collect();
@@ -113,10 +114,13 @@ impl Report {
             record.curve.label = label;
         }
         let curves: Vec<Curve> = records.iter().map(|record| record.curve.clone()).collect();
+        if let Some(metric) = metric {
+            check_metric(metric, &curves)?;
+        }
         let title = title.unwrap_or_else(|| heading(&curves));
         Ok(Self {
             title,
-            metric: metric(&curves),
+            metric: metric.unwrap_or_else(|| best_metric(&curves)),
             records,
             judged: Vec::new(),
             labelled: Vec::new(),

@@ -153,6 +153,13 @@ impl Record {
         self.rows.len()
     }
 
+    /// The table of its epochs that was kept when a resume found the log lost, if it has any.
+    pub(super) fn kept_epochs(&self) -> Option<PathBuf> {
+        let table = self.path.join("epochs.csv.1");
+        let text = regular::read_to_string(&table).ok()?;
+        (text.lines().count() > 1).then_some(table)
+    }
+
     /// The number of finished epochs, of how many.
     pub(super) fn epochs_of_all(&self) -> String {
         let done = self.epochs();

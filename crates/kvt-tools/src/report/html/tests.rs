@@ -62,7 +62,7 @@ fn events() -> Vec<Event> {
 
 fn report(paths: &[PathBuf]) -> Report {
     let records = paths.iter().map(|path| Record::read(path).unwrap());
-    Report::new(records.collect(), |_| Metric::TOP1, None).unwrap()
+    Report::new(records.collect(), Some(Metric::TOP1), None).unwrap()
 }
 
 /// The values of an attribute, in order.
@@ -423,25 +423,45 @@ fn runs_that_are_not_finished_are_told_of() {
 #[test]
 fn what_cannot_be_reported_is_an_error() {
     let runs = Runs::new();
-    let none = Report::new(Vec::new(), |_| Metric::TOP1, None).unwrap_err();
+    let none = Report::new(Vec::new(), Some(Metric::TOP1), None).unwrap_err();
     assert!(matches!(none, ReportError::NoRuns));
     let twice = runs.add("twice", "", &events());
     let again = twice.join(".");
     let records = [&twice, &again].map(|path| Record::read(path).unwrap());
-    let error = Report::new(records.into(), |_| Metric::TOP1, None).unwrap_err();
+    let error = Report::new(records.into(), Some(Metric::TOP1), None).unwrap_err();
     assert!(
         matches!(&error, ReportError::Twice { run } if *run == again),
         "{error}"
     );
     let begun = runs.add("begun", "", &[]);
     let records = vec![Record::read(&begun).unwrap()];
-    let error = Report::new(records, |_| Metric::TOP1, None).unwrap_err();
+    let error = Report::new(records, Some(Metric::TOP1), None).unwrap_err();
     assert!(
         error
             .to_string()
             .contains("begun` has not finished an epoch"),
         "{error}"
     );
+    // Its epochs of before are in the table that a resume kept when it found no log.
+    fs::copy(twice.join("epochs.csv"), begun.join("epochs.csv.1")).unwrap();
+    let records = vec![Record::read(&begun).unwrap()];
+    let error = Report::new(records, None, None).unwrap_err().to_string();
+    assert!(
+        error.contains(
+            "begun` has not finished an epoch since its log was lost: the earlier epochs are in `"
+        ) && error.ends_with("begun/epochs.csv.1`"),
+        "{error}"
+    );
+    let records = vec![Record::read(&twice).unwrap()];
+    let error = Report::new(records, Some(Metric::BOX_AP), None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "no run was evaluated by `box_ap`, but by `loss`, `top1`, `top5`"
+    );
+    // Nothing is known of a run that was not evaluated yet.
+    let young = runs.add("young", "", &[epoch(0, 1.0)]);
+    let records = vec![Record::read(&young).unwrap()];
+    assert!(Report::new(records, Some(Metric::BOX_AP), None).is_ok());
     let lost = runs.add("lost", "", &events());
     fs::remove_file(lost.join("log.jsonl")).unwrap();
     let error = Record::read(&lost).unwrap_err().to_string();

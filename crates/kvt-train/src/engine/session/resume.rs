@@ -39,12 +39,19 @@ impl<T: Task> Session<T> {
     fn restored(mut self, which: Which<'_>) -> Result<Self, TrainError> {
         let checkpoints = self.checkpointer();
         let epochs = self.workload().epochs;
-        // Steps after an older checkpoint are cut off the log, so keep a copy.
-        let keep_log = || match which {
-            Which::Last => Ok(()),
-            _ => self.run.copy_log(),
+        let most = self.plan.train.max_steps;
+        let before = |step: u64| match (which, most) {
+            // The run is past that end already.
+            (_, Some(most)) if step > most => Err(TrainError::PastEnd {
+                run: self.run.path().to_owned(),
+                step,
+                most,
+            }),
+            (Which::Last, _) => Ok(()),
+            // Steps after an older checkpoint are cut off the log, so keep a copy.
+            _ => self.run.copy_log().map_err(TrainError::from),
         };
-        match checkpoints.restore(which, self.state, keep_log) {
+        match checkpoints.restore(which, self.state, before) {
             Ok(restored) => {
                 self.state = restored.state;
                 self.progress = restored.progress;

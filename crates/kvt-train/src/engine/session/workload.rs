@@ -1,6 +1,7 @@
 //! How much a run has to do.
 
 use super::Session;
+use crate::engine::Best;
 use crate::recipe::EmaReport;
 use crate::run::{EvalRecord, Metric};
 use crate::task::Task;
@@ -30,8 +31,8 @@ pub struct Workload {
     pub metrics: &'static [Metric],
     /// The metric that chooses the best checkpoint.
     pub best_metric: Metric,
-    /// The best evaluation so far: its epoch, from 0, and its value.
-    pub best: Option<(u32, f64)>,
+    /// The best evaluation so far.
+    pub best: Option<Best>,
     /// The split of the log by which the run is judged: of the weights, or of their average.
     pub reported: &'static str,
     /// Whether an average of the weights is also evaluated.
@@ -64,7 +65,7 @@ impl<T: Task> Session<T> {
             classes: self.splits.classes().len(),
             metrics: T::METRICS,
             best_metric: T::BEST,
-            best: self.progress.best.map(|best| (best.epoch, best.value)),
+            best: self.progress.best,
             reported: match self.plan.ema.report {
                 EmaReport::Raw => EvalRecord::VAL,
                 EmaReport::Ema => EvalRecord::VAL_EMA,
