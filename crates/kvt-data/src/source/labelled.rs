@@ -311,6 +311,12 @@ impl<'a> Table<'a> {
                 "`{name}`: .{ending} pictures are not read; convert it to JPEG or PNG"
             ));
         }
+        if !listing::is_image(&row.path) {
+            return Err(format!(
+                "`{}` is no picture by its name: expected .jpg, .jpeg, .png, .webp, .bmp, .tif, .tiff or .gif",
+                row.name
+            ));
+        }
         if row.label.is_empty() && !self.data.label_sets {
             return Err("the column `label` is empty".to_owned());
         }

@@ -127,7 +127,7 @@ fn the_order_of_rows_does_not_matter() {
 #[test]
 fn mistakes_are_named() {
     let said = |table: &str, classes: Option<&str>, known: Option<&[String]>| {
-        let (dir, mut data) = folder(&["a.png", "b.png", "c.heic"], table);
+        let (dir, mut data) = folder(&["a.png", "b.png", "c.heic", "notes.txt"], table);
         if let Some(classes) = classes {
             fs_err::write(dir.path().join("names.txt"), classes).unwrap();
             data.classes = Some(ClassNames::File("names.txt".into()));
@@ -154,6 +154,15 @@ fn mistakes_are_named() {
             None,
             None,
             ["line 3", ".heic pictures are not read"],
+        ),
+        (
+            "path,label,split\na.png,x,train\nnotes.txt,x,train\nb.png,x,val\n",
+            None,
+            None,
+            [
+                "labels.csv`, line 3: `notes.txt` is no picture",
+                "expected .jpg, .jpeg",
+            ],
         ),
         (
             both,
