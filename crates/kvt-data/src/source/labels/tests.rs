@@ -76,14 +76,29 @@ fn mistakes_are_named_with_their_line() {
             "`./b/../1.png` is in line 2 already",
         ),
         (
-            "path,label\n1.png,\"a\n2.png,\"b\"\n",
+            "path,label\n1.png,\"a\n2.png,b\"\n",
             2,
             "the column `label` goes on",
         ),
         (
-            "path,label,split\n1.png,a,\"train\n2.png,b,\"val\n",
+            "path,label,split\n1.png,a,\"train\n2.png,b,val\"\n",
             2,
             "the column `split` goes on",
+        ),
+        (
+            "path,label\n1.png,\"a\n2.png,\"b\"\n",
+            2,
+            "text follows a closing quotation mark",
+        ),
+        (
+            "path,label\n1.png,dog\n\n2.png,\"cat\"x\n",
+            4,
+            "text follows a closing quotation mark",
+        ),
+        (
+            "path,\"label\" \"\n1.png,a\n",
+            1,
+            "text follows a closing quotation mark",
         ),
         // A column that is not read would take in rows without a word.
         (
