@@ -131,6 +131,24 @@ fn mistakes_are_named_with_their_line() {
     }
 }
 
+/// As a spreadsheet saves umlauts in Latin-1, and as a disk that was full leaves a file.
+#[test]
+fn bytes_that_are_no_text_are_named_with_their_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("labels.csv");
+    for (table, expected) in [
+        (&b"path,label\n1.png,gr\xfcn\n"[..], "(line 2: byte 0xfc)"),
+        (b"path,label\n1.png,a\n2.png,\0\0", "(line 3: byte 0x00)"),
+    ] {
+        fs_err::write(&path, table).unwrap();
+        let error = Labels::read(&path, false).unwrap_err().to_string();
+        assert!(
+            error.contains("labels.csv`: it is not UTF-8 text ") && error.ends_with(expected),
+            "{error}"
+        );
+    }
+}
+
 #[test]
 fn a_column_for_each_class_is_its_labels() {
     let labels = read_as("dog,path,cat,split\n1,a.png,1,train\n0,b.png,0,val\n", true).unwrap();
