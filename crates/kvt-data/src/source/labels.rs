@@ -1,12 +1,14 @@
 //! A table of labels: a CSV file with the columns `path` and `label`, and `split` if wanted. What a label means is for its reader. Of
 //! several labels, each class can have a column in place of `label`.
 
+mod find;
 mod quotes;
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
+pub use self::find::label_tables;
 use super::label_sets::{BETWEEN, flag, is_class};
 use crate::DataError;
 use crate::text::{quoted, read_text};
