@@ -268,6 +268,12 @@ impl Columns {
 fn check_classes(columns: &[(usize, String)]) -> Result<(), String> {
     let mut seen = HashSet::new();
     for (column, name) in columns {
+        if name.is_empty() {
+            return Err(format!(
+                "column {} has no name: without a column `label` each other one is a class; name it, or leave it out",
+                column + 1
+            ));
+        }
         if !is_class(name) {
             return Err(format!(
                 "column {} is `{name}`, which cannot be the name of a class",

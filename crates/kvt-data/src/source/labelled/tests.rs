@@ -113,6 +113,26 @@ fn folders_divide_where_no_column_does() {
     );
 }
 
+/// As pandas writes the numbers of rows.
+#[test]
+fn a_column_without_a_name_is_told_in_words() {
+    for (head, expected) in [
+        (",path,label,split", "1 without a name"),
+        ("size,path,label,split", "`size`"),
+        (",path,label,split,size,", "`size` and 2 without a name"),
+    ] {
+        let rest = ",".repeat(head.matches(',').count() - 3);
+        let table = format!("{head}\n0,a.png,x,train{rest}\n1,b.png,x,val{rest}\n");
+        let (_dir, data) = folder(&["a.png", "b.png"], &table);
+        let [train, _] = open(&data, None).unwrap();
+        let notes = train.notes.join("\n");
+        assert!(
+            notes.ends_with(&format!("labels.csv` that are not read: {expected}")),
+            "{notes}"
+        );
+    }
+}
+
 #[test]
 fn the_order_of_rows_does_not_matter() {
     let turned: Vec<&str> = SPLIT.lines().skip(1).collect();

@@ -172,6 +172,7 @@ fn a_column_for_each_class_is_its_labels() {
         ("path,cat\na.png,\n", 2, "the column `cat` is ``"),
         ("path,cat,cat\na.png,1,1\n", 1, "two columns `cat`"),
         ("path,a|b\na.png,1\n", 1, "`a|b`, which cannot be the name"),
+        (",path,cat\n0,a.png,1\n", 1, "column 1 has no name"),
         ("path,split\na.png,train\n", 1, "no column `label`"),
     ] {
         match read_as(text, true).unwrap_err() {
