@@ -402,6 +402,19 @@ fn a_table_of_labels_is_found() {
     assert_eq!(labels(&[]).as_deref(), Some("labels.csv"));
 }
 
+/// The recipe has an augmentation that images with alpha cannot have, and the error says how to leave it out.
+#[test]
+fn images_with_alpha_need_another_augmentation() {
+    let folder = workspace("w.safetensors");
+    let mut request = request(&folder, "w.safetensors");
+    request.choices.set = vec!["model.in_chans=4".to_owned()];
+    let error = propose(&request).unwrap_err().to_string();
+    assert!(error.contains("`--set augment.auto=`"), "{error}");
+    request.choices.set.push("augment.auto=".to_owned());
+    let plan = propose(&request).unwrap().plan;
+    assert_eq!(plan.augment.channels(), 4);
+}
+
 #[test]
 fn folders_are_splits_where_classes_are_in_them() {
     let folder = workspace("w.safetensors");
