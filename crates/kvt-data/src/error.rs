@@ -38,7 +38,8 @@ pub enum DataError {
     NoClasses(PathBuf),
     /// The images are directly in the split's folder.
     #[error(
-        "`{}` holds images but no class folders: move each image into a folder named by its class, `{}/<class>/*.jpg`",
+        "`{}` holds images but no class folders: move each image into a folder named by its class, `{}/<class>/*.jpg`, \
+         or name a table with their paths and labels in `data.labels`",
         .0.display(), .0.display()
     )]
     FlatFolder(PathBuf),

@@ -61,8 +61,8 @@ pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};
 pub use source::{
     ClassOrder, ImageObjects, Picture, Sample, Source, Split, TEST, TRAIN, Unpaired, VAL,
-    has_splits, is_guarded, is_split, is_whole, open, open_part, open_split, split_name,
-    test_split, unused_splits, unused_splits_of, whole_kind,
+    has_splits, is_guarded, is_split, is_whole, label_tables, open, open_part, open_split,
+    split_name, test_split, unused_splits, unused_splits_of, whole_kind,
 };
 pub use state::{DataState, listing_of};
 pub use upload::DeviceBatch;

@@ -300,7 +300,8 @@ fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_encoded_bytes()
 }
 
-fn is_image(path: &Path) -> bool {
+/// Whether a file is a supported image, by its name.
+pub(super) fn is_image(path: &Path) -> bool {
     ending(path).is_some_and(|found| is_read(&found))
 }
 

@@ -17,7 +17,7 @@ pub const LARGEST_LIST: u64 = 1 << 26;
 /// writer, and a device has no end.
 ///
 /// # Errors
-/// If the file cannot be read, is of another kind, is too long, or is not valid UTF-8; the message names it.
+/// If the file cannot be read, is of another kind, is too long, or is not valid UTF-8, with the line; the message names it.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     let refuse = |reason: &str| {
         let error = io::Error::new(io::ErrorKind::InvalidInput, reason);
@@ -33,14 +33,27 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     if UTF_16.iter().any(|mark| bytes.starts_with(mark)) {
         return refuse("it is UTF-16 text: save it as UTF-8");
     }
-    match String::from_utf8(bytes) {
-        // Without its mark, UTF-16 has a zero beside each of its ASCII characters.
-        Ok(text) if !text.contains('\0') => {
-            let bare = text.strip_prefix('\u{feff}').map(str::to_owned);
-            Ok(bare.unwrap_or(text))
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let place = error.utf8_error().valid_up_to();
+            return refuse(&not_text(error.as_bytes(), place));
         }
-        _ => refuse("it is not UTF-8 text"),
+    };
+    // Without its mark, UTF-16 has a zero beside each of its ASCII characters.
+    if let Some(place) = text.find('\0') {
+        return refuse(&not_text(text.as_bytes(), place));
     }
+    let bare = text.strip_prefix('\u{feff}').map(str::to_owned);
+    Ok(bare.unwrap_or(text))
+}
+
+/// What is wrong with a text that has a byte of something else at this place.
+fn not_text(bytes: &[u8], place: usize) -> String {
+    let before = bytes.get(..place).unwrap_or_default();
+    let line = before.split(|byte| *byte == b'\n').count();
+    let byte = bytes.get(place).copied().unwrap_or_default();
+    format!("it is not UTF-8 text (line {line}: byte {byte:#04x})")
 }
 
 /// The byte-order marks of UTF-16.
@@ -183,8 +196,11 @@ mod tests {
         for (bytes, reason) in [
             (&b"\xff\xfec\0a\0t\0"[..], marked),
             (b"\xfe\xff\0c\0a\0t", marked),
-            (b"c\0a\0t\0", "it is not UTF-8 text"),
-            (b"gr\xfcn", "it is not UTF-8 text"),
+            (b"c\0a\0t\0", "it is not UTF-8 text (line 1: byte 0x00)"),
+            (
+                b"a\r\n\ngr\xfcn",
+                "it is not UTF-8 text (line 3: byte 0xfc)",
+            ),
         ] {
             let error = read(bytes).unwrap_err();
             let expected = format!("failed to read `{}`: {reason}", path.display());

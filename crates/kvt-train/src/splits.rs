@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::augment::Transform;
 use crate::config::Plan;
+use crate::data::text::quoted;
 use crate::data::unused_splits;
 use crate::data::{
     DataError, DataState, DecodeMode, EpochOrder, ImageLimits, Loader, LoaderConfig, Prepare,
@@ -28,6 +29,8 @@ pub struct Splits {
     train_views: Vec<Arc<Transform>>,
     val_transform: Arc<Transform>,
     state: DataState,
+    /// `data.subset`.
+    subset: usize,
     /// Warnings about splits that are not read.
     unused: Vec<String>,
 }
@@ -51,6 +54,7 @@ impl Splits {
         let [train, val] = cached(plan, open(&plan.read_data(), classes)?);
         Ok(Self {
             state: DataState::of(&train, &val, plan.data.check_sizes),
+            subset: plan.data.subset,
             unused: unused_splits(&plan.read_data()),
             train: Arc::new(train),
             val: Arc::new(val),
@@ -79,20 +83,25 @@ impl Splits {
         let mut warnings: Vec<String> = folders.flat_map(|folder| folder.warnings()).collect();
         let without = |source: &Source, what: &str, hint: &str| {
             let counts = source.class_counts();
-            let lost = counts.iter().filter(|count| **count == 0).count();
             let classes = counts.len();
-            (lost > 0).then(|| format!("{lost} of {classes} classes have no {what} images{hint}"))
+            let lost = counts.into_iter().zip(&source.classes);
+            let lost = lost.filter(|(count, _)| *count == 0);
+            let lost: Vec<String> = lost.map(|(_, class)| class.clone()).collect();
+            (!lost.is_empty()).then(|| {
+                let (count, names) = (lost.len(), quoted(&lost));
+                format!("{count} of {classes} classes have no {what} images: {names}{hint}")
+            })
+        };
+        let subset = match self.subset {
+            0 => String::new(),
+            images => format!("; `data.subset` is {images}, ask for more"),
         };
         let lost = [
-            without(
-                &self.train,
-                "training",
-                ": with `data.subset`, ask for more",
-            ),
+            without(&self.train, "training", &subset),
             without(
                 &self.val,
                 "validation",
-                ": nothing measures how well they are recognised",
+                "; nothing measures how well they are recognised",
             ),
         ];
         warnings.extend(lost.into_iter().flatten());

@@ -311,6 +311,12 @@ impl<'a> Table<'a> {
                 "`{name}`: .{ending} pictures are not read; convert it to JPEG or PNG"
             ));
         }
+        if !listing::is_image(&row.path) {
+            return Err(format!(
+                "`{}` is no picture by its name: expected .jpg, .jpeg, .png, .webp, .bmp, .tif, .tiff or .gif",
+                row.name
+            ));
+        }
         if row.label.is_empty() && !self.data.label_sets {
             return Err("the column `label` is empty".to_owned());
         }
@@ -356,10 +362,8 @@ impl<'a> Table<'a> {
             )
         });
         let columns = (!self.labels.unread.is_empty()).then(|| {
-            format!(
-                "columns of `{table}` that are not read: {}",
-                quoted(&self.labels.unread)
-            )
+            let unread = columns(&self.labels.unread);
+            format!("columns of `{table}` that are not read: {unread}")
         });
         let used = [&self.data.train, &self.data.val].map(|asked| self.found(asked));
         let is_read = |split: &&String| {
@@ -381,6 +385,17 @@ impl<'a> Table<'a> {
             [extra, columns, splits].into_iter().flatten().collect(),
             others,
         )
+    }
+}
+
+/// Columns in a message. Programs that write the numbers of rows give theirs no name.
+fn columns(names: &[String]) -> String {
+    let names = names.iter().cloned();
+    let (nameless, names): (Vec<String>, Vec<String>) = names.partition(String::is_empty);
+    match (nameless.len(), names.as_slice()) {
+        (0, names) => quoted(names),
+        (count, []) => format!("{count} without a name"),
+        (count, names) => format!("{} and {count} without a name", quoted(names)),
     }
 }
 

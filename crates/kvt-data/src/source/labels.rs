@@ -1,10 +1,14 @@
 //! A table of labels: a CSV file with the columns `path` and `label`, and `split` if wanted. What a label means is for its reader. Of
 //! several labels, each class can have a column in place of `label`.
 
+mod find;
+mod quotes;
+
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
+pub use self::find::label_tables;
 use super::label_sets::{BETWEEN, flag, is_class};
 use crate::DataError;
 use crate::text::{quoted, read_text};
@@ -53,15 +57,17 @@ impl Labels {
     ///
     /// # Errors
     /// If the file cannot be read, a column is missing or twice there, or a row is without an image or split, of another length than
-    /// the head, or names the image of another row, a label or split has several lines, or a quotation mark is not closed; with the line.
+    /// the head, or names the image of another row, a label or split has several lines, or a quotation mark is not closed or has text
+    /// behind it; with the line.
     pub(crate) fn read(path: &Path, label_sets: bool) -> Result<Self, DataError> {
         let text = read_text(path, MOST)?;
         let head = text.lines().find(|line| !line.trim().is_empty());
         let head = head.unwrap_or_default();
         let delimiter = head.chars().find(|found| DELIMITERS.contains(found));
+        let delimiter = delimiter.unwrap_or(',');
         let mut reader = csv::ReaderBuilder::new()
             // All three are one byte.
-            .delimiter(delimiter.map_or(b',', |found| found as u8))
+            .delimiter(delimiter as u8)
             .flexible(true)
             .has_headers(false)
             .trim(csv::Trim::All)
@@ -82,12 +88,16 @@ impl Labels {
             if record.iter().all(str::is_empty) {
                 continue;
             }
-            let line = line_of(&record, &text);
+            let (line, behind) = place_of(&record, &text);
             if record.iter().any(|cell| cell.ends_with('\0')) {
                 if record.len() == 1 && record.get(0) == Some(END.trim_start()) {
                     break;
                 }
                 let reason = "a quotation mark is not closed, and takes in all that follows";
+                return Err(at(line, reason.to_owned()));
+            }
+            if quotes::run_on(behind, delimiter) {
+                let reason = "text follows a closing quotation mark: is one left over or missing? One that is part of a cell is written twice";
                 return Err(at(line, reason.to_owned()));
             }
             let Some(columns) = &columns else {
@@ -129,13 +139,16 @@ impl Labels {
     }
 }
 
-/// The line of a record, from 1. Empty lines can stand before it, behind the place where the reader says that it begins.
-fn line_of(record: &csv::StringRecord, text: &str) -> u64 {
+/// The line of a record, from 1, and the text from its beginning on. Empty lines can stand before it, behind the place where the reader
+/// says that it begins.
+fn place_of<'t>(record: &csv::StringRecord, text: &'t str) -> (u64, &'t str) {
     let place = record.position();
     let (start, line) = place.map_or((0, 1), |found| (found.byte() as usize, found.line()));
-    let before = text.get(start..).unwrap_or_default().bytes();
-    let before = before.take_while(|byte| matches!(byte, b'\n' | b'\r'));
-    line + before.filter(|byte| *byte == b'\n').count() as u64
+    let behind = text.get(start..).unwrap_or_default();
+    let own = behind.trim_start_matches(['\n', '\r']);
+    let before = behind.bytes().take(behind.len() - own.len());
+    let empty = before.filter(|byte| *byte == b'\n').count();
+    (line + empty as u64, own)
 }
 
 /// Where the columns are.
@@ -255,6 +268,12 @@ impl Columns {
 fn check_classes(columns: &[(usize, String)]) -> Result<(), String> {
     let mut seen = HashSet::new();
     for (column, name) in columns {
+        if name.is_empty() {
+            return Err(format!(
+                "column {} has no name: without a column `label` each other one is a class; name it, or leave it out",
+                column + 1
+            ));
+        }
         if !is_class(name) {
             return Err(format!(
                 "column {} is `{name}`, which cannot be the name of a class",

@@ -37,6 +37,7 @@ pub use self::parquet::is_guarded;
 pub use folder::ClassOrder;
 pub use labelled::has_splits;
 pub(super) use labelled::surveys as labelled_surveys;
+pub use labels::label_tables;
 use names::gaps;
 pub use names::{TEST, TRAIN, VAL};
 pub(super) use names::{is_usual, splits_among};

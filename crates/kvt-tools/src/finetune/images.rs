@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::{FinetuneError, text};
+use kvt_data::text::quoted;
 use kvt_data::{
     ColorKind, DataConfig, DataError, DataKind, ImageLimits, TEST, TRAIN, VAL, is_split, is_whole,
 };
@@ -13,6 +14,8 @@ use kvt_train::error::TrainError;
 
 /// The fraction of each class that is kept for validation if there is no folder of validation images.
 const VAL_FRACTION: f64 = 0.2;
+/// The usual name of a table of labels.
+const LABELS: &str = "labels.csv";
 /// How many images are asked for their size and their colours.
 const MEASURED: usize = 15;
 
@@ -28,6 +31,8 @@ pub(super) struct Images {
     label_column: String,
     /// `data.labels`.
     labels: String,
+    /// Tables of labels of which none is chosen.
+    tables: Vec<String>,
     /// The fraction of each class for validation.
     val_fraction: f64,
     /// `data.subset`.
@@ -51,10 +56,11 @@ impl Images {
         if let Some(column) = chosen.value("data.label_column").and_then(Value::as_str) {
             images.label_column = column.to_owned();
         }
-        if let Some(labels) = chosen.value("data.labels").and_then(Value::as_str)
-            && !labels.is_empty()
-        {
-            labels.clone_into(&mut images.labels);
+        images.labels = match chosen.value("data.labels").and_then(Value::as_str) {
+            Some(labels) => labels.to_owned(),
+            None => images.usual_table(folder),
+        };
+        if !images.labels.is_empty() {
             (images.kind, images.splits) = (DataKind::Folder, None);
             folder.clone_into(&mut images.path);
             let is_divided = kvt_data::has_splits(&images.config())?;
@@ -98,6 +104,7 @@ impl Images {
             splits,
             label_column: DataConfig::default().label_column,
             labels: String::new(),
+            tables: Vec::new(),
             val_fraction: match (kind, splits) {
                 (DataKind::Cifar, _) | (_, Some(_)) => 0.0,
                 (_, None) => VAL_FRACTION,
@@ -109,6 +116,22 @@ impl Images {
             is_grey: false,
             name: name.unwrap_or_else(|| "images".to_owned()),
         })
+    }
+
+    /// The table of labels in a folder of images without splits: the one with the usual name, or the only one. Of others none is chosen.
+    fn usual_table(&mut self, folder: &Path) -> String {
+        if self.kind != DataKind::Folder || self.splits.is_some() {
+            return String::new();
+        }
+        let mut tables = kvt_data::label_tables(folder);
+        let only = (tables.len() == 1).then_some(0);
+        match tables.iter().position(|name| name == LABELS).or(only) {
+            Some(place) => tables.swap_remove(place),
+            None => {
+                self.tables = tables;
+                String::new()
+            }
+        }
     }
 
     fn config(&self) -> DataConfig {
@@ -183,8 +206,16 @@ impl Images {
                 100.0 * self.val_fraction
             ),
         };
+        let labels = match self.labels.as_str() {
+            "" => String::new(),
+            labels => format!(", labels of `{labels}`"),
+        };
+        let unused = match self.tables.as_slice() {
+            [] => String::new(),
+            tables => format!("; `data.labels` can name one of {}", quoted(tables)),
+        };
         format!(
-            "images   `{}`{kind}: {} classes, {} images to train on, {validation}",
+            "images   `{}`{kind}{labels}: {} classes, {} images to train on, {validation}{unused}",
             self.path.display(),
             self.classes,
             self.train

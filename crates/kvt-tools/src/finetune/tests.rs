@@ -373,6 +373,48 @@ fn labels_are_those_of_a_table() {
     );
 }
 
+/// A table with another name counts if it is the only one; of several none does, and the user is told the key.
+#[test]
+fn a_table_of_labels_is_found() {
+    let folder = workspace("w.safetensors");
+    let photos = folder.path().join("photos");
+    let table = "path,label\na/0.png,x\na/1.png,x\nb/0.png,y\nb/1.png,y\n";
+    let write = |name: &str| fs_err::write(photos.join(name), table).unwrap();
+    let labels = |set: &[&str]| {
+        let keys = of(&photos, set).keys().unwrap();
+        keys.get("labels")
+            .map(|labels| labels.as_str().unwrap().to_owned())
+    };
+    assert_eq!(labels(&[]), None);
+    write("names.csv");
+    assert_eq!(labels(&[]).as_deref(), Some("names.csv"));
+    let found = of(&photos, &[]).describe();
+    let expected = "`, labels of `names.csv`: 2 classes, 2 images";
+    assert!(found.contains(expected), "{found}");
+    assert_eq!(labels(&["data.labels="]), None);
+    write("more.csv");
+    let found = of(&photos, &[]).describe();
+    assert!(
+        found.ends_with("; `data.labels` can name one of `more.csv`, `names.csv`"),
+        "{found}"
+    );
+    write("labels.csv");
+    assert_eq!(labels(&[]).as_deref(), Some("labels.csv"));
+}
+
+/// The recipe has an augmentation that images with alpha cannot have, and the error says how to leave it out.
+#[test]
+fn images_with_alpha_need_another_augmentation() {
+    let folder = workspace("w.safetensors");
+    let mut request = request(&folder, "w.safetensors");
+    request.choices.set = vec!["model.in_chans=4".to_owned()];
+    let error = propose(&request).unwrap_err().to_string();
+    assert!(error.contains("`--set augment.auto=`"), "{error}");
+    request.choices.set.push("augment.auto=".to_owned());
+    let plan = propose(&request).unwrap().plan;
+    assert_eq!(plan.augment.channels(), 4);
+}
+
 #[test]
 fn folders_are_splits_where_classes_are_in_them() {
     let folder = workspace("w.safetensors");

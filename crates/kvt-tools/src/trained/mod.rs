@@ -36,8 +36,8 @@ use kvt_train::device::{self, ResolvedDevice};
 use kvt_train::run::RunDir;
 use kvt_train::splits::eval_transform;
 use kvt_train::task::{
-    CheckpointWeights, DinoRole, HeadReset, TaskKind, build_model, check_positions,
-    load_checkpoint_backbone, load_checkpoint_model, read_for, start_from,
+    CheckpointWeights, DinoRole, TaskKind, build_model, check_positions, load_checkpoint_backbone,
+    load_checkpoint_model, read_for, with_weights,
 };
 
 /// Receives warnings, each in a sentence.
@@ -252,22 +252,21 @@ impl Trained {
             return Err(TrainedError::NoWeights(hint));
         };
         let device = device_of(&plan, warn)?;
+        let state = read_for(&plan.model.backbone()?, path)?;
         // So that the head can be checked against them. Without them it is that of the weights, unless the plan has a number.
         let classes = classes_of_data(&plan);
         let count = match &classes {
             Some(names) => Some(names.len()),
             None if plan.model.overrides.num_classes.is_none() => {
-                recognise(&read_for(&plan.model.backbone()?, path)?).and_then(|of| of.classes)
+                recognise(&state).and_then(|of| of.classes)
             }
             None => None,
         };
         let config = plan.model.config(count)?;
         let model = build_model(&plan, &config, &inner(&device))?;
         // Never reset the head: a random head would be evaluated as if it had been trained.
-        let (model, report) = start_from(&plan.init, HeadReset::Never, model)?;
-        if let Some(report) = report {
-            warn_of_unused(&report, warn);
-        }
+        let (model, report) = with_weights(path, &state, model)?;
+        warn_of_unused(&report, warn);
         Ok(Self {
             plan,
             model,

@@ -11,9 +11,9 @@ use kvt_ops::Phase;
 use super::evaluate::evaluate_shares;
 use super::lora::adapt;
 use super::mixer::Mixer;
-use super::model::{check_channels, note_of};
+use super::model::{check_channels, note_of, start_from};
 use super::teacher::{Teacher, teacher};
-use super::{EvalData, HeadReset, Measured, Task, Weights, build_model, check_classes, start_from};
+use super::{EvalData, Measured, Task, Weights, build_model, check_classes};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
@@ -106,7 +106,7 @@ pub(super) fn start_model(
     if weights == Weights::OfCheckpoint {
         return adapt(plan, model, device, &mut Vec::new());
     }
-    let (model, report) = start_from(&plan.init, HeadReset::AsPlanned, model)?;
+    let (model, report) = start_from(&plan.init, model)?;
     if let (Some(path), Some(report)) = (&plan.init.weights, report) {
         notes.push(note_of(path, &report));
     }

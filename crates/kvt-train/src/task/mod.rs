@@ -56,8 +56,8 @@ pub use eval_data::EvalData;
 pub use evaluate::{Evaluation, evaluate, evaluate_among, predict};
 pub use lora::LoraConfig;
 pub use model::{
-    Freeze, HeadReset, InitConfig, ResetHead, build_model, check_classes, check_positions,
-    read_for, read_weights, run_of, start_from, write_weights,
+    Freeze, InitConfig, ResetHead, build_model, check_classes, check_positions, read_for,
+    read_weights, run_of, with_weights, write_weights,
 };
 pub use multi_label::{
     LabelEvaluation, LabelScore, LabelScores, MultiLabel, MultiLabelConfig, evaluate_labels,

@@ -116,15 +116,6 @@ pub fn build_model(
     })
 }
 
-/// Whether [`start_from`] can leave the classification head as initialised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadReset {
-    /// No: it must match.
-    Never,
-    /// According to `init.reset_head`.
-    AsPlanned,
-}
-
 /// The weights in a file under the names of a model: of a student or teacher of DINO those of the backbone.
 ///
 /// # Errors
@@ -171,38 +162,53 @@ pub fn check_positions(run: &RunDir, config: &ModelConfig) -> Result<(), TrainEr
 ///
 /// # Errors
 /// If the weights cannot be read or do not match.
-pub fn start_from(
+pub(super) fn start_from(
     plan: &InitConfig,
-    head: HeadReset,
     model: Model,
 ) -> Result<(Model, Option<LoadReport>), TrainError> {
     let Some(path) = &plan.weights else {
         return Ok((model, None));
     };
-    let options = match head {
-        HeadReset::Never => LoadOptions::default(),
-        HeadReset::AsPlanned => LoadOptions {
-            reset_head: plan.reset_head != ResetHead::IfOther(false),
-            new_head: plan.reset_head == ResetHead::Always,
-            reset_mixer: plan.reset_mixer,
-            ..LoadOptions::default()
-        },
+    let options = LoadOptions {
+        reset_head: plan.reset_head != ResetHead::IfOther(false),
+        new_head: plan.reset_head == ResetHead::Always,
+        reset_mixer: plan.reset_mixer,
+        ..LoadOptions::default()
     };
     let weights = read_for(&model.config(), path)?;
     match model.load(&weights, options) {
         Ok((model, report)) => Ok((model, Some(report))),
         Err(source) => Err(TrainError::InitWeights {
             path: path.clone(),
-            hint: match (&source, head) {
-                (WeightsError::Incompatible { misfit, .. }, HeadReset::AsPlanned) => hint(*misfit),
-                (WeightsError::Incompatible { misfit, .. }, _) if *misfit == Misfit::Head => {
-                    " (only the classification head does not fit: `model.num_classes`, or else the data, says how many classes it has)"
-                }
+            hint: match &source {
+                WeightsError::Incompatible { misfit, .. } => hint(*misfit),
                 _ => "",
             },
             source,
         }),
     }
+}
+
+/// A model with the weights of a file, `path`, which are read already, and the outcome: whatever a plan says, its head is among them.
+///
+/// # Errors
+/// If they do not match.
+pub fn with_weights(
+    path: &Path,
+    weights: &StateDict,
+    model: Model,
+) -> Result<(Model, LoadReport), TrainError> {
+    let loaded = model.load(weights, LoadOptions::default());
+    loaded.map_err(|source| TrainError::InitWeights {
+        path: path.to_owned(),
+        hint: match &source {
+            WeightsError::Incompatible { misfit, .. } if *misfit == Misfit::Head => {
+                " (only the classification head does not fit: `model.num_classes`, or else the data, says how many classes it has)"
+            }
+            _ => "",
+        },
+        source,
+    })
 }
 
 /// What became of the weights of a file, for the log: a warning if some are not used.

@@ -170,7 +170,7 @@ fn a_run_without_validation_images_does_not_start() {
     let share = ["train", "tiny.toml", "--set", "data.val_fraction=0.2"];
     workspace.kvt(&share).assert().success();
     let warnings = notes(&workspace, Topic::Warning);
-    insta::assert_snapshot!(warnings[0].message, @"2 of 3 classes have no validation images: nothing measures how well they are recognised");
+    insta::assert_snapshot!(warnings[0].message, @"2 of 3 classes have no validation images: `a`, `b`; nothing measures how well they are recognised");
 }
 
 /// Their stacks are larger than the memory.

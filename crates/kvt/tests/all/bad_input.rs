@@ -152,7 +152,7 @@ fn no_data() {
 fn images_without_class_folders() {
     let workspace = Workspace::empty();
     workspace.images("data/train", 2);
-    insta::assert_snapshot!(train(&workspace, &[]), @"error: `data/train` holds images but no class folders: move each image into a folder named by its class, `data/train/<class>/*.jpg`");
+    insta::assert_snapshot!(train(&workspace, &[]), @"error: `data/train` holds images but no class folders: move each image into a folder named by its class, `data/train/<class>/*.jpg`, or name a table with their paths and labels in `data.labels`");
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn what_other_channels_cannot_do_is_refused() {
         ),
         (
             &["model.in_chans=4", "augment.auto=3a"],
-            &["`augment.auto`", "`model.in_chans = 4`"],
+            &["`--set augment.auto=`", "`model.in_chans = 4`"],
         ),
         (
             &["model.in_chans=1", "augment.mean=[0.1, 0.2]"],

@@ -503,7 +503,7 @@ fn what_is_missing_or_wrong_is_said_and_leaves_no_run() {
         "{error}"
     );
     insta::assert_snapshot!(run(&["gone", "--weights", "run"]), @"error: no folder `gone`: expected an image folder `gone/<class>/*.jpg`");
-    insta::assert_snapshot!(run(&["pets/train/x", "--weights", "run"]), @"error: `pets/train/x` holds images but no class folders: move each image into a folder named by its class, `pets/train/x/<class>/*.jpg`");
+    insta::assert_snapshot!(run(&["pets/train/x", "--weights", "run"]), @"error: `pets/train/x` holds images but no class folders: move each image into a folder named by its class, `pets/train/x/<class>/*.jpg`, or name a table with their paths and labels in `data.labels`");
     let error = run(&[
         "pets",
         "--weights",

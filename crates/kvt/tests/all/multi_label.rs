@@ -39,11 +39,12 @@ fn labels_are_trained_judged_predicted_and_reported() {
     for text in [
         "best  mAP ",
         "next  kvt eval --run run --per-class",
-        "1 of 3 classes have no training images",
+        "1 of 3 classes have no training images: `owl`",
         "2 and 1 of them have no label",
     ] {
         assert!(said.contains(text), "{text}: {said}");
     }
+    assert!(!said.contains("data.subset"), "{said}");
     assert!(
         workspace
             .read("run/epochs.csv")

@@ -442,13 +442,15 @@ fn a_subset_trains_on_fewer_images() {
 #[test]
 fn a_subset_without_images_of_a_class_is_told() {
     let workspace = Workspace::with_data(4, 2);
-    let warning = "1 of 3 classes have no training images: with `data.subset`, ask for more";
+    let warning = "1 of 3 classes have no training images: `c`; `data.subset` is 2, ask for more";
     for (subset, is_told) in [(2, true), (3, false)] {
         let (run, subset) = (format!("of{subset}"), format!("data.subset={subset}"));
         let set = [&*subset, "train.batch_size=1", "train.max_steps=1"];
         train(&workspace, &run, &set);
         let log = workspace.read(&format!("{run}/log.jsonl"));
         assert_eq!(log.contains(warning), is_told, "{log}");
+        let any = log.contains("classes have no training images");
+        assert_eq!(any, is_told, "{log}");
     }
 }
 

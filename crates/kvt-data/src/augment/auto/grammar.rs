@@ -33,7 +33,8 @@ impl AutoError {
 
     /// Of any policy for images with alpha.
     pub(in crate::augment) fn of_rgba(auto: &str) -> Self {
-        let expected = "no policy for images with alpha (`model.in_chans = 4`), to which Pillow does not apply its operations,";
+        let expected = "no policy, `--set augment.auto=` or `auto = \"\"` under `[augment]`, for images with alpha (`model.in_chans = 4`), \
+                        to which Pillow does not apply its operations,";
         Self::new(auto, expected)
     }
 

@@ -113,6 +113,26 @@ fn folders_divide_where_no_column_does() {
     );
 }
 
+/// As pandas writes the numbers of rows.
+#[test]
+fn a_column_without_a_name_is_told_in_words() {
+    for (head, expected) in [
+        (",path,label,split", "1 without a name"),
+        ("size,path,label,split", "`size`"),
+        (",path,label,split,size,", "`size` and 2 without a name"),
+    ] {
+        let rest = ",".repeat(head.matches(',').count() - 3);
+        let table = format!("{head}\n0,a.png,x,train{rest}\n1,b.png,x,val{rest}\n");
+        let (_dir, data) = folder(&["a.png", "b.png"], &table);
+        let [train, _] = open(&data, None).unwrap();
+        let notes = train.notes.join("\n");
+        assert!(
+            notes.ends_with(&format!("labels.csv` that are not read: {expected}")),
+            "{notes}"
+        );
+    }
+}
+
 #[test]
 fn the_order_of_rows_does_not_matter() {
     let turned: Vec<&str> = SPLIT.lines().skip(1).collect();
@@ -127,7 +147,7 @@ fn the_order_of_rows_does_not_matter() {
 #[test]
 fn mistakes_are_named() {
     let said = |table: &str, classes: Option<&str>, known: Option<&[String]>| {
-        let (dir, mut data) = folder(&["a.png", "b.png", "c.heic"], table);
+        let (dir, mut data) = folder(&["a.png", "b.png", "c.heic", "notes.txt"], table);
         if let Some(classes) = classes {
             fs_err::write(dir.path().join("names.txt"), classes).unwrap();
             data.classes = Some(ClassNames::File("names.txt".into()));
@@ -154,6 +174,15 @@ fn mistakes_are_named() {
             None,
             None,
             ["line 3", ".heic pictures are not read"],
+        ),
+        (
+            "path,label,split\na.png,x,train\nnotes.txt,x,train\nb.png,x,val\n",
+            None,
+            None,
+            [
+                "labels.csv`, line 3: `notes.txt` is no picture",
+                "expected .jpg, .jpeg",
+            ],
         ),
         (
             both,

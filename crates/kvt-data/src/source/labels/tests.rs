@@ -76,14 +76,29 @@ fn mistakes_are_named_with_their_line() {
             "`./b/../1.png` is in line 2 already",
         ),
         (
-            "path,label\n1.png,\"a\n2.png,\"b\"\n",
+            "path,label\n1.png,\"a\n2.png,b\"\n",
             2,
             "the column `label` goes on",
         ),
         (
-            "path,label,split\n1.png,a,\"train\n2.png,b,\"val\n",
+            "path,label,split\n1.png,a,\"train\n2.png,b,val\"\n",
             2,
             "the column `split` goes on",
+        ),
+        (
+            "path,label\n1.png,\"a\n2.png,\"b\"\n",
+            2,
+            "text follows a closing quotation mark",
+        ),
+        (
+            "path,label\n1.png,dog\n\n2.png,\"cat\"x\n",
+            4,
+            "text follows a closing quotation mark",
+        ),
+        (
+            "path,\"label\" \"\n1.png,a\n",
+            1,
+            "text follows a closing quotation mark",
         ),
         // A column that is not read would take in rows without a word.
         (
@@ -116,6 +131,24 @@ fn mistakes_are_named_with_their_line() {
     }
 }
 
+/// As a spreadsheet saves umlauts in Latin-1, and as a disk that was full leaves a file.
+#[test]
+fn bytes_that_are_no_text_are_named_with_their_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("labels.csv");
+    for (table, expected) in [
+        (&b"path,label\n1.png,gr\xfcn\n"[..], "(line 2: byte 0xfc)"),
+        (b"path,label\n1.png,a\n2.png,\0\0", "(line 3: byte 0x00)"),
+    ] {
+        fs_err::write(&path, table).unwrap();
+        let error = Labels::read(&path, false).unwrap_err().to_string();
+        assert!(
+            error.contains("labels.csv`: it is not UTF-8 text ") && error.ends_with(expected),
+            "{error}"
+        );
+    }
+}
+
 #[test]
 fn a_column_for_each_class_is_its_labels() {
     let labels = read_as("dog,path,cat,split\n1,a.png,1,train\n0,b.png,0,val\n", true).unwrap();
@@ -139,6 +172,7 @@ fn a_column_for_each_class_is_its_labels() {
         ("path,cat\na.png,\n", 2, "the column `cat` is ``"),
         ("path,cat,cat\na.png,1,1\n", 1, "two columns `cat`"),
         ("path,a|b\na.png,1\n", 1, "`a|b`, which cannot be the name"),
+        (",path,cat\n0,a.png,1\n", 1, "column 1 has no name"),
         ("path,split\na.png,train\n", 1, "no column `label`"),
     ] {
         match read_as(text, true).unwrap_err() {

@@ -9,9 +9,13 @@ use crate::recipe::mix::MixConfig;
 use crate::recipe::{ClassWeights, EmaReport, LossKind, ScheduleConfig};
 use crate::task::TaskKind;
 
+/// The least and the largest weight of a class: a loss is divided by those of its labels and multiplied by those of other classes, and
+/// `f32` must hold the ratios.
+const CLASS_WEIGHTS: [f64; 2] = [1e-18, 1e18];
+
 /// Weights of classes, which are positive, and are for cross-entropy with labels.
 pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
-    let key = "loss.class_weights";
+    let (key, [least, most]) = ("loss.class_weights", CLASS_WEIGHTS);
     let weights = match &plan.loss.class_weights {
         ClassWeights::None => return,
         ClassWeights::Inverse => &[],
@@ -29,11 +33,15 @@ pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
             help,
             checks,
         );
-    } else if let Some(wrong) = weights
+    } else if let Some((class, wrong)) = weights
         .iter()
-        .find(|weight| !(weight.is_finite() && **weight > 0.0))
+        .enumerate()
+        .find(|(_, weight)| !(least..=most).contains(*weight))
     {
-        checks.refuse(key, &format!("{wrong:?}"), "weights above 0");
+        let expected = format!(
+            "weights from {least:e} to {most:e}, unlike that of class {class}, counted from 0"
+        );
+        checks.refuse(key, &format!("{wrong:?}"), &expected);
     }
 }
 

@@ -144,6 +144,11 @@ fn every_number_has_a_range() {
         "loss.label_smoothing=1",
         "loss.kind=mse",
         "loss.class_weights=[]",
+        "loss.class_weights=[1.0, 0.0]",
+        "loss.class_weights=[1.0, -1.0]",
+        "loss.class_weights=[nan, 1.0]",
+        "loss.class_weights=[1.0, inf]",
+        "loss.class_weights=[1e39, 1.0]",
         "lora.layers=[]",
         "loss.bce_threshold=1",
         "loss.token_weight=-1",
@@ -189,6 +194,14 @@ fn every_number_has_a_range() {
             "{message}"
         );
     }
+}
+
+/// Its inverse is infinite in `f32`, and a batch of this class alone has no loss then.
+#[test]
+fn a_tiny_weight_of_a_class_is_named() {
+    let set = "loss.class_weights=[1.0, 1e-45, 0.5]";
+    assert_snapshot!(error_of(SMALL, &[set]), @"--set loss.class_weights=[1.0, 1e-45, 0.5]: invalid value `1e-45` for `loss.class_weights`: expected weights from 1e-18 to 1e18, unlike that of class 1, counted from 0");
+    assert!(plan_of(SMALL, &["loss.class_weights=[1e-18, 1e18]"]).is_ok());
 }
 
 #[test]

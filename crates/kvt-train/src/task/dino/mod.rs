@@ -24,11 +24,8 @@ use kvt_models::{Ask, Backbone, Model, ModelConfig};
 use kvt_ops::{Key, Phase};
 
 use self::signals::{Numbers, Seen, feature_std};
-use super::model::{check_channels, note_of};
-use super::{
-    EvalData, HeadReset, InitConfig, Measured, ResetHead, Task, Unread, Weights, build_model,
-    start_from,
-};
+use super::model::{check_channels, note_of, start_from};
+use super::{EvalData, InitConfig, Measured, ResetHead, Task, Unread, Weights, build_model};
 use crate::augment::Transform;
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare, Split};
@@ -123,7 +120,7 @@ impl Task for Dino {
                 reset_head: ResetHead::Always,
                 ..plan.init.clone()
             };
-            let (started, report) = start_from(&init, HeadReset::AsPlanned, model)?;
+            let (started, report) = start_from(&init, model)?;
             model = started;
             if let (Some(path), Some(report)) = (&init.weights, report) {
                 notes.push(note_of(path, &report));
