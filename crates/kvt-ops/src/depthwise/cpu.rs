@@ -34,10 +34,13 @@ impl DepthwiseOps for Flex {
             |out, (number, image)| {
                 let channel = number % geometry.channels;
                 for (filter, out) in out.chunks_exact_mut(geometry.output()).enumerate() {
-                    convolve(geometry.windows, image, geometry.kernel(kernels, channel, filter), out);
+                    convolve(
+                        geometry.windows,
+                        image,
+                        geometry.kernel(kernels, channel, filter),
+                        out,
+                    );
                 }
-                    }
-                });
             },
         );
         let outputs = geometry.channels * geometry.filters;
@@ -123,7 +126,12 @@ impl Geometry {
         par_build(len, self.input(), grads, |out, (number, grads)| {
             let channel = number % self.channels;
             for (filter, grad) in grads.chunks_exact(self.output()).enumerate() {
-                spread(self.windows, grad, self.kernel(kernels, channel, filter), out);
+                spread(
+                    self.windows,
+                    grad,
+                    self.kernel(kernels, channel, filter),
+                    out,
+                );
             }
         })
     }
