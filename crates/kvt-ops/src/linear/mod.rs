@@ -1,22 +1,22 @@
 //! A linear layer with a bias: `x W + b`, or added to a residual, `r + x W + b`, or `r + s (x W + b)` with one number `s` per
 //! sample.
 //!
-//! On the CPU, Burn adds the bias and sums its gradient on one thread. Here both use all threads, as does the sum over
-//! the rows in the gradient of the weight; in f32, the product is accumulated onto the residual. GPUs use Burn's
+//! On the CPU, Burn adds the bias and sums its gradient on one thread, and the gradient of the weight is a product per
+//! sample. Here all threads share one product; in f32, it is accumulated onto the residual. GPUs use Burn's
 //! product, and Burn fuses bias, casts, scale and residual into one kernel after it.
 //!
 //! [`linear`] and [`linear_add`] are where activations meet weights, so the type of a product is chosen here: the type of
 //! `x`. Weight and bias can have another type: they are rounded to the type of `x`, and their gradients have their own types.
 //! Both operands always have the same type, since not every backend rejects a product of two types. On CPUs with bf16
-//! instructions, products of bf16 numbers use them. Every product of half types goes through `affine`, with a bias of zeros
-//! if the layer has none.
+//! instructions, products of bf16 numbers use them. Every product of half types or on a CPU goes through `affine`, with a bias of
+//! zeros if the layer has none.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
 use burn::module::Param;
 use burn::nn::Linear;
 use burn::tensor::module::linear as burn_linear;
-use burn::tensor::{FloatDType, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 
 use crate::autodiff::{record_asked, split};
 use crate::cast::{cast, is_half};
@@ -209,7 +209,7 @@ fn burn_x_backward<B: ConvertOps>(
     B::linear_x_backward(weight, grad)
 }
 
-/// A linear layer on any device, in the type of `x`. In f32, a layer without a bias uses Burn's operation.
+/// A linear layer on any device, in the type of `x`. On GPUs, an f32 layer without a bias uses Burn's operation.
 ///
 /// # Shapes
 /// `[.., input]` to `[.., output]`.
@@ -224,8 +224,8 @@ pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
     }
 }
 
-/// [`linear`] with a weight that is not in a [`Linear`]: that of a convolution, or the joined weights of several layers. In
-/// f32, it uses Burn's operation.
+/// [`linear`] with a weight that is not in a [`Linear`]: that of a convolution, or the joined weights of several layers. On
+/// GPUs, it uses Burn's operation in f32.
 ///
 /// # Shapes
 /// - `x`: `[.., input]`
@@ -241,8 +241,9 @@ pub fn linear_with<const D: usize>(
     bias: Option<Tensor<1>>,
 ) -> Tensor<D> {
     let dtype = x.dtype();
+    let is_ours = is_half(dtype) || x.device() == Device::flex();
     // Burn reports a shape mismatch.
-    if !is_half(dtype) || !fits(&x, &weight) {
+    if !is_ours || !fits(&x, &weight) {
         let bias = bias.map(|bias| in_type(bias, dtype));
         return burn_linear(x, in_type(weight, dtype), bias);
     }
