@@ -173,10 +173,6 @@ impl FamilyConfig for CvtConfig {
         name + &self.common.size_suffix()
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let stages = self
             .stages()

@@ -15,7 +15,6 @@ pub(crate) mod validate;
 use burn::tensor::TensorData;
 
 use self::blocks::BlockGroup;
-use self::common::CommonConfig;
 use self::config_keys::ModelOverrides;
 use self::cost::Summary;
 use self::naming::Layout;
@@ -236,9 +235,6 @@ pub(crate) trait FamilyConfig {
 
     /// timm's name of the architecture; channels x depth replace a size that timm has no name for.
     fn name(&self) -> String;
-
-    /// The settings that all families share.
-    fn common(&self) -> &CommonConfig;
 
     /// Size and cost, computed without building the model; meaningful for a valid configuration.
     fn summary(&self) -> Summary;

@@ -182,10 +182,6 @@ impl FamilyConfig for PitConfig {
         format!("pit_{size}{distilled}{patch}_{}", self.common.side())
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let (prefix, grid) = (self.num_prefix_tokens(), self.grid_size());
         let stages = self

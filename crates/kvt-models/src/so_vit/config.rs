@@ -154,10 +154,6 @@ impl FamilyConfig for SoVitConfig {
         name + &self.common.size_suffix()
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let dim = self.embed_dim;
         let blocks = StageSummary::of_blocks(

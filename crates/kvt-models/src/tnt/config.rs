@@ -253,10 +253,6 @@ impl FamilyConfig for TntConfig {
         format!("tnt_{size}{legacy}_patch{patch}_{img}")
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let (dim, numbers, classes) = (
             self.embed_dim,

@@ -191,10 +191,6 @@ impl FamilyConfig for VisformerConfig {
         name + &self.common.size_suffix()
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let stages = self
             .stages()

@@ -265,10 +265,6 @@ impl FamilyConfig for VitConfig {
         format!("deit_{size}{distilled}_patch{patch}_{img}")
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let (dim, options) = (self.embed_dim, &self.options);
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);

@@ -312,10 +312,6 @@ impl FamilyConfig for VoloConfig {
         format!("{name}_{}", self.common.side())
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let mut stages: Vec<StageSummary> = vec![self.outlook().summary(stage_name(0))];
         let transformers = self.stages();

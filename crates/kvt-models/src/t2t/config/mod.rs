@@ -195,10 +195,6 @@ impl FamilyConfig for T2tConfig {
         name + &self.common.size_suffix()
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let dim = self.embed_dim;
         let layers = LAYERS
