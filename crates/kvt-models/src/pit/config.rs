@@ -54,14 +54,10 @@ impl PitConfig {
 
     /// The convolution from images to the first map.
     pub(super) fn patch_embed(&self) -> ConvSettings {
+        let dim = self.embed_dim.first().copied().unwrap_or(0);
         ConvSettings {
-            in_channels: self.common.in_chans,
-            out_channels: self.embed_dim.first().copied().unwrap_or(0),
-            kernel: self.patch_size,
             stride: self.patch_stride,
-            padding: 0,
-            groups: 1,
-            bias: true,
+            ..ConvSettings::patches(self.common.in_chans, dim, self.patch_size)
         }
     }
 

@@ -70,13 +70,9 @@ impl TntConfig {
     /// The convolution of a patch, or of the image.
     pub(super) fn pixel_embed(&self) -> ConvSettings {
         ConvSettings {
-            in_channels: self.common.in_chans,
-            out_channels: self.inner_dim,
-            kernel: 7,
             stride: self.inner_stride,
             padding: 3,
-            groups: 1,
-            bias: true,
+            ..ConvSettings::patches(self.common.in_chans, self.inner_dim, 7)
         }
     }
 

@@ -127,13 +127,10 @@ impl VoloConfig {
     /// The convolutions before the patches, each with its place in the original's list.
     pub(super) fn stem(&self) -> [(usize, ConvSettings); 3] {
         let conv = |in_channels, kernel, stride| ConvSettings {
-            in_channels,
-            out_channels: self.stem_dim,
             kernel,
             stride,
             padding: kernel / 2,
-            groups: 1,
-            bias: false,
+            ..ConvSettings::pointwise(in_channels, self.stem_dim)
         };
         [
             (0, conv(self.common.in_chans, STEM_KERNEL, self.strides[0])),
