@@ -2,40 +2,27 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Score,
     SoftmaxAttention, attend_unchecked,
 };
 
-/// Attention over `rank` learned sums of the keys and of the values, `softmax(scale / temperature * q (E^T k)^T) F^T v` with
-/// `E` and `F` of the shape `[tokens, rank]` ([Linformer: Self-Attention with Linear Complexity,
-/// 2020](https://arxiv.org/abs/2006.04768), equation 7). The number of tokens is fixed: weights fit one image size. All heads
-/// share `E` and `F`, which apply to the projected keys and values; in the authors' code they are before these
-/// projections, which differs by the bias of the projections only.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct LinformerConfig {
-    /// Learned sums of keys, which a query attends to; no more than there are tokens.
-    #[schemars(range(min = 1, max = 65_536))]
-    pub rank: usize,
-    /// Whether keys and values are compressed by the same weights.
-    pub shared: bool,
-    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
-    /// finite.
-    #[schemars(range(min = 1e-6, max = 1e6))]
-    pub temperature: f64,
-}
-
-impl Default for LinformerConfig {
-    fn default() -> Self {
-        Self {
-            rank: 256,
-            shared: false,
-            temperature: 1.0,
-        }
+settings! {
+    /// Attention over `rank` learned sums of the keys and of the values, `softmax(scale / temperature * q (E^T k)^T) F^T v` with
+    /// `E` and `F` of the shape `[tokens, rank]` ([Linformer: Self-Attention with Linear Complexity,
+    /// 2020](https://arxiv.org/abs/2006.04768), equation 7). The number of tokens is fixed: weights fit one image size. All heads
+    /// share `E` and `F`, which apply to the projected keys and values; in the authors' code they are before these
+    /// projections, which differs by the bias of the projections only.
+    #[derive(Copy)]
+    pub struct LinformerConfig {
+        /// Learned sums of keys, which a query attends to; no more than there are tokens.
+        pub rank: usize = 256, range(min = 1, max = 65_536);
+        /// Whether keys and values are compressed by the same weights.
+        pub shared: bool = false;
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
+        pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
     }
 }
 
