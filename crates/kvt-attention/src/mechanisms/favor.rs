@@ -60,10 +60,6 @@ impl MechanismConfig for FavorConfig {
         SoftmaxAttention::at(self.temperature).validate()
     }
 
-    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
-        place.without_scores(Self::KIND)
-    }
-
     /// Every direction has two features.
     fn cost(&self, place: &Place) -> Cost {
         features::cost(place, 3 * self.features)

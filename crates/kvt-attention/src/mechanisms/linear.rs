@@ -36,10 +36,6 @@ impl MechanismConfig for LinearConfig {
         features::check_epsilon(self.epsilon)
     }
 
-    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
-        place.without_scores(Self::KIND)
-    }
-
     fn cost(&self, place: &Place) -> Cost {
         features::cost(place, place.head_dim)
     }

@@ -61,10 +61,6 @@ impl MechanismConfig for PerformerConfig {
         SoftmaxAttention::at(self.temperature).validate()
     }
 
-    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
-        place.without_scores(Self::KIND)
-    }
-
     fn cost(&self, place: &Place) -> Cost {
         features::cost(place, 2 * self.features)
     }

@@ -52,10 +52,6 @@ impl MechanismConfig for PerformerReluConfig {
         features::check_kernel_epsilon(self.kernel_epsilon)
     }
 
-    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
-        place.without_scores(Self::KIND)
-    }
-
     fn cost(&self, place: &Place) -> Cost {
         let products = if self.projected {
             2 * self.features

@@ -64,10 +64,6 @@ impl MechanismConfig for RfaConfig {
         ))
     }
 
-    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
-        place.without_scores(Self::KIND)
-    }
-
     /// Every direction has two features.
     fn cost(&self, place: &Place) -> Cost {
         Cost {
