@@ -212,9 +212,8 @@ fn checked(config: &DenseConfig, limits: ImageLimits) -> Result<(), AugmentError
 }
 
 pub(super) fn of_sample(source: &Source, index: u32, error: AugmentError) -> DataError {
-    let sample = source.samples.get(index as usize);
     DataError::Augment {
-        path: sample.map_or_else(|| source.root.clone(), |sample| sample.path.clone()),
+        path: source.path_of(index),
         source: error,
     }
 }
