@@ -9,11 +9,10 @@ use image::{ImageBuffer, ImageFormat, Pixel, PixelWithColorType};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::config::{Layout, ShapesConfig, Split};
+use super::config::{Layout, ShapesConfig};
 use super::{Figure, dense, render};
-use crate::DataError;
 use crate::fs::{Staging, parent, remove_leftovers};
-use crate::regular;
+use crate::{DataError, Split, regular};
 use kvt_ops::Key;
 
 const MANIFEST: &str = "dataset.toml";

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use self::annotations::Annotations;
 use self::scene::render;
-use super::config::{ShapesConfig, Split};
+use super::config::ShapesConfig;
 use super::folder::{on_all_cores, write_png};
-use crate::DataError;
+use crate::{DataError, Split};
 
 /// The file with the names of the classes, in the order of their numbers.
 pub(crate) const CLASSES: &str = "classes.txt";
