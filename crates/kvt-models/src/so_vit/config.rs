@@ -12,7 +12,7 @@ use crate::family::cost::{BlockSize, StageSummary, Summary};
 use crate::family::validate;
 use crate::head::{Classifier, SecondOrder, SecondOrderSize};
 use crate::layers::Init;
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 /// Sizes and settings of a So-ViT.
 #[derive(Clone, Debug, PartialEq)]
@@ -187,7 +187,7 @@ impl FamilyConfig for SoVitConfig {
     /// renumber the patches; a resized one keeps their places.
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
         match name {
-            "pos_embed" => pos_embed::resample(weight, [self.grid_size(); 2], 1),
+            "pos_embed" => Bicubic::Antialiased.resample(weight, [self.grid_size(); 2], 1),
             _ => None,
         }
     }

@@ -14,7 +14,8 @@ use crate::family::places::softmax_only;
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
-use crate::weights::{Layout, pos_embed};
+use crate::weights::Layout;
+use crate::weights::pos_embed::Bicubic;
 
 /// Sizes and settings of a TNT.
 #[derive(Clone, Debug, PartialEq)]
@@ -282,7 +283,7 @@ impl FamilyConfig for TntConfig {
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
         match name {
-            "patch_pos" => pos_embed::resample(weight, [self.grid_size(); 2], 1),
+            "patch_pos" => Bicubic::Antialiased.resample(weight, [self.grid_size(); 2], 1),
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ use crate::layers::{
     BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, PatchEmbed, drop_path_rates,
     forward_each, to_map, to_tokens,
 };
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 /// The backbone of a Visformer.
 #[derive(Module, Debug)]
@@ -151,7 +151,7 @@ impl Stage {
     /// The position embeddings of a map, `[1, rows * columns, dim]`.
     fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
         let [_, _, rows, columns] = self.pos_embed.dims();
-        pos_embed::interpolated(to_tokens(self.pos_embed.val()), [rows, columns], grid)
+        Bicubic::Antialiased.interpolated(to_tokens(self.pos_embed.val()), [rows, columns], grid)
     }
 }
 

@@ -14,7 +14,8 @@ use crate::family::validate;
 use crate::family::{FamilyConfig, Variant};
 use crate::head::Classifier;
 use crate::layers::{Activation, Init};
-use crate::weights::{StateDict, pos_embed};
+use crate::weights::StateDict;
+use crate::weights::pos_embed::Bicubic;
 
 /// Sizes and settings of a vision transformer.
 #[derive(Clone, Debug, PartialEq)]
@@ -302,7 +303,9 @@ impl FamilyConfig for VitConfig {
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
         match (name, self.embedded_prefix()) {
-            ("pos_embed", Some(prefix)) => pos_embed::resample(weight, self.grid(), prefix),
+            ("pos_embed", Some(prefix)) => {
+                Bicubic::Antialiased.resample(weight, self.grid(), prefix)
+            }
             _ => None,
         }
     }
