@@ -16,7 +16,7 @@ mod windows;
 
 pub use batch_norm::{BatchNorm, BatchNormSettings};
 pub(crate) use block::{
-    Block, BlockKind, Pass, SelfAttention, add_branch, forward_blocks, forward_each, project,
+    Block, BlockKind, Pass, SelfAttention, add_branch, forward_blocks, forward_each, plus, project,
 };
 pub use conv::{Conv2d, ConvSettings};
 pub use drop_path::{drop_path, drop_path_rates};
