@@ -3,6 +3,7 @@
 mod batch_norm;
 mod block;
 mod conv;
+mod conv_norm;
 mod drop_path;
 mod init;
 mod mlp;
@@ -19,6 +20,7 @@ pub(crate) use block::{
     Block, BlockKind, Pass, SelfAttention, add_branch, forward_blocks, forward_each, plus, project,
 };
 pub use conv::{Conv2d, ConvSettings};
+pub(crate) use conv_norm::ConvNorm;
 pub use drop_path::{drop_path, drop_path_rates};
 pub use init::Init;
 pub use mlp::{Activation, Mlp};
