@@ -124,10 +124,12 @@ pub(crate) struct Official {
 
 impl Renaming {
     /// The names are the same.
-    pub(crate) const NONE: Self = Self {
-        to_name: str::to_owned,
-        from_name: str::to_owned,
-    };
+    pub(crate) const NONE: Self = Self::new(str::to_owned, str::to_owned);
+
+    /// From the other name, and back.
+    pub(crate) const fn new(to_name: fn(&str) -> String, from_name: fn(&str) -> String) -> Self {
+        Self { to_name, from_name }
+    }
 }
 
 impl Official {
