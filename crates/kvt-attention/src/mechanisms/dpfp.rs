@@ -29,9 +29,7 @@ settings! {
 #[derive(Module, Debug)]
 pub struct Dpfp {
     #[module(skip)]
-    order: usize,
-    #[module(skip)]
-    epsilon: f64,
+    config: DpfpConfig,
 }
 
 impl MechanismConfig for DpfpConfig {
@@ -72,17 +70,14 @@ impl MechanismConfig for DpfpConfig {
     }
 
     fn init(&self, _place: &Place, _init: &impl ParamInit) -> Dpfp {
-        Dpfp {
-            order: self.order,
-            epsilon: self.epsilon,
-        }
+        Dpfp { config: *self }
     }
 }
 
 impl Mechanism for Dpfp {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, _: Context) -> Tensor<4> {
-        let [phi_q, phi_k] = [q, k].map(|x| dpfp_features(x, self.order));
-        attend_features(phi_q, phi_k, v, self.epsilon)
+        let [phi_q, phi_k] = [q, k].map(|x| dpfp_features(x, self.config.order));
+        attend_features(phi_q, phi_k, v, self.config.epsilon)
     }
 }
 

@@ -44,9 +44,7 @@ pub struct Favor {
     #[module(skip)]
     directions: Directions,
     #[module(skip)]
-    epsilon: f64,
-    #[module(skip)]
-    temperature: f64,
+    config: FavorConfig,
 }
 
 impl MechanismConfig for FavorConfig {
@@ -69,8 +67,7 @@ impl MechanismConfig for FavorConfig {
         let draws = Draws::new(self.seed, init.path(), self.redraw);
         Favor {
             directions: Directions::new(self.features, self.orthogonal, draws),
-            epsilon: self.epsilon,
-            temperature: self.temperature,
+            config: *self,
         }
     }
 }
@@ -95,13 +92,13 @@ impl Favor {
         omega: Tensor<4>,
         scale: f64,
     ) -> Tensor<4> {
-        let root = (scale / self.temperature).sqrt();
+        let root = (scale / self.config.temperature).sqrt();
         let [q, k] = [q, k].map(|x| x.cast(DType::F32) * root);
         let length = half_square(k.clone());
         // May be any constant, since its factor cancels in the ratio.
         let largest = length.clone().detach().max_dim(2);
         let phi_k = waves(k, omega.clone()) * (length - largest).exp();
-        attend_signed_features(waves(q, omega), phi_k, v, self.epsilon)
+        attend_signed_features(waves(q, omega), phi_k, v, self.config.epsilon)
     }
 }
 

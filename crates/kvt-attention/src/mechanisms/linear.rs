@@ -24,7 +24,7 @@ settings! {
 #[derive(Module, Debug)]
 pub struct LinearAttention {
     #[module(skip)]
-    epsilon: f64,
+    config: LinearConfig,
 }
 
 impl MechanismConfig for LinearConfig {
@@ -41,15 +41,13 @@ impl MechanismConfig for LinearConfig {
     }
 
     fn init(&self, _place: &Place, _init: &impl ParamInit) -> LinearAttention {
-        LinearAttention {
-            epsilon: self.epsilon,
-        }
+        LinearAttention { config: *self }
     }
 }
 
 impl Mechanism for LinearAttention {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, _: Context) -> Tensor<4> {
-        attend_features(elu_features(q), elu_features(k), v, self.epsilon)
+        attend_features(elu_features(q), elu_features(k), v, self.config.epsilon)
     }
 }
 

@@ -42,11 +42,7 @@ settings! {
 pub struct Nystrom {
     conv: Option<TokenConv>,
     #[module(skip)]
-    landmarks: usize,
-    #[module(skip)]
-    iterations: usize,
-    #[module(skip)]
-    ridge: f64,
+    config: NystromConfig,
     softmax: SoftmaxAttention,
 }
 
@@ -128,9 +124,7 @@ impl MechanismConfig for NystromConfig {
         });
         Nystrom {
             conv,
-            landmarks: self.landmarks,
-            iterations: self.iterations,
-            ridge: self.ridge,
+            config: *self,
             softmax: SoftmaxAttention::at(self.temperature),
         }
     }
@@ -141,7 +135,7 @@ impl Mechanism for Nystrom {
         let dtype = q.dtype();
         let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
         // There may be fewer tokens if their number was not known beforehand.
-        let count = self.landmarks.min(q.dims()[2]).min(k.dims()[2]);
+        let count = self.config.landmarks.min(q.dims()[2]).min(k.dims()[2]);
         let [q_mean, k_mean] = [&q, &k].map(|x| landmarks(x, count, context.prefix));
         let attend = |q, k, v| {
             let score = Score::default();
@@ -151,7 +145,7 @@ impl Mechanism for Nystrom {
         let taken = attend(q_mean.clone(), k, v.clone());
         let inverse = inverse(
             &self.between(q_mean, k_mean.clone(), context.scale),
-            self.iterations,
+            self.config.iterations,
         );
         let out = attend(q, k_mean, inverse.matmul(taken));
         let out = match &self.conv {
@@ -167,12 +161,12 @@ impl Nystrom {
     fn between(&self, q: Tensor<4>, k: Tensor<4>, scale: f64) -> Tensor<4> {
         let q = q * (scale / self.softmax.temperature);
         let weights = softmax(q.matmul(k.swap_dims(2, 3)), 3);
-        if self.ridge == 0.0 {
+        if self.config.ridge == 0.0 {
             return weights;
         }
         let [.., count] = weights.dims();
         let identity = Tensor::<2>::eye(count, &weights.device()).cast(DType::F32);
-        weights + (identity * self.ridge).unsqueeze::<4>()
+        weights + (identity * self.config.ridge).unsqueeze::<4>()
     }
 }
 

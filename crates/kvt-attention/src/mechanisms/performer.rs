@@ -45,9 +45,7 @@ pub struct Performer {
     #[module(skip)]
     directions: Directions,
     #[module(skip)]
-    kernel_epsilon: f64,
-    #[module(skip)]
-    temperature: f64,
+    config: PerformerConfig,
 }
 
 impl MechanismConfig for PerformerConfig {
@@ -69,8 +67,7 @@ impl MechanismConfig for PerformerConfig {
         let draws = Draws::new(self.seed, init.path(), self.redraw);
         Performer {
             directions: Directions::new(self.features, self.orthogonal, draws),
-            kernel_epsilon: self.kernel_epsilon,
-            temperature: self.temperature,
+            config: *self,
         }
     }
 }
@@ -95,13 +92,13 @@ impl Performer {
         omega: &Tensor<4>,
         scale: f64,
     ) -> Tensor<4> {
-        let root = (scale / self.temperature).sqrt();
+        let root = (scale / self.config.temperature).sqrt();
         let [q, k] = [q, k].map(|x| exponents(x.cast(DType::F32) * root, omega.clone()));
         // May be any constants, since their factors cancel in the ratio.
         let largest_q = q.clone().detach().max_dim(3);
         let largest_k = k.clone().detach().max_dims(&[3, 2]);
-        let phi_q = (q - largest_q).exp() + self.kernel_epsilon;
-        let phi_k = (k - largest_k).exp() + self.kernel_epsilon;
+        let phi_q = (q - largest_q).exp() + self.config.kernel_epsilon;
+        let phi_k = (k - largest_k).exp() + self.config.kernel_epsilon;
         attend_features(phi_q, phi_k, v, 0.0)
     }
 }

@@ -43,9 +43,7 @@ pub struct Rfa {
     #[module(skip)]
     directions: Directions,
     #[module(skip)]
-    tau: f64,
-    #[module(skip)]
-    epsilon: f64,
+    config: RfaConfig,
 }
 
 impl MechanismConfig for RfaConfig {
@@ -78,8 +76,7 @@ impl MechanismConfig for RfaConfig {
         Rfa {
             sigma: init.param("sigma", shape, Law::Constant(1.0)),
             directions: Directions::new(self.features, self.orthogonal, draws),
-            tau: self.tau,
-            epsilon: self.epsilon,
+            config: *self,
         }
     }
 }
@@ -98,9 +95,9 @@ impl Rfa {
     /// [`attend`](Mechanism::attend) with the directions `omega`, `[1, heads, features, head_dim]`.
     fn attend_by(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, omega: Tensor<4>) -> Tensor<4> {
         let sigma = self.sigma.val().cast(DType::F32);
-        let omega = omega * (sigma.unsqueeze::<4>() / self.tau);
+        let omega = omega * (sigma.unsqueeze::<4>() / self.config.tau);
         let [phi_q, phi_k] = [q, k].map(|x| waves(unit(x.cast(DType::F32)), omega.clone()));
-        attend_signed_features(phi_q, phi_k, v, self.epsilon)
+        attend_signed_features(phi_q, phi_k, v, self.config.epsilon)
     }
 }
 

@@ -61,9 +61,7 @@ impl ClusteredConfig {
 
     pub(super) fn make(&self, kept: Option<usize>, init: &impl ParamInit) -> Clustered {
         Clustered {
-            clusters: self.clusters,
-            bits: self.bits,
-            iterations: self.iterations,
+            config: self.clone(),
             softmax: SoftmaxAttention::at(self.temperature),
             kept,
             draws: Draws::new(self.seed, init.path(), self.redraw),
