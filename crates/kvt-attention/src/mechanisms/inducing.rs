@@ -5,9 +5,10 @@ use burn::nn::Linear;
 use burn::tensor::{DType, Tensor};
 use kvt_ops::linear;
 
+use super::weighing::Weighing;
 use crate::{
-    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Score,
-    SoftmaxAttention, attend_unchecked, merge_heads, split_heads,
+    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place,
+    SoftmaxAttention, merge_heads, split_heads,
 };
 
 settings! {
@@ -121,16 +122,12 @@ pub struct InducedAttention {
 impl Mechanism for InducedAttention {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let ([batch, heads, ..], dtype) = (q.dims(), q.dtype());
-        let attend = |q, k, v, dropout| {
-            let score = Score::default();
-            attend_unchecked(q, k, v, score, context.scale, &self.softmax, dropout)
-        };
+        let weighing = Weighing::new(self.softmax, &context);
         let [points] = split_heads(self.points.val().cast(dtype), heads);
         let [_, _, count, head_dim] = points.dims();
         let points = points.expand([batch, heads, count, head_dim]);
         // The two attentions drop different weights.
-        let dropout = context.dropout.map(|dropout| dropout.named("points"));
-        let summary = merge_heads(attend(points, k, v, dropout));
+        let summary = merge_heads(weighing.named("points").attend(points, k, v));
 
         let dim = heads * head_dim;
         let kv = linear(&self.kv, summary.cast(DType::F32)).cast(dtype);
@@ -140,7 +137,7 @@ impl Mechanism for InducedAttention {
         } else {
             split_heads(kv, heads)
         };
-        attend(q, k, v, context.dropout)
+        weighing.attend(q, k, v)
     }
 }
 

@@ -3,9 +3,10 @@
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
 
+use super::weighing::Weighing;
 use crate::{
-    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Score,
-    SoftmaxAttention, attend_unchecked,
+    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place,
+    SoftmaxAttention,
 };
 
 settings! {
@@ -93,8 +94,7 @@ impl Mechanism for Linformer {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let k = sums(&self.proj_k, k);
         let v = sums(self.proj_v.as_ref().unwrap_or(&self.proj_k), v);
-        let Context { scale, dropout, .. } = context;
-        attend_unchecked(q, k, v, Score::default(), scale, &self.softmax, dropout)
+        Weighing::new(self.softmax, &context).attend(q, k, v)
     }
 }
 

@@ -3,9 +3,10 @@
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
 
+use super::weighing::Weighing;
 use crate::{
-    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Score,
-    SoftmaxAttention, attend_unchecked,
+    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place,
+    SoftmaxAttention,
 };
 
 settings! {
@@ -99,18 +100,10 @@ impl MechanismConfig for MemoryCompressedConfig {
 
 impl Mechanism for MemoryCompressed {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
-        let Context {
-            scale,
-            dropout,
-            prefix,
-            ..
-        } = context;
         let of_values = self.compress_v.as_ref().unwrap_or(&self.compress_k);
-        let (k, v) = (
-            self.compress_k.forward(k, prefix),
-            of_values.forward(v, prefix),
-        );
-        attend_unchecked(q, k, v, Score::default(), scale, &self.softmax, dropout)
+        let k = self.compress_k.forward(k, context.prefix);
+        let v = of_values.forward(v, context.prefix);
+        Weighing::new(self.softmax, &context).attend(q, k, v)
     }
 }
 
