@@ -156,13 +156,8 @@ impl FamilyConfig for SoVitConfig {
 
     fn summary(&self) -> Summary {
         let dim = self.embed_dim;
-        let blocks = StageSummary::of_blocks(
-            "blocks".to_owned(),
-            self.depth,
-            self.block(),
-            &self.attention,
-            &self.place(),
-        );
+        let (block, place) = (self.block(), self.place());
+        let blocks = StageSummary::of_blocks("blocks", self.depth, block, &self.attention, &place);
 
         let (visual, second_order) = (self.visual_tokens(), self.second_order());
         let class = (dim + 1) * self.common.num_classes;

@@ -132,9 +132,9 @@ impl TntConfig {
         let projection = Macs::linear(patches * self.pixel_numbers() * self.embed_dim);
         let [inner, outer] = self.attention.each_ref();
         let (size, place) = (self.inner(), self.inner_place());
-        let inner = StageSummary::of_blocks("inner".to_owned(), depth, size, inner, &place);
+        let inner = StageSummary::of_blocks("inner", depth, size, inner, &place);
         let (size, place) = (self.outer(), self.outer_place());
-        let outer = StageSummary::of_blocks("outer".to_owned(), depth, size, outer, &place);
+        let outer = StageSummary::of_blocks("outer", depth, size, outer, &place);
         vec![
             StageSummary {
                 macs: inner.macs * patches,

@@ -115,9 +115,8 @@ impl VitConfig {
             hidden: 0,
             ..self.block()
         };
-        let name = "blocks".to_owned();
         let blocks =
-            StageSummary::of_blocks(name, self.depth, without_mlp, &self.attention, &place);
+            StageSummary::of_blocks("blocks", self.depth, without_mlp, &self.attention, &place);
         let options = &self.options;
         let [weights, biases] = options.activation.first(dim, hidden);
         let weights = weights + options.activation.inner(hidden) * dim;

@@ -202,13 +202,8 @@ impl FamilyConfig for T2tConfig {
             .zip(self.token_sizes())
             .enumerate()
             .map(|(i, (name, size))| size.summary(stage_name(name), self.tokens_type.attention(i)));
-        let blocks = StageSummary::of_blocks(
-            "blocks".to_owned(),
-            self.depth,
-            self.block(),
-            &self.attention,
-            &self.place(),
-        );
+        let (block, place) = (self.block(), self.place());
+        let blocks = StageSummary::of_blocks("blocks", self.depth, block, &self.attention, &place);
         let stages = layers.chain([blocks]).collect();
 
         let (classes, [.., last]) = (self.common.num_classes, self.token_sizes());
