@@ -236,11 +236,13 @@ pub trait MechanismConfig: Clone + Default + Serialize + DeserializeOwned + Json
         Ok(())
     }
 
-    /// Refuses a place where valid settings cannot be used.
+    /// Refuses a place where valid settings cannot be used: by default one with a bias, a mask or dropout.
     ///
     /// # Errors
     /// [`AttentionError::Misplaced`].
-    fn fits(&self, place: &Place) -> Result<(), AttentionError>;
+    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
+        place.without_scores(Self::KIND)
+    }
 
     /// What the mechanism costs at a place where it fits.
     fn cost(&self, place: &Place) -> Cost;

@@ -1,8 +1,8 @@
 //! Epochs whose batches have images of one orientation, so that little of a batch is padded.
 
-use rand::RngExt;
-
 use kvt_ops::Key;
+
+use crate::sampler::mix;
 
 /// The order of an epoch whose batches have either only images that are wider than high (`true` in `wide`, by sample), or only others, as
 /// in mmdetection.
@@ -40,14 +40,6 @@ pub fn oriented_batch_count(wide: &[bool], batch_size: usize) -> usize {
     let wider = wide.iter().filter(|wide| **wide).count();
     let batch_size = batch_size.max(1);
     wider.div_ceil(batch_size) + (wide.len() - wider).div_ceil(batch_size)
-}
-
-/// Fisher-Yates.
-fn mix<T>(list: &mut [T], key: Key) {
-    let mut rng = key.rng();
-    for last in (1..list.len()).rev() {
-        list.swap(last, rng.random_range(0..=last as u64) as usize);
-    }
 }
 
 #[cfg(test)]

@@ -336,18 +336,16 @@ impl<'a> Contents<'a> {
 fn wider(sizes: Option<((u32, u32), (u32, u32))>, size: (u32, u32)) -> ((u32, u32), (u32, u32)) {
     let area = |(width, height): (u32, u32)| u64::from(width) * u64::from(height);
     let (small, large) = sizes.unwrap_or((size, size));
-    (
-        if area(size) < area(small) {
-            size
-        } else {
-            small
-        },
-        if area(size) > area(large) {
-            size
-        } else {
-            large
-        },
-    )
+    let (is_smaller, is_larger) = (area(size) < area(small), area(size) > area(large));
+    let small = if is_smaller { size } else { small };
+    let large = if is_larger { size } else { large };
+    (small, large)
+}
+
+/// The classes of a source, of which nothing has been counted yet.
+fn uncounted<N: Default>(source: &Source) -> Vec<(String, N)> {
+    let classes = source.classes.iter().cloned();
+    classes.map(|class| (class, N::default())).collect()
 }
 
 fn look(source: &Source, sample: &Sample, limits: ImageLimits) -> Result<Seen, String> {

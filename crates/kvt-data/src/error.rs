@@ -1,6 +1,6 @@
 //! Errors between a folder and a batch.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -375,6 +375,20 @@ pub enum DataError {
         /// The encoder's message.
         reason: String,
     },
+}
+
+impl DataError {
+    /// An invalid file of records.
+    pub(crate) fn records(path: impl Into<PathBuf>, reason: impl Into<String>) -> Self {
+        let (path, reason) = (path.into(), reason.into());
+        Self::Records { path, reason }
+    }
+
+    /// A file that could not be written.
+    pub(crate) fn write(path: &Path, reason: &impl ToString) -> Self {
+        let (path, reason) = (path.to_owned(), reason.to_string());
+        Self::Write { path, reason }
+    }
 }
 
 /// A split with a usual name, or the last one.

@@ -48,6 +48,17 @@ impl ImageLimits {
         ))
     }
 
+    /// Rejects an image that is too large, with a message.
+    pub(super) fn check_pixels(self, width: u32, height: u32) -> Result<(), String> {
+        let most = self.max_pixels;
+        if u64::from(width) * u64::from(height) <= most {
+            return Ok(());
+        }
+        Err(format!(
+            "{width} x {height} pixels are more than `data.max_pixels` = {most}"
+        ))
+    }
+
     /// The maximum memory of a decoder, in bytes: 16-bit pixels with alpha, plus 64 MiB.
     pub fn decoded_bytes(self) -> u64 {
         EXTRA_BYTES.saturating_add(self.max_pixels.saturating_mul(8))

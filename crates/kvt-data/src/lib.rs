@@ -55,7 +55,7 @@ pub use label_map::{IGNORED, LabelMap};
 pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
 pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
 pub use pack::{Packed, pack, splits_to_pack};
-pub use prepare::{Example, Prepare, PrepareError, Views, view_key};
+pub use prepare::{Example, Prepare, Views, view_key};
 pub use raster::Raster;
 pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order};

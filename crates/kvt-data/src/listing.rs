@@ -39,30 +39,23 @@ impl OtherFormats {
     }
 
     pub(super) fn add(&mut self, ending: String, path: PathBuf) {
-        match self.0.get_mut(&ending) {
-            Some(kind) => {
-                kind.count += 1;
-                if path < kind.example {
-                    kind.example = path;
-                }
-            }
-            None => {
-                let kind = NotRead {
-                    count: 1,
-                    example: path,
-                };
-                self.0.insert(ending, kind);
-            }
-        }
+        self.add_several(ending, 1, path);
     }
 
     pub(super) fn merge(&mut self, other: Self) {
         for (ending, kind) in other.0 {
-            let more = kind.count - 1;
-            self.add(ending.clone(), kind.example);
-            if let Some(kind) = self.0.get_mut(&ending) {
-                kind.count += more;
-            }
+            self.add_several(ending, kind.count, kind.example);
+        }
+    }
+
+    fn add_several(&mut self, ending: String, count: usize, example: PathBuf) {
+        let kind = self.0.entry(ending).or_insert_with(|| NotRead {
+            count: 0,
+            example: example.clone(),
+        });
+        kind.count += count;
+        if example < kind.example {
+            kind.example = example;
         }
     }
 
@@ -246,22 +239,15 @@ pub(super) fn images(dir: &Path) -> Listing {
                 }
                 path => {
                     let path = path.unwrap_or(dir).to_owned();
-                    listing.unlisted.push(match error.loop_ancestor() {
-                        Some(ancestor) => Unlisted {
-                            reason: format!(
-                                "a link in a circle, to the folder `{}` that contains it",
-                                ancestor.display()
-                            ),
-                            path,
-                        },
-                        None => Unlisted {
-                            reason: match error.io_error() {
-                                Some(error) => file::why(&path, error),
-                                None => error.to_string(),
-                            },
-                            path,
-                        },
-                    });
+                    let reason = match (error.loop_ancestor(), error.io_error()) {
+                        (Some(ancestor), _) => format!(
+                            "a link in a circle, to the folder `{}` that contains it",
+                            ancestor.display()
+                        ),
+                        (None, Some(error)) => file::why(&path, error),
+                        (None, None) => error.to_string(),
+                    };
+                    listing.unlisted.push(Unlisted { path, reason });
                 }
             },
         }

@@ -1,22 +1,21 @@
 //! From one image of a source to its views and its target.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use kvt_ops::Key;
 
 use crate::augment::{AugmentError, Transform};
 use crate::batch::Image;
-use crate::{DataError, DecodeError, ImageLimits, Picture, Sample, Source};
+use crate::{DataError, ImageLimits, Picture, Sample, Source};
 
 /// Prepares an image for a task, on a worker thread. The result depends only on the image and the key.
 pub trait Prepare<T>: fmt::Debug + Send + Sync {
     /// The views of a sample, and its target; `key` is that of all random draws.
     ///
     /// # Errors
-    /// If the sample is bad, or cannot be augmented.
-    fn prepare(&self, source: &Source, index: u32, key: Key) -> Result<Example<T>, PrepareError>;
+    /// [`DataError::Decode`] if the sample is bad: `data.on_error` says what follows. Others if a setting does not fit the image.
+    fn prepare(&self, source: &Source, index: u32, key: Key) -> Result<Example<T>, DataError>;
 
     /// Number of views of each image.
     fn views(&self) -> usize {
@@ -31,31 +30,6 @@ pub struct Example<T> {
     pub views: Vec<Image>,
     /// What a model is to say about it.
     pub target: T,
-}
-
-/// An image that cannot be prepared.
-#[derive(Debug, thiserror::Error)]
-pub enum PrepareError {
-    /// The sample is bad: `data.on_error` says what follows.
-    #[error(transparent)]
-    Bad(#[from] DecodeError),
-    /// A setting does not fit the image.
-    #[error("could not augment `{}`", path.display())]
-    Augment {
-        /// The image.
-        path: PathBuf,
-        /// The reason.
-        source: AugmentError,
-    },
-}
-
-impl From<PrepareError> for DataError {
-    fn from(error: PrepareError) -> Self {
-        match error {
-            PrepareError::Bad(error) => error.into(),
-            PrepareError::Augment { path, source } => Self::Augment { path, source },
-        }
-    }
 }
 
 /// Views by transforms, with a target that follows from the sample alone: classification, and self-supervised training.
@@ -82,14 +56,14 @@ impl<T> fmt::Debug for Views<T> {
 }
 
 impl<T> Prepare<T> for Views<T> {
-    fn prepare(&self, source: &Source, index: u32, key: Key) -> Result<Example<T>, PrepareError> {
+    fn prepare(&self, source: &Source, index: u32, key: Key) -> Result<Example<T>, DataError> {
         let sample = source.sample(index)?;
         let look = |size| self.transforms.first()?.looks_at(size, key);
         let look = self.parts.then_some(&look as &dyn Fn(_) -> _);
         let picture = source.decode(index, self.limits, look)?;
         let views = self.augment(picture, key);
         Ok(Example {
-            views: views.map_err(|source| PrepareError::Augment {
+            views: views.map_err(|source| DataError::Augment {
                 path: sample.path.clone(),
                 source,
             })?,

@@ -4,19 +4,24 @@ use rand::RngExt;
 
 use kvt_ops::Key;
 
-/// The sample indices of one epoch, each exactly once: `0..len` in order, or shuffled (Fisher-Yates) by a generator
+/// The sample indices of one epoch, each exactly once: `0..len` in order, or shuffled by a generator
 /// keyed by (seed, epoch).
 ///
 /// `len` is at most `u32::MAX`, which [`Source`](crate::Source) guarantees.
 pub fn epoch_order(len: usize, epoch: u64, seed: u64, shuffle: bool) -> Vec<u32> {
     let mut order: Vec<u32> = (0..u32::MAX).take(len).collect();
     if shuffle {
-        let mut rng = Key::new(seed).named("order").child(epoch).rng();
-        for last in (1..order.len()).rev() {
-            order.swap(last, rng.random_range(0..=last as u64) as usize);
-        }
+        mix(&mut order, Key::new(seed).named("order").child(epoch));
     }
     order
+}
+
+/// Shuffles a list (Fisher-Yates).
+pub(super) fn mix<T>(list: &mut [T], key: Key) {
+    let mut rng = key.rng();
+    for last in (1..list.len()).rev() {
+        list.swap(last, rng.random_range(0..=last as u64) as usize);
+    }
 }
 
 /// The number of batches for `len` samples.

@@ -85,44 +85,39 @@ pub(crate) struct Attribute {
 }
 
 impl Attribute {
-    pub(crate) fn int(name: &str, i: i64) -> Self {
-        let name = name.to_owned();
+    fn of(name: &str, kind: i32) -> Self {
         Self {
-            name,
-            i,
-            kind: 2,
+            name: name.to_owned(),
+            kind,
             ..Self::default()
+        }
+    }
+
+    pub(crate) fn int(name: &str, i: i64) -> Self {
+        Self {
+            i,
+            ..Self::of(name, 2)
         }
     }
 
     pub(crate) fn float(name: &str, f: f32) -> Self {
-        let name = name.to_owned();
         Self {
-            name,
             f,
-            kind: 1,
-            ..Self::default()
+            ..Self::of(name, 1)
         }
     }
 
     pub(crate) fn ints(name: &str, ints: impl IntoIterator<Item = usize>) -> Self {
-        let name = name.to_owned();
-        let ints = ints.into_iter().map(|i| i as i64).collect();
         Self {
-            name,
-            ints,
-            kind: 7,
-            ..Self::default()
+            ints: ints.into_iter().map(|i| i as i64).collect(),
+            ..Self::of(name, 7)
         }
     }
 
     pub(crate) fn tensor(name: &str, t: Constant) -> Self {
-        let name = name.to_owned();
         Self {
-            name,
             t: Some(t),
-            kind: 4,
-            ..Self::default()
+            ..Self::of(name, 4)
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Configurations by name.
 
 use crate::error::ModelError;
-use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::cost::Summary;
 use crate::family::families::{ModelConfig, aliased, named};
@@ -188,10 +187,6 @@ impl ModelConfig {
     /// tokens of the first map, along a side, become one token of it.
     pub fn token_scale(&self) -> Option<usize> {
         self.of_family().token_scale()
-    }
-
-    fn common(&self) -> &CommonConfig {
-        self.of_family().common()
     }
 
     /// Size and cost, computed without building the model.

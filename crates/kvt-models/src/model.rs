@@ -45,6 +45,23 @@ pub struct Parameter {
     pub shape: Vec<usize>,
 }
 
+impl Parameter {
+    /// A tensor in PyTorch's layout under its name there; `None` if it is of no parameter.
+    pub(crate) fn of(tensor: burn_pack::Tensor) -> Option<Self> {
+        Some(Self {
+            id: ParamId::from(tensor.param_id?),
+            shape: tensor.shape.to_vec(),
+            name: tensor.name,
+        })
+    }
+
+    /// The same behind a prefix.
+    pub(crate) fn within(self, prefix: &str) -> Self {
+        let name = format!("{prefix}{}", self.name);
+        Self { name, ..self }
+    }
+}
+
 impl ModelConfig {
     /// Builds the model with the original's initialisation. The same key gives the same weights on
     /// every device.
@@ -220,16 +237,8 @@ impl Model {
     /// The contents of a file of weights: the parameters, and what is saved with them but not trained, such as the
     /// running statistics of batch norms.
     pub fn state(&self) -> Vec<Parameter> {
-        self.pytorch_tensors()
-            .into_iter()
-            .filter_map(|tensor| {
-                Some(Parameter {
-                    id: ParamId::from(tensor.param_id?),
-                    shape: tensor.shape.to_vec(),
-                    name: tensor.name,
-                })
-            })
-            .collect()
+        let tensors = self.pytorch_tensors().into_iter();
+        tensors.filter_map(Parameter::of).collect()
     }
 
     /// The state with timm's names and layout, not yet read from the device; the factors of [LoRA](Self::with_lora) are merged.

@@ -1,24 +1,15 @@
 //! Dense attention: every query sees every key.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::{AttentionError, Cost, MechanismConfig, ParamInit, Place, SoftmaxAttention};
 
-/// Scaled dot-product attention over all keys, `softmax(scale / temperature * q k^T + bias) v`
-/// ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 1).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct DenseConfig {
-    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
-    /// finite.
-    #[schemars(range(min = 1e-6, max = 1e6))]
-    pub temperature: f64,
-}
-
-impl Default for DenseConfig {
-    fn default() -> Self {
-        Self { temperature: 1.0 }
+settings! {
+    /// Scaled dot-product attention over all keys, `softmax(scale / temperature * q k^T + bias) v`
+    /// ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 1).
+    #[derive(Copy)]
+    pub struct DenseConfig {
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
+        pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
     }
 }
 

@@ -3,37 +3,25 @@
 use burn::module::Module;
 use burn::tensor::activation::relu;
 use burn::tensor::{DType, Tensor};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::features::{self, attend_features};
 use crate::{AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
 
-/// Attention by the deterministic parameter-free projection, `phi(q) (phi(k)^T v) / (phi(q) sum phi(k) + epsilon)`:
-/// the features of `x` are the products of the entries of `r = relu([x, -x])` with those 1, 2, .. `order` places
-/// away, around the end
-/// ([Linear Transformers Are Secretly Fast Weight Programmers, ICML 2021](https://arxiv.org/abs/2102.11174)).
-///
-/// It does not approximate the softmax, and has no scale. A query none of whose features a key shares gets zeros. The
-/// authors add `epsilon` after a division by the root of `head_dim`. The paper's update of memories is for causal
-/// attention.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct DpfpConfig {
-    /// Places up to which entries are multiplied with each other: each gives `2 * head_dim` features.
-    #[schemars(range(min = 1, max = 1024))]
-    pub order: usize,
-    /// Added to denominators, so that none is zero.
-    #[schemars(range(min = 1e-12, max = 1.0))]
-    pub epsilon: f64,
-}
-
-impl Default for DpfpConfig {
-    fn default() -> Self {
-        Self {
-            order: 3,
-            epsilon: 1e-5,
-        }
+settings! {
+    /// Attention by the deterministic parameter-free projection, `phi(q) (phi(k)^T v) / (phi(q) sum phi(k) + epsilon)`:
+    /// the features of `x` are the products of the entries of `r = relu([x, -x])` with those 1, 2, .. `order` places
+    /// away, around the end
+    /// ([Linear Transformers Are Secretly Fast Weight Programmers, ICML 2021](https://arxiv.org/abs/2102.11174)).
+    ///
+    /// It does not approximate the softmax, and has no scale. A query none of whose features a key shares gets zeros. The
+    /// authors add `epsilon` after a division by the root of `head_dim`. The paper's update of memories is for causal
+    /// attention.
+    #[derive(Copy)]
+    pub struct DpfpConfig {
+        /// Places up to which entries are multiplied with each other: each gives `2 * head_dim` features.
+        pub order: usize = 3, range(min = 1, max = 1024);
+        /// Added to denominators, so that none is zero.
+        pub epsilon: f64 = 1e-5, range(min = 1e-12, max = 1.0);
     }
 }
 
@@ -41,9 +29,7 @@ impl Default for DpfpConfig {
 #[derive(Module, Debug)]
 pub struct Dpfp {
     #[module(skip)]
-    order: usize,
-    #[module(skip)]
-    epsilon: f64,
+    config: DpfpConfig,
 }
 
 impl MechanismConfig for DpfpConfig {
@@ -84,17 +70,14 @@ impl MechanismConfig for DpfpConfig {
     }
 
     fn init(&self, _place: &Place, _init: &impl ParamInit) -> Dpfp {
-        Dpfp {
-            order: self.order,
-            epsilon: self.epsilon,
-        }
+        Dpfp { config: *self }
     }
 }
 
 impl Mechanism for Dpfp {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, _: Context) -> Tensor<4> {
-        let [phi_q, phi_k] = [q, k].map(|x| dpfp_features(x, self.order));
-        attend_features(phi_q, phi_k, v, self.epsilon)
+        let [phi_q, phi_k] = [q, k].map(|x| dpfp_features(x, self.config.order));
+        attend_features(phi_q, phi_k, v, self.config.epsilon)
     }
 }
 

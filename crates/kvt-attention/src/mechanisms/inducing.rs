@@ -4,37 +4,26 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{DType, Tensor};
 use kvt_ops::linear;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
+use super::weighing::Weighing;
 use crate::{
-    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Score,
-    SoftmaxAttention, attend_unchecked, merge_heads, split_heads,
+    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place,
+    SoftmaxAttention, merge_heads, split_heads,
 };
 
-/// Learned points attend to the tokens, and the tokens to what the points took: `z = attend(points, k, v)`, then
-/// `attend(q, W_k z, W_v z)` ([Set Transformer, ICML 2019](https://arxiv.org/abs/1810.00825), the two attentions of an
-/// induced set attention block, equations 9 and 10). The authors' block also has a residual and an MLP after each attention
-/// and scales by the width of all heads; here the scale is that of the model around the mechanism, whose blocks have residuals and
-/// MLPs already, and the points are not projected, since projected points are points.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct InducingConfig {
-    /// Learned points that summarise the keys.
-    #[schemars(range(min = 1, max = 65_536))]
-    pub points: usize,
-    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
-    /// finite.
-    #[schemars(range(min = 1e-6, max = 1e6))]
-    pub temperature: f64,
-}
-
-impl Default for InducingConfig {
-    fn default() -> Self {
-        Self {
-            points: 32,
-            temperature: 1.0,
-        }
+settings! {
+    /// Learned points attend to the tokens, and the tokens to what the points took: `z = attend(points, k, v)`, then
+    /// `attend(q, W_k z, W_v z)` ([Set Transformer, ICML 2019](https://arxiv.org/abs/1810.00825), the two attentions of an
+    /// induced set attention block, equations 9 and 10). The authors' block also has a residual and an MLP after each attention
+    /// and scales by the width of all heads; here the scale is that of the model around the mechanism, whose blocks have residuals and
+    /// MLPs already, and the points are not projected, since projected points are points.
+    #[derive(Copy)]
+    pub struct InducingConfig {
+        /// Learned points that summarise the keys.
+        pub points: usize = 32, range(min = 1, max = 65_536);
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
+        pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
     }
 }
 
@@ -133,16 +122,12 @@ pub struct InducedAttention {
 impl Mechanism for InducedAttention {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let ([batch, heads, ..], dtype) = (q.dims(), q.dtype());
-        let attend = |q, k, v, dropout| {
-            let score = Score::default();
-            attend_unchecked(q, k, v, score, context.scale, &self.softmax, dropout)
-        };
+        let weighing = Weighing::new(self.softmax, &context);
         let [points] = split_heads(self.points.val().cast(dtype), heads);
         let [_, _, count, head_dim] = points.dims();
         let points = points.expand([batch, heads, count, head_dim]);
         // The two attentions drop different weights.
-        let dropout = context.dropout.map(|dropout| dropout.named("points"));
-        let summary = merge_heads(attend(points, k, v, dropout));
+        let summary = merge_heads(weighing.named("points").attend(points, k, v));
 
         let dim = heads * head_dim;
         let kv = linear(&self.kv, summary.cast(DType::F32)).cast(dtype);
@@ -152,7 +137,7 @@ impl Mechanism for InducedAttention {
         } else {
             split_heads(kv, heads)
         };
-        attend(q, k, v, context.dropout)
+        weighing.attend(q, k, v)
     }
 }
 

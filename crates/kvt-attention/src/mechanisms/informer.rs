@@ -4,8 +4,6 @@ use burn::module::Module;
 use burn::tensor::{DType, Device, IndexingUpdateOp, Int, Tensor, TensorData};
 use kvt_ops::{Phase, top_k};
 use rand::RngExt;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::draws::{Draws, Redraw};
 use super::weighing::Weighing;
@@ -17,38 +15,24 @@ use crate::{
 /// Queries whose sampled keys are gathered at once: a limit, so that memory does not grow with the number of queries.
 const BLOCK: usize = 256;
 
-/// ProbSparse attention (Zhou et al., [Informer](https://arxiv.org/abs/2012.07436), AAAI 2021, Algorithm 1): dense
-/// attention for `factor * ceil(ln(queries))` queries, and the mean of all values for the others. The chosen queries are
-/// those whose scores `q.k` on `factor * ceil(ln(keys))` random keys have the largest maximum above their mean, of equal
-/// ones the first. Tokens before the map are always chosen. The choice has no gradient. The authors' code divides the
-/// sum of the sampled scores by the number of all keys, and so chooses other queries: `official_mean` does the same.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct InformerConfig {
-    /// Queries that attend, and keys that are sampled for each, in units of the logarithm of their number.
-    #[schemars(range(min = 1))]
-    pub factor: usize,
-    /// Whether the mean of sampled scores is their sum over the number of all keys, as in the authors' code.
-    pub official_mean: bool,
-    /// When random numbers are drawn again: `step` in training at every step, `never`.
-    pub redraw: Redraw,
-    /// Seed of the random numbers of evaluation.
-    pub seed: u64,
-    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
-    /// finite.
-    #[schemars(range(min = 1e-6, max = 1e6))]
-    pub temperature: f64,
-}
-
-impl Default for InformerConfig {
-    fn default() -> Self {
-        Self {
-            factor: 5,
-            official_mean: false,
-            redraw: Redraw::default(),
-            seed: 0,
-            temperature: 1.0,
-        }
+settings! {
+    /// ProbSparse attention (Zhou et al., [Informer](https://arxiv.org/abs/2012.07436), AAAI 2021, Algorithm 1): dense
+    /// attention for `factor * ceil(ln(queries))` queries, and the mean of all values for the others. The chosen queries are
+    /// those whose scores `q.k` on `factor * ceil(ln(keys))` random keys have the largest maximum above their mean, of equal
+    /// ones the first. Tokens before the map are always chosen. The choice has no gradient. The authors' code divides the
+    /// sum of the sampled scores by the number of all keys, and so chooses other queries: `official_mean` does the same.
+    pub struct InformerConfig {
+        /// Queries that attend, and keys that are sampled for each, in units of the logarithm of their number.
+        pub factor: usize = 5, range(min = 1);
+        /// Whether the mean of sampled scores is their sum over the number of all keys, as in the authors' code.
+        pub official_mean: bool = false;
+        /// When random numbers are drawn again: `step` in training at every step, `never`.
+        pub redraw: Redraw = Redraw::default();
+        /// Seed of the random numbers of evaluation.
+        pub seed: u64 = 0;
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
+        pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
     }
 }
 

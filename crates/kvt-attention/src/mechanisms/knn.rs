@@ -1,28 +1,24 @@
 //! k-NN attention: each query keeps only its best keys.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::{
     AttentionError, Cost, Implementation, MechanismConfig, Neighbors, ParamInit, PerStage, Place,
     Selection, SoftmaxAttention,
 };
 
-/// k-NN attention, `softmax(top_k(scale / temperature * q k^T + bias)) v`
-/// ([KVT, ECCV 2022](https://arxiv.org/abs/2106.00515), Algorithm 1).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct KnnConfig {
-    /// How many keys a query keeps, or a list with one entry per stage of the model.
-    pub neighbors: PerStage<Neighbors>,
-    /// How keys are ranked.
-    pub selection: Selection,
-    /// How k-NN attention is computed.
-    pub implementation: Implementation,
-    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
-    /// finite.
-    #[schemars(range(min = 1e-6, max = 1e6))]
-    pub temperature: f64,
+settings! {
+    /// k-NN attention, `softmax(top_k(scale / temperature * q k^T + bias)) v`
+    /// ([KVT, ECCV 2022](https://arxiv.org/abs/2106.00515), Algorithm 1).
+    pub struct KnnConfig {
+        /// How many keys a query keeps, or a list with one entry per stage of the model.
+        pub neighbors: PerStage<Neighbors> = Neighbors::Fraction(0.5).into();
+        /// How keys are ranked.
+        pub selection: Selection = Selection::default();
+        /// How k-NN attention is computed.
+        pub implementation: Implementation = Implementation::default();
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
+        pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
+    }
 }
 
 impl KnnConfig {
@@ -30,9 +26,7 @@ impl KnnConfig {
     pub fn new(neighbors: Neighbors) -> Self {
         Self {
             neighbors: neighbors.into(),
-            selection: Selection::default(),
-            implementation: Implementation::default(),
-            temperature: 1.0,
+            ..Self::default()
         }
     }
 
@@ -49,13 +43,6 @@ impl KnnConfig {
     fn first(&self) -> SoftmaxAttention {
         let first = self.neighbors.values().first();
         self.softmax(first.copied().unwrap_or(Neighbors::All))
-    }
-}
-
-/// Keeps half of the keys.
-impl Default for KnnConfig {
-    fn default() -> Self {
-        Self::new(Neighbors::Fraction(0.5))
     }
 }
 

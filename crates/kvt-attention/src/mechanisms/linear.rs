@@ -3,28 +3,20 @@
 use burn::module::Module;
 use burn::tensor::activation::relu;
 use burn::tensor::{DType, Tensor};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::features::{self, attend_features};
 use crate::{AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
 
-/// Linear attention, `phi(q) (phi(k)^T v) / (phi(q) sum phi(k) + epsilon)` with `phi(x) = elu(x) + 1`
-/// ([Transformers are RNNs, ICML 2020](https://arxiv.org/abs/2006.16236), equations 5 and 7).
-///
-/// It does not approximate the softmax, and has no scale: weights are products of positive features. As in the authors'
-/// code.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct LinearConfig {
-    /// Added to denominators, so that none is zero.
-    #[schemars(range(min = 1e-12, max = 1.0))]
-    pub epsilon: f64,
-}
-
-impl Default for LinearConfig {
-    fn default() -> Self {
-        Self { epsilon: 1e-6 }
+settings! {
+    /// Linear attention, `phi(q) (phi(k)^T v) / (phi(q) sum phi(k) + epsilon)` with `phi(x) = elu(x) + 1`
+    /// ([Transformers are RNNs, ICML 2020](https://arxiv.org/abs/2006.16236), equations 5 and 7).
+    ///
+    /// It does not approximate the softmax, and has no scale: weights are products of positive features. As in the authors'
+    /// code.
+    #[derive(Copy)]
+    pub struct LinearConfig {
+        /// Added to denominators, so that none is zero.
+        pub epsilon: f64 = 1e-6, range(min = 1e-12, max = 1.0);
     }
 }
 
@@ -32,7 +24,7 @@ impl Default for LinearConfig {
 #[derive(Module, Debug)]
 pub struct LinearAttention {
     #[module(skip)]
-    epsilon: f64,
+    config: LinearConfig,
 }
 
 impl MechanismConfig for LinearConfig {
@@ -44,24 +36,18 @@ impl MechanismConfig for LinearConfig {
         features::check_epsilon(self.epsilon)
     }
 
-    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
-        place.without_scores(Self::KIND)
-    }
-
     fn cost(&self, place: &Place) -> Cost {
         features::cost(place, place.head_dim)
     }
 
     fn init(&self, _place: &Place, _init: &impl ParamInit) -> LinearAttention {
-        LinearAttention {
-            epsilon: self.epsilon,
-        }
+        LinearAttention { config: *self }
     }
 }
 
 impl Mechanism for LinearAttention {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, _: Context) -> Tensor<4> {
-        attend_features(elu_features(q), elu_features(k), v, self.epsilon)
+        attend_features(elu_features(q), elu_features(k), v, self.config.epsilon)
     }
 }
 

@@ -2,40 +2,28 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
+use super::weighing::Weighing;
 use crate::{
-    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Score,
-    SoftmaxAttention, attend_unchecked,
+    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place,
+    SoftmaxAttention,
 };
 
-/// Attention over `rank` learned sums of the keys and of the values, `softmax(scale / temperature * q (E^T k)^T) F^T v` with
-/// `E` and `F` of the shape `[tokens, rank]` ([Linformer: Self-Attention with Linear Complexity,
-/// 2020](https://arxiv.org/abs/2006.04768), equation 7). The number of tokens is fixed: weights fit one image size. All heads
-/// share `E` and `F`, which apply to the projected keys and values; in the authors' code they are before these
-/// projections, which differs by the bias of the projections only.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct LinformerConfig {
-    /// Learned sums of keys, which a query attends to; no more than there are tokens.
-    #[schemars(range(min = 1, max = 65_536))]
-    pub rank: usize,
-    /// Whether keys and values are compressed by the same weights.
-    pub shared: bool,
-    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
-    /// finite.
-    #[schemars(range(min = 1e-6, max = 1e6))]
-    pub temperature: f64,
-}
-
-impl Default for LinformerConfig {
-    fn default() -> Self {
-        Self {
-            rank: 256,
-            shared: false,
-            temperature: 1.0,
-        }
+settings! {
+    /// Attention over `rank` learned sums of the keys and of the values, `softmax(scale / temperature * q (E^T k)^T) F^T v` with
+    /// `E` and `F` of the shape `[tokens, rank]` ([Linformer: Self-Attention with Linear Complexity,
+    /// 2020](https://arxiv.org/abs/2006.04768), equation 7). The number of tokens is fixed: weights fit one image size. All heads
+    /// share `E` and `F`, which apply to the projected keys and values; in the authors' code they are before these
+    /// projections, which differs by the bias of the projections only.
+    #[derive(Copy)]
+    pub struct LinformerConfig {
+        /// Learned sums of keys, which a query attends to; no more than there are tokens.
+        pub rank: usize = 256, range(min = 1, max = 65_536);
+        /// Whether keys and values are compressed by the same weights.
+        pub shared: bool = false;
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
+        pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
     }
 }
 
@@ -106,8 +94,7 @@ impl Mechanism for Linformer {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let k = sums(&self.proj_k, k);
         let v = sums(self.proj_v.as_ref().unwrap_or(&self.proj_k), v);
-        let Context { scale, dropout, .. } = context;
-        attend_unchecked(q, k, v, Score::default(), scale, &self.softmax, dropout)
+        Weighing::new(self.softmax, &context).attend(q, k, v)
     }
 }
 

@@ -2,8 +2,6 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::band::{self, Band, Window};
 use super::features::{self, attend_features};
@@ -14,36 +12,23 @@ use crate::{
     SoftmaxAttention,
 };
 
-/// Low-rank plus band attention by the formula of FMMformer (Nguyen et al.,
-/// [FMMformer](https://arxiv.org/abs/2108.02347), NeurIPS 2021): `near` times the softmax attention to a window, plus,
-/// summed over feature maps `phi`, `far` times the kernel attention
-/// `phi(q) (phi(k)^T v) / (phi(q) sum phi(k) + epsilon)` to all tokens. `near` and `far` are learned for each head.
-/// This is not the attention of Guo et al. (Low-Rank and Locality Constrained Self-Attention, 2019), whose low-rank part is
-/// a module with a small head dimension. On a map windows are squares; tokens that form no map are one row. Tokens
-/// before the map see all tokens and are seen by all. The authors' code has many blends; here both parts begin
-/// with a weight of one half. It makes the band from all scores; here long sequences are cut into tiles. Its band of width
-/// 10 is for text; by default a window is a square of 5 by 5 tokens here.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct LowRankBandConfig {
-    /// Radius of the windows around a token, in tokens of the map.
-    #[schemars(range(min = 0, max = 1024))]
-    pub radius: usize,
-    /// Feature maps of the far part: one is `elu(x) + 1`, the second `elu(-x) + 1`, the third `tanh(x) + 1`.
-    #[schemars(range(min = 1, max = 3))]
-    pub maps: usize,
-    /// Added to denominators, so that none is zero.
-    #[schemars(range(min = 1e-12, max = 1.0))]
-    pub epsilon: f64,
-}
-
-impl Default for LowRankBandConfig {
-    fn default() -> Self {
-        Self {
-            radius: 2,
-            maps: 1,
-            epsilon: 1e-6,
-        }
+settings! {
+    /// Low-rank plus band attention by the formula of FMMformer (Nguyen et al.,
+    /// [FMMformer](https://arxiv.org/abs/2108.02347), NeurIPS 2021): `near` times the softmax attention to a window, plus,
+    /// summed over feature maps `phi`, `far` times the kernel attention
+    /// `phi(q) (phi(k)^T v) / (phi(q) sum phi(k) + epsilon)` to all tokens. `near` and `far` are learned for each head.
+    /// This is not the attention of Guo et al. (Low-Rank and Locality Constrained Self-Attention, 2019), whose low-rank part is
+    /// a module with a small head dimension. On a map windows are squares; tokens that form no map are one row. Tokens
+    /// before the map see all tokens and are seen by all. The authors' code has many blends; here both parts begin
+    /// with a weight of one half. It makes the band from all scores; here long sequences are cut into tiles. Its band of width
+    /// 10 is for text; by default a window is a square of 5 by 5 tokens here.
+    pub struct LowRankBandConfig {
+        /// Radius of the windows around a token, in tokens of the map.
+        pub radius: usize = 2, range(min = 0, max = 1024);
+        /// Feature maps of the far part: one is `elu(x) + 1`, the second `elu(-x) + 1`, the third `tanh(x) + 1`.
+        pub maps: usize = 1, range(min = 1, max = 3);
+        /// Added to denominators, so that none is zero.
+        pub epsilon: f64 = 1e-6, range(min = 1e-12, max = 1.0);
     }
 }
 

@@ -1,38 +1,24 @@
 //! Luna: attention through a summary whose keys are its values.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::inducing::{InducedAttention, Summary};
 use crate::{AttentionError, Cost, Law, MechanismConfig, ParamInit, Place};
 
-/// Pack and unpack: learned points attend to the tokens, `z = attend(points, k, v)`, and the tokens to the packed
-/// points, `attend(q, W z, W z)` ([Luna: Linear Unified Nested Attention, NeurIPS
-/// 2021](https://arxiv.org/abs/2106.01540), section 3.1). The authors hand the packed points of a layer to the next one;
-/// here every layer has its own points, so that Luna is `inducing` with one projection instead of two. The tokens
-/// have the keys and the values of the model around the mechanism, which the authors' code ties as well.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct LunaConfig {
-    /// Learned points that summarise the keys.
-    #[schemars(range(min = 1, max = 65_536))]
-    pub points: usize,
-    /// Whether the keys of the packed points are their values: the default of the authors' layer, which their models for
-    /// the Long Range Arena switch off.
-    pub tied: bool,
-    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
-    /// finite.
-    #[schemars(range(min = 1e-6, max = 1e6))]
-    pub temperature: f64,
-}
-
-impl Default for LunaConfig {
-    fn default() -> Self {
-        Self {
-            points: 16,
-            tied: true,
-            temperature: 1.0,
-        }
+settings! {
+    /// Pack and unpack: learned points attend to the tokens, `z = attend(points, k, v)`, and the tokens to the packed
+    /// points, `attend(q, W z, W z)` ([Luna: Linear Unified Nested Attention, NeurIPS
+    /// 2021](https://arxiv.org/abs/2106.01540), section 3.1). The authors hand the packed points of a layer to the next one;
+    /// here every layer has its own points, so that Luna is `inducing` with one projection instead of two. The tokens
+    /// have the keys and the values of the model around the mechanism, which the authors' code ties as well.
+    #[derive(Copy)]
+    pub struct LunaConfig {
+        /// Learned points that summarise the keys.
+        pub points: usize = 16, range(min = 1, max = 65_536);
+        /// Whether the keys of the packed points are their values: the default of the authors' layer, which their models for
+        /// the Long Range Arena switch off.
+        pub tied: bool = true;
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
+        pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
     }
 }
 

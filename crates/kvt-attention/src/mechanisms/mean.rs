@@ -2,24 +2,16 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place,
 };
 
-/// Every query gets the same learned mean of the values, `sum_j weight_j v_j`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct MeanConfig {
-    /// Multiplies the initial weights `1 / keys`.
-    pub gain: f32,
-}
-
-impl Default for MeanConfig {
-    fn default() -> Self {
-        Self { gain: 1.0 }
+settings! {
+    /// Every query gets the same learned mean of the values, `sum_j weight_j v_j`.
+    pub struct MeanConfig {
+        /// Multiplies the initial weights `1 / keys`.
+        pub gain: f32 = 1.0;
     }
 }
 

@@ -2,40 +2,28 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
+use super::weighing::Weighing;
 use crate::{
-    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Score,
-    SoftmaxAttention, attend_unchecked,
+    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place,
+    SoftmaxAttention,
 };
 
-/// Attention over convolved keys and values: a convolution over the tokens whose kernel and stride are `ratio`, for each head by
-/// itself, makes one key of every `ratio`, `softmax(scale / temperature * q conv_k(k)^T) conv_v(v)` ([Generating Wikipedia by
-/// Summarizing Long Sequences, ICLR 2018](https://arxiv.org/abs/1801.10198), section 4.2.3). The cost falls by the ratio
-/// and stays quadratic in the tokens. Tokens of the prefix are keys as they are. The last convolution has zeros for tokens that are
-/// missing.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct MemoryCompressedConfig {
-    /// Consecutive tokens that become one key: kernel and stride of the convolutions; no more than there are tokens in the map.
-    #[schemars(range(min = 1, max = 1024))]
-    pub ratio: usize,
-    /// Whether keys and values are compressed by the same weights.
-    pub shared: bool,
-    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
-    /// finite.
-    #[schemars(range(min = 1e-6, max = 1e6))]
-    pub temperature: f64,
-}
-
-impl Default for MemoryCompressedConfig {
-    fn default() -> Self {
-        Self {
-            ratio: 3,
-            shared: false,
-            temperature: 1.0,
-        }
+settings! {
+    /// Attention over convolved keys and values: a convolution over the tokens whose kernel and stride are `ratio`, for each head by
+    /// itself, makes one key of every `ratio`, `softmax(scale / temperature * q conv_k(k)^T) conv_v(v)` ([Generating Wikipedia by
+    /// Summarizing Long Sequences, ICLR 2018](https://arxiv.org/abs/1801.10198), section 4.2.3). The cost falls by the ratio
+    /// and stays quadratic in the tokens. Tokens of the prefix are keys as they are. The last convolution has zeros for tokens that are
+    /// missing.
+    #[derive(Copy)]
+    pub struct MemoryCompressedConfig {
+        /// Consecutive tokens that become one key: kernel and stride of the convolutions; no more than there are tokens in the map.
+        pub ratio: usize = 3, range(min = 1, max = 1024);
+        /// Whether keys and values are compressed by the same weights.
+        pub shared: bool = false;
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
+        pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
     }
 }
 
@@ -112,18 +100,10 @@ impl MechanismConfig for MemoryCompressedConfig {
 
 impl Mechanism for MemoryCompressed {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
-        let Context {
-            scale,
-            dropout,
-            prefix,
-            ..
-        } = context;
         let of_values = self.compress_v.as_ref().unwrap_or(&self.compress_k);
-        let (k, v) = (
-            self.compress_k.forward(k, prefix),
-            of_values.forward(v, prefix),
-        );
-        attend_unchecked(q, k, v, Score::default(), scale, &self.softmax, dropout)
+        let k = self.compress_k.forward(k, context.prefix);
+        let v = of_values.forward(v, context.prefix);
+        Weighing::new(self.softmax, &context).attend(q, k, v)
     }
 }
 

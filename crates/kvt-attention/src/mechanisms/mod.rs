@@ -12,6 +12,9 @@ use crate::{
     SoftmaxOnly,
 };
 
+#[macro_use]
+mod settings;
+
 mod band;
 mod clustered;
 mod dense;

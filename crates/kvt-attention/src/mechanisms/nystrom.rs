@@ -6,52 +6,34 @@ use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{DType, Tensor};
 use kvt_ops::contiguous_gradient;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Score,
     SoftmaxAttention, attend_unchecked,
 };
 
-/// `softmax(q k'^T) A^-1 softmax(q' k^T) v` with `A = softmax(q' k'^T) + ridge * I`, all scores times `scale / temperature`;
-/// the landmarks `q'` and `k'` are means of consecutive queries and keys ([Nyströmformer, AAAI
-/// 2021](https://arxiv.org/abs/2102.03902)). `A^-1` is the paper's iteration: after 6 steps an approximation, whose error also
-/// tames a matrix that is close to singular. As in the authors' code for images, but not in the one for
-/// texts, the start of the iteration is one for every matrix, so that an image does not depend on its batch, and segments of two
-/// lengths cover any number of tokens. A token of the prefix is its own landmark. With `ridge = 1` this is the compressed
-/// self-attention of CSALR (Chen et al., IJCAI 2020), which shrinks the output, but whose `A` always has an inverse.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct NystromConfig {
-    /// Means that represent the queries, and as many for the keys; no more than there are tokens.
-    #[schemars(range(min = 1, max = 65_536))]
-    pub landmarks: usize,
-    /// Iterations: of the clustering (`clustered`), of the inverse (`nystrom`), of the search (`scram`).
-    #[schemars(range(min = 1, max = 100))]
-    pub iterations: usize,
-    /// Tokens that a depthwise convolution of the values, one kernel for every head, reaches over: an odd number. It is added
-    /// to the output; 0 leaves it out.
-    #[schemars(range(min = 0, max = 1023))]
-    pub conv: usize,
-    /// Added to the diagonal of the landmarks' matrix before it is inverted.
-    #[schemars(range(min = 0.0, max = 1e6))]
-    pub ridge: f64,
-    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
-    /// finite.
-    #[schemars(range(min = 1e-6, max = 1e6))]
-    pub temperature: f64,
-}
-
-impl Default for NystromConfig {
-    fn default() -> Self {
-        Self {
-            landmarks: 64,
-            iterations: 6,
-            conv: 0,
-            ridge: 0.0,
-            temperature: 1.0,
-        }
+settings! {
+    /// `softmax(q k'^T) A^-1 softmax(q' k^T) v` with `A = softmax(q' k'^T) + ridge * I`, all scores times `scale / temperature`;
+    /// the landmarks `q'` and `k'` are means of consecutive queries and keys ([Nyströmformer, AAAI
+    /// 2021](https://arxiv.org/abs/2102.03902)). `A^-1` is the paper's iteration: after 6 steps an approximation, whose error also
+    /// tames a matrix that is close to singular. As in the authors' code for images, but not in the one for
+    /// texts, the start of the iteration is one for every matrix, so that an image does not depend on its batch, and segments of two
+    /// lengths cover any number of tokens. A token of the prefix is its own landmark. With `ridge = 1` this is the compressed
+    /// self-attention of CSALR (Chen et al., IJCAI 2020), which shrinks the output, but whose `A` always has an inverse.
+    #[derive(Copy)]
+    pub struct NystromConfig {
+        /// Means that represent the queries, and as many for the keys; no more than there are tokens.
+        pub landmarks: usize = 64, range(min = 1, max = 65_536);
+        /// Iterations: of the clustering (`clustered`), of the inverse (`nystrom`), of the search (`scram`).
+        pub iterations: usize = 6, range(min = 1, max = 100);
+        /// Tokens that a depthwise convolution of the values, one kernel for every head, reaches over: an odd number. It is added
+        /// to the output; 0 leaves it out.
+        pub conv: usize = 0, range(min = 0, max = 1023);
+        /// Added to the diagonal of the landmarks' matrix before it is inverted.
+        pub ridge: f64 = 0.0, range(min = 0.0, max = 1e6);
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
+        pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
     }
 }
 
@@ -60,11 +42,7 @@ impl Default for NystromConfig {
 pub struct Nystrom {
     conv: Option<TokenConv>,
     #[module(skip)]
-    landmarks: usize,
-    #[module(skip)]
-    iterations: usize,
-    #[module(skip)]
-    ridge: f64,
+    config: NystromConfig,
     softmax: SoftmaxAttention,
 }
 
@@ -146,9 +124,7 @@ impl MechanismConfig for NystromConfig {
         });
         Nystrom {
             conv,
-            landmarks: self.landmarks,
-            iterations: self.iterations,
-            ridge: self.ridge,
+            config: *self,
             softmax: SoftmaxAttention::at(self.temperature),
         }
     }
@@ -159,7 +135,7 @@ impl Mechanism for Nystrom {
         let dtype = q.dtype();
         let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
         // There may be fewer tokens if their number was not known beforehand.
-        let count = self.landmarks.min(q.dims()[2]).min(k.dims()[2]);
+        let count = self.config.landmarks.min(q.dims()[2]).min(k.dims()[2]);
         let [q_mean, k_mean] = [&q, &k].map(|x| landmarks(x, count, context.prefix));
         let attend = |q, k, v| {
             let score = Score::default();
@@ -169,7 +145,7 @@ impl Mechanism for Nystrom {
         let taken = attend(q_mean.clone(), k, v.clone());
         let inverse = inverse(
             &self.between(q_mean, k_mean.clone(), context.scale),
-            self.iterations,
+            self.config.iterations,
         );
         let out = attend(q, k_mean, inverse.matmul(taken));
         let out = match &self.conv {
@@ -185,12 +161,12 @@ impl Nystrom {
     fn between(&self, q: Tensor<4>, k: Tensor<4>, scale: f64) -> Tensor<4> {
         let q = q * (scale / self.softmax.temperature);
         let weights = softmax(q.matmul(k.swap_dims(2, 3)), 3);
-        if self.ridge == 0.0 {
+        if self.config.ridge == 0.0 {
             return weights;
         }
         let [.., count] = weights.dims();
         let identity = Tensor::<2>::eye(count, &weights.device()).cast(DType::F32);
-        weights + (identity * self.ridge).unsqueeze::<4>()
+        weights + (identity * self.config.ridge).unsqueeze::<4>()
     }
 }
 

@@ -3,49 +3,33 @@
 use burn::module::Module;
 use burn::tensor::activation::relu;
 use burn::tensor::{DType, Tensor};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::draws::{Draws, Redraw};
 use super::features::{self, Directions, attend_features};
 use crate::{AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
 
-/// The generalised attention of the Performer, `phi(q) (phi(k)^T v) / (phi(q) sum phi(k))` with the features
-/// `phi(x) = relu(omega x) + kernel_epsilon`, for random directions omega
-/// ([Rethinking Attention with Performers, ICLR 2021](https://arxiv.org/abs/2009.14794)).
-///
-/// It does not approximate the softmax, and has no scale. By default the authors' code has no random directions here,
-/// but `phi(x) = relu(x) + kernel_epsilon`: set `projected = false` for it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct PerformerReluConfig {
-    /// Features that replace the scores.
-    #[schemars(range(min = 1, max = 65536))]
-    pub features: usize,
-    /// Whether features are made of random directions. Otherwise each is made of one entry of a query or key, and
-    /// `features`, `orthogonal`, `redraw` and `seed` do nothing.
-    pub projected: bool,
-    /// Whether random directions are drawn orthogonal in blocks of `head_dim`.
-    pub orthogonal: bool,
-    /// When random numbers are drawn again: `step` in training at every step, `never`.
-    pub redraw: Redraw,
-    /// Seed of the random numbers of evaluation.
-    pub seed: u64,
-    /// Added to every feature, so that none is zero.
-    #[schemars(range(min = 1e-12, max = 1.0))]
-    pub kernel_epsilon: f64,
-}
-
-impl Default for PerformerReluConfig {
-    fn default() -> Self {
-        Self {
-            features: 256,
-            projected: true,
-            orthogonal: true,
-            redraw: Redraw::default(),
-            seed: 0,
-            kernel_epsilon: 1e-3,
-        }
+settings! {
+    /// The generalised attention of the Performer, `phi(q) (phi(k)^T v) / (phi(q) sum phi(k))` with the features
+    /// `phi(x) = relu(omega x) + kernel_epsilon`, for random directions omega
+    /// ([Rethinking Attention with Performers, ICLR 2021](https://arxiv.org/abs/2009.14794)).
+    ///
+    /// It does not approximate the softmax, and has no scale. By default the authors' code has no random directions here,
+    /// but `phi(x) = relu(x) + kernel_epsilon`: set `projected = false` for it.
+    #[derive(Copy)]
+    pub struct PerformerReluConfig {
+        /// Features that replace the scores.
+        pub features: usize = 256, range(min = 1, max = 65536);
+        /// Whether features are made of random directions. Otherwise each is made of one entry of a query or key, and
+        /// `features`, `orthogonal`, `redraw` and `seed` do nothing.
+        pub projected: bool = true;
+        /// Whether random directions are drawn orthogonal in blocks of `head_dim`.
+        pub orthogonal: bool = true;
+        /// When random numbers are drawn again: `step` in training at every step, `never`.
+        pub redraw: Redraw = Redraw::default();
+        /// Seed of the random numbers of evaluation.
+        pub seed: u64 = 0;
+        /// Added to every feature, so that none is zero.
+        pub kernel_epsilon: f64 = 1e-3, range(min = 1e-12, max = 1.0);
     }
 }
 
@@ -66,10 +50,6 @@ impl MechanismConfig for PerformerReluConfig {
     fn validate(&self) -> Result<(), AttentionError> {
         features::check_features(self.features)?;
         features::check_kernel_epsilon(self.kernel_epsilon)
-    }
-
-    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
-        place.without_scores(Self::KIND)
     }
 
     fn cost(&self, place: &Place) -> Cost {

@@ -2,8 +2,6 @@
 
 use burn::module::Module;
 use burn::tensor::{DType, Tensor};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::band::{self, Band, Window};
 use super::weighing::Weighing;
@@ -12,42 +10,25 @@ use crate::{
     SoftmaxAttention,
 };
 
-/// Two levels of attention (Zhang et al., [Poolingformer](https://arxiv.org/abs/2105.04371), ICML 2021): softmax attention
-/// to the tokens in a window, plus softmax attention to the means of pooled tokens in a larger window. On a map
-/// windows and pools are squares; tokens that form no map are one row. Tokens before the map see all tokens and are
-/// seen, unpooled, by all. We know of no public code of the authors. The second level takes the queries, keys and values of
-/// the first, without projections in between, and pools are plain means, without learned weights. The authors' windows
-/// have 128 and 512 tokens of text; by default they are squares of 11 by 11 and 23 by 23 tokens here.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct PoolingformerConfig {
-    /// Radius of the windows around a token, in tokens of the map.
-    #[schemars(range(min = 0, max = 1024))]
-    pub radius: usize,
-    /// Distance from a token to the centre of the farthest pool that it sees, in tokens of the map.
-    #[schemars(range(min = 0, max = 1024))]
-    pub pool_radius: usize,
-    /// Side of the squares of tokens whose means are the keys and values of the second level.
-    #[schemars(range(min = 1, max = 1024))]
-    pub pool: usize,
-    /// Tokens from one pool to the next, at most `pool`.
-    #[schemars(range(min = 1, max = 1024))]
-    pub stride: usize,
-    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
-    /// finite.
-    #[schemars(range(min = 1e-6, max = 1e6))]
-    pub temperature: f64,
-}
-
-impl Default for PoolingformerConfig {
-    fn default() -> Self {
-        Self {
-            radius: 5,
-            pool_radius: 11,
-            pool: 5,
-            stride: 4,
-            temperature: 1.0,
-        }
+settings! {
+    /// Two levels of attention (Zhang et al., [Poolingformer](https://arxiv.org/abs/2105.04371), ICML 2021): softmax attention
+    /// to the tokens in a window, plus softmax attention to the means of pooled tokens in a larger window. On a map
+    /// windows and pools are squares; tokens that form no map are one row. Tokens before the map see all tokens and are
+    /// seen, unpooled, by all. We know of no public code of the authors. The second level takes the queries, keys and values of
+    /// the first, without projections in between, and pools are plain means, without learned weights. The authors' windows
+    /// have 128 and 512 tokens of text; by default they are squares of 11 by 11 and 23 by 23 tokens here.
+    pub struct PoolingformerConfig {
+        /// Radius of the windows around a token, in tokens of the map.
+        pub radius: usize = 5, range(min = 0, max = 1024);
+        /// Distance from a token to the centre of the farthest pool that it sees, in tokens of the map.
+        pub pool_radius: usize = 11, range(min = 0, max = 1024);
+        /// Side of the squares of tokens whose means are the keys and values of the second level.
+        pub pool: usize = 5, range(min = 1, max = 1024);
+        /// Tokens from one pool to the next, at most `pool`.
+        pub stride: usize = 4, range(min = 1, max = 1024);
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
+        pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
     }
 }
 

@@ -2,53 +2,36 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::draws::{Draws, Redraw};
 use super::features::{self, Directions, attend_signed_features, half_square, waves};
 use crate::{AttentionError, Context, Cost, Law, Mechanism, MechanismConfig, ParamInit, Place};
 
-/// Random feature attention, `phi(q) (phi(k)^T v) / (phi(q) sum phi(k))` with the features
-/// `phi(x) = [sin(w x / |x|), cos(w x / |x|)] / sqrt(m)` for m random directions `w = sigma * omega / tau`, drawn for
-/// every head, and learned widths sigma, which begin at 1
-/// ([Random Feature Attention, ICLR 2021](https://arxiv.org/abs/2103.02143)). At first products of features estimate
-/// `exp((cos(q, k) - 1) / tau^2)`: the softmax of cosines, without a scale.
-///
-/// The authors' code replaces denominators below 1 by 1, which drops their sign and lets weights sum to less than one,
-/// and multiplies features by 0.1 instead of `1 / sqrt(m)`; here `2 * epsilon` are added to a denominator that is not
-/// further than `epsilon` from zero. Unit vectors are `x / sqrt(|x|^2 + 1e-6)`, which has a gradient at 0. The
-/// gate of the paper is for causal attention. With `orthogonal = true` rows are orthogonal, which the authors' are not.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct RfaConfig {
-    /// Features that replace the scores.
-    #[schemars(range(min = 1, max = 65536))]
-    pub features: usize,
-    /// Whether random directions are drawn orthogonal in blocks of `head_dim`.
-    pub orthogonal: bool,
-    /// When random numbers are drawn again: `step` in training at every step, `never`.
-    pub redraw: Redraw,
-    /// Seed of the random numbers of evaluation.
-    pub seed: u64,
-    /// Divisor of unit vectors before the features: its square is the temperature of their cosines.
-    #[schemars(range(min = 1e-2, max = 1e2))]
-    pub tau: f64,
-    /// Added to denominators, so that none is zero.
-    #[schemars(range(min = 1e-12, max = 1.0))]
-    pub epsilon: f64,
-}
-
-impl Default for RfaConfig {
-    fn default() -> Self {
-        Self {
-            features: 64,
-            orthogonal: false,
-            redraw: Redraw::default(),
-            seed: 0,
-            tau: 1.0,
-            epsilon: 1e-3,
-        }
+settings! {
+    /// Random feature attention, `phi(q) (phi(k)^T v) / (phi(q) sum phi(k))` with the features
+    /// `phi(x) = [sin(w x / |x|), cos(w x / |x|)] / sqrt(m)` for m random directions `w = sigma * omega / tau`, drawn for
+    /// every head, and learned widths sigma, which begin at 1
+    /// ([Random Feature Attention, ICLR 2021](https://arxiv.org/abs/2103.02143)). At first products of features estimate
+    /// `exp((cos(q, k) - 1) / tau^2)`: the softmax of cosines, without a scale.
+    ///
+    /// The authors' code replaces denominators below 1 by 1, which drops their sign and lets weights sum to less than one,
+    /// and multiplies features by 0.1 instead of `1 / sqrt(m)`; here `2 * epsilon` are added to a denominator that is not
+    /// further than `epsilon` from zero. Unit vectors are `x / sqrt(|x|^2 + 1e-6)`, which has a gradient at 0. The
+    /// gate of the paper is for causal attention. With `orthogonal = true` rows are orthogonal, which the authors' are not.
+    #[derive(Copy)]
+    pub struct RfaConfig {
+        /// Features that replace the scores.
+        pub features: usize = 64, range(min = 1, max = 65536);
+        /// Whether random directions are drawn orthogonal in blocks of `head_dim`.
+        pub orthogonal: bool = false;
+        /// When random numbers are drawn again: `step` in training at every step, `never`.
+        pub redraw: Redraw = Redraw::default();
+        /// Seed of the random numbers of evaluation.
+        pub seed: u64 = 0;
+        /// Divisor of unit vectors before the features: its square is the temperature of their cosines.
+        pub tau: f64 = 1.0, range(min = 1e-2, max = 1e2);
+        /// Added to denominators, so that none is zero.
+        pub epsilon: f64 = 1e-3, range(min = 1e-12, max = 1.0);
     }
 }
 
@@ -60,9 +43,7 @@ pub struct Rfa {
     #[module(skip)]
     directions: Directions,
     #[module(skip)]
-    tau: f64,
-    #[module(skip)]
-    epsilon: f64,
+    config: RfaConfig,
 }
 
 impl MechanismConfig for RfaConfig {
@@ -81,10 +62,6 @@ impl MechanismConfig for RfaConfig {
         ))
     }
 
-    fn fits(&self, place: &Place) -> Result<(), AttentionError> {
-        place.without_scores(Self::KIND)
-    }
-
     /// Every direction has two features.
     fn cost(&self, place: &Place) -> Cost {
         Cost {
@@ -99,8 +76,7 @@ impl MechanismConfig for RfaConfig {
         Rfa {
             sigma: init.param("sigma", shape, Law::Constant(1.0)),
             directions: Directions::new(self.features, self.orthogonal, draws),
-            tau: self.tau,
-            epsilon: self.epsilon,
+            config: *self,
         }
     }
 }
@@ -119,9 +95,9 @@ impl Rfa {
     /// [`attend`](Mechanism::attend) with the directions `omega`, `[1, heads, features, head_dim]`.
     fn attend_by(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, omega: Tensor<4>) -> Tensor<4> {
         let sigma = self.sigma.val().cast(DType::F32);
-        let omega = omega * (sigma.unsqueeze::<4>() / self.tau);
+        let omega = omega * (sigma.unsqueeze::<4>() / self.config.tau);
         let [phi_q, phi_k] = [q, k].map(|x| waves(unit(x.cast(DType::F32)), omega.clone()));
-        attend_signed_features(phi_q, phi_k, v, self.epsilon)
+        attend_signed_features(phi_q, phi_k, v, self.config.epsilon)
     }
 }
 

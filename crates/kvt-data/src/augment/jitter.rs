@@ -56,18 +56,14 @@ impl ColorJitter {
             low + (1.0 + range - low) * share()
         };
         let drawn = [
-            (
-                self.brightness,
-                Adjustment::Brightness(factor(self.brightness)),
-            ),
-            (self.contrast, Adjustment::Contrast(factor(self.contrast))),
-            (
-                self.saturation,
-                Adjustment::Saturation(factor(self.saturation)),
-            ),
-            (self.hue, Adjustment::Hue(self.hue * (2.0 * share() - 1.0))),
+            Adjustment::Brightness(factor(self.brightness)),
+            Adjustment::Contrast(factor(self.contrast)),
+            Adjustment::Saturation(factor(self.saturation)),
+            Adjustment::Hue(self.hue * (2.0 * share() - 1.0)),
         ];
-        let active = drawn.into_iter().filter(|(range, _)| *range > 0.0);
+        let ranges = [self.brightness, self.contrast, self.saturation, self.hue];
+        let drawn = ranges.into_iter().zip(drawn);
+        let active = drawn.filter(|(range, _)| *range > 0.0);
         let mut order: Vec<Adjustment> = active.map(|(_, adjustment)| adjustment).collect();
         order.shuffle(&mut rng);
         order

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::{Contents, Duplicate, Unreadable, wider};
+use super::{Contents, Duplicate, Unreadable, uncounted, wider};
 use crate::coco::{BadAnnotation, LeftOut};
 use crate::source::coco_survey;
 use crate::{DataConfig, DataError, DecodeError, ImageLimits, Source};
@@ -128,11 +128,7 @@ impl CocoCheck {
             annotations: PathBuf::new(),
             images: source.samples.len(),
             without_objects: 0,
-            classes: source
-                .classes
-                .iter()
-                .map(|class| (class.clone(), 0))
-                .collect(),
+            classes: uncounted(source),
             left_out: LeftOut::ALL.map(|reason| (reason, 0)).into(),
             without_mask: 0,
             id_zero: 0,

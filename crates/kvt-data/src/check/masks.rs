@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Contents, Duplicate, Unreadable, wider};
+use super::{Contents, Duplicate, Unreadable, uncounted, wider};
 use crate::source::{Survey, Unpaired, mask_survey};
 use crate::{DataConfig, DataError, IGNORED, ImageLimits, OtherFormats, Sample, Source, Unlisted};
 
@@ -90,11 +90,7 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
         let mut check = MaskCheck {
             name: if name.is_empty() { "all" } else { *name }.to_owned(),
             images: source.samples.len(),
-            classes: source
-                .classes
-                .iter()
-                .map(|class| (class.clone(), 0))
-                .collect(),
+            classes: uncounted(source),
             ignored: 0,
             unreadable: Vec::new(),
             unpaired: unpaired.clone(),

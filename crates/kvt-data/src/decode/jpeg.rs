@@ -120,9 +120,7 @@ pub(super) fn decode(
     decoder.decode_headers().ok()?;
     let (width, height) = decoder.dimensions()?;
     let (width, height) = (u32::try_from(width).ok()?, u32::try_from(height).ok()?);
-    if u64::from(width) * u64::from(height) > limits.max_pixels {
-        return None;
-    }
+    limits.check_pixels(width, height).ok()?;
     // CMYK is what it takes three components of Adobe for, until it counts them.
     let is_plain = matches!(
         decoder.input_colorspace()?,

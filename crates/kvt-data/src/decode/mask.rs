@@ -3,14 +3,12 @@
 //! They are read as stored. The `image` crate would resolve the palette, as VOC's masks have one, and the indices would be lost.
 
 use std::io::Cursor;
-use std::panic::catch_unwind;
 
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
 
-use super::{LFS_POINTER, MAX_SIDE};
+use super::{LFS_POINTER, MAX_SIDE, caught};
 use crate::LabelMap;
 use crate::file::ImageLimits;
-use crate::ordered::panic_message;
 
 const TRUNCATED: &str = "the file is truncated";
 
@@ -25,9 +23,7 @@ pub fn decode_mask(bytes: &[u8], limits: ImageLimits) -> Result<LabelMap, String
     if bytes.starts_with(LFS_POINTER) {
         return Err("a Git LFS pointer, not the mask: run `git lfs pull`".to_owned());
     }
-    // As for images: hostile input.
-    catch_unwind(|| decode(bytes, limits))
-        .unwrap_or_else(|panic| Err(format!("the decoder panicked: {}", panic_message(&*panic))))
+    caught(|| decode(bytes, limits))
 }
 
 fn decode(bytes: &[u8], limits: ImageLimits) -> Result<LabelMap, String> {
@@ -45,12 +41,7 @@ fn decode(bytes: &[u8], limits: ImageLimits) -> Result<LabelMap, String> {
             "{width} x {height} pixels: a side has more than {MAX_SIDE}"
         ));
     }
-    if u64::from(width) * u64::from(height) > limits.max_pixels {
-        return Err(format!(
-            "{width} x {height} pixels are more than `data.max_pixels` = {}",
-            limits.max_pixels
-        ));
-    }
+    limits.check_pixels(width, height)?;
     let mut reader = decoder.read_info().map_err(words)?;
     let info = reader.info();
     if !matches!(info.color_type, ColorType::Grayscale | ColorType::Indexed) {

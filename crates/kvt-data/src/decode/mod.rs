@@ -25,7 +25,7 @@ mod tiff;
 mod webp;
 
 use std::io::Cursor;
-use std::panic::catch_unwind;
+use std::panic::{UnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use image::metadata::Orientation;
@@ -172,9 +172,7 @@ pub(super) fn decode_stored(bytes: &[u8], limits: ImageLimits) -> Result<Stored,
     if bytes.starts_with(LFS_POINTER) {
         return Err("a Git LFS pointer, not the image: run `git lfs pull`".to_owned());
     }
-    // The decoders are third-party code that reads hostile input: a panic means a bad file and must not end the run.
-    catch_unwind(|| decode_checked(bytes, limits))
-        .unwrap_or_else(|panic| Err(format!("the decoder panicked: {}", panic_message(&*panic))))
+    caught(|| decode_checked(bytes, limits))
 }
 
 /// Width and height of an image file in pixels, from its header.
@@ -183,12 +181,15 @@ pub(super) fn decode_stored(bytes: &[u8], limits: ImageLimits) -> Result<Stored,
 ///
 /// The reason, as text.
 pub(super) fn dimensions(bytes: &[u8]) -> Result<(u32, u32), String> {
-    // As above: hostile input.
-    let read = || -> Result<(u32, u32), String> {
+    caught(|| {
         let format = format_of(bytes)?;
         let reader = ImageReader::with_format(Cursor::new(bytes), format);
         reader.into_dimensions().map_err(|error| error.to_string())
-    };
+    })
+}
+
+/// What a decoder reads. They are third-party code that reads hostile input: a panic means a bad file and must not end the run.
+fn caught<T>(read: impl FnOnce() -> Result<T, String> + UnwindSafe) -> Result<T, String> {
     catch_unwind(read)
         .unwrap_or_else(|panic| Err(format!("the decoder panicked: {}", panic_message(&*panic))))
 }
@@ -285,8 +286,7 @@ fn pixels(bytes: &[u8], format: ImageFormat, limits: ImageLimits) -> Result<Dyna
     // Reads the header; the pixels are read by `from_decoder`.
     let decoder = reader.into_decoder().map_err(words)?;
     let (width, height) = decoder.dimensions();
-    let count = u64::from(width) * u64::from(height);
-    if count == 0 {
+    if width == 0 || height == 0 {
         return Err("the image has no pixels".to_owned());
     }
     let color = decoder.color_type();
@@ -296,12 +296,7 @@ fn pixels(bytes: &[u8], format: ImageFormat, limits: ImageLimits) -> Result<Dyna
     if format == ImageFormat::Tiff && !is_plain {
         return Err(tiff::refused(bytes));
     }
-    if count > limits.max_pixels {
-        return Err(format!(
-            "{width} x {height} pixels are more than `data.max_pixels` = {}",
-            limits.max_pixels
-        ));
-    }
+    limits.check_pixels(width, height)?;
     decoder_limits
         .reserve(decoder.total_bytes())
         .map_err(words)?;

@@ -7,7 +7,7 @@ use kvt_ops::Key;
 
 use super::{LoaderConfig, Purpose, Skipped};
 use crate::batch::Image;
-use crate::prepare::{Example, PrepareError};
+use crate::prepare::Example;
 use crate::{Batch, DataError, OnError, View};
 
 /// A batch, and the images that were skipped for it.
@@ -87,8 +87,8 @@ impl<T> LoaderConfig<T> {
                     skipped.extend(first_bad);
                     return Ok(Some((index, example)));
                 }
-                Err(PrepareError::Bad(error)) => error,
-                Err(error) => return Err(error.into()),
+                Err(DataError::Decode(error)) => error,
+                Err(error) => return Err(error),
             };
             if self.on_error == OnError::Fail {
                 return Err(error.into());

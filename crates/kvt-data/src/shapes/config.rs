@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Figure;
-use crate::DataError;
 use crate::schema::{self, Refusal, section};
+use crate::{DataError, Split};
 use kvt_ops::Key;
 
 section! {
@@ -48,25 +48,6 @@ pub enum Layout {
 const DENSE_KEYS: [&str; 3] = ["layout", "objects", "radius"];
 /// The class of pixels without a shape.
 const BACKGROUND: &str = "background";
-
-/// The two parts of the data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Split {
-    /// For training.
-    Train,
-    /// For validation.
-    Val,
-}
-
-impl Split {
-    /// The folder name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Val => "val",
-        }
-    }
-}
 
 impl ShapesConfig {
     /// Checks the ranges, and the order of two numbers that are the ends of one.

@@ -9,11 +9,10 @@ use image::{ImageBuffer, ImageFormat, Pixel, PixelWithColorType};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::config::{Layout, ShapesConfig, Split};
+use super::config::{Layout, ShapesConfig};
 use super::{Figure, dense, render};
-use crate::DataError;
 use crate::fs::{Staging, parent, remove_leftovers};
-use crate::regular;
+use crate::{DataError, Split, regular};
 use kvt_ops::Key;
 
 const MANIFEST: &str = "dataset.toml";
@@ -138,10 +137,7 @@ fn make(
         shapes: config.clone(),
     };
     let path = root.join(MANIFEST);
-    let text = toml::to_string(&manifest).map_err(|error| DataError::Write {
-        path: path.clone(),
-        reason: error.to_string(),
-    })?;
+    let text = toml::to_string(&manifest).map_err(|error| DataError::write(&path, &error))?;
     fs_err::write(&path, config.in_manifest(&text))?;
     // Not all systems can rename onto an empty folder; a non-empty folder is not removed.
     let _ = std::fs::remove_dir(dir);
@@ -223,10 +219,7 @@ where
     let mut bytes = Cursor::new(Vec::new());
     image
         .write_to(&mut bytes, ImageFormat::Png)
-        .map_err(|error| DataError::Write {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })?;
+        .map_err(|error| DataError::write(path, &error))?;
     fs_err::write(path, bytes.into_inner())?;
     Ok(())
 }

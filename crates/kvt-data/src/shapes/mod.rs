@@ -14,7 +14,7 @@ mod figure;
 mod folder;
 mod scene;
 
-pub use config::{Layout, ShapesConfig, Split};
+pub use config::{Layout, ShapesConfig};
 pub(crate) use dense::CLASSES;
 pub use figure::Figure;
 pub use folder::{Summary, ensure, generate};

@@ -96,10 +96,7 @@ fn records(
     labels: usize,
     classes: usize,
 ) -> Result<Vec<Sample>, DataError> {
-    let refuse = |reason| DataError::Records {
-        path: file.to_owned(),
-        reason,
-    };
+    let refuse = |reason: String| DataError::records(file, reason);
     let bytes = regular::read_at_most(file, LARGEST_RECORDS)?;
     let record = labels + PIXELS;
     if bytes.is_empty() || !bytes.len().is_multiple_of(record) {

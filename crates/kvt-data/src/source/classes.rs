@@ -72,9 +72,8 @@ impl Source {
         };
         if without(classes, &self.classes).is_empty() && without(&self.classes, classes).is_empty()
         {
-            let reason = "its classes are in another order than those of the run".to_owned();
-            let path = self.root;
-            return Err(DataError::Records { path, reason });
+            let reason = "its classes are in another order than those of the run";
+            return Err(DataError::records(self.root, reason));
         }
         Err(self.other_classes(&self.classes, classes))
     }

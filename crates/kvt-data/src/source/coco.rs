@@ -27,11 +27,8 @@ pub(super) fn open(
 ) -> Result<Source, DataError> {
     let coco = Coco::read(&data.annotations(split), data.on_error)?;
     if data.val_fraction > 0.0 {
-        return Err(DataError::Records {
-            path: coco.path,
-            reason: "`data.val_fraction` divides folders, not files of annotations: leave it out, and name the files of both splits"
-                .to_owned(),
-        });
+        let reason = "`data.val_fraction` divides folders, not files of annotations: leave it out, and name the files of both splits";
+        return Err(DataError::records(coco.path, reason));
     }
     let source = listed(coco, data.path.join(folder))?.with_classes(classes)?;
     if data.on_error == OnError::Fail {

@@ -116,10 +116,7 @@ impl Source {
     ) -> Result<Self, DataError> {
         if !self.are_labels {
             let reason = "the labels are numbers; expected text, such as `cat|dog` for two labels";
-            return Err(DataError::Records {
-                path: self.root,
-                reason: reason.to_owned(),
-            });
+            return Err(DataError::records(self.root, reason));
         }
         let texts = std::mem::take(&mut self.classes);
         // The image that has a text, for messages: its path names the row.
@@ -127,14 +124,11 @@ impl Source {
             let has = self.samples.iter().find(|one| one.label as usize == text);
             has.map_or_else(|| self.root.clone(), |sample| sample.path.clone())
         };
+        let bad = |text: usize, reason: String| DataError::records(path(text), reason);
         let mut parts = Vec::new();
         for (text, labels) in texts.iter().enumerate() {
             let labels = labels_in(labels);
-            let bad = |reason| DataError::Records {
-                path: path(text),
-                reason,
-            };
-            parts.push(labels.map_err(bad)?);
+            parts.push(labels.map_err(|reason| bad(text, reason))?);
         }
         let columns = self.class_columns.take();
         if let (Some(known), Some(columns)) = (classes, &columns)
@@ -157,11 +151,7 @@ impl Source {
         let mut sets = Vec::new();
         for (text, labels) in parts.iter().enumerate() {
             let labels = numbers_of(labels, &numbers, &classes);
-            let bad = |reason| DataError::Records {
-                path: path(text),
-                reason,
-            };
-            sets.push(labels.map_err(bad)?);
+            sets.push(labels.map_err(|reason| bad(text, reason))?);
         }
         let of = |label: u32| sets.get(label as usize).cloned().unwrap_or_default();
         let sets = self.samples.iter().map(|sample| of(sample.label)).collect();

@@ -141,10 +141,7 @@ impl<'a> Table<'a> {
     }
 
     fn error(&self, reason: String) -> DataError {
-        DataError::Records {
-            path: self.labels.path.clone(),
-            reason,
-        }
+        DataError::records(&self.labels.path, reason)
     }
 
     fn has(&self, split: &str) -> bool {

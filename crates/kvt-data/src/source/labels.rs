@@ -114,10 +114,9 @@ impl Labels {
             rows.push(row);
         }
         let Some(columns) = columns.filter(|_| !rows.is_empty()) else {
-            return Err(DataError::Records {
-                path: path.to_owned(),
-                reason: "it has no rows: expected the columns `path` and `label`, and a row for each image".to_owned(),
-            });
+            let reason =
+                "it has no rows: expected the columns `path` and `label`, and a row for each image";
+            return Err(DataError::records(path, reason));
         };
         Ok(Self {
             path: path.to_owned(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use image::RgbImage;
 
 use super::Source;
+use super::share::of_chosen;
 use crate::coco::{Annotation, Coco, CocoImage, LeftOut};
 use crate::{DecodeError, ImageLimits};
 
@@ -108,11 +109,9 @@ impl Objects {
 
     /// The annotations of the chosen samples.
     pub(super) fn chosen(&self, is_chosen: impl Fn(usize) -> bool) -> Self {
-        let images = self.images.iter().enumerate();
-        let images = images.filter(|(sample, _)| is_chosen(*sample));
         Self {
             coco: Arc::clone(&self.coco),
-            images: images.map(|(_, image)| *image).collect(),
+            images: of_chosen(&self.images, is_chosen),
             trains: self.trains,
         }
     }

@@ -122,8 +122,7 @@ fn chosen(mut images: ByStem, list: &Path) -> Result<(ByStem, Vec<String>), Data
     let text = read_text(list, LARGEST_LIST)?;
     for name in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if chosen.contains_key(OsStr::new(name)) {
-            let (path, reason) = (list.to_owned(), format!("it has `{name}` twice"));
-            return Err(DataError::Records { path, reason });
+            return Err(DataError::records(list, format!("it has `{name}` twice")));
         }
         match images.remove_entry(OsStr::new(name)) {
             Some((stem, image)) => drop(chosen.insert(stem, image)),
@@ -228,10 +227,7 @@ fn classes(data: &DataConfig, known: Option<&[String]>) -> Result<(Vec<String>, 
     } else {
         return Ok((names, !matches!(data.classes, Some(ClassNames::File(_)))));
     };
-    Err(DataError::Records {
-        path,
-        reason: fault,
-    })
+    Err(DataError::records(path, fault))
 }
 
 /// The class whose value in the masks is ignored, if there is one.

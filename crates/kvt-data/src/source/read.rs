@@ -146,7 +146,7 @@ impl Source {
     }
 
     /// The path of a sample; that of all samples if there is no such sample.
-    fn path_of(&self, index: u32) -> PathBuf {
+    pub(crate) fn path_of(&self, index: u32) -> PathBuf {
         let sample = self.samples.get(index as usize);
         sample.map_or_else(|| self.root.clone(), |sample| sample.path.clone())
     }

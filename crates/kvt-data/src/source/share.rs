@@ -33,30 +33,26 @@ fn ranked(source: &Source, key: &[u8]) -> BTreeMap<u32, Vec<usize>> {
     ranked.collect()
 }
 
+/// What belongs to the samples whose places are chosen.
+pub(super) fn of_chosen<T: Clone>(items: &[T], is_chosen: impl Fn(usize) -> bool) -> Vec<T> {
+    let items = items.iter().enumerate();
+    let items = items.filter(|(index, _)| is_chosen(*index));
+    items.map(|(_, item)| item.clone()).collect()
+}
+
 /// The chosen images, in order.
 pub(super) fn chosen(source: &Source, is_chosen: impl Fn(usize) -> bool) -> Source {
-    let samples = source
-        .samples
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| is_chosen(*index));
     let masks = source.masks.as_ref().map(|masks| {
-        let files = masks.files.iter().enumerate();
-        let files = files.filter(|(index, _)| is_chosen(*index));
         Arc::new(Masks {
-            files: files.map(|(_, file)| file.clone()).collect(),
+            files: of_chosen(&masks.files, &is_chosen),
             ..Masks::clone(masks)
         })
     });
     let objects = source.objects.as_ref();
-    let label_sets = source.label_sets.as_ref().map(|sets| {
-        let sets = sets.iter().enumerate();
-        let sets = sets.filter(|(index, _)| is_chosen(*index));
-        sets.map(|(_, labels)| labels.clone()).collect()
-    });
+    let label_sets = source.label_sets.as_ref();
     Source {
-        label_sets,
-        samples: samples.map(|(_, sample)| sample.clone()).collect(),
+        label_sets: label_sets.map(|sets| of_chosen(sets, &is_chosen).into()),
+        samples: of_chosen(&source.samples, &is_chosen),
         masks,
         objects: objects.map(|objects| Arc::new(objects.chosen(&is_chosen))),
         ..source.clone()

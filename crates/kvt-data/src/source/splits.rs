@@ -17,6 +17,14 @@ pub enum Split {
 }
 
 impl Split {
+    /// The name of a folder of it, of the usual ones.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Train => TRAIN[0],
+            Self::Val => VAL[0],
+        }
+    }
+
     /// Its name in the configuration.
     pub(super) fn asked(self, data: &DataConfig) -> &str {
         match self {

@@ -23,9 +23,7 @@ impl Builder<'_> {
             BaseOperationIr::Reshape(of) => {
                 let dims = self.dims_of(&of.out);
                 let (x, shape) = (self.read(&of.input)?, self.new_shape(&dims));
-                let name = self.node("Reshape", [x, shape], []);
-                self.set(&of.out, name);
-                Ok(())
+                self.named("Reshape", [x, shape], &of.out)
             }
             BaseOperationIr::SwapDims(of) => {
                 let mut axes: Vec<usize> = (0..of.input.shape.num_dims()).collect();
@@ -70,9 +68,7 @@ impl Builder<'_> {
             BaseOperationIr::MaskFill(of) => {
                 let (mask, value) = (self.read(&of.mask)?, self.number(of.value, &of.tensor)?);
                 let x = self.read(&of.tensor)?;
-                let name = self.node("Where", [mask, value, x], []);
-                self.set(&of.out, name);
-                Ok(())
+                self.named("Where", [mask, value, x], &of.out)
             }
             BaseOperationIr::Equal(of) => self.operator("Equal", [&of.lhs, &of.rhs], [], &of.out),
             BaseOperationIr::EqualElem(of) => self.with_scalar("Equal", of),
@@ -136,13 +132,6 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn type_of(&self, tensor: &TensorIr) -> ExportError {
-        ExportError::Type {
-            kind: format!("{:?}", tensor.dtype),
-            place: self.place(),
-        }
-    }
-
     /// Axes that keep their length get the length 1, which ONNX leaves as it is.
     fn expand(&mut self, of: &ShapeOpIr) -> Result<(), ExportError> {
         let (from, to) = (self.dims_of(&of.input), self.dims_of(&of.out));
@@ -157,9 +146,7 @@ impl Builder<'_> {
         });
         let lengths: Vec<Dim> = lengths.collect();
         let (x, shape) = (self.read(&of.input)?, self.shape(&lengths));
-        let name = self.node("Expand", [x, shape], []);
-        self.set(&of.out, name);
-        Ok(())
+        self.named("Expand", [x, shape], &of.out)
     }
 
     /// Axes that are taken whole are left out, such as that of the batch.
@@ -211,9 +198,7 @@ impl Builder<'_> {
             let part: Vec<i64> = ranges.iter().map(|range| range[part]).collect();
             self.ints(&part)
         });
-        let name = self.node("Slice", [x, starts, ends, axes, steps], []);
-        self.set(out, name);
-        Ok(())
+        self.named("Slice", [x, starts, ends, axes, steps], out)
     }
 
     fn repeat(
@@ -240,9 +225,7 @@ impl Builder<'_> {
         let repeats = (0..from.len()).map(|axis| if axis == dim { times } else { Dim::Fixed(1) });
         let repeats: Vec<Dim> = repeats.collect();
         let (x, repeats) = (self.read(x)?, self.shape(&repeats));
-        let name = self.node("Tile", [x, repeats], []);
-        self.set(out, name);
-        Ok(())
+        self.named("Tile", [x, repeats], out)
     }
 }
 

@@ -202,6 +202,18 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
+    /// The same of inputs by their names, without attributes.
+    fn named(
+        &mut self,
+        operator: &str,
+        inputs: impl IntoIterator<Item = String>,
+        out: &TensorIr,
+    ) -> Result<(), ExportError> {
+        let name = self.node(operator, inputs, []);
+        self.set(out, name);
+        Ok(())
+    }
+
     /// The graph, without what the logits do not need.
     fn finish(mut self) -> Result<Graph, ExportError> {
         let [first, _] = self.recorded.recordings;
@@ -266,10 +278,14 @@ impl<'a> Builder<'a> {
 
     /// The type of a value in ONNX.
     fn element_of(&self, tensor: &TensorIr) -> Result<i32, ExportError> {
-        element(tensor.dtype).ok_or_else(|| ExportError::Type {
+        element(tensor.dtype).ok_or_else(|| self.type_of(tensor))
+    }
+
+    fn type_of(&self, tensor: &TensorIr) -> ExportError {
+        ExportError::Type {
             kind: format!("{:?}", tensor.dtype),
             place: self.place(),
-        })
+        }
     }
 }
 

@@ -106,9 +106,7 @@ impl Builder<'_> {
                 let erf = self.node("Erf", [scaled], []);
                 let above = self.node("Add", [erf, one?], []);
                 let twice = self.node("Mul", [x, above], []);
-                let name = self.node("Mul", [twice, half?], []);
-                self.set(&of.out, name);
-                Ok(())
+                self.named("Mul", [twice, half?], &of.out)
             }
             _ => Err(self.unknown(operation)),
         }

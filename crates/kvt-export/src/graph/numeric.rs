@@ -63,13 +63,10 @@ impl Builder<'_> {
             Of::CumSum(of) => {
                 let (x, axis) = (self.read(&of.input)?, self.axis(of.axis));
                 if of.out.dtype != DType::I64 {
-                    let name = self.node("CumSum", [x, axis], []);
-                    self.set(&of.out, name);
-                    return Ok(());
+                    return self.named("CumSum", [x, axis], &of.out);
                 }
                 let x = self.node("Cast", [x], [Attribute::int("to", 6)]);
-                let name = self.node("CumSum", [x, axis], []);
-                self.set(&of.out, name);
+                self.named("CumSum", [x, axis], &of.out)?;
                 self.cast(&of.out, &of.out)
             }
             Of::Clamp(of) => self.clip(&of.tensor, Some(of.min), Some(of.max), &of.out),
@@ -84,9 +81,7 @@ impl Builder<'_> {
                 let pads: Vec<i64> = before.chain(after).collect();
                 let (x, pads) = (self.read(&of.input)?, self.ints(&pads));
                 let value = self.number(value, &of.input)?;
-                let name = self.node("Pad", [x, pads, value], []);
-                self.set(&of.out, name);
-                Ok(())
+                self.named("Pad", [x, pads, value], &of.out)
             }
             _ => Err(self.unknown(operation)),
         }
@@ -136,9 +131,7 @@ impl Builder<'_> {
         of: &ScalarOpIr,
     ) -> Result<(), ExportError> {
         let (x, number) = (self.read(&of.lhs)?, self.number(of.rhs, &of.lhs)?);
-        let name = self.node(operator, [x, number], []);
-        self.set(&of.out, name);
-        Ok(())
+        self.named(operator, [x, number], &of.out)
     }
 
     fn power(&mut self, of: &ScalarOpIr) -> Result<(), ExportError> {
@@ -160,9 +153,7 @@ impl Builder<'_> {
     fn sum(&mut self, x: &TensorIr, axes: &[usize], out: &TensorIr) -> Result<(), ExportError> {
         let axes: Vec<i64> = axes.iter().map(|axis| *axis as i64).collect();
         let (x, axes) = (self.read(x)?, self.ints(&axes));
-        let name = self.node("ReduceSum", [x, axes], []);
-        self.set(out, name);
-        Ok(())
+        self.named("ReduceSum", [x, axes], out)
     }
 
     fn clip(
@@ -177,9 +168,7 @@ impl Builder<'_> {
             // A bound that is left out has an empty name.
             inputs.push(bound.map_or(Ok(String::new()), |bound| self.number(bound, x))?);
         }
-        let name = self.node("Clip", inputs, []);
-        self.set(out, name);
-        Ok(())
+        self.named("Clip", inputs, out)
     }
 
     /// The largest numbers along an axis, and where they are. Both of Burn and ONNX find equal ones at lower indices first.

@@ -60,14 +60,10 @@ impl CvtConfig {
                 _ => (3, 2),
             };
             let embed = ConvSettings {
-                in_channels: channels,
-                out_channels: dim,
-                kernel,
                 stride,
                 // The original's 2 for 7, and 1 for 3.
                 padding: kernel / 3,
-                groups: 1,
-                bias: true,
+                ..ConvSettings::patches(channels, dim, kernel)
             };
             let size = StageSize {
                 block: self.common.block(dim),
@@ -171,10 +167,6 @@ impl FamilyConfig for CvtConfig {
             name += &format!("_kv{}", self.kv_stride);
         }
         name + &self.common.size_suffix()
-    }
-
-    fn common(&self) -> &CommonConfig {
-        &self.common
     }
 
     fn summary(&self) -> Summary {

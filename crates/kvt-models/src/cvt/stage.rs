@@ -26,14 +26,13 @@ pub(super) struct StageSize {
 impl StageSize {
     /// The convolution before the projection to queries, or to keys and values.
     pub(super) fn projection(&self, stride: usize) -> ConvSettings {
+        let dim = self.block.dim;
         ConvSettings {
-            in_channels: self.block.dim,
-            out_channels: self.block.dim,
             kernel: 3,
             stride,
             padding: 1,
-            groups: self.block.dim,
-            bias: false,
+            groups: dim,
+            ..ConvSettings::pointwise(dim, dim)
         }
     }
 

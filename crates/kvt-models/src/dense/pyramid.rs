@@ -199,17 +199,9 @@ impl Pyramid {
     pub fn parameters(&self) -> Vec<Parameter> {
         let backbone = self.backbone.parameters().into_iter();
         let used = backbone.filter(|parameter| self.is_used(&parameter.name));
-        let used = used.map(|parameter| Parameter {
-            name: format!("{BACKBONE}{}", parameter.name),
-            ..parameter
-        });
-        let norms = self.norm_tensors().filter_map(|(_, tensor)| {
-            Some(Parameter {
-                id: ParamId::from(tensor.param_id?),
-                shape: tensor.shape.to_vec(),
-                name: tensor.name,
-            })
-        });
+        let used = used.map(|parameter| parameter.within(BACKBONE));
+        let norms = self.norm_tensors();
+        let norms = norms.filter_map(|(_, tensor)| Parameter::of(tensor));
         used.chain(norms).collect()
     }
 

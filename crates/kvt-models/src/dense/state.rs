@@ -17,15 +17,9 @@ fn tensors<M: Module>(module: &M) -> Vec<burn_pack::Tensor> {
 /// Every trainable parameter of a module, in the order of its modules.
 pub(super) fn parameters<M: Module>(module: &M, prefix: &str) -> Vec<Parameter> {
     let trained = trained(module);
-    let named = tensors(module).into_iter().filter_map(|tensor| {
-        Some(Parameter {
-            id: burn::module::ParamId::from(tensor.param_id?),
-            shape: tensor.shape.to_vec(),
-            name: format!("{prefix}{}", tensor.name),
-        })
-    });
-    named
-        .filter(|parameter| trained.contains(&parameter.id))
+    let all = tensors(module).into_iter().filter_map(Parameter::of);
+    all.filter(|parameter| trained.contains(&parameter.id))
+        .map(|parameter| parameter.within(prefix))
         .collect()
 }
 

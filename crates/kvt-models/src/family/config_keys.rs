@@ -12,94 +12,93 @@ use crate::family::img_size::ImgSize;
 use crate::family::validate;
 use crate::vit::Pool;
 
-/// Changes to a named configuration, the keys of the section `[model]`; `None` keeps the model's own value.
-// In the schema `x-range` is the interval of every number in a value, and `x-default` the default in words.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ModelOverrides {
-    /// Height and width of the input in pixels: one number for both, or, with a ViT, a list of the two.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub img_size: Option<ImgSize>,
-    /// Height and width of a patch in pixels.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub patch_size: Option<usize>,
-    /// Pixels from one patch to the next, where patches may overlap: PiT and CvT.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub patch_stride: Option<usize>,
-    /// Height and width of an attention window in tokens. Swin: one number. Twins: one number, or a list with one per
-    /// stage of the model.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub window_size: Option<PerStage<usize>>,
-    /// Height and width of the square of tokens that make one key of the whole map: Twins. One number, or a list with one
-    /// per stage of the model.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub sr_ratio: Option<PerStage<usize>>,
-    /// Stride of the convolution that makes keys and values: CvT.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub kv_stride: Option<usize>,
-    /// The strides with which the image becomes smaller, step by step. T2T-ViT: of the three soft splits. So-ViT: of the
-    /// three bottlenecks after the pooling. Visformer: of the stem (0 for no stem) and of the three patch embeddings.
-    /// Twins: the patch sizes of the stages. VOLO: of the first convolution, and of the patches that its map is cut into.
-    #[schemars(extend("x-range" = "[0, inf)", "x-default" = "the model's own"))]
-    pub strides: Option<Vec<usize>>,
-    /// Width of the convolutions before the patches: VOLO.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub stem_dim: Option<usize>,
-    /// Width of a token between the soft splits: T2T-ViT.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub token_dim: Option<usize>,
-    /// Width of a pixel within a patch: TNT.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub inner_dim: Option<usize>,
-    /// Number of attention heads of the transformers within patches: TNT.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub inner_num_heads: Option<usize>,
-    /// Stride of the convolution that makes the pixels within a patch: TNT.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub inner_stride: Option<usize>,
-    /// Width of a token: one number, or a list with one per stage of the model. With Swin the number of the first
-    /// stage, which doubles from stage to stage.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub embed_dim: Option<PerStage<usize>>,
-    /// Number of transformer blocks: one number, or a list with one per stage of the model.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub depth: Option<PerStage<usize>>,
-    /// Number of attention heads: one number, or a list with one per stage of the model.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub num_heads: Option<PerStage<usize>>,
-    /// Hidden width of the MLP as a multiple of `embed_dim`.
-    #[schemars(extend("x-range" = "(0, inf)", "x-default" = "the model's own"))]
-    pub mlp_ratio: Option<f64>,
-    /// Number of input channels. In training 1, for grey images, 3, or 4, with alpha; the first convolution of weights for 3 is adapted.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub in_chans: Option<usize>,
-    /// Number of outputs of the classifier.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the number of classes of the data"))]
-    pub num_classes: Option<usize>,
-    /// Whether the projection to query, key and value has a bias.
-    #[schemars(extend("x-default" = "the model's own"))]
-    pub qkv_bias: Option<bool>,
-    /// Rate of stochastic depth in the last block, rising linearly from 0 in the first. With CvT in the last stage
-    /// alone.
-    #[schemars(extend("x-range" = "[0, 1)", "default" = 0.0))]
-    pub drop_path: Option<f64>,
-    /// Dropout of attention weights.
-    #[schemars(extend("x-range" = "[0, 1)", "default" = 0.0))]
-    pub attn_drop: Option<f64>,
-    /// What the classifier reads: the class token, the mean of the patches, or an attention over them. ViT.
-    #[schemars(extend("x-default" = "the model's own"))]
-    pub pool: Option<Pool>,
-    /// Channels of the two projections whose covariance the head reads: So-ViT.
-    #[schemars(extend("x-range" = "[1, inf)", "x-default" = "the model's own"))]
-    pub cov_dims: Option<[usize; 2]>,
-    /// Dropout of what the last layer reads of the covariance: So-ViT.
-    #[schemars(extend("x-range" = "[0, 1)", "x-default" = "the model's own"))]
-    pub head_drop: Option<f64>,
-    /// Which attention the blocks have. Other kinds than `dense` and `knn` are used in the blocks of ViT, PiT, CvT, T2T-ViT,
-    /// TNT and So-ViT; T2T-ViT's token transformers and TNT's inner transformers stay dense then.
-    pub attention: Option<AttentionConfig>,
-    /// Attention of the class-attention blocks of VOLO, `dense` or `knn`; the others follow `attention`.
-    pub class_attention: Option<AttentionConfig>,
+/// Makes the struct of the keys from lines `pub key: type, "attribute" = value;`. The attributes are keywords of JSON schema;
+/// `x-range` is the interval of every number in a value, and `x-default` the default in words.
+macro_rules! keys {
+    ($(#[$meta:meta])* pub struct $name:ident {
+        $($(#[$doc:meta])* pub $key:ident: $type:ty $(, $attribute:literal = $value:expr)*;)+
+    }) => {
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(default)]
+        $(#[$meta])*
+        pub struct $name {
+            $($(#[$doc])* #[schemars(extend($($attribute = $value),*))] pub $key: $type,)+
+        }
+
+        impl $name {
+            /// The keys that are given, in the order of the fields.
+            pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
+                let keys = [$((stringify!($key), self.$key.is_some()),)+];
+                keys.into_iter()
+                    .filter_map(|(key, given)| given.then_some(key))
+            }
+        }
+    };
+}
+
+keys! {
+    /// Changes to a named configuration, the keys of the section `[model]`; `None` keeps the model's own value.
+    pub struct ModelOverrides {
+        /// Height and width of the input in pixels: one number for both, or, with a ViT, a list of the two.
+        pub img_size: Option<ImgSize>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Height and width of a patch in pixels.
+        pub patch_size: Option<usize>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Pixels from one patch to the next, where patches may overlap: PiT and CvT.
+        pub patch_stride: Option<usize>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Height and width of an attention window in tokens. Swin: one number. Twins: one number, or a list with one per
+        /// stage of the model.
+        pub window_size: Option<PerStage<usize>>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Height and width of the square of tokens that make one key of the whole map: Twins. One number, or a list with one
+        /// per stage of the model.
+        pub sr_ratio: Option<PerStage<usize>>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Stride of the convolution that makes keys and values: CvT.
+        pub kv_stride: Option<usize>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// The strides with which the image becomes smaller, step by step. T2T-ViT: of the three soft splits. So-ViT: of the
+        /// three bottlenecks after the pooling. Visformer: of the stem (0 for no stem) and of the three patch embeddings.
+        /// Twins: the patch sizes of the stages. VOLO: of the first convolution, and of the patches that its map is cut into.
+        pub strides: Option<Vec<usize>>, "x-range" = "[0, inf)", "x-default" = "the model's own";
+        /// Width of the convolutions before the patches: VOLO.
+        pub stem_dim: Option<usize>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Width of a token between the soft splits: T2T-ViT.
+        pub token_dim: Option<usize>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Width of a pixel within a patch: TNT.
+        pub inner_dim: Option<usize>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Number of attention heads of the transformers within patches: TNT.
+        pub inner_num_heads: Option<usize>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Stride of the convolution that makes the pixels within a patch: TNT.
+        pub inner_stride: Option<usize>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Width of a token: one number, or a list with one per stage of the model. With Swin the number of the first
+        /// stage, which doubles from stage to stage.
+        pub embed_dim: Option<PerStage<usize>>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Number of transformer blocks: one number, or a list with one per stage of the model.
+        pub depth: Option<PerStage<usize>>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Number of attention heads: one number, or a list with one per stage of the model.
+        pub num_heads: Option<PerStage<usize>>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Hidden width of the MLP as a multiple of `embed_dim`.
+        pub mlp_ratio: Option<f64>, "x-range" = "(0, inf)", "x-default" = "the model's own";
+        /// Number of input channels. In training 1, for grey images, 3, or 4, with alpha; the first convolution of weights for 3 is adapted.
+        pub in_chans: Option<usize>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Number of outputs of the classifier.
+        pub num_classes: Option<usize>, "x-range" = "[1, inf)", "x-default" = "the number of classes of the data";
+        /// Whether the projection to query, key and value has a bias.
+        pub qkv_bias: Option<bool>, "x-default" = "the model's own";
+        /// Rate of stochastic depth in the last block, rising linearly from 0 in the first. With CvT in the last stage
+        /// alone.
+        pub drop_path: Option<f64>, "x-range" = "[0, 1)", "default" = 0.0;
+        /// Dropout of attention weights.
+        pub attn_drop: Option<f64>, "x-range" = "[0, 1)", "default" = 0.0;
+        /// What the classifier reads: the class token, the mean of the patches, or an attention over them. ViT.
+        pub pool: Option<Pool>, "x-default" = "the model's own";
+        /// Channels of the two projections whose covariance the head reads: So-ViT.
+        pub cov_dims: Option<[usize; 2]>, "x-range" = "[1, inf)", "x-default" = "the model's own";
+        /// Dropout of what the last layer reads of the covariance: So-ViT.
+        pub head_drop: Option<f64>, "x-range" = "[0, 1)", "x-default" = "the model's own";
+        /// Which attention the blocks have. Other kinds than `dense` and `knn` are used in the blocks of ViT, PiT, CvT, T2T-ViT,
+        /// TNT and So-ViT; T2T-ViT's token transformers and TNT's inner transformers stay dense then.
+        pub attention: Option<AttentionConfig>;
+        /// Attention of the class-attention blocks of VOLO, `dense` or `knn`; the others follow `attention`.
+        pub class_attention: Option<AttentionConfig>;
+    }
 }
 
 /// The keys of [`CommonConfig`](crate::CommonConfig).
@@ -116,69 +115,6 @@ pub(crate) const COMMON: &[&str] = &[
 pub(crate) const BLOCKS: &[&str] = &["embed_dim", "depth", "num_heads", "attention"];
 
 impl ModelOverrides {
-    /// The keys that are given, in the order of the fields.
-    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
-        // Without `..`, so that no new field is forgotten.
-        let Self {
-            img_size,
-            patch_size,
-            patch_stride,
-            window_size,
-            sr_ratio,
-            kv_stride,
-            strides,
-            stem_dim,
-            token_dim,
-            inner_dim,
-            inner_num_heads,
-            inner_stride,
-            embed_dim,
-            depth,
-            num_heads,
-            mlp_ratio,
-            in_chans,
-            num_classes,
-            qkv_bias,
-            drop_path,
-            attn_drop,
-            pool,
-            cov_dims,
-            head_drop,
-            attention,
-            class_attention,
-        } = self;
-        let keys = [
-            ("img_size", img_size.is_some()),
-            ("patch_size", patch_size.is_some()),
-            ("patch_stride", patch_stride.is_some()),
-            ("window_size", window_size.is_some()),
-            ("sr_ratio", sr_ratio.is_some()),
-            ("kv_stride", kv_stride.is_some()),
-            ("strides", strides.is_some()),
-            ("stem_dim", stem_dim.is_some()),
-            ("token_dim", token_dim.is_some()),
-            ("inner_dim", inner_dim.is_some()),
-            ("inner_num_heads", inner_num_heads.is_some()),
-            ("inner_stride", inner_stride.is_some()),
-            ("embed_dim", embed_dim.is_some()),
-            ("depth", depth.is_some()),
-            ("num_heads", num_heads.is_some()),
-            ("mlp_ratio", mlp_ratio.is_some()),
-            ("in_chans", in_chans.is_some()),
-            ("num_classes", num_classes.is_some()),
-            ("qkv_bias", qkv_bias.is_some()),
-            ("drop_path", drop_path.is_some()),
-            ("attn_drop", attn_drop.is_some()),
-            ("pool", pool.is_some()),
-            ("cov_dims", cov_dims.is_some()),
-            ("head_drop", head_drop.is_some()),
-            ("attention", attention.is_some()),
-            ("class_attention", class_attention.is_some()),
-        ];
-        keys.into_iter()
-            .filter_map(|(key, given)| given.then_some(key))
-    }
-
     /// The number of stages: as many as `depth` has entries, or the model's own.
     pub(crate) fn stages(&self, own: usize) -> usize {
         match self.depth.as_ref().map(PerStage::values) {

@@ -105,7 +105,7 @@ impl StageAttention {
 impl StageSummary {
     /// A stage of transformer blocks with an attention at `place`, and nothing else.
     pub(crate) fn of_blocks(
-        name: String,
+        name: impl Into<String>,
         depth: usize,
         block: BlockSize,
         attention: &AttentionConfig,
@@ -113,7 +113,7 @@ impl StageSummary {
     ) -> Self {
         let cost = attention.cost(place);
         Self {
-            name,
+            name: name.into(),
             depth,
             tokens: place.queries,
             keys: place.keys,

@@ -7,6 +7,7 @@ use kvt_ops::Phase;
 
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
+use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::{Family, FamilyConfig};
 use crate::layers::{Init, WindowPadding};
@@ -76,6 +77,13 @@ macro_rules! families {
             pub(crate) fn of_family(&self) -> &dyn FamilyConfig {
                 match self {
                     $(Self::$Network(config) => config,)*
+                }
+            }
+
+            /// The settings that all families share.
+            pub(crate) fn common(&self) -> &CommonConfig {
+                match self {
+                    $(Self::$Network(config) => &config.common,)*
                 }
             }
 

@@ -15,7 +15,6 @@ pub(crate) mod validate;
 use burn::tensor::TensorData;
 
 use self::blocks::BlockGroup;
-use self::common::CommonConfig;
 use self::config_keys::ModelOverrides;
 use self::cost::Summary;
 use self::naming::Layout;
@@ -125,10 +124,12 @@ pub(crate) struct Official {
 
 impl Renaming {
     /// The names are the same.
-    pub(crate) const NONE: Self = Self {
-        to_name: str::to_owned,
-        from_name: str::to_owned,
-    };
+    pub(crate) const NONE: Self = Self::new(str::to_owned, str::to_owned);
+
+    /// From the other name, and back.
+    pub(crate) const fn new(to_name: fn(&str) -> String, from_name: fn(&str) -> String) -> Self {
+        Self { to_name, from_name }
+    }
 }
 
 impl Official {
@@ -236,9 +237,6 @@ pub(crate) trait FamilyConfig {
 
     /// timm's name of the architecture; channels x depth replace a size that timm has no name for.
     fn name(&self) -> String;
-
-    /// The settings that all families share.
-    fn common(&self) -> &CommonConfig;
 
     /// Size and cost, computed without building the model; meaningful for a valid configuration.
     fn summary(&self) -> Summary;

@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::{Context, MultiHeadAttention, Rotary};
+use kvt_attention::{Context, Mechanism, Mixer, MultiHeadAttention, Place, Rotary, split_heads};
 use kvt_ops::{Phase, Residual, linear, linear_add, widened};
 
 use super::mlp::BlockMlp;
@@ -30,6 +30,23 @@ impl Pass<'_> {
     pub(crate) fn behind(mut self, tokens: usize, registers: usize) -> Self {
         self.watch.prefix = Prefix { tokens, registers };
         self
+    }
+
+    /// The attention of the tokens of one projection, in the order that fused attention reads without a copy.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, tokens, 3 * dim]` to `[batch, tokens, dim]`.
+    pub(crate) fn attend(&self, mixer: &Mixer, place: &Place, qkv: Tensor<3>) -> Tensor<3> {
+        let context = Context {
+            grid: Some(self.grid),
+            ..place.context(self.phase)
+        };
+        self.watch.probabilities(|| {
+            let [q, k, _] = split_heads(qkv.clone(), place.heads);
+            mixer.probabilities(q, k, &context)
+        });
+        mixer.attend_packed(qkv, place.heads, context)
     }
 
     /// Casts activations from a norm that enter a branch.
@@ -65,10 +82,7 @@ pub(crate) trait SelfAttention<const D: usize>: Module {
     ) -> Tensor<D> {
         let branch = self.project(mixed, None, pass);
         let branch = widened(branch) * factors.unsqueeze::<D>();
-        match residual {
-            Some(residual) => residual.plus(branch),
-            None => branch,
-        }
+        plus(branch, residual)
     }
 }
 
@@ -96,6 +110,14 @@ impl SelfAttention<3> for MultiHeadAttention {
         _: Pass<'_>,
     ) -> Tensor<3> {
         project(&scaled(&self.proj, Some(factors)), mixed, residual)
+    }
+}
+
+/// A branch, added to a residual if there is one.
+pub(crate) fn plus<const D: usize>(branch: Tensor<D>, residual: Option<Residual<D>>) -> Tensor<D> {
+    match residual {
+        Some(residual) => residual.plus(branch),
+        None => branch,
     }
 }
 

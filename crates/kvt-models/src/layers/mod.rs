@@ -3,6 +3,7 @@
 mod batch_norm;
 mod block;
 mod conv;
+mod conv_norm;
 mod drop_path;
 mod init;
 mod mlp;
@@ -16,9 +17,10 @@ mod windows;
 
 pub use batch_norm::{BatchNorm, BatchNormSettings};
 pub(crate) use block::{
-    Block, BlockKind, Pass, SelfAttention, add_branch, forward_blocks, forward_each, project,
+    Block, BlockKind, Pass, SelfAttention, add_branch, forward_blocks, forward_each, plus, project,
 };
 pub use conv::{Conv2d, ConvSettings};
+pub(crate) use conv_norm::ConvNorm;
 pub use drop_path::{drop_path, drop_path_rates};
 pub use init::Init;
 pub use mlp::{Activation, Mlp};

@@ -54,14 +54,10 @@ impl PitConfig {
 
     /// The convolution from images to the first map.
     pub(super) fn patch_embed(&self) -> ConvSettings {
+        let dim = self.embed_dim.first().copied().unwrap_or(0);
         ConvSettings {
-            in_channels: self.common.in_chans,
-            out_channels: self.embed_dim.first().copied().unwrap_or(0),
-            kernel: self.patch_size,
             stride: self.patch_stride,
-            padding: 0,
-            groups: 1,
-            bias: true,
+            ..ConvSettings::patches(self.common.in_chans, dim, self.patch_size)
         }
     }
 
@@ -180,10 +176,6 @@ impl FamilyConfig for PitConfig {
         };
         let distilled = if self.distilled { "_distilled" } else { "" };
         format!("pit_{size}{distilled}{patch}_{}", self.common.side())
-    }
-
-    fn common(&self) -> &CommonConfig {
-        &self.common
     }
 
     fn summary(&self) -> Summary {

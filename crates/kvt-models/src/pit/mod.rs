@@ -32,10 +32,7 @@ pub(crate) static FAMILY: Family = Family {
     paths: Renaming::NONE,
     official: Official {
         is_official: weight_names::is_official,
-        names: Renaming {
-            to_name: weight_names::timm_name,
-            from_name: weight_names::official_name,
-        },
+        names: Renaming::new(weight_names::timm_name, weight_names::official_name),
         is_computed: |_| false,
     },
     dense: Dense::Lacks("three maps"),

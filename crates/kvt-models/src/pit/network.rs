@@ -14,7 +14,7 @@ use crate::family::validate;
 use crate::layers::{
     Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks, to_map, to_tokens,
 };
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 /// The original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-6;
@@ -87,7 +87,7 @@ impl Pit {
         if grid == [rows, columns] {
             return embedding;
         }
-        let tokens = pos_embed::interpolated(to_tokens(embedding), [rows, columns], grid);
+        let tokens = Bicubic::Antialiased.interpolated(to_tokens(embedding), [rows, columns], grid);
         to_map(tokens, 0, grid)
     }
 }

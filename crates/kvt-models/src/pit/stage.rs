@@ -23,13 +23,10 @@ pub(super) struct StageSize {
 /// Halves a map, with equally many filters for each of its channels.
 pub(super) fn pool(in_channels: usize, out_channels: usize) -> ConvSettings {
     ConvSettings {
-        in_channels,
-        out_channels,
-        kernel: 3,
         stride: 2,
         padding: 1,
         groups: in_channels,
-        bias: true,
+        ..ConvSettings::patches(in_channels, out_channels, 3)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::family::cost::{BlockSize, StageSummary, Summary};
 use crate::family::validate;
 use crate::head::{Classifier, SecondOrder, SecondOrderSize};
 use crate::layers::Init;
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 /// Sizes and settings of a So-ViT.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,19 +154,10 @@ impl FamilyConfig for SoVitConfig {
         name + &self.common.size_suffix()
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let dim = self.embed_dim;
-        let blocks = StageSummary::of_blocks(
-            "blocks".to_owned(),
-            self.depth,
-            self.block(),
-            &self.attention,
-            &self.place(),
-        );
+        let (block, place) = (self.block(), self.place());
+        let blocks = StageSummary::of_blocks("blocks", self.depth, block, &self.attention, &place);
 
         let (visual, second_order) = (self.visual_tokens(), self.second_order());
         let class = (dim + 1) * self.common.num_classes;
@@ -191,7 +182,7 @@ impl FamilyConfig for SoVitConfig {
     /// renumber the patches; a resized one keeps their places.
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
         match name {
-            "pos_embed" => pos_embed::resample(weight, [self.grid_size(); 2], 1),
+            "pos_embed" => Bicubic::Antialiased.resample(weight, [self.grid_size(); 2], 1),
             _ => None,
         }
     }

@@ -43,13 +43,10 @@ struct BottleneckSize {
 fn conv(channels: [usize; 2], kernel: usize, stride: usize, bias: bool) -> ConvSettings {
     let [in_channels, out_channels] = channels;
     ConvSettings {
-        in_channels,
-        out_channels,
-        kernel,
         stride,
         padding: kernel / 2,
-        groups: 1,
         bias,
+        ..ConvSettings::patches(in_channels, out_channels, kernel)
     }
 }
 

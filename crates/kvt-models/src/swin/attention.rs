@@ -9,7 +9,7 @@ use kvt_ops::{Residual, linear};
 use super::config::StageSize;
 use super::masks::{MaskCache, Masks};
 use super::window::Windows;
-use crate::layers::{Init, Pass, SelfAttention};
+use crate::layers::{Init, Pass, SelfAttention, plus};
 
 /// Multi-head self-attention within each window, with a bias for every relative position.
 #[derive(Module, Debug)]
@@ -138,10 +138,7 @@ impl SelfAttention<4> for WindowAttention {
     ) -> Tensor<4> {
         let windows = self.windows.on(pass.grid);
         let map = windows.join(linear(&self.proj, mixed));
-        match residual {
-            Some(residual) => residual.plus(map),
-            None => map,
-        }
+        plus(map, residual)
     }
 }
 

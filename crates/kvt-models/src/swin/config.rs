@@ -246,10 +246,6 @@ impl FamilyConfig for SwinConfig {
         format!("swin_{size}_patch{patch}_window{window}_{img}")
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let stages = self
             .stages()

@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place, split_heads};
+use kvt_attention::{AttentionConfig, Mixer, Place};
 use kvt_ops::{Residual, linear_with};
 
 use crate::layers::{Init, Pass, SelfAttention, project};
@@ -49,16 +49,7 @@ impl Attention {
 
 impl SelfAttention<3> for Attention {
     fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
-        let context = Context {
-            grid: Some(pass.grid),
-            ..self.place.context(pass.phase)
-        };
-        let qkv = self.qkv(x);
-        pass.watch.probabilities(|| {
-            let [q, k, _] = split_heads(qkv.clone(), self.place.heads);
-            self.mixer.probabilities(q, k, &context)
-        });
-        self.mixer.attend_packed(qkv, self.place.heads, context)
+        pass.attend(&self.mixer, &self.place, self.qkv(x))
     }
 
     fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {

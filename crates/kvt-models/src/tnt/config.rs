@@ -14,7 +14,8 @@ use crate::family::places::softmax_only;
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
-use crate::weights::{Layout, pos_embed};
+use crate::weights::Layout;
+use crate::weights::pos_embed::Bicubic;
 
 /// Sizes and settings of a TNT.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,13 +71,9 @@ impl TntConfig {
     /// The convolution of a patch, or of the image.
     pub(super) fn pixel_embed(&self) -> ConvSettings {
         ConvSettings {
-            in_channels: self.common.in_chans,
-            out_channels: self.inner_dim,
-            kernel: 7,
             stride: self.inner_stride,
             padding: 3,
-            groups: 1,
-            bias: true,
+            ..ConvSettings::patches(self.common.in_chans, self.inner_dim, 7)
         }
     }
 
@@ -135,9 +132,9 @@ impl TntConfig {
         let projection = Macs::linear(patches * self.pixel_numbers() * self.embed_dim);
         let [inner, outer] = self.attention.each_ref();
         let (size, place) = (self.inner(), self.inner_place());
-        let inner = StageSummary::of_blocks("inner".to_owned(), depth, size, inner, &place);
+        let inner = StageSummary::of_blocks("inner", depth, size, inner, &place);
         let (size, place) = (self.outer(), self.outer_place());
-        let outer = StageSummary::of_blocks("outer".to_owned(), depth, size, outer, &place);
+        let outer = StageSummary::of_blocks("outer", depth, size, outer, &place);
         vec![
             StageSummary {
                 macs: inner.macs * patches,
@@ -253,10 +250,6 @@ impl FamilyConfig for TntConfig {
         format!("tnt_{size}{legacy}_patch{patch}_{img}")
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let (dim, numbers, classes) = (
             self.embed_dim,
@@ -290,7 +283,7 @@ impl FamilyConfig for TntConfig {
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
         match name {
-            "patch_pos" => pos_embed::resample(weight, [self.grid_size(); 2], 1),
+            "patch_pos" => Bicubic::Antialiased.resample(weight, [self.grid_size(); 2], 1),
             _ => None,
         }
     }

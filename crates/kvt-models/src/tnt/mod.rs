@@ -40,16 +40,10 @@ pub(crate) static FAMILY: Family = Family {
         Undecayed::Last("patch_pos"),
         Undecayed::Last("pixel_pos"),
     ],
-    paths: Renaming {
-        to_name: weight_names::name,
-        from_name: weight_names::path,
-    },
+    paths: Renaming::new(weight_names::name, weight_names::path),
     official: Official {
         is_official: weight_names::is_official,
-        names: Renaming {
-            to_name: weight_names::timm_name,
-            from_name: weight_names::official_name,
-        },
+        names: Renaming::new(weight_names::timm_name, weight_names::official_name),
         // Zeros that the original saves but never reads.
         is_computed: |name| name == "outer_tokens",
     },

@@ -200,10 +200,6 @@ impl FamilyConfig for TwinsConfig {
         name + &self.common.size_suffix()
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let stages = self.stages().enumerate().map(|(i, stage)| stage.summary(i));
         let (features, classes) = (self.num_features(), self.common.num_classes);

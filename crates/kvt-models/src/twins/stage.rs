@@ -104,14 +104,12 @@ impl StageSize {
 
     /// The convolution that gives tokens their positions, each channel by itself.
     pub(super) fn position(&self) -> ConvSettings {
+        let dim = self.block.dim;
         ConvSettings {
-            in_channels: self.block.dim,
-            out_channels: self.block.dim,
-            kernel: 3,
             stride: 1,
             padding: 1,
-            groups: self.block.dim,
-            bias: true,
+            groups: dim,
+            ..ConvSettings::patches(dim, dim, 3)
         }
     }
 

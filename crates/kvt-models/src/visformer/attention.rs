@@ -2,10 +2,10 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place, split_heads};
+use kvt_attention::{AttentionConfig, Mixer, Place};
 use kvt_ops::Residual;
 
-use crate::layers::{Conv2d, ConvSettings, Init, Pass, SelfAttention};
+use crate::layers::{Conv2d, ConvSettings, Init, Pass, SelfAttention, plus};
 
 /// Multi-head self-attention of the tokens of a map.
 #[derive(Module, Debug)]
@@ -32,23 +32,11 @@ impl Attention {
 
 impl SelfAttention<3> for Attention {
     fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
-        let context = Context {
-            grid: Some(pass.grid),
-            ..self.place.context(pass.phase)
-        };
         let qkv = self.qkv.forward_tokens(x);
-        pass.watch.probabilities(|| {
-            let [q, k, _] = split_heads(qkv.clone(), self.place.heads);
-            self.mixer.probabilities(q, k, &context)
-        });
-        self.mixer.attend_packed(qkv, self.place.heads, context)
+        pass.attend(&self.mixer, &self.place, qkv)
     }
 
     fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
-        let projected = self.proj.forward_tokens(mixed);
-        match residual {
-            Some(residual) => residual.plus(projected),
-            None => projected,
-        }
+        plus(self.proj.forward_tokens(mixed), residual)
     }
 }

@@ -8,7 +8,7 @@ use super::attention::Attention;
 use super::stage::{Kind, StageSize, spatial};
 use crate::layers::{
     BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, Pass, SelfAttention, add_branch,
-    to_map, to_tokens,
+    plus, to_map, to_tokens,
 };
 use crate::observe::Point;
 
@@ -106,10 +106,6 @@ impl SpatialMlp {
 
     /// The output from [`hidden`](Self::hidden), added to a residual if there is one.
     fn project(&self, hidden: Tensor<3>, residual: Option<Residual<3>>) -> Tensor<3> {
-        let projected = self.conv3.forward_tokens(hidden);
-        match residual {
-            Some(residual) => residual.plus(projected),
-            None => projected,
-        }
+        plus(self.conv3.forward_tokens(hidden), residual)
     }
 }

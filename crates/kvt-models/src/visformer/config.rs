@@ -47,13 +47,10 @@ impl VisformerConfig {
     /// The convolution before the first stage.
     pub(super) fn stem(&self) -> Option<ConvSettings> {
         (self.strides[0] > 0).then_some(ConvSettings {
-            in_channels: self.common.in_chans,
-            out_channels: self.init_channels,
             kernel: 7,
             stride: self.strides[0],
             padding: 3,
-            groups: 1,
-            bias: false,
+            ..ConvSettings::pointwise(self.common.in_chans, self.init_channels)
         })
     }
 
@@ -189,10 +186,6 @@ impl FamilyConfig for VisformerConfig {
             name += &format!("_stride{}", joined(&self.strides));
         }
         name + &self.common.size_suffix()
-    }
-
-    fn common(&self) -> &CommonConfig {
-        &self.common
     }
 
     fn summary(&self) -> Summary {

@@ -46,16 +46,10 @@ pub(crate) static FAMILY: Family = Family {
     outputs: &["head"],
     // Position embeddings decay, too.
     undecayed: &[],
-    paths: Renaming {
-        to_name: weight_names::name,
-        from_name: weight_names::path,
-    },
+    paths: Renaming::new(weight_names::name, weight_names::path),
     official: Official {
         is_official: weight_names::is_official,
-        names: Renaming {
-            to_name: weight_names::timm_name,
-            from_name: weight_names::official_name,
-        },
+        names: Renaming::new(weight_names::timm_name, weight_names::official_name),
         is_computed: |_| false,
     },
     dense: Dense::Lacks("three maps"),

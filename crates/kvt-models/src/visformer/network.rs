@@ -11,27 +11,21 @@ use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::family::validate;
 use crate::layers::{
-    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, PatchEmbed, drop_path_rates,
-    forward_each, to_map, to_tokens,
+    BatchNorm, BatchNormSettings, ConvNorm, Init, PatchEmbed, drop_path_rates, forward_each,
+    to_map, to_tokens,
 };
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 /// The backbone of a Visformer.
 #[derive(Module, Debug)]
 pub struct Visformer {
-    stem: Option<Stem>,
+    /// Of the image.
+    stem: Option<ConvNorm>,
     /// Named `patch_embed1`, `pos_embed1`, `stage1`, ... in weights.
     stages: Vec<Stage>,
     norm: BatchNorm,
     #[module(skip)]
     least_size: usize,
-}
-
-/// A convolution of the image.
-#[derive(Module, Debug)]
-struct Stem {
-    conv: Conv2d,
-    norm: BatchNorm,
 }
 
 /// Blocks at one resolution, after the embedding that leads to it.
@@ -55,9 +49,10 @@ impl Visformer {
         });
         Self {
             stages: stages.collect(),
-            stem: config
-                .stem()
-                .map(|settings| Stem::new(&init.child("stem"), settings)),
+            stem: config.stem().map(|settings| {
+                let init = init.child("stem");
+                ConvNorm::new(&init, init.conv_kaiming_fan_out("conv", settings))
+            }),
             norm: init.batch_norm(config.num_features(), BatchNormSettings::default()),
             least_size: config.least_size(),
         }
@@ -107,19 +102,6 @@ impl Backbone for Visformer {
     }
 }
 
-impl Stem {
-    fn new(init: &Init<'_>, settings: ConvSettings) -> Self {
-        Self {
-            conv: init.conv_kaiming_fan_out("conv", settings),
-            norm: init.batch_norm(settings.out_channels, BatchNormSettings::default()),
-        }
-    }
-
-    fn forward(&self, images: Tensor<4>, phase: Phase) -> Tensor<4> {
-        self.norm.forward_relu(self.conv.forward(images), phase)
-    }
-}
-
 impl Stage {
     fn new(init: &Init<'_>, size: &StageSize, rates: &[f64]) -> Self {
         let proj = init
@@ -151,7 +133,7 @@ impl Stage {
     /// The position embeddings of a map, `[1, rows * columns, dim]`.
     fn positions(&self, grid: [usize; 2]) -> Tensor<3> {
         let [_, _, rows, columns] = self.pos_embed.dims();
-        pos_embed::interpolated(to_tokens(self.pos_embed.val()), [rows, columns], grid)
+        Bicubic::Antialiased.interpolated(to_tokens(self.pos_embed.val()), [rows, columns], grid)
     }
 }
 

@@ -43,13 +43,10 @@ pub(super) enum Kind {
 /// The convolution within an MLP.
 pub(super) fn spatial(channels: usize) -> ConvSettings {
     ConvSettings {
-        in_channels: channels,
-        out_channels: channels,
         kernel: 3,
-        stride: 1,
         padding: 1,
         groups: GROUPS,
-        bias: false,
+        ..ConvSettings::pointwise(channels, channels)
     }
 }
 

@@ -14,7 +14,8 @@ use crate::family::validate;
 use crate::family::{FamilyConfig, Variant};
 use crate::head::Classifier;
 use crate::layers::{Activation, Init};
-use crate::weights::{StateDict, pos_embed};
+use crate::weights::StateDict;
+use crate::weights::pos_embed::Bicubic;
 
 /// Sizes and settings of a vision transformer.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,9 +115,8 @@ impl VitConfig {
             hidden: 0,
             ..self.block()
         };
-        let name = "blocks".to_owned();
         let blocks =
-            StageSummary::of_blocks(name, self.depth, without_mlp, &self.attention, &place);
+            StageSummary::of_blocks("blocks", self.depth, without_mlp, &self.attention, &place);
         let options = &self.options;
         let [weights, biases] = options.activation.first(dim, hidden);
         let weights = weights + options.activation.inner(hidden) * dim;
@@ -265,10 +265,6 @@ impl FamilyConfig for VitConfig {
         format!("deit_{size}{distilled}_patch{patch}_{img}")
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let (dim, options) = (self.embed_dim, &self.options);
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
@@ -306,7 +302,9 @@ impl FamilyConfig for VitConfig {
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
         match (name, self.embedded_prefix()) {
-            ("pos_embed", Some(prefix)) => pos_embed::resample(weight, self.grid(), prefix),
+            ("pos_embed", Some(prefix)) => {
+                Bicubic::Antialiased.resample(weight, self.grid(), prefix)
+            }
             _ => None,
         }
     }

@@ -5,7 +5,8 @@ use kvt_attention::AttentionConfig;
 use super::VitConfig;
 use super::options::{Embedding, Pool, VitOptions};
 use crate::family::common::CommonConfig;
-use crate::layers::{Activation, ScaleKind};
+use crate::layers::Activation::{self, GeluTanh, QuickGelu, SwiGlu, SwiGluPacked};
+use crate::layers::ScaleKind;
 
 /// Models that differ only in size.
 struct Kind {
@@ -35,7 +36,7 @@ const DINO_V2: VitOptions = VitOptions {
     scale: Some(ScaleKind::Module(1e-5)),
     ..DEIT
 };
-const DINO_V2_REGISTERS: VitOptions = VitOptions {
+const DINO_V2_REG: VitOptions = VitOptions {
     reg_tokens: 4,
     embedding: Embedding::Patches,
     ..DINO_V2
@@ -117,7 +118,7 @@ const DINO_V2S: &[Size] = &[
     ("base", 768, 12, 12, 4.0, 14, &[518]),
     ("large", 1024, 24, 16, 4.0, 14, &[518]),
 ];
-const DINO_V2_GIANT: &[Size] = &[("giant", 1536, 40, 24, 2.0 * 2.66667, 14, &[518])];
+const GIANT: &[Size] = &[("giant", 1536, 40, 24, 2.0 * 2.66667, 14, &[518])];
 const DINO_V3S: &[Size] = &[
     ("small", 384, 12, 6, 4.0, 16, &[256]),
     ("base", 768, 12, 12, 4.0, 16, &[256]),
@@ -156,53 +157,25 @@ static KINDS: &[Kind] = &[
         )
     },
     unsized_kind("_dinov2", 518, DINO_V2, DINO_V2S),
-    unsized_kind(
-        "_dinov2",
-        518,
-        with(DINO_V2, Activation::SwiGluPacked),
-        DINO_V2_GIANT,
-    ),
-    unsized_kind("_reg4_dinov2", 518, DINO_V2_REGISTERS, DINO_V2S),
-    unsized_kind(
-        "_reg4_dinov2",
-        518,
-        with(DINO_V2_REGISTERS, Activation::SwiGluPacked),
-        DINO_V2_GIANT,
-    ),
+    unsized_kind("_dinov2", 518, with(DINO_V2, SwiGluPacked), GIANT),
+    unsized_kind("_reg4_dinov2", 518, DINO_V2_REG, DINO_V2S),
+    unsized_kind("_reg4_dinov2", 518, with(DINO_V2_REG, SwiGluPacked), GIANT),
     Kind {
         qkv_bias: false,
         ..unsized_kind("_dinov3", 256, DINO_V3, DINO_V3S)
     },
     Kind {
         qkv_bias: false,
-        ..unsized_kind(
-            "_dinov3",
-            256,
-            with(DINO_V3, Activation::SwiGlu),
-            DINO_V3_PLUS,
-        )
+        ..unsized_kind("_dinov3", 256, with(DINO_V3, SwiGlu), DINO_V3_PLUS)
     },
     unsized_kind("_dinov3_qkvb", 256, DINO_V3, DINO_V3S),
-    unsized_kind(
-        "_dinov3_qkvb",
-        256,
-        with(DINO_V3, Activation::SwiGlu),
-        DINO_V3_PLUS,
-    ),
+    unsized_kind("_dinov3_qkvb", 256, with(DINO_V3, SwiGlu), DINO_V3_PLUS),
     kind("_clip", CLIP, CLIPS),
-    kind(
-        "_clip_quickgelu",
-        with(CLIP, Activation::QuickGelu),
-        QUICK_CLIPS,
-    ),
+    kind("_clip_quickgelu", with(CLIP, QuickGelu), QUICK_CLIPS),
     kind("_siglip", SIGLIP, SIGLIPS),
-    kind("_siglip", with(SIGLIP, Activation::GeluTanh), TANH_SIGLIPS),
+    kind("_siglip", with(SIGLIP, GeluTanh), TANH_SIGLIPS),
     kind("_siglip_gap", SIGLIP_GAP, SIGLIPS),
-    kind(
-        "_siglip_gap",
-        with(SIGLIP_GAP, Activation::GeluTanh),
-        TANH_SIGLIPS,
-    ),
+    kind("_siglip_gap", with(SIGLIP_GAP, GeluTanh), TANH_SIGLIPS),
     kind("_reg1_gap", BASELINE, BASELINES),
     kind(
         "_reg4_gap",

@@ -40,51 +40,24 @@ pub struct VoloConfig {
     pub class_attention: AttentionConfig,
 }
 
-/// A named size: channels, blocks, heads, MLP ratio and channels of the stem, sides of images.
+/// A named size: channels of the outlookers, of which the other stages have twice as many, blocks, heads, MLP ratio and channels of
+/// the stem, sides of images.
 type Size = (
     &'static str,
-    [usize; 2],
+    usize,
     [usize; 4],
     [usize; 2],
     (f64, usize),
     &'static [usize],
 );
 const SIZES: [Size; 5] = [
-    (
-        "d1",
-        [192, 384],
-        [4, 4, 8, 2],
-        [6, 12],
-        (3.0, 64),
-        &[224, 384],
-    ),
-    (
-        "d2",
-        [256, 512],
-        [6, 4, 10, 4],
-        [8, 16],
-        (3.0, 64),
-        &[224, 384],
-    ),
-    (
-        "d3",
-        [256, 512],
-        [8, 8, 16, 4],
-        [8, 16],
-        (3.0, 64),
-        &[224, 448],
-    ),
-    (
-        "d4",
-        [384, 768],
-        [8, 8, 16, 4],
-        [12, 16],
-        (3.0, 64),
-        &[224, 448],
-    ),
+    ("d1", 192, [4, 4, 8, 2], [6, 12], (3.0, 64), &[224, 384]),
+    ("d2", 256, [6, 4, 10, 4], [8, 16], (3.0, 64), &[224, 384]),
+    ("d3", 256, [8, 8, 16, 4], [8, 16], (3.0, 64), &[224, 448]),
+    ("d4", 384, [8, 8, 16, 4], [12, 16], (3.0, 64), &[224, 448]),
     (
         "d5",
-        [384, 768],
+        384,
         [12, 12, 20, 4],
         [12, 16],
         (4.0, 128),
@@ -127,13 +100,10 @@ impl VoloConfig {
     /// The convolutions before the patches, each with its place in the original's list.
     pub(super) fn stem(&self) -> [(usize, ConvSettings); 3] {
         let conv = |in_channels, kernel, stride| ConvSettings {
-            in_channels,
-            out_channels: self.stem_dim,
             kernel,
             stride,
             padding: kernel / 2,
-            groups: 1,
-            bias: false,
+            ..ConvSettings::pointwise(in_channels, self.stem_dim)
         };
         [
             (0, conv(self.common.in_chans, STEM_KERNEL, self.strides[0])),
@@ -218,7 +188,7 @@ impl VoloConfig {
 impl FamilyConfig for VoloConfig {
     fn named() -> Vec<Self> {
         let sizes = SIZES.into_iter();
-        let configs = sizes.flat_map(|(_, dims, depth, heads, (mlp_ratio, stem_dim), sides)| {
+        let configs = sizes.flat_map(|(_, dim, depth, heads, (mlp_ratio, stem_dim), sides)| {
             sides.iter().map(move |&img_size| Self {
                 common: CommonConfig {
                     mlp_ratio,
@@ -227,7 +197,7 @@ impl FamilyConfig for VoloConfig {
                 },
                 strides: STRIDES,
                 stem_dim,
-                embed_dim: four(dims),
+                embed_dim: four([dim, 2 * dim]),
                 depth: depth.to_vec(),
                 num_heads: four(heads),
                 attention: vec![AttentionConfig::dense(); depth.len() - 1],
@@ -296,8 +266,8 @@ impl FamilyConfig for VoloConfig {
     /// timm's name; if it has none, channels, blocks and other unusual settings.
     fn name(&self) -> String {
         let own = (self.common.mlp_ratio, self.stem_dim);
-        let known = SIZES.iter().find(|(_, dims, depth, heads, others, _)| {
-            let lists = (four(*dims), four(*heads));
+        let known = SIZES.iter().find(|(_, dim, depth, heads, others, _)| {
+            let lists = (four([*dim, 2 * dim]), four(*heads));
             (&self.embed_dim, &self.num_heads) == (&lists.0, &lists.1)
                 && self.depth == depth
                 && own == *others
@@ -310,10 +280,6 @@ impl FamilyConfig for VoloConfig {
             name += &format!("_stride{}", joined(&self.strides));
         }
         format!("{name}_{}", self.common.side())
-    }
-
-    fn common(&self) -> &CommonConfig {
-        &self.common
     }
 
     fn summary(&self) -> Summary {

@@ -42,10 +42,7 @@ pub(crate) static FAMILY: Family = Family {
     overrides: &[COMMON, BLOCKS, &["strides", "stem_dim", "class_attention"]],
     outputs: &["head", "", "aux_head"],
     undecayed: &[Undecayed::Last("cls_token"), Undecayed::Last("pos_embed")],
-    paths: Renaming {
-        to_name: weight_names::to_name,
-        from_name: weight_names::from_name,
-    },
+    paths: Renaming::new(weight_names::to_name, weight_names::from_name),
     // The authors' names are timm's.
     official: Official::TIMM,
     dense: Dense::Lacks("two maps"),

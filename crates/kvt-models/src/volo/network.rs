@@ -14,8 +14,8 @@ use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::family::validate;
 use crate::layers::{
-    BatchNorm, BatchNormSettings, Block, BlockKind, Conv2d, ConvSettings, Init, PatchEmbed,
-    drop_path_rates, forward_blocks, to_map,
+    Block, BlockKind, ConvNorm, ConvSettings, Init, PatchEmbed, drop_path_rates, forward_blocks,
+    to_map,
 };
 use crate::weights::pos_embed::Bicubic;
 
@@ -43,18 +43,15 @@ pub struct Volo {
     least: usize,
 }
 
-/// A convolution, normalised over the batch.
-#[derive(Module, Debug)]
-struct ConvNorm {
-    conv: Conv2d,
-    norm: BatchNorm,
-}
-
 impl Volo {
     /// With the original's initialisation.
     pub(crate) fn new(config: &VoloConfig, init: &Init<'_>) -> Self {
         let embed = init.child("patch_embed");
         let stem = embed.child("conv");
+        // Their list, in which every convolution is followed by a norm and an activation.
+        let convolution = |(place, settings): (usize, ConvSettings)| {
+            ConvNorm::new(&stem, stem.conv(&place.to_string(), settings))
+        };
         let network = init.child("network");
         let stages = config.stages();
         // Outlookers count for the rates, but drop nothing.
@@ -78,7 +75,7 @@ impl Volo {
         let [dim, features] = [outlook.block.dim, config.num_features()];
         let [_, grid] = config.grids(config.common.side());
         Self {
-            stem: config.stem().map(|conv| ConvNorm::new(&stem, conv)).into(),
+            stem: config.stem().map(convolution).into(),
             patch_embed: PatchEmbed::new(&embed, config.stem_dim, dim, config.strides[1]),
             outlookers,
             downsample: PatchEmbed::new(&network.child("1"), dim, features, POOLING),
@@ -151,20 +148,6 @@ impl Backbone for Volo {
 
     fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
         validate::at_least(super::FAMILY.name, size, self.least)
-    }
-}
-
-impl ConvNorm {
-    /// `stem` has the original's list, in which every convolution is followed by a norm and an activation.
-    fn new(stem: &Init<'_>, (place, conv): (usize, ConvSettings)) -> Self {
-        Self {
-            conv: stem.conv(&place.to_string(), conv),
-            norm: stem.batch_norm(conv.out_channels, BatchNormSettings::default()),
-        }
-    }
-
-    fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<4> {
-        self.norm.forward_relu(self.conv.forward(map), phase)
     }
 }
 

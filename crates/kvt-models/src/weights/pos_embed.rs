@@ -19,19 +19,7 @@ pub(crate) enum Bicubic {
     Dino,
 }
 
-/// Resizes learned position embeddings `[1, prefix + side * side, dim]` to `grid` patches, rows and
-/// columns, as timm does.
-///
-/// `None` if the embeddings do not have this form.
-pub(crate) fn resample(
-    embedding: &TensorData,
-    grid: [usize; 2],
-    prefix: usize,
-) -> Option<TensorData> {
-    Bicubic::Antialiased.resample(embedding, grid, prefix)
-}
-
-/// Resizes a map of position embeddings `[1, dim, side, side]` to `grid` x `grid` patches in the same way. (timm
+/// Resizes a map of position embeddings `[1, dim, side, side]` to `grid` x `grid` patches, antialiased. (timm
 /// cannot change the image size of models with such a map.)
 ///
 /// `None` if the embeddings do not have this form.
@@ -50,18 +38,10 @@ pub(crate) fn resample_map(embedding: &TensorData, grid: usize) -> Option<Tensor
     Some(TensorData::new(values, [1, dim, grid, grid]))
 }
 
-/// The position embeddings of a map, from the embeddings of a map of another size, as in timm. If the sizes are
-/// equal, the embeddings are returned unchanged.
-///
-/// # Shapes
-///
-/// `[1, rows * columns, dim]` of the sizes `from` and `to`.
-pub(crate) fn interpolated(embedding: Tensor<3>, from: [usize; 2], to: [usize; 2]) -> Tensor<3> {
-    Bicubic::Antialiased.interpolated(embedding, from, to)
-}
-
 impl Bicubic {
-    /// As the function [`resample`].
+    /// Resizes learned position embeddings `[1, prefix + side * side, dim]` to a map of rows and columns.
+    ///
+    /// `None` if the embeddings do not have this form.
     pub(crate) fn resample(
         self,
         embedding: &TensorData,
@@ -121,7 +101,12 @@ impl Bicubic {
         Tensor::cat(vec![tokens, self.interpolated(map, from, to)], 1)
     }
 
-    /// As the function [`interpolated`]. Gradients reach the embeddings through two small matrix products.
+    /// The position embeddings of a map, from the embeddings of a map of another size. If the sizes are equal, the embeddings are
+    /// returned unchanged. Gradients reach them through two small matrix products.
+    ///
+    /// # Shapes
+    ///
+    /// `[1, rows * columns, dim]` of the sizes `from` and `to`.
     pub(crate) fn interpolated(
         self,
         embedding: Tensor<3>,
@@ -306,12 +291,13 @@ mod tests {
             .map(|i| value(i % dim, i / dim))
             .collect();
         let map = resample_map(&TensorData::new(map, [1, dim, side, side]), grid).unwrap();
-        let tokens = resample(
-            &TensorData::new(tokens, [1, side * side, dim]),
-            [grid; 2],
-            0,
-        )
-        .unwrap();
+        let tokens = Bicubic::Antialiased
+            .resample(
+                &TensorData::new(tokens, [1, side * side, dim]),
+                [grid; 2],
+                0,
+            )
+            .unwrap();
         assert_eq!(map.shape().as_slice(), [1, dim, grid, grid]);
         let map = map.try_to_vec::<f32>().unwrap();
         for (i, token) in tokens.try_to_vec::<f32>().unwrap().iter().enumerate() {
@@ -326,9 +312,12 @@ mod tests {
         assert!(resample_map(&TensorData::zeros::<f32, _>([4, 3, 3]), 2).is_none());
 
         let embedding = TensorData::zeros::<f32, _>([1, 10, 4]);
-        assert!(resample(&embedding, [2, 2], 1).is_some());
-        assert!(resample(&embedding, [2, 2], 2).is_none());
-        assert!(resample(&embedding, [2, 2], 11).is_none());
-        assert!(resample(&TensorData::zeros::<f32, _>([10, 4]), [2, 2], 1).is_none());
+        let resample = |embedding: &TensorData, prefix| {
+            Bicubic::Antialiased.resample(embedding, [2, 2], prefix)
+        };
+        assert!(resample(&embedding, 1).is_some());
+        assert!(resample(&embedding, 2).is_none());
+        assert!(resample(&embedding, 11).is_none());
+        assert!(resample(&TensorData::zeros::<f32, _>([10, 4]), 1).is_none());
     }
 }

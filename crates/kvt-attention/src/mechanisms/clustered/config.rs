@@ -1,8 +1,5 @@
 //! The settings of clustered attention.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::super::draws::{Draws, Redraw};
 use super::Clustered;
 use crate::{AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place, SoftmaxAttention};
@@ -10,68 +7,41 @@ use crate::{AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place, Softm
 /// Maximum bits of a hash, as in the authors' code.
 const MOST_BITS: usize = 63;
 
-/// Clustered attention (Vyas et al., [Fast Transformers with Clustered Attention](https://arxiv.org/abs/2007.04825),
-/// NeurIPS 2020, section 3.2): every query gets the softmax attention of the mean query of its cluster,
-/// `S softmax(scale / temperature * mean(q) k^T) v`, where `S` marks the members of each cluster. A query is hashed to the
-/// sides of `bits` random planes on which it lies, and k-means by Hamming distance clusters the hashes, without a
-/// gradient. Tokens before the map attend densely. The authors' code gives a cluster that lost its members a random
-/// centroid, from a generator that cannot be seeded; here it keeps its centroid.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ClusteredConfig {
-    /// Clusters of queries, in every head of every image.
-    #[schemars(range(min = 1))]
-    pub clusters: usize,
-    /// Random planes that hash a query before it is clustered.
-    #[schemars(range(min = 1, max = 63))]
-    pub bits: usize,
-    /// Iterations: of the clustering (`clustered`), of the inverse (`nystrom`), of the search (`scram`).
-    #[schemars(range(min = 0, max = 256))]
-    pub iterations: usize,
-    /// When random numbers are drawn again: `step` in training at every step, `never`.
-    pub redraw: Redraw,
-    /// Seed of the random numbers of evaluation.
-    pub seed: u64,
-    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
-    /// finite.
-    #[schemars(range(min = 1e-6, max = 1e6))]
-    pub temperature: f64,
-}
-
-/// Improved clustered attention (Vyas et al.,
-/// [Fast Transformers with Clustered Attention](https://arxiv.org/abs/2007.04825), NeurIPS 2020, section 3.3): as
-/// `clustered`, but each query gives the `kept` best keys of its cluster exact weights, scaled to the sum of the weights
-/// that the cluster gives them. The other keys have the weights of the cluster.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ClusteredImprovedConfig {
-    /// The settings of `clustered`.
-    #[serde(flatten)]
-    pub clustering: ClusteredConfig,
-    /// Keys that a query, or its cluster, keeps.
-    #[schemars(range(min = 1))]
-    pub kept: usize,
-}
-
-impl Default for ClusteredConfig {
-    fn default() -> Self {
-        Self {
-            clusters: 100,
-            bits: 32,
-            iterations: 10,
-            redraw: Redraw::default(),
-            seed: 0,
-            temperature: 1.0,
-        }
+settings! {
+    /// Clustered attention (Vyas et al., [Fast Transformers with Clustered Attention](https://arxiv.org/abs/2007.04825),
+    /// NeurIPS 2020, section 3.2): every query gets the softmax attention of the mean query of its cluster,
+    /// `S softmax(scale / temperature * mean(q) k^T) v`, where `S` marks the members of each cluster. A query is hashed to the
+    /// sides of `bits` random planes on which it lies, and k-means by Hamming distance clusters the hashes, without a
+    /// gradient. Tokens before the map attend densely. The authors' code gives a cluster that lost its members a random
+    /// centroid, from a generator that cannot be seeded; here it keeps its centroid.
+    pub struct ClusteredConfig {
+        /// Clusters of queries, in every head of every image.
+        pub clusters: usize = 100, range(min = 1);
+        /// Random planes that hash a query before it is clustered.
+        pub bits: usize = 32, range(min = 1, max = 63);
+        /// Iterations: of the clustering (`clustered`), of the inverse (`nystrom`), of the search (`scram`).
+        pub iterations: usize = 10, range(min = 0, max = 256);
+        /// When random numbers are drawn again: `step` in training at every step, `never`.
+        pub redraw: Redraw = Redraw::default();
+        /// Seed of the random numbers of evaluation.
+        pub seed: u64 = 0;
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
+        pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
     }
 }
 
-impl Default for ClusteredImprovedConfig {
-    fn default() -> Self {
-        Self {
-            clustering: ClusteredConfig::default(),
-            kept: 32,
-        }
+settings! {
+    /// Improved clustered attention (Vyas et al.,
+    /// [Fast Transformers with Clustered Attention](https://arxiv.org/abs/2007.04825), NeurIPS 2020, section 3.3): as
+    /// `clustered`, but each query gives the `kept` best keys of its cluster exact weights, scaled to the sum of the weights
+    /// that the cluster gives them. The other keys have the weights of the cluster.
+    pub struct ClusteredImprovedConfig {
+        /// The settings of `clustered`.
+        #[serde(flatten)]
+        pub clustering: ClusteredConfig = ClusteredConfig::default();
+        /// Keys that a query, or its cluster, keeps.
+        pub kept: usize = 32, range(min = 1);
     }
 }
 
@@ -91,9 +61,7 @@ impl ClusteredConfig {
 
     pub(super) fn make(&self, kept: Option<usize>, init: &impl ParamInit) -> Clustered {
         Clustered {
-            clusters: self.clusters,
-            bits: self.bits,
-            iterations: self.iterations,
+            config: self.clone(),
             softmax: SoftmaxAttention::at(self.temperature),
             kept,
             draws: Draws::new(self.seed, init.path(), self.redraw),

@@ -20,11 +20,7 @@ pub use config::{ClusteredConfig, ClusteredImprovedConfig};
 #[derive(Module, Debug)]
 pub struct Clustered {
     #[module(skip)]
-    clusters: usize,
-    #[module(skip)]
-    bits: usize,
-    #[module(skip)]
-    iterations: usize,
+    config: ClusteredConfig,
     #[module(skip)]
     softmax: SoftmaxAttention,
     /// Keys with exact weights; `None` for plain clustered attention.
@@ -40,9 +36,9 @@ impl Mechanism for Clustered {
         weighing.after_prefix(context.prefix, q, k, v, |q, k, v| {
             let ([.., queries, dim], device) = (q.dims(), q.device());
             let key = |purpose| self.draws.key(context.phase, purpose);
-            let planes = draw_planes(key("planes"), self.bits, dim, &device);
-            let start = draw_start(key("start"), self.clusters, queries, &device);
-            let groups = assign(q.clone(), planes, start, self.iterations);
+            let planes = draw_planes(key("planes"), self.config.bits, dim, &device);
+            let start = draw_start(key("start"), self.config.clusters, queries, &device);
+            let groups = assign(q.clone(), planes, start, self.config.iterations);
             self.attend_grouped(q, k, v, groups, &weighing)
         })
     }

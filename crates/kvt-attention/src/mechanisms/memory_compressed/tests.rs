@@ -6,7 +6,7 @@ use kvt_testing::devices::{assert_close, values};
 
 use super::super::golden::{Golden, Inputs, Outcome};
 use super::*;
-use crate::{BurnInit, attend};
+use crate::{BurnInit, Score, attend};
 
 fn config(ratio: usize) -> MemoryCompressedConfig {
     MemoryCompressedConfig {

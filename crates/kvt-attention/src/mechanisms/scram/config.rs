@@ -19,60 +19,41 @@ pub enum ScramSearch {
     Mode,
 }
 
-/// Softmax attention over the keys that a random search finds, `softmax(scale / temperature * q k^T) v` over the
-/// windows of `radius` around the best `kept` keys of each query, every key once ([SCRAM,
-/// 2019](https://arxiv.org/abs/1905.10308), Algorithms 1 and 2). PatchMatch finds them: neighbours on the
-/// map pass their matches on to each other. Queries and keys must form one map. The class token has no place on it: its
-/// query attends to all keys, and its key is a candidate of every query.
-///
-/// The gradient flows through scores and values of the keys that were found, as in k-NN attention, to which this is
-/// an approximation with `search = "max"` and `radius = 0`. The search runs on the CPU. It evaluates `kept * (1 +
-/// iterations * (17 + log2(side)))` scores of a query at most: more than there are keys, unless the map is large.
-///
-/// The authors published no code. Where their text leaves room: neighbours are read as they were before an iteration,
-/// and their matches are moved back by the distance to them; what falls off the map is left out, random windows and
-/// `radius` are clipped at the border; a random start that an earlier run forbids counts as no match; distances are
-/// the larger of rows and columns.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ScramConfig {
-    /// Keys that a query, or its cluster, keeps.
-    #[schemars(range(min = 1, max = 1024))]
-    pub kept: usize,
-    /// Which keys are searched: `max`, the best ones; `mode`, the best ones that are `separation` apart.
-    pub search: ScramSearch,
-    /// With `search = "mode"`, matches of a query are more rows or columns of the map apart than this.
-    #[schemars(range(min = 1, max = 1024))]
-    pub separation: usize,
-    /// Radius of the windows around a token, in tokens of the map.
-    #[schemars(range(min = 0, max = 1024))]
-    pub radius: usize,
-    /// Iterations: of the clustering (`clustered`), of the inverse (`nystrom`), of the search (`scram`).
-    #[schemars(range(min = 1, max = 256))]
-    pub iterations: usize,
-    /// When random numbers are drawn again: `step` in training at every step, `never`.
-    pub redraw: Redraw,
-    /// Seed of the random numbers of evaluation.
-    pub seed: u64,
-    /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
-    /// finite.
-    #[schemars(range(min = 1e-6, max = 1e6))]
-    pub temperature: f64,
-}
-
-/// The authors' 8 iterations; the paper states no other setting.
-impl Default for ScramConfig {
-    fn default() -> Self {
-        Self {
-            kept: 8,
-            search: ScramSearch::Max,
-            separation: 4,
-            radius: 0,
-            iterations: 8,
-            redraw: Redraw::Step,
-            seed: 0,
-            temperature: 1.0,
-        }
+settings! {
+    /// Softmax attention over the keys that a random search finds, `softmax(scale / temperature * q k^T) v` over the
+    /// windows of `radius` around the best `kept` keys of each query, every key once ([SCRAM,
+    /// 2019](https://arxiv.org/abs/1905.10308), Algorithms 1 and 2). PatchMatch finds them: neighbours on the
+    /// map pass their matches on to each other. Queries and keys must form one map. The class token has no place on it: its
+    /// query attends to all keys, and its key is a candidate of every query.
+    ///
+    /// The gradient flows through scores and values of the keys that were found, as in k-NN attention, to which this is
+    /// an approximation with `search = "max"` and `radius = 0`. The search runs on the CPU. It evaluates `kept * (1 +
+    /// iterations * (17 + log2(side)))` scores of a query at most: more than there are keys, unless the map is large.
+    ///
+    /// The authors published no code. Where their text leaves room: neighbours are read as they were before an iteration,
+    /// and their matches are moved back by the distance to them; what falls off the map is left out, random windows and
+    /// `radius` are clipped at the border; a random start that an earlier run forbids counts as no match; distances are
+    /// the larger of rows and columns.
+    #[derive(Copy)]
+    pub struct ScramConfig {
+        /// Keys that a query, or its cluster, keeps.
+        pub kept: usize = 8, range(min = 1, max = 1024);
+        /// Which keys are searched: `max`, the best ones; `mode`, the best ones that are `separation` apart.
+        pub search: ScramSearch = ScramSearch::Max;
+        /// With `search = "mode"`, matches of a query are more rows or columns of the map apart than this.
+        pub separation: usize = 4, range(min = 1, max = 1024);
+        /// Radius of the windows around a token, in tokens of the map.
+        pub radius: usize = 0, range(min = 0, max = 1024);
+        /// Iterations: of the clustering (`clustered`), of the inverse (`nystrom`), of the search (`scram`).
+        // By default the authors' number; the paper states no other setting.
+        pub iterations: usize = 8, range(min = 1, max = 256);
+        /// When random numbers are drawn again: `step` in training at every step, `never`.
+        pub redraw: Redraw = Redraw::Step;
+        /// Seed of the random numbers of evaluation.
+        pub seed: u64 = 0;
+        /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
+        /// finite.
+        pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
     }
 }
 

@@ -71,67 +71,36 @@ pub struct Draw {
     pub share: f64,
 }
 
-/// An operation with its arguments.
+/// An operation with its arguments: the size of the effect, and the sampling of a moved image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(missing_docs, reason = "arguments of the functions of `ops`")]
 pub enum Op {
     AutoContrast,
     Equalize,
     Invert,
-    Rotate {
-        degrees: f64,
-        sampling: Sampling,
-    },
-    Posterize {
-        bits: u32,
-    },
-    Solarize {
-        threshold: u32,
-    },
-    SolarizeAdd {
-        add: u8,
-    },
-    Color {
-        factor: f64,
-    },
-    Contrast {
-        factor: f64,
-    },
-    Brightness {
-        factor: f64,
-    },
-    Sharpness {
-        factor: f64,
-    },
-    ShearX {
-        factor: f64,
-        sampling: Sampling,
-    },
-    ShearY {
-        factor: f64,
-        sampling: Sampling,
-    },
-    /// In pixels.
-    TranslateX {
-        pixels: f64,
-        sampling: Sampling,
-    },
-    TranslateY {
-        pixels: f64,
-        sampling: Sampling,
-    },
-    /// As a fraction of the image's side.
-    TranslateXRel {
-        share: f64,
-        sampling: Sampling,
-    },
-    TranslateYRel {
-        share: f64,
-        sampling: Sampling,
-    },
-    GaussianBlur {
-        radius: f64,
-    },
+    /// By degrees.
+    Rotate(f64, Sampling),
+    /// To a number of bits.
+    Posterize(u32),
+    /// From a threshold.
+    Solarize(u32),
+    /// By what is added.
+    SolarizeAdd(u8),
+    /// By a factor, as the next ones.
+    Color(f64),
+    Contrast(f64),
+    Brightness(f64),
+    Sharpness(f64),
+    ShearX(f64, Sampling),
+    ShearY(f64, Sampling),
+    /// By pixels.
+    TranslateX(f64, Sampling),
+    TranslateY(f64, Sampling),
+    /// By a fraction of the image's side.
+    TranslateXRel(f64, Sampling),
+    TranslateYRel(f64, Sampling),
+    /// With a radius.
+    GaussianBlur(f64),
 }
 
 /// The random variation of the magnitude.
@@ -232,67 +201,39 @@ impl Draw {
         let between = |low: f64, high: f64| (low + (high - low) * level).clamp(low, high);
         let bits = (level * 4.0) as u32;
         let threshold = ((level * 256.0) as u32).min(256);
+        let shear = signed(level * 0.3);
+        let pixels = signed(level * context.translate_pixels);
+        let share = signed(level * context.translate_share);
         match self.name {
             OpName::AutoContrast => Op::AutoContrast,
             OpName::Equalize => Op::Equalize,
             OpName::Invert => Op::Invert,
-            OpName::Rotate => Op::Rotate {
-                degrees: signed(level * 30.0),
-                sampling,
-            },
-            OpName::Posterize => Op::Posterize { bits },
-            OpName::PosterizeIncreasing => Op::Posterize {
-                bits: 4_u32.saturating_sub(bits),
-            },
-            OpName::PosterizeOriginal => Op::Posterize { bits: bits + 4 },
-            OpName::Solarize => Op::Solarize { threshold },
-            OpName::SolarizeIncreasing => Op::Solarize {
-                threshold: 256 - threshold,
-            },
-            OpName::SolarizeAdd => Op::SolarizeAdd {
-                add: ((level * 110.0) as u8).min(128),
-            },
-            OpName::Color => Op::Color { factor: enhance },
-            OpName::ColorIncreasing => Op::Color { factor: increasing },
-            OpName::Contrast => Op::Contrast { factor: enhance },
-            OpName::ContrastIncreasing => Op::Contrast { factor: increasing },
-            OpName::Brightness => Op::Brightness { factor: enhance },
-            OpName::BrightnessIncreasing => Op::Brightness { factor: increasing },
-            OpName::Sharpness => Op::Sharpness { factor: enhance },
-            OpName::SharpnessIncreasing => Op::Sharpness { factor: increasing },
-            OpName::ShearX => Op::ShearX {
-                factor: signed(level * 0.3),
-                sampling,
-            },
-            OpName::ShearY => Op::ShearY {
-                factor: signed(level * 0.3),
-                sampling,
-            },
-            OpName::TranslateX => Op::TranslateX {
-                pixels: signed(level * context.translate_pixels),
-                sampling,
-            },
-            OpName::TranslateY => Op::TranslateY {
-                pixels: signed(level * context.translate_pixels),
-                sampling,
-            },
-            OpName::TranslateXRel => Op::TranslateXRel {
-                share: signed(level * context.translate_share),
-                sampling,
-            },
-            OpName::TranslateYRel => Op::TranslateYRel {
-                share: signed(level * context.translate_share),
-                sampling,
-            },
-            OpName::Desaturate => Op::Color {
-                factor: 1.0 - between(0.5, 1.0),
-            },
-            OpName::GaussianBlur => Op::GaussianBlur {
-                radius: between(0.1, 2.0),
-            },
-            OpName::GaussianBlurRand => Op::GaussianBlur {
-                radius: 0.1 + (2.0 * between(0.0, 1.0) - 0.1) * self.share,
-            },
+            OpName::Rotate => Op::Rotate(signed(level * 30.0), sampling),
+            OpName::Posterize => Op::Posterize(bits),
+            OpName::PosterizeIncreasing => Op::Posterize(4_u32.saturating_sub(bits)),
+            OpName::PosterizeOriginal => Op::Posterize(bits + 4),
+            OpName::Solarize => Op::Solarize(threshold),
+            OpName::SolarizeIncreasing => Op::Solarize(256 - threshold),
+            OpName::SolarizeAdd => Op::SolarizeAdd(((level * 110.0) as u8).min(128)),
+            OpName::Color => Op::Color(enhance),
+            OpName::ColorIncreasing => Op::Color(increasing),
+            OpName::Contrast => Op::Contrast(enhance),
+            OpName::ContrastIncreasing => Op::Contrast(increasing),
+            OpName::Brightness => Op::Brightness(enhance),
+            OpName::BrightnessIncreasing => Op::Brightness(increasing),
+            OpName::Sharpness => Op::Sharpness(enhance),
+            OpName::SharpnessIncreasing => Op::Sharpness(increasing),
+            OpName::ShearX => Op::ShearX(shear, sampling),
+            OpName::ShearY => Op::ShearY(shear, sampling),
+            OpName::TranslateX => Op::TranslateX(pixels, sampling),
+            OpName::TranslateY => Op::TranslateY(pixels, sampling),
+            OpName::TranslateXRel => Op::TranslateXRel(share, sampling),
+            OpName::TranslateYRel => Op::TranslateYRel(share, sampling),
+            OpName::Desaturate => Op::Color(1.0 - between(0.5, 1.0)),
+            OpName::GaussianBlur => Op::GaussianBlur(between(0.1, 2.0)),
+            OpName::GaussianBlurRand => {
+                Op::GaussianBlur(0.1 + (2.0 * between(0.0, 1.0) - 0.1) * self.share)
+            }
         }
     }
 }
@@ -305,27 +246,27 @@ impl Op {
             Self::AutoContrast => ops::autocontrast(&mut image),
             Self::Equalize => ops::equalize(&mut image),
             Self::Invert => ops::invert(&mut image),
-            Self::Posterize { bits } => ops::posterize(&mut image, bits),
-            Self::Solarize { threshold } => ops::solarize(&mut image, threshold),
-            Self::SolarizeAdd { add } => ops::solarize_add(&mut image, add),
-            Self::Color { factor } => ops::color(&mut image, factor),
-            Self::Contrast { factor } => ops::contrast(&mut image, factor),
-            Self::Brightness { factor } => ops::brightness(&mut image, factor),
-            Self::Sharpness { factor } => ops::sharpness(&mut image, factor),
-            Self::GaussianBlur { radius } => ops::gaussian_blur(&mut image, radius),
-            Self::Rotate { degrees, sampling } => return ops::rotate(&image, degrees, sampling),
-            Self::ShearX { factor, sampling } => return ops::shear_x(&image, factor, sampling),
-            Self::ShearY { factor, sampling } => return ops::shear_y(&image, factor, sampling),
-            Self::TranslateX { pixels, sampling } => {
+            Self::Posterize(bits) => ops::posterize(&mut image, bits),
+            Self::Solarize(threshold) => ops::solarize(&mut image, threshold),
+            Self::SolarizeAdd(add) => ops::solarize_add(&mut image, add),
+            Self::Color(factor) => ops::color(&mut image, factor),
+            Self::Contrast(factor) => ops::contrast(&mut image, factor),
+            Self::Brightness(factor) => ops::brightness(&mut image, factor),
+            Self::Sharpness(factor) => ops::sharpness(&mut image, factor),
+            Self::GaussianBlur(radius) => ops::gaussian_blur(&mut image, radius),
+            Self::Rotate(degrees, sampling) => return ops::rotate(&image, degrees, sampling),
+            Self::ShearX(factor, sampling) => return ops::shear_x(&image, factor, sampling),
+            Self::ShearY(factor, sampling) => return ops::shear_y(&image, factor, sampling),
+            Self::TranslateX(pixels, sampling) => {
                 return ops::translate_x(&image, pixels, sampling);
             }
-            Self::TranslateY { pixels, sampling } => {
+            Self::TranslateY(pixels, sampling) => {
                 return ops::translate_y(&image, pixels, sampling);
             }
-            Self::TranslateXRel { share, sampling } => {
+            Self::TranslateXRel(share, sampling) => {
                 return ops::translate_x(&image, share * f64::from(image.width()), sampling);
             }
-            Self::TranslateYRel { share, sampling } => {
+            Self::TranslateYRel(share, sampling) => {
                 return ops::translate_y(&image, share * f64::from(image.height()), sampling);
             }
         }

@@ -40,16 +40,11 @@ impl SubPolicies {
     pub(super) fn draw(&self, rng: &mut impl Rng) -> Vec<Draw> {
         let chain = self.steps(self.chains[rng.random_range(0..self.chains.len())]);
         let draw = |&(name, prob, mean): &Step| {
-            let noise = self.noise;
-            Draw::new(
-                name,
-                prob,
-                Magnitude {
-                    noise,
-                    ..Magnitude::fixed(mean)
-                },
-                rng,
-            )
+            let magnitude = Magnitude {
+                noise: self.noise,
+                ..Magnitude::fixed(mean)
+            };
+            Draw::new(name, prob, magnitude, rng)
         };
         chain.iter().filter_map(draw).collect()
     }

@@ -260,9 +260,9 @@ fn policies_draw_one_of_their_chains() {
     let context = Golden::open().context(0.45);
     for draw in drawn.iter().flatten() {
         match draw.op(&context) {
-            Op::Solarize { threshold } => assert_eq!(threshold, 128),
-            Op::Color { factor } => assert_eq!(factor, 0.0),
-            Op::GaussianBlur { radius } => assert!((0.1..2.0).contains(&radius)),
+            Op::Solarize(threshold) => assert_eq!(threshold, 128),
+            Op::Color(factor) => assert_eq!(factor, 0.0),
+            Op::GaussianBlur(radius) => assert!((0.1..2.0).contains(&radius)),
             other => panic!("{other:?}"),
         }
     }
@@ -419,7 +419,7 @@ fn the_context_follows_the_configuration() {
     ] {
         let context = of("rand", interpolation).unwrap().context;
         let filters = [false, true].map(|is_bilinear| match draw(is_bilinear).op(&context) {
-            Op::Rotate { degrees, sampling } => {
+            Op::Rotate(degrees, sampling) => {
                 assert_eq!((degrees, sampling.fill), (-27.0, [124, 116, 104]));
                 sampling.filter
             }

@@ -21,9 +21,9 @@ use super::resize::cut;
 use super::{AugmentConfig, AugmentError, Crop};
 use crate::batch::Image;
 use crate::coco::Fault;
-use crate::prepare::{Example, Prepare, PrepareError};
+use crate::prepare::{Example, Prepare};
 use crate::source::ImageObjects;
-use crate::{ImageLimits, Source, schema};
+use crate::{DataError, ImageLimits, Source, schema};
 
 /// Shorter sides before a crop, in pixels.
 const SIZES_BEFORE: [u32; 3] = [400, 500, 600];
@@ -191,7 +191,7 @@ impl Prepare<Objects> for DetectTrain {
         source: &Source,
         index: u32,
         key: Key,
-    ) -> Result<Example<Objects>, PrepareError> {
+    ) -> Result<Example<Objects>, DataError> {
         let (image, found) = source.annotated(index, self.limits)?;
         let augmented = self.augment(image, found, key);
         let (image, target) = augmented.map_err(|error| failed(source, index, error))?;
@@ -236,12 +236,7 @@ impl DetectEval {
 }
 
 impl Prepare<Objects> for DetectEval {
-    fn prepare(
-        &self,
-        source: &Source,
-        index: u32,
-        _: Key,
-    ) -> Result<Example<Objects>, PrepareError> {
+    fn prepare(&self, source: &Source, index: u32, _: Key) -> Result<Example<Objects>, DataError> {
         let (image, found) = source.annotated(index, self.limits)?;
         let steps = Steps {
             flips: false,
@@ -280,13 +275,13 @@ fn checked(config: &MultiscaleConfig) -> Result<(), AugmentError> {
 }
 
 /// A bad annotation makes a bad sample.
-fn failed(source: &Source, index: u32, error: ObjectsError) -> PrepareError {
+fn failed(source: &Source, index: u32, error: ObjectsError) -> DataError {
     match error {
         ObjectsError::Image(error) => of_sample(source, index, error),
-        error @ ObjectsError::Annotation { .. } => PrepareError::Bad(match source.sample(index) {
-            Ok(sample) => sample.error(error.to_string()),
-            Err(error) => error,
-        }),
+        error @ ObjectsError::Annotation { .. } => match source.sample(index) {
+            Ok(sample) => sample.error(error.to_string()).into(),
+            Err(error) => error.into(),
+        },
     }
 }
 

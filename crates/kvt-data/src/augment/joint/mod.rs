@@ -16,8 +16,8 @@ use self::photometric::Photometric;
 use crate::augment::normalize::Levels;
 use crate::augment::{AugmentConfig, AugmentError};
 use crate::batch::Image;
-use crate::prepare::{Example, Prepare, PrepareError};
-use crate::{ImageLimits, LabelMap, Source, schema};
+use crate::prepare::{Example, Prepare};
+use crate::{DataError, ImageLimits, LabelMap, Source, schema};
 
 /// Images with masks for training.
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ impl Prepare<LabelMap> for JointTrain {
         source: &Source,
         index: u32,
         key: Key,
-    ) -> Result<Example<LabelMap>, PrepareError> {
+    ) -> Result<Example<LabelMap>, DataError> {
         let (image, map) = source.pair(index, self.limits)?;
         let augmented = self.augment(image, &map, key);
         let (image, map) = augmented.map_err(|error| of_sample(source, index, error))?;
@@ -153,12 +153,7 @@ impl JointEval {
 }
 
 impl Prepare<LabelMap> for JointEval {
-    fn prepare(
-        &self,
-        source: &Source,
-        index: u32,
-        _: Key,
-    ) -> Result<Example<LabelMap>, PrepareError> {
+    fn prepare(&self, source: &Source, index: u32, _: Key) -> Result<Example<LabelMap>, DataError> {
         let (image, target) = source.pair(index, self.limits)?;
         let image = self.image(image);
         Ok(Example {
@@ -216,10 +211,9 @@ fn checked(config: &DenseConfig, limits: ImageLimits) -> Result<(), AugmentError
     Ok(())
 }
 
-pub(super) fn of_sample(source: &Source, index: u32, error: AugmentError) -> PrepareError {
-    let sample = source.samples.get(index as usize);
-    PrepareError::Augment {
-        path: sample.map_or_else(|| source.root.clone(), |sample| sample.path.clone()),
+pub(super) fn of_sample(source: &Source, index: u32, error: AugmentError) -> DataError {
+    DataError::Augment {
+        path: source.path_of(index),
         source: error,
     }
 }

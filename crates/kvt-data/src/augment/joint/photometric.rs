@@ -4,6 +4,8 @@ use image::RgbImage;
 use kvt_ops::Key;
 use rand::RngExt;
 
+use crate::augment::ops::{in_sector, map_all, table};
+
 /// The drawn changes of an image, in the order of their fields; contrast comes either before saturation or last.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Photometric {
@@ -68,10 +70,7 @@ fn changed(level: u8, factor: f32, delta: f32) -> u8 {
 }
 
 fn levels(image: &mut RgbImage, factor: f32, delta: f32) {
-    let table: [u8; 256] = std::array::from_fn(|level| changed(level as u8, factor, delta));
-    for level in image.iter_mut() {
-        *level = table[usize::from(*level)];
-    }
+    map_all(image, &table(|level| changed(level, factor, delta)));
 }
 
 fn in_hsv(image: &mut RgbImage, change: impl Fn([u8; 3]) -> [u8; 3]) {
@@ -113,14 +112,7 @@ fn to_rgb([hue, saturation, value]: [u8; 3]) -> [u8; 3] {
     let low = value * (1.0 - saturation);
     let falling = value * (1.0 - saturation * part);
     let rising = value * (1.0 - saturation * (1.0 - part));
-    let rgb = match sector as u8 % 6 {
-        0 => [value, rising, low],
-        1 => [falling, value, low],
-        2 => [low, value, rising],
-        3 => [low, falling, value],
-        4 => [rising, low, value],
-        _ => [value, low, falling],
-    };
+    let rgb = in_sector(sector as u8, value, low, falling, rising);
     rgb.map(|level| (level * 255.0) as u8)
 }
 

@@ -62,12 +62,23 @@ fn rgb([hue, saturation, value]: [u8; 3]) -> [u8; 3] {
     let p = level(1.0 - f64::from(saturation));
     let q = level(1.0 - f64::from(saturation * rest));
     let t = level(1.0 - f64::from(saturation) * (1.0 - f64::from(rest)));
-    match sector as u8 % 6 {
-        0 => [value, t, p],
-        1 => [q, value, p],
-        2 => [p, value, t],
-        3 => [p, q, value],
-        4 => [t, p, value],
-        _ => [value, p, q],
+    in_sector(sector as u8, value, p, q, t)
+}
+
+/// The colour in a sixth of the circle of hues, from its largest and its smallest level, and one that falls or rises within the sixth.
+pub(in crate::augment) fn in_sector<T>(
+    sector: u8,
+    high: T,
+    low: T,
+    falling: T,
+    rising: T,
+) -> [T; 3] {
+    match sector % 6 {
+        0 => [high, rising, low],
+        1 => [falling, high, low],
+        2 => [low, high, rising],
+        3 => [low, falling, high],
+        4 => [rising, low, high],
+        _ => [high, low, falling],
     }
 }

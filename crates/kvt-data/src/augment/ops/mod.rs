@@ -11,9 +11,11 @@ mod point;
 
 pub use affine::{Resample, Sampling, affine, rotate, shear_x, shear_y, translate_x, translate_y};
 pub use blur::gaussian_blur;
+pub(super) use color::in_sector;
 pub use color::{grayscale, hue, luma};
 pub use enhance::{blend, brightness, color, contrast, sharpness};
 pub use point::{autocontrast, equalize, invert, posterize, solarize, solarize_add};
+pub(super) use point::{map_all, table};
 
 #[cfg(test)]
 mod tests;

@@ -84,12 +84,12 @@ pub fn solarize_add(image: &mut RgbImage, add: u8) {
 }
 
 /// The table of a function of the level.
-pub(super) fn table(of: impl Fn(u8) -> u8) -> Table {
+pub(in crate::augment) fn table(of: impl Fn(u8) -> u8) -> Table {
     std::array::from_fn(|level| of(level as u8))
 }
 
 /// Applies one table to every value.
-pub(super) fn map_all(image: &mut RgbImage, table: &Table) {
+pub(in crate::augment) fn map_all(image: &mut RgbImage, table: &Table) {
     for value in image.iter_mut() {
         *value = table[usize::from(*value)];
     }

@@ -6,7 +6,6 @@ use fast_image_resize::{FilterType, ResizeError};
 use image::{GrayImage, Luma, Rgb, RgbImage, imageops};
 use rand::RngExt;
 
-use crate::augment::crop::random_resized_crop;
 use crate::augment::normalize::Levels;
 use crate::augment::resize::{resize, resize_crop};
 use crate::augment::{AugmentConfig, Interpolation, Preset, RandomErasing, Step, ops};
@@ -293,23 +292,18 @@ impl Transform {
 
     /// The preset's crop of a training image, at its final size.
     fn crop(&self, image: RgbImage, key: Key) -> Result<RgbImage, AugmentError> {
-        let (size, config) = ((self.width, self.height), &self.config);
-        let filter = self.filter(Some(key));
-        let mut rng = key.named("crop").rng();
-        match config.preset {
-            Preset::Imagenet => {
-                let (scale, ratio) = (config.scale.into(), config.ratio.into());
-                let crop = random_resized_crop(image.dimensions(), scale, ratio, &mut rng);
-                resize_crop(image, crop, size, filter)
-            }
-            Preset::Cifar => {
-                let image = resize(image, size, filter)?;
-                let left = rng.random_range(0..=2 * config.padding);
-                let top = rng.random_range(0..=2 * config.padding);
-                Ok(padded_crop(&image, config.padding, left, top))
-            }
-            Preset::None => resize(image, size, filter),
+        let (config, filter) = (&self.config, self.filter(Some(key)));
+        if let Some(look) = self.looks_at(image.dimensions(), key) {
+            return resize_crop(image, look.crop, look.size, filter);
         }
+        let image = resize(image, (self.width, self.height), filter)?;
+        if config.preset != Preset::Cifar {
+            return Ok(image);
+        }
+        let mut rng = key.named("crop").rng();
+        let left = rng.random_range(0..=2 * config.padding);
+        let top = rng.random_range(0..=2 * config.padding);
+        Ok(padded_crop(&image, config.padding, left, top))
     }
 
     /// The filter for an image; without a key, a random filter is bicubic.

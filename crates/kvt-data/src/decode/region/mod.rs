@@ -62,9 +62,7 @@ fn part(
         return None;
     }
     let header = catch_unwind(|| Header::read(bytes)).ok()??;
-    if u64::from(header.width) * u64::from(header.height) > limits.max_pixels {
-        return None;
-    }
+    limits.check_pixels(header.width, header.height).ok()?;
     let look = look((header.width, header.height))?;
     let (crop, wanted) = (look.crop, look.size);
     let is_enough = |by: &u32| crop.width / by >= wanted.0 && crop.height / by >= wanted.1;

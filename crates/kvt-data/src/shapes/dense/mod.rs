@@ -7,9 +7,9 @@ use std::path::Path;
 
 use self::annotations::Annotations;
 use self::scene::render;
-use super::config::{ShapesConfig, Split};
+use super::config::ShapesConfig;
 use super::folder::{on_all_cores, write_png};
-use crate::DataError;
+use crate::{DataError, Split};
 
 /// The file with the names of the classes, in the order of their numbers.
 pub(crate) const CLASSES: &str = "classes.txt";
@@ -31,10 +31,8 @@ pub(super) fn write(
     }
     let draw = |&(split, index): &(Split, usize)| {
         let path = folder("images", split).join(file_name(index));
-        let scene = render(config, split, index).map_err(|error| DataError::Write {
-            path: path.clone(),
-            reason: error.to_string(),
-        })?;
+        let scene = render(config, split, index);
+        let scene = scene.map_err(|error| DataError::write(&path, &error))?;
         write_png(&path, &scene.image)?;
         write_png(
             &folder("masks", split).join(file_name(index)),
@@ -49,10 +47,8 @@ pub(super) fn write(
         let images = objects.by_ref().take(config.images(split));
         let annotations = Annotations::new(config, images);
         let path = json.join(format!("{}.json", split.name()));
-        let text = serde_json::to_vec(&annotations).map_err(|error| DataError::Write {
-            path: path.clone(),
-            reason: error.to_string(),
-        })?;
+        let text = serde_json::to_vec(&annotations);
+        let text = text.map_err(|error| DataError::write(&path, &error))?;
         fs_err::write(path, text)?;
     }
     let names = config.class_names().join("\n") + "\n";

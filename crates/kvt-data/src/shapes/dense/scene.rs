@@ -4,9 +4,10 @@ use image::{GrayImage, RgbImage};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
+use crate::Split;
 use crate::coco::rle::{Rle, RleError};
 use crate::shapes::canvas::{Canvas, Color, GROUND};
-use crate::shapes::config::{ShapesConfig, Split};
+use crate::shapes::config::ShapesConfig;
 use crate::shapes::figure::Figure;
 use crate::shapes::scene::{CONTRAST, Pose, direction, distance, occlude, random_color, uniform};
 use kvt_ops::Key;

@@ -34,17 +34,14 @@ impl MaskRcnn {
     ///
     /// If the device cannot be read.
     pub fn state_dict(&self) -> Result<StateDict, WeightsError> {
-        let mut all = self.pyramid.state_dict()?;
         let parts = [
+            self.pyramid.state_dict()?,
             state::state_dict(&self.neck, NECK)?,
             state::state_dict(&self.rpn_head, RPN_HEAD)?,
             state::state_dict(&self.box_head, BOX_HEAD)?,
             state::state_dict(&self.mask_head, MASK_HEAD)?,
         ];
-        for (name, data) in parts.into_iter().flatten() {
-            all.insert(name, data);
-        }
-        Ok(all)
+        Ok(parts.into_iter().flatten().collect())
     }
 
     /// This network with the weights of a file, and the names in the file that it does not have. Counters of batch norms, and what

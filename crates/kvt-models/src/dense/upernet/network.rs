@@ -104,16 +104,14 @@ impl UperNet {
     ///
     /// If the device cannot be read.
     pub fn state_dict(&self) -> Result<StateDict, WeightsError> {
-        let mut all = self.pyramid.state_dict()?;
-        let decode = state::state_dict(&self.decode_head, DECODE_HEAD)?;
-        let auxiliary = match &self.auxiliary_head {
-            Some(head) => state::state_dict(head, AUXILIARY_HEAD)?,
-            None => StateDict::default(),
-        };
-        for (name, data) in decode.into_iter().chain(auxiliary) {
-            all.insert(name, data);
+        let mut parts = vec![
+            self.pyramid.state_dict()?,
+            state::state_dict(&self.decode_head, DECODE_HEAD)?,
+        ];
+        if let Some(head) = &self.auxiliary_head {
+            parts.push(state::state_dict(head, AUXILIARY_HEAD)?);
         }
-        Ok(all)
+        Ok(parts.into_iter().flatten().collect())
     }
 
     /// This network with the weights of a file, and the names in the file that it does not have. The counters of batch norms, and

@@ -195,10 +195,6 @@ impl FamilyConfig for T2tConfig {
         name + &self.common.size_suffix()
     }
 
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
     fn summary(&self) -> Summary {
         let dim = self.embed_dim;
         let layers = LAYERS
@@ -206,13 +202,8 @@ impl FamilyConfig for T2tConfig {
             .zip(self.token_sizes())
             .enumerate()
             .map(|(i, (name, size))| size.summary(stage_name(name), self.tokens_type.attention(i)));
-        let blocks = StageSummary::of_blocks(
-            "blocks".to_owned(),
-            self.depth,
-            self.block(),
-            &self.attention,
-            &self.place(),
-        );
+        let (block, place) = (self.block(), self.place());
+        let blocks = StageSummary::of_blocks("blocks", self.depth, block, &self.attention, &place);
         let stages = layers.chain([blocks]).collect();
 
         let (classes, [.., last]) = (self.common.num_classes, self.token_sizes());

@@ -22,11 +22,7 @@ const LONGEST_HEADER: u64 = 100_000_000;
 
 /// Reads the header, and then the requested tensors.
 pub(super) fn read(path: &Path, mut file: File, size: u64) -> Result<StateDict, WeightsError> {
-    let invalid = |source: SafeTensorError| WeightsError::Safetensors {
-        path: path.to_owned(),
-        source: source.into(),
-    };
-    let (header, data) = read_header(&mut file, size)?.map_err(invalid)?;
+    let (header, data) = read_header(&mut file, size)?.map_err(|error| invalid(path, error))?;
     let tensors: BTreeMap<_, _> = header.tensors().into_iter().collect();
     unwrap_names(tensors.iter().map(|(name, info)| (name.as_str(), *info)))
         .into_iter()
@@ -53,14 +49,18 @@ pub(super) fn metadata(
     size: u64,
 ) -> Result<BTreeMap<String, String>, WeightsError> {
     let header = read_header(&mut file, size)?;
-    let (header, _) = header.map_err(|source: SafeTensorError| WeightsError::Safetensors {
-        path: path.to_owned(),
-        source: source.into(),
-    })?;
+    let (header, _) = header.map_err(|error| invalid(path, error))?;
     let texts = header.metadata().iter().flatten();
     Ok(texts
         .map(|(name, text)| (name.clone(), text.clone()))
         .collect())
+}
+
+fn invalid(path: &Path, error: SafeTensorError) -> WeightsError {
+    WeightsError::Safetensors {
+        path: path.to_owned(),
+        source: error.into(),
+    }
 }
 
 /// The header, and the place of the bytes of the tensors. The tensors follow each other without gaps and fill the
@@ -104,10 +104,7 @@ pub fn bytes(
     weights: &StateDict,
     metadata: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>, WeightsError> {
-    let invalid = |source: SafeTensorError| WeightsError::Safetensors {
-        path: path.to_owned(),
-        source: source.into(),
-    };
+    let invalid = |error| invalid(path, error);
     let views = weights
         .iter()
         .map(|(name, data)| {

@@ -4,7 +4,7 @@ use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape, bf16};
 use rayon::prelude::*;
 
-use super::blocks::{HeadLayout, Heads, Problem, Terms};
+use super::blocks::{HeadLayout, Heads, Problem};
 use super::{AttentionSettings, FusedAttentionOps};
 use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_build_of, tensor, tensor_of, values_in};
@@ -185,23 +185,11 @@ pub(in crate::attention) fn problem<'a>(
 ) -> Problem<'a> {
     let [images, heads, queries, _] = q.shape().dims();
     let [_, _, keys, _] = k.shape().dims();
-    let [q, k, v] = [q, k, v].map(|x| Heads {
+    let inputs = [q, k, v].map(|x| Heads {
         data: x.storage(),
         layout: layout(x),
     });
-    Problem {
-        images,
-        heads,
-        heads_folded_into_images: 1,
-        queries,
-        keys,
-        q,
-        k,
-        v,
-        scale: settings.scale as f32,
-        kept: settings.kept,
-        terms: Terms::default(),
-    }
+    Problem::new(inputs, [images, heads, queries, keys], settings)
 }
 
 /// The problem of a contiguous packed projection.
@@ -228,7 +216,7 @@ impl Packed {
     ) -> Problem<'a> {
         let [images, tokens, width] = self.sizes;
         let dim = width / 3 / heads;
-        let [q, k, v] = [0, 1, 2].map(|part| Heads {
+        let inputs = [0, 1, 2].map(|part| Heads {
             data,
             layout: HeadLayout {
                 offset: self.offset + part * heads * dim,
@@ -238,19 +226,7 @@ impl Packed {
                 dim,
             },
         });
-        Problem {
-            images,
-            heads,
-            heads_folded_into_images: 1,
-            queries: tokens,
-            keys: tokens,
-            q,
-            k,
-            v,
-            scale: settings.scale as f32,
-            kept: settings.kept,
-            terms: Terms::default(),
-        }
+        Problem::new(inputs, [images, heads, tokens, tokens], settings)
     }
 }
 

@@ -7,7 +7,7 @@ use kvt_ops::{Key, Phase};
 use super::*;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::families::ModelConfig;
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::Bicubic;
 
 fn config(overrides: &ModelOverrides) -> ModelConfig {
     let small = ModelOverrides {
@@ -270,7 +270,9 @@ fn position_embeddings_follow_the_image_size() {
             report.names(Outcome::Resized).collect::<Vec<_>>(),
             ["pos_embed"]
         );
-        let expected = pos_embed::resample(weights.get("pos_embed").unwrap(), grid, 1).unwrap();
+        let expected = Bicubic::Antialiased
+            .resample(weights.get("pos_embed").unwrap(), grid, 1)
+            .unwrap();
         let loaded = StateDict::from_model(&loaded).unwrap();
         assert_eq!(loaded.get("pos_embed"), Some(&expected));
     }

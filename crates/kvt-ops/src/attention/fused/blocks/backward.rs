@@ -29,6 +29,17 @@ pub(super) struct Target<'a> {
     pub(super) bias: Option<(&'a mut [f32], usize)>,
 }
 
+impl Target<'_> {
+    fn reborrow(&mut self) -> Target<'_> {
+        let bias = self.bias.as_mut();
+        Target {
+            out: &mut *self.out,
+            layouts: self.layouts,
+            bias: bias.map(|(sum, keys)| (&mut **sum, *keys)),
+        }
+    }
+}
+
 impl Backward<'_> {
     /// Splits the blocks into parts, which run in parallel. A part writes the gradients of its queries, and sums the
     /// gradients of keys and values in a copy. The copies are added in the order of the parts, so that the result does
@@ -85,6 +96,14 @@ impl Backward<'_> {
                     add(out, layout, sum, copy, keys, heads);
                 }
             }
+        }
+    }
+
+    /// All blocks, one after another.
+    pub(super) fn whole(&self, blocks: usize, mut target: Target<'_>, buffers: &mut Buffers) {
+        for number in 0..blocks {
+            let write = Write::replace_if(number == 0);
+            self.block(number, write, None, target.reborrow(), buffers);
         }
     }
 

@@ -14,6 +14,7 @@ use crate::cpu::buffer::par_build;
 use crate::cpu::gemm::{Matrix, Write, multiply};
 use crate::cpu::softmax_row::{RowState, scale, softmax_row};
 
+use super::AttentionSettings;
 use backward::{Backward, Target};
 use sparse::{Kept, Output};
 use terms::HIDDEN;
@@ -86,6 +87,28 @@ struct Buffers {
 }
 
 impl<'a> Problem<'a> {
+    /// Of q, k and v, without bias and mask; `sizes` are images, heads, queries and keys.
+    pub(in crate::attention) fn new(
+        [q, k, v]: [Heads<'a>; 3],
+        sizes: [usize; 4],
+        settings: AttentionSettings,
+    ) -> Self {
+        let [images, heads, queries, keys] = sizes;
+        Self {
+            images,
+            heads,
+            heads_folded_into_images: 1,
+            queries,
+            keys,
+            q,
+            k,
+            v,
+            scale: settings.scale as f32,
+            kept: settings.kept,
+            terms: Terms::default(),
+        }
+    }
+
     /// Image and head within the tensors.
     fn place(&self, image: usize, head: usize) -> [usize; 2] {
         [
@@ -258,21 +281,12 @@ impl<'a> Problem<'a> {
                 backward.in_parts(out, layouts, parts, blocks);
                 return;
             }
-            let mut buffers = Buffers::default();
-            for number in 0..blocks {
-                let target = Target {
-                    out,
-                    layouts,
-                    bias: None,
-                };
-                backward.block(
-                    number,
-                    Write::replace_if(number == 0),
-                    None,
-                    target,
-                    &mut buffers,
-                );
-            }
+            let target = Target {
+                out,
+                layouts,
+                bias: None,
+            };
+            backward.whole(blocks, target, &mut Buffers::default());
         })
     }
 }

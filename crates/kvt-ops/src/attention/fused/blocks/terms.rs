@@ -5,7 +5,6 @@ use rayon::prelude::*;
 
 use super::backward::{Backward, Target};
 use super::{Buffers, HeadLayout, Heads, Problem};
-use crate::cpu::gemm::Write;
 
 /// The score of a hidden key. An infinity would exclude it too, but rows with infinities take longer.
 pub(super) const HIDDEN: f32 = f32::MIN;
@@ -188,20 +187,12 @@ impl<'a> Problem<'a> {
                     d_out,
                     saved,
                 };
-                for number in 0..blocks {
-                    let target = Target {
-                        out: &mut *out,
-                        layouts,
-                        bias: Some((&mut *sum, keys)),
-                    };
-                    backward.block(
-                        number,
-                        Write::replace_if(number == 0),
-                        None,
-                        target,
-                        buffers,
-                    );
-                }
+                let target = Target {
+                    out,
+                    layouts,
+                    bias: Some((&mut *sum, keys)),
+                };
+                backward.whole(blocks, target, buffers);
             }
         });
         (out, added(&sums, matrix, parts))
