@@ -13,7 +13,7 @@
 //! | [`Residual`] | a branch added to a residual stream, whole or scaled sample by sample |
 //! | [`layer_norm()`] | layer normalisation over the last dimension |
 //! | [`gelu()`], [`quick_gelu()`] | GELU with the exact error function, or with a sigmoid |
-//! | [`batch_norm()`], [`batch_norm_train()`] | batch normalisation, with a ReLU where one follows |
+//! | [`batch_norm()`], [`batch_norm_train()`] | batch normalisation, with a residual and a ReLU where they follow |
 //! | [`max_pool2d()`] | max pooling of images |
 //! | [`conv2d()`] | a convolution |
 //! | [`resize_bilinear()`] | maps of another size |
@@ -21,6 +21,7 @@
 //! | [`pixel_cross_entropy()`] | the cross-entropy of every pixel |
 //! | [`depthwise_conv2d()`] | a separate convolution for each channel |
 //! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
+//! | [`permute()`], [`permute_reshape()`] | dimensions reordered, joined and divided |
 //! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
 //! | [`widened()`], [`in_type()`] | casts between half types and f32 |
 //! | [`adamw()`], [`Guard`], [`square_sum()`], [`square_sums()`] | optimizer updates that the device can skip, norms for clipping |
@@ -76,7 +77,7 @@ pub use attention::{
 pub use batch_norm::{BatchNormInput, Normalised, batch_norm, batch_norm_train};
 pub use cast::widened;
 pub use collective::{Collective, Group, current_group, rank_sum, with_group};
-pub use contiguous::contiguous_gradient;
+pub use contiguous::{contiguous_gradient, permute, permute_reshape};
 pub use conv::conv2d;
 pub use convert::in_type;
 pub use cpu::bf16::cpu_multiplies_bf16;

@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::LayerNorm;
 use burn::tensor::Tensor;
-use kvt_ops::{layer_norm, linear_with, widened};
+use kvt_ops::{layer_norm, linear_with, permute_reshape, widened};
 
 use super::windows::crop;
 use super::{Conv2d, ConvSettings, Init};
@@ -67,10 +67,9 @@ impl PatchEmbed {
         } else {
             images.narrow(2, 0, whole[0]).narrow(3, 0, whole[1])
         };
-        let patches = images
-            .reshape([batch, in_chans, rows, patch, columns, patch])
-            .permute([0, 2, 4, 1, 3, 5])
-            .reshape([batch, rows * columns, fan_in]);
+        let images = images.reshape([batch, in_chans, rows, patch, columns, patch]);
+        let shape = [batch, rows * columns, fan_in];
+        let patches = permute_reshape(images, [0, 2, 4, 1, 3, 5], shape);
         let weight = weight.reshape([embed_dim, fan_in]).transpose();
         let tokens = linear_with(patches, weight, self.proj.bias.as_ref().map(Param::val));
         (self.normalise(tokens), grid)
@@ -117,10 +116,9 @@ pub(crate) fn convolve_tokens(
     let fan_in = kernel * kernel * channels;
 
     let map = tokens.reshape([batch, height, width, channels]);
-    let patches = crop(map, [rows * kernel, columns * kernel])
-        .reshape([batch, rows, kernel, columns, kernel, channels])
-        .permute([0, 1, 3, 2, 4, 5])
-        .reshape([batch, rows * columns, fan_in]);
+    let map = crop(map, [rows * kernel, columns * kernel])
+        .reshape([batch, rows, kernel, columns, kernel, channels]);
+    let patches = permute_reshape(map, [0, 1, 3, 2, 4, 5], [batch, rows * columns, fan_in]);
     let weight = weight.permute([0, 2, 3, 1]).reshape([out, fan_in]);
     linear_with(
         patches,

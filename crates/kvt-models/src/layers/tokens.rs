@@ -1,6 +1,7 @@
 //! Conversions between sequences and maps of tokens.
 
 use burn::tensor::Tensor;
+use kvt_ops::{permute, permute_reshape};
 
 /// The map without the prefix tokens before it.
 ///
@@ -13,7 +14,7 @@ pub(crate) fn to_map(tokens: Tensor<3>, prefix: usize, [rows, columns]: [usize; 
         0 => tokens,
         _ => tokens.narrow(1, prefix, rows * columns),
     };
-    patches.swap_dims(1, 2).reshape([batch, dim, rows, columns])
+    permute_reshape(patches, [0, 2, 1], [batch, dim, rows, columns])
 }
 
 /// # Shapes
@@ -21,5 +22,5 @@ pub(crate) fn to_map(tokens: Tensor<3>, prefix: usize, [rows, columns]: [usize; 
 /// `[batch, dim, rows, columns]` to `[batch, rows * columns, dim]`, row by row.
 pub(crate) fn to_tokens(map: Tensor<4>) -> Tensor<3> {
     let [batch, dim, rows, columns] = map.dims();
-    map.reshape([batch, dim, rows * columns]).swap_dims(1, 2)
+    permute(map.reshape([batch, dim, rows * columns]), [0, 2, 1])
 }

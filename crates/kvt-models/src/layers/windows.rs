@@ -2,6 +2,7 @@
 
 use burn::tensor::Tensor;
 use burn::tensor::ops::PadMode;
+use kvt_ops::permute_reshape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -68,10 +69,9 @@ impl Windows {
         let [padded_rows, padded_columns] = self.padded();
         let padded = pad(map, [padded_rows - rows, padded_columns - columns]);
         let ([down, right], side) = (self.along(), self.side);
-        padded
-            .reshape([batch, down, side, right, side, dim])
-            .permute([0, 1, 3, 2, 4, 5])
-            .reshape([batch, self.count(), self.area(), dim])
+        let cut = padded.reshape([batch, down, side, right, side, dim]);
+        let shape = [batch, self.count(), self.area(), dim];
+        permute_reshape(cut, [0, 1, 3, 2, 4, 5], shape)
     }
 
     /// Puts the windows of [`cut`](Self::cut) together again, without the padding.
@@ -83,10 +83,8 @@ impl Windows {
         let [batch, _, _, dim] = windows.dims();
         let ([down, right], side) = (self.along(), self.side);
         let [rows, columns] = self.padded();
-        let map = windows
-            .reshape([batch, down, right, side, side, dim])
-            .permute([0, 1, 3, 2, 4, 5])
-            .reshape([batch, rows, columns, dim]);
+        let windows = windows.reshape([batch, down, right, side, side, dim]);
+        let map = permute_reshape(windows, [0, 1, 3, 2, 4, 5], [batch, rows, columns, dim]);
         crop(map, self.map)
     }
 }

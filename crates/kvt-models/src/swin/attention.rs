@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use kvt_attention::{Context, Mechanism, Mixer, Place, Score};
-use kvt_ops::{Residual, linear};
+use kvt_ops::{Residual, linear, permute_reshape};
 
 use super::config::StageSize;
 use super::masks::{MaskCache, Masks};
@@ -104,14 +104,10 @@ impl SelfAttention<4> for WindowAttention {
 
         // Windows are folded into the heads: all of them attend at once, and the sum that is added to their scores is
         // one tensor for the whole batch, and without a mask one for all windows.
-        // `[3, batch, windows, heads, area, head_dim]`
-        let qkv = linear(&self.qkv, x)
-            .reshape([batch, windows, area, 3, heads, head_dim])
-            .permute([3, 0, 1, 4, 2, 5]);
-        let part = |i| {
-            let part = qkv.clone().narrow(0, i, 1);
-            part.reshape([batch, windows * heads, area, head_dim])
-        };
+        let qkv = linear(&self.qkv, x).reshape([batch, windows, area, 3, heads, head_dim]);
+        let shape = [3, batch, windows * heads, area, head_dim];
+        let qkv = permute_reshape(qkv, [3, 0, 1, 4, 2, 5], shape);
+        let part = |i| qkv.clone().narrow(0, i, 1).squeeze_dim::<4>(0);
         let score = Score {
             bias: Some(self.bias(on, masks.shift.as_ref())),
             mask: self.hidden(on, masks),
@@ -123,11 +119,10 @@ impl SelfAttention<4> for WindowAttention {
         let (q, k, v) = (part(0), part(1), part(2));
         pass.watch
             .probabilities(|| self.mixer.probabilities(q.clone(), k.clone(), &context));
-        self.mixer
-            .attend(q, k, v, context)
-            .reshape([batch, windows, heads, area, head_dim])
-            .swap_dims(2, 3)
-            .reshape([batch, windows, area, dim])
+        let mixed = self.mixer.attend(q, k, v, context);
+        let apart = [batch, windows, heads, area, head_dim];
+        let mixed = permute_reshape(mixed, [0, 1, 2, 3], apart);
+        permute_reshape(mixed, [0, 1, 3, 2, 4], [batch, windows, area, dim])
     }
 
     fn project(

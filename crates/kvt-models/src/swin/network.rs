@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use burn::tensor::ops::PadMode;
-use kvt_ops::{Phase, layer_norm, linear, widened};
+use kvt_ops::{Phase, layer_norm, linear, permute_reshape, widened};
 
 use super::attention::WindowAttention;
 use super::config::{StageSize, SwinConfig};
@@ -170,10 +170,9 @@ impl PatchMerging {
 fn merge(map: Tensor<4>) -> Tensor<4> {
     let [batch, height, width, dim] = map.dims();
     let [rows, columns] = [height, width].map(|size| size.div_ceil(2));
-    pad(map, [2 * rows - height, 2 * columns - width])
-        .reshape([batch, rows, 2, columns, 2, dim])
-        .permute([0, 1, 3, 4, 2, 5])
-        .reshape([batch, rows, columns, 4 * dim])
+    let map = pad(map, [2 * rows - height, 2 * columns - width])
+        .reshape([batch, rows, 2, columns, 2, dim]);
+    permute_reshape(map, [0, 1, 3, 4, 2, 5], [batch, rows, columns, 4 * dim])
 }
 
 #[cfg(test)]

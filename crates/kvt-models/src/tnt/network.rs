@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
-use kvt_ops::{Phase, layer_norm, linear, widened};
+use kvt_ops::{Phase, layer_norm, linear, permute_reshape, widened};
 
 use super::TntConfig;
 use super::attention::Attention;
@@ -253,9 +253,9 @@ fn flattened(pixels: Tensor<3>, batch: usize) -> Tensor<3> {
 fn cut(map: Tensor<4>, side: usize) -> Tensor<4> {
     let [batch, channels, height, width] = map.dims();
     let (rows, columns) = (height / side, width / side);
-    map.reshape([batch, channels, rows, side, columns, side])
-        .permute([0, 2, 4, 1, 3, 5])
-        .reshape([batch * rows * columns, channels, side, side])
+    let map = map.reshape([batch, channels, rows, side, columns, side]);
+    let shape = [batch * rows * columns, channels, side, side];
+    permute_reshape(map, [0, 2, 4, 1, 3, 5], shape)
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::Dropout;
-use kvt_ops::{Residual, Unfold, fold, in_type, knn_softmax, linear, unfold, widened};
+use kvt_ops::{
+    Residual, Unfold, fold, in_type, knn_softmax, linear, permute_reshape, unfold, widened,
+};
 
 use super::stage::OutlookSize;
 use crate::layers::{Init, Pass, SelfAttention, avg_pool_ceil, project};
@@ -69,10 +71,9 @@ impl SelfAttention<4> for OutlookAttention {
         let values = unfold(linear(&self.v, map.clone()).permute([0, 3, 1, 2]), WINDOWS);
         let windows = values.dims()[2];
         // Windows are folded into the heads.
-        let values = values
-            .reshape([batch, heads, head_dim, AREA, windows])
-            .permute([0, 4, 1, 3, 2])
-            .reshape([batch, windows * heads, AREA, head_dim]);
+        let values = values.reshape([batch, heads, head_dim, AREA, windows]);
+        let shape = [batch, windows * heads, AREA, head_dim];
+        let values = permute_reshape(values, [0, 4, 1, 3, 2], shape);
 
         let weights = self.weights(map);
         let weights = match Dropout::in_phase(pass.phase, self.dropout) {
@@ -81,9 +82,8 @@ impl SelfAttention<4> for OutlookAttention {
         };
         let mixed = in_type(weights, values.dtype())
             .matmul(values)
-            .reshape([batch, windows, heads, AREA, head_dim])
-            .permute([0, 2, 4, 3, 1])
-            .reshape([batch, dim * AREA, windows]);
+            .reshape([batch, windows, heads, AREA, head_dim]);
+        let mixed = permute_reshape(mixed, [0, 2, 4, 3, 1], [batch, dim * AREA, windows]);
         fold(mixed, [rows, columns], WINDOWS).permute([0, 2, 3, 1])
     }
 

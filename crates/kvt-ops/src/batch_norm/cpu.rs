@@ -5,6 +5,7 @@ use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
 use super::{BatchNormOps, Settings};
+use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_map_copy, tensor, values_of};
 use crate::cpu::wide::wide;
 
@@ -20,7 +21,7 @@ impl BatchNormOps for Flex {
         if x.dtype() != DType::F32 {
             return super::statistics::<Self>(x);
         }
-        let x = x.to_contiguous();
+        let x = contiguous(x);
         let (mean, variance) = moments(values_of(&x), Layout::of(&x.shape()));
         (of_channels(mean), of_channels(variance))
     }
@@ -59,7 +60,7 @@ impl BatchNormOps for Flex {
         if out.dtype() != DType::F32 {
             return Self::relu_backward(out, grad);
         }
-        let [out, grad] = [out, grad].map(|x| x.to_contiguous());
+        let [out, grad] = [out, grad].map(contiguous);
         passed(values_of(&out), values_of(&grad), &out.shape())
     }
 
@@ -77,7 +78,7 @@ impl BatchNormOps for Flex {
             return super::backward::<Self>([x, out], gamma, statistics, grad, settings).into();
         }
         let [x, out, gamma, mean, variance, grad] =
-            [x, out, gamma, mean, variance, grad].map(|x| x.to_contiguous());
+            [x, out, gamma, mean, variance, grad].map(contiguous);
         let (layout, shape) = (Layout::of(&x.shape()), x.shape());
         let grad = if settings.relu {
             passed(values_of(&out), values_of(&grad), &shape)
@@ -133,9 +134,9 @@ fn normalise(
     residual: Option<FloatTensor<Flex>>,
     settings: Settings,
 ) -> FloatTensor<Flex> {
-    let x = x.to_contiguous();
-    let [gamma, beta] = parameters.map(|x| x.to_contiguous());
-    let [mean, variance] = statistics.map(|x| x.to_contiguous());
+    let x = contiguous(x);
+    let [gamma, beta] = parameters.map(contiguous);
+    let [mean, variance] = statistics.map(contiguous);
     let rstd = rstd(values_of(&variance), settings);
     let scale: Vec<f32> = rstd
         .iter()
@@ -153,7 +154,7 @@ fn normalise(
         f32::NEG_INFINITY
     };
     let (layout, shape) = (Layout::of(&x.shape()), x.shape());
-    let residual = residual.map(|residual| residual.to_contiguous());
+    let residual = residual.map(contiguous);
     let residual = residual.as_ref().map(values_of);
     let (size, starts) = (layout.block(), layout.blocks());
     let out = par_map_copy(values_of(&x), size, starts, |block, first| {

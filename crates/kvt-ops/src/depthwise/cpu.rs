@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::{DepthwiseOps, burn_backward, burn_forward};
 use crate::cast::{cast, to_f32};
+use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_build, tensor, values_of};
 use crate::cpu::wide::wide;
 use crate::cpu::windows::Windows;
@@ -22,7 +23,7 @@ impl DepthwiseOps for Flex {
         if dtype == DType::F64 || x.shape().num_elements() == 0 {
             return burn_forward::<Self>(x, weight, stride, padding);
         }
-        let [x, weight] = [x, weight].map(|x| to_f32::<Self>(x).to_contiguous());
+        let [x, weight] = [x, weight].map(|x| contiguous(to_f32::<Self>(x)));
         let geometry = Geometry::new(&x, &weight, stride, padding);
         let kernels = values_of(&weight);
         let images = values_of(&x).par_chunks(geometry.input()).enumerate();
@@ -64,7 +65,7 @@ impl DepthwiseOps for Flex {
         if dtype == DType::F64 || x.shape().num_elements() == 0 {
             return burn_backward::<Self>(x, weight, grad, stride, padding);
         }
-        let [x, weight, grad] = [x, weight, grad].map(|x| to_f32::<Self>(x).to_contiguous());
+        let [x, weight, grad] = [x, weight, grad].map(|x| contiguous(to_f32::<Self>(x)));
         let geometry = Geometry::new(&x, &weight, stride, padding);
         let (images, grads) = (values_of(&x), values_of(&grad));
         let of_images = geometry.image_gradient(values_of(&weight), grads);

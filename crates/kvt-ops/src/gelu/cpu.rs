@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::{GeluOps, QUICK};
 use crate::cast::{cast, to_f32};
+use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{
     nothing, par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of,
 };
@@ -67,7 +68,7 @@ fn forward<F: Curve>(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
         return bf16_forward::<F>(&x.to_contiguous());
     }
     let (dtype, shape) = (x.dtype(), x.shape());
-    let x = to_f32::<Flex>(x).to_contiguous();
+    let x = contiguous(to_f32::<Flex>(x));
     let x = values_of(&x);
     let arch = Arch::new();
     let out = par_map_copy(x, BLOCK, nothing(x.len(), BLOCK), |block, ()| {
@@ -81,7 +82,7 @@ fn backward<F: Curve>(x: FloatTensor<Flex>, grad: FloatTensor<Flex>) -> FloatTen
         return bf16_backward::<F>(&x.to_contiguous(), &grad.to_contiguous());
     }
     let (dtype, shape) = (x.dtype(), x.shape());
-    let [x, grad] = [x, grad].map(|x| to_f32::<Flex>(x).to_contiguous());
+    let [x, grad] = [x, grad].map(|x| contiguous(to_f32::<Flex>(x)));
     let arch = Arch::new();
     let x = values_of(&x).par_chunks(BLOCK);
     let out = par_map_copy(values_of(&grad), BLOCK, x, |grad, x| {

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::{LayerNormOps, one_per_row};
 use crate::cast::{cast, to_f32};
+use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_map_copy, tensor, values_of};
 use crate::cpu::simd::{dot, sum};
 
@@ -21,7 +22,7 @@ impl LayerNormOps for Flex {
         epsilon: f64,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = x.dtype();
-        let [x, gamma, beta] = [x, gamma, beta].map(|x| to_f32::<Self>(x).to_contiguous());
+        let [x, gamma, beta] = [x, gamma, beta].map(|x| contiguous(to_f32::<Self>(x)));
         let shape = x.shape();
         let (width, part) = width_and_part(&shape);
         let empty = || FloatTensor::<Self>::empty(one_per_row(&shape), DType::F32);
@@ -54,7 +55,7 @@ impl LayerNormOps for Flex {
         grad: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = x.dtype();
-        let [x, gamma, mut grad] = [x, gamma, grad].map(|x| to_f32::<Self>(x).to_contiguous());
+        let [x, gamma, mut grad] = [x, gamma, grad].map(|x| contiguous(to_f32::<Self>(x)));
         let shape = x.shape();
         let (width, part) = width_and_part(&shape);
         let mut sums = vec![[Vec::new(), Vec::new()]; PARTS];

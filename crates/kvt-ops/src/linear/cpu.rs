@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward, burn_x_backward};
 use crate::cast::{cast, to_f32};
+use crate::contiguous::cpu::contiguous;
 use crate::cpu::bf16::{Kernel, Number};
 use crate::cpu::buffer::{par_map_copy, par_map_rows, tensor, values_of};
 use crate::cpu::gemm::{Matrix, product, product_over_rows};
@@ -139,7 +140,7 @@ fn fits_bf16(x: &FloatTensor<Flex>) -> bool {
 
 /// Rounded to a type, then contiguous in f32.
 pub(crate) fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
-    to_f32::<Flex>(cast::<Flex>(tensor, dtype)).to_contiguous()
+    contiguous(to_f32::<Flex>(cast::<Flex>(tensor, dtype)))
 }
 
 fn is_empty(tensor: &FloatTensor<Flex>) -> bool {

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::phases::{Phases, divide, join};
 use super::{MaxPool, MaxPoolOps};
+use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_build_with, tensor, values_of};
 use crate::cpu::wide::wide;
 use crate::cpu::windows::Windows;
@@ -15,7 +16,7 @@ impl MaxPoolOps for Flex {
         if x.dtype() != DType::F32 {
             return super::forward::<Self>(x, settings);
         }
-        let x = x.to_contiguous();
+        let x = contiguous(x);
         let [batch, channels, height, width] = x.shape().dims();
         let windows = settings.windows([height, width]);
         let (phases, positions) = (Phases::new(windows), windows.positions());
@@ -39,7 +40,7 @@ impl MaxPoolOps for Flex {
         if x.dtype() != DType::F32 {
             return super::backward::<Self>(x, grad, settings);
         }
-        let [x, out, grad] = [x, out, grad].map(|x| x.to_contiguous());
+        let [x, out, grad] = [x, out, grad].map(contiguous);
         let [_, _, height, width] = x.shape().dims();
         let windows = settings.windows([height, width]);
         let phases = Phases::new(windows);

@@ -5,6 +5,7 @@ use burn::tensor::{DType, bf16};
 use rayon::prelude::*;
 
 use super::{MlpOps, composed};
+use crate::contiguous::cpu::contiguous;
 use crate::cpu::bf16::{Added, Kernel, Right, Scratch, block_height, rows_of_product};
 use crate::cpu::buffer::{par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of};
 use crate::cpu::gemm::Matrix;
@@ -46,8 +47,8 @@ fn in_f32(
     layer2: [FloatTensor<Flex>; 2],
     residual: &FloatTensor<Flex>,
 ) -> FloatTensor<Flex> {
-    let x = x.to_contiguous();
-    let [layer1, layer2] = [layer1, layer2].map(|layer| layer.map(|x| x.to_contiguous()));
+    let x = contiguous(x.clone());
+    let [layer1, layer2] = [layer1, layer2].map(|layer| layer.map(contiguous));
     let ([weight1, bias1], inputs, hidden) = in_f32_layer(&layer1);
     let ([weight2, bias2], _, outputs) = in_f32_layer(&layer2);
     let rows = residual.shape().num_elements() / outputs;
@@ -85,7 +86,7 @@ fn in_bf16(
     layer2: [FloatTensor<Flex>; 2],
     residual: &FloatTensor<Flex>,
 ) -> FloatTensor<Flex> {
-    let x = x.to_contiguous();
+    let x = contiguous(x.clone());
     let prepare = |[weight, bias]: [FloatTensor<Flex>; 2]| {
         [weight.to_contiguous(), prepared(bias, DType::BF16)]
     };

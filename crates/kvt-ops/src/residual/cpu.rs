@@ -5,6 +5,7 @@ use burn::tensor::{DType, FloatDType, bf16};
 use rayon::prelude::*;
 
 use super::ResidualOps;
+use crate::contiguous::cpu::contiguous;
 use crate::cpu::bf16::Number;
 use crate::cpu::buffer::{par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of};
 
@@ -100,7 +101,7 @@ fn multiply<T: Number + burn::tensor::Element>(
     parts: &Parts,
     x: &FloatTensor<Flex>,
 ) -> FloatTensor<Flex> {
-    let x = x.to_contiguous();
+    let x = contiguous(x.clone());
     let (values, block) = (values_of(&x), parts.block());
     let others = values.par_chunks(block).zip(parts.of_blocks());
     let out = par_build_of(

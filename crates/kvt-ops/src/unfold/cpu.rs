@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use super::{Unfold, UnfoldOps};
 use crate::cast::{cast, to_f32};
+use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_build, tensor, values_of};
 use crate::cpu::windows::Windows;
 
@@ -13,7 +14,7 @@ impl UnfoldOps for Flex {
         let (dtype, shape) = (x.dtype(), settings.unfolded(&x.shape()));
         let [_, _, height, width] = x.shape().dims();
         let windows = settings.windows([height, width]);
-        let x = to_f32::<Self>(x).to_contiguous();
+        let x = contiguous(to_f32::<Self>(x));
         let channels = values_of(&x).par_chunks(windows.pixels());
         let part = windows.area() * windows.positions();
         let out = par_build(shape.num_elements(), part, channels, |out, image| {
@@ -25,7 +26,7 @@ impl UnfoldOps for Flex {
     fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Unfold) -> FloatTensor<Self> {
         let (dtype, shape) = (x.dtype(), settings.folded(&x.shape(), size));
         let windows = settings.windows(size);
-        let x = to_f32::<Self>(x).to_contiguous();
+        let x = contiguous(to_f32::<Self>(x));
         let columns = values_of(&x).par_chunks(windows.area() * windows.positions());
         let len = shape.num_elements();
         let out = par_build(len, windows.pixels(), columns, |image, columns| {

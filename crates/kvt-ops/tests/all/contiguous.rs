@@ -2,8 +2,8 @@
 //! tokens.
 
 use burn::tensor::ops::ConvOptions;
-use burn::tensor::{Device, Tensor, module::conv2d};
-use kvt_ops::contiguous_gradient;
+use burn::tensor::{DType, Device, Tensor, module::conv2d};
+use kvt_ops::{contiguous_gradient, permute_reshape};
 
 use kvt_testing::devices::{assert_close, gpu, tensor, values};
 
@@ -36,4 +36,41 @@ fn a_gradient_that_is_a_slice_is_read_correctly() {
     if let Some((name, device)) = gpu() {
         assert_close(name, &run(&device), &expected, 1e-5);
     }
+}
+
+/// Orders, with dimensions that join, that are of length 1, that fill no tile, and that become columns.
+#[test]
+fn permuted_values_and_gradients_are_those_of_burns_operations() {
+    fn check<const D: usize>(shape: [usize; D], axes: [isize; D]) {
+        for dtype in [DType::F32, DType::BF16, DType::F64] {
+            let run = |permuted: fn(Tensor<D>, [isize; D]) -> Tensor<1>| {
+                let device = Device::flex().autodiff();
+                let whole: Tensor<D> = input(shape.map(|size| size + 1), 1, &device);
+                let whole = whole.cast(dtype).require_grad();
+                // A view that begins in the middle of its values.
+                let x = whole.clone().slice(shape.map(|size| 1..size + 1));
+                let out = permuted(x, axes);
+                let probe = Tensor::arange(0..out.dims()[0] as i64, &device)
+                    .float()
+                    .cast(dtype);
+                let grads = (out.clone() * probe).sum().backward();
+                [out, whole.grad(&grads).unwrap().flatten(0, D - 1)].map(|x| x.into_data())
+            };
+            let ours = run(|x, axes| {
+                let count = x.shape().num_elements();
+                permute_reshape(x, axes, [count])
+            });
+            let burns = run(|x, axes| x.permute(axes).flatten(0, D - 1));
+            assert_eq!(ours, burns, "{shape:?} {axes:?} {dtype:?}");
+        }
+    }
+    check([33, 65], [1, 0]);
+    check([3, 40, 17], [0, 2, 1]);
+    check([3, 40, 17], [2, 0, 1]);
+    check([2, 4, 7, 3, 7, 5], [0, 1, 3, 2, 4, 5]);
+    check([2, 3, 1, 3, 4, 5], [3, 0, 1, 4, 2, 5]);
+    check([2, 5, 3, 4, 6], [0, 2, 4, 3, 1]);
+    check([1, 1, 1], [2, 1, 0]);
+    check([4, 0, 3], [2, 1, 0]);
+    check([2, 300, 300], [0, 2, 1]);
 }

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::blocks::{HeadLayout, Heads, Problem};
 use super::{AttentionSettings, FusedAttentionOps};
 use crate::cast::{cast, to_f32};
+use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_build_of, tensor, tensor_of, values_in};
 use crate::cpu::round::copy;
 
@@ -82,7 +83,7 @@ impl FusedAttentionOps for Flex {
         if dtype == DType::BF16 {
             return bf16_forward(&qkv.to_contiguous(), heads, settings);
         }
-        let qkv = to_f32::<Flex>(qkv).to_contiguous();
+        let qkv = contiguous(to_f32::<Flex>(qkv));
         let problem = packed(&qkv, heads, settings);
         let (out, saved) = forward(&problem);
         let out = out.reshape(Shape::new([
@@ -101,9 +102,9 @@ impl FusedAttentionOps for Flex {
         settings: AttentionSettings,
     ) -> FloatTensor<Self> {
         let dtype = qkv.dtype();
-        let qkv = to_f32::<Flex>(qkv).to_contiguous();
+        let qkv = contiguous(to_f32::<Flex>(qkv));
         let problem = packed(&qkv, heads, settings);
-        let d_out = to_f32::<Flex>(d_out).to_contiguous();
+        let d_out = contiguous(to_f32::<Flex>(d_out));
         let [_, tokens, width] = d_out.shape().dims();
         let d_out_layout = HeadLayout {
             offset: d_out.layout().start_offset(),

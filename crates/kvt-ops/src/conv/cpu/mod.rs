@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::{ConvOps, Settings};
 use crate::batch_norm::cpu::sums::{Layout, channel_sums};
 use crate::cast::{cast, to_f32};
+use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_build, par_build_with, tensor, values_of};
 use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on};
 
@@ -42,7 +43,7 @@ impl ConvOps for Flex {
         if dtype == DType::F64 {
             return super::bias_gradient::<Self>(grad);
         }
-        let grad = to_f32::<Self>(grad).to_contiguous();
+        let grad = contiguous(to_f32::<Self>(grad));
         let [batch, outputs, rows, columns] = grad.shape().dims();
         let layout = Layout {
             outer: batch,
@@ -66,7 +67,7 @@ impl ConvOps for Flex {
         if dtype == DType::F64 {
             return Self::conv2d_x_backward(x, weight, grad, settings.burn());
         }
-        let [weight, grad] = [weight, grad].map(|x| to_f32::<Self>(x).to_contiguous());
+        let [weight, grad] = [weight, grad].map(|x| contiguous(to_f32::<Self>(x)));
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let out = geometry.image_gradient(values_of(&weight), values_of(&grad));
         cast::<Self>(tensor(out, x.shape()), dtype)
@@ -82,7 +83,7 @@ impl ConvOps for Flex {
         if dtype == DType::F64 {
             return Self::conv2d_weight_backward(x, weight, grad, settings.burn());
         }
-        let [x, grad] = [x, grad].map(|x| to_f32::<Self>(x).to_contiguous());
+        let [x, grad] = [x, grad].map(|x| contiguous(to_f32::<Self>(x)));
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let out = geometry.weight_gradient(values_of(&x), values_of(&grad));
         cast::<Self>(tensor(out, weight.shape()), dtype)
@@ -99,8 +100,8 @@ fn forward(
     if dtype == DType::F64 {
         return Flex::conv2d(x, weight, bias, settings.burn());
     }
-    let [x, weight] = [x, weight].map(|x| to_f32::<Flex>(x).to_contiguous());
-    let bias = bias.map(|bias| to_f32::<Flex>(bias).to_contiguous());
+    let [x, weight] = [x, weight].map(|x| contiguous(to_f32::<Flex>(x)));
+    let bias = bias.map(|bias| contiguous(to_f32::<Flex>(bias)));
     let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
     let bias = bias.as_ref().map(values_of);
     let out = geometry.forward(values_of(&x), values_of(&weight), bias);
