@@ -21,6 +21,7 @@
 //! | [`pixel_cross_entropy()`] | the cross-entropy of every pixel |
 //! | [`depthwise_conv2d()`] | a separate convolution for each channel |
 //! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
+//! | [`reorder_rows()`] | rows in another order, with zeros between them |
 //! | [`permute()`], [`permute_reshape()`] | dimensions reordered, joined and divided |
 //! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
 //! | [`widened()`], [`in_type()`] | casts between half types and f32 |
@@ -66,6 +67,7 @@ mod record;
 mod residual;
 mod resize;
 mod roi_align;
+mod rows;
 pub mod top_k;
 mod unfold;
 
@@ -94,4 +96,5 @@ pub use random::{Key, Phase};
 pub use residual::Residual;
 pub use resize::resize_bilinear;
 pub use roi_align::{Region, roi_align};
+pub use rows::{RowOrder, reorder_rows};
 pub use unfold::{Unfold, fold, unfold};

@@ -1,8 +1,8 @@
 //! A map of tokens cut into square windows, and put together again.
 
-use burn::tensor::Tensor;
 use burn::tensor::ops::PadMode;
-use kvt_ops::permute_reshape;
+use burn::tensor::{Device, Tensor};
+use kvt_ops::{RowOrder, reorder_rows};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -65,13 +65,17 @@ impl Windows {
     ///
     /// `[batch, rows, columns, dim]` to `[batch, windows, area, dim]`.
     pub(crate) fn cut(self, map: Tensor<4>) -> Tensor<4> {
+        if is_cpu(&map) {
+            return self.cut_in(self.order([0; 2], self.map), map);
+        }
         let [batch, rows, columns, dim] = map.dims();
         let [padded_rows, padded_columns] = self.padded();
         let padded = pad(map, [padded_rows - rows, padded_columns - columns]);
         let ([down, right], side) = (self.along(), self.side);
-        let cut = padded.reshape([batch, down, side, right, side, dim]);
-        let shape = [batch, self.count(), self.area(), dim];
-        permute_reshape(cut, [0, 1, 3, 2, 4, 5], shape)
+        padded
+            .reshape([batch, down, side, right, side, dim])
+            .permute([0, 1, 3, 2, 4, 5])
+            .reshape([batch, self.count(), self.area(), dim])
     }
 
     /// Puts the windows of [`cut`](Self::cut) together again, without the padding.
@@ -80,13 +84,56 @@ impl Windows {
     ///
     /// `[batch, windows, area, dim]` to `[batch, rows, columns, dim]`.
     pub(crate) fn join(self, windows: Tensor<4>) -> Tensor<4> {
+        if is_cpu(&windows) {
+            return self.join_in(&self.order([0; 2], self.map), windows);
+        }
         let [batch, _, _, dim] = windows.dims();
         let ([down, right], side) = (self.along(), self.side);
         let [rows, columns] = self.padded();
-        let windows = windows.reshape([batch, down, right, side, side, dim]);
-        let map = permute_reshape(windows, [0, 1, 3, 2, 4, 5], [batch, rows, columns, dim]);
+        let map = windows
+            .reshape([batch, down, right, side, side, dim])
+            .permute([0, 1, 3, 2, 4, 5])
+            .reshape([batch, rows, columns, dim]);
         crop(map, self.map)
     }
+
+    /// Where the tokens of the map are in the windows, if the map is padded and a part of it, `whole`, is rolled up and to the left by
+    /// `shift`.
+    pub(crate) fn order(self, shift: [usize; 2], whole: [usize; 2]) -> RowOrder {
+        let ([rows, columns], [_, right], side) = (self.map, self.along(), self.side);
+        let source = |place: usize| {
+            let (window, token) = (place / self.area(), place % self.area());
+            let row = window / right * side + token / side;
+            let column = window % right * side + token % side;
+            // What is not rolled is padding.
+            let rolled = |at: usize, axis: usize| {
+                (at < whole[axis]).then(|| (at + shift[axis]) % whole[axis])
+            };
+            let (row, column) = (rolled(row, 0)?, rolled(column, 1)?);
+            (row < rows && column < columns).then(|| row * columns + column)
+        };
+        let places = self.count() * self.area();
+        RowOrder::new((0..places).map(source), rows * columns)
+    }
+
+    /// The windows of a map in an [`order`](Self::order).
+    pub(crate) fn cut_in(self, order: RowOrder, map: Tensor<4>) -> Tensor<4> {
+        let [batch, rows, columns, dim] = map.dims();
+        let tokens = map.reshape([batch, rows * columns, dim]);
+        reorder_rows(tokens, order).reshape([batch, self.count(), self.area(), dim])
+    }
+
+    /// The map of windows in an [`order`](Self::order).
+    pub(crate) fn join_in(self, order: &RowOrder, windows: Tensor<4>) -> Tensor<4> {
+        let ([batch, count, area, dim], [rows, columns]) = (windows.dims(), self.map);
+        let tokens = windows.reshape([batch, count * area, dim]);
+        reorder_rows(tokens, order.reversed()).reshape([batch, rows, columns, dim])
+    }
+}
+
+/// Whether orders of rows are used: on CPUs they replace several copies on one thread.
+pub(crate) fn is_cpu(map: &Tensor<4>) -> bool {
+    map.device() == Device::flex()
 }
 
 /// The first rows and columns of a map.

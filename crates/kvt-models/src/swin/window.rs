@@ -1,8 +1,9 @@
 //! The cutting of a map of tokens into windows, and its effect on pairs of their tokens.
 
 use burn::tensor::Tensor;
+use kvt_ops::RowOrder;
 
-use crate::layers::{self, WindowPadding, crop, pad};
+use crate::layers::{self, WindowPadding, crop, is_cpu, pad};
 
 /// The number that the original adds to the score of two tokens that are not neighbours in the image.
 const HIDDEN: f32 = -100.0;
@@ -87,8 +88,11 @@ impl Windows {
     ///
     /// `[batch, rows, columns, dim]` to `[batch, windows, area, dim]`.
     pub(super) fn cut(self, map: Tensor<4>) -> Tensor<4> {
-        let by = self.shift().map(|by| -(by as isize));
         let windows = self.unshifted();
+        if is_cpu(&map) {
+            return windows.cut_in(self.order(), map);
+        }
+        let by = self.shift().map(|by| -(by as isize));
         if self.dense.is_none() {
             return windows.cut(roll(map, by));
         }
@@ -103,6 +107,9 @@ impl Windows {
     ///
     /// `[batch, windows, area, dim]` to `[batch, rows, columns, dim]`.
     pub(super) fn join(self, windows: Tensor<4>) -> Tensor<4> {
+        if is_cpu(&windows) {
+            return self.unshifted().join_in(&self.order(), windows);
+        }
         let by = self.shift().map(|by| by as isize);
         if self.dense.is_none() {
             return roll(self.unshifted().join(windows), by);
@@ -112,6 +119,16 @@ impl Windows {
             side: self.side,
         };
         crop(roll(whole.join(windows), by), self.map)
+    }
+
+    /// Where the tokens of the map are in the windows.
+    fn order(self) -> RowOrder {
+        let windows = self.unshifted();
+        let whole = match self.dense {
+            Some(_) => windows.padded(),
+            None => self.map,
+        };
+        windows.order(self.shift(), whole)
     }
 
     /// For each pair of tokens of a window, query by query, the row of the table that holds the

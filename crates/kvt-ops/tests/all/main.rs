@@ -20,6 +20,7 @@ mod mlp;
 mod pixel_cross_entropy;
 mod resize;
 mod roi_align;
+mod rows;
 mod semantics;
 mod sparse;
 mod unfold;
