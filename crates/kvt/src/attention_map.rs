@@ -97,16 +97,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         labelled(&drawn, NOTE).map_err(Error::msg)
     })?;
-    let header = [
-        "picture",
-        "layer",
-        "head",
-        "who looks",
-        "patches looked at",
-        "largest weight",
-    ];
+    let header = "picture,layer,head,who looks,patches looked at,largest weight";
     if !rows.is_empty() {
-        output::print(&table(&header, rows))?;
+        output::print(&table(header.split(','), rows))?;
     }
     Ok(success_if(are_all))
 }

@@ -105,13 +105,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("no image could be read: nothing is drawn");
     }
     write_text(&args.out.join("relevance.csv"), &csv)?;
-    let header = [
-        "picture",
-        "class",
-        "probability",
-        "patches with half of the relevance",
-    ];
-    output::print(&table(&header, rows))?;
+    let header = "picture,class,probability,patches with half of the relevance";
+    output::print(&table(header.split(','), rows))?;
     Ok(success_if(are_all))
 }
 

@@ -145,7 +145,7 @@ fn published(filter: Option<&str>) -> anyhow::Result<String> {
             "no published weights are called like `{filter}`: `kvt models list --weights` shows all"
         );
     }
-    Ok(table(&["weights", "of the model", "licence"], rows))
+    Ok(table(["weights", "of the model", "licence"], rows))
 }
 
 fn list(filter: Option<&str>) -> anyhow::Result<String> {
@@ -188,20 +188,8 @@ fn list(filter: Option<&str>) -> anyhow::Result<String> {
             named.join(", ")
         )
     };
-    Ok(format!(
-        "{}{aliases}",
-        table(
-            &[
-                "model",
-                "image",
-                "tokens",
-                "parameters",
-                "MACs",
-                "of attention"
-            ],
-            rows
-        )
-    ))
+    let header = "model,image,tokens,parameters,MACs,of attention";
+    Ok(table(header.split(','), rows) + &aliases)
 }
 
 fn show(config: &ModelConfig) -> String {
@@ -233,18 +221,7 @@ fn show(config: &ModelConfig) -> String {
             human(own.macs.total() as f64)
         )
     });
-    let header = [
-        "stage",
-        "blocks",
-        "tokens",
-        "keys",
-        "k",
-        "attention",
-        "its parameters",
-        "its MACs",
-        "parameters",
-        "MACs",
-    ];
+    let header = "stage,blocks,tokens,keys,k,attention,its parameters,its MACs,parameters,MACs";
     format!(
         "{}, {} px, {} classes\nparameters  {}\nMACs        {} ({} linear and convolution, {} attention){own}\n\n{}",
         summary.name,
@@ -254,7 +231,7 @@ fn show(config: &ModelConfig) -> String {
         human(summary.macs.total() as f64),
         human(summary.macs.linear as f64),
         human(summary.macs.attention as f64),
-        table(&header, stages)
+        table(header.split(','), stages)
     )
 }
 

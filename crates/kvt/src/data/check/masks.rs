@@ -32,15 +32,7 @@ pub(super) fn run(config: &Path, overrides: &Overrides) -> anyhow::Result<ExitCo
 }
 
 fn describe(found: &MaskChecks) -> String {
-    let header = [
-        "split",
-        "images",
-        "sizes",
-        "bad pairs",
-        "no mask",
-        "no image",
-        "ignored",
-    ];
+    let header = "split,images,sizes,bad pairs,no mask,no image,ignored";
     let rows = found.splits.iter().map(|split| {
         vec![
             split.name.clone(),
@@ -57,7 +49,7 @@ fn describe(found: &MaskChecks) -> String {
         &splits.map(|split| (split.name.as_str(), &split.classes[..])),
         |split, own| share(own, found.splits.get(split).map_or(0, pixels)),
     );
-    let mut text = format!("{}\n\n{classes}", table(&header, rows));
+    let mut text = format!("{}\n\n{classes}", table(header.split(','), rows));
     let mut say = |line: String| {
         text.push('\n');
         text.push_str(&line);

@@ -94,8 +94,7 @@ fn describe(found: &Check) -> String {
     });
     let header =
         "split,classes,images,per class,sizes,grey,CMYK,unreadable,bad links,other formats";
-    let header: Vec<&str> = header.split(',').collect();
-    let mut text = table(&header, rows);
+    let mut text = table(header.split(','), rows);
     text.push_str(&label_counts(found));
     let mut say = |line: String| {
         text.push('\n');
@@ -157,7 +156,7 @@ fn label_counts(found: &Check) -> String {
         &splits.map(|split| (split.name.as_str(), &split.classes[..])),
         |_, images| grouped(images),
     );
-    format!("\n\n{}\n\n{classes}", table(&header, rows))
+    format!("\n\n{}\n\n{classes}", table(header, rows))
 }
 
 /// A cell for each class and split, from the split's number and what it has of the class. All have the classes of the first.
@@ -166,7 +165,7 @@ fn class_table<'a, N: Copy + Default + 'a>(
     cell: impl Fn(usize, N) -> String,
 ) -> String {
     let names = splits.clone().map(|(name, _)| name);
-    let header: Vec<&str> = std::iter::once("class").chain(names).collect();
+    let header = std::iter::once("class").chain(names);
     let first = splits
         .clone()
         .next()
@@ -178,7 +177,7 @@ fn class_table<'a, N: Copy + Default + 'a>(
         });
         std::iter::once(name.clone()).chain(own).collect()
     });
-    table(&header, rows)
+    table(header, rows)
 }
 
 /// The smallest and the largest image.

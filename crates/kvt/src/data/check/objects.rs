@@ -13,17 +13,7 @@ pub(super) fn run(data: &DataConfig, limits: ImageLimits) -> anyhow::Result<Exit
 }
 
 fn describe(found: &CocoChecks) -> String {
-    let header = [
-        "split",
-        "images",
-        "without objects",
-        "sizes",
-        "bad images",
-        "objects",
-        "left out",
-        "without a mask",
-        "bad annotations",
-    ];
+    let header = "split,images,without objects,sizes,bad images,objects,left out,without a mask,bad annotations";
     let rows = found.splits.iter().map(|split| {
         let left_out = split.left_out.iter().map(|(_, count)| count);
         vec![
@@ -43,7 +33,7 @@ fn describe(found: &CocoChecks) -> String {
         &splits.map(|split| (split.name.as_str(), &split.classes[..])),
         |_, objects| grouped(objects),
     );
-    let mut text = format!("{}\n\n{classes}", table(&header, rows));
+    let mut text = format!("{}\n\n{classes}", table(header.split(','), rows));
     let mut say = |line: String| {
         text.push('\n');
         text.push_str(&line);
