@@ -248,6 +248,7 @@ fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String 
             let (last, best) = (ours(point.last.as_ref()), ours(point.best.as_ref()));
             [&first[..], &last, &best].concat()
         });
+        let header = "k | share | *paper* | *ours*, last | *spread* | *ours*, best | *spread*";
         text += &format!(
             "\n### {}\n\nThe paper's settings: {}; its axis goes from {} %, and its best is {}. Keys here: {}.\n\n{}",
             title(panel, &first.row),
@@ -255,18 +256,7 @@ fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String 
             panel.axis,
             panel.best,
             first.keys,
-            table(
-                [
-                    "k",
-                    "share",
-                    "*paper*",
-                    "*ours*, last",
-                    "*spread*",
-                    "*ours*, best",
-                    "*spread*"
-                ],
-                rows
-            )
+            table(header.split(" | "), rows)
         );
     }
     text + &runs.notes(Metric::TOP1)

@@ -161,16 +161,9 @@ fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
             number(roughness(&of_knn)),
         ]
     });
-    let header = [
-        "panel",
-        "*paper*: axis and claim",
-        "dense, mean of the layers",
-        "k-NN",
-        "layers with k-NN above",
-        "roughness, dense",
-        "k-NN",
-    ];
-    text += &table(header, lines);
+    let header = "panel | *paper*: axis and claim | dense, mean of the layers | k-NN | layers with k-NN above | \
+                  roughness, dense | k-NN";
+    text += &table(header.split(" | "), lines);
     text + &runs.notes(Metric::TOP1)
 }
 

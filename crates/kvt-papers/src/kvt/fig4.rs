@@ -200,20 +200,14 @@ fn found(lines: &[Vec<String>], seeds: &str, runs: &Runs) -> String {
             Metric::TOP1,
         ),
     };
-    let header = [
-        "attention",
-        "patches",
-        "patches looked at",
-        "weight on patches",
-        "largest weight",
-    ];
+    let header = "attention | patches | patches looked at | weight on patches | largest weight";
     format!(
         "{model} {}From left to right: the image and each head of dense attention, then the same for k-NN attention. From top to bottom: \
          {GENERATED} generated images at the size of training, at the larger size with the k of the configuration, and at the larger size with \
          the k of training, where an attention without a share of the keys is drawn again. The words above a map say how many \
          patches are kept, and which weight is white; a patch that is not kept is dark blue. `fig4-val.png` shows {VALIDATION} validation images in the same order. Means over the generated images and the heads:\n\n{}{}",
         seeds,
-        table(header, lines),
+        table(header.split(" | "), lines),
         runs.notes(metric)
     )
 }

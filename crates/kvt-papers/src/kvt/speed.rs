@@ -175,6 +175,7 @@ impl Speed {
         let (batch, model) = found
             .first()
             .map_or((0, ""), |one| (one.batch, one.model.as_str()));
+        let header = "attention | *paper*, s | *paper*, of fast | *ours*, ms | *spread*, ms | *ours*, of fast | *ours*, of dense";
         format!(
             "{}, beside forward, backward and update of `{model}` on {device}: batch {batch}, generated images, median and quartiles of {} \
              steps after {}, the four in turn. The paper's CUDA kernel of the slow version has no counterpart \
@@ -182,18 +183,7 @@ impl Speed {
             cited(Version::V1, "Table 3"),
             self.rounds.timed,
             self.rounds.warmup,
-            table(
-                [
-                    "attention",
-                    "*paper*, s",
-                    "*paper*, of fast",
-                    "*ours*, ms",
-                    "*spread*, ms",
-                    "*ours*, of fast",
-                    "*ours*, of dense",
-                ],
-                rows
-            )
+            table(header.split(" | "), rows)
         )
     }
 }

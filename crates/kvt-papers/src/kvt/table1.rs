@@ -152,19 +152,8 @@ fn words(attention: &str) -> &'static str {
 }
 
 fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
-    let header = [
-        "system",
-        "attention",
-        "parameters",
-        "MACs",
-        "without attention's",
-        "keys kept",
-        "*paper*",
-        "*ours*, last",
-        "*spread*",
-        "*ours*, best",
-        "*spread*",
-    ];
+    let header = "system | attention | parameters | MACs | without attention's | keys kept | *paper* | *ours*, last | \
+                  *spread* | *ours*, best | *spread*";
     let mut text = format!(
         "{}, beside our runs at scale `{}`. Parameters and multiply-accumulate operations of one image are those of the \
          model here: with the products of queries, keys and values, and without. Before a run is begun they are counted with the \
@@ -176,7 +165,7 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
         text += "The models here are small ones on CIFAR-10: the paper's numbers are of other models on other images, and are beside \
                  them only to show which row is which.\n\n";
     }
-    text += &table(header, rows.iter().map(line));
+    text += &table(header.split(" | "), rows.iter().map(line));
     if order.version == Version::V1 {
         text += "\nThe convolutional networks of version 1, which are not trained here:\n\n";
         let nets = CONV_NETS

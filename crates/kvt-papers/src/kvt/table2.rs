@@ -209,17 +209,8 @@ fn found(runs: &Runs, order: &Order) -> String {
                  table follows ours.\n";
     }
     for model in TABLE2 {
-        let header = [
-            "epoch",
-            "dense, *paper*",
-            "dense, *ours*",
-            "*spread*",
-            "k-NN, *paper*",
-            "k-NN, *ours*",
-            "*spread*",
-            "difference, *paper*",
-            "difference, *ours*",
-        ];
+        let header = "epoch | dense, *paper* | dense, *ours* | *spread* | k-NN, *paper* | k-NN, *ours* | *spread* | \
+                      difference, *paper* | difference, *ours*";
         let rows = epochs(order).iter().map(|&epoch| {
             let [dense, knn] = paper(model, order, epoch);
             let mut row = vec![epoch.to_string()];
@@ -234,7 +225,11 @@ fn found(runs: &Runs, order: &Order) -> String {
             row.push(difference_cell(difference(runs, model.key, epoch)));
             row
         });
-        text += &format!("\n### {}\n\n{}", model.name, table(header, rows));
+        text += &format!(
+            "\n### {}\n\n{}",
+            model.name,
+            table(header.split(" | "), rows)
+        );
     }
     if order.scale != Scale::Paper {
         text += &format!("\n### The paper, ImageNet-1k\n\n{}", printed(order.version));

@@ -232,14 +232,7 @@ fn part(half: &Half, rows: &[Row], runs: &Runs) -> String {
     let Some((first, others)) = half.metrics.split_first() else {
         return String::new();
     };
-    let header = [
-        "backbone",
-        "method",
-        "attention",
-        "parameters",
-        "keys kept",
-        "padding of windows",
-    ];
+    let header = "backbone | method | attention | parameters | keys kept | padding of windows";
     let more = [
         format!("*paper*, {}", first.title),
         "*ours*, last".to_owned(),
@@ -250,7 +243,7 @@ fn part(half: &Half, rows: &[Row], runs: &Runs) -> String {
     let others = others
         .iter()
         .map(|metric| format!("{}, last", metric.title));
-    let header = header.map(str::to_owned).into_iter().chain(more);
+    let header = header.split(" | ").map(str::to_owned).chain(more);
     let own = || rows.iter().filter(|row| row.half.part == half.part);
     let seeds = own().filter(|row| !row.seeds.is_empty()).map(|row| {
         let seeds: Vec<String> = row.seeds.iter().map(u64::to_string).collect();

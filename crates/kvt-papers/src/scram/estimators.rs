@@ -384,15 +384,8 @@ impl Estimators {
             row
         };
         let rows: Vec<_> = records.iter().map(row).collect();
-        let header = [
-            "estimator",
-            "samples, or keys",
-            "bias, %",
-            "spread, %",
-            "spread by equation 15, %",
-            "effective samples",
-            "accepted steps",
-        ];
+        let header = "estimator | samples, or keys | bias, % | spread, % | spread by equation 15, % | effective samples | \
+                      accepted steps";
         let at = |method: Method, samples: f64, cell: usize| {
             let mut own = records.iter().filter(|record| record.method == method);
             let found = own.find(|record| record.samples >= samples);
@@ -417,7 +410,7 @@ impl Estimators {
             2 * draws.pairs * draws.runs,
             draws.runs,
             draws.pairs,
-            table(&header, &rows),
+            table(header.split(" | "), &rows),
             at(Method::Mixture, 64.0, 1),
             at(Method::Mixture, 256.0, 1),
             at(Method::Mixture, 64.0, 2),

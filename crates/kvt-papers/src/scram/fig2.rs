@@ -155,14 +155,8 @@ fn found(maps: &[Map]) -> String {
             share(map.mass[1]),
         ]
     };
-    let header = [
-        "search",
-        "keys of a query",
-        "recall of its matches",
-        "queries whose best key is found",
-        "share of the full attention",
-        "the same, search of all keys",
-    ];
+    let header = "search | keys of a query | recall of its matches | queries whose best key is found | \
+                  share of the full attention | the same, search of all keys";
     format!(
         "The image is a generated one, of 128 x 128: twelve Gaussian spots. `Q = {SHARPNESS} U S^0.5` and `K = V \
          S^0.5` of rank {RANK}; the factor is ours, since without it the softmax is nearly uniform. κ = {KEPT}, L = \
@@ -170,7 +164,7 @@ fn found(maps: &[Map]) -> String {
          panel has its own black.\n\n{}\n\
          \"Recall\" is the share of the matches that a search of all keys under the same rule finds as well; what \
          is missed is mostly nearly as good, as the shares of the attention show.",
-        table(header, maps.iter().map(row))
+        table(header.split(" | "), maps.iter().map(row))
     )
 }
 

@@ -131,20 +131,13 @@ fn found(best: &[usize], modes: &[usize]) -> String {
         ]
     };
     let rows = [row("max", best, 1), row("mode", modes, BLOBS.len())];
+    let header = "search | matches (row, column) | in the blobs | as stated";
     format!(
         "A map of {SIDE} x {SIDE} with one channel; the same query {SHARPNESS} everywhere; keys are Gaussian blobs \
          of standard deviation {DEVIATION}, of heights 1, 0.9 and 0.8 at (3, 11), (12, 3) and (12, 12). κ = {KEPT}, \
          L = {SEPARATION} (mode), b = {RADIUS}, 8 iterations. Darkness grows with the square root of a weight, and \
          each panel has its own black.\n\n{}",
-        table(
-            [
-                "search",
-                "matches (row, column)",
-                "in the blobs",
-                "as stated"
-            ],
-            rows
-        )
+        table(header.split(" | "), rows)
     )
 }
 

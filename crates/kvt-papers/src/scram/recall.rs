@@ -208,14 +208,7 @@ impl Recall {
                 share(record.mass[1]),
             ]
         };
-        let header = [
-            "queries and keys",
-            "n",
-            "κ",
-            "recall@κ",
-            "attention mass, of the exact top κ",
-            "mass of the exact top κ, of all",
-        ];
+        let header = "queries and keys | n | κ | recall@κ | attention mass, of the exact top κ | mass of the exact top κ, of all";
         format!(
             "Square maps, {DIM} channels, 8 iterations, b = 0. \"Same picture\" and \"same detail\" are bicubic \
              interpolations of normal numbers with 5 % of noise, keys rolled by 5 rows and 3 columns: of 9 x 9 \
@@ -224,7 +217,7 @@ impl Recall {
              mean over queries; the mass is the sum of the dense attention weights on the keys that were found, \
              over that on the κ best ones. The figure has κ = {}.\n\n{}",
             KEPT.into_iter().max().unwrap_or(1),
-            table(header, records.iter().map(row))
+            table(header.split(" | "), records.iter().map(row))
         )
     }
 }

@@ -141,13 +141,9 @@ fn found(first: &gradient::Found, second: &Curve, third: &Curve, draws: usize) -
         let [query, key, printed] = errors.map(|error| format!("{error:.1e}"));
         [(*name).to_owned(), query, key, printed]
     });
-    let header = [
-        "attention",
-        "`W_Q`: `x_l[i] W_K[:,j]^T Var W_V / sqrt(d)`",
-        "`W_K`: `q_l[j] Var[i,:] W_V / sqrt(d)`",
-        "`W_K`, equation 15, with or without `/ sqrt(d)`: the closer one",
-    ];
-    text += &table(header, rows);
+    let header = "attention | `W_Q`: `x_l[i] W_K[:,j]^T Var W_V / sqrt(d)` | `W_K`: `q_l[j] Var[i,:] W_V / sqrt(d)` | \
+                  `W_K`, equation 15, with or without `/ sqrt(d)`: the closer one";
+    text += &table(header.split(" | "), rows);
     let _ = write!(
         text,
         "\nSo the lemma holds with the factor `1 / sqrt(d)`, for dense and k-NN attention alike, and equation 15 does not. The claim about the \
