@@ -299,30 +299,16 @@ fn svg(panels: &[(&Sweep, Vec<Point>)]) -> Result<String, String> {
         let mut lines = Vec::new();
         if let Some((_, dense)) = dense {
             let first = knn.first().map_or(0.0, |(share, _)| *share);
-            lines.push(Line {
-                name: "dense".to_owned(),
-                color: 1,
-                dash: Some((6, 4)),
-                points: vec![(first, dense), (1.0, dense)],
-            });
+            lines.push(Line::new("dense", 1, [(first, dense), (1.0, dense)]).dashed());
         }
-        lines.push(Line {
-            name: "k-NN".to_owned(),
-            color: 0,
-            dash: None,
-            points: knn,
-        });
+        lines.push(Line::new("k-NN", 0, knn));
         // A bar of one standard deviation to each side.
         let bars = points.iter().filter_map(|point| {
             let last = point.last?;
             let spread = last.spread?;
             let ends = [last.mean - spread, last.mean + spread];
-            Some(Line {
-                name: String::new(),
-                color: usize::from(is_dense(point)),
-                dash: None,
-                points: ends.map(|end| (point.share, end)).into(),
-            })
+            let ends = ends.map(|end| (point.share, end));
+            Some(Line::new("", usize::from(is_dense(point)), ends))
         });
         lines.extend(bars);
         let chart = Chart {

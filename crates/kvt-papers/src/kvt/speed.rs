@@ -212,14 +212,9 @@ fn csv(found: &[StepMeasurement]) -> String {
 }
 
 fn svg(found: &[StepMeasurement]) -> Result<String, String> {
-    let line = |name: &str, color, value: &dyn Fn(&StepMeasurement) -> f64| Line {
-        name: name.to_owned(),
-        color,
-        dash: None,
-        points: (1_u8..)
-            .map(f64::from)
-            .zip(found.iter().map(value))
-            .collect(),
+    let line = |name: &'static str, color, value: &dyn Fn(&StepMeasurement) -> f64| {
+        let places = (1_u8..).map(f64::from);
+        Line::new(name, color, places.zip(found.iter().map(value)))
     };
     Chart {
         title: "Milliseconds by row of the table",

@@ -286,25 +286,18 @@ fn csv(runs: &Runs, order: &Order) -> String {
 fn svg(runs: &Runs, order: &Order) -> Result<String, String> {
     let mut lines = Vec::new();
     for (color, model) in TABLE2.iter().enumerate() {
-        for (attention, dash) in [("dense", Some((6, 4))), ("knn", None)] {
+        for (attention, words) in [("dense", "dense"), ("knn", "k-NN")] {
             let name = format!("{}-{attention}", model.key);
             let points = epochs(order).iter().filter_map(|&epoch| {
                 let own = runs.statistic(&name, |found| found.at(Metric::TOP1, epoch))?;
                 Some((f64::from(epoch), own.mean))
             });
-            let points: Vec<_> = points.collect();
-            let words = if attention == "knn" {
-                "k-NN"
-            } else {
-                attention
+            let line = Line {
+                dashed: attention == "dense",
+                ..Line::new(format!("{}, {words}", model.name), color, points)
             };
-            if !points.is_empty() {
-                lines.push(Line {
-                    name: format!("{}, {words}", model.name),
-                    color,
-                    dash,
-                    points,
-                });
+            if !line.points.is_empty() {
+                lines.push(line);
             }
         }
     }

@@ -157,23 +157,14 @@ fn svg(rows: &[Row], runs: &Runs) -> Result<String, String> {
     let dense = rows
         .iter()
         .filter_map(|row| Some((row.temperature?, mean(row)?)));
-    let mut lines = vec![Line {
-        name: "dense".to_owned(),
-        color: 1,
-        dash: None,
-        points: dense.collect(),
-    }];
+    let mut lines = vec![Line::new("dense", 1, dense)];
     let knn = rows
         .iter()
         .find(|row| row.temperature.is_none())
         .and_then(mean);
     if let (Some(knn), Some(first), Some(last)) = (knn, temperatures.first(), temperatures.last()) {
-        lines.push(Line {
-            name: "k-NN, t = 1".to_owned(),
-            color: 0,
-            dash: Some((6, 4)),
-            points: vec![(*first, knn), (*last, knn)],
-        });
+        let ends = [(*first, knn), (*last, knn)];
+        lines.push(Line::new("k-NN, t = 1", 0, ends).dashed());
     }
     Chart {
         title: "Top-1 by the temperature of the softmax",

@@ -155,15 +155,10 @@ impl Times {
 
 impl Fig4 {
     fn svg(&self, all: &[Times]) -> Result<String, String> {
-        let line = |(color, times): (usize, &Times)| Line {
-            name: times.name.clone(),
-            color,
-            dash: None,
-            points: times
-                .by_tokens
-                .iter()
-                .map(|(tokens, timing)| (*tokens as f64, timing.median))
-                .collect(),
+        let line = |(color, times): (usize, &Times)| {
+            let points = times.by_tokens.iter();
+            let points = points.map(|(tokens, timing)| (*tokens as f64, timing.median));
+            Line::new(times.name.as_str(), color, points)
         };
         let chart = Chart {
             title: "Forward pass of one attention layer on this CPU",

@@ -165,22 +165,12 @@ impl Recall {
                 };
                 records.iter().filter(same)
             };
-            lines.push(Line {
-                name: format!("{}: recall", features.name()),
-                color,
-                dash: None,
-                points: shown()
-                    .map(|record| (record.tokens as f64, record.recall))
-                    .collect(),
-            });
-            lines.push(Line {
-                name: format!("{}: mass", features.name()),
-                color,
-                dash: Some((6, 4)),
-                points: shown()
-                    .map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]))
-                    .collect(),
-            });
+            let name = features.name();
+            let recall = shown().map(|record| (record.tokens as f64, record.recall));
+            let mass =
+                shown().map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]));
+            lines.push(Line::new(format!("{name}: recall"), color, recall));
+            lines.push(Line::new(format!("{name}: mass"), color, mass).dashed());
         }
         let title = format!("PatchMatch against the exact top {most}");
         let chart = Chart {
