@@ -1,6 +1,7 @@
 //! The metric by which runs are compared.
 
 use super::Curve;
+use crate::groups::unique;
 use kvt_train::run::Metric;
 use kvt_train::task::{Classify, Detect, Dino, MultiLabel, Segment, Task as _};
 
@@ -26,12 +27,7 @@ pub fn named_metric(name: &str) -> Result<Metric, String> {
         .find(|metric| metric.name == name)
         .copied()
         .ok_or_else(|| {
-            let mut names: Vec<&str> = Vec::new();
-            for metric in metrics() {
-                if !names.contains(&metric.name) {
-                    names.push(metric.name);
-                }
-            }
+            let names = unique(metrics().map(|metric| metric.name));
             format!("expected one of {}", names.join(", "))
         })
 }

@@ -6,6 +6,7 @@ use csv::StringRecord;
 
 use super::table::cells_header;
 use super::{Cell, Found, State, Sweep, SweepError};
+use crate::groups::grouped;
 use crate::report::EpochPoint;
 use kvt_data::escape::{code, markdown};
 use kvt_data::regular;
@@ -188,22 +189,13 @@ fn settings(command: &str) -> String {
 
 /// A line for each table from which cells are known.
 pub(super) fn known_lines(cells: &[Cell], found: &[Found]) -> Vec<String> {
-    let mut tables: Vec<(&Known, Vec<String>)> = Vec::new();
-    for (cell, found) in cells.iter().zip(found) {
-        let Some(known) = cell.known.as_ref().filter(|_| found.is_known(cell)) else {
-            continue;
-        };
-        let label = markdown(&cell.label());
-        match tables
-            .iter_mut()
-            .find(|(table, _)| table.path == known.path)
-        {
-            Some((_, labels)) => labels.push(label),
-            None => tables.push((known, vec![label])),
-        }
-    }
-    let line = |(known, labels): &(&Known, Vec<String>)| {
-        let path = code(&known.path.display().to_string());
+    let all = cells.iter().zip(found);
+    let tables = grouped(all.filter_map(|(cell, found)| {
+        let known = cell.known.as_ref().filter(|_| found.is_known(cell))?;
+        Some((&known.path, markdown(&cell.label())))
+    }));
+    let line = |(path, labels): &(&PathBuf, Vec<String>)| {
+        let path = code(&path.display().to_string());
         format!(
             "not trained now, but taken from {path}: {}",
             labels.join(", ")

@@ -11,6 +11,7 @@ use super::super::ReportError;
 use super::Report;
 use super::chart::color_class;
 use super::markup::Markup;
+use crate::groups::grouped;
 use crate::probe::{HeadMap, draw_map};
 use kvt_train::plot::encode_png;
 
@@ -89,13 +90,8 @@ fn cards<'a>(
     report: &Report,
     samples: impl IntoIterator<Item = &'a Sample>,
 ) -> Result<(), ReportError> {
-    let mut images: Vec<(&str, Vec<&Sample>)> = Vec::new();
-    for sample in samples {
-        match images.iter_mut().find(|(image, _)| *image == sample.image) {
-            Some((_, all)) => all.push(sample),
-            None => images.push((&sample.image, vec![sample])),
-        }
-    }
+    let samples = samples.into_iter();
+    let images = grouped(samples.map(|sample| (sample.image.as_str(), sample)));
     let mut result = Ok(());
     page.within("div", &[("class", "cards")], |page| {
         for (_, all) in &images {
