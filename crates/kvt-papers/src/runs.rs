@@ -91,7 +91,7 @@ pub fn planned(item: &dyn Item, order: &Order) -> Result<Option<[Sweep; 2]>, Rep
         return Ok(None);
     };
     if !order.known.is_empty() {
-        all = all.with_known(&order.known, item.metrics())?;
+        all = all.with_known(&order.known, item.about().metrics)?;
     }
     let mut chosen = all.clone();
     if let Some(part) = &order.only {
@@ -126,7 +126,9 @@ impl Runs {
     /// does not cause an error: it is one of the [`failures`](Self::failures).
     pub fn of(item: &dyn Item, order: &Order, watch: &dyn Watch) -> Result<Self, ReproduceError> {
         let Some([sweep, chosen]) = planned(item, order)? else {
-            return Err(ReproduceError::NoRuns { name: item.name() });
+            return Err(ReproduceError::NoRuns {
+                name: item.about().name,
+            });
         };
         let mut failures = Vec::new();
         if !order.as_is {

@@ -1,6 +1,6 @@
 //! Version 1's Table 3: the time of an iteration.
 
-use super::super::{Item, Order, Outcome, ReproduceError, Version, Watch, table};
+use super::super::{About, Item, Order, Outcome, ReproduceError, Version, Watch, table};
 use super::paper::SPEED_V1;
 use super::{cited, ratio};
 use kvt_tools::bench::{self, ModelCase, Rounds, StepMeasurement};
@@ -69,23 +69,17 @@ impl Speed {
 }
 
 impl Item for Speed {
-    fn name(&self) -> &'static str {
-        "speed"
-    }
-
-    fn title(&self) -> &'static str {
-        "KVT version 1, table 3: time of an iteration, slow and fast"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[KVT, version 1](https://arxiv.org/abs/2106.00515v1), appendix A.2, Table 3: seconds of an iteration of DeiT-Tiny on 8 V100 \
-         GPUs: the slow version, which chooses keys by distance and gathers them for each query, in PyTorch 8192 and with a CUDA \
-         kernel 1.55; the fast version (Algorithm 1) 0.45. The last version of the paper has no such table.\n\n\
-         Not stated: the batch, dense attention's time, and whether 8192 was measured. So only ratios can be compared with ours."
-    }
-
-    fn versions(&self) -> &'static [Version] {
-        &[Version::V1]
+    fn about(&self) -> About {
+        About {
+            name: "speed",
+            title: "KVT version 1, table 3: time of an iteration, slow and fast",
+            stated: "[KVT, version 1](https://arxiv.org/abs/2106.00515v1), appendix A.2, Table 3: seconds of an iteration of DeiT-Tiny on 8 V100 \
+             GPUs: the slow version, which chooses keys by distance and gathers them for each query, in PyTorch 8192 and with a CUDA \
+             kernel 1.55; the fast version (Algorithm 1) 0.45. The last version of the paper has no such table.\n\n\
+             Not stated: the batch, dense attention's time, and whether 8192 was measured. So only ratios can be compared with ours.",
+            versions: &[Version::V1],
+            ..About::default()
+        }
     }
 
     fn takes_overrides(&self) -> bool {

@@ -4,7 +4,7 @@ use kvt_attention::AttentionError;
 use kvt_attention::scram::{Estimator, PatchMatch, Proposal, Tokens};
 use kvt_ops::Key;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{full, input, weights};
 use kvt_train::analysis::Moments;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
@@ -91,20 +91,17 @@ struct Record {
 }
 
 impl Item for Estimators {
-    fn name(&self) -> &'static str {
-        "scram-estimators"
-    }
-
-    fn title(&self) -> &'static str {
-        "SCRAM: bias and spread of the estimators by the number of samples"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[SCRAM](https://arxiv.org/abs/1905.10308), section 4.2.2: sums over the keys that the search finds \"will almost always be \
-         biased\"; \"the Monte Carlo estimators we describe below do not have this drawback\": self-normalised importance sampling \
-         around the modes (equations 12 to 17), and Metropolis-Hastings chains that start at them. \"We never wish to use n or more \
-         samples\".\n\n\
-         Not stated: any number, α, the Gaussians' deviation φ, the number of modes and their separation L, the steps of the chains."
+    fn about(&self) -> About {
+        About {
+            name: "scram-estimators",
+            title: "SCRAM: bias and spread of the estimators by the number of samples",
+            stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 4.2.2: sums over the keys that the search finds \"will almost always be \
+             biased\"; \"the Monte Carlo estimators we describe below do not have this drawback\": self-normalised importance sampling \
+             around the modes (equations 12 to 17), and Metropolis-Hastings chains that start at them. \"We never wish to use n or more \
+             samples\".\n\n\
+             Not stated: any number, α, the Gaussians' deviation φ, the number of modes and their separation L, the steps of the chains.",
+            ..About::default()
+        }
     }
 
     fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {

@@ -3,7 +3,7 @@
 use kvt_attention::scram::{Fields, PatchMatch, Tokens};
 use kvt_ops::Key;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, share, weights};
 use kvt_train::plot::{Panel, heat_maps};
 use kvt_train::table::{Table, cells};
@@ -24,20 +24,17 @@ const SEPARATION: usize = 8;
 const RADIUS: usize = 1;
 
 impl Item for Fig2 {
-    fn name(&self) -> &'static str {
-        "scram-fig2"
-    }
-
-    fn title(&self) -> &'static str {
-        "SCRAM, figure 2: sparse and full attention maps"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: queries and keys are a low-rank approximation \
-         (singular value decomposition, `d_k = 4`) of a selected image; `n = H x W = 128 x 1`; maps of 128 x 128 \
-         after the softmax of each query, by top-κ(max), top-κ(mode) and full attention. \"Our sparse map is \
-         consistently finding the peaks of the full attention map.\"\n\n\
-         Not stated: the image, its scale, κ, the separation L, the radius b, and any number."
+    fn about(&self) -> About {
+        About {
+            name: "scram-fig2",
+            title: "SCRAM, figure 2: sparse and full attention maps",
+            stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: queries and keys are a low-rank approximation \
+             (singular value decomposition, `d_k = 4`) of a selected image; `n = H x W = 128 x 1`; maps of 128 x 128 \
+             after the softmax of each query, by top-κ(max), top-κ(mode) and full attention. \"Our sparse map is \
+             consistently finding the peaks of the full attention map.\"\n\n\
+             Not stated: the image, its scale, κ, the separation L, the radius b, and any number.",
+            ..About::default()
+        }
     }
 
     fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {

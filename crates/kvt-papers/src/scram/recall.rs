@@ -5,7 +5,7 @@ use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
 use rayon::prelude::*;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, share};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells};
@@ -71,18 +71,15 @@ struct Record {
 }
 
 impl Item for Recall {
-    fn name(&self) -> &'static str {
-        "scram-recall"
-    }
-
-    fn title(&self) -> &'static str {
-        "SCRAM: recall and attention mass of the search by the number of tokens"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[SCRAM](https://arxiv.org/abs/1905.10308) reports neither recall nor accuracy. It assumes that attention \
-         is spatially coherent: \"a shift in query along a spatial dimension is likely corresponding to an equal \
-         shift in key\"."
+    fn about(&self) -> About {
+        About {
+            name: "scram-recall",
+            title: "SCRAM: recall and attention mass of the search by the number of tokens",
+            stated: "[SCRAM](https://arxiv.org/abs/1905.10308) reports neither recall nor accuracy. It assumes that attention \
+             is spatially coherent: \"a shift in query along a spatial dimension is likely corresponding to an equal \
+             shift in key\".",
+            ..About::default()
+        }
     }
 
     fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
