@@ -131,13 +131,8 @@ impl Speed {
             .plan_without_data()
             .map_err(|error| ReproduceError::Config(Box::new(error)))?;
         Ok(ModelCase {
-            kind: way.name.to_owned(),
-            config: plan.model.config(None)?,
             dense: None,
-            largest: false,
-            batch: plan.train.batch_size,
-            precision: plan.train.precision,
-            lora: plan.lora,
+            ..ModelCase::of(way.name, &plan, plan.train.batch_size)?
         })
     }
 
