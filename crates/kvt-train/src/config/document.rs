@@ -185,6 +185,18 @@ impl Checks<'_> {
         self.problems.push(problem);
     }
 
+    /// Reports a key that conflicts with others, if it is set.
+    pub(super) fn conflict(
+        &mut self,
+        key: &str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        if let Some(place) = self.set_place(key) {
+            self.problems.push(Problem::new(place, message).help(help));
+        }
+    }
+
     /// Reports a key that is not set.
     pub(super) fn missing(&mut self, key: &str, help: &str) {
         if !self.misnamed {

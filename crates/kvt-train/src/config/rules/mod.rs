@@ -18,7 +18,6 @@ use self::recipe::{class_weights, mixing, recipe};
 use self::tasks::{decay, detect, dino, multi_label, segment};
 use super::Plan;
 use super::document::Checks;
-use super::problem::Problem;
 use crate::augment::AugmentConfig;
 use crate::device::{NAMES, Wanted};
 use crate::fetch::Published;
@@ -125,12 +124,4 @@ fn augment(augment: &mut AugmentConfig, checks: &mut Checks<'_>) {
 /// Whether a path is one of weights: by its ending, or as the name of published ones.
 fn are_weights(path: &Path) -> bool {
     is_of_weights(path) || Published::named(path).is_some()
-}
-
-/// Reports a key that conflicts with others.
-fn conflict(key: &str, message: &str, help: &str, checks: &mut Checks<'_>) {
-    if let Some(place) = checks.set_place(key) {
-        let problem = Problem::new(place, message.to_owned());
-        checks.problems.push(problem.help(help.to_owned()));
-    }
 }

@@ -1,9 +1,7 @@
 //! Optimizer, schedule, average, and the mixing of images.
 
-use super::conflict;
 use crate::config::Plan;
 use crate::config::document::Checks;
-use crate::config::problem::Problem;
 use crate::engine::TrainConfig;
 use crate::recipe::mix::MixConfig;
 use crate::recipe::{ClassWeights, EmaReport, LossKind, ScheduleConfig};
@@ -23,11 +21,10 @@ pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
         } else {
             "leave it out"
         };
-        conflict(
+        checks.conflict(
             key,
             "`loss.class_weights` is for the cross-entropy of a classifier",
             help,
-            checks,
         );
     } else if let Some(wrong) = weights
         .iter()
@@ -83,16 +80,10 @@ pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
     let ema = &mut plan.ema;
     let is_kept = ema.decay > 0.0;
     ema.warmup &= is_kept;
-    if ema.report == EmaReport::Ema
-        && !is_kept
-        && !checks.refuses("ema.decay")
-        && let Some(place) = checks.set_place("ema.report")
-    {
+    if ema.report == EmaReport::Ema && !is_kept && !checks.refuses("ema.decay") {
         let message = "`ema.report` is \"ema\", but the run keeps no average";
         let help = "set `ema.decay` above 0, or `report = \"raw\"`";
-        checks
-            .problems
-            .push(Problem::new(place, message).help(help));
+        checks.conflict("ema.report", message, help);
     }
 }
 
