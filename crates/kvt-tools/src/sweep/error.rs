@@ -1,6 +1,6 @@
 //! Errors of a sweep as a whole; an error in training one of its runs is reported for that run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::bench::BenchError;
 use crate::report::ReportError;
@@ -83,4 +83,12 @@ pub enum SweepError {
     /// A trained model cannot be judged.
     #[error(transparent)]
     Trained(#[from] TrainedError),
+}
+
+/// A file that is not what it should be.
+pub(super) fn wrong(path: &Path, reason: impl Into<String>) -> SweepError {
+    SweepError::File {
+        path: path.to_owned(),
+        reason: reason.into(),
+    }
 }

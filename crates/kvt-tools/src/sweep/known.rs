@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use csv::StringRecord;
 
+use super::error::wrong;
 use super::table::cells_header;
 use super::{Cell, Found, State, Sweep, SweepError};
 use crate::groups::grouped;
@@ -167,13 +168,6 @@ fn field(row: &StringRecord, place: usize) -> Option<&str> {
 
 fn number_of<T: std::str::FromStr>(row: &StringRecord, place: usize) -> Option<T> {
     field(row, place)?.parse().ok()
-}
-
-fn wrong(path: &Path, reason: impl Into<String>) -> SweepError {
-    SweepError::File {
-        path: path.to_owned(),
-        reason: reason.into(),
-    }
 }
 
 /// A cell's command without what changes no number: the folders of its images and of its run, and the device.

@@ -27,7 +27,7 @@ pub(super) fn read(cell: &Cell) -> Result<Option<[f64; 2]>, SweepError> {
         let last = top1.clone().next_back().unwrap_or(f64::NAN);
         [last, top1.fold(0.0, f64::max)]
     };
-    Ok(read_rows(cell.dir().join(LINEAR), &LinearEpoch::HEADER.join(","))?.map(ends))
+    Ok(read_rows(&cell.dir().join(LINEAR), &LinearEpoch::HEADER.join(","))?.map(ends))
 }
 
 /// Judges the teacher of a cell, unless that was done, as `kvt probe --method linear --checkpoint last` does. `false` if a stop was

@@ -73,7 +73,7 @@ fn head(page: &mut Markup, report: &Report) {
 
 fn header(page: &mut Markup, report: &Report) {
     page.element("h1", &[], &report.title);
-    page.element("p", &[("class", "note")], &subtitle(report));
+    page.note(&subtitle(report));
     let warnings = report.warnings();
     if warnings.is_empty() {
         return;

@@ -97,7 +97,7 @@ pub(super) fn painted(page: &mut Markup, report: &Report) -> Result<(), ReportEr
         return Ok(());
     }
     for note in unique(report.painted.iter().map(|painted| painted.note)) {
-        page.element("p", &[("class", "note")], note);
+        page.note(note);
     }
     let images = report.painted.iter();
     let images = grouped(images.map(|painted| (painted.image.as_str(), painted)));

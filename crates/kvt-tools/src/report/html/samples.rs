@@ -49,14 +49,14 @@ impl Sample {
 pub(super) fn chosen(report: &Report) -> Result<Markup, ReportError> {
     let mut page = Markup::default();
     for remark in &report.remarks {
-        page.sentence("p", &[("class", "note")], remark);
+        page.note(remark);
     }
     let samples = &report.samples;
     if samples.iter().any(|sample| !sample.maps.is_empty()) {
         let text = "Below each image: where the class token looks in the last block that has a map, head by head, and how many patches it \
                     looks at. The brightest patch has the largest weight; a map of even weights is red throughout. Dark blue patches get no \
                     attention, as with k-NN attention.";
-        page.element("p", &[("class", "note")], text);
+        page.note(text);
     }
     cards(&mut page, report, samples)?;
     super::painted::painted(&mut page, report)?;
