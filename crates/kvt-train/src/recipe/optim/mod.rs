@@ -333,10 +333,10 @@ impl Optimizer {
             let parameter = rule::Parameter {
                 weight: parameter.weight,
                 gradient: parameter.gradient,
-                // It is changed in place if it has no other owner.
-                buffers: std::mem::take(&mut state.buffers),
                 number,
             };
+            // They are changed in place if they have no other owner.
+            let parameter = (parameter, std::mem::take(&mut state.buffers));
             if self.is_rest(id) {
                 rest_ids.push(id);
                 of_rest.push(parameter);
