@@ -26,8 +26,8 @@ use kvt_ops::{Key, Phase};
 use self::signals::{Numbers, Seen, feature_std};
 use super::model::{check_channels, note_of};
 use super::{
-    EvalData, HeadReset, InitConfig, Measured, ResetHead, Task, Unread, Weights, build_model,
-    start_from,
+    EvalData, HeadReset, InitConfig, Measured, ResetHead, Setup, Task, Unread, Weights,
+    build_model, start_from,
 };
 use crate::augment::Transform;
 use crate::config::Plan;
@@ -105,19 +105,13 @@ impl Task for Dino {
         Ok(config)
     }
 
-    fn start(
-        plan: &Plan,
-        config: &ModelConfig,
-        splits: &Splits,
-        weights: Weights,
-        device: &Device,
-        notes: &mut Vec<Note>,
-    ) -> Result<(Self, DinoNetwork), TrainError> {
-        let mut model = build_model(plan, config, device)?;
+    fn start(setup: &mut Setup<'_>) -> Result<(Self, DinoNetwork), TrainError> {
+        let (plan, splits, device) = (setup.plan, setup.splits, setup.device);
+        let mut model = build_model(plan, setup.model, device)?;
         if plan.dino.local_views > 0 {
             model.backbone.check_size([plan.dino.local_size; 2])?;
         }
-        if weights == Weights::OfPlan {
+        if setup.weights == Weights::OfPlan {
             // The classification head is not used.
             let init = InitConfig {
                 reset_head: ResetHead::Always,
@@ -126,11 +120,11 @@ impl Task for Dino {
             let (started, report) = start_from(&init, HeadReset::AsPlanned, model)?;
             model = started;
             if let (Some(path), Some(report)) = (&init.weights, report) {
-                notes.push(note_of(path, &report));
+                setup.notes.push(note_of(path, &report));
             }
             if splits.classes().len() < 2 {
                 let message = "the data has one class, so that the k-NN classifier is always right: its accuracy is meaningless";
-                notes.push(Note::new(0, Topic::Warning, message));
+                setup.notes.push(Note::new(0, Topic::Warning, message));
             }
         }
         let key = Key::new(plan.seed).named("init").named("dino");

@@ -14,9 +14,9 @@ use kvt_train::config::Plan;
 use kvt_train::data::{DataError, DeviceBatch, Prepare};
 use kvt_train::engine::TrainError;
 use kvt_train::recipe::{Ema, Gradients, Network, Position, cross_entropy};
-use kvt_train::run::{Metric, Metrics, Note};
+use kvt_train::run::{Metric, Metrics};
 use kvt_train::splits::Splits;
-use kvt_train::task::{EvalData, Measured, Task, Weights, build_model};
+use kvt_train::task::{EvalData, Measured, Setup, Task, build_model};
 
 /// Outputs of the backbone, which is a classifier of three classes, and of the last layer.
 pub(super) const FEATURES: usize = 3;
@@ -155,18 +155,12 @@ impl Task for Distil {
         plan.model.config(Some(FEATURES))
     }
 
-    fn start(
-        plan: &Plan,
-        model: &ModelConfig,
-        _: &Splits,
-        _: Weights,
-        device: &Device,
-        _: &mut Vec<Note>,
-    ) -> Result<(Self, Student), TrainError> {
+    fn start(setup: &mut Setup<'_>) -> Result<(Self, Student), TrainError> {
+        let device = setup.device;
         let values: Vec<f32> = (0..FEATURES * OUTPUTS).map(|i| (i as f32).sin()).collect();
         let last_layer = TensorData::new(values, [FEATURES, OUTPUTS]);
         let student = Student {
-            backbone: build_model(plan, model, device)?,
+            backbone: build_model(setup.plan, setup.model, device)?,
             last_layer: Param::from_tensor(Tensor::from_data(last_layer, device)),
         };
         Ok((Self::new(&student, device), student))
