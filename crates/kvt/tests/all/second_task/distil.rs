@@ -11,7 +11,7 @@ use kvt_models::{Model, ModelConfig, Parameter};
 use kvt_ops::Phase;
 use kvt_train::augment::{AugmentConfig, Preset, Transform};
 use kvt_train::config::Plan;
-use kvt_train::data::{DataError, DeviceBatch, Prepare};
+use kvt_train::data::{DataError, DeviceBatch, Prepare, Split};
 use kvt_train::engine::TrainError;
 use kvt_train::recipe::{Ema, Gradients, Network, Position, cross_entropy};
 use kvt_train::run::{Metric, Metrics};
@@ -244,8 +244,8 @@ impl Task for Distil {
     ) -> Result<Measured, TrainError> {
         let mut entropy = 0.0;
         let mut images = 0;
-        let train: Vec<_> = data.train()?.collect::<Result<_, _>>()?;
-        let val: Vec<_> = data.val()?.collect::<Result<_, _>>()?;
+        let train: Vec<_> = data.some(Split::Train, 0)?.collect::<Result<_, _>>()?;
+        let val: Vec<_> = data.some(Split::Val, 0)?.collect::<Result<_, _>>()?;
         for batch in train.into_iter().chain(val) {
             images += batch.len();
             let batch = batch.upload(&device.clone().inner());
