@@ -167,6 +167,13 @@ impl Checks<'_> {
         self.document.leaf(key).is_some()
     }
 
+    /// Gives a key a default that depends on other keys, unless it is set.
+    pub(super) fn by_default<T>(&self, key: &str, value: &mut T, default: T) {
+        if !self.sets(key) {
+            *value = default;
+        }
+    }
+
     /// Whether the value of a key was rejected.
     pub(super) fn refuses(&self, key: &str) -> bool {
         self.refused.iter().any(|refused| refused == key)

@@ -73,9 +73,7 @@ pub(super) fn lora(plan: &mut Plan, checks: &mut Checks<'_>) {
         *lora = LoraConfig::default();
         return;
     }
-    if !checks.sets("lora.alpha") {
-        lora.alpha = 2.0 * lora.rank as f64;
-    }
+    checks.by_default("lora.alpha", &mut lora.alpha, 2.0 * lora.rank as f64);
     if plan.init.freeze != Freeze::None {
         checks.conflict(
             "lora.rank",

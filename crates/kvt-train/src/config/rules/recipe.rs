@@ -37,15 +37,9 @@ pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
 /// Optimizer, schedule and average.
 pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
     let optim = &mut plan.optim;
-    if !checks.sets("optim.betas") {
-        optim.betas = optim.name.betas();
-    }
-    if !checks.sets("optim.eps") {
-        optim.eps = optim.name.eps();
-    }
-    if !checks.sets("optim.momentum") {
-        optim.momentum = optim.name.momentum();
-    }
+    checks.by_default("optim.betas", &mut optim.betas, optim.name.betas());
+    checks.by_default("optim.eps", &mut optim.eps, optim.name.eps());
+    checks.by_default("optim.momentum", &mut optim.momentum, optim.name.momentum());
     let clips = optim.clips();
     let mut clips = clips.iter().filter(|(_, limit)| *limit > 0.0);
     if let Some((first, _)) = clips.next() {
@@ -57,9 +51,8 @@ pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
     }
 
     let (schedule, train) = (&mut plan.schedule, &mut plan.train);
-    if !checks.sets("schedule.counts") {
-        schedule.counts = schedule.per.counts();
-    }
+    let counts = schedule.per.counts();
+    checks.by_default("schedule.counts", &mut schedule.counts, counts);
     let defaults = ScheduleConfig::default();
     if schedule.warmup_updates > 0 {
         schedule.warmup_epochs = 0.0;
