@@ -103,7 +103,7 @@ pub fn check(
         return Err(ReproduceError::Part { name, parts, given });
     }
     if !order.known.is_empty() && about.metrics.is_empty() {
-        return Err(ReproduceError::Unknowable { name });
+        return Err(ReproduceError::Unknowable(name));
     }
     // Generated images are of one kind for all parts.
     let has_own_data = parts.len() > 1 && scale == Some(Scale::Paper);
@@ -111,7 +111,7 @@ pub fn check(
         return Err(ReproduceError::DataOfParts { name, parts });
     }
     if let Some(path) = order.data.as_ref().filter(|path| !path.is_dir()) {
-        return Err(ReproduceError::NoData { path: path.clone() });
+        return Err(ReproduceError::NoData(path.clone()));
     }
     match version {
         Some(version) if !about.versions.contains(&version) => Err(ReproduceError::Version {

@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check(item, args.scale, args.version, &order)?;
     if args.dry_run {
         let name = item.about().name;
-        let [_, chosen] = planned(item, &order)?.ok_or(ReproduceError::NoRuns { name })?;
+        let [_, chosen] = planned(item, &order)?.ok_or(ReproduceError::NoRuns(name))?;
         return dry_run(&chosen, &order.devices, !order.as_is);
     }
     if !item.about().scales.is_empty() {

@@ -21,20 +21,14 @@ pub enum ReportError {
     #[error("no run to report on: name the folders of one or more runs")]
     NoRuns,
     /// The same run twice.
-    #[error("run `{}` is named twice: name each run once", .run.display())]
-    Twice {
-        /// The run's folder.
-        run: PathBuf,
-    },
+    #[error("run `{}` is named twice: name each run once", .0.display())]
+    Twice(PathBuf),
     /// No run has finished an epoch.
     #[error(
         "{} finished an epoch: there is nothing to report before the first one",
-        unfinished(.runs)
+        unfinished(.0)
     )]
-    NothingTrained {
-        /// Their folders.
-        runs: Vec<PathBuf>,
-    },
+    NothingTrained(Vec<PathBuf>),
     /// The configuration in a run's folder is damaged.
     #[error("run `{}` has a `config.toml` that cannot be used", .run.display())]
     Config {
@@ -53,11 +47,8 @@ pub enum ReportError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A plot was asked for in a format that is not drawn.
-    #[error("plot `{}` has an unknown extension: expected `.svg` or `.png`", .path.display())]
-    Extension {
-        /// The file asked for.
-        path: PathBuf,
-    },
+    #[error("plot `{}` has an unknown extension: expected `.svg` or `.png`", .0.display())]
+    Extension(PathBuf),
     /// The drawing library failed.
     #[error("could not draw `{}`: {reason}", .path.display())]
     Draw {

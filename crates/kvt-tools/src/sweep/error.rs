@@ -44,11 +44,8 @@ pub enum SweepError {
         problem: DeviceError,
     },
     /// A sweep beside other inputs.
-    #[error("`{}` is a sweep, which is compared by itself: write the other runs into it", .path.display())]
-    NotAlone {
-        /// The sweep.
-        path: PathBuf,
-    },
+    #[error("`{}` is a sweep, which is compared by itself: write the other runs into it", .0.display())]
+    NotAlone(PathBuf),
     /// An input that does not exist.
     #[error("no file or folder `{}`: give configuration files and folders of runs", .0.display())]
     NoInput(PathBuf),

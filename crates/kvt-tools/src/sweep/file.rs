@@ -99,7 +99,7 @@ impl Sweep {
             return Self::given(inputs, overrides, seeds, output);
         };
         if inputs.len() > 1 {
-            return Err(SweepError::NotAlone { path: path.clone() });
+            return Err(SweepError::NotAlone(path.clone()));
         }
         let sweep = Self::load(path, overrides, output)?;
         Ok(match seeds {

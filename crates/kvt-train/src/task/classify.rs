@@ -237,9 +237,7 @@ impl Task for Classify {
     ) -> Result<(), TrainError> {
         match &self.teacher {
             Some(teacher) if !teacher.fingerprint.is_of(&read(TEACHER)?) => {
-                Err(TrainError::OtherTeacher {
-                    path: teacher.path.clone(),
-                })
+                Err(TrainError::OtherTeacher(teacher.path.clone()))
             }
             _ => Ok(()),
         }

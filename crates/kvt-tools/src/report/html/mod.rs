@@ -87,16 +87,12 @@ impl Report {
                 .take(number)
                 .any(|other| other.folder() == folder)
             {
-                return Err(ReportError::Twice {
-                    run: record.path.clone(),
-                });
+                return Err(ReportError::Twice(record.path.clone()));
             }
         }
         if records.iter().all(|record| record.epochs() == 0) {
             let runs = records.into_iter().map(|record| record.path);
-            return Err(ReportError::NothingTrained {
-                runs: runs.collect(),
-            });
+            return Err(ReportError::NothingTrained(runs.collect()));
         }
         let names: Vec<String> = records.iter().map(|record| record.name.clone()).collect();
         for record in &mut records {

@@ -46,11 +46,8 @@ pub enum OptimizerError {
         expected: usize,
     },
     /// The saved number of a parameter's updates is invalid.
-    #[error("`{name}` of the optimizer state is not one count of updates")]
-    Count {
-        /// Name of the count.
-        name: String,
-    },
+    #[error("`{0}` of the optimizer state is not one count of updates")]
+    Count(String),
 }
 
 /// The values of the schedules for an update.

@@ -235,7 +235,7 @@ impl Task for Dino {
         let centre = read(CENTRE)?.get(CENTRE).cloned();
         let expected = self.config.out_dim;
         let centre: Option<TensorData> = centre.filter(|data| *data.shape().to_vec() == [expected]);
-        let centre = centre.ok_or(TrainError::Centre { expected })?;
+        let centre = centre.ok_or(TrainError::Centre(expected))?;
         self.centre = Tensor::from_data(centre, &self.centre.device());
         Ok(())
     }
