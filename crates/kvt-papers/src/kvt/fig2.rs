@@ -73,10 +73,8 @@ impl Item for Fig2 {
 
 fn lines(rows: &[LayersOfRow], measure: Measure) -> Vec<ErrorLine> {
     let line = |(color, (row, name)): (usize, (&LayersOfRow, &str))| ErrorLine {
-        name: name.to_owned(),
-        color,
         dashed: color == 1,
-        points: row.points(measure),
+        ..ErrorLine::new(name, color, row.points(measure))
     };
     let names = ROWS.into_iter().map(|(_, name)| name);
     rows.iter().zip(names).enumerate().map(line).collect()

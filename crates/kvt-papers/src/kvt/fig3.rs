@@ -157,12 +157,8 @@ fn lines(row: &ByLayer) -> Vec<ErrorLine> {
             continue;
         };
         let of_images = seeds.first().and_then(|(_, _, error)| *error);
-        let line = lines.entry(*layer).or_insert_with(|| ErrorLine {
-            name: format!("layer {layer}"),
-            color: layer - 1,
-            dashed: false,
-            points: Vec::new(),
-        });
+        let new = || ErrorLine::new(format!("layer {layer}"), layer - 1, []);
+        let line = lines.entry(*layer).or_insert_with(new);
         let point = (f64::from(*epoch), found.mean, found.spread.or(of_images));
         line.points.push(point);
     }

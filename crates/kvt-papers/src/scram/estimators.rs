@@ -348,10 +348,8 @@ impl Estimators {
                     Some((record.samples, 100.0 * value, error))
                 });
                 ErrorLine {
-                    name: method.name().to_owned(),
-                    color,
                     dashed: method == Method::Sparse,
-                    points: points.collect(),
+                    ..ErrorLine::new(method.name(), color, points)
                 }
             };
             let ticks = self.samples.iter().map(|samples| *samples as f64);

@@ -52,25 +52,25 @@ impl Names {
     pub const BESIDE: (u32, u32) = (1000, 600);
 }
 
-/// One line.
-pub struct Line {
+/// One line. Its points are places and values; in a panel also the [errors](super::ErrorLine) of the values.
+pub struct Line<Point = (f64, f64)> {
     /// Its name in the legend; empty for a line that belongs to an earlier one of its colour and is not listed.
     pub name: String,
     /// Number of its colour; lines of one colour belong together.
     pub color: usize,
     /// Whether it is dashed.
     pub dashed: bool,
-    /// Places and values.
-    pub points: Vec<(f64, f64)>,
+    /// What it goes through.
+    pub points: Vec<Point>,
 }
 
-impl Line {
+impl<Point> Line<Point> {
     /// A solid line.
     #[must_use]
     pub fn new(
         name: impl Into<String>,
         color: usize,
-        points: impl IntoIterator<Item = (f64, f64)>,
+        points: impl IntoIterator<Item = Point>,
     ) -> Self {
         Self {
             name: name.into(),

@@ -99,12 +99,7 @@ impl Curve {
             title: format!("Lemma {}: {}", self.lemma, self.title),
             x: Axis::linear(self.x).at(self.points.iter().map(|(x, _)| *x).collect()),
             y: Axis::linear(""),
-            lines: vec![ErrorLine {
-                name: "kvt".to_owned(),
-                color: 0,
-                dashed: false,
-                points: points.collect(),
-            }],
+            lines: vec![ErrorLine::new("kvt", 0, points)],
             y_holds: Vec::new(),
         }
     }
