@@ -139,6 +139,14 @@ pub enum FetchError {
 }
 
 impl FetchError {
+    /// What is wrong with an archive or a table of a data set.
+    pub(super) fn archive(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Archive {
+            path: path.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
     /// Adds to a failed download where the user can put the file, and makes the folder for it.
     pub(super) fn or_placed(self, path: &Path) -> Self {
         match self {
