@@ -4,7 +4,7 @@ use super::super::{About, Item, Order, Outcome, ReproduceError, Version, Watch, 
 use super::paper::SPEED_V1;
 use super::{cited, ratio};
 use kvt_tools::bench::{self, ModelCase, Rounds, StepMeasurement};
-use kvt_train::config::Document;
+use kvt_train::config::{Document, Plan};
 use kvt_train::device;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells, or_empty};
@@ -91,10 +91,7 @@ impl Item for Speed {
         for way in &WAYS {
             cases.push(self.case(way, order)?);
         }
-        let plan = self
-            .document(&WAYS[0], order)?
-            .plan_without_data()
-            .map_err(|error| ReproduceError::Config(Box::new(error)))?;
+        let plan = self.plan(&WAYS[0], order)?;
         let device =
             device::resolve(&plan.train.device).map_err(kvt_train::error::TrainError::from)?;
         let rounds = self.rounds.warmup + self.rounds.timed;
@@ -113,23 +110,20 @@ impl Item for Speed {
 
 impl Speed {
     /// The settings of a row; the user's overrides come last.
-    fn document(&self, way: &Way, order: &Order) -> Result<Document, ReproduceError> {
+    fn plan(&self, way: &Way, order: &Order) -> Result<Plan, ReproduceError> {
         let text = format!(
             "[model]\nname = \"{}\"\n[train]\nbatch_size = {}\n",
             self.model, self.batch
         );
         let own = way.settings.iter().map(|text| (*text).to_owned());
         let all: Vec<String> = own.chain(order.overrides.iter().cloned()).collect();
-        let document = Document::of_words("the settings of the table", text, &all)
-            .map_err(|error| ReproduceError::Config(Box::new(error)))?;
-        Ok(document.shared())
+        let document = Document::of_words("the settings of the table", text, &all);
+        let plan = document.and_then(|document| document.shared().plan_without_data());
+        plan.map_err(|error| ReproduceError::Config(Box::new(error)))
     }
 
     fn case(&self, way: &Way, order: &Order) -> Result<ModelCase, ReproduceError> {
-        let plan = self
-            .document(way, order)?
-            .plan_without_data()
-            .map_err(|error| ReproduceError::Config(Box::new(error)))?;
+        let plan = self.plan(way, order)?;
         Ok(ModelCase {
             dense: None,
             ..ModelCase::of(way.name, &plan, plan.train.batch_size)?

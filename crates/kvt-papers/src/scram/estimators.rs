@@ -5,7 +5,8 @@ use kvt_attention::scram::{Estimator, PatchMatch, Proposal, Tokens};
 use kvt_ops::Key;
 
 use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
-use super::{full, input, weights};
+use super::input::{self, product};
+use super::{full, weights};
 use kvt_train::analysis::Moments;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
@@ -276,10 +277,6 @@ fn sparse(exact: &[f64], output: &[f64]) -> Record {
         effective: None,
         accepted: None,
     }
-}
-
-fn product(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 impl Record {
