@@ -56,12 +56,7 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         }
     }
     progress.finish_and_clear();
-    let AttentionShape {
-        batch,
-        heads,
-        head_dim,
-        ..
-    } = args.shape.unwrap_or(SHAPE);
+    let [batch, heads, _, head_dim] = args.shape.unwrap_or(SHAPE).sizes();
     let title =
         format!("kinds of attention, batch {batch}, {heads} heads of {head_dim} channels, f32");
     let header =
