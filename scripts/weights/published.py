@@ -1,7 +1,6 @@
 """Writes the list of weights that kvt knows by name: those of timm on its hub for models that kvt has.
 
-    python scripts/weights/published.py target/release/kvt > crates/kvt-train/src/fetch/published.rs
-    cargo fmt --all
+    python scripts/weights/published.py target/release/kvt > crates/kvt-train/src/fetch/published.txt
 
 Run with the version of timm of `scripts/reference/requirements.txt`. timm's default of a model comes first.
 """
@@ -11,13 +10,6 @@ import sys
 
 import timm
 from timm.models import get_pretrained_cfg
-
-HEAD = f"""\
-//! The weights of timm's hub for models that kvt has, by timm's names: written by `scripts/weights/published.py` from timm
-//! {timm.__version__}.
-
-/// Models, and the tags of their weights, timm's default first.
-pub(super) const PUBLISHED: &[(&str, &[&str])] = &["""
 
 
 def models(kvt: str) -> list[str]:
@@ -33,7 +25,6 @@ def main() -> None:
     for name in timm.list_pretrained():
         model, _, tag = name.partition(".")
         tags.setdefault(model, []).append(tag)
-    print(HEAD)
     for model in models(sys.argv[1]):
         if model not in tags:
             continue
@@ -43,8 +34,7 @@ def main() -> None:
         own = model.replace("_quickgelu", "")
         found = [tag for tag in found if get_pretrained_cfg(f"{model}.{tag}").hf_hub_id in ("timm/", f"timm/{own}.{tag}")]
         if found:
-            print(f'    ("{model}", &[{", ".join(f"{tag!r}".replace(chr(39), chr(34)) for tag in found)}]),')
-    print("];")
+            print(model, *found)
 
 
 if __name__ == "__main__":

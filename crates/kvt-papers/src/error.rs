@@ -70,21 +70,15 @@ pub enum ReproduceError {
     },
     /// The item needs more of its runs than a table has.
     #[error(
-        "`{name}` shows more of its runs than the numbers of a table: it needs the runs themselves, without `--known`"
+        "`{0}` shows more of its runs than the numbers of a table: it needs the runs themselves, without `--known`"
     )]
-    Unknowable {
-        /// The item.
-        name: &'static str,
-    },
+    Unknowable(&'static str),
     /// The data set is missing.
     #[error(
         "no folder `{}`: `--data` names the folder of the data set that the runs train on",
-        .path.display()
+        .0.display()
     )]
-    NoData {
-        /// The given folder.
-        path: PathBuf,
-    },
+    NoData(PathBuf),
     /// The item is not in this version of the paper.
     #[error("`{name}` {}", no_version(known, *version))]
     Version {
@@ -97,21 +91,15 @@ pub enum ReproduceError {
     },
     /// The item has no runs to list or train.
     #[error(
-        "`{name}` is not made of training runs, so there is nothing to plan: without `--dry-run` it is computed at once"
+        "`{0}` is not made of training runs, so there is nothing to plan: without `--dry-run` it is computed at once"
     )]
-    NoRuns {
-        /// The item.
-        name: &'static str,
-    },
+    NoRuns(&'static str),
     /// The file of a sweep is missing.
     #[error(
         "no file `{}`: `--configs` names a folder of configurations and sweeps, as `configs` of kvt's repository is",
-        .path.display()
+        .0.display()
     )]
-    NoSweep {
-        /// The file.
-        path: PathBuf,
-    },
+    NoSweep(PathBuf),
     /// A stop was requested.
     #[error("stopped; the same command continues from here")]
     Stopped,

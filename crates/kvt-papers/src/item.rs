@@ -4,46 +4,39 @@ use super::{Order, ReproduceError, Scale, Version, Watch, runs};
 use kvt_tools::sweep::Sweep;
 use kvt_train::run::Metric;
 
-/// A figure or table of a paper.
-pub trait Item: Sync {
+/// What a figure or table is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct About {
     /// Its name on the command line, and of its files.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// What it shows, in one line.
-    fn title(&self) -> &'static str;
-
+    pub title: &'static str,
     /// The paper, what it states, and what it leaves open, as Markdown.
-    fn stated(&self) -> &'static str;
-
+    pub stated: &'static str,
     /// The scales at which it can be computed; empty if it needs neither images nor training.
-    fn scales(&self) -> &'static [Scale] {
-        &[]
-    }
-
+    pub scales: &'static [Scale],
     /// The versions of the paper that have it; empty if there is only one version.
-    fn versions(&self) -> &'static [Version] {
-        &[]
-    }
-
+    pub versions: &'static [Version],
     /// The parts that can be trained alone, each a sweep: the first is `<scale>.toml`, another one `<scale>-<part>.toml`. Empty if it
     /// has only one.
-    fn parts(&self) -> &'static [&'static str] {
-        &[]
-    }
+    pub parts: &'static [&'static str],
+    /// The metrics of its runs from which it is made; empty if it is made of more than such numbers.
+    pub metrics: &'static [Metric],
+}
+
+/// A figure or table of a paper.
+pub trait Item: Sync {
+    /// What it is.
+    fn about(&self) -> About;
 
     /// Whether a row of its runs is in a part.
     fn is_in(&self, _row: &str, _part: &str) -> bool {
         true
     }
 
-    /// The metrics of its runs from which it is made; empty if it is made of more than such numbers.
-    fn metrics(&self) -> &'static [Metric] {
-        &[]
-    }
-
     /// Whether configuration settings affect it: by default, if it has training runs.
     fn takes_overrides(&self) -> bool {
-        !self.scales().is_empty()
+        !self.about().scales.is_empty()
     }
 
     /// The training runs of all its parts: by default those of `configs/reproduce/<name>/<scale>.toml`, if it has scales.
@@ -51,10 +44,11 @@ pub trait Item: Sync {
     /// # Errors
     /// If the file or one of its configurations is missing or wrong.
     fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
-        if self.scales().is_empty() {
+        let about = self.about();
+        if about.scales.is_empty() {
             Ok(None)
         } else {
-            runs::sweep(self.name(), self.parts(), order).map(Some)
+            runs::sweep(about.name, about.parts, order).map(Some)
         }
     }
 

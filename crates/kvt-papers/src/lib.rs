@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 pub use self::demo::{Demo, demo};
 pub use self::error::ReproduceError;
-pub use self::item::{Item, Outcome};
+pub use self::item::{About, Item, Outcome};
 pub use self::order::{Order, Scale, Version};
 pub use self::runs::{Runs, planned};
 use kvt_data::fs::{check_writable, remove_leftovers, write_together};
@@ -57,11 +57,11 @@ pub const ITEMS: &[&dyn Item] = &[
 /// # Errors
 /// [`ReproduceError::Unknown`].
 pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
-    let found = ITEMS.iter().find(|item| item.name() == name);
+    let found = ITEMS.iter().find(|item| item.about().name == name);
     found.copied().ok_or_else(|| {
         let known: Vec<String> = ITEMS
             .iter()
-            .map(|item| format!("`{}`", item.name()))
+            .map(|item| format!("`{}`", item.about().name))
             .collect();
         ReproduceError::Unknown {
             name: name.to_owned(),
@@ -81,7 +81,8 @@ pub fn check(
     version: Option<Version>,
     order: &Order,
 ) -> Result<(), ReproduceError> {
-    let (name, known) = (item.name(), item.scales());
+    let about = item.about();
+    let (name, known, parts) = (about.name, about.scales, about.parts);
     let has_scale = match scale {
         Some(scale) => known.contains(&scale),
         // Runs take hours, so they need an explicit scale.
@@ -95,15 +96,14 @@ pub fn check(
     if !options.is_empty() {
         return Err(ReproduceError::Options { name, options });
     }
-    let parts = item.parts();
     if let Some(given) = &order.only
         && !parts.contains(&given.as_str())
     {
         let given = given.clone();
         return Err(ReproduceError::Part { name, parts, given });
     }
-    if !order.known.is_empty() && item.metrics().is_empty() {
-        return Err(ReproduceError::Unknowable { name });
+    if !order.known.is_empty() && about.metrics.is_empty() {
+        return Err(ReproduceError::Unknowable(name));
     }
     // Generated images are of one kind for all parts.
     let has_own_data = parts.len() > 1 && scale == Some(Scale::Paper);
@@ -111,13 +111,13 @@ pub fn check(
         return Err(ReproduceError::DataOfParts { name, parts });
     }
     if let Some(path) = order.data.as_ref().filter(|path| !path.is_dir()) {
-        return Err(ReproduceError::NoData { path: path.clone() });
+        return Err(ReproduceError::NoData(path.clone()));
     }
     match version {
-        Some(version) if !item.versions().contains(&version) => Err(ReproduceError::Version {
+        Some(version) if !about.versions.contains(&version) => Err(ReproduceError::Version {
             name,
             version,
-            known: item.versions(),
+            known: about.versions,
         }),
         _ => Ok(()),
     }
@@ -125,7 +125,7 @@ pub fn check(
 
 /// The given options that have no effect on an item, for a message.
 fn without_meaning(item: &dyn Item, order: &Order) -> String {
-    let takes_runs = !item.scales().is_empty();
+    let takes_runs = !item.about().scales.is_empty();
     let given = [
         ("`--data`", order.data.is_some(), takes_runs),
         (
@@ -168,7 +168,7 @@ pub fn reproduce(
     let folder = &order.out;
     fs_err::create_dir_all(folder)?;
     remove_leftovers(folder);
-    let named = |extension| folder.join(format!("{}.{extension}", item.name()));
+    let named = |extension| folder.join(format!("{}.{extension}", item.about().name));
     for extension in ["csv", "svg", "md"] {
         check_writable(&named(extension))?;
     }
@@ -177,7 +177,7 @@ pub fn reproduce(
         outcome.svg.clear();
         watch.say(&format!(
             "no run of `{}` is finished: {NO_FIGURE}",
-            item.name()
+            item.about().name
         ));
     }
     let page = page(item, order, &outcome);
@@ -211,15 +211,16 @@ fn has_numbers(item: &dyn Item, order: &Order) -> Result<bool, ReproduceError> {
 }
 
 fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
-    let (name, title) = (item.name(), item.title());
+    let about = item.about();
+    let (name, title) = (about.name, about.title);
     let mut command = format!("kvt reproduce {name}");
-    if !item.scales().is_empty() {
+    if !about.scales.is_empty() {
         if order.data.is_some() {
             command += " --data DATA";
         }
         command += &format!(" --scale {}", order.scale);
     }
-    if let Some(seeds) = order.seeds.filter(|_| !item.scales().is_empty()) {
+    if let Some(seeds) = order.seeds.filter(|_| !about.scales.is_empty()) {
         command += &format!(" --seeds {seeds}");
     }
     if let Some(part) = &order.only {
@@ -228,7 +229,7 @@ fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
     for table in &order.known {
         command += &format!(" --known {}", quoted(&table.display().to_string()));
     }
-    if item.versions().len() > 1 {
+    if about.versions.len() > 1 {
         command += &format!(" --version {}", order.version.name());
     }
     if item.takes_overrides() {
@@ -244,7 +245,7 @@ fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
     format!(
         "# {title}\n\nMade by `{command}`; all numbers are in [{name}.csv]({name}.csv).\n\n\
          ## What the paper states\n\n{}\n\n## What was computed\n\n{}\n\n{figure}\n",
-        item.stated().trim(),
+        about.stated.trim(),
         outcome.found.trim(),
     )
 }

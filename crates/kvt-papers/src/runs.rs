@@ -54,9 +54,7 @@ fn load(
     is_chosen: bool,
 ) -> Result<Sweep, ReproduceError> {
     if !path.exists() {
-        return Err(ReproduceError::NoSweep {
-            path: configs.shown(path),
-        });
+        return Err(ReproduceError::NoSweep(configs.shown(path)));
     }
     let mut overrides = order.overrides.clone();
     let data = order.data.as_ref().filter(|_| is_chosen);
@@ -91,7 +89,7 @@ pub fn planned(item: &dyn Item, order: &Order) -> Result<Option<[Sweep; 2]>, Rep
         return Ok(None);
     };
     if !order.known.is_empty() {
-        all = all.with_known(&order.known, item.metrics())?;
+        all = all.with_known(&order.known, item.about().metrics)?;
     }
     let mut chosen = all.clone();
     if let Some(part) = &order.only {
@@ -111,9 +109,7 @@ fn check_data(sweep: &Sweep) -> Result<(), ReproduceError> {
         !is_made && !data.path.exists() && !State::of(cell).is_finished()
     });
     match lacking {
-        Some(cell) => Err(ReproduceError::NoData {
-            path: cell.plan.data.path.clone(),
-        }),
+        Some(cell) => Err(ReproduceError::NoData(cell.plan.data.path.clone())),
         None => Ok(()),
     }
 }
@@ -126,7 +122,7 @@ impl Runs {
     /// does not cause an error: it is one of the [`failures`](Self::failures).
     pub fn of(item: &dyn Item, order: &Order, watch: &dyn Watch) -> Result<Self, ReproduceError> {
         let Some([sweep, chosen]) = planned(item, order)? else {
-            return Err(ReproduceError::NoRuns { name: item.name() });
+            return Err(ReproduceError::NoRuns(item.about().name));
         };
         let mut failures = Vec::new();
         if !order.as_is {

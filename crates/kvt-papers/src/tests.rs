@@ -61,16 +61,13 @@ impl Watch for Heard {
 struct Half(bool);
 
 impl Item for Half {
-    fn name(&self) -> &'static str {
-        "half"
-    }
-
-    fn title(&self) -> &'static str {
-        "Half"
-    }
-
-    fn stated(&self) -> &'static str {
-        "\nIt is 0.5.\n"
+    fn about(&self) -> About {
+        About {
+            name: "half",
+            title: "Half",
+            stated: "\nIt is 0.5.\n",
+            ..About::default()
+        }
     }
 
     fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -240,8 +237,8 @@ fn a_part_and_a_table_must_fit_the_item() {
 /// The rows of each sweep of a part are those of the part.
 #[test]
 fn parts_are_told_by_their_rows() {
-    for item in ITEMS.iter().filter(|item| !item.parts().is_empty()) {
-        for scale in item.scales() {
+    for item in ITEMS.iter().filter(|item| !item.about().parts.is_empty()) {
+        for scale in item.about().scales {
             let of = |only: Option<&str>| {
                 let order = Order {
                     scale: *scale,
@@ -253,7 +250,7 @@ fn parts_are_told_by_their_rows() {
             };
             let [all, chosen] = of(None);
             assert_eq!(all.cells.len(), chosen.cells.len());
-            let parts = item.parts().iter();
+            let parts = item.about().parts.iter();
             let parts: Vec<usize> = parts.map(|part| of(Some(*part))[1].cells.len()).collect();
             assert!(parts.iter().all(|cells| *cells > 0), "{parts:?}");
             assert_eq!(parts.iter().sum::<usize>(), all.cells.len());
@@ -264,20 +261,26 @@ fn parts_are_told_by_their_rows() {
 /// Otherwise the default version could not be requested by name.
 #[test]
 fn items_of_runs_name_a_version() {
-    for item in ITEMS.iter().filter(|item| !item.scales().is_empty()) {
-        assert!(!item.versions().is_empty(), "{}", item.name());
+    for item in ITEMS.iter().filter(|item| !item.about().scales.is_empty()) {
+        assert!(!item.about().versions.is_empty(), "{}", item.about().name);
     }
 }
 
 #[test]
 fn names_are_different_and_found() {
     for (number, item) in ITEMS.iter().enumerate() {
-        assert_eq!(find(item.name()).unwrap().title(), item.title());
-        assert!(!item.title().contains('\n') && item.stated().contains("https://"));
+        let About {
+            name,
+            title,
+            stated,
+            ..
+        } = item.about();
+        assert_eq!(find(name).unwrap().about().title, title);
+        assert!(!title.contains('\n') && stated.contains("https://"));
         assert!(
             ITEMS[..number]
                 .iter()
-                .all(|other| other.name() != item.name())
+                .all(|other| other.about().name != name)
         );
     }
     let Err(error) = find("scram-fig9") else {

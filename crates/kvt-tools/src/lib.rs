@@ -15,6 +15,7 @@
 pub mod average;
 pub mod bench;
 pub mod finetune;
+mod groups;
 pub mod paint;
 pub mod preview;
 pub mod probe;

@@ -59,17 +59,11 @@ pub enum TrainError {
     )]
     NoGradient,
     /// A centre for a different number of outputs.
-    #[error("the centre in the checkpoint is not of the {expected} outputs of `dino.out_dim`")]
-    Centre {
-        /// Outputs of the head.
-        expected: usize,
-    },
+    #[error("the centre in the checkpoint is not of the {0} outputs of `dino.out_dim`")]
+    Centre(usize),
     /// A task that does not report the metric by which its checkpoints are compared.
-    #[error("the evaluation has no `{metric}`, by which the best checkpoint is chosen")]
-    NoMetric {
-        /// The name of the metric.
-        metric: &'static str,
-    },
+    #[error("the evaluation has no `{0}`, by which the best checkpoint is chosen")]
+    NoMetric(&'static str),
     /// The model does not match the data.
     #[error(
         "`model.num_classes` is {model}, but `{}` has {found} classes: leave it out, or use data with as many classes",
@@ -199,12 +193,9 @@ pub enum TrainError {
     #[error(
         "checkpoint `{}` has no `ema.safetensors`: its run kept no EMA (`ema.decay = 0`); evaluate it without `--ema`, \
          or start a new run from its weights with `init.weights`",
-        .path.display()
+        .0.display()
     )]
-    NoEma {
-        /// The checkpoint.
-        path: PathBuf,
-    },
+    NoEma(PathBuf),
     /// A checkpoint of a run without low-rank adaptation.
     #[error("checkpoint `{}` has no `{file}`: it was written by a run with `lora.rank = 0`", .path.display())]
     NoFactors {
@@ -250,12 +241,9 @@ pub enum TrainError {
     /// A resumed run with a different teacher.
     #[error(
         "`{}` is not the teacher that the run was started with: restore it, or use another `run.dir` to start a new run",
-        .path.display()
+        .0.display()
     )]
-    OtherTeacher {
-        /// The current teacher.
-        path: PathBuf,
-    },
+    OtherTeacher(PathBuf),
     /// No image could be evaluated.
     #[error("none of the images to evaluate could be read: run `kvt data check` on the data")]
     NothingEvaluated,
@@ -355,7 +343,7 @@ impl TrainError {
             Self::Job(_)
             | Self::NotFinite { .. }
             | Self::NoGradient
-            | Self::NoMetric { .. }
+            | Self::NoMetric(_)
             | Self::Diverged { .. }
             | Self::World(WorldError::Accumulate { .. } | WorldError::Sums { .. }) => true,
             _ => false,

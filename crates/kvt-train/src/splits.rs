@@ -221,16 +221,8 @@ impl Splits {
         groups.then(|| self.train.orientations()).flatten()
     }
 
-    /// All validation images, in order.
-    ///
-    /// # Errors
-    /// If the loader cannot start.
-    pub fn val_batches(&self, plan: &Plan) -> Result<Loader, DataError> {
-        eval_batches(plan, &self.val, &self.val_transform)
-    }
-
     /// The validation images of one of `of` processes, in order: whole batches, consecutive from process to process, whose
-    /// number differs by at most one. Together they are [`val_batches`](Self::val_batches).
+    /// number differs by at most one. Together they are all validation images.
     ///
     /// # Errors
     /// If the loader cannot start.
@@ -262,14 +254,6 @@ impl Splits {
             order: loading.order.get(own).unwrap_or_default().to_vec(),
             ..loading
         })
-    }
-
-    /// All training images, in order, with the transform for validation.
-    ///
-    /// # Errors
-    /// If the loader cannot start.
-    pub fn train_images(&self, plan: &Plan) -> Result<Loader, DataError> {
-        eval_batches(plan, &self.train, &self.val_transform)
     }
 
     /// Some images of a split, at equal distances, in order, with the transform for validation; 0 means all.

@@ -101,11 +101,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::print(&format!("{record:#}"))?;
     } else {
         let titles = Measure::SHOWN.map(Measure::title);
-        let header: Vec<&str> = std::iter::once("layer").chain(titles).collect();
-        output::print(&table(&header, rows(&layers)))?;
+        let header = std::iter::once("layer").chain(titles);
+        output::print(&table(header, rows(&layers)))?;
         output::print(&format!("mean ± standard error over {seen}"))?;
         if !tile_rows.is_empty() {
-            output::print(&format!("\n{}", table(&tiles::HEADER, tile_rows)))?;
+            output::print(&format!("\n{}", table(tiles::HEADER, tile_rows)))?;
         }
     }
     if let Some(out) = &args.out {

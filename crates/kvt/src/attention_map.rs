@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Error};
 
 use super::common::{Overrides, success_if};
-use super::each_image::{Shown, each_image};
+use super::each_image::each_image;
 use super::table::table;
 use super::{output, trained};
 use kvt_tools::probe::{Drawn, LayerMaps, Layers, Looking, NOTE, attention_maps, labelled, parts};
@@ -54,19 +54,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut rows = Vec::new();
     let are_all = each_image(&args.images, plan, *size, &device, &args.output, |shown| {
-        let Shown {
-            view,
-            input,
-            seen,
-            file,
-            ..
-        } = shown;
-        let guesses = trained.guesses(view, trained.classes.as_deref(), 1)?;
+        let guesses = trained.guesses(shown.view, trained.classes.as_deref(), 1)?;
         let guess = guesses.first().map(|guess| {
             let percent = 100.0 * guess.probability;
             format!("{percent:.1} % {}", guess.class)
         });
-        let layers = attention_maps(model, input, args.layer)?
+        let layers = attention_maps(model, shown.input, args.layer)?
             .with_context(|| format!("`{}`", model.config().name()))?;
         let mut drawn = Vec::new();
         for LayerMaps {
@@ -83,7 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             for (head, map) in maps.iter().enumerate() {
                 let largest = map.weights.iter().copied().fold(0.0, f64::max);
                 rows.push(vec![
-                    file.display().to_string(),
+                    shown.file.display().to_string(),
                     layer.to_string(),
                     (head + 1).to_string(),
                     who.to_owned(),
@@ -93,20 +86,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             let layer = format!("layer {layer}, {who}");
             let words = guess.iter().cloned().chain([layer]).collect();
-            drawn.push(parts(&seen, words, &maps, place));
+            drawn.push(parts(&shown.seen, words, &maps, place));
         }
         labelled(&drawn, NOTE).map_err(Error::msg)
     })?;
-    let header = [
-        "picture",
-        "layer",
-        "head",
-        "who looks",
-        "patches looked at",
-        "largest weight",
-    ];
+    let header = "picture,layer,head,who looks,patches looked at,largest weight";
     if !rows.is_empty() {
-        output::print(&table(&header, rows))?;
+        output::print(&table(header.split(','), rows))?;
     }
     Ok(success_if(are_all))
 }

@@ -6,13 +6,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Error, bail};
 
 use super::common::{Overrides, success_if};
-use super::each_image::{Shown, each_image};
+use super::each_image::each_image;
 use super::table::table;
 use super::{output, trained};
 use kvt_data::fs::write_text;
 use kvt_papers::attribution::{NOTE, attribute, check, said};
 use kvt_tools::probe::labelled;
-use kvt_tools::trained::Trained;
 use kvt_train::table::{cells, csv_lines};
 use kvt_train::task::TaskKind;
 
@@ -48,30 +47,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trained = args.trained.load(&args.overrides)?;
     // Before images are looked for.
     check(&trained.model)?;
-    let Trained {
-        plan,
-        model,
-        device,
-        classes,
-        size,
-    } = trained;
+    let (plan, classes, size) = (&trained.plan, &trained.classes, trained.size);
     let class = match &args.class {
         Some(class) => Some(number(class, classes.as_deref())?),
         None => None,
     };
-    let device = device.device.inner();
+    let device = trained.device.device.clone().inner();
     let mut csv = "image,class,row,column,relevance\n".to_owned();
     let mut rows = Vec::new();
-    let are_all = each_image(&args.images, &plan, size, &device, &args.out, |shown| {
-        let Shown {
-            path,
-            input,
-            seen,
-            file,
-            ..
-        } = shown;
-        let found =
-            attribute(&model, input, class).with_context(|| format!("`{}`", path.display()))?;
+    let are_all = each_image(&args.images, plan, size, &device, &args.out, |shown| {
+        let found = attribute(&trained.model, shown.input, class)
+            .with_context(|| format!("`{}`", shown.path.display()))?;
         let found = if plan.task == TaskKind::MultiLabel {
             found.of_labels()
         } else {
@@ -86,15 +72,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let patches = found.patches.iter().enumerate();
         csv += &csv_lines(patches.map(|(place, relevance)| {
             let (row, column) = (place / columns, place % columns);
-            cells([&path.display(), &name, &row, &column, relevance])
+            cells([&shown.path.display(), &name, &row, &column, relevance])
         }));
         let drawn = said(
-            &seen,
+            &shown.seen,
             vec!["as the model sees it".to_owned()],
             &[(format!("for {name}"), &found)],
         );
         rows.push(vec![
-            file.display().to_string(),
+            shown.file.display().to_string(),
             name,
             format!("{:.2} %", 100.0 * found.probability()),
             format!("{:.0} %", 100.0 * found.half()),
@@ -105,13 +91,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("no image could be read: nothing is drawn");
     }
     write_text(&args.out.join("relevance.csv"), &csv)?;
-    let header = [
-        "picture",
-        "class",
-        "probability",
-        "patches with half of the relevance",
-    ];
-    output::print(&table(&header, rows))?;
+    let header = "picture,class,probability,patches with half of the relevance";
+    output::print(&table(header.split(','), rows))?;
     Ok(success_if(are_all))
 }
 

@@ -164,5 +164,5 @@ fn show_pairs(outcome: &Outcome) -> anyhow::Result<()> {
         "last epoch, paired t test",
         "alone right, McNemar's test",
     ];
-    output::print(&table(&header, rows))
+    output::print(&table(header, rows))
 }

@@ -167,6 +167,6 @@ fn preview(config: &ConfigArgs, out: Option<&Path>) -> anyhow::Result<()> {
         preview.steps_per_epoch,
         preview.images_per_step,
         plan.length(),
-        table(&["epoch", "learning rate"], rates)
+        table(["epoch", "learning rate"], rates)
     ))
 }

@@ -162,7 +162,7 @@ fn published(filter: Option<&str>) -> anyhow::Result<String> {
         let meant = meant.unwrap_or_else(|| "`kvt models list --weights` shows all".to_owned());
         bail!("no published weights are called like `{filter}`: {meant}");
     }
-    Ok(table(&["weights", "of the model", "licence"], rows))
+    Ok(table(["weights", "of the model", "licence"], rows))
 }
 
 fn list(filter: Option<&str>) -> anyhow::Result<String> {
@@ -208,20 +208,8 @@ fn list(filter: Option<&str>) -> anyhow::Result<String> {
             named.join(", ")
         )
     };
-    Ok(format!(
-        "{}{aliases}",
-        table(
-            &[
-                "model",
-                "image",
-                "tokens",
-                "parameters",
-                "MACs",
-                "of attention"
-            ],
-            rows
-        )
-    ))
+    let header = "model,image,tokens,parameters,MACs,of attention";
+    Ok(table(header.split(','), rows) + &aliases)
 }
 
 fn show(config: &ModelConfig) -> String {
@@ -253,18 +241,7 @@ fn show(config: &ModelConfig) -> String {
             human(own.macs.total() as f64)
         )
     });
-    let header = [
-        "stage",
-        "blocks",
-        "tokens",
-        "keys",
-        "k",
-        "attention",
-        "its parameters",
-        "its MACs",
-        "parameters",
-        "MACs",
-    ];
+    let header = "stage,blocks,tokens,keys,k,attention,its parameters,its MACs,parameters,MACs";
     format!(
         "{}, {} px, {} classes\nparameters  {}\nMACs        {} ({} linear and convolution, {} attention){own}\n\n{}",
         summary.name,
@@ -274,7 +251,7 @@ fn show(config: &ModelConfig) -> String {
         human(summary.macs.total() as f64),
         human(summary.macs.linear as f64),
         human(summary.macs.attention as f64),
-        table(&header, stages)
+        table(header.split(','), stages)
     )
 }
 

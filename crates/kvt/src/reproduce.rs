@@ -7,7 +7,8 @@ use super::common::{Overrides, one_of, success_if};
 use super::watch::{Terminal, dry_run};
 use super::{interrupt, output};
 use kvt_papers::{
-    ITEMS, Item, Order, ReproduceError, Reproduced, Scale, Version, check, find, planned, reproduce,
+    About, ITEMS, Item, Order, ReproduceError, Reproduced, Scale, Version, check, find, planned,
+    reproduce,
 };
 
 /// `kvt reproduce list`, `kvt reproduce NAME [--data PATH --scale SCALE] [--out DIR]`
@@ -72,13 +73,10 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.name == "list" {
-        let width = ITEMS
-            .iter()
-            .map(|item| item.name().len())
-            .max()
-            .unwrap_or(0);
-        for item in ITEMS {
-            output::print(&format!("{:width$}  {}", item.name(), item.title()))?;
+        let names = ITEMS.iter().map(|item| item.about().name.len());
+        let width = names.max().unwrap_or(0);
+        for About { name, title, .. } in ITEMS.iter().map(|item| item.about()) {
+            output::print(&format!("{name:width$}  {title}"))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -86,14 +84,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let order = args.order(item);
     check(item, args.scale, args.version, &order)?;
     if args.dry_run {
-        let name = item.name();
-        let [_, chosen] = planned(item, &order)?.ok_or(ReproduceError::NoRuns { name })?;
+        let name = item.about().name;
+        let [_, chosen] = planned(item, &order)?.ok_or(ReproduceError::NoRuns(name))?;
         return dry_run(&chosen, &order.devices, !order.as_is);
     }
-    if !item.scales().is_empty() {
+    if !item.about().scales.is_empty() {
         interrupt::listen();
     }
-    output::status(item.title());
+    output::status(item.about().title);
     let watch = Terminal::new("computing");
     let done = reproduce(item, &order, &watch);
     drop(watch);
@@ -152,7 +150,7 @@ impl Args {
         // By default the last version that has the item.
         let version = self
             .version
-            .or(item.versions().first().copied())
+            .or(item.about().versions.first().copied())
             .unwrap_or_default();
         let out = self.out.clone().unwrap_or_else(|| {
             let mut out = Path::new("runs").join("reproduce").join(&self.name);

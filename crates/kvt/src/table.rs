@@ -7,11 +7,14 @@ pub(super) use kvt_train::plot::{grouped, human};
 use kvt_train::task::Scores;
 
 /// A table with a header; every column but the first is aligned to the right.
-pub(super) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub(super) fn table<'a>(
+    header: impl IntoIterator<Item = &'a str>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> String {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
-        .set_header(header.to_vec());
+        .set_header(header.into_iter().collect::<Vec<_>>());
     for row in rows {
         table.add_row(row.iter().map(|cell| one_line(cell)));
     }
@@ -23,13 +26,12 @@ pub(super) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
 
 /// The twelve numbers of detections, of boxes and of masks.
 pub(super) fn scores_table(scores: &Scores) -> String {
-    table(&scores.header("").collect::<Vec<_>>(), scores.rows("-"))
+    table(scores.header(""), scores.rows("-"))
 }
 
 /// The average precision of each class of objects.
 pub(super) fn class_scores_table(scores: &Scores) -> String {
-    let header: Vec<&str> = scores.header("AP of class").collect();
-    table(&header, scores.class_rows("-"))
+    table(scores.header("AP of class"), scores.class_rows("-"))
 }
 
 #[cfg(test)]
@@ -39,7 +41,7 @@ mod tests {
     #[test]
     fn a_cell_is_one_line() {
         let rows = [vec!["a\nb".to_owned(), "1\u{1b}[2J".to_owned()]];
-        let text = table(&["name", "value"], rows);
+        let text = table(["name", "value"], rows);
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(
             text.contains("a\\u000ab") && text.contains("1\\u001b[2J"),

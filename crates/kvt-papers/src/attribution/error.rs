@@ -8,22 +8,16 @@ use kvt_train::error::TrainError;
 pub enum AttributionError {
     /// The model is not a DeiT.
     #[error(
-        "Transformer Attribution is not defined for `{name}`: its rules are for a ViT with a class token in all blocks; take a \
+        "Transformer Attribution is not defined for `{0}`: its rules are for a ViT with a class token in all blocks; take a \
          DeiT, or `kvt attention-map`, which needs only attention weights"
     )]
-    Family {
-        /// The model.
-        name: String,
-    },
+    Family(String),
     /// The model is distilled: it predicts from two tokens.
     #[error(
-        "Transformer Attribution is not defined for `{name}`: it predicts from two tokens, but the rules support one; use a DeiT \
+        "Transformer Attribution is not defined for `{0}`: it predicts from two tokens, but the rules support one; use a DeiT \
          without distillation token"
     )]
-    Distilled {
-        /// The model.
-        name: String,
-    },
+    Distilled(String),
     /// The attention is not softmax attention.
     #[error(
         "Transformer Attribution is not defined for the `{kind}` attention of `{name}`: it needs attention weights, which `dense` \

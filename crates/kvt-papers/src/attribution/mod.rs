@@ -98,14 +98,14 @@ pub fn check(model: &Model) -> Result<(), AttributionError> {
     let config = model.config();
     let name = config.name();
     match &config {
-        ModelConfig::Vit(vit) if !vit.is_deit() => Err(AttributionError::Family { name }),
-        ModelConfig::Vit(vit) if vit.distilled => Err(AttributionError::Distilled { name }),
+        ModelConfig::Vit(vit) if !vit.is_deit() => Err(AttributionError::Family(name)),
+        ModelConfig::Vit(vit) if vit.distilled => Err(AttributionError::Distilled(name)),
         ModelConfig::Vit(vit) if !vit.attention.is_softmax() => Err(AttributionError::Kind {
             name,
             kind: vit.attention.kind(),
         }),
         ModelConfig::Vit(_) => Ok(()),
-        _ => Err(AttributionError::Family { name }),
+        _ => Err(AttributionError::Family(name)),
     }
 }
 
@@ -127,7 +127,7 @@ pub fn attribute(
     check(model)?;
     let ModelConfig::Vit(config) = model.config() else {
         let name = model.config().name();
-        return Err(AttributionError::Family { name });
+        return Err(AttributionError::Family(name));
     };
     let [_, _, height, width] = image.dims();
     let side = config.patch_size.max(1);

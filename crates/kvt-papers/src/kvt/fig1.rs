@@ -1,6 +1,8 @@
 //! Figure 1: top-1 against the number of kept keys.
 
-use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
+use super::super::{
+    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+};
 use super::paper::{FIG1, Sweep};
 use super::{cited, fields, ours, paired};
 use kvt_tools::report::{PairedT, Statistic, difference_text};
@@ -27,33 +29,21 @@ struct Point {
 }
 
 impl Item for Fig1 {
-    fn name(&self) -> &'static str {
-        "fig1"
-    }
-
-    fn title(&self) -> &'static str {
-        "KVT, figure 1: top-1 by the number of keys that are kept"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[KVT](https://arxiv.org/abs/2106.00515), Figure 1: top-1 on ImageNet-1k of DeiT-Tiny, CvT-13, Visformer-Tiny and PiT-Base by \
-         k, each beside its dense model. \"k ≈ n/2 at each scale stage for simple token generation methods and k ≈ 2n/3 or 4n/5 for \
-         complicated token generation methods.\" The heights of the points are drawn and nowhere printed.\n\n\
-         Not stated: seeds; which of PiT's four settings won (all lie within 0.1 points, below the 82.6 of Table 1); and how CvT-13 \
-         could keep 1600 of its 784 keys: 3136, 784 and 196 are its queries. With a stride of 1 for keys and values the counts fit, \
-         at 6.6 in place of 4.6 GMACs; `cvt-stride1` has them, and `cvt` has the same shares of the keys that there are."
-    }
-
-    fn scales(&self) -> &'static [Scale] {
-        &[Scale::Paper, Scale::Cifar, Scale::CifarShort]
-    }
-
-    fn versions(&self) -> &'static [Version] {
-        &[Version::Eccv, Version::V1]
-    }
-
-    fn metrics(&self) -> &'static [Metric] {
-        &[Metric::TOP1]
+    fn about(&self) -> About {
+        About {
+            name: "fig1",
+            title: "KVT, figure 1: top-1 by the number of keys that are kept",
+            stated: "[KVT](https://arxiv.org/abs/2106.00515), Figure 1: top-1 on ImageNet-1k of DeiT-Tiny, CvT-13, Visformer-Tiny and PiT-Base by \
+             k, each beside its dense model. \"k ≈ n/2 at each scale stage for simple token generation methods and k ≈ 2n/3 or 4n/5 for \
+             complicated token generation methods.\" The heights of the points are drawn and nowhere printed.\n\n\
+             Not stated: seeds; which of PiT's four settings won (all lie within 0.1 points, below the 82.6 of Table 1); and how CvT-13 \
+             could keep 1600 of its 784 keys: 3136, 784 and 196 are its queries. With a stride of 1 for keys and values the counts fit, \
+             at 6.6 in place of 4.6 GMACs; `cvt-stride1` has them, and `cvt` has the same shares of the keys that there are.",
+            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+            versions: &[Version::Eccv, Version::V1],
+            metrics: &[Metric::TOP1],
+            ..About::default()
+        }
     }
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -71,7 +61,7 @@ impl Item for Fig1 {
             csv: csv(&panels),
             svg: svg(&panels).map_err(ReproduceError::Draw)?,
             found: found(&panels, &runs, order),
-            files: vec![runs.file(self.name(), &[Metric::TOP1])],
+            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
             failures: runs.failures,
         })
     }
@@ -248,6 +238,7 @@ fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String 
             let (last, best) = (ours(point.last.as_ref()), ours(point.best.as_ref()));
             [&first[..], &last, &best].concat()
         });
+        let header = "k | share | *paper* | *ours*, last | *spread* | *ours*, best | *spread*";
         text += &format!(
             "\n### {}\n\nThe paper's settings: {}; its axis goes from {} %, and its best is {}. Keys here: {}.\n\n{}",
             title(panel, &first.row),
@@ -255,18 +246,7 @@ fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String 
             panel.axis,
             panel.best,
             first.keys,
-            table(
-                [
-                    "k",
-                    "share",
-                    "*paper*",
-                    "*ours*, last",
-                    "*spread*",
-                    "*ours*, best",
-                    "*spread*"
-                ],
-                rows
-            )
+            table(header.split(" | "), rows)
         );
     }
     text + &runs.notes(Metric::TOP1)
@@ -309,30 +289,16 @@ fn svg(panels: &[(&Sweep, Vec<Point>)]) -> Result<String, String> {
         let mut lines = Vec::new();
         if let Some((_, dense)) = dense {
             let first = knn.first().map_or(0.0, |(share, _)| *share);
-            lines.push(Line {
-                name: "dense".to_owned(),
-                color: 1,
-                dash: Some((6, 4)),
-                points: vec![(first, dense), (1.0, dense)],
-            });
+            lines.push(Line::new("dense", 1, [(first, dense), (1.0, dense)]).dashed());
         }
-        lines.push(Line {
-            name: "k-NN".to_owned(),
-            color: 0,
-            dash: None,
-            points: knn,
-        });
+        lines.push(Line::new("k-NN", 0, knn));
         // A bar of one standard deviation to each side.
         let bars = points.iter().filter_map(|point| {
             let last = point.last?;
             let spread = last.spread?;
             let ends = [last.mean - spread, last.mean + spread];
-            Some(Line {
-                name: String::new(),
-                color: usize::from(is_dense(point)),
-                dash: None,
-                points: ends.map(|end| (point.share, end)).into(),
-            })
+            let ends = ends.map(|end| (point.share, end));
+            Some(Line::new("", usize::from(is_dense(point)), ends))
         });
         lines.extend(bars);
         let chart = Chart {

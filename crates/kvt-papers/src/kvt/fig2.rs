@@ -1,6 +1,8 @@
 //! Figure 2: metrics of each layer.
 
-use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
+use super::super::{
+    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+};
 use super::inside::LayersOfRow;
 use kvt_data::text::counted;
 use kvt_train::analysis::Measure;
@@ -27,30 +29,21 @@ const PANELS: [(Measure, &str, &str); 4] = [
 ];
 
 impl Item for Fig2 {
-    fn name(&self) -> &'static str {
-        "fig2"
-    }
-
-    fn title(&self) -> &'static str {
-        "KVT, figure 2: similarity of tokens, spread of attention weights and residual ratios, layer by layer"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[KVT](https://arxiv.org/abs/2106.00515), section 4.5 and Figure 2: DeiT-Tiny, 12 layers, k-NN and dense, on ImageNet-1k. (a) The cosine \
-         similarity of the tokens is larger with k-NN attention; (b) the standard deviation of the attention weights is smoother; (c), (d) the \
-         ratios of the norms of both branches to that of the stream are nearly the same. Numbers are drawn and nowhere printed: those below are \
-         the ticks of the axes.\n\n\
-         Not stated: the images; which tensor is the token, and whether the class token counts; whether dropped keys count as zeros in the \
-         standard deviation, and by what it is divided; whether a norm is a token's. The conventions here are explained in \
-         `docs/concepts/analysis.md`; the table of all numbers has the others too."
-    }
-
-    fn scales(&self) -> &'static [Scale] {
-        &[Scale::Paper, Scale::Cifar, Scale::CifarShort]
-    }
-
-    fn versions(&self) -> &'static [Version] {
-        &[Version::Eccv, Version::V1]
+    fn about(&self) -> About {
+        About {
+            name: "fig2",
+            title: "KVT, figure 2: similarity of tokens, spread of attention weights and residual ratios, layer by layer",
+            stated: "[KVT](https://arxiv.org/abs/2106.00515), section 4.5 and Figure 2: DeiT-Tiny, 12 layers, k-NN and dense, on ImageNet-1k. (a) The cosine \
+             similarity of the tokens is larger with k-NN attention; (b) the standard deviation of the attention weights is smoother; (c), (d) the \
+             ratios of the norms of both branches to that of the stream are nearly the same. Numbers are drawn and nowhere printed: those below are \
+             the ticks of the axes.\n\n\
+             Not stated: the images; which tensor is the token, and whether the class token counts; whether dropped keys count as zeros in the \
+             standard deviation, and by what it is divided; whether a norm is a token's. The conventions here are explained in \
+             `docs/concepts/analysis.md`; the table of all numbers has the others too.",
+            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+            versions: &[Version::Eccv, Version::V1],
+            ..About::default()
+        }
     }
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -72,7 +65,7 @@ impl Item for Fig2 {
             svg: line_panels("KVT, figure 2: layer by layer", &panels, 2)
                 .map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs),
-            files: vec![runs.file(self.name(), &[Metric::TOP1])],
+            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
             failures: runs.failures,
         })
     }
@@ -80,10 +73,8 @@ impl Item for Fig2 {
 
 fn lines(rows: &[LayersOfRow], measure: Measure) -> Vec<ErrorLine> {
     let line = |(color, (row, name)): (usize, (&LayersOfRow, &str))| ErrorLine {
-        name: name.to_owned(),
-        color,
         dashed: color == 1,
-        points: row.points(measure),
+        ..ErrorLine::new(name, color, row.points(measure))
     };
     let names = ROWS.into_iter().map(|(_, name)| name);
     rows.iter().zip(names).enumerate().map(line).collect()
@@ -161,16 +152,9 @@ fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
             number(roughness(&of_knn)),
         ]
     });
-    let header = [
-        "panel",
-        "*paper*: axis and claim",
-        "dense, mean of the layers",
-        "k-NN",
-        "layers with k-NN above",
-        "roughness, dense",
-        "k-NN",
-    ];
-    text += &table(header, lines);
+    let header = "panel | *paper*: axis and claim | dense, mean of the layers | k-NN | layers with k-NN above | \
+                  roughness, dense | k-NN";
+    text += &table(header.split(" | "), lines);
     text + &runs.notes(Metric::TOP1)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::super::{
-    Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
+    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
 };
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::Sweep;
@@ -26,29 +26,20 @@ const DRAWN: Measure = Measure::Nonlocality;
 type ByLayer = BTreeMap<(usize, u32), Vec<(u64, f64, Option<f64>)>>;
 
 impl Item for Fig3 {
-    fn name(&self) -> &'static str {
-        "fig3"
-    }
-
-    fn title(&self) -> &'static str {
-        "KVT, figure 3: nonlocality of each layer, epoch by epoch"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[KVT](https://arxiv.org/abs/2106.00515), section 4.5 and Figure 3: nonlocality of DeiT-Tiny, k-NN and dense, over all training images of \
-         ImageNet-1k. \"Lower layers tend to focus more on the local areas (with more lines being pushed toward the bottom area)\", and \"the \
-         non-locality of different layers is spreading more evenly\". No number is printed.\n\n\
-         Not stated: the horizontal axis, which is taken from [ConViT](https://arxiv.org/abs/2103.10697), whose metric it is (a line for each layer \
-         over the epochs), and what becomes of the class token, which ConViT's layers do not have. Here it is left out, and the weights of each \
-         patch on the others are divided by their sum. The images of an epoch are `analysis.images` ones, at equal distances, without augmentation."
-    }
-
-    fn scales(&self) -> &'static [Scale] {
-        &[Scale::Paper, Scale::Cifar, Scale::CifarShort]
-    }
-
-    fn versions(&self) -> &'static [Version] {
-        &[Version::Eccv]
+    fn about(&self) -> About {
+        About {
+            name: "fig3",
+            title: "KVT, figure 3: nonlocality of each layer, epoch by epoch",
+            stated: "[KVT](https://arxiv.org/abs/2106.00515), section 4.5 and Figure 3: nonlocality of DeiT-Tiny, k-NN and dense, over all training images of \
+             ImageNet-1k. \"Lower layers tend to focus more on the local areas (with more lines being pushed toward the bottom area)\", and \"the \
+             non-locality of different layers is spreading more evenly\". No number is printed.\n\n\
+             Not stated: the horizontal axis, which is taken from [ConViT](https://arxiv.org/abs/2103.10697), whose metric it is (a line for each layer \
+             over the epochs), and what becomes of the class token, which ConViT's layers do not have. Here it is left out, and the weights of each \
+             patch on the others are divided by their sum. The images of an epoch are `analysis.images` ones, at equal distances, without augmentation.",
+            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+            versions: &[Version::Eccv],
+            ..About::default()
+        }
     }
 
     fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
@@ -84,9 +75,9 @@ impl Item for Fig3 {
         let header = "run,seed,epoch,layer,split,images,nonlocality,nonlocality_se,nonlocality_raw,nonlocality_raw_se";
         Ok(Outcome {
             csv: Table::new(header.split(','), numbers).csv(),
-            svg: line_panels(self.title(), &panels, 2).map_err(ReproduceError::Draw)?,
+            svg: line_panels(self.about().title, &panels, 2).map_err(ReproduceError::Draw)?,
             found: found(&rows, &without, &runs),
-            files: vec![runs.file(self.name(), &[Metric::TOP1])],
+            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
             failures: runs.failures,
         })
     }
@@ -166,12 +157,8 @@ fn lines(row: &ByLayer) -> Vec<ErrorLine> {
             continue;
         };
         let of_images = seeds.first().and_then(|(_, _, error)| *error);
-        let line = lines.entry(*layer).or_insert_with(|| ErrorLine {
-            name: format!("layer {layer}"),
-            color: layer - 1,
-            dashed: false,
-            points: Vec::new(),
-        });
+        let new = || ErrorLine::new(format!("layer {layer}"), layer - 1, []);
+        let line = lines.entry(*layer).or_insert_with(new);
         let point = (f64::from(*epoch), found.mean, found.spread.or(of_images));
         line.points.push(point);
     }

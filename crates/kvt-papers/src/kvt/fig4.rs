@@ -1,6 +1,8 @@
 //! Figure 4: where the class token of the last layer looks, head by head.
 
-use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
+use super::super::{
+    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+};
 use super::inside::{Inside, each_row};
 use super::pictures::{Sample, encoded, generated, validation};
 use kvt_tools::probe::{Drawn, HeadMap, Labelled, NOTE, class_attention, labelled, parts};
@@ -21,30 +23,21 @@ const SIZES: [usize; 2] = [480, 224];
 const KEYS: [&str; 2] = ["k of the configuration", "k of training"];
 
 impl Item for Fig4 {
-    fn name(&self) -> &'static str {
-        "fig4"
-    }
-
-    fn title(&self) -> &'static str {
-        "KVT, figure 4: attention of the class token in the last layer, head by head"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[KVT](https://arxiv.org/abs/2106.00515), section 4.7 and Figure 4 (Figure 3 of version 1): heads 0 to 5 of the last layer of DINO-Small, dense \
-         and k-NN. \"Different heads attend to different semantic regions\"; k-NN attention \"filters out most irrelevant information from background \
-         regions\".\n\n\
-         Not stated: the images, their size, and k. DINO's own program shows images of 480 pixels; with patches of 16 these have 901 tokens, of which \
-         k = 100 is a much smaller share than of the 197 in training. Here the images have the size of training and 480/224 times that size. At the \
-         larger size k-NN attention is shown twice: with the k of the configuration, where a share of the keys stays a share, and with as many keys \
-         as it kept in training."
-    }
-
-    fn scales(&self) -> &'static [Scale] {
-        &[Scale::Paper, Scale::CifarShort]
-    }
-
-    fn versions(&self) -> &'static [Version] {
-        &[Version::Eccv, Version::V1]
+    fn about(&self) -> About {
+        About {
+            name: "fig4",
+            title: "KVT, figure 4: attention of the class token in the last layer, head by head",
+            stated: "[KVT](https://arxiv.org/abs/2106.00515), section 4.7 and Figure 4 (Figure 3 of version 1): heads 0 to 5 of the last layer of DINO-Small, dense \
+             and k-NN. \"Different heads attend to different semantic regions\"; k-NN attention \"filters out most irrelevant information from background \
+             regions\".\n\n\
+             Not stated: the images, their size, and k. DINO's own program shows images of 480 pixels; with patches of 16 these have 901 tokens, of which \
+             k = 100 is a much smaller share than of the 197 in training. Here the images have the size of training and 480/224 times that size. At the \
+             larger size k-NN attention is shown twice: with the k of the configuration, where a share of the keys stays a share, and with as many keys \
+             as it kept in training.",
+            scales: &[Scale::Paper, Scale::CifarShort],
+            versions: &[Version::Eccv, Version::V1],
+            ..About::default()
+        }
     }
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -200,20 +193,14 @@ fn found(lines: &[Vec<String>], seeds: &str, runs: &Runs) -> String {
             Metric::TOP1,
         ),
     };
-    let header = [
-        "attention",
-        "patches",
-        "patches looked at",
-        "weight on patches",
-        "largest weight",
-    ];
+    let header = "attention | patches | patches looked at | weight on patches | largest weight";
     format!(
         "{model} {}From left to right: the image and each head of dense attention, then the same for k-NN attention. From top to bottom: \
          {GENERATED} generated images at the size of training, at the larger size with the k of the configuration, and at the larger size with \
          the k of training, where an attention without a share of the keys is drawn again. The words above a map say how many \
          patches are kept, and which weight is white; a patch that is not kept is dark blue. `fig4-val.png` shows {VALIDATION} validation images in the same order. Means over the generated images and the heads:\n\n{}{}",
         seeds,
-        table(header, lines),
+        table(header.split(" | "), lines),
         runs.notes(metric)
     )
 }

@@ -2,7 +2,9 @@
 
 use image::RgbImage;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
+use super::super::{
+    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+};
 use super::inside::{Inside, each_row};
 use super::pictures::{Sample, encoded, generated, validation};
 use crate::attribution::{Attribution, NOTE, attribute, said};
@@ -26,28 +28,19 @@ struct Explained {
 }
 
 impl Item for Fig5 {
-    fn name(&self) -> &'static str {
-        "fig5"
-    }
-
-    fn title(&self) -> &'static str {
-        "KVT, figure 5: patches that speak for the class, by Transformer Attribution"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[KVT](https://arxiv.org/abs/2106.00515), section 4.7 and Figure 5 (Figure 4 of version 1): heat maps of DeiT-Tiny, dense and k-NN, by \
-         [Transformer Attribution](https://arxiv.org/abs/2012.09838), of a dog, a wheel, a ferret, a monitor, a hornbill, a chain and a crib. k-NN \
-         attention \"gives more accurate attention regions\". No number is printed.\n\n\
-         Not stated: for which class, that of the label or the one that the model takes the image for. Here it is the label of a validation image, and \
-         the largest logit for a generated one, which is of no class of the model."
-    }
-
-    fn scales(&self) -> &'static [Scale] {
-        &[Scale::Paper, Scale::CifarShort]
-    }
-
-    fn versions(&self) -> &'static [Version] {
-        &[Version::Eccv, Version::V1]
+    fn about(&self) -> About {
+        About {
+            name: "fig5",
+            title: "KVT, figure 5: patches that speak for the class, by Transformer Attribution",
+            stated: "[KVT](https://arxiv.org/abs/2106.00515), section 4.7 and Figure 5 (Figure 4 of version 1): heat maps of DeiT-Tiny, dense and k-NN, by \
+             [Transformer Attribution](https://arxiv.org/abs/2012.09838), of a dog, a wheel, a ferret, a monitor, a hornbill, a chain and a crib. k-NN \
+             attention \"gives more accurate attention regions\". No number is printed.\n\n\
+             Not stated: for which class, that of the label or the one that the model takes the image for. Here it is the label of a validation image, and \
+             the largest logit for a generated one, which is of no class of the model.",
+            scales: &[Scale::Paper, Scale::CifarShort],
+            versions: &[Version::Eccv, Version::V1],
+            ..About::default()
+        }
     }
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {

@@ -69,18 +69,13 @@ impl Inside {
     fn open(cell: &Cell, plan: &Plan) -> Result<Self, ReproduceError> {
         let run = RunDir::open(cell.dir()).map_err(TrainError::from)?;
         // As it was when the run was judged, which has warned already.
-        let Trained {
-            model,
-            device,
-            classes,
-            size,
-            ..
-        } = Trained::of_run(&run, plan.clone(), "last", Choice::Reported, &mut |_| {})?;
-        let splits = Splits::open(plan, size, classes.as_deref(), &mut |_, _| {});
+        let trained = Trained::of_run(&run, plan.clone(), "last", Choice::Reported, &mut |_| {})?;
+        let classes = trained.classes.as_deref();
+        let splits = Splits::open(plan, trained.size, classes, &mut |_, _| {});
         Ok(Self {
-            model,
+            model: trained.model,
             splits: splits.map_err(TrainError::from)?,
-            device: device.device.inner(),
+            device: trained.device.device.inner(),
         })
     }
 }

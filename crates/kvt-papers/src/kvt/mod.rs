@@ -83,11 +83,9 @@ fn bars(paper: &[Option<f64>], ours: &[Option<f64>]) -> Vec<Line> {
     let of = |(color, (name, offset, values)): (usize, (&str, f64, &[Option<f64>]))| {
         let places = (1_u8..).map(f64::from).zip(values);
         let bars = places.filter_map(|(place, value)| Some((place + offset, (*value)?)));
-        let line = |(number, (x, value)): (usize, (f64, f64))| Line {
-            name: (if number == 0 { name } else { "" }).to_owned(),
-            color,
-            dash: None,
-            points: vec![(x, 0.0), (x, value)],
+        let line = |(number, (x, value)): (usize, (f64, f64))| {
+            let name = if number == 0 { name } else { "" };
+            Line::new(name, color, [(x, 0.0), (x, value)])
         };
         bars.enumerate().map(line).collect::<Vec<_>>()
     };

@@ -1,10 +1,10 @@
 //! Version 1's Table 3: the time of an iteration.
 
-use super::super::{Item, Order, Outcome, ReproduceError, Version, Watch, table};
+use super::super::{About, Item, Order, Outcome, ReproduceError, Version, Watch, table};
 use super::paper::SPEED_V1;
 use super::{cited, ratio};
 use kvt_tools::bench::{self, ModelCase, Rounds, StepMeasurement};
-use kvt_train::config::Document;
+use kvt_train::config::{Document, Plan};
 use kvt_train::device;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells, or_empty};
@@ -69,23 +69,17 @@ impl Speed {
 }
 
 impl Item for Speed {
-    fn name(&self) -> &'static str {
-        "speed"
-    }
-
-    fn title(&self) -> &'static str {
-        "KVT version 1, table 3: time of an iteration, slow and fast"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[KVT, version 1](https://arxiv.org/abs/2106.00515v1), appendix A.2, Table 3: seconds of an iteration of DeiT-Tiny on 8 V100 \
-         GPUs: the slow version, which chooses keys by distance and gathers them for each query, in PyTorch 8192 and with a CUDA \
-         kernel 1.55; the fast version (Algorithm 1) 0.45. The last version of the paper has no such table.\n\n\
-         Not stated: the batch, dense attention's time, and whether 8192 was measured. So only ratios can be compared with ours."
-    }
-
-    fn versions(&self) -> &'static [Version] {
-        &[Version::V1]
+    fn about(&self) -> About {
+        About {
+            name: "speed",
+            title: "KVT version 1, table 3: time of an iteration, slow and fast",
+            stated: "[KVT, version 1](https://arxiv.org/abs/2106.00515v1), appendix A.2, Table 3: seconds of an iteration of DeiT-Tiny on 8 V100 \
+             GPUs: the slow version, which chooses keys by distance and gathers them for each query, in PyTorch 8192 and with a CUDA \
+             kernel 1.55; the fast version (Algorithm 1) 0.45. The last version of the paper has no such table.\n\n\
+             Not stated: the batch, dense attention's time, and whether 8192 was measured. So only ratios can be compared with ours.",
+            versions: &[Version::V1],
+            ..About::default()
+        }
     }
 
     fn takes_overrides(&self) -> bool {
@@ -97,10 +91,7 @@ impl Item for Speed {
         for way in &WAYS {
             cases.push(self.case(way, order)?);
         }
-        let plan = self
-            .document(&WAYS[0], order)?
-            .plan_without_data()
-            .map_err(|error| ReproduceError::Config(Box::new(error)))?;
+        let plan = self.plan(&WAYS[0], order)?;
         let device =
             device::resolve(&plan.train.device).map_err(kvt_train::error::TrainError::from)?;
         let rounds = self.rounds.warmup + self.rounds.timed;
@@ -119,31 +110,23 @@ impl Item for Speed {
 
 impl Speed {
     /// The settings of a row; the user's overrides come last.
-    fn document(&self, way: &Way, order: &Order) -> Result<Document, ReproduceError> {
+    fn plan(&self, way: &Way, order: &Order) -> Result<Plan, ReproduceError> {
         let text = format!(
             "[model]\nname = \"{}\"\n[train]\nbatch_size = {}\n",
             self.model, self.batch
         );
         let own = way.settings.iter().map(|text| (*text).to_owned());
         let all: Vec<String> = own.chain(order.overrides.iter().cloned()).collect();
-        let document = Document::of_words("the settings of the table", text, &all)
-            .map_err(|error| ReproduceError::Config(Box::new(error)))?;
-        Ok(document.shared())
+        let document = Document::of_words("the settings of the table", text, &all);
+        let plan = document.and_then(|document| document.shared().plan_without_data());
+        plan.map_err(|error| ReproduceError::Config(Box::new(error)))
     }
 
     fn case(&self, way: &Way, order: &Order) -> Result<ModelCase, ReproduceError> {
-        let plan = self
-            .document(way, order)?
-            .plan_without_data()
-            .map_err(|error| ReproduceError::Config(Box::new(error)))?;
+        let plan = self.plan(way, order)?;
         Ok(ModelCase {
-            kind: way.name.to_owned(),
-            config: plan.model.config(None)?,
             dense: None,
-            largest: false,
-            batch: plan.train.batch_size,
-            precision: plan.train.precision,
-            lora: plan.lora,
+            ..ModelCase::of(way.name, &plan, plan.train.batch_size)?
         })
     }
 
@@ -175,6 +158,7 @@ impl Speed {
         let (batch, model) = found
             .first()
             .map_or((0, ""), |one| (one.batch, one.model.as_str()));
+        let header = "attention | *paper*, s | *paper*, of fast | *ours*, ms | *spread*, ms | *ours*, of fast | *ours*, of dense";
         format!(
             "{}, beside forward, backward and update of `{model}` on {device}: batch {batch}, generated images, median and quartiles of {} \
              steps after {}, the four in turn. The paper's CUDA kernel of the slow version has no counterpart \
@@ -182,18 +166,7 @@ impl Speed {
             cited(Version::V1, "Table 3"),
             self.rounds.timed,
             self.rounds.warmup,
-            table(
-                [
-                    "attention",
-                    "*paper*, s",
-                    "*paper*, of fast",
-                    "*ours*, ms",
-                    "*spread*, ms",
-                    "*ours*, of fast",
-                    "*ours*, of dense",
-                ],
-                rows
-            )
+            table(header.split(" | "), rows)
         )
     }
 }
@@ -222,14 +195,9 @@ fn csv(found: &[StepMeasurement]) -> String {
 }
 
 fn svg(found: &[StepMeasurement]) -> Result<String, String> {
-    let line = |name: &str, color, value: &dyn Fn(&StepMeasurement) -> f64| Line {
-        name: name.to_owned(),
-        color,
-        dash: None,
-        points: (1_u8..)
-            .map(f64::from)
-            .zip(found.iter().map(value))
-            .collect(),
+    let line = |name: &'static str, color, value: &dyn Fn(&StepMeasurement) -> f64| {
+        let places = (1_u8..).map(f64::from);
+        Line::new(name, color, places.zip(found.iter().map(value)))
     };
     Chart {
         title: "Milliseconds by row of the table",

@@ -3,7 +3,7 @@
 use kvt_models::Summary;
 
 use super::super::{
-    Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
+    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
 };
 use super::paper::{CONV_NETS, System, TABLE1};
 use super::{bars, cited, fields, kept, ours, percent, short};
@@ -27,35 +27,26 @@ struct Row<'a> {
 }
 
 impl Item for Table1 {
-    fn name(&self) -> &'static str {
-        "table1"
-    }
-
-    fn title(&self) -> &'static str {
-        "KVT, table 1: top-1 of every system with dense and with k-NN attention"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[KVT](https://arxiv.org/abs/2106.00515), Table 1: top-1 on ImageNet-1k after the training of each system's own paper, \
-         once with dense attention and once with k-NN attention; DeiT-Tiny also with the slow version, which chooses keys by \
-         distance; Dino-Small by linear evaluation. One number for each, without a spread.\n\n\
-         Not stated: seeds, whether the last or the best epoch counts (the released code logs the best), and k for So-ViT, TNT, \
-         Swin, T2T-ViT, Dino, Twins and VOLO. The column GFLOPs mixes conventions: So-ViT's 1.3 and Twins' 8.3 leave out the products \
-         of queries, keys and values, the others include them; VOLO-D3's 67.9 matches neither of our counts (96.1 with the products). Version 1 has no VOLO, \
-         other numbers for CvT and TNT, and 17 convolutional networks."
-    }
-
-    fn scales(&self) -> &'static [Scale] {
-        &[Scale::Paper, Scale::Cifar, Scale::CifarShort]
-    }
-
-    fn versions(&self) -> &'static [Version] {
-        &[Version::Eccv, Version::V1]
+    fn about(&self) -> About {
+        About {
+            name: "table1",
+            title: "KVT, table 1: top-1 of every system with dense and with k-NN attention",
+            stated: "[KVT](https://arxiv.org/abs/2106.00515), Table 1: top-1 on ImageNet-1k after the training of each system's own paper, \
+             once with dense attention and once with k-NN attention; DeiT-Tiny also with the slow version, which chooses keys by \
+             distance; Dino-Small by linear evaluation. One number for each, without a spread.\n\n\
+             Not stated: seeds, whether the last or the best epoch counts (the released code logs the best), and k for So-ViT, TNT, \
+             Swin, T2T-ViT, Dino, Twins and VOLO. The column GFLOPs mixes conventions: So-ViT's 1.3 and Twins' 8.3 leave out the products \
+             of queries, keys and values, the others include them; VOLO-D3's 67.9 matches neither of our counts (96.1 with the products). Version 1 has no VOLO, \
+             other numbers for CvT and TNT, and 17 convolutional networks.",
+            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+            versions: &[Version::Eccv, Version::V1],
+            ..About::default()
+        }
     }
 
     /// Without the systems that the version lacks.
     fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
-        let mut sweep = runs::sweep(self.name(), &[], order)?;
+        let mut sweep = runs::sweep(self.about().name, &[], order)?;
         let is_in = |row: &str| !is_lacking(row, order.version);
         sweep.cells.retain(|cell| is_in(&cell.name));
         sweep.pairs.retain(|pair| pair.iter().all(|row| is_in(row)));
@@ -69,7 +60,7 @@ impl Item for Table1 {
             csv: csv(&rows, order.version),
             svg: svg(&rows).map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs, order),
-            files: vec![runs.file(self.name(), &[Metric::TOP1])],
+            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
             failures: runs.failures,
         })
     }
@@ -152,19 +143,8 @@ fn words(attention: &str) -> &'static str {
 }
 
 fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
-    let header = [
-        "system",
-        "attention",
-        "parameters",
-        "MACs",
-        "without attention's",
-        "keys kept",
-        "*paper*",
-        "*ours*, last",
-        "*spread*",
-        "*ours*, best",
-        "*spread*",
-    ];
+    let header = "system | attention | parameters | MACs | without attention's | keys kept | *paper* | *ours*, last | \
+                  *spread* | *ours*, best | *spread*";
     let mut text = format!(
         "{}, beside our runs at scale `{}`. Parameters and multiply-accumulate operations of one image are those of the \
          model here: with the products of queries, keys and values, and without. Before a run is begun they are counted with the \
@@ -176,7 +156,7 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
         text += "The models here are small ones on CIFAR-10: the paper's numbers are of other models on other images, and are beside \
                  them only to show which row is which.\n\n";
     }
-    text += &table(header, rows.iter().map(line));
+    text += &table(header.split(" | "), rows.iter().map(line));
     if order.version == Version::V1 {
         text += "\nThe convolutional networks of version 1, which are not trained here:\n\n";
         let nets = CONV_NETS

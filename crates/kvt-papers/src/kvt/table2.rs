@@ -1,6 +1,8 @@
 //! Table 2: top-1 by epoch.
 
-use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
+use super::super::{
+    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+};
 use super::paper::{Convergence, TABLE2, TABLE2_EPOCHS};
 use super::{cited, fields, ours, paired, percent};
 use kvt_tools::report::{PairedT, difference_text};
@@ -16,28 +18,19 @@ pub(crate) struct Table2;
 const SHORT: [u32; 6] = [1, 2, 3, 5, 7, 10];
 
 impl Item for Table2 {
-    fn name(&self) -> &'static str {
-        "table2"
-    }
-
-    fn title(&self) -> &'static str {
-        "KVT, table 2: top-1 by epoch with dense and with k-NN attention"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[KVT](https://arxiv.org/abs/2106.00515), Table 2: top-1 on ImageNet-1k after 10 to 300 epochs of DeiT-S, CvT-13 and \
-         T2T-ViT-t-19, once each. \"The convergence speed of k-NN attention is faster than full-connected attention, especially in the \
-         early stage of training.\" CvT's columns are others in version 1, where they are of the authors' own implementation.\n\n\
-         Not stated: seeds, and whether \"epoch 10\" is after 10 epochs or after 11; here it is after 10. T2T-ViT's columns are of the \
-         average of its weights (0.52 % after 10 epochs), and so are ours."
-    }
-
-    fn scales(&self) -> &'static [Scale] {
-        &[Scale::Paper, Scale::Cifar, Scale::CifarShort]
-    }
-
-    fn versions(&self) -> &'static [Version] {
-        &[Version::Eccv, Version::V1]
+    fn about(&self) -> About {
+        About {
+            name: "table2",
+            title: "KVT, table 2: top-1 by epoch with dense and with k-NN attention",
+            stated: "[KVT](https://arxiv.org/abs/2106.00515), Table 2: top-1 on ImageNet-1k after 10 to 300 epochs of DeiT-S, CvT-13 and \
+             T2T-ViT-t-19, once each. \"The convergence speed of k-NN attention is faster than full-connected attention, especially in the \
+             early stage of training.\" CvT's columns are others in version 1, where they are of the authors' own implementation.\n\n\
+             Not stated: seeds, and whether \"epoch 10\" is after 10 epochs or after 11; here it is after 10. T2T-ViT's columns are of the \
+             average of its weights (0.52 % after 10 epochs), and so are ours.",
+            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+            versions: &[Version::Eccv, Version::V1],
+            ..About::default()
+        }
     }
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -46,7 +39,7 @@ impl Item for Table2 {
             csv: csv(&runs, order),
             svg: svg(&runs, order).map_err(ReproduceError::Draw)?,
             found: found(&runs, order),
-            files: vec![runs.file(self.name(), &[Metric::TOP1])],
+            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
             failures: runs.failures,
         })
     }
@@ -209,17 +202,8 @@ fn found(runs: &Runs, order: &Order) -> String {
                  table follows ours.\n";
     }
     for model in TABLE2 {
-        let header = [
-            "epoch",
-            "dense, *paper*",
-            "dense, *ours*",
-            "*spread*",
-            "k-NN, *paper*",
-            "k-NN, *ours*",
-            "*spread*",
-            "difference, *paper*",
-            "difference, *ours*",
-        ];
+        let header = "epoch | dense, *paper* | dense, *ours* | *spread* | k-NN, *paper* | k-NN, *ours* | *spread* | \
+                      difference, *paper* | difference, *ours*";
         let rows = epochs(order).iter().map(|&epoch| {
             let [dense, knn] = paper(model, order, epoch);
             let mut row = vec![epoch.to_string()];
@@ -234,7 +218,11 @@ fn found(runs: &Runs, order: &Order) -> String {
             row.push(difference_cell(difference(runs, model.key, epoch)));
             row
         });
-        text += &format!("\n### {}\n\n{}", model.name, table(header, rows));
+        text += &format!(
+            "\n### {}\n\n{}",
+            model.name,
+            table(header.split(" | "), rows)
+        );
     }
     if order.scale != Scale::Paper {
         text += &format!("\n### The paper, ImageNet-1k\n\n{}", printed(order.version));
@@ -291,25 +279,18 @@ fn csv(runs: &Runs, order: &Order) -> String {
 fn svg(runs: &Runs, order: &Order) -> Result<String, String> {
     let mut lines = Vec::new();
     for (color, model) in TABLE2.iter().enumerate() {
-        for (attention, dash) in [("dense", Some((6, 4))), ("knn", None)] {
+        for (attention, words) in [("dense", "dense"), ("knn", "k-NN")] {
             let name = format!("{}-{attention}", model.key);
             let points = epochs(order).iter().filter_map(|&epoch| {
                 let own = runs.statistic(&name, |found| found.at(Metric::TOP1, epoch))?;
                 Some((f64::from(epoch), own.mean))
             });
-            let points: Vec<_> = points.collect();
-            let words = if attention == "knn" {
-                "k-NN"
-            } else {
-                attention
+            let line = Line {
+                dashed: attention == "dense",
+                ..Line::new(format!("{}, {words}", model.name), color, points)
             };
-            if !points.is_empty() {
-                lines.push(Line {
-                    name: format!("{}, {words}", model.name),
-                    color,
-                    dash,
-                    points,
-                });
+            if !line.points.is_empty() {
+                lines.push(line);
             }
         }
     }

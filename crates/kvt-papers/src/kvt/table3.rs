@@ -1,6 +1,8 @@
 //! Table 3: dense attention with a temperature.
 
-use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
+use super::super::{
+    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+};
 use super::paper::{TABLE3, TABLE3_DENSE, TABLE3_KNN};
 use super::{cited, fields, ours, percent};
 use kvt_train::plot::{Axis, Chart, Line, Names};
@@ -20,33 +22,21 @@ struct Row {
 }
 
 impl Item for Table3 {
-    fn name(&self) -> &'static str {
-        "table3"
-    }
-
-    fn title(&self) -> &'static str {
-        "KVT, table 3: top-1 of dense attention by the temperature of its softmax"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[KVT](https://arxiv.org/abs/2106.00515), ECCV 2022, Table 3: top-1 of DeiT-Tiny on ImageNet-1k with \
-         `softmax(attn / t)`, where `attn` are the scores after their usual scale. \"Small t makes the training crash due to large \
-         value of attention values\": at 0.05 and 0.1. Dense attention (t = 1) has 72.2 %, the best temperature 72.5 %, k-NN \
-         attention 73.0 %.\n\n\
-         Not stated: seeds, and how a crash shows itself. Here it is a loss, a gradient or an evaluation that is not finite; such a \
-         run ends, and is reported as a crash. Version 1 does not have this table."
-    }
-
-    fn scales(&self) -> &'static [Scale] {
-        &[Scale::Paper, Scale::Cifar, Scale::CifarShort]
-    }
-
-    fn versions(&self) -> &'static [Version] {
-        &[Version::Eccv]
-    }
-
-    fn metrics(&self) -> &'static [Metric] {
-        &[Metric::TOP1]
+    fn about(&self) -> About {
+        About {
+            name: "table3",
+            title: "KVT, table 3: top-1 of dense attention by the temperature of its softmax",
+            stated: "[KVT](https://arxiv.org/abs/2106.00515), ECCV 2022, Table 3: top-1 of DeiT-Tiny on ImageNet-1k with \
+             `softmax(attn / t)`, where `attn` are the scores after their usual scale. \"Small t makes the training crash due to large \
+             value of attention values\": at 0.05 and 0.1. Dense attention (t = 1) has 72.2 %, the best temperature 72.5 %, k-NN \
+             attention 73.0 %.\n\n\
+             Not stated: seeds, and how a crash shows itself. Here it is a loss, a gradient or an evaluation that is not finite; such a \
+             run ends, and is reported as a crash. Version 1 does not have this table.",
+            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+            versions: &[Version::Eccv],
+            metrics: &[Metric::TOP1],
+            ..About::default()
+        }
     }
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -56,7 +46,7 @@ impl Item for Table3 {
             csv: csv(&rows, &runs),
             svg: svg(&rows, &runs).map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs, order),
-            files: vec![runs.file(self.name(), &[Metric::TOP1])],
+            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
             failures: runs.failures,
         })
     }
@@ -157,23 +147,14 @@ fn svg(rows: &[Row], runs: &Runs) -> Result<String, String> {
     let dense = rows
         .iter()
         .filter_map(|row| Some((row.temperature?, mean(row)?)));
-    let mut lines = vec![Line {
-        name: "dense".to_owned(),
-        color: 1,
-        dash: None,
-        points: dense.collect(),
-    }];
+    let mut lines = vec![Line::new("dense", 1, dense)];
     let knn = rows
         .iter()
         .find(|row| row.temperature.is_none())
         .and_then(mean);
     if let (Some(knn), Some(first), Some(last)) = (knn, temperatures.first(), temperatures.last()) {
-        lines.push(Line {
-            name: "k-NN, t = 1".to_owned(),
-            color: 0,
-            dash: Some((6, 4)),
-            points: vec![(*first, knn), (*last, knn)],
-        });
+        let ends = [(*first, knn), (*last, knn)];
+        lines.push(Line::new("k-NN, t = 1", 0, ends).dashed());
     }
     Chart {
         title: "Top-1 by the temperature of the softmax",

@@ -1,6 +1,8 @@
 //! Table 4: mIoU of UPerNet and box AP of Mask R-CNN, with dense and with k-NN attention.
 
-use super::super::{Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
+use super::super::{
+    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+};
 use super::paper::{Dense, TABLE4};
 use super::{bars, cited, fields, kept, ours, percent, short};
 use kvt_tools::report::Statistic;
@@ -87,48 +89,32 @@ struct Row {
 }
 
 impl Item for Table4 {
-    fn name(&self) -> &'static str {
-        "table4"
-    }
-
-    fn title(&self) -> &'static str {
-        "KVT, table 4: mIoU of UPerNet and box AP of Mask R-CNN with dense and with k-NN attention"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[KVT](https://arxiv.org/abs/2106.00515), Table 4: box mAP of Mask R-CNN on COCO and mIoU of UPerNet on ADE20K, with Swin-T and \
-         Twins-SVT-B as backbones, pre-trained on ImageNet-1k, once with dense and once with k-NN attention. One number for each, \
-         without a spread. Mask R-CNN is trained for 36 epochs with Swin-T (3x) and for 12 with Twins-SVT-B (1x), so only the rows of one \
-         backbone can be compared.\n\n\
-         Not stated: k; whether the k-NN networks start from k-NN classifiers; seeds, spread, number of runs; mask AP; single- or \
-         multi-scale testing. The released code has neither detection nor segmentation. \
-         The dense numbers equal the published ones of the backbones' authors to the digit (UPerNet with Swin-T 44.51 with one scale, with \
-         Twins-SVT-B 47.4; Mask R-CNN with Swin-T 46.0, with Twins-SVT-B 45.2), so they are most likely quoted.\n\n\
-         Published checkpoints of one run differ by 0.5 and more: the authors' log of UPerNet with Twins-SVT-B evaluates 47.36, 47.07, \
-         **48.13**, 47.31 and **47.69** in the second half of one run. The gains of the table are 0.2 to 0.5. A comparison needs several seeds \
-         and the same rule (the last checkpoint) for both.\n\n\
-         So the table cannot be reproduced literally. It can be re-run with the recipes of the backbones' authors and our choice of k, four \
-         fifths of the keys, and that is what this page is."
-    }
-
-    fn scales(&self) -> &'static [Scale] {
-        &[Scale::Paper, Scale::Shapes, Scale::ShapesShort]
-    }
-
-    fn versions(&self) -> &'static [Version] {
-        &[Version::Eccv]
-    }
-
-    fn parts(&self) -> &'static [&'static str] {
-        &[UPERNET, MASK_RCNN]
+    fn about(&self) -> About {
+        About {
+            name: "table4",
+            title: "KVT, table 4: mIoU of UPerNet and box AP of Mask R-CNN with dense and with k-NN attention",
+            stated: "[KVT](https://arxiv.org/abs/2106.00515), Table 4: box mAP of Mask R-CNN on COCO and mIoU of UPerNet on ADE20K, with Swin-T and \
+             Twins-SVT-B as backbones, pre-trained on ImageNet-1k, once with dense and once with k-NN attention. One number for each, \
+             without a spread. Mask R-CNN is trained for 36 epochs with Swin-T (3x) and for 12 with Twins-SVT-B (1x), so only the rows of one \
+             backbone can be compared.\n\n\
+             Not stated: k; whether the k-NN networks start from k-NN classifiers; seeds, spread, number of runs; mask AP; single- or \
+             multi-scale testing. The released code has neither detection nor segmentation. \
+             The dense numbers equal the published ones of the backbones' authors to the digit (UPerNet with Swin-T 44.51 with one scale, with \
+             Twins-SVT-B 47.4; Mask R-CNN with Swin-T 46.0, with Twins-SVT-B 45.2), so they are most likely quoted.\n\n\
+             Published checkpoints of one run differ by 0.5 and more: the authors' log of UPerNet with Twins-SVT-B evaluates 47.36, 47.07, \
+             **48.13**, 47.31 and **47.69** in the second half of one run. The gains of the table are 0.2 to 0.5. A comparison needs several seeds \
+             and the same rule (the last checkpoint) for both.\n\n\
+             So the table cannot be reproduced literally. It can be re-run with the recipes of the backbones' authors and our choice of k, four \
+             fifths of the keys, and that is what this page is.",
+            scales: &[Scale::Paper, Scale::Shapes, Scale::ShapesShort],
+            versions: &[Version::Eccv],
+            parts: &[UPERNET, MASK_RCNN],
+            metrics: &METRICS,
+        }
     }
 
     fn is_in(&self, row: &str, part: &str) -> bool {
         row.contains(MASK_RCNN) == (part == MASK_RCNN)
-    }
-
-    fn metrics(&self) -> &'static [Metric] {
-        &METRICS
     }
 
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -138,7 +124,7 @@ impl Item for Table4 {
             csv: csv(&rows),
             svg: svg(&rows).map_err(ReproduceError::Draw)?,
             found: found(&rows, &runs, order),
-            files: vec![runs.file(self.name(), &METRICS)],
+            files: vec![runs.file(self.about().name, &METRICS)],
             failures: runs.failures,
         })
     }
@@ -232,14 +218,7 @@ fn part(half: &Half, rows: &[Row], runs: &Runs) -> String {
     let Some((first, others)) = half.metrics.split_first() else {
         return String::new();
     };
-    let header = [
-        "backbone",
-        "method",
-        "attention",
-        "parameters",
-        "keys kept",
-        "padding of windows",
-    ];
+    let header = "backbone | method | attention | parameters | keys kept | padding of windows";
     let more = [
         format!("*paper*, {}", first.title),
         "*ours*, last".to_owned(),
@@ -250,7 +229,7 @@ fn part(half: &Half, rows: &[Row], runs: &Runs) -> String {
     let others = others
         .iter()
         .map(|metric| format!("{}, last", metric.title));
-    let header = header.map(str::to_owned).into_iter().chain(more);
+    let header = header.split(" | ").map(str::to_owned).chain(more);
     let own = || rows.iter().filter(|row| row.half.part == half.part);
     let seeds = own().filter(|row| !row.seeds.is_empty()).map(|row| {
         let seeds: Vec<String> = row.seeds.iter().map(u64::to_string).collect();

@@ -4,8 +4,9 @@ use kvt_attention::AttentionError;
 use kvt_attention::scram::{Estimator, PatchMatch, Proposal, Tokens};
 use kvt_ops::Key;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
-use super::{full, input, weights};
+use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
+use super::input::{self, product};
+use super::{full, weights};
 use kvt_train::analysis::Moments;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
@@ -91,20 +92,17 @@ struct Record {
 }
 
 impl Item for Estimators {
-    fn name(&self) -> &'static str {
-        "scram-estimators"
-    }
-
-    fn title(&self) -> &'static str {
-        "SCRAM: bias and spread of the estimators by the number of samples"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[SCRAM](https://arxiv.org/abs/1905.10308), section 4.2.2: sums over the keys that the search finds \"will almost always be \
-         biased\"; \"the Monte Carlo estimators we describe below do not have this drawback\": self-normalised importance sampling \
-         around the modes (equations 12 to 17), and Metropolis-Hastings chains that start at them. \"We never wish to use n or more \
-         samples\".\n\n\
-         Not stated: any number, α, the Gaussians' deviation φ, the number of modes and their separation L, the steps of the chains."
+    fn about(&self) -> About {
+        About {
+            name: "scram-estimators",
+            title: "SCRAM: bias and spread of the estimators by the number of samples",
+            stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 4.2.2: sums over the keys that the search finds \"will almost always be \
+             biased\"; \"the Monte Carlo estimators we describe below do not have this drawback\": self-normalised importance sampling \
+             around the modes (equations 12 to 17), and Metropolis-Hastings chains that start at them. \"We never wish to use n or more \
+             samples\".\n\n\
+             Not stated: any number, α, the Gaussians' deviation φ, the number of modes and their separation L, the steps of the chains.",
+            ..About::default()
+        }
     }
 
     fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -281,10 +279,6 @@ fn sparse(exact: &[f64], output: &[f64]) -> Record {
     }
 }
 
-fn product(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
 impl Record {
     /// Relative bias and its standard error; `None` if it is less than two standard errors of its square.
     fn bias(&self) -> Option<(f64, Option<f64>)> {
@@ -351,10 +345,8 @@ impl Estimators {
                     Some((record.samples, 100.0 * value, error))
                 });
                 ErrorLine {
-                    name: method.name().to_owned(),
-                    color,
                     dashed: method == Method::Sparse,
-                    points: points.collect(),
+                    ..ErrorLine::new(method.name(), color, points)
                 }
             };
             let ticks = self.samples.iter().map(|samples| *samples as f64);
@@ -384,15 +376,8 @@ impl Estimators {
             row
         };
         let rows: Vec<_> = records.iter().map(row).collect();
-        let header = [
-            "estimator",
-            "samples, or keys",
-            "bias, %",
-            "spread, %",
-            "spread by equation 15, %",
-            "effective samples",
-            "accepted steps",
-        ];
+        let header = "estimator | samples, or keys | bias, % | spread, % | spread by equation 15, % | effective samples | \
+                      accepted steps";
         let at = |method: Method, samples: f64, cell: usize| {
             let mut own = records.iter().filter(|record| record.method == method);
             let found = own.find(|record| record.samples >= samples);
@@ -417,7 +402,7 @@ impl Estimators {
             2 * draws.pairs * draws.runs,
             draws.runs,
             draws.pairs,
-            table(&header, &rows),
+            table(header.split(" | "), &rows),
             at(Method::Mixture, 64.0, 1),
             at(Method::Mixture, 256.0, 1),
             at(Method::Mixture, 64.0, 2),

@@ -3,7 +3,7 @@
 use kvt_attention::scram::{Fields, PatchMatch, Tokens};
 use kvt_ops::Key;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, share, weights};
 use kvt_train::plot::{Panel, heat_maps};
 use kvt_train::table::{Table, cells};
@@ -24,20 +24,17 @@ const SEPARATION: usize = 8;
 const RADIUS: usize = 1;
 
 impl Item for Fig2 {
-    fn name(&self) -> &'static str {
-        "scram-fig2"
-    }
-
-    fn title(&self) -> &'static str {
-        "SCRAM, figure 2: sparse and full attention maps"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: queries and keys are a low-rank approximation \
-         (singular value decomposition, `d_k = 4`) of a selected image; `n = H x W = 128 x 1`; maps of 128 x 128 \
-         after the softmax of each query, by top-κ(max), top-κ(mode) and full attention. \"Our sparse map is \
-         consistently finding the peaks of the full attention map.\"\n\n\
-         Not stated: the image, its scale, κ, the separation L, the radius b, and any number."
+    fn about(&self) -> About {
+        About {
+            name: "scram-fig2",
+            title: "SCRAM, figure 2: sparse and full attention maps",
+            stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: queries and keys are a low-rank approximation \
+             (singular value decomposition, `d_k = 4`) of a selected image; `n = H x W = 128 x 1`; maps of 128 x 128 \
+             after the softmax of each query, by top-κ(max), top-κ(mode) and full attention. \"Our sparse map is \
+             consistently finding the peaks of the full attention map.\"\n\n\
+             Not stated: the image, its scale, κ, the separation L, the radius b, and any number.",
+            ..About::default()
+        }
     }
 
     fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -155,14 +152,8 @@ fn found(maps: &[Map]) -> String {
             share(map.mass[1]),
         ]
     };
-    let header = [
-        "search",
-        "keys of a query",
-        "recall of its matches",
-        "queries whose best key is found",
-        "share of the full attention",
-        "the same, search of all keys",
-    ];
+    let header = "search | keys of a query | recall of its matches | queries whose best key is found | \
+                  share of the full attention | the same, search of all keys";
     format!(
         "The image is a generated one, of 128 x 128: twelve Gaussian spots. `Q = {SHARPNESS} U S^0.5` and `K = V \
          S^0.5` of rank {RANK}; the factor is ours, since without it the softmax is nearly uniform. κ = {KEPT}, L = \
@@ -170,7 +161,7 @@ fn found(maps: &[Map]) -> String {
          panel has its own black.\n\n{}\n\
          \"Recall\" is the share of the matches that a search of all keys under the same rule finds as well; what \
          is missed is mostly nearly as good, as the shares of the attention show.",
-        table(header, maps.iter().map(row))
+        table(header.split(" | "), maps.iter().map(row))
     )
 }
 

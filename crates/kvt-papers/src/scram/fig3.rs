@@ -3,7 +3,7 @@
 use kvt_attention::scram::{PatchMatch, Tokens};
 use kvt_ops::Key;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, weights};
 use kvt_train::plot::{Panel, heat_maps};
 use kvt_train::table::Table;
@@ -26,19 +26,16 @@ const SEPARATION: usize = 4;
 const RADIUS: usize = 1;
 
 impl Item for Fig3 {
-    fn name(&self) -> &'static str {
-        "scram-fig3"
-    }
-
-    fn title(&self) -> &'static str {
-        "SCRAM, figure 3: the best keys and the modes of one query"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: self-attention of the query `q_4,5` to keys with \
-         three blobs. Top-κ(mode) \"spreads the sparse attention map over the 3 blobs\", while top-κ(max) \
-         \"clusters the attention around the blob with the highest activation\".\n\n\
-         Not stated: the size of the map, the blobs, the queries, κ, the separation L, the radius b."
+    fn about(&self) -> About {
+        About {
+            name: "scram-fig3",
+            title: "SCRAM, figure 3: the best keys and the modes of one query",
+            stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: self-attention of the query `q_4,5` to keys with \
+             three blobs. Top-κ(mode) \"spreads the sparse attention map over the 3 blobs\", while top-κ(max) \
+             \"clusters the attention around the blob with the highest activation\".\n\n\
+             Not stated: the size of the map, the blobs, the queries, κ, the separation L, the radius b.",
+            ..About::default()
+        }
     }
 
     fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -131,20 +128,13 @@ fn found(best: &[usize], modes: &[usize]) -> String {
         ]
     };
     let rows = [row("max", best, 1), row("mode", modes, BLOBS.len())];
+    let header = "search | matches (row, column) | in the blobs | as stated";
     format!(
         "A map of {SIDE} x {SIDE} with one channel; the same query {SHARPNESS} everywhere; keys are Gaussian blobs \
          of standard deviation {DEVIATION}, of heights 1, 0.9 and 0.8 at (3, 11), (12, 3) and (12, 12). κ = {KEPT}, \
          L = {SEPARATION} (mode), b = {RADIUS}, 8 iterations. Darkness grows with the square root of a weight, and \
          each panel has its own black.\n\n{}",
-        table(
-            [
-                "search",
-                "matches (row, column)",
-                "in the blobs",
-                "as stated"
-            ],
-            rows
-        )
+        table(header.split(" | "), rows)
     )
 }
 

@@ -6,7 +6,7 @@ use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
 
 use super::super::fit::slope;
-use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
 use super::input;
 use kvt_tools::bench::{Timing, time};
 use kvt_train::plot::{Axis, Chart, Line, Names};
@@ -40,20 +40,17 @@ struct Times {
 }
 
 impl Item for Fig4 {
-    fn name(&self) -> &'static str {
-        "scram-fig4"
-    }
-
-    fn title(&self) -> &'static str {
-        "SCRAM, figure 4: forward time by the number of tokens"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: time of a forward pass through one attention layer \
-         for several image sizes, `d_k = 3`, batch 1, mean of 5 runs, on one RTX 2080: full attention, the Sparse \
-         Transformer's, and PatchMatch for several κ(max). PatchMatch \"scales log-linear with respect to the image \
-         size\".\n\n\
-         Not stated: the sizes, the values of κ, what is attended to, the radius b. Memory and the backward pass were planned."
+    fn about(&self) -> About {
+        About {
+            name: "scram-fig4",
+            title: "SCRAM, figure 4: forward time by the number of tokens",
+            stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: time of a forward pass through one attention layer \
+             for several image sizes, `d_k = 3`, batch 1, mean of 5 runs, on one RTX 2080: full attention, the Sparse \
+             Transformer's, and PatchMatch for several κ(max). PatchMatch \"scales log-linear with respect to the image \
+             size\".\n\n\
+             Not stated: the sizes, the values of κ, what is attended to, the radius b. Memory and the backward pass were planned.",
+            ..About::default()
+        }
     }
 
     fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -155,15 +152,10 @@ impl Times {
 
 impl Fig4 {
     fn svg(&self, all: &[Times]) -> Result<String, String> {
-        let line = |(color, times): (usize, &Times)| Line {
-            name: times.name.clone(),
-            color,
-            dash: None,
-            points: times
-                .by_tokens
-                .iter()
-                .map(|(tokens, timing)| (*tokens as f64, timing.median))
-                .collect(),
+        let line = |(color, times): (usize, &Times)| {
+            let points = times.by_tokens.iter();
+            let points = points.map(|(tokens, timing)| (*tokens as f64, timing.median));
+            Line::new(times.name.as_str(), color, points)
         };
         let chart = Chart {
             title: "Forward pass of one attention layer on this CPU",

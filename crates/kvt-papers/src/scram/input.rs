@@ -139,7 +139,7 @@ pub(super) fn low_rank(matrix: &[f64], side: usize, rank: usize) -> [Vec<f64>; 2
     [left, right]
 }
 
-fn product(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 

@@ -5,7 +5,7 @@ use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
 use rayon::prelude::*;
 
-use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, share};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells};
@@ -71,18 +71,15 @@ struct Record {
 }
 
 impl Item for Recall {
-    fn name(&self) -> &'static str {
-        "scram-recall"
-    }
-
-    fn title(&self) -> &'static str {
-        "SCRAM: recall and attention mass of the search by the number of tokens"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[SCRAM](https://arxiv.org/abs/1905.10308) reports neither recall nor accuracy. It assumes that attention \
-         is spatially coherent: \"a shift in query along a spatial dimension is likely corresponding to an equal \
-         shift in key\"."
+    fn about(&self) -> About {
+        About {
+            name: "scram-recall",
+            title: "SCRAM: recall and attention mass of the search by the number of tokens",
+            stated: "[SCRAM](https://arxiv.org/abs/1905.10308) reports neither recall nor accuracy. It assumes that attention \
+             is spatially coherent: \"a shift in query along a spatial dimension is likely corresponding to an equal \
+             shift in key\".",
+            ..About::default()
+        }
     }
 
     fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -165,22 +162,12 @@ impl Recall {
                 };
                 records.iter().filter(same)
             };
-            lines.push(Line {
-                name: format!("{}: recall", features.name()),
-                color,
-                dash: None,
-                points: shown()
-                    .map(|record| (record.tokens as f64, record.recall))
-                    .collect(),
-            });
-            lines.push(Line {
-                name: format!("{}: mass", features.name()),
-                color,
-                dash: Some((6, 4)),
-                points: shown()
-                    .map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]))
-                    .collect(),
-            });
+            let name = features.name();
+            let recall = shown().map(|record| (record.tokens as f64, record.recall));
+            let mass =
+                shown().map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]));
+            lines.push(Line::new(format!("{name}: recall"), color, recall));
+            lines.push(Line::new(format!("{name}: mass"), color, mass).dashed());
         }
         let title = format!("PatchMatch against the exact top {most}");
         let chart = Chart {
@@ -208,14 +195,7 @@ impl Recall {
                 share(record.mass[1]),
             ]
         };
-        let header = [
-            "queries and keys",
-            "n",
-            "κ",
-            "recall@κ",
-            "attention mass, of the exact top κ",
-            "mass of the exact top κ, of all",
-        ];
+        let header = "queries and keys | n | κ | recall@κ | attention mass, of the exact top κ | mass of the exact top κ, of all";
         format!(
             "Square maps, {DIM} channels, 8 iterations, b = 0. \"Same picture\" and \"same detail\" are bicubic \
              interpolations of normal numbers with 5 % of noise, keys rolled by 5 rows and 3 columns: of 9 x 9 \
@@ -224,7 +204,7 @@ impl Recall {
              mean over queries; the mass is the sum of the dense attention weights on the keys that were found, \
              over that on the κ best ones. The figure has κ = {}.\n\n{}",
             KEPT.into_iter().max().unwrap_or(1),
-            table(header, records.iter().map(row))
+            table(header.split(" | "), records.iter().map(row))
         )
     }
 }

@@ -20,6 +20,14 @@ pub struct AttentionShape {
     pub head_dim: usize,
 }
 
+impl AttentionShape {
+    /// The sizes in this order, as those of a tensor.
+    #[must_use]
+    pub fn sizes(self) -> [usize; 4] {
+        [self.batch, self.heads, self.tokens, self.head_dim]
+    }
+}
+
 /// The case to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionCase {
@@ -144,12 +152,7 @@ pub fn attention(
 }
 
 fn record(case: &AttentionCase, [forward, forward_backward]: [Timing; 2]) -> AttentionMeasurement {
-    let AttentionShape {
-        batch,
-        heads,
-        tokens,
-        head_dim,
-    } = case.shape;
+    let [batch, heads, tokens, head_dim] = case.shape.sizes();
     let product = 2.0 * (batch * heads * head_dim) as f64 * (tokens as f64).powi(2);
     let tensor = (size_of::<f32>() * batch * heads * tokens * head_dim) as f64;
     let kept = case.kept();

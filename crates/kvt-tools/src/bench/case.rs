@@ -6,10 +6,11 @@ use kvt_ops::Key;
 
 use super::inputs::normal;
 use kvt_train::config::Plan;
+use kvt_train::error::TrainError;
 use kvt_train::task::{DenseSize, LoraConfig, TaskKind, largest_sides_of, sides_of, summary_of};
 
 /// The model, and how it is run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ModelCase {
     /// The kind of attention: `dense`, `knn` or another.
     pub kind: String,
@@ -33,8 +34,25 @@ impl ModelCase {
     /// The classes of objects that are measured: COCO's.
     pub(super) const OBJECT_CLASSES: usize = 80;
 
+    /// The model of a plan, with so many images.
+    ///
+    /// # Errors
+    /// If the plan has no such model.
+    pub fn of(kind: &str, plan: &Plan, batch: usize) -> Result<Self, TrainError> {
+        let is_dense = matches!(plan.task, TaskKind::Segment | TaskKind::Detect);
+        Ok(Self {
+            kind: kind.to_owned(),
+            config: plan.model.config(None)?,
+            dense: is_dense.then(|| plan.clone()),
+            largest: false,
+            batch,
+            precision: plan.train.precision,
+            lora: plan.lora.clone(),
+        })
+    }
+
     /// Height and width of an image: with segmentation those of a crop, with detection those of an evaluation.
-    pub(super) fn sides(&self) -> (usize, usize) {
+    pub(crate) fn sides(&self) -> (usize, usize) {
         match &self.dense {
             Some(plan) if self.largest => largest_sides_of(plan),
             Some(plan) => sides_of(plan),

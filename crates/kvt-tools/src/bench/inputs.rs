@@ -38,13 +38,7 @@ impl AttentionInput {
 
     /// Queries, keys and values.
     pub(super) fn tensors(self, shape: AttentionShape, device: &Device) -> [Tensor<4>; 3] {
-        let AttentionShape {
-            batch,
-            heads,
-            tokens,
-            head_dim,
-        } = shape;
-        let shape = [batch, heads, tokens, head_dim];
+        let shape @ [batch, heads, tokens, head_dim] = shape.sizes();
         let draw = |name| numbers(Key::new(0).named(name), batch * heads * tokens * head_dim);
         let [mut q, mut k, v] = ["q", "k", "v"].map(draw);
         match self {

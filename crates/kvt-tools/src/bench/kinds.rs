@@ -58,12 +58,7 @@ impl KindCase {
     /// A self-attention of one or several images. The tokens form a square map, after a class token if their number is
     /// one more than a square; otherwise a sequence.
     pub fn place(&self) -> Place {
-        let AttentionShape {
-            heads,
-            tokens,
-            head_dim,
-            ..
-        } = self.shape;
+        let [_, heads, tokens, head_dim] = self.shape.sizes();
         let square = |count: usize| Some(count.isqrt()).filter(|side| side * side == count);
         let (prefix, side) = match (square(tokens), square(tokens.saturating_sub(1))) {
             (Some(side), _) => (0, Some(side)),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use kvt_attention::AttentionConfig;
 
-use super::{KindMeasurement, KindTimes};
+use super::{KindMeasurement, KindTimes, Timing};
 use crate::report::{ReportError, ScalingLine, draw_scaling};
 use kvt_train::table::{Table, cells, or_empty};
 
@@ -28,9 +28,8 @@ impl KindMeasurement {
                       forward_backward_ms,forward_backward_low,forward_backward_high,peak_bytes,note";
         let rows = records.iter().map(|record| {
             let shape = record.shape;
-            let times = record.times.as_ref();
-            let times = |of: fn(&KindTimes) -> [f64; 3]| match times {
-                Some(times) => of(times).map(|ms| ms.to_string()),
+            let times = |of: fn(&KindTimes) -> Timing| match record.times.as_ref().map(of) {
+                Some(Timing { median, low, high }) => [median, low, high].map(|ms| ms.to_string()),
                 None => Default::default(),
             };
             [
@@ -43,13 +42,8 @@ impl KindMeasurement {
                     &or_empty(record.params),
                     &or_empty(record.macs),
                 ])[..],
-                &times(|KindTimes { forward: t, .. }| [t.median, t.low, t.high]),
-                &times(
-                    |KindTimes {
-                         forward_backward: t,
-                         ..
-                     }| [t.median, t.low, t.high],
-                ),
+                &times(|times| times.forward),
+                &times(|times| times.forward_backward),
                 &[or_empty(record.peak_bytes), or_empty(record.note.as_ref())],
             ]
             .concat()

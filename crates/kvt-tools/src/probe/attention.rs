@@ -49,11 +49,8 @@ pub enum NoMap {
     #[error("its tokens there do not form a map of the image")]
     NoGrid,
     /// The model has fewer blocks.
-    #[error("it has {blocks} blocks, counted from 1")]
-    NoSuchLayer {
-        /// How many there are.
-        blocks: usize,
-    },
+    #[error("it has {0} blocks, counted from 1")]
+    NoSuchLayer(usize),
 }
 
 /// The class token's maps in the last block that has any, for each image `[batch, 3, height, width]` and each head.

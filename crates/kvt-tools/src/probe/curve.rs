@@ -10,17 +10,11 @@ use kvt_train::plot::{Axis, Chart, Line, Names};
 pub fn draw_loss(done: &[LinearEpoch]) -> Result<String, String> {
     let losses = done.iter();
     let losses = losses.map(|epoch| (f64::from(epoch.epoch + 1), epoch.loss));
-    let line = Line {
-        name: "training loss".to_owned(),
-        color: 0,
-        dash: None,
-        points: losses.collect(),
-    };
     Chart {
         title: "Linear evaluation",
         x: Axis::whole("epoch", done.len()),
         y: Axis::linear("training loss"),
-        lines: vec![line],
+        lines: vec![Line::new("training loss", 0, losses)],
         names: Names::Beside,
     }
     .svg()

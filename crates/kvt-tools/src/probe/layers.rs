@@ -168,7 +168,7 @@ pub fn attention_maps(
         Layers::One(layer) => numbered.filter(|(number, _)| *number == layer).collect(),
     };
     if chosen.is_empty() {
-        return Ok(Err(NoMap::NoSuchLayer { blocks }));
+        return Ok(Err(NoMap::NoSuchLayer(blocks)));
     }
     let mut all = Vec::with_capacity(chosen.len());
     for (layer, seen) in chosen {

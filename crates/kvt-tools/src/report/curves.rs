@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Statistic;
+use crate::groups::grouped;
 use kvt_train::run::{Metric, Metrics};
 
 /// One run's measurements.
@@ -73,14 +74,7 @@ pub(super) fn ema(metric: Metric) -> impl Fn(&EpochPoint) -> Option<f64> {
 
 /// The runs of each label, labels in order of first appearance.
 pub(super) fn by_label(curves: &[Curve]) -> Vec<(&str, Vec<&Curve>)> {
-    let mut groups: Vec<(&str, Vec<&Curve>)> = Vec::new();
-    for curve in curves {
-        match groups.iter_mut().find(|(label, _)| *label == curve.label) {
-            Some((_, runs)) => runs.push(curve),
-            None => groups.push((&curve.label, vec![curve])),
-        }
-    }
-    groups
+    grouped(curves.iter().map(|curve| (curve.label.as_str(), curve)))
 }
 
 /// Mean and spread over the runs that have a value, per finished epoch.

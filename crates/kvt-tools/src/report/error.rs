@@ -21,11 +21,8 @@ pub enum ReportError {
     #[error("no run to report on: name the folders of one or more runs")]
     NoRuns,
     /// The same run twice.
-    #[error("run `{}` is named twice: name each run once", .run.display())]
-    Twice {
-        /// The run's folder.
-        run: PathBuf,
-    },
+    #[error("run `{}` is named twice: name each run once", .0.display())]
+    Twice(PathBuf),
     /// No run has finished an epoch, by its log.
     #[error("{} finished an epoch{}", unfinished(.runs), before(.kept))]
     NothingTrained {
@@ -60,11 +57,8 @@ pub enum ReportError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A plot was asked for in a format that is not drawn.
-    #[error("plot `{}` has an unknown extension: expected `.svg` or `.png`", .path.display())]
-    Extension {
-        /// The file asked for.
-        path: PathBuf,
-    },
+    #[error("plot `{}` has an unknown extension: expected `.svg` or `.png`", .0.display())]
+    Extension(PathBuf),
     /// The drawing library failed.
     #[error("could not draw `{}`: {reason}", .path.display())]
     Draw {

@@ -1,6 +1,7 @@
 //! Lines of a plot that share a look: those of the same numbers, and those of one model with two kinds of attention.
 
 use super::series::Series;
+use crate::groups::unique;
 use kvt_train::plot::color;
 
 /// Lines of the same numbers hide each other, so they are drawn as one with the names of all.
@@ -39,14 +40,11 @@ pub(super) fn paired(mut series: Vec<Series>) -> Vec<Series> {
     if models.len() < 2 || !models.iter().all(is_whole) || series.iter().any(|line| line.dashed) {
         return series;
     }
-    let mut numbers: Vec<&str> = Vec::new();
+    let models = unique(found.iter().map(|(model, _)| model));
     for (line, (model, is_knn)) in series.iter_mut().zip(&found) {
-        let known = numbers.iter().position(|other| other == model);
-        line.color = color(known.unwrap_or(numbers.len()));
+        let number = models.iter().position(|other| *other == model);
+        line.color = color(number.unwrap_or_default());
         line.dashed = *is_knn;
-        if known.is_none() {
-            numbers.push(model);
-        }
     }
     series
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Curve, ReportError};
+use crate::groups::unique;
 use kvt_train::run::{Metric, Metrics};
 use kvt_train::task::{Classify, Detect, Dino, MultiLabel, Segment, Task as _};
 
@@ -28,12 +29,7 @@ pub fn named_metric(name: &str) -> Result<Metric, String> {
         .find(|metric| metric.name == name)
         .copied()
         .ok_or_else(|| {
-            let mut names: Vec<&str> = Vec::new();
-            for metric in metrics() {
-                if !names.contains(&metric.name) {
-                    names.push(metric.name);
-                }
-            }
+            let names = unique(metrics().map(|metric| metric.name));
             format!("expected one of {}", names.join(", "))
         })
 }

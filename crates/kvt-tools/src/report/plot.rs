@@ -92,11 +92,7 @@ pub fn draw(curves: &[Curve], plot: Plot, title: &str, path: &Path) -> Result<()
     let bytes = match path.extension().and_then(|extension| extension.to_str()) {
         Some("svg") => svg(curves, plot, title).map_err(failed)?,
         Some("png") => png(curves, plot, title).map_err(failed)?,
-        _ => {
-            return Err(ReportError::Extension {
-                path: path.to_owned(),
-            });
-        }
+        _ => return Err(ReportError::Extension(path.to_owned())),
     };
     write_atomic(path, |file| file.write_all(&bytes))?;
     Ok(())

@@ -83,14 +83,13 @@ fn chart<'a>(
     let drawn = lines.iter().zip(colors);
     let drawn = drawn.filter(|(line, _)| !line.points.is_empty());
     let mut drawn: Vec<Line> = drawn
-        .map(|(line, &color)| Line {
-            name: match color {
-                PALE => String::new(),
-                _ => line.name.clone(),
-            },
-            color,
-            dash: None,
-            points: line.points.clone(),
+        .map(|(line, &color)| {
+            let name = if color == PALE {
+                ""
+            } else {
+                line.name.as_str()
+            };
+            Line::new(name, color, line.points.clone())
         })
         .collect();
     // Behind the others.

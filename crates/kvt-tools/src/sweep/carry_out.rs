@@ -171,7 +171,7 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
             Ok(engine::End::Stopped) => return End::Stopped,
             // Another process has taken it, before or after its state was read.
             Err(TrainError::Run(RunError::Locked { holder, .. })) => return End::Busy(holder),
-            Err(TrainError::Run(RunError::Exists { .. })) => {
+            Err(TrainError::Run(RunError::Exists(_))) => {
                 return End::Busy("another process".to_owned());
             }
             Err(error) if is_crash(&error) => return crashed(cell.dir(), name, &error, watch),

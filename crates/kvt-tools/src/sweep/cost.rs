@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kvt_models::{ImgSize, ModelConfig, Precision};
+use kvt_models::ImgSize;
 
 use super::{Cell, Found, State, SweepError};
 use crate::bench::{ModelCase, Rounds, step};
@@ -10,7 +10,7 @@ use kvt_data::{DataConfig, DataError, Split, open_part};
 use kvt_train::config::Plan;
 use kvt_train::device;
 use kvt_train::error::TrainError;
-use kvt_train::task::{DenseSize, LoraConfig, TaskKind, sides_of};
+use kvt_train::task::{DenseSize, TaskKind};
 
 /// Pixels of the images in a measured step: 128 images of 32 px are a whole batch, and 16 of 224 px need little memory.
 const PIXELS: usize = 16 * 224 * 224;
@@ -187,38 +187,24 @@ fn count(data: &DataConfig) -> Result<[u64; 2], DataError> {
 /// What the time of a step depends on.
 #[derive(Debug, PartialEq)]
 struct Measured {
-    config: ModelConfig,
-    dense: Option<Plan>,
-    batch: usize,
-    precision: Precision,
-    lora: LoraConfig,
+    case: ModelCase,
     device: String,
 }
 
 impl Measured {
     fn of(plan: &Plan) -> Result<Self, TrainError> {
-        let config = plan.model.config(None)?;
-        let is_dense = matches!(plan.task, TaskKind::Segment | TaskKind::Detect);
-        let (height, width) = if is_dense {
-            sides_of(plan)
-        } else {
-            config.img_size().sides()
-        };
+        let mut same = plan.clone();
+        // Whatever the seed, a step costs the same.
+        same.seed = 0;
+        same.run = Plan::default().run;
+        let mut case = ModelCase::of("", &same, plan.train.batch_size)?;
+        let (height, width) = case.sides();
         // A batch norm of a single image has one value in the head of segmentation.
         let least = 1 + usize::from(plan.task == TaskKind::Segment);
         let most = (PIXELS / (height * width).max(1)).max(least);
+        case.batch = case.batch.clamp(least, most);
         Ok(Self {
-            dense: is_dense.then(|| {
-                let mut plan = plan.clone();
-                // Whatever the seed, a step costs the same.
-                plan.seed = 0;
-                plan.run = Plan::default().run;
-                plan
-            }),
-            batch: plan.train.batch_size.clamp(least, most),
-            config,
-            precision: plan.train.precision,
-            lora: plan.lora.clone(),
+            case,
             device: plan.train.device.clone(),
         })
     }
@@ -226,21 +212,13 @@ impl Measured {
     /// Seconds of an image in an update and in a forward pass. The first round warms up.
     fn seconds(&self) -> Result<[f64; 2], SweepError> {
         let device = device::resolve(&self.device).map_err(TrainError::from)?;
-        let case = ModelCase {
-            kind: String::new(),
-            config: self.config.clone(),
-            dense: self.dense.clone(),
-            largest: false,
-            batch: self.batch,
-            precision: self.precision,
-            lora: self.lora.clone(),
-        };
+        let cases = std::slice::from_ref(&self.case);
         let rounds = Rounds {
             warmup: 1,
             timed: 1,
         };
-        let measured = step(&[case], &device.device, rounds, |_| ())?;
-        let images = self.batch as f64;
+        let measured = step(cases, &device.device, rounds, |_| ())?;
+        let images = self.case.batch as f64;
         let seconds = |ms: f64| ms / 1e3 / images;
         let first = measured.first();
         Ok(first.map_or([f64::NAN; 2], |one| {

@@ -1,6 +1,6 @@
 //! Errors of a sweep as a whole; an error in training one of its runs is reported for that run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::bench::BenchError;
 use crate::report::ReportError;
@@ -44,11 +44,8 @@ pub enum SweepError {
         problem: DeviceError,
     },
     /// A sweep beside other inputs.
-    #[error("`{}` is a sweep, which is compared by itself: write the other runs into it", .path.display())]
-    NotAlone {
-        /// The sweep.
-        path: PathBuf,
-    },
+    #[error("`{}` is a sweep, which is compared by itself: write the other runs into it", .0.display())]
+    NotAlone(PathBuf),
     /// An input that does not exist.
     #[error("no file or folder `{}`: give configuration files and folders of runs", .0.display())]
     NoInput(PathBuf),
@@ -83,4 +80,12 @@ pub enum SweepError {
     /// A trained model cannot be judged.
     #[error(transparent)]
     Trained(#[from] TrainedError),
+}
+
+/// A file that is not what it should be.
+pub(super) fn wrong(path: &Path, reason: impl Into<String>) -> SweepError {
+    SweepError::File {
+        path: path.to_owned(),
+        reason: reason.into(),
+    }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::cell::joined;
+use super::error::wrong;
 use super::given::Given;
 use super::{Cell, SweepError};
 use crate::probe::Crops;
@@ -98,7 +99,7 @@ impl Sweep {
             return Self::given(inputs, overrides, seeds, output);
         };
         if inputs.len() > 1 {
-            return Err(SweepError::NotAlone { path: path.clone() });
+            return Err(SweepError::NotAlone(path.clone()));
         }
         let sweep = Self::load(path, overrides, output)?;
         Ok(match seeds {
@@ -164,7 +165,7 @@ impl Sweep {
             return Err(wrong(path, reason));
         }
         if cells.is_empty() {
-            return Err(wrong(path, "it has no `[[run]]`".to_owned()));
+            return Err(wrong(path, "it has no `[[run]]`"));
         }
         let metric = file.metric.map(|name| {
             named_metric(&name)
@@ -248,11 +249,6 @@ impl Entry {
             known: None,
         })
     }
-}
-
-fn wrong(path: &Path, reason: String) -> SweepError {
-    let path = path.to_owned();
-    SweepError::File { path, reason }
 }
 
 fn wrong_configuration(path: &Path, run: &str, problem: ConfigError) -> SweepError {

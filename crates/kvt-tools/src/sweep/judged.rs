@@ -27,7 +27,7 @@ impl Predictions {
     /// # Errors
     /// If it cannot be read, or has other contents.
     pub fn read(run: &Path) -> Result<Option<Self>, SweepError> {
-        let images = read_rows(run.join(PREDICTIONS), HEADER)?;
+        let images = read_rows(&run.join(PREDICTIONS), HEADER)?;
         Ok(images.map(|images| Self { images }))
     }
 

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use csv::StringRecord;
 
+use super::error::wrong;
 use super::table::cells_header;
 use super::{Cell, Found, State, Sweep, SweepError};
+use crate::groups::grouped;
 use crate::report::EpochPoint;
 use kvt_data::escape::{code, markdown};
 use kvt_data::regular;
@@ -168,13 +170,6 @@ fn number_of<T: std::str::FromStr>(row: &StringRecord, place: usize) -> Option<T
     field(row, place)?.parse().ok()
 }
 
-fn wrong(path: &Path, reason: impl Into<String>) -> SweepError {
-    SweepError::File {
-        path: path.to_owned(),
-        reason: reason.into(),
-    }
-}
-
 /// A cell's command without what changes no number: the folders of its images and of its run, and the device.
 fn settings(command: &str) -> String {
     let whole = command.split(" --run-dir ").next().unwrap_or_default();
@@ -188,22 +183,13 @@ fn settings(command: &str) -> String {
 
 /// A line for each table from which cells are known.
 pub(super) fn known_lines(cells: &[Cell], found: &[Found]) -> Vec<String> {
-    let mut tables: Vec<(&Known, Vec<String>)> = Vec::new();
-    for (cell, found) in cells.iter().zip(found) {
-        let Some(known) = cell.known.as_ref().filter(|_| found.is_known(cell)) else {
-            continue;
-        };
-        let label = markdown(&cell.label());
-        match tables
-            .iter_mut()
-            .find(|(table, _)| table.path == known.path)
-        {
-            Some((_, labels)) => labels.push(label),
-            None => tables.push((known, vec![label])),
-        }
-    }
-    let line = |(known, labels): &(&Known, Vec<String>)| {
-        let path = code(&known.path.display().to_string());
+    let all = cells.iter().zip(found);
+    let tables = grouped(all.filter_map(|(cell, found)| {
+        let known = cell.known.as_ref().filter(|_| found.is_known(cell))?;
+        Some((&known.path, markdown(&cell.label())))
+    }));
+    let line = |(path, labels): &(&PathBuf, Vec<String>)| {
+        let path = code(&path.display().to_string());
         format!(
             "not trained now, but taken from {path}: {}",
             labels.join(", ")

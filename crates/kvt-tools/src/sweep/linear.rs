@@ -27,7 +27,7 @@ pub(super) fn read(cell: &Cell) -> Result<Option<[f64; 2]>, SweepError> {
         let last = top1.clone().next_back().unwrap_or(f64::NAN);
         [last, top1.fold(0.0, f64::max)]
     };
-    Ok(read_rows(cell.dir().join(LINEAR), &LinearEpoch::HEADER.join(","))?.map(ends))
+    Ok(read_rows(&cell.dir().join(LINEAR), &LinearEpoch::HEADER.join(","))?.map(ends))
 }
 
 /// Judges the teacher of a cell, unless that was done, as `kvt probe --method linear --checkpoint last` does. `false` if a stop was
@@ -61,22 +61,17 @@ fn evaluate(
 ) -> Result<Vec<LinearEpoch>, TrainedError> {
     let run = RunDir::open(&plan.run.dir)?;
     let mut warn = |text: &str| watch.warn(text);
-    let Trained {
-        mut plan,
-        model,
-        device,
-        classes,
-        size,
-    } = Trained::of_run(&run, plan.clone(), "last", Choice::Reported, &mut warn)?;
-    plan.train.batch_size = recipe.batch_size;
+    let mut trained = Trained::of_run(&run, plan.clone(), "last", Choice::Reported, &mut warn)?;
+    trained.plan.train.batch_size = recipe.batch_size;
+    let classes = trained.classes.as_deref();
     let mut generating = |done, of| watch.generating(done, of);
     let subject = Subject {
-        splits: Splits::open(&plan, size, classes.as_deref(), &mut generating)?,
-        plan,
-        size,
-        device: device.device.inner(),
+        splits: Splits::open(&trained.plan, trained.size, classes, &mut generating)?,
+        plan: trained.plan,
+        size: trained.size,
+        device: trained.device.device.inner(),
         extractor: Extractor::Backbone {
-            model: Box::new(model),
+            model: Box::new(trained.model),
             blocks: BLOCKS,
             avgpool: false,
         },

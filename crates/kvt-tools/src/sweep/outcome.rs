@@ -7,6 +7,7 @@ use super::{
     Cell, End, Found, PairRow, State, Sweep, SweepError, cells_csv, commands_markdown, conditions,
     known::known_lines, pairs, pairs_csv, pairs_markdown,
 };
+use crate::groups::grouped;
 use crate::report::{
     Comparison, Curve, PLOTS, best_metric, check_metric, metrics, save_plots, title,
 };
@@ -132,24 +133,18 @@ impl Sweep {
     pub fn left_out(&self, ends: &[End]) -> LeftOut {
         let mut left_out = LeftOut::default();
         // What stops one run often stops all: a reason is told once, with the runs.
-        let mut failed: Vec<(&String, Vec<String>)> = Vec::new();
+        let mut failed = Vec::new();
         for (cell, end) in self.cells.iter().zip(ends) {
             let run = cell.label();
             match end {
-                End::Failed(reason) => {
-                    let run = format!("`{run}`");
-                    match failed.iter_mut().find(|(other, _)| *other == reason) {
-                        Some((_, runs)) => runs.push(run),
-                        None => failed.push((reason, vec![run])),
-                    }
-                }
+                End::Failed(reason) => failed.push((reason, format!("`{run}`"))),
                 End::Busy(holder) => left_out.busy.push(format!(
                     "run `{run}` is trained by {holder}: the same command adds it when it is done"
                 )),
                 End::Finished | End::Crashed | End::Before | End::Stopped => {}
             }
         }
-        for (reason, runs) in failed {
+        for (reason, runs) in grouped(failed) {
             let word = if runs.len() == 1 { "run" } else { "runs" };
             let line = format!("{word} {} failed: {reason}", runs.join(", "));
             left_out.failures.push(line);

@@ -50,7 +50,7 @@ impl State {
     fn in_folder(cell: &Cell) -> Self {
         let run = match RunDir::open(cell.dir()) {
             Ok(run) => run,
-            Err(RunError::NotARun { .. }) => return Self::Missing,
+            Err(RunError::NotARun(_)) => return Self::Missing,
             Err(error) => return Self::Foreign(error.to_string()),
         };
         let started = match load_plan(&run.config(), &[]) {

@@ -1,9 +1,10 @@
 //! The results of a sweep as tables: its cells, and its pairs with tests.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
+use super::error::wrong;
 use super::{Cell, Cost, Costs, Found, State, Sweep, SweepError};
 use crate::report::{PairedT, difference_text, interval_text, mcnemar};
 use kvt_data::escape::{code, markdown};
@@ -222,23 +223,23 @@ pub fn cells_csv(all: &[Cell], found: &[Found], metrics: &[Metric]) -> String {
 /// # Errors
 /// If the file cannot be read, or has other contents.
 pub(super) fn read_rows<T: DeserializeOwned>(
-    path: PathBuf,
+    path: &Path,
     header: &str,
 ) -> Result<Option<Vec<T>>, SweepError> {
     if !path.exists() {
         return Ok(None);
     }
-    let text = regular::read_to_string(&path)?;
+    let text = regular::read_to_string(path)?;
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let is_ours = matches!(reader.headers(), Ok(names) if names.iter().eq(header.split(',')));
     match reader.deserialize().collect::<Result<Vec<T>, _>>() {
         Ok(rows) if is_ours && !rows.is_empty() => Ok(Some(rows)),
-        _ => Err(SweepError::File {
-            path,
-            reason: format!(
+        _ => {
+            let reason = format!(
                 "it is not a table of `{header}`: remove it, and the same command writes it again"
-            ),
-        }),
+            );
+            Err(wrong(path, reason))
+        }
     }
 }
 

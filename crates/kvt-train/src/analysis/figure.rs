@@ -16,12 +16,7 @@ pub fn figure(title: &str, models: &[(String, &[Layer])]) -> Result<String, Stri
                 let found = layer.get(measure)?;
                 Some((layer.number as f64, found.mean, found.error))
             };
-            ErrorLine {
-                name: name.clone(),
-                color,
-                dashed: false,
-                points: layers.iter().filter_map(point).collect(),
-            }
+            ErrorLine::new(name, color, layers.iter().filter_map(point))
         });
         LinePanel {
             title: measure.title().to_owned(),

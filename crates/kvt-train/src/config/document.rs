@@ -167,6 +167,13 @@ impl Checks<'_> {
         self.document.leaf(key).is_some()
     }
 
+    /// Gives a key a default that depends on other keys, unless it is set.
+    pub(super) fn by_default<T>(&self, key: &str, value: &mut T, default: T) {
+        if !self.sets(key) {
+            *value = default;
+        }
+    }
+
     /// Whether the value of a key was rejected.
     pub(super) fn refuses(&self, key: &str) -> bool {
         self.refused.iter().any(|refused| refused == key)
@@ -183,6 +190,18 @@ impl Checks<'_> {
             problem = problem.help(format!("did you mean `\"{word}\"`?"));
         }
         self.problems.push(problem);
+    }
+
+    /// Reports a key that conflicts with others, if it is set.
+    pub(super) fn conflict(
+        &mut self,
+        key: &str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        if let Some(place) = self.set_place(key) {
+            self.problems.push(Problem::new(place, message).help(help));
+        }
     }
 
     /// Reports a key that is not set.

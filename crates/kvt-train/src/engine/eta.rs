@@ -118,15 +118,10 @@ impl Eta {
         let others = to.saturating_sub(from) - evaluations;
         let evaluation = match self.evaluated.count {
             0 => {
-                let Workload {
-                    images_per_step,
-                    eval_images,
-                    has_ema,
-                    ..
-                } = self.workload;
-                let per_image = per_update / images_per_step.max(1) as f64;
-                let passes = 1.0 + f64::from(u8::from(has_ema));
-                EVALUATION * per_image * eval_images as f64 * passes
+                let workload = &self.workload;
+                let per_image = per_update / workload.images_per_step.max(1) as f64;
+                let passes = 1.0 + f64::from(u8::from(workload.has_ema));
+                EVALUATION * per_image * workload.eval_images as f64 * passes
             }
             _ => self.evaluated.seconds,
         };
@@ -155,12 +150,8 @@ impl Eta {
         }
         let every = u64::from(self.workload.eval_every);
         let due = |epochs: u64| epochs.checked_div(every).unwrap_or(0);
-        let Workload {
-            steps,
-            eval_every_updates: within,
-            ..
-        } = self.workload;
-        let counted = within > 0 && steps.is_multiple_of(within);
+        let within = self.workload.eval_every_updates;
+        let counted = within > 0 && self.workload.steps.is_multiple_of(within);
         let last = to == self.epochs() && (every == 0 || !to.is_multiple_of(every)) && !counted;
         due(to) - due(from) + u64::from(last)
     }

@@ -63,11 +63,8 @@ pub enum FetchError {
         reason: String,
     },
     /// The feature is not compiled in.
-    #[error("could not download `{url}`: this build of kvt lacks the feature `fetch`")]
-    NoFeature {
-        /// The address of the file.
-        url: String,
-    },
+    #[error("could not download `{0}`: this build of kvt lacks the feature `fetch`")]
+    NoFeature(String),
     /// The file was not downloaded; the user may put it where kvt looks for it.
     #[error(
         "{cause}; or get this file in another way, and put it at `{}`, where kvt looks before it downloads",
@@ -142,10 +139,18 @@ pub enum FetchError {
 }
 
 impl FetchError {
+    /// What is wrong with an archive or a table of a data set.
+    pub(super) fn archive(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Archive {
+            path: path.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
     /// Adds to a failed download where the user can put the file, and makes the folder for it.
     pub(super) fn or_placed(self, path: &Path) -> Self {
         match self {
-            Self::NotThere { .. } | Self::Interrupted { .. } | Self::NoFeature { .. } => {
+            Self::NotThere { .. } | Self::Interrupted { .. } | Self::NoFeature(_) => {
                 // Only a help: if this fails, the user makes the folder.
                 let _ = fs::create_dir_all(parent(path));
                 Self::Placed {

@@ -10,7 +10,6 @@ mod download;
 mod error;
 mod hub;
 mod listen;
-mod published;
 mod sum;
 mod weights;
 

@@ -1,14 +1,11 @@
 //! Checksums, and other numbers that are written as digits.
 
 use std::fmt;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 use fs_err as fs;
 use sha2::{Digest as _, Sha256};
-
-/// Bytes that are read at once.
-const CHUNK: usize = 1 << 20;
 
 /// A number of `N` bytes, which is written in hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +42,7 @@ impl<const N: usize> fmt::Display for Digits<N> {
 
 /// The SHA-256 of a file.
 pub(super) fn of_file(path: &Path) -> io::Result<Sum> {
-    let mut file = fs::File::open(path)?;
     let mut digest = Sha256::new();
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        match file.read(&mut chunk)? {
-            0 => break,
-            count => digest.update(chunk.get(..count).unwrap_or_default()),
-        }
-    }
+    io::copy(&mut fs::File::open(path)?, &mut digest)?;
     Ok(Sum::new(digest.finalize().into()))
 }

@@ -7,7 +7,10 @@ use kvt_models::weights::is_of_weights;
 use super::FetchError;
 use super::hub::Hub;
 use super::listen::telling;
-use super::published::PUBLISHED;
+
+/// The weights of timm's hub for models that kvt has: a line for each model, by timm's name, with the tags of its weights, timm's default
+/// first. Written by `scripts/weights/published.py` from timm 1.0.31.
+const PUBLISHED: &str = include_str!("published.txt");
 
 /// Weights of a model on timm's hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +24,11 @@ pub struct Published {
 impl Published {
     /// All weights, model by model, timm's default first.
     pub fn all() -> impl Iterator<Item = Self> {
-        PUBLISHED
-            .iter()
-            .flat_map(|&(model, tags)| tags.iter().map(move |&tag| Self { model, tag }))
+        PUBLISHED.lines().flat_map(|line| {
+            let mut words = line.split(' ');
+            let model = words.next().unwrap_or_default();
+            words.map(move |tag| Self { model, tag })
+        })
     }
 
     /// Finds weights by name: `MODEL.TAG`, also with the prefix `timm/`, or only the model for timm's default.

@@ -9,8 +9,7 @@ use super::hub::{FILE, Told};
 use super::sum::{Commit, Sum};
 
 fn refused<T>(url: &str) -> Result<T, FetchError> {
-    let url = url.to_owned();
-    Err(FetchError::NoFeature { url })
+    Err(FetchError::NoFeature(url.to_owned()))
 }
 
 pub(super) fn into_cache(

@@ -76,18 +76,14 @@ pub fn collect(
     let device = device.clone().inner();
     let mut rows = Rows::default();
     for batch in batches {
-        let Batch {
-            views,
-            targets,
-            indices,
-        } = batch?;
-        for view in views {
+        let batch = batch?;
+        for view in batch.views {
             let made = features(view.upload(&device));
             rows.dim = made.dims()[1];
             rows.features.extend(read(made)?);
         }
-        rows.labels.extend(targets);
-        rows.indices.extend(indices);
+        rows.labels.extend(batch.targets);
+        rows.indices.extend(batch.indices);
     }
     if rows.is_empty() {
         Err(TrainError::NothingEvaluated)

@@ -15,6 +15,9 @@ const LINES_WIDTH: u32 = 800;
 const ROW: i32 = 24;
 /// Length of the piece of a line before its name.
 const SAMPLE: i32 = 26;
+/// Length of a dash and of the gap after it.
+const DASH: u32 = 6;
+const GAP: u32 = 4;
 
 /// Number of the colour of lines that are only there for comparison: pale and thin, without dots.
 pub const PALE: usize = usize::MAX;
@@ -49,16 +52,42 @@ impl Names {
     pub const BESIDE: (u32, u32) = (1000, 600);
 }
 
-/// One line.
-pub struct Line {
+/// One line. Its points are places and values; in a panel also the [errors](super::ErrorLine) of the values.
+pub struct Line<Point = (f64, f64)> {
     /// Its name in the legend; empty for a line that belongs to an earlier one of its colour and is not listed.
     pub name: String,
     /// Number of its colour; lines of one colour belong together.
     pub color: usize,
-    /// Length of a dash and of a gap; solid without.
-    pub dash: Option<(u32, u32)>,
-    /// Places and values.
-    pub points: Vec<(f64, f64)>,
+    /// Whether it is dashed.
+    pub dashed: bool,
+    /// What it goes through.
+    pub points: Vec<Point>,
+}
+
+impl<Point> Line<Point> {
+    /// A solid line.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        color: usize,
+        points: impl IntoIterator<Item = Point>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            color,
+            dashed: false,
+            points: points.into_iter().collect(),
+        }
+    }
+
+    /// The same with dashes.
+    #[must_use]
+    pub fn dashed(self) -> Self {
+        Self {
+            dashed: true,
+            ..self
+        }
+    }
 }
 
 impl Chart<'_> {
@@ -110,27 +139,26 @@ impl Chart<'_> {
             let style = color.stroke_width(width);
             let points = line.points.iter().copied();
             let solid = move |at: (i32, i32)| PathElement::new(sample(at), style);
-            let dashed = move |at: (i32, i32), (length, gap): (u32, u32)| {
-                DashedPathElement::new(sample(at), length, gap, style)
-            };
-            let series = match line.dash {
-                Some((length, gap)) => {
-                    chart.draw_series(DashedLineSeries::new(points.clone(), length, gap, style))?
-                }
-                None => chart.draw_series(LineSeries::new(points.clone(), style))?,
+            let dashed = move |at: (i32, i32)| DashedPathElement::new(sample(at), DASH, GAP, style);
+            let series = if line.dashed {
+                chart.draw_series(DashedLineSeries::new(points.clone(), DASH, GAP, style))?
+            } else {
+                chart.draw_series(LineSeries::new(points.clone(), style))?
             };
             if !line.name.is_empty() {
                 series.label(&line.name);
-                match line.dash {
-                    Some(dash) => series.legend(move |at| dashed(at, dash)),
-                    None => series.legend(solid),
-                };
+                if line.dashed {
+                    series.legend(dashed);
+                } else {
+                    series.legend(solid);
+                }
             }
             if let (Some(beside), false) = (&beside, line.name.is_empty()) {
                 let (x, y) = (4, 60 + ROW * listed);
-                match line.dash {
-                    Some(dash) => beside.draw(&dashed((x, y), dash))?,
-                    None => beside.draw(&solid((x, y)))?,
+                if line.dashed {
+                    beside.draw(&dashed((x, y)))?;
+                } else {
+                    beside.draw(&solid((x, y)))?;
                 }
                 let at = (x + SAMPLE + 8, y - 8);
                 beside.draw(&Text::new(line.name.clone(), at, text(15)))?;

@@ -5,6 +5,7 @@ use plotters::prelude::*;
 use plotters::style::FontStyle;
 
 use super::axis::{Axis, Scale, mesh};
+use super::chart::Line;
 use super::colors::INK;
 use super::colors::color;
 use super::font::{FONT, register_fonts};
@@ -33,17 +34,8 @@ pub struct LinePanel<'a> {
     pub y_holds: Vec<f64>,
 }
 
-/// A line with errors.
-pub struct ErrorLine {
-    /// Its name.
-    pub name: String,
-    /// Number of its colour.
-    pub color: usize,
-    /// Whether it is dashed.
-    pub dashed: bool,
-    /// Place, value, and its error if there is one.
-    pub points: Vec<(f64, f64, Option<f64>)>,
-}
+/// A line with errors: each point is a place, a value, and its error if there is one.
+pub type ErrorLine = Line<(f64, f64, Option<f64>)>;
 
 /// Charts in so many columns. The names are those of the first chart.
 ///

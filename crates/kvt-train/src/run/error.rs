@@ -13,13 +13,10 @@ pub enum RunError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A new run was requested where one already exists.
-    #[error("{}", exists(.path, FOLDER))]
-    Exists {
-        /// The run's folder.
-        path: PathBuf,
-    },
+    #[error("run `{}` exists: use `--resume` or another `run.dir`", .0.display())]
+    Exists(PathBuf),
     /// The folder of a new run cannot be created.
-    #[error("{}", not_made(.path, .reason, FOLDER))]
+    #[error("could not make the folder `{}`: {reason}; choose another `run.dir`", .path.display())]
     NotMade {
         /// The run's folder.
         path: PathBuf,
@@ -27,28 +24,19 @@ pub enum RunError {
         reason: String,
     },
     /// A run was to be read or resumed where there is none.
-    #[error("`{}` holds no run: it has no `config.toml`", .path.display())]
-    NotARun {
-        /// The folder.
-        path: PathBuf,
-    },
+    #[error("`{}` holds no run: it has no `config.toml`", .0.display())]
+    NotARun(PathBuf),
     /// A run without its configuration, although its checkpoints show that it had one.
     #[error(
         "run `{}` has lost its `config.toml`: write it again with `kvt config print CONFIG > {}`",
-        .path.display(), shell(&.path.join("config.toml").display().to_string())
+        .0.display(), shell(&.0.join("config.toml").display().to_string())
     )]
-    ConfigLost {
-        /// The run's folder.
-        path: PathBuf,
-    },
+    ConfigLost(PathBuf),
     /// The folder of a new run holds foreign files.
-    #[error("{}", foreign(.path, FOLDER))]
-    Foreign {
-        /// The folder.
-        path: PathBuf,
-    },
+    #[error("folder `{}` is not empty and holds no run: choose another `run.dir`", .0.display())]
+    Foreign(PathBuf),
     /// Another process writes this run.
-    #[error("{}", locked(.path, .holder, FOLDER))]
+    #[error("run `{}` is being written by {holder}: wait for it, stop it, or use another `run.dir`", .path.display())]
     Locked {
         /// The run's folder.
         path: PathBuf,
@@ -59,18 +47,12 @@ pub enum RunError {
     #[error(
         "run `{}` was moved or deleted while it was trained, and nothing more is written to that path: continue it with `--resume` where \
          it is now",
-        .path.display()
+        .0.display()
     )]
-    Moved {
-        /// The path at which the run was.
-        path: PathBuf,
-    },
+    Moved(PathBuf),
     /// A class name that cannot be a line of `classes.txt`.
-    #[error("class name {name:?} has a line break: rename its folder")]
-    ClassName {
-        /// The name.
-        name: String,
-    },
+    #[error("class name {0:?} has a line break: rename its folder")]
+    ClassName(String),
     /// A file of the run does not parse.
     #[error("`{}`, line {line}: {reason}", .path.display())]
     Malformed {
@@ -93,7 +75,10 @@ pub enum RunError {
         path: PathBuf,
     },
     /// There are or were checkpoints, but none is usable.
-    #[error("{}", no_usable_checkpoint(.path, .reason, FOLDER))]
+    #[error(
+        "no checkpoint in `{}` can be used: {reason}; or restore the folder from a copy, or use another `run.dir` to train again",
+        .path.display()
+    )]
     NoUsableCheckpoint {
         /// The folder of checkpoints.
         path: PathBuf,
@@ -101,11 +86,11 @@ pub enum RunError {
         reason: String,
     },
     /// All epochs were trained, but the checkpoints are gone.
-    #[error("{}", checkpoints_gone(.path, FOLDER))]
-    CheckpointsGone {
-        /// The run's folder.
-        path: PathBuf,
-    },
+    #[error(
+        "run `{}` is finished, but its checkpoints are gone: restore `{}`, or use another `run.dir` to train again",
+        .0.display(), .0.join("checkpoints").display()
+    )]
+    CheckpointsGone(PathBuf),
     /// A run resumes only from its own checkpoints.
     #[error(
         "`{}` is not a checkpoint in `{}`: give one from that folder, or start a new run from other weights with `init.weights`",
@@ -151,58 +136,14 @@ pub enum RunError {
     },
 }
 
-/// The configuration key of the run's folder.
-const FOLDER: &str = "run.dir";
-
-fn exists(path: &Path, folder: &str) -> String {
-    let path = path.display();
-    format!("run `{path}` exists: use `--resume` or another `{folder}`")
-}
-
-fn not_made(path: &Path, reason: &str, folder: &str) -> String {
-    let path = path.display();
-    format!("could not make the folder `{path}`: {reason}; choose another `{folder}`")
-}
-
-fn foreign(path: &Path, folder: &str) -> String {
-    let path = path.display();
-    format!("folder `{path}` is not empty and holds no run: choose another `{folder}`")
-}
-
-fn locked(path: &Path, holder: &str, folder: &str) -> String {
-    let path = path.display();
-    format!(
-        "run `{path}` is being written by {holder}: wait for it, stop it, or use another `{folder}`"
-    )
-}
-
-fn no_usable_checkpoint(path: &Path, reason: &str, folder: &str) -> String {
-    format!(
-        "no checkpoint in `{}` can be used: {reason}; or restore the folder from a copy, or use another \
-         `{folder}` to train again",
-        path.display()
-    )
-}
-
-fn checkpoints_gone(path: &Path, folder: &str) -> String {
-    format!(
-        "run `{}` is finished, but its checkpoints are gone: restore `{}`, or use another `{folder}` to train again",
-        path.display(),
-        path.join("checkpoints").display()
-    )
-}
-
 impl RunError {
     /// The message if the folder of the run was given by something other than the key `run.dir`, such as the option `--out`.
     pub fn with_folder(&self, name: &str) -> String {
-        match self {
-            Self::Exists { path } => exists(path, name),
-            Self::NotMade { path, reason } => not_made(path, reason, name),
-            Self::Foreign { path } => foreign(path, name),
-            Self::Locked { path, holder } => locked(path, holder, name),
-            Self::NoUsableCheckpoint { path, reason } => no_usable_checkpoint(path, reason, name),
-            Self::CheckpointsGone { path } => checkpoints_gone(path, name),
-            other => other.to_string(),
+        let text = self.to_string();
+        // The last one, since a path or a reason before it can be anything.
+        match text.rsplit_once("another `run.dir`") {
+            Some((before, after)) => format!("{before}another `{name}`{after}"),
+            None => text,
         }
     }
 
@@ -223,12 +164,12 @@ mod tests {
     fn a_way_out_names_what_names_the_folder() {
         let (path, reason) = (PathBuf::from("a/run.dir"), "why".to_owned());
         let errors = [
-            RunError::Exists { path: path.clone() },
+            RunError::Exists(path.clone()),
             RunError::NotMade {
                 path: path.clone(),
                 reason: reason.clone(),
             },
-            RunError::Foreign { path: path.clone() },
+            RunError::Foreign(path.clone()),
             RunError::Locked {
                 path: path.clone(),
                 holder: reason.clone(),
@@ -237,7 +178,7 @@ mod tests {
                 path: path.clone(),
                 reason,
             },
-            RunError::CheckpointsGone { path },
+            RunError::CheckpointsGone(path),
         ];
         for error in errors {
             let (key, option) = (error.to_string(), error.with_folder("--out"));
@@ -246,7 +187,7 @@ mod tests {
             assert!(option.contains("`a/run.dir"), "{option}");
             assert_eq!(key.replace("another `run.dir`", "another `--out`"), option);
         }
-        let other = RunError::NotARun { path: "x".into() };
+        let other = RunError::NotARun("x".into());
         assert_eq!(other.with_folder("--out"), other.to_string());
     }
 }

@@ -33,42 +33,17 @@ impl Metric {
         higher: false,
     };
     /// Percentage of images whose most probable class is correct.
-    pub const TOP1: Self = Self {
-        name: "top1",
-        title: "top-1",
-        percent: true,
-        higher: true,
-    };
+    pub const TOP1: Self = Self::percent("top1", "top-1");
     /// Percentage of images whose class is among the five most probable ones.
-    pub const TOP5: Self = Self {
-        name: "top5",
-        title: "top-5",
-        percent: true,
-        higher: true,
-    };
+    pub const TOP5: Self = Self::percent("top5", "top-5");
 
     /// Mean over the classes with images of the percentage that is predicted correctly.
-    pub const RECALL: Self = Self {
-        name: "macro_recall",
-        title: "macro recall",
-        percent: true,
-        higher: true,
-    };
+    pub const RECALL: Self = Self::percent("macro_recall", "macro recall");
     /// Mean over the classes with images of F1, the harmonic mean of recall and precision.
-    pub const F1: Self = Self {
-        name: "macro_f1",
-        title: "macro F1",
-        percent: true,
-        higher: true,
-    };
+    pub const F1: Self = Self::percent("macro_f1", "macro F1");
 
     /// Percentage of images that the k-NN classifier on features gets right.
-    pub const KNN: Self = Self {
-        name: "knn",
-        title: "k-NN top-1",
-        percent: true,
-        higher: true,
-    };
+    pub const KNN: Self = Self::percent("knn", "k-NN top-1");
     /// Standard deviation over the images of features normalised to length 1, times the square root of their dimension: 0 if all
     /// are the same.
     pub const FEATURE_STD: Self = Self {
@@ -79,85 +54,40 @@ impl Metric {
     };
 
     /// Mean over the classes of the average precision of their labels, of images with several.
-    pub const MAP: Self = Self {
-        name: "map",
-        title: "mAP",
-        percent: true,
-        higher: true,
-    };
+    pub const MAP: Self = Self::percent("map", "mAP");
     /// F1 of all labels of all images together.
-    pub const MICRO_F1: Self = Self {
-        name: "micro_f1",
-        title: "micro F1",
-        percent: true,
-        higher: true,
-    };
+    pub const MICRO_F1: Self = Self::percent("micro_f1", "micro F1");
 
     /// Mean over the classes of the intersection over union of predicted and labelled pixels.
-    pub const MIOU: Self = Self {
-        name: "miou",
-        title: "mIoU",
-        percent: true,
-        higher: true,
-    };
+    pub const MIOU: Self = Self::percent("miou", "mIoU");
     /// Mean over the classes of the percentage of their pixels that are predicted.
-    pub const MACC: Self = Self {
-        name: "macc",
-        title: "mAcc",
-        percent: true,
-        higher: true,
-    };
+    pub const MACC: Self = Self::percent("macc", "mAcc");
     /// Percentage of all labelled pixels whose class is predicted.
-    pub const AACC: Self = Self {
-        name: "aacc",
-        title: "aAcc",
-        percent: true,
-        higher: true,
-    };
+    pub const AACC: Self = Self::percent("aacc", "aAcc");
 
     /// Average precision of boxes, as COCO defines it, in percent.
-    pub const BOX_AP: Self = Self {
-        name: "box_ap",
-        title: "box AP",
-        percent: true,
-        higher: true,
-    };
+    pub const BOX_AP: Self = Self::percent("box_ap", "box AP");
     /// The same of masks.
-    pub const MASK_AP: Self = Self {
-        name: "mask_ap",
-        title: "mask AP",
-        percent: true,
-        higher: true,
-    };
+    pub const MASK_AP: Self = Self::percent("mask_ap", "mask AP");
 
     /// Average precision of boxes at an overlap of 0.5.
-    pub const BOX_AP50: Self = Self {
-        name: "box_ap50",
-        title: "box AP50",
-        percent: true,
-        higher: true,
-    };
+    pub const BOX_AP50: Self = Self::percent("box_ap50", "box AP50");
     /// The same at an overlap of 0.75.
-    pub const BOX_AP75: Self = Self {
-        name: "box_ap75",
-        title: "box AP75",
-        percent: true,
-        higher: true,
-    };
+    pub const BOX_AP75: Self = Self::percent("box_ap75", "box AP75");
     /// Average precision of masks at an overlap of 0.5.
-    pub const MASK_AP50: Self = Self {
-        name: "mask_ap50",
-        title: "mask AP50",
-        percent: true,
-        higher: true,
-    };
+    pub const MASK_AP50: Self = Self::percent("mask_ap50", "mask AP50");
     /// The same at an overlap of 0.75.
-    pub const MASK_AP75: Self = Self {
-        name: "mask_ap75",
-        title: "mask AP75",
-        percent: true,
-        higher: true,
-    };
+    pub const MASK_AP75: Self = Self::percent("mask_ap75", "mask AP75");
+
+    /// A metric in percent, of which more is better.
+    const fn percent(name: &'static str, title: &'static str) -> Self {
+        Self {
+            name,
+            title,
+            percent: true,
+            higher: true,
+        }
+    }
 
     /// Whether `new` is better than `old`. An equal value is not better, and neither is NaN.
     pub fn improves(self, new: f64, old: f64) -> bool {

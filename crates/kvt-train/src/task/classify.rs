@@ -13,7 +13,7 @@ use super::lora::adapt;
 use super::mixer::Mixer;
 use super::model::{check_channels, note_of, start_from};
 use super::teacher::{Teacher, teacher};
-use super::{EvalData, Measured, Task, Weights, build_model, check_classes};
+use super::{EvalData, Measured, Setup, Task, Weights, build_model, check_classes};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
@@ -21,7 +21,7 @@ use crate::recipe::mix::draw_tokens;
 use crate::recipe::{
     DistillConfig, LossConfig, LossHeads, Position, TokenLogits, weighted_targets,
 };
-use crate::run::{Metric, Metrics, Note};
+use crate::run::{Metric, Metrics};
 use crate::splits::Splits;
 
 /// A classifier that learns from the labels of images, one view of each, and from a teacher's outputs.
@@ -95,22 +95,17 @@ impl Classify {
 }
 
 /// The model of a plan before the first update; a note describes the weights that it starts from.
-pub(super) fn start_model(
-    plan: &Plan,
-    config: &ModelConfig,
-    weights: Weights,
-    device: &Device,
-    notes: &mut Vec<Note>,
-) -> Result<Model, TrainError> {
-    let model = build_model(plan, config, device)?;
-    if weights == Weights::OfCheckpoint {
+pub(super) fn start_model(setup: &mut Setup<'_>) -> Result<Model, TrainError> {
+    let (plan, device) = (setup.plan, setup.device);
+    let model = build_model(plan, setup.model, device)?;
+    if setup.weights == Weights::OfCheckpoint {
         return adapt(plan, model, device, &mut Vec::new());
     }
     let (model, report) = start_from(&plan.init, model)?;
     if let (Some(path), Some(report)) = (&plan.init.weights, report) {
-        notes.push(note_of(path, &report));
+        setup.notes.push(note_of(path, &report));
     }
-    adapt(plan, model, device, notes)
+    adapt(plan, model, device, setup.notes)
 }
 
 /// The weights of the classes of a plan.
@@ -158,20 +153,15 @@ impl Task for Classify {
         Ok(config)
     }
 
-    fn start(
-        plan: &Plan,
-        config: &ModelConfig,
-        splits: &Splits,
-        weights: Weights,
-        device: &Device,
-        notes: &mut Vec<Note>,
-    ) -> Result<(Self, Model), TrainError> {
-        let teacher = teacher(plan, config, splits, &device.clone().inner(), notes)?;
+    fn start(setup: &mut Setup<'_>) -> Result<(Self, Model), TrainError> {
+        let (plan, splits) = (setup.plan, setup.splits);
+        let device = setup.device.clone().inner();
+        let teacher = teacher(plan, setup.model, splits, &device, setup.notes)?;
         let task = Self {
             class_weights: class_weights(plan, splits)?,
             ..Self::new(plan, teacher)
         };
-        Ok((task, start_model(plan, config, weights, device, notes)?))
+        Ok((task, start_model(setup)?))
     }
 
     fn prepare(plan: &Plan, splits: &Splits) -> Result<Arc<dyn Prepare<u32>>, DataError> {
@@ -245,9 +235,7 @@ impl Task for Classify {
     ) -> Result<(), TrainError> {
         match &self.teacher {
             Some(teacher) if !teacher.fingerprint.is_of(&read(TEACHER)?) => {
-                Err(TrainError::OtherTeacher {
-                    path: teacher.path.clone(),
-                })
+                Err(TrainError::OtherTeacher(teacher.path.clone()))
             }
             _ => Ok(()),
         }

@@ -11,7 +11,7 @@ use kvt_models::dense::{DenseKind, read_dense};
 use kvt_models::weights::{self, LoadReport, Outcome, StateDict, WeightsError};
 
 use super::model::hint;
-use super::{InitConfig, ResetHead, Weights};
+use super::{InitConfig, ResetHead, Setup, Weights};
 use crate::config::Plan;
 use crate::error::TrainError;
 use crate::fetch::locate;
@@ -99,22 +99,17 @@ pub(super) fn count(network: &impl Network) -> usize {
     sizes.sum()
 }
 
-/// The network of a plan for so many classes, with the weights in `init.weights`, unless those of a checkpoint are to follow: the
+/// The network of a plan for the classes of its data, with the weights in `init.weights`, unless those of a checkpoint are to follow: the
 /// weights of a classifier for the backbone, or those of a whole network, of which `init.reset_head` can leave out the last layers. A
 /// note describes the outcome.
 ///
 /// # Errors
 /// If settings do not describe a network, or the weights cannot be read or do not match.
-pub(super) fn start_from<N: DenseNetwork>(
-    plan: &Plan,
-    model: &ModelConfig,
-    classes: usize,
-    weights: Weights,
-    device: &Device,
-    notes: &mut Vec<Note>,
-) -> Result<N, TrainError> {
-    let (init, network) = (&plan.init, N::build(plan, model, classes, device)?);
-    let (Some(path), Weights::OfPlan) = (&init.weights, weights) else {
+pub(super) fn start_from<N: DenseNetwork>(setup: &mut Setup<'_>) -> Result<N, TrainError> {
+    let (plan, model) = (setup.plan, setup.model);
+    let classes = setup.splits.classes().len();
+    let network = N::build(plan, model, classes, setup.device)?;
+    let (Some(path), Weights::OfPlan) = (&plan.init.weights, setup.weights) else {
         return Ok(network);
     };
     let refused = |source| TrainError::InitWeights {
@@ -126,9 +121,9 @@ pub(super) fn start_from<N: DenseNetwork>(
         source,
     };
     let state = weights::read(&locate(path)?).map_err(refused)?;
-    let (network, message) = loaded(init, model, network, state).map_err(refused)?;
+    let (network, message) = loaded(&plan.init, model, network, state).map_err(refused)?;
     let message = format!("weights of `{}`: {message}", path.display());
-    notes.push(Note::new(0, Topic::Start, message));
+    setup.notes.push(Note::new(0, Topic::Start, message));
     Ok(network)
 }
 

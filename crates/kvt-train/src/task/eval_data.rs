@@ -71,29 +71,7 @@ impl<'a> EvalData<'a> {
         Ok(self.batches(loader))
     }
 
-    /// The whole validation split, in each process.
-    ///
-    /// # Errors
-    /// If the loader cannot start.
-    pub fn val(
-        &mut self,
-    ) -> Result<impl Iterator<Item = Result<Batch, DataError>> + use<'_, 'a>, DataError> {
-        let loader = self.splits.val_batches(self.plan)?;
-        Ok(self.batches(loader))
-    }
-
-    /// The whole training split in each process, without its augmentation: the neighbours of a k-NN classifier.
-    ///
-    /// # Errors
-    /// If the loader cannot start.
-    pub fn train(
-        &mut self,
-    ) -> Result<impl Iterator<Item = Result<Batch, DataError>> + use<'_, 'a>, DataError> {
-        let loader = self.splits.train_images(self.plan)?;
-        Ok(self.batches(loader))
-    }
-
-    /// Some images of a split, at equal distances, without augmentation; 0 means all.
+    /// Some images of a split in each process, at equal distances, without augmentation; 0 means all.
     ///
     /// # Errors
     /// If the loader cannot start.

@@ -132,19 +132,12 @@ pub trait Task: Sized {
     /// If there is no such model, or it does not match the images.
     fn model(plan: &Plan, splits: &Splits) -> Result<ModelConfig, TrainError>;
 
-    /// The task and its network before the first update, on a device with autodiff. With [`Weights::OfPlan`], the
-    /// network has the weights of the plan, and a note describes the outcome.
+    /// The task and its network before the first update. With [`Weights::OfPlan`], the network has the weights of the plan, and a
+    /// note describes the outcome.
     ///
     /// # Errors
     /// If the configuration does not describe a network, or weights cannot be read or do not match.
-    fn start(
-        plan: &Plan,
-        model: &ModelConfig,
-        splits: &Splits,
-        weights: Weights,
-        device: &Device,
-        notes: &mut Vec<Note>,
-    ) -> Result<(Self, Self::Network), TrainError>;
+    fn start(setup: &mut Setup<'_>) -> Result<(Self, Self::Network), TrainError>;
 
     /// Prepares a training image: its views and its target.
     ///
@@ -259,6 +252,22 @@ pub struct Unread {
     pub numbers: Tensor<1>,
     /// Interprets them. It contains the state of the task after the update, since other updates may have been made when they are read.
     pub tell: Tell,
+}
+
+/// What a task and its network are made of.
+pub struct Setup<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The model of the plan for its data.
+    pub model: &'a ModelConfig,
+    /// The data.
+    pub splits: &'a Splits,
+    /// Where weights come from.
+    pub weights: Weights,
+    /// The device, with autodiff.
+    pub device: &'a Device,
+    /// Receives what became of the weights.
+    pub notes: &'a mut Vec<Note>,
 }
 
 /// The source of a network's weights.

@@ -127,9 +127,7 @@ pub(crate) fn load_network<N: Network>(
     let file = weights.file();
     // Files that are not listed in the checkpoint were not verified.
     if weights == CheckpointWeights::Ema && !checkpoint.has(EMA) {
-        return Err(TrainError::NoEma {
-            path: checkpoint.path().to_owned(),
-        });
+        return Err(TrainError::NoEma(checkpoint.path().to_owned()));
     }
     let (network, unused) = network.load_state_dict(&weights::read(&checkpoint.file(file))?)?;
     if unused.is_empty() {

@@ -34,19 +34,6 @@ impl World for Alone {
         Ok(())
     }
 
-    fn sum_buckets(
-        &self,
-        lengths: &[usize],
-        fill: &mut dyn FnMut(usize, &mut [f32]),
-    ) -> Result<Vec<Vec<f32>>, WorldError> {
-        let mut bucket = |(number, &length): (usize, &usize)| {
-            let mut bucket = vec![0.0; length];
-            fill(number, &mut bucket);
-            bucket
-        };
-        Ok(lengths.iter().enumerate().map(&mut bucket).collect())
-    }
-
     fn broadcast(&self, _from: usize, _bytes: &mut [u8]) -> Result<(), WorldError> {
         Ok(())
     }

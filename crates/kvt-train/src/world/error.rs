@@ -13,13 +13,10 @@ pub enum WorldError {
     State(String),
     /// A launcher has started several processes, and this build cannot connect them.
     #[error(
-        "{size} processes were started, but this build of kvt has no MPI: build with `--features mpi`, \
+        "{0} processes were started, but this build of kvt has no MPI: build with `--features mpi`, \
          or start one process without a launcher"
     )]
-    NotBuilt {
-        /// The number of processes.
-        size: usize,
-    },
+    NotBuilt(usize),
     /// The launcher and MPI do not match.
     #[error(
         "the launcher started {size} processes, but MPI connects {found}: use the launcher of the MPI that kvt was built with \

@@ -46,7 +46,7 @@ fn complete(world: Arc<dyn World>, size: usize) -> Result<Arc<dyn World>, WorldE
 
 #[cfg(not(feature = "mpi"))]
 fn connect(size: usize) -> Result<Arc<dyn World>, WorldError> {
-    Err(WorldError::NotBuilt { size })
+    Err(WorldError::NotBuilt(size))
 }
 
 #[cfg(test)]

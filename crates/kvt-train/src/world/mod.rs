@@ -62,8 +62,8 @@ pub trait World: Debug + Send + Sync {
     /// If a process is lost.
     fn sum_f32(&self, values: &mut [f32]) -> Result<(), WorldError>;
 
-    /// The sums of several buckets, whose lengths are the same in all processes. `fill` writes a bucket, and each bucket is sent
-    /// while the next one is written.
+    /// The sums of several buckets, whose lengths are the same in all processes. `fill` writes a bucket. A world that can sends each
+    /// bucket while the next one is written.
     ///
     /// # Errors
     /// If a process is lost.
@@ -71,7 +71,15 @@ pub trait World: Debug + Send + Sync {
         &self,
         lengths: &[usize],
         fill: &mut dyn FnMut(usize, &mut [f32]),
-    ) -> Result<Vec<Vec<f32>>, WorldError>;
+    ) -> Result<Vec<Vec<f32>>, WorldError> {
+        let mut bucket = |(number, &length): (usize, &usize)| {
+            let mut bucket = vec![0.0; length];
+            fill(number, &mut bucket);
+            self.sum_f32(&mut bucket)?;
+            Ok(bucket)
+        };
+        lengths.iter().enumerate().map(&mut bucket).collect()
+    }
 
     /// Broadcasts the bytes of one process to all. The length must be the same everywhere.
     ///

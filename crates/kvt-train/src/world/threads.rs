@@ -162,20 +162,6 @@ impl World for Threads {
         self.sum_of(values, f32::to_le_bytes, f32::from_le_bytes)
     }
 
-    fn sum_buckets(
-        &self,
-        lengths: &[usize],
-        fill: &mut dyn FnMut(usize, &mut [f32]),
-    ) -> Result<Vec<Vec<f32>>, WorldError> {
-        let mut bucket = |(number, &length): (usize, &usize)| {
-            let mut bucket = vec![0.0; length];
-            fill(number, &mut bucket);
-            self.sum_f32(&mut bucket)?;
-            Ok(bucket)
-        };
-        lengths.iter().enumerate().map(&mut bucket).collect()
-    }
-
     fn broadcast(&self, from: usize, bytes: &mut [u8]) -> Result<(), WorldError> {
         let pick = |mut all: Vec<Vec<u8>>| {
             if from < all.len() {

@@ -120,27 +120,12 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
             ]
         })
     });
-    let AttentionShape {
-        batch,
-        heads,
-        tokens,
-        head_dim,
-    } = shape;
+    let [batch, heads, tokens, head_dim] = shape.sizes();
     let title = format!("attention {batch},{heads},{tokens},{head_dim}, f32");
-    let header = [
-        "kind",
-        "input",
-        "k",
-        "forward ms",
-        "of dense",
-        "forward + backward ms",
-        "of dense",
-        "GFLOP/s",
-        "GB/s",
-        "peak MiB",
-    ];
+    let header =
+        "kind,input,k,forward ms,of dense,forward + backward ms,of dense,GFLOP/s,GB/s,peak MiB";
     args.common
-        .finish(&title, &device, &table(&header, rows), &records)
+        .finish(&title, &device, &table(header.split(','), rows), &records)
 }
 
 fn shape(text: &str) -> Result<AttentionShape, String> {

@@ -97,7 +97,7 @@ pub(super) fn run(args: &ForwardArgs) -> anyhow::Result<()> {
     };
     let title = format!("forward pass of {name} in evaluation mode{lora}");
     let rows = rows.into_iter().map(Vec::from);
-    common.finish(&title, &device, &table(&columns, rows), &records)
+    common.finish(&title, &device, &table(columns, rows), &records)
 }
 
 impl ForwardArgs {

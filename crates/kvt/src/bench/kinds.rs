@@ -56,28 +56,13 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         }
     }
     progress.finish_and_clear();
-    let AttentionShape {
-        batch,
-        heads,
-        head_dim,
-        ..
-    } = args.shape.unwrap_or(SHAPE);
+    let [batch, heads, _, head_dim] = args.shape.unwrap_or(SHAPE).sizes();
     let title =
         format!("kinds of attention, batch {batch}, {heads} heads of {head_dim} channels, f32");
-    let header = [
-        "kind",
-        "tokens",
-        "parameters",
-        "MACs",
-        "forward ms",
-        "of dense",
-        "forward + backward ms",
-        "of dense",
-        "peak MiB",
-        "",
-    ];
+    let header =
+        "kind,tokens,parameters,MACs,forward ms,of dense,forward + backward ms,of dense,peak MiB,";
     let rows = records.iter().map(|record| row(record, &records));
-    common.finish(&title, &device, &table(&header, rows), &records)?;
+    common.finish(&title, &device, &table(header.split(','), rows), &records)?;
     // The table and `--json` come first, since they do not need the plots.
     if let Some(folder) = &args.out {
         KindMeasurement::draw(&records, folder)?;

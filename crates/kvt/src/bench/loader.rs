@@ -126,7 +126,7 @@ fn describe(record: &LoaderMeasurement, device: Option<(f64, u64)>) -> String {
         "{} images a round{views}\n\n{}\n\n{:.0} images/s on one core; reading and decoding alone make {:.0} ({:.0} %)\n\
          {:.0} images/s with {} workers ({:.0}-{:.0}), {:.0} for each",
         record.images,
-        table(&["stage", "ms for an image", "share %"], rows),
+        table(["stage", "ms for an image", "share %"], rows),
         record.images_per_second_alone,
         record.decode_limit,
         100.0 * record.images_per_second_alone / record.decode_limit,

@@ -6,7 +6,6 @@ use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
 use crate::common::{ModelArgs, Overrides};
 use kvt_tools::bench::ModelCase;
 use kvt_train::config::Plan;
-use kvt_train::task::TaskKind;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct MeasuredModel {
@@ -41,15 +40,6 @@ impl MeasuredModel {
         more: &[String],
     ) -> anyhow::Result<ModelCase> {
         let plan = self.plan_of(kind, more)?;
-        let is_dense = matches!(plan.task, TaskKind::Segment | TaskKind::Detect);
-        Ok(ModelCase {
-            kind: kind.to_owned(),
-            config: plan.model.config(None)?,
-            dense: is_dense.then(|| plan.clone()),
-            largest: false,
-            batch,
-            precision: plan.train.precision,
-            lora: plan.lora,
-        })
+        Ok(ModelCase::of(kind, &plan, batch)?)
     }
 }

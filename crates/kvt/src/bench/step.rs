@@ -86,16 +86,9 @@ fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
     let (name, lora) = said.unwrap_or_default();
     let (size, batch) = (world.size(), args.batch);
     let title = format!("step of {name}, batch {batch} in each of {size} processes{lora}");
-    let header = [
-        "kind",
-        "alone ms",
-        "together ms",
-        "communication ms",
-        "images/s",
-        "efficiency",
-    ];
+    let header = "kind,alone ms,together ms,communication ms,images/s,efficiency";
     args.common
-        .finish(&title, &device, &table(&header, rows), &records)
+        .finish(&title, &device, &table(header.split(','), rows), &records)
 }
 
 fn measure(args: &StepArgs) -> anyhow::Result<()> {
@@ -134,18 +127,9 @@ fn measure(args: &StepArgs) -> anyhow::Result<()> {
     let (name, lora) = said.unwrap_or_default();
     let dtype = plan.train.precision.name();
     let title = format!("step of {name}, batch {}, {dtype}{lora}", args.batch);
-    let header = [
-        "kind",
-        "k",
-        "forward ms",
-        "step ms",
-        "images/s",
-        "GFLOP/s",
-        "GB/s",
-        "peak MiB",
-    ];
+    let header = "kind,k,forward ms,step ms,images/s,GFLOP/s,GB/s,peak MiB";
     args.common
-        .finish(&title, &device, &table(&header, rows), &records)
+        .finish(&title, &device, &table(header.split(','), rows), &records)
 }
 
 /// What is trained in place of the weights, if it is LoRA's factors; they are the same for every kind of attention.

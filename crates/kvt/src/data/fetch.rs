@@ -61,7 +61,7 @@ fn list() -> String {
             images(set),
         ]
     });
-    let mut text = table(&["name", "download", "images"], rows);
+    let mut text = table(["name", "download", "images"], rows);
     for set in Dataset::all() {
         text.push_str(&format!(
             "\n\n{}: {}\n  {}\n  licence: {}",

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         json.insert("data".to_owned(), json!(root));
         json
     };
-    let classes = || table(&LabelResults::HEADER, results.classes());
+    let classes = || table(LabelResults::HEADER, results.classes());
     args.show(json, || results.text(), classes)?;
     args.wrote(Some(TABLE))
 }

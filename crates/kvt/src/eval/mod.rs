@@ -209,13 +209,13 @@ fn by_class(results: &Results<'_>) -> String {
     let header = ["class", "images", "accuracy", "precision", "F1"];
     let mut text = format!(
         "{}\n\n{}",
-        table(&header, results.classes()),
+        table(header, results.classes()),
         results.mean_accuracy()
     );
     let pairs = results.confused();
     if !pairs.is_empty() {
         let header = ["confused most: class", "taken for", "images"];
-        text += &format!("\n\n{}", table(&header, pairs));
+        text += &format!("\n\n{}", table(header, pairs));
     }
     text
 }

@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         write_text(&out.join(TABLE), &results.csv())?;
     }
     let header = ["class", "IoU", "accuracy", "of all pixels"];
-    let classes = || table(&header, results.classes());
+    let classes = || table(header, results.classes());
     args.show(|| results.json(args.per_class), || results.text(), classes)?;
     args.wrote(Some(TABLE))
 }

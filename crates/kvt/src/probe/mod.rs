@@ -245,7 +245,7 @@ impl Results {
             });
             cells.collect()
         });
-        table(self.header, rows)
+        table(self.header.iter().copied(), rows)
     }
 
     fn to_csv(&self) -> String {

@@ -176,7 +176,7 @@ fn list(weights: &StateDict) -> String {
         "tensors  {}, {} numbers\nnames    {names}{broken}\n\n{}",
         weights.len(),
         grouped(numbers),
-        table(&["name", "shape", "type"], rows)
+        table(["name", "shape", "type"], rows)
     )
 }
 
@@ -229,7 +229,7 @@ fn describe(
             ]
         });
         text.push_str("\n\n");
-        text.push_str(&table(&["name", "model", "file", "outcome"], rows));
+        text.push_str(&table(["name", "model", "file", "outcome"], rows));
     }
     text
 }

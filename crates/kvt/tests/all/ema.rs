@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use burn::module::Module;
 use kvt_models::Model;
 use kvt_train::config::load_plan;
+use kvt_train::data::Split;
 use kvt_train::device;
 use kvt_train::engine::{
     Checkpointer, End, Late, Processes, Progress, Recorder, Session, Start, TrainState, Trainer,
@@ -73,7 +74,8 @@ fn what_is_read_back_is_what_was_in_memory() {
     let trained = trainer.state.network.valid();
     let ema = trainer.state.ema.take().unwrap();
 
-    let batch = splits.val_batches(&plan).unwrap().next().unwrap().unwrap();
+    let validation = || splits.some_images(&plan, Split::Val, 0).unwrap();
+    let batch = validation().next().unwrap().unwrap();
     let images = || batch.views[0].clone();
     let logits = |model: &Model| predict(model, images(), &device).unwrap().0;
     let (of_trained, of_ema) = (logits(&trained), logits(ema.network()));
@@ -87,8 +89,7 @@ fn what_is_read_back_is_what_was_in_memory() {
         assert!(logits(&model) == *expected, "{weights:?}");
     }
 
-    let mut batches = splits.val_batches(&plan).unwrap();
-    let evaluation = evaluate(ema.network(), &mut batches, &device, |_| {}).unwrap();
+    let evaluation = evaluate(ema.network(), validation(), &device, |_| {}).unwrap();
     let last = ["--run", "run", "--checkpoint", "last", "--ema", "--json"];
     let found = workspace.json(&[&["eval"], &last[..]].concat());
     assert_eq!(found["loss"].as_f64(), Some(evaluation.loss()));

@@ -11,9 +11,9 @@ use kvt_ops::{Key, Phase};
 use kvt_train::data::{DataError, DeviceBatch, Prepare};
 use kvt_train::engine::{TrainError, TrainState, Update, UpdateError, UpdateSettings};
 use kvt_train::recipe::{Clip, Ema, Gradients, LossScale, OptimConfig, Optimizer, Position, Rates};
-use kvt_train::run::{Event, Metric, Note, Topic};
+use kvt_train::run::{Event, Metric, Topic};
 use kvt_train::splits::Splits;
-use kvt_train::task::{EvalData, Measured, Task, Weights};
+use kvt_train::task::{EvalData, Measured, Setup, Task};
 
 use crate::support::{Workspace, floats, read_weights, steps};
 
@@ -36,14 +36,7 @@ impl Task for Sum {
         unreachable!("the test makes the state")
     }
 
-    fn start(
-        _: &kvt_train::config::Plan,
-        _: &ModelConfig,
-        _: &Splits,
-        _: Weights,
-        _: &Device,
-        _: &mut Vec<Note>,
-    ) -> Result<(Self, Model), TrainError> {
+    fn start(_: &mut Setup<'_>) -> Result<(Self, Model), TrainError> {
         unreachable!("the test makes the state")
     }
 

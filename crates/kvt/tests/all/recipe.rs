@@ -15,9 +15,9 @@ use kvt_train::data::{DataError, DeviceBatch, Prepare};
 use kvt_train::engine::{TrainError, TrainState, UpdateSettings};
 use kvt_train::recipe::mix::{Blend, Mixing, Rect, write_patches};
 use kvt_train::recipe::{Ema, LossConfig, Optimizer, Position, Rates};
-use kvt_train::run::{Metric, Note};
+use kvt_train::run::Metric;
 use kvt_train::splits::Splits;
-use kvt_train::task::{EvalData, Measured, Task, Weights, build_model};
+use kvt_train::task::{EvalData, Measured, Setup, Task, build_model};
 
 use crate::support::{Golden, Workspace, assert_each_close, read_weights};
 use crate::trajectory;
@@ -46,14 +46,7 @@ impl Task for Given {
         unreachable!("the test makes the state")
     }
 
-    fn start(
-        _: &Plan,
-        _: &ModelConfig,
-        _: &Splits,
-        _: Weights,
-        _: &Device,
-        _: &mut Vec<Note>,
-    ) -> Result<(Self, Model), TrainError> {
+    fn start(_: &mut Setup<'_>) -> Result<(Self, Model), TrainError> {
         unreachable!("the test makes the state")
     }
 

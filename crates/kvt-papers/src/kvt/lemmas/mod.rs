@@ -11,7 +11,7 @@ use kvt_ops::Key;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::super::fit::slope;
-use super::super::{Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
 use kvt_train::analysis::Estimate;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
@@ -27,24 +27,21 @@ impl Lemmas {
 }
 
 impl Item for Lemmas {
-    fn name(&self) -> &'static str {
-        "lemmas"
-    }
-
-    fn title(&self) -> &'static str {
-        "KVT, lemmas 1 to 3 as numbers"
-    }
-
-    fn stated(&self) -> &'static str {
-        "[KVT](https://arxiv.org/abs/2106.00515), section 3.3, and the appendix of version 1.\n\n\
-         - **Lemma 1.** The gradient of an output with respect to `W_Q` is proportional to the variance of the tokens under the attention weights, \
-         `Var = sum_t a_t x_t^T x_t - m^T m`. \"Since k-NN attention only uses patches with large similarity\", its variance \"will be \
-         smaller\". The paper leaves out the factor `1 / sqrt(d)`, and its equation 15 for `W_K` has `x_l[i] W_Q[:,j]^T Var W_V`.\n\
-         - **Lemma 2.** The output differs from the mean of the tokens that are relevant to the query by `O(k^-1/2 + c rho_k)`, `rho_k` \
-         the share of irrelevant tokens among the k selected ones: smaller with a well chosen k than with all tokens.\n\
-         - **Lemma 3.** With `O(n d^-c)` selected keys no relevant one is lost: fewer are needed in more dimensions.\n\n\
-         Constants are not tested: they are loose, the bound of lemma 2 becomes negative without irrelevant tokens, and its proof exchanges \
-         two of them."
+    fn about(&self) -> About {
+        About {
+            name: "lemmas",
+            title: "KVT, lemmas 1 to 3 as numbers",
+            stated: "[KVT](https://arxiv.org/abs/2106.00515), section 3.3, and the appendix of version 1.\n\n\
+             - **Lemma 1.** The gradient of an output with respect to `W_Q` is proportional to the variance of the tokens under the attention weights, \
+             `Var = sum_t a_t x_t^T x_t - m^T m`. \"Since k-NN attention only uses patches with large similarity\", its variance \"will be \
+             smaller\". The paper leaves out the factor `1 / sqrt(d)`, and its equation 15 for `W_K` has `x_l[i] W_Q[:,j]^T Var W_V`.\n\
+             - **Lemma 2.** The output differs from the mean of the tokens that are relevant to the query by `O(k^-1/2 + c rho_k)`, `rho_k` \
+             the share of irrelevant tokens among the k selected ones: smaller with a well chosen k than with all tokens.\n\
+             - **Lemma 3.** With `O(n d^-c)` selected keys no relevant one is lost: fewer are needed in more dimensions.\n\n\
+             Constants are not tested: they are loose, the bound of lemma 2 becomes negative without irrelevant tokens, and its proof exchanges \
+             two of them.",
+            ..About::default()
+        }
     }
 
     fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
@@ -102,12 +99,7 @@ impl Curve {
             title: format!("Lemma {}: {}", self.lemma, self.title),
             x: Axis::linear(self.x).at(self.points.iter().map(|(x, _)| *x).collect()),
             y: Axis::linear(""),
-            lines: vec![ErrorLine {
-                name: "kvt".to_owned(),
-                color: 0,
-                dashed: false,
-                points: points.collect(),
-            }],
+            lines: vec![ErrorLine::new("kvt", 0, points)],
             y_holds: Vec::new(),
         }
     }
@@ -141,13 +133,9 @@ fn found(first: &gradient::Found, second: &Curve, third: &Curve, draws: usize) -
         let [query, key, printed] = errors.map(|error| format!("{error:.1e}"));
         [(*name).to_owned(), query, key, printed]
     });
-    let header = [
-        "attention",
-        "`W_Q`: `x_l[i] W_K[:,j]^T Var W_V / sqrt(d)`",
-        "`W_K`: `q_l[j] Var[i,:] W_V / sqrt(d)`",
-        "`W_K`, equation 15, with or without `/ sqrt(d)`: the closer one",
-    ];
-    text += &table(header, rows);
+    let header = "attention | `W_Q`: `x_l[i] W_K[:,j]^T Var W_V / sqrt(d)` | `W_K`: `q_l[j] Var[i,:] W_V / sqrt(d)` | \
+                  `W_K`, equation 15, with or without `/ sqrt(d)`: the closer one";
+    text += &table(header.split(" | "), rows);
     let _ = write!(
         text,
         "\nSo the lemma holds with the factor `1 / sqrt(d)`, for dense and k-NN attention alike, and equation 15 does not. The claim about the \

@@ -79,12 +79,9 @@ fn matrix(page: &mut Markup, judged: &Classified) {
     };
     if classes > NUMBERED {
         picture(page, judged, share);
-        page.element(
-            "p",
-            &[("class", "note")],
-            "Confusion matrix: rows are true classes, columns predicted ones, both in label order; the stronger the colour, the \
-             larger its share of the row.",
-        );
+        let text = "Confusion matrix: rows are true classes, columns predicted ones, both in label order; the stronger the colour, the \
+                    larger its share of the row.";
+        page.note(text);
         return;
     }
     page.table("matrix", |page| {
@@ -113,11 +110,7 @@ fn matrix(page: &mut Markup, judged: &Classified) {
             }
         });
     });
-    page.element(
-        "p",
-        &[("class", "note")],
-        "Confusion matrix, in images: rows are true classes, columns predicted ones.",
-    );
+    page.note("Confusion matrix, in images: rows are true classes, columns predicted ones.");
 }
 
 /// The matrix of many classes: one path per shade.

@@ -217,13 +217,7 @@ impl<'a> Shown<'a> {
         report: &mut Report,
         warn: Warn<'_>,
     ) -> Result<Vec<Sample>, ReportError> {
-        let Trained {
-            plan,
-            model,
-            device,
-            size,
-            ..
-        } = &self.trained;
+        let trained = &self.trained;
         let mut samples = Vec::new();
         let mut has_maps = true;
         for &index in indices {
@@ -236,8 +230,8 @@ impl<'a> Shown<'a> {
             };
             let mut maps = Vec::new();
             if has_maps {
-                let device = device.device.clone().inner();
-                let found = class_attention(model, view.clone().upload(&device));
+                let device = trained.device.device.clone().inner();
+                let found = class_attention(&trained.model, view.clone().upload(&device));
                 match found.map_err(TrainedError::from)? {
                     Ok(found) => maps = found.into_iter().next().unwrap_or_default(),
                     Err(reason) => {
@@ -252,7 +246,7 @@ impl<'a> Shown<'a> {
                 run: self.run,
                 image,
                 classes,
-                picture: preview::picture(&view.pixels, *size, &plan.augment),
+                picture: preview::picture(&view.pixels, trained.size, &trained.plan.augment),
                 guesses: self.guesses(view)?,
                 maps,
             });

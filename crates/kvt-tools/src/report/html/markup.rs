@@ -75,6 +75,11 @@ impl Markup {
         });
     }
 
+    /// A remark in a paragraph of its own, as a [`sentence`](Self::sentence).
+    pub(super) fn note(&mut self, text: &str) {
+        self.sentence("p", &[("class", "note")], text);
+    }
+
     /// A row of a table: a heading, and cells.
     pub(super) fn row<'a>(&mut self, heading: &str, cells: impl IntoIterator<Item = &'a str>) {
         self.within("tr", &[], |page| {

@@ -87,9 +87,7 @@ impl Report {
                 .take(number)
                 .any(|other| other.folder() == folder)
             {
-                return Err(ReportError::Twice {
-                    run: record.path.clone(),
-                });
+                return Err(ReportError::Twice(record.path.clone()));
             }
         }
         if records.iter().all(|record| record.epochs() == 0) {

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::Report;
 use super::markup::Markup;
+use crate::groups::unique;
 
 /// The style and the script of every report.
 pub(super) const STYLE: &str = include_str!("style.css");
@@ -72,7 +73,7 @@ fn head(page: &mut Markup, report: &Report) {
 
 fn header(page: &mut Markup, report: &Report) {
     page.element("h1", &[], &report.title);
-    page.element("p", &[("class", "note")], &subtitle(report));
+    page.note(&subtitle(report));
     let warnings = report.warnings();
     if warnings.is_empty() {
         return;
@@ -90,16 +91,10 @@ fn subtitle(report: &Report) -> String {
         1 => String::new(),
         count => format!("{count} runs of "),
     };
-    let mut models: Vec<&str> = Vec::new();
-    for record in &report.records {
-        let name = record
-            .model
-            .as_ref()
-            .map_or(record.plan.model.name.as_str(), |model| &model.name);
-        if !models.contains(&name) {
-            models.push(name);
-        }
-    }
+    let models = unique(report.records.iter().map(|record| {
+        let model = record.model.as_ref();
+        model.map_or(record.plan.model.name.as_str(), |model| &model.name)
+    }));
     let version = env!("CARGO_PKG_VERSION");
     format!("{count}{}; made by kvt {version}", models.join(", "))
 }

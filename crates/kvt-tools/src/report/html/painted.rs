@@ -8,6 +8,7 @@ use super::images::{Asked, validation_images};
 use super::markup::Markup;
 use super::samples::data_uri;
 use super::{Report, ReportError};
+use crate::groups::{grouped, unique};
 use crate::trained::{Images, TrainedDense, TrainedError, Warn};
 use kvt_train::error::{TrainError, chain};
 use kvt_train::task::{DenseNetwork, TaskKind};
@@ -95,24 +96,14 @@ pub(super) fn painted(page: &mut Markup, report: &Report) -> Result<(), ReportEr
     if report.painted.is_empty() {
         return Ok(());
     }
-    let mut notes: Vec<&str> = Vec::new();
-    for painted in &report.painted {
-        if !notes.contains(&painted.note) {
-            page.element("p", &[("class", "note")], painted.note);
-            notes.push(painted.note);
-        }
+    for note in unique(report.painted.iter().map(|painted| painted.note)) {
+        page.note(note);
     }
-    let mut images: Vec<&str> = Vec::new();
-    for painted in &report.painted {
-        if !images.contains(&painted.image.as_str()) {
-            images.push(&painted.image);
-        }
-    }
+    let images = report.painted.iter();
+    let images = grouped(images.map(|painted| (painted.image.as_str(), painted)));
     let mut uris = Vec::new();
-    for image in images {
-        for painted in report.painted.iter().filter(|one| one.image == image) {
-            uris.push((painted, data_uri(&painted.picture)?));
-        }
+    for painted in images.into_iter().flat_map(|(_, all)| all) {
+        uris.push((painted, data_uri(&painted.picture)?));
     }
     page.within("div", &[("class", "cards")], |page| {
         for (painted, uri) in &uris {

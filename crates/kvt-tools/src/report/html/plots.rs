@@ -33,10 +33,6 @@ pub(super) fn all(page: &mut Markup, report: &Report, curves: &[Curve]) {
             .count()
     };
     if curves.iter().any(|curve| same(curve) > 1) {
-        page.element(
-            "p",
-            &[("class", "note")],
-            "A line is the mean over the runs of one name, its band one sample standard deviation to each side.",
-        );
+        page.note("A line is the mean over the runs of one name, its band one sample standard deviation to each side.");
     }
 }

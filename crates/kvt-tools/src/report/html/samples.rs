@@ -11,6 +11,7 @@ use super::super::ReportError;
 use super::Report;
 use super::chart::color_class;
 use super::markup::Markup;
+use crate::groups::grouped;
 use crate::probe::{HeadMap, draw_map};
 use kvt_train::plot::encode_png;
 
@@ -48,14 +49,14 @@ impl Sample {
 pub(super) fn chosen(report: &Report) -> Result<Markup, ReportError> {
     let mut page = Markup::default();
     for remark in &report.remarks {
-        page.sentence("p", &[("class", "note")], remark);
+        page.note(remark);
     }
     let samples = &report.samples;
     if samples.iter().any(|sample| !sample.maps.is_empty()) {
         let text = "Below each image: where the class token looks in the last block that has a map, head by head, and how many patches it \
                     looks at. The brightest patch has the largest weight; a map of even weights is red throughout. Dark blue patches get no \
                     attention, as with k-NN attention.";
-        page.element("p", &[("class", "note")], text);
+        page.note(text);
     }
     cards(&mut page, report, samples)?;
     super::painted::painted(&mut page, report)?;
@@ -89,13 +90,8 @@ fn cards<'a>(
     report: &Report,
     samples: impl IntoIterator<Item = &'a Sample>,
 ) -> Result<(), ReportError> {
-    let mut images: Vec<(&str, Vec<&Sample>)> = Vec::new();
-    for sample in samples {
-        match images.iter_mut().find(|(image, _)| *image == sample.image) {
-            Some((_, all)) => all.push(sample),
-            None => images.push((&sample.image, vec![sample])),
-        }
-    }
+    let samples = samples.into_iter();
+    let images = grouped(samples.map(|sample| (sample.image.as_str(), sample)));
     let mut result = Ok(());
     page.within("div", &[("class", "cards")], |page| {
         for (_, all) in &images {

@@ -85,11 +85,7 @@ pub(super) fn differences(page: &mut Markup, records: &[Record], found: &[Differ
         });
     });
     if found.iter().any(|differing| differing.is_harmless) {
-        page.element(
-            "p",
-            &[("class", "note")],
-            "Grey keys do not change the result.",
-        );
+        page.note("Grey keys do not change the result.");
     }
 }
 

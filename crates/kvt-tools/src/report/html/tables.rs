@@ -134,7 +134,7 @@ pub(super) fn comparison(page: &mut Markup, report: &Report, curves: &[Curve]) {
     let header = header.iter().map(String::as_str);
     page.numbers(header, rows.iter().cloned());
     for sentence in comparison.caption(str::to_owned).lines() {
-        page.sentence("p", &[("class", "note")], sentence);
+        page.note(sentence);
     }
 }
 
@@ -192,6 +192,6 @@ fn notes(page: &mut Markup, record: &Record) {
     let more = record.notes.len().saturating_sub(NOTES);
     if more > 0 {
         let text = format!("and {more} more in `log.jsonl`");
-        page.sentence("p", &[("class", "note")], &text);
+        page.note(&text);
     }
 }

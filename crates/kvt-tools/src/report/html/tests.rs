@@ -430,7 +430,7 @@ fn what_cannot_be_reported_is_an_error() {
     let records = [&twice, &again].map(|path| Record::read(path).unwrap());
     let error = Report::new(records.into(), Some(Metric::TOP1), None).unwrap_err();
     assert!(
-        matches!(&error, ReportError::Twice { run } if *run == again),
+        matches!(&error, ReportError::Twice(run) if *run == again),
         "{error}"
     );
     let begun = runs.add("begun", "", &[]);

@@ -20,13 +20,13 @@ pub fn figure(title: &str, layers: &[Layer]) -> Result<String, String> {
             (tile.number(), tile.union.mean / tile.keys, error)
         });
         let random = of_size(size).map(|tile| (tile.number(), tile.random_share(), None));
-        unions.push(line(format!("{size} queries"), color, false, found));
-        unions.push(line(format!("{size} at random"), color, true, random));
+        unions.push(ErrorLine::new(format!("{size} queries"), color, found));
+        unions.push(ErrorLine::new(format!("{size} at random"), color, random).dashed());
     }
     let touched = |width| {
         let lines = sizes().map(|(color, size)| {
             let found = of_size(size).filter_map(|tile| measured(tile, tile.blocks(width)));
-            line(format!("{size} queries"), color, false, found)
+            ErrorLine::new(format!("{size} queries"), color, found)
         });
         lines.collect()
     };
@@ -36,8 +36,8 @@ pub fn figure(title: &str, layers: &[Layer]) -> Result<String, String> {
         .iter()
         .map(|tile| (tile.number(), tile.kept / tile.keys, None));
     let heads = vec![
-        line("heads".to_owned(), SIZES.len(), false, own),
-        line("at random".to_owned(), SIZES.len(), true, random),
+        ErrorLine::new("heads", SIZES.len(), own),
+        ErrorLine::new("at random", SIZES.len(), random).dashed(),
     ];
     let mut panels = vec![("keys that a tile keeps together".to_owned(), unions)];
     panels.extend(WIDTHS.map(|width| {
@@ -58,18 +58,4 @@ pub fn figure(title: &str, layers: &[Layer]) -> Result<String, String> {
 /// A share as a point, if there is one.
 fn measured(tile: &Tile<'_>, found: Option<Estimate>) -> Option<(f64, f64, Option<f64>)> {
     found.map(|found| (tile.number(), found.mean, found.error))
-}
-
-fn line(
-    name: String,
-    color: usize,
-    dashed: bool,
-    points: impl Iterator<Item = (f64, f64, Option<f64>)>,
-) -> ErrorLine {
-    ErrorLine {
-        name,
-        color,
-        dashed,
-        points: points.collect(),
-    }
 }

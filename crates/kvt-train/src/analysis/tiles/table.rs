@@ -72,25 +72,8 @@ impl<'a> Tile<'a> {
 
 /// A row for each size of a tile in each layer that drops keys, with means and standard errors.
 pub fn csv(layers: &[Layer]) -> String {
-    let header = [
-        "layer",
-        "stage",
-        "block",
-        "images",
-        "keys",
-        "kept",
-        "tile",
-        "union_random",
-        "heads_random",
-        "union",
-        "union_se",
-        "blocks_16",
-        "blocks_16_se",
-        "blocks_64",
-        "blocks_64_se",
-        "heads",
-        "heads_se",
-    ];
+    let header = "layer,stage,block,images,keys,kept,tile,union_random,heads_random,union,union_se,blocks_16,blocks_16_se,\
+                  blocks_64,blocks_64_se,heads,heads_se";
     let rows = layers.iter().flat_map(Tile::of).map(|tile| {
         let block = tile.layer.block;
         let place = cells([
@@ -112,7 +95,7 @@ pub fn csv(layers: &[Layer]) -> String {
         });
         place.into_iter().chain(numbers).collect::<Vec<_>>()
     });
-    Table::new(header, rows).csv()
+    Table::new(header.split(','), rows).csv()
 }
 
 /// The tiles of a layer, means only.

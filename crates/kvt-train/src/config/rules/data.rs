@@ -1,6 +1,5 @@
 //! The images: where they are, and which keys their kind has.
 
-use super::conflict;
 use crate::config::Plan;
 use crate::config::document::Checks;
 use crate::data::shapes::{Layout, ShapesConfig};
@@ -83,11 +82,10 @@ fn keys_of_kind(data: &mut DataConfig, task: TaskKind, checks: &mut Checks<'_>) 
     if data.kind != DataKind::Coco {
         without_objects(data, checks);
     } else if task != TaskKind::Detect {
-        conflict(
+        checks.conflict(
             "data.kind",
             "the images have objects with boxes, but no class each",
             "add `task = \"detect\"` at the top of the file",
-            checks,
         );
     }
 }
@@ -138,11 +136,10 @@ fn balance(data: &DataConfig, task: TaskKind, checks: &mut Checks<'_>) {
         refuse("data.repeats", &data.repeats.to_string(), "1");
     }
     if task != TaskKind::Classify {
-        conflict(
+        checks.conflict(
             "data.balance",
             "`data.balance` goes by the class of an image, which this task does not have",
             "leave it out",
-            checks,
         );
     }
 }
@@ -159,7 +156,7 @@ fn without_labels(data: &mut DataConfig, checks: &mut Checks<'_>) {
             chosen.unwrap_or_default()
         );
         let help = "leave it out, or leave `data.kind` out: a table is for images in folders";
-        conflict(key, &message, help, checks);
+        checks.conflict(key, message, help);
     }
     data.labels = String::new();
 }
@@ -208,7 +205,7 @@ fn of_another_kind(keys: &[&str], kind: &str, checks: &mut Checks<'_>) {
         if checks.sets(&key) && !checks.sets("data.kind") && !checks.refuses(&key) {
             let message = format!("`{key}` is set, but `data.kind` is not");
             let help = format!("add `kind = \"{kind}\"` under `[data]`, or leave it out");
-            conflict(&key, &message, &help, checks);
+            checks.conflict(&key, message, help);
         }
     }
 }

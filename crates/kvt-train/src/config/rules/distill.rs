@@ -2,10 +2,9 @@
 
 use kvt_models::ModelConfig;
 
-use super::{are_weights, conflict};
+use super::are_weights;
 use crate::config::Plan;
 use crate::config::document::Checks;
-use crate::config::problem::Problem;
 use crate::recipe::{DistillConfig, DistillKind};
 
 /// A teacher, or its logits.
@@ -14,14 +13,10 @@ pub(super) fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
     if distill.kind == DistillKind::None {
         // An explicit `kind = "none"` can disable the teacher of a base; a missing key cannot.
         for key in ["teacher", "teacher_model", "logits"] {
-            if let Some(place) = checks.set_place(&format!("distill.{key}"))
-                && !checks.sets("distill.kind")
-            {
+            if !checks.sets("distill.kind") {
                 let message = format!("`{key}` is set, but `distill.kind` is not");
                 let help = "add `kind = \"soft\"` or `\"hard\"` under `[distill]`, or `\"none\"`";
-                checks
-                    .problems
-                    .push(Problem::new(place, message).help(help.to_owned()));
+                checks.conflict(&format!("distill.{key}"), message, help);
             }
         }
         *distill = DistillConfig::default();
@@ -38,17 +33,15 @@ pub(super) fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
                         logits that a teacher has given before";
             checks.missing("distill.teacher", help);
         }
-        (Some(_), Some(_)) => conflict(
+        (Some(_), Some(_)) => checks.conflict(
             "distill.logits",
             "there are both a teacher and saved logits",
             "remove `distill.teacher` or `distill.logits`",
-            checks,
         ),
-        (None, Some(_)) if plan.mix.is_on() => conflict(
+        (None, Some(_)) if plan.mix.is_on() => checks.conflict(
             "distill.logits",
             "saved logits are of images as they are, but `[mix]` mixes them",
             "set `mix.mixup` and `mix.cutmix` to 0, or take a `distill.teacher`",
-            checks,
         ),
         _ => {}
     }
@@ -77,11 +70,10 @@ fn teacher_model(distill: &DistillConfig, checks: &mut Checks<'_>) {
                 checks.refuse(key, &format!("{name:?}"), expected);
             }
         }
-        (_, Some(_)) => conflict(
+        (_, Some(_)) => checks.conflict(
             key,
             "a model is named, but `distill.teacher` does not name a file of weights",
             "remove it, or let `distill.teacher` be a `.safetensors` or `.pth` file",
-            checks,
         ),
         (_, None) => {}
     }

@@ -18,7 +18,6 @@ use self::recipe::{class_weights, mixing, recipe};
 use self::tasks::{decay, detect, dino, multi_label, segment};
 use super::Plan;
 use super::document::Checks;
-use super::problem::Problem;
 use crate::augment::AugmentConfig;
 use crate::device::{NAMES, Wanted};
 use crate::fetch::Published;
@@ -36,12 +35,8 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     augment(&mut plan.augment, checks);
     mixing(&mut plan.mix, checks);
     if plan.task == TaskKind::MultiLabel {
-        if !checks.sets("loss.kind") {
-            plan.loss.kind = LossKind::Bce;
-        }
-        if !checks.sets("loss.label_smoothing") {
-            plan.loss.label_smoothing = 0.0;
-        }
+        checks.by_default("loss.kind", &mut plan.loss.kind, LossKind::Bce);
+        checks.by_default("loss.label_smoothing", &mut plan.loss.label_smoothing, 0.0);
     }
     if plan.loss.kind == LossKind::CrossEntropy {
         plan.loss.bce_threshold = None;
@@ -51,12 +46,11 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     distillation(plan, checks);
 
     // Without gradients, twice as many images fit in memory.
-    if !checks.sets("eval.batch_size") {
-        plan.eval.batch_size = match plan.task {
-            TaskKind::Segment | TaskKind::Detect => 1,
-            TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => 2 * plan.train.batch_size,
-        };
-    }
+    let images = match plan.task {
+        TaskKind::Segment | TaskKind::Detect => 1,
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => 2 * plan.train.batch_size,
+    };
+    checks.by_default("eval.batch_size", &mut plan.eval.batch_size, images);
     multi_label(plan, checks);
     dino(plan, checks);
     segment(plan, checks);
@@ -67,9 +61,8 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     if device.parse::<Wanted>().is_err() {
         checks.refuse("train.device", &format!("{device:?}"), NAMES);
     }
-    if !checks.sets("run.dir") {
-        plan.run.dir = Path::new("runs").join(checks.document.name());
-    }
+    let folder = Path::new("runs").join(checks.document.name());
+    checks.by_default("run.dir", &mut plan.run.dir, folder);
 }
 
 /// The channels of the model, and a mean and a standard deviation for each.
@@ -96,12 +89,9 @@ fn channels(plan: &mut Plan, checks: &mut Checks<'_>) {
 
 /// `[augment]`.
 fn augment(augment: &mut AugmentConfig, checks: &mut Checks<'_>) {
-    if !checks.sets("augment.hflip") {
-        augment.hflip = augment.preset.hflip();
-    }
-    if !checks.sets("augment.crop_pct") {
-        augment.crop_pct = augment.preset.crop_pct();
-    }
+    let preset = augment.preset;
+    checks.by_default("augment.hflip", &mut augment.hflip, preset.hflip());
+    checks.by_default("augment.crop_pct", &mut augment.crop_pct, preset.crop_pct());
     for (key, [low, high]) in augment.reversed() {
         let (key, pair) = (format!("augment.{key}"), format!("[{low:?}, {high:?}]"));
         checks.refuse(&key, &pair, "the smaller value first");
@@ -125,12 +115,4 @@ fn augment(augment: &mut AugmentConfig, checks: &mut Checks<'_>) {
 /// Whether a path is one of weights: by its ending, or as the name of published ones.
 fn are_weights(path: &Path) -> bool {
     is_of_weights(path) || Published::named(path).is_some()
-}
-
-/// Reports a key that conflicts with others.
-fn conflict(key: &str, message: &str, help: &str, checks: &mut Checks<'_>) {
-    if let Some(place) = checks.set_place(key) {
-        let problem = Problem::new(place, message.to_owned());
-        checks.problems.push(problem.help(help.to_owned()));
-    }
 }

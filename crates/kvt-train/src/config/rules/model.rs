@@ -2,7 +2,7 @@
 
 use kvt_models::ModelConfig;
 
-use super::{are_weights, conflict};
+use super::are_weights;
 use crate::config::document::Checks;
 use crate::config::problem::Problem;
 use crate::config::suggest::closest;
@@ -66,22 +66,19 @@ pub(super) fn lora(plan: &mut Plan, checks: &mut Checks<'_>) {
         if !checks.sets("lora.rank") && !checks.refuses(key) {
             let message = format!("`{key}` is set, but `lora.rank` is not");
             let help = "add `--set lora.rank=8` (with `kvt finetune`, `--lora 8`) or `rank = 8` under `[lora]`, or leave it out";
-            conflict(key, &message, help, checks);
+            checks.conflict(key, &message, help);
         }
     }
     if lora.rank == 0 {
         *lora = LoraConfig::default();
         return;
     }
-    if !checks.sets("lora.alpha") {
-        lora.alpha = 2.0 * lora.rank as f64;
-    }
+    checks.by_default("lora.alpha", &mut lora.alpha, 2.0 * lora.rank as f64);
     if plan.init.freeze != Freeze::None {
-        conflict(
+        checks.conflict(
             "lora.rank",
             "`lora.rank` adapts the backbone, which `init.freeze` leaves as it is",
             "set `init.freeze = \"none\"`: the weights that are adapted do not change in any case",
-            checks,
         );
     }
 }

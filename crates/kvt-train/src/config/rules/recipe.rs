@@ -1,9 +1,7 @@
 //! Optimizer, schedule, average, and the mixing of images.
 
-use super::conflict;
 use crate::config::Plan;
 use crate::config::document::Checks;
-use crate::config::problem::Problem;
 use crate::engine::TrainConfig;
 use crate::recipe::mix::MixConfig;
 use crate::recipe::{ClassWeights, EmaReport, LossKind, ScheduleConfig};
@@ -27,11 +25,10 @@ pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
         } else {
             "leave it out"
         };
-        conflict(
+        checks.conflict(
             key,
             "`loss.class_weights` is for the cross-entropy of a classifier",
             help,
-            checks,
         );
     } else if let Some((class, wrong)) = weights
         .iter()
@@ -48,15 +45,9 @@ pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
 /// Optimizer, schedule and average.
 pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
     let optim = &mut plan.optim;
-    if !checks.sets("optim.betas") {
-        optim.betas = optim.name.betas();
-    }
-    if !checks.sets("optim.eps") {
-        optim.eps = optim.name.eps();
-    }
-    if !checks.sets("optim.momentum") {
-        optim.momentum = optim.name.momentum();
-    }
+    checks.by_default("optim.betas", &mut optim.betas, optim.name.betas());
+    checks.by_default("optim.eps", &mut optim.eps, optim.name.eps());
+    checks.by_default("optim.momentum", &mut optim.momentum, optim.name.momentum());
     let clips = optim.clips();
     let mut clips = clips.iter().filter(|(_, limit)| *limit > 0.0);
     if let Some((first, _)) = clips.next() {
@@ -68,9 +59,8 @@ pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
     }
 
     let (schedule, train) = (&mut plan.schedule, &mut plan.train);
-    if !checks.sets("schedule.counts") {
-        schedule.counts = schedule.per.counts();
-    }
+    let counts = schedule.per.counts();
+    checks.by_default("schedule.counts", &mut schedule.counts, counts);
     let defaults = ScheduleConfig::default();
     if schedule.warmup_updates > 0 {
         schedule.warmup_epochs = 0.0;
@@ -91,16 +81,10 @@ pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
     let ema = &mut plan.ema;
     let is_kept = ema.decay > 0.0;
     ema.warmup &= is_kept;
-    if ema.report == EmaReport::Ema
-        && !is_kept
-        && !checks.refuses("ema.decay")
-        && let Some(place) = checks.set_place("ema.report")
-    {
+    if ema.report == EmaReport::Ema && !is_kept && !checks.refuses("ema.decay") {
         let message = "`ema.report` is \"ema\", but the run keeps no average";
         let help = "set `ema.decay` above 0, or `report = \"raw\"`";
-        checks
-            .problems
-            .push(Problem::new(place, message).help(help));
+        checks.conflict("ema.report", message, help);
     }
 }
 

@@ -3,7 +3,6 @@
 use kvt_models::ModelConfig;
 use kvt_models::dense::WindowPadding;
 
-use super::conflict;
 use crate::augment::{AugmentConfig, DenseConfig, MultiscaleConfig};
 use crate::config::diff::diff;
 use crate::config::document::Checks;
@@ -57,11 +56,10 @@ pub(super) fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
             } else {
                 "data.kind"
             };
-            conflict(
+            checks.conflict(
                 key,
                 "the images have masks of classes, but no class each",
                 "add `task = \"segment\"` at the top of the file",
-                checks,
             );
         }
         return;
@@ -148,7 +146,7 @@ fn augments_together(plan: &Plan, message: &str, help: &str, checks: &mut Checks
         ..AugmentConfig::default()
     };
     for difference in diff(plan, &plain).unwrap_or_default() {
-        conflict(&difference.key, message, help, checks);
+        checks.conflict(&difference.key, message, help);
     }
 }
 
@@ -157,14 +155,10 @@ fn augments_together(plan: &Plan, message: &str, help: &str, checks: &mut Checks
 fn of_another_task(name: &str, task: &str, checks: &mut Checks<'_>) {
     let fields = section(name).map_or(&[][..], |section| &section.fields);
     for key in fields.iter().map(|field| format!("{name}.{}", field.name)) {
-        if let Some(place) = checks.set_place(&key)
-            && !checks.sets("task")
-        {
+        if !checks.sets("task") {
             let message = format!("`{key}` is set, but the task is `classify`");
             let help = format!("add `task = \"{task}\"` at the top of the file");
-            checks
-                .problems
-                .push(Problem::new(place, message).help(help));
+            checks.conflict(&key, message, help);
         }
     }
 }

@@ -71,7 +71,7 @@ impl Start<'_> {
     #[must_use]
     pub fn auto(folder: &Path) -> Self {
         match RunDir::open(folder) {
-            Err(RunError::NotARun { .. }) => Self::New,
+            Err(RunError::NotARun(_)) => Self::New,
             _ => Self::RESUME,
         }
     }

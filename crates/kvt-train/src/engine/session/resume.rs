@@ -112,9 +112,9 @@ fn start_over(run: &RunDir, epochs: u32) -> Result<String, TrainError> {
     };
     // The last epoch is logged after it was saved, so its checkpoint was removed.
     if finished(epochs.saturating_sub(1)) {
-        return Err(TrainError::Run(RunError::CheckpointsGone {
-            path: run.path().to_owned(),
-        }));
+        return Err(TrainError::Run(RunError::CheckpointsGone(
+            run.path().to_owned(),
+        )));
     }
     let kept = if finished(0) {
         run.set_log_aside()?

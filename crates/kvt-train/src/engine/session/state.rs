@@ -8,18 +8,25 @@ use crate::engine::{TrainError, TrainState};
 use crate::recipe::{Ema, LossScale, Network, Optimizer};
 use crate::run::Note;
 use crate::splits::Splits;
-use crate::task::{Task, Weights};
+use crate::task::{Setup, Task, Weights};
 
 /// The state of a run before its first update, or before a checkpoint is loaded into it.
 pub(super) fn initial_state<T: Task>(
     plan: &Plan,
-    config: &ModelConfig,
+    model: &ModelConfig,
     splits: &Splits,
     weights: Weights,
     device: &Device,
     notes: &mut Vec<Note>,
 ) -> Result<TrainState<T>, TrainError> {
-    let (task, network) = T::start(plan, config, splits, weights, device, notes)?;
+    let (task, network) = T::start(&mut Setup {
+        plan,
+        model,
+        splits,
+        weights,
+        device,
+        notes,
+    })?;
     Ok(TrainState {
         optimizer: Optimizer::new(&plan.optim, &network),
         ema: (plan.ema.decay > 0.0).then(|| Ema::new(&network).leaving(network.frozen())),

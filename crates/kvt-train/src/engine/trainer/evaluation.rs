@@ -47,7 +47,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         self.check_finite(reported)?;
         let metric = T::BEST.name;
         let value = reported.metrics.get(metric);
-        let value = value.ok_or(TrainError::NoMetric { metric })?;
+        let value = value.ok_or(TrainError::NoMetric(metric))?;
         for (split, measured) in evaluations {
             self.report_eval(split, measured)?;
         }

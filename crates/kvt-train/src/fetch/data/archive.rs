@@ -21,10 +21,7 @@ type Each<'a> = &'a mut dyn FnMut(&[&str], &mut dyn Read) -> Result<(), FetchErr
 /// # Errors
 /// If the archive is damaged or too large, or has a link, another special file, or a path that leads out of the folder.
 pub(super) fn tgz(path: &Path, each: Each<'_>) -> Result<(), FetchError> {
-    let refused = |reason: String| FetchError::Archive {
-        path: path.to_owned(),
-        reason,
-    };
+    let refused = |reason: String| FetchError::archive(path, reason);
     let broken = |error: io::Error| refused(error.to_string());
     let file = BufReader::new(regular::open(path)?);
     let mut archive = Archive::new(MultiGzDecoder::new(file).take(LARGEST));

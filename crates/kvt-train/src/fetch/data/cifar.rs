@@ -37,10 +37,8 @@ pub(super) fn cifar10(
         let folder = root.join(split);
         for class in &source.classes {
             if parts(class).is_none_or(|parts| parts != [class]) {
-                return Err(FetchError::Archive {
-                    path: archive.to_owned(),
-                    reason: format!("the class `{class}` cannot be the name of a folder"),
-                });
+                let reason = format!("the class `{class}` cannot be the name of a folder");
+                return Err(FetchError::archive(archive, reason));
             }
             make(root, &[split, class])?;
         }

@@ -37,10 +37,8 @@ pub(super) fn flowers(
         let label = at.checked_sub(1).and_then(|at| of_all.get(at));
         let (Some(split), Some(class)) = (splits.get(&number), label.and_then(|&at| class(at)))
         else {
-            return Err(FetchError::Archive {
-                path: archive.to_owned(),
-                reason: format!("`{file}` has no split or no class"),
-            });
+            let reason = format!("`{file}` has no split or no class");
+            return Err(FetchError::archive(archive, reason));
         };
         write(root, &[split, &class], file, content)?;
         done(1);
@@ -67,8 +65,5 @@ fn array(
     name: &str,
 ) -> Result<Vec<u32>, FetchError> {
     let found = arrays.get(name).cloned();
-    found.ok_or_else(|| FetchError::Archive {
-        path: path.to_owned(),
-        reason: format!("it has no array `{name}`"),
-    })
+    found.ok_or_else(|| FetchError::archive(path, format!("it has no array `{name}`")))
 }

@@ -35,10 +35,8 @@ const COMPRESSED: u32 = 15;
 /// If the file has another format or more than a mebibyte, or an array has a number that is negative or not whole.
 pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Vec<u32>>, FetchError> {
     let bytes = regular::read_at_most(path, LARGEST)?;
-    arrays(&bytes).ok_or_else(|| FetchError::Archive {
-        path: path.to_owned(),
-        reason: "it is no file of MATLAB 5 with whole numbers".to_owned(),
-    })
+    let reason = "it is no file of MATLAB 5 with whole numbers";
+    arrays(&bytes).ok_or_else(|| FetchError::archive(path, reason))
 }
 
 fn arrays(bytes: &[u8]) -> Option<BTreeMap<String, Vec<u32>>> {

@@ -9,7 +9,7 @@ mod flowers;
 mod mat;
 mod sets;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fs_err as fs;
 use kvt_data::fs::{parent, write_folder};
@@ -168,10 +168,8 @@ impl Dataset {
             ("licence".to_owned(), self.licence.into()),
             ("files".to_owned(), urls.collect::<Vec<_>>().into()),
         ]);
-        toml::to_string(&table).map_err(|error| FetchError::Archive {
-            path: PathBuf::from(MANIFEST),
-            reason: error.to_string(),
-        })
+        toml::to_string(&table)
+            .map_err(|error| FetchError::archive(Path::new(MANIFEST), error.to_string()))
     }
 }
 

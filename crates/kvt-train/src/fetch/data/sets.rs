@@ -50,10 +50,10 @@ impl Layout {
             (Self::Splits(classes), [archive]) => splits(archive, classes, root, done),
             (Self::Flowers, [archive, labels, sets]) => flowers(archive, labels, sets, root, done),
             (Self::Cifar10, [archive]) => cifar10(archive, root, done),
-            _ => Err(FetchError::Archive {
-                path: root.to_owned(),
-                reason: format!("{} files are not those of this layout", files.len()),
-            }),
+            _ => Err(FetchError::archive(
+                root,
+                format!("{} files are not those of this layout", files.len()),
+            )),
         }
     }
 }
@@ -73,10 +73,8 @@ fn splits(
             return Ok(());
         }
         let Some((_, name)) = classes.iter().find(|(known, _)| known == id) else {
-            return Err(FetchError::Archive {
-                path: archive.to_owned(),
-                reason: format!("`{id}` is none of its classes"),
-            });
+            let reason = format!("`{id}` is none of its classes");
+            return Err(FetchError::archive(archive, reason));
         };
         write(root, &[split, &format!("{id}-{name}")], file, content)?;
         done(1);

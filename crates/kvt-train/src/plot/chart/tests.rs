@@ -7,7 +7,7 @@ fn a_chart_has_its_lines_and_names() {
     let line = |name: &str, color, factor: f64| Line {
         name: name.to_owned(),
         color,
-        dash: (color > 0).then_some((6, 4)),
+        dashed: color > 0,
         points: [256.0, 1024.0, 4096.0].map(|x| (x, factor * x)).into(),
     };
     let chart = Chart {

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use kvt_ops::{AdamWInput, AdamWStep, Guard, adamw};
 
-use super::rule::{Buffers, Gradient, MOMENTS, Parameter, Rule, UpdateNumber};
+use super::rule::{Buffers, MOMENTS, Parameter, Rule};
 
 /// AdamW, with the fused operation [`adamw`].
 #[derive(Clone, Copy, Debug)]
@@ -23,15 +23,9 @@ impl Rule for AdamW {
         true
     }
 
-    fn update(
-        &self,
-        weight: Tensor<1>,
-        gradient: Gradient,
-        buffers: &mut Buffers,
-        number: UpdateNumber<'_>,
-    ) -> Tensor<1> {
-        let old = weight.clone();
-        let updated = adamw(vec![self.input(weight, gradient, buffers, number)], None);
+    fn update(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> Tensor<1> {
+        let old = parameter.weight.clone();
+        let updated = adamw(vec![self.input(parameter, buffers)], None);
         // Exactly one element.
         updated.into_iter().fold(old, |_, (weight, moments)| {
             buffers.put_moments(moments);
@@ -41,17 +35,11 @@ impl Rule for AdamW {
 
     fn update_all(
         &self,
-        parameters: Vec<Parameter<'_>>,
+        parameters: Vec<(Parameter<'_>, Buffers)>,
         guard: Option<&Guard>,
     ) -> Vec<(Tensor<1>, Buffers)> {
-        let take = |parameter: Parameter<'_>| {
-            let Parameter {
-                weight,
-                gradient,
-                mut buffers,
-                number,
-            } = parameter;
-            (self.input(weight, gradient, &mut buffers, number), buffers)
+        let take = |(parameter, mut buffers): (Parameter<'_>, Buffers)| {
+            (self.input(parameter, &mut buffers), buffers)
         };
         let (inputs, buffers): (Vec<_>, Vec<_>) = parameters.into_iter().map(take).unzip();
         let updated = adamw(inputs, guard).into_iter().zip(buffers);
@@ -65,19 +53,14 @@ impl Rule for AdamW {
 
 impl AdamW {
     /// The input of the operation for a parameter; the moments are taken out of the buffers.
-    fn input(
-        &self,
-        weight: Tensor<1>,
-        gradient: Gradient,
-        buffers: &mut Buffers,
-        number: UpdateNumber<'_>,
-    ) -> AdamWInput {
+    fn input(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> AdamWInput {
+        let number = parameter.number;
         AdamWInput {
-            moments: buffers.take_moments(&weight),
-            weight,
-            grad: gradient.values,
+            moments: buffers.take_moments(&parameter.weight),
+            weight: parameter.weight,
+            grad: parameter.gradient.values,
             step: AdamWStep {
-                grad_scale: gradient.scale,
+                grad_scale: parameter.gradient.scale,
                 weight_scale: 1.0 - number.lr * number.weight_decay,
                 betas: self.betas,
                 eps: self.eps,

@@ -3,7 +3,7 @@
 
 use burn::tensor::Tensor;
 
-use super::rule::{Buffers, Gradient, Rule, UpdateNumber, lerp};
+use super::rule::{Buffers, Parameter, Rule, lerp};
 
 const EXP_AVG: &str = "exp_avg";
 
@@ -19,14 +19,9 @@ impl Rule for Lion {
         &[EXP_AVG]
     }
 
-    fn update(
-        &self,
-        weight: Tensor<1>,
-        gradient: Gradient,
-        buffers: &mut Buffers,
-        number: UpdateNumber<'_>,
-    ) -> Tensor<1> {
-        let gradient = gradient.scaled();
+    fn update(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> Tensor<1> {
+        let (weight, number) = (parameter.weight, parameter.number);
+        let gradient = parameter.gradient.scaled();
         let exp_avg = buffers.take(EXP_AVG, &weight);
         let update = lerp(exp_avg.clone(), gradient.clone(), 1.0 - self.betas.0).sign();
         buffers.put(EXP_AVG, lerp(exp_avg, gradient, 1.0 - self.betas.1));

@@ -46,11 +46,8 @@ pub enum OptimizerError {
         expected: usize,
     },
     /// The saved number of a parameter's updates is invalid.
-    #[error("`{name}` of the optimizer state is not one count of updates")]
-    Count {
-        /// Name of the count.
-        name: String,
-    },
+    #[error("`{0}` of the optimizer state is not one count of updates")]
+    Count(String),
 }
 
 /// The values of the schedules for an update.
@@ -333,10 +330,10 @@ impl Optimizer {
             let parameter = rule::Parameter {
                 weight: parameter.weight,
                 gradient: parameter.gradient,
-                // It is changed in place if it has no other owner.
-                buffers: std::mem::take(&mut state.buffers),
                 number,
             };
+            // They are changed in place if they have no other owner.
+            let parameter = (parameter, std::mem::take(&mut state.buffers));
             if self.is_rest(id) {
                 rest_ids.push(id);
                 of_rest.push(parameter);

@@ -8,7 +8,7 @@
 use burn::tensor::Tensor;
 use kvt_ops::square_sum;
 
-use super::rule::{Buffers, Gradient, Rule, UpdateNumber, lerp};
+use super::rule::{Buffers, Parameter, Rule, lerp};
 
 const MOMENTUM_BUFFER: &str = "momentum_buffer";
 
@@ -35,14 +35,9 @@ impl Rule for Muon {
         &[MOMENTUM_BUFFER]
     }
 
-    fn update(
-        &self,
-        weight: Tensor<1>,
-        gradient: Gradient,
-        buffers: &mut Buffers,
-        number: UpdateNumber<'_>,
-    ) -> Tensor<1> {
-        let gradient = gradient.scaled();
+    fn update(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> Tensor<1> {
+        let (weight, number) = (parameter.weight, parameter.number);
+        let gradient = parameter.gradient.scaled();
         let momentum = buffers.take(MOMENTUM_BUFFER, &weight);
         let momentum = lerp(momentum, gradient.clone(), 1.0 - self.momentum);
         let update = if self.nesterov {

@@ -17,40 +17,26 @@ pub(super) trait Rule: Debug + Send + Sync {
     }
 
     /// The new weight. `buffers` contains the buffers named by [`Self::buffers`]; at the first update it is empty.
-    fn update(
-        &self,
-        weight: Tensor<1>,
-        gradient: Gradient,
-        buffers: &mut Buffers,
-        number: UpdateNumber<'_>,
-    ) -> Tensor<1>;
+    fn update(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> Tensor<1>;
 
     /// [`update`](Self::update) for many parameters: the new weights and buffers. If it respects guards, a guard decides whether
     /// the update is made, and contributes a factor of the gradients.
     fn update_all(
         &self,
-        parameters: Vec<Parameter<'_>>,
+        parameters: Vec<(Parameter<'_>, Buffers)>,
         _guard: Option<&Guard>,
     ) -> Vec<(Tensor<1>, Buffers)> {
-        let update = |parameter: Parameter<'_>| {
-            let Parameter {
-                weight,
-                gradient,
-                mut buffers,
-                number,
-            } = parameter;
-            let weight = self.update(weight, gradient, &mut buffers, number);
-            (weight, buffers)
+        let update = |(parameter, mut buffers): (Parameter<'_>, Buffers)| {
+            (self.update(parameter, &mut buffers), buffers)
         };
         parameters.into_iter().map(update).collect()
     }
 }
 
-/// The input of an update for a parameter.
+/// A parameter, and how it is updated.
 pub(super) struct Parameter<'a> {
     pub(super) weight: Tensor<1>,
     pub(super) gradient: Gradient,
-    pub(super) buffers: Buffers,
     pub(super) number: UpdateNumber<'a>,
 }
 

@@ -3,7 +3,7 @@
 
 use burn::tensor::Tensor;
 
-use super::rule::{Buffers, Gradient, Rule, UpdateNumber};
+use super::rule::{Buffers, Parameter, Rule};
 
 const MOMENTUM_BUFFER: &str = "momentum_buffer";
 
@@ -25,14 +25,9 @@ impl Rule for Sgd {
         }
     }
 
-    fn update(
-        &self,
-        weight: Tensor<1>,
-        gradient: Gradient,
-        buffers: &mut Buffers,
-        number: UpdateNumber<'_>,
-    ) -> Tensor<1> {
-        let mut update = gradient.scaled();
+    fn update(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> Tensor<1> {
+        let (weight, number) = (parameter.weight, parameter.number);
+        let mut update = parameter.gradient.scaled();
         if number.weight_decay > 0.0 {
             update = update + weight.clone() * number.weight_decay;
         }

@@ -39,17 +39,20 @@ fn ten_steps_of_adamw_match_pytorch() {
         let mut weight = tensor(&params[..size]);
         let mut buffers = Buffers::default();
         for step in 0..10 {
-            let gradient = Gradient {
-                values: tensor(&grads[step * size..][..size]),
-                scale: 1.0,
+            let parameter = rule::Parameter {
+                weight,
+                gradient: Gradient {
+                    values: tensor(&grads[step * size..][..size]),
+                    scale: 1.0,
+                },
+                number: UpdateNumber {
+                    lr: 0.01,
+                    weight_decay,
+                    step: step as u32 + 1,
+                    shape: &[size],
+                },
             };
-            let number = UpdateNumber {
-                lr: 0.01,
-                weight_decay,
-                step: step as u32 + 1,
-                shape: &[size],
-            };
-            weight = rule.update(weight, gradient, &mut buffers, number);
+            weight = rule.update(parameter, &mut buffers);
             let actual: Vec<f32> = weight.to_data().try_to_vec().unwrap();
             for (a, e) in actual.iter().zip(&params[(step + 1) * size..][..size]) {
                 assert!((a - e).abs() < 1e-6, "{name}, step {step}: {a} is not {e}");

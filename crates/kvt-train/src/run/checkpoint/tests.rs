@@ -525,7 +525,7 @@ fn a_moved_run_writes_no_checkpoint_into_another() {
             Ok::<_, RunError>(fs::write(path, "model")?)
         };
         let error = checkpoints.save(2, Stage::Done, &mut [("model", &mut model)], &2, true);
-        assert!(matches!(error, Err(RunError::Moved { .. })), "{error:?}");
+        assert!(matches!(error, Err(RunError::Moved(_))), "{error:?}");
         assert_eq!(entries(&checkpoints), Vec::<String>::new());
         fs::remove_dir_all(&path).unwrap();
         fs::rename(&moved, &path).unwrap();

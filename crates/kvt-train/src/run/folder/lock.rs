@@ -92,9 +92,7 @@ impl Lock {
     /// Checks that the path still leads to what is locked and, where only the text in the file counts, that it names this process.
     pub(super) fn check(&self) -> Result<(), RunError> {
         if !self.is_in_place()? {
-            return Err(RunError::Moved {
-                path: self.run.clone(),
-            });
+            return Err(RunError::Moved(self.run.clone()));
         }
         if self.unguarded.is_some() && !self.is_named() {
             Err(locked(&self.run, ""))

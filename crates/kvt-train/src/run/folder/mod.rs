@@ -49,9 +49,7 @@ impl RunDir {
             !path.exists() || is_free(path)?
         };
         if !is_ours {
-            return Err(RunError::Foreign {
-                path: path.to_owned(),
-            });
+            return Err(RunError::Foreign(path.to_owned()));
         }
         std::fs::create_dir_all(path).map_err(|error| RunError::NotMade {
             path: path.to_owned(),
@@ -59,9 +57,7 @@ impl RunDir {
         })?;
         let lock = Lock::take(path, std::fs::File::try_lock)?;
         if !resume && holds_run(path) {
-            return Err(RunError::Exists {
-                path: path.to_owned(),
-            });
+            return Err(RunError::Exists(path.to_owned()));
         }
         remove_leftovers(path);
         Ok(Self {
@@ -186,7 +182,7 @@ impl RunDir {
     /// [`RunError::ClassName`] for a name with a line break; failures of the file system.
     pub fn write_classes(&self, classes: &[String]) -> Result<(), RunError> {
         if let Some(name) = classes.iter().find(|name| name.contains(['\n', '\r'])) {
-            return Err(RunError::ClassName { name: name.clone() });
+            return Err(RunError::ClassName(name.clone()));
         }
         write_atomic(&self.classes(), |file| {
             classes.iter().try_for_each(|name| writeln!(file, "{name}"))
@@ -216,9 +212,9 @@ fn holds_run(path: &Path) -> bool {
 fn no_run(path: &Path) -> RunError {
     let path = path.to_owned();
     if path.join(CHECKPOINTS).is_dir() {
-        RunError::ConfigLost { path }
+        RunError::ConfigLost(path)
     } else {
-        RunError::NotARun { path }
+        RunError::NotARun(path)
     }
 }
 

@@ -99,11 +99,11 @@ fn a_start_that_died_before_its_config_is_no_obstacle() {
     .unwrap();
     assert!(matches!(
         RunDir::create(folder.path(), true),
-        Err(RunError::NotARun { .. })
+        Err(RunError::NotARun(_))
     ));
     assert!(matches!(
         RunDir::open(folder.path()),
-        Err(RunError::NotARun { .. })
+        Err(RunError::NotARun(_))
     ));
     RunDir::create(folder.path(), false).unwrap();
 }
@@ -114,7 +114,7 @@ fn a_folder_of_other_files_is_left_alone() {
     fs::write(folder.path().join("thesis.tex"), "").unwrap();
     assert!(matches!(
         RunDir::create(folder.path(), false),
-        Err(RunError::Foreign { .. })
+        Err(RunError::Foreign(_))
     ));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
@@ -147,7 +147,7 @@ fn a_file_of_the_user_is_not_ours_by_its_name() {
             fs::write(folder.path().join(LOCK), text).unwrap();
         }
         let error = RunDir::create(folder.path(), false).unwrap_err();
-        assert!(matches!(error, RunError::Foreign { .. }), "{name}: {error}");
+        assert!(matches!(error, RunError::Foreign(_)), "{name}: {error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
         let count = fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(count, 1 + usize::from(beside.is_some()));
@@ -165,7 +165,7 @@ fn a_configuration_of_the_user_is_no_run() {
     fs::write(folder.path().join("config.toml"), "mine").unwrap();
     for resume in [true, false] {
         let error = RunDir::create(folder.path(), resume).unwrap_err();
-        assert!(matches!(error, RunError::Foreign { .. }), "{error}");
+        assert!(matches!(error, RunError::Foreign(_)), "{error}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }
@@ -183,7 +183,7 @@ fn a_run_that_was_moved_is_noticed() {
             fs::create_dir(&path).unwrap();
         }
         let error = run.check().unwrap_err();
-        assert!(matches!(error, RunError::Moved { .. }), "{error}");
+        assert!(matches!(error, RunError::Moved(_)), "{error}");
     }
     fs::remove_dir(&path).unwrap();
     fs::rename(&moved, &path).unwrap();

@@ -24,12 +24,12 @@ use kvt_ops::{Key, Phase};
 
 use super::dense::start_from;
 use super::model::check_channels;
-use super::{EvalData, Measured, Signals, Task, Unread, Weights};
+use super::{EvalData, Measured, Setup, Signals, Task, Unread};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
 use crate::recipe::Position;
-use crate::run::{Metric, Metrics, Note};
+use crate::run::{Metric, Metrics};
 use crate::splits::{Splits, image_limits};
 
 pub use ap::{ApError, AveragePrecision};
@@ -114,16 +114,9 @@ impl Task for Detect {
         Ok(config)
     }
 
-    fn start(
-        plan: &Plan,
-        config: &ModelConfig,
-        splits: &Splits,
-        weights: Weights,
-        device: &Device,
-        notes: &mut Vec<Note>,
-    ) -> Result<(Self, MaskRcnn), TrainError> {
-        let network = start_from(plan, config, splits.classes().len(), weights, device, notes)?;
-        Ok((Self::new(plan)?, network))
+    fn start(setup: &mut Setup<'_>) -> Result<(Self, MaskRcnn), TrainError> {
+        let network = start_from(setup)?;
+        Ok((Self::new(setup.plan)?, network))
     }
 
     fn parameters(_: &ModelConfig, network: &MaskRcnn) -> usize {

@@ -25,7 +25,7 @@ use kvt_ops::{Key, Phase};
 
 use self::signals::{Numbers, Seen, feature_std};
 use super::model::{check_channels, note_of, start_from};
-use super::{EvalData, InitConfig, Measured, ResetHead, Task, Unread, Weights, build_model};
+use super::{EvalData, InitConfig, Measured, ResetHead, Setup, Task, Unread, Weights, build_model};
 use crate::augment::Transform;
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare, Split};
@@ -102,19 +102,13 @@ impl Task for Dino {
         Ok(config)
     }
 
-    fn start(
-        plan: &Plan,
-        config: &ModelConfig,
-        splits: &Splits,
-        weights: Weights,
-        device: &Device,
-        notes: &mut Vec<Note>,
-    ) -> Result<(Self, DinoNetwork), TrainError> {
-        let mut model = build_model(plan, config, device)?;
+    fn start(setup: &mut Setup<'_>) -> Result<(Self, DinoNetwork), TrainError> {
+        let (plan, splits, device) = (setup.plan, setup.splits, setup.device);
+        let mut model = build_model(plan, setup.model, device)?;
         if plan.dino.local_views > 0 {
             model.backbone.check_size([plan.dino.local_size; 2])?;
         }
-        if weights == Weights::OfPlan {
+        if setup.weights == Weights::OfPlan {
             // The classification head is not used.
             let init = InitConfig {
                 reset_head: ResetHead::Always,
@@ -123,11 +117,11 @@ impl Task for Dino {
             let (started, report) = start_from(&init, model)?;
             model = started;
             if let (Some(path), Some(report)) = (&init.weights, report) {
-                notes.push(note_of(path, &report));
+                setup.notes.push(note_of(path, &report));
             }
             if splits.classes().len() < 2 {
                 let message = "the data has one class, so that the k-NN classifier is always right: its accuracy is meaningless";
-                notes.push(Note::new(0, Topic::Warning, message));
+                setup.notes.push(Note::new(0, Topic::Warning, message));
             }
         }
         let key = Key::new(plan.seed).named("init").named("dino");
@@ -238,7 +232,7 @@ impl Task for Dino {
         let centre = read(CENTRE)?.get(CENTRE).cloned();
         let expected = self.config.out_dim;
         let centre: Option<TensorData> = centre.filter(|data| *data.shape().to_vec() == [expected]);
-        let centre = centre.ok_or(TrainError::Centre { expected })?;
+        let centre = centre.ok_or(TrainError::Centre(expected))?;
         self.centre = Tensor::from_data(centre, &self.centre.device());
         Ok(())
     }

@@ -14,12 +14,12 @@ use kvt_ops::Phase;
 use super::classify::start_model;
 use super::mixer::Mixer;
 use super::model::check_channels;
-use super::{EvalData, Measured, Task, Weights, check_classes};
+use super::{EvalData, Measured, Setup, Task, check_classes};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare, Source};
 use crate::error::TrainError;
 use crate::recipe::{LossConfig, LossHeads, Position};
-use crate::run::{Metric, Metrics, Note};
+use crate::run::{Metric, Metrics};
 use crate::splits::Splits;
 
 pub(crate) use check::check;
@@ -71,20 +71,14 @@ impl Task for MultiLabel {
         Ok(config)
     }
 
-    fn start(
-        plan: &Plan,
-        config: &ModelConfig,
-        splits: &Splits,
-        weights: Weights,
-        device: &Device,
-        notes: &mut Vec<Note>,
-    ) -> Result<(Self, Model), TrainError> {
-        let task = Self::new(plan, &splits.train)?;
+    fn start(setup: &mut Setup<'_>) -> Result<(Self, Model), TrainError> {
+        let splits = setup.splits;
+        let task = Self::new(setup.plan, &splits.train)?;
         let images = splits.val.samples.len();
         if images > 0 && splits.val.unlabelled() == images {
             return Err(TrainError::NoLabels(images));
         }
-        Ok((task, start_model(plan, config, weights, device, notes)?))
+        Ok((task, start_model(setup)?))
     }
 
     fn prepare(plan: &Plan, splits: &Splits) -> Result<Arc<dyn Prepare<()>>, DataError> {

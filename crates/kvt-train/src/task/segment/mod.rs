@@ -24,12 +24,12 @@ use kvt_ops::{Phase, pixel_cross_entropy, resize_bilinear};
 use super::dense::start_from;
 use super::model::check_channels;
 use super::size::heads;
-use super::{EvalData, Measured, Signals, Task, Unread, Weights};
+use super::{EvalData, Measured, Setup, Signals, Task, Unread};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
 use crate::recipe::Position;
-use crate::run::{Metric, Metrics, Note};
+use crate::run::{Metric, Metrics};
 use crate::splits::{Splits, image_limits};
 
 pub(crate) use check::check;
@@ -120,18 +120,12 @@ impl Task for Segment {
         Ok(config)
     }
 
-    fn start(
-        plan: &Plan,
-        config: &ModelConfig,
-        splits: &Splits,
-        weights: Weights,
-        device: &Device,
-        notes: &mut Vec<Note>,
-    ) -> Result<(Self, UperNet), TrainError> {
+    fn start(setup: &mut Setup<'_>) -> Result<(Self, UperNet), TrainError> {
+        let (plan, splits) = (setup.plan, setup.splits);
         let classes = splits.classes().len();
         let images = splits.train.samples.len().min(plan.train.batch_size);
         heads(plan, classes).check_batch(images)?;
-        let network = start_from(plan, config, classes, weights, device, notes)?;
+        let network = start_from(setup)?;
         Ok((Self::new(plan)?, network))
     }
 

@@ -83,7 +83,7 @@ pub(in crate::task) fn teacher(
     };
     if *kind == DistillKind::Hard && !student.is_distilled() {
         let model = student.name();
-        return Err(refused(path)(TeacherError::NoHead { model }));
+        return Err(refused(path)(TeacherError::NoHead(model)));
     }
     Ok(Some(teacher))
 }

@@ -101,7 +101,7 @@ impl SavedLogits {
         let logits = Self { rows, classes };
         let broken = |&image: &usize| logits.row(image).any(|logit| !logit.is_finite());
         match (0..labels.len()).find(broken) {
-            Some(image) => Err(TeacherError::NotFinite { image }),
+            Some(image) => Err(TeacherError::NotFinite(image)),
             None => Ok(logits),
         }
     }

@@ -98,13 +98,10 @@ pub enum TeacherError {
     },
     /// Hard distillation without a distillation head.
     #[error(
-        "`distill.kind = \"hard\"` is learned by a distillation head, which `{model}` lacks: use a model whose name has \
+        "`distill.kind = \"hard\"` is learned by a distillation head, which `{0}` lacks: use a model whose name has \
          `distilled`, or `distill.kind = \"soft\"`"
     )]
-    NoHead {
-        /// The student.
-        model: String,
-    },
+    NoHead(String),
     /// A file without logits.
     #[error("it has no tensor `{LOGITS}`: `kvt logits --run RUN --output FILE` writes one")]
     NoLogits,
@@ -121,11 +118,8 @@ pub enum TeacherError {
         classes: usize,
     },
     /// Logits that are not finite.
-    #[error("its `{LOGITS}` of image {image} are not finite numbers")]
-    NotFinite {
-        /// The index of the image.
-        image: usize,
-    },
+    #[error("its `{LOGITS}` of image {0} are not finite numbers")]
+    NotFinite(usize),
     /// Logits for images of other names, or in another order.
     #[error(
         "its logits are of images of other names, or in another order, than those of the data: make them again with \

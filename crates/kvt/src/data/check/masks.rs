@@ -32,15 +32,7 @@ pub(super) fn run(config: &Path, overrides: &Overrides) -> anyhow::Result<ExitCo
 }
 
 fn describe(found: &MaskChecks) -> String {
-    let header = [
-        "split",
-        "images",
-        "sizes",
-        "bad pairs",
-        "no mask",
-        "no image",
-        "ignored",
-    ];
+    let header = "split,images,sizes,bad pairs,no mask,no image,ignored";
     let rows = found.splits.iter().map(|split| {
         vec![
             split.name.clone(),
@@ -57,16 +49,12 @@ fn describe(found: &MaskChecks) -> String {
         &splits.map(|split| (split.name.as_str(), &split.classes[..])),
         |split, own| share(own, found.splits.get(split).map_or(0, pixels)),
     );
-    let mut text = format!("{}\n\n{classes}", table(&header, rows));
-    let mut say = |line: String| {
-        text.push('\n');
-        text.push_str(&line);
-    };
+    let mut lines = vec![format!("{}\n\n{classes}", table(header.split(','), rows))];
     for split in &found.splits {
-        tell(split, &mut say);
+        tell(split, &mut lines);
     }
-    tell_duplicates(&found.duplicates, &mut say);
-    text
+    tell_duplicates(&found.duplicates, &mut lines);
+    lines.join("\n")
 }
 
 /// All pixels of a split.
@@ -79,34 +67,34 @@ fn share(part: u64, of: u64) -> String {
 }
 
 /// Reports the problems of a split.
-fn tell(split: &MaskCheck, say: &mut impl FnMut(String)) {
+fn tell(split: &MaskCheck, lines: &mut Vec<String>) {
     let name = &split.name;
     let missing = split.classes.iter().filter(|(_, pixels)| *pixels == 0);
     let missing: Vec<String> = missing.map(|(class, _)| class.clone()).collect();
     if !missing.is_empty() {
-        say(format!("no pixel in `{name}` is of {}", quoted(&missing)));
+        lines.push(format!("no pixel in `{name}` is of {}", quoted(&missing)));
     }
     for bad in split.unreadable.iter().take(SHOWN) {
-        say(format!("bad `{}`: {}", bad.path.display(), bad.reason));
+        lines.push(format!("bad `{}`: {}", bad.path.display(), bad.reason));
     }
     for path in split.unpaired.images.iter().take(SHOWN) {
-        say(format!("no mask of `{}`", path.display()));
+        lines.push(format!("no mask of `{}`", path.display()));
     }
     for path in split.unpaired.masks.iter().take(SHOWN) {
-        say(format!("no image of `{}`", path.display()));
+        lines.push(format!("no image of `{}`", path.display()));
     }
     for listed in split.unpaired.listed.iter().take(SHOWN) {
-        say(format!("no image of the name `{listed}` in the list"));
+        lines.push(format!("no image of the name `{listed}` in the list"));
     }
     for bad in split.unlisted.iter().take(SHOWN) {
-        say(format!(
+        lines.push(format!(
             "could not list `{}`: {}",
             bad.path.display(),
             bad.reason
         ));
     }
     if let Some(others) = split.others.describe() {
-        say(format!(
+        lines.push(format!(
             "not read in `{name}`: {others}; convert them to JPEG or PNG"
         ));
     }

@@ -94,24 +94,18 @@ fn describe(found: &Check) -> String {
     });
     let header =
         "split,classes,images,per class,sizes,grey,CMYK,unreadable,bad links,other formats";
-    let header: Vec<&str> = header.split(',').collect();
-    let mut text = table(&header, rows);
-    text.push_str(&label_counts(found));
-    let mut say = |line: String| {
-        text.push('\n');
-        text.push_str(&line);
-    };
+    let mut lines = vec![table(header.split(','), rows) + &label_counts(found)];
     if !found.same_classes {
-        say("the splits have different classes".to_owned());
+        lines.push("the splits have different classes".to_owned());
     }
     for split in &found.splits {
         if split.classes.len() < 2 && split.label_sets.is_none() {
-            say(format!(
+            lines.push(format!(
                 "`{}` has one class only: there is nothing to tell apart",
                 split.name
             ));
         }
-        tell_files(split, &mut say);
+        tell_files(split, &mut lines);
     }
     // The training images come first.
     let first = found.splits.first();
@@ -123,7 +117,7 @@ fn describe(found: &Check) -> String {
             "`data.balance = \"sqrt\"` shows small classes more often, `loss.class_weights = \"inverse\"` makes their images count more; judge by \
              macro recall and F1"
         };
-        say(format!(
+        lines.push(format!(
             "unbalanced: {} of class `{}`, {} of class `{}`, {ratio:.0} times fewer; {advice}",
             counted(most.1, "image"),
             most.0,
@@ -131,8 +125,8 @@ fn describe(found: &Check) -> String {
             least.0
         ));
     }
-    tell_duplicates(&found.duplicates, &mut say);
-    text
+    tell_duplicates(&found.duplicates, &mut lines);
+    lines.join("\n")
 }
 
 /// Where images can have any number of labels: how many they have, and the images of each class.
@@ -157,7 +151,7 @@ fn label_counts(found: &Check) -> String {
         &splits.map(|split| (split.name.as_str(), &split.classes[..])),
         |_, images| grouped(images),
     );
-    format!("\n\n{}\n\n{classes}", table(&header, rows))
+    format!("\n\n{}\n\n{classes}", table(header, rows))
 }
 
 /// A cell for each class and split, from the split's number and what it has of the class. All have the classes of the first.
@@ -166,7 +160,7 @@ fn class_table<'a, N: Copy + Default + 'a>(
     cell: impl Fn(usize, N) -> String,
 ) -> String {
     let names = splits.clone().map(|(name, _)| name);
-    let header: Vec<&str> = std::iter::once("class").chain(names).collect();
+    let header = std::iter::once("class").chain(names);
     let first = splits
         .clone()
         .next()
@@ -178,7 +172,7 @@ fn class_table<'a, N: Copy + Default + 'a>(
         });
         std::iter::once(name.clone()).chain(own).collect()
     });
-    table(&header, rows)
+    table(header, rows)
 }
 
 /// The smallest and the largest image.
@@ -189,50 +183,50 @@ fn sizes(sizes: Option<((u32, u32), (u32, u32))>) -> String {
 }
 
 /// Reports images that are in several splits.
-fn tell_duplicates(duplicates: &[Duplicate], say: &mut impl FnMut(String)) {
+fn tell_duplicates(duplicates: &[Duplicate], lines: &mut Vec<String>) {
     if duplicates.is_empty() {
         return;
     }
-    say(format!(
+    lines.push(format!(
         "images in more than one split: {}; validation numbers are inflated by memorisation",
         duplicates.len()
     ));
     for duplicate in duplicates.iter().take(SHOWN) {
         let paths = duplicate.paths.iter();
         let paths: Vec<String> = paths.map(|p| format!("`{}`", p.display())).collect();
-        say(format!("  {}", paths.join(" = ")));
+        lines.push(format!("  {}", paths.join(" = ")));
     }
 }
 
 /// Reports the problems of the files of a split.
-fn tell_files(split: &SplitCheck, say: &mut impl FnMut(String)) {
+fn tell_files(split: &SplitCheck, lines: &mut Vec<String>) {
     let name = &split.name;
     for (class, _) in split.classes.iter().filter(|(_, images)| *images == 0) {
-        say(format!("class `{class}` of `{name}` has no image"));
+        lines.push(format!("class `{class}` of `{name}` has no image"));
     }
     for bad in split.unreadable.iter().take(SHOWN) {
         let (path, reason) = (bad.path.display(), &bad.reason);
-        say(format!("unreadable `{path}`: {reason}"));
+        lines.push(format!("unreadable `{path}`: {reason}"));
     }
     for bad in split.dead_links.iter().take(SHOWN) {
-        say(format!("image `{}`: {}", bad.path.display(), bad.reason));
+        lines.push(format!("image `{}`: {}", bad.path.display(), bad.reason));
     }
     for bad in split.unlisted.iter().take(SHOWN) {
         let (path, reason) = (bad.path.display(), &bad.reason);
-        say(format!("could not list `{path}`: {reason}"));
+        lines.push(format!("could not list `{path}`: {reason}"));
     }
     if let Some(others) = split.others.describe() {
-        say(format!(
+        lines.push(format!(
             "not read in `{name}`: {others}; convert them to JPEG or PNG"
         ));
     }
     if let Some(beside) = split.beside.describe() {
-        say(format!("of no image, and not read, in `{name}`: {beside}"));
+        lines.push(format!("of no image, and not read, in `{name}`: {beside}"));
     }
-    split.notes.iter().for_each(|note| say(note.clone()));
+    lines.extend(split.notes.iter().cloned());
     if !split.gaps.is_empty() {
         let missing = quoted(&split.gaps);
-        say(format!(
+        lines.push(format!(
             "missing between other numbered files of `{name}`: {missing}"
         ));
     }

@@ -13,17 +13,7 @@ pub(super) fn run(data: &DataConfig, limits: ImageLimits) -> anyhow::Result<Exit
 }
 
 fn describe(found: &CocoChecks) -> String {
-    let header = [
-        "split",
-        "images",
-        "without objects",
-        "sizes",
-        "bad images",
-        "objects",
-        "left out",
-        "without a mask",
-        "bad annotations",
-    ];
+    let header = "split,images,without objects,sizes,bad images,objects,left out,without a mask,bad annotations";
     let rows = found.splits.iter().map(|split| {
         let left_out = split.left_out.iter().map(|(_, count)| count);
         vec![
@@ -43,48 +33,44 @@ fn describe(found: &CocoChecks) -> String {
         &splits.map(|split| (split.name.as_str(), &split.classes[..])),
         |_, objects| grouped(objects),
     );
-    let mut text = format!("{}\n\n{classes}", table(&header, rows));
-    let mut say = |line: String| {
-        text.push('\n');
-        text.push_str(&line);
-    };
+    let mut lines = vec![format!("{}\n\n{classes}", table(header.split(','), rows))];
     if !found.same_classes {
-        say("the splits have other classes".to_owned());
+        lines.push("the splits have other classes".to_owned());
     }
     for split in &found.splits {
-        tell(split, &mut say);
+        tell(split, &mut lines);
     }
-    tell_duplicates(&found.duplicates, &mut say);
-    text
+    tell_duplicates(&found.duplicates, &mut lines);
+    lines.join("\n")
 }
 
 /// Reports the problems of a split.
-fn tell(split: &CocoCheck, say: &mut impl FnMut(String)) {
+fn tell(split: &CocoCheck, lines: &mut Vec<String>) {
     let name = &split.name;
     let missing = split.classes.iter().filter(|(_, objects)| *objects == 0);
     let missing: Vec<String> = missing.map(|(class, _)| class.clone()).collect();
     if !missing.is_empty() {
-        say(format!("no object in `{name}` is of {}", quoted(&missing)));
+        lines.push(format!("no object in `{name}` is of {}", quoted(&missing)));
     }
     for (reason, count) in &split.left_out {
-        say(format!(
+        lines.push(format!(
             "left out in `{name}`: {} {}",
             grouped(*count),
             reason.words()
         ));
     }
     if split.id_zero > 0 {
-        say(format!(
+        lines.push(format!(
             "{} objects in `{}` have the id 0, which pycocotools takes for none",
             split.id_zero,
             split.annotations.display()
         ));
     }
     for bad in split.unreadable.iter().take(SHOWN) {
-        say(format!("bad `{}`: {}", bad.path.display(), bad.reason));
+        lines.push(format!("bad `{}`: {}", bad.path.display(), bad.reason));
     }
     for bad in split.bad.iter().take(SHOWN) {
-        say(format!(
+        lines.push(format!(
             "bad annotation {} in `{}`: {}",
             bad.id,
             split.annotations.display(),

@@ -11,12 +11,12 @@ use kvt_models::{Model, ModelConfig, Parameter};
 use kvt_ops::Phase;
 use kvt_train::augment::{AugmentConfig, Preset, Transform};
 use kvt_train::config::Plan;
-use kvt_train::data::{DataError, DeviceBatch, Prepare};
+use kvt_train::data::{DataError, DeviceBatch, Prepare, Split};
 use kvt_train::engine::TrainError;
 use kvt_train::recipe::{Ema, Gradients, Network, Position, cross_entropy};
-use kvt_train::run::{Metric, Metrics, Note};
+use kvt_train::run::{Metric, Metrics};
 use kvt_train::splits::Splits;
-use kvt_train::task::{EvalData, Measured, Task, Weights, build_model};
+use kvt_train::task::{EvalData, Measured, Setup, Task, build_model};
 
 /// Outputs of the backbone, which is a classifier of three classes, and of the last layer.
 pub(super) const FEATURES: usize = 3;
@@ -155,18 +155,12 @@ impl Task for Distil {
         plan.model.config(Some(FEATURES))
     }
 
-    fn start(
-        plan: &Plan,
-        model: &ModelConfig,
-        _: &Splits,
-        _: Weights,
-        device: &Device,
-        _: &mut Vec<Note>,
-    ) -> Result<(Self, Student), TrainError> {
+    fn start(setup: &mut Setup<'_>) -> Result<(Self, Student), TrainError> {
+        let device = setup.device;
         let values: Vec<f32> = (0..FEATURES * OUTPUTS).map(|i| (i as f32).sin()).collect();
         let last_layer = TensorData::new(values, [FEATURES, OUTPUTS]);
         let student = Student {
-            backbone: build_model(plan, model, device)?,
+            backbone: build_model(setup.plan, setup.model, device)?,
             last_layer: Param::from_tensor(Tensor::from_data(last_layer, device)),
         };
         Ok((Self::new(&student, device), student))
@@ -250,8 +244,8 @@ impl Task for Distil {
     ) -> Result<Measured, TrainError> {
         let mut entropy = 0.0;
         let mut images = 0;
-        let train: Vec<_> = data.train()?.collect::<Result<_, _>>()?;
-        let val: Vec<_> = data.val()?.collect::<Result<_, _>>()?;
+        let train: Vec<_> = data.some(Split::Train, 0)?.collect::<Result<_, _>>()?;
+        let val: Vec<_> = data.some(Split::Val, 0)?.collect::<Result<_, _>>()?;
         for batch in train.into_iter().chain(val) {
             images += batch.len();
             let batch = batch.upload(&device.clone().inner());

@@ -12,7 +12,7 @@ use kvt_train::engine::{Checkpointer, End, Session, Start, TrainError, TrainStat
 use kvt_train::recipe::Optimizer;
 use kvt_train::run::{Event, Which};
 use kvt_train::splits::Splits;
-use kvt_train::task::{Task, Weights};
+use kvt_train::task::{Setup, Task, Weights};
 
 use self::distil::{Distil, FAILS_AT, FEATURES, LAST_LAYER, OUTPUTS, SEEN};
 use crate::support::{Killer, Workspace, read_weights, set, steps, take_run};
@@ -179,15 +179,15 @@ fn the_state_of_another_task_is_refused() {
     let checkpoints = Checkpointer::new(&run, splits.state(), 1);
     let config = Distil::model(&plan, &splits).unwrap();
     let device = Device::flex().autodiff();
-    let (mut task, network) = Distil::start(
-        &plan,
-        &config,
-        &splits,
-        Weights::OfPlan,
-        &device,
-        &mut Vec::new(),
-    )
-    .unwrap();
+    let mut setup = Setup {
+        plan: &plan,
+        model: &config,
+        splits: &splits,
+        weights: Weights::OfPlan,
+        device: &device,
+        notes: &mut Vec::new(),
+    };
+    let (mut task, network) = Distil::start(&mut setup).unwrap();
     task.centre_file = "queue";
     let other = TrainState {
         optimizer: Optimizer::new(&plan.optim, &network),

@@ -68,11 +68,8 @@ pub(super) enum Shapes {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ApError {
     /// A score that has no place in an order.
-    #[error("a detection in image {image} has the score NaN")]
-    Score {
-        /// Number of the image.
-        image: u64,
-    },
+    #[error("a detection in image {0} has the score NaN")]
+    Score(u64),
     /// A class that is not among them.
     #[error("image {image} has an object or a detection of class {class}, there are {classes}")]
     Class {
@@ -84,17 +81,11 @@ pub enum ApError {
         classes: usize,
     },
     /// No mask where masks are compared.
-    #[error("an object or a detection in image {image} has no mask")]
-    Mask {
-        /// Number of the image.
-        image: u64,
-    },
+    #[error("an object or a detection in image {0} has no mask")]
+    Mask(u64),
     /// Masks of one image that are not of one size.
-    #[error("masks of objects and detections in image {image} differ in size")]
-    Size {
-        /// Number of the image.
-        image: u64,
-    },
+    #[error("masks of objects and detections in image {0} differ in size")]
+    Size(u64),
 }
 
 /// Precision and recall, between 0 and 1; `None` where nothing counts, as without any small object.
@@ -180,7 +171,7 @@ pub(super) fn average_precision(
     found: &[Found],
 ) -> Result<AveragePrecision, ApError> {
     if let Some(one) = found.iter().find(|one| one.score.is_nan()) {
-        return Err(ApError::Score { image: one.image });
+        return Err(ApError::Score(one.image));
     }
     let places = truths.iter().map(|one| (one.image, one.class));
     let mut places = places.chain(found.iter().map(|one| (one.image, one.class)));

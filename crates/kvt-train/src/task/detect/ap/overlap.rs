@@ -66,7 +66,7 @@ fn shape(
     match shapes {
         Shapes::Boxes => Ok((bbox, None)),
         Shapes::Masks => {
-            let mask = mask.ok_or(ApError::Mask { image })?;
+            let mask = mask.ok_or(ApError::Mask(image))?;
             Ok((mask.bounding_box().map(f64::from), Some(mask)))
         }
     }
@@ -86,9 +86,7 @@ pub(super) fn overlaps(truths: &[Item<'_>], found: &[Item<'_>]) -> Result<Vec<f6
 fn overlap(one: &Item<'_>, truth: &Item<'_>) -> Result<f64, ApError> {
     let boxes = box_iou(one.bounds, truth.bounds, truth.is_crowd);
     match (one.mask, truth.mask) {
-        (Some(mask), Some(other)) if mask.size() != other.size() => {
-            Err(ApError::Size { image: one.image })
-        }
+        (Some(mask), Some(other)) if mask.size() != other.size() => Err(ApError::Size(one.image)),
         // Most pairs of an image do not meet.
         (Some(mask), Some(other)) if boxes > 0.0 => Ok(mask.iou(other, truth.is_crowd)),
         _ => Ok(boxes),

@@ -245,7 +245,7 @@ fn what_cannot_be_compared_is_an_error() {
     };
     let unsure = found(7, 0, bbox, f64::NAN);
     let error = fails(Shapes::Boxes, &one, &unsure);
-    assert_eq!(error, ApError::Score { image: 7 });
+    assert_eq!(error, ApError::Score(7));
     assert_eq!(
         error.to_string(),
         "a detection in image 7 has the score NaN"
@@ -260,22 +260,13 @@ fn what_cannot_be_compared_is_an_error() {
         fails(Shapes::Boxes, &one, &found(7, 1, bbox, 0.5)),
         expected
     );
-    assert_eq!(
-        fails(Shapes::Masks, &one, &other),
-        ApError::Mask { image: 7 }
-    );
+    assert_eq!(fails(Shapes::Masks, &one, &other), ApError::Mask(7));
     let mask = |size| Some(Rle::encode(size, |_, _| true).unwrap());
     let (mut one, mut other) = (one, other);
     one.mask = mask((3, 4));
-    assert_eq!(
-        fails(Shapes::Masks, &one, &other),
-        ApError::Mask { image: 7 }
-    );
+    assert_eq!(fails(Shapes::Masks, &one, &other), ApError::Mask(7));
     other.mask = mask((4, 3));
-    assert_eq!(
-        fails(Shapes::Masks, &one, &other),
-        ApError::Size { image: 7 }
-    );
+    assert_eq!(fails(Shapes::Masks, &one, &other), ApError::Size(7));
 }
 
 proptest! {

@@ -8,6 +8,7 @@ use kvt_models::weights::StateDict;
 use kvt_testing::scenes::{DETECT, OPTIM, model, multiscale, shapes};
 
 use super::*;
+use crate::task::Weights;
 use crate::world::threads;
 
 /// A run of four updates, evaluated every second one; without images.
@@ -154,8 +155,15 @@ fn weights_of_classifiers_are_the_backbones() {
     let splits = Splits::open(&plan, (64, 64), None, &mut |_, _| {}).unwrap();
     let model = Detect::model(&plan, &splits).unwrap();
     let (device, mut notes) = (Device::flex().autodiff(), Vec::new());
-    let started = Detect::start(&plan, &model, &splits, Weights::OfPlan, &device, &mut notes);
-    let (_, network) = started.unwrap();
+    let mut setup = Setup {
+        plan: &plan,
+        model: &model,
+        splits: &splits,
+        weights: Weights::OfPlan,
+        device: &device,
+        notes: &mut notes,
+    };
+    let (_, network) = Detect::start(&mut setup).unwrap();
     let expected = format!(
         "weights of `{}`: a classifier's: {} of the backbone; norms of the maps and heads are new",
         file.display(),
