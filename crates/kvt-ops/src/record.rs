@@ -22,6 +22,7 @@ use crate::max_pool::MaxPoolOps;
 use crate::mlp::MlpOps;
 use crate::residual::ResidualOps;
 use crate::resize::{ResizeOps, products};
+use crate::rows::RowOps;
 use crate::unfold::{Unfold, UnfoldOps};
 
 impl AddedAttentionOps for Capture {}
@@ -38,6 +39,7 @@ impl MaxPoolOps for Capture {}
 impl MlpOps for Capture {}
 impl ResidualOps for Capture {}
 impl ResizeOps for Capture {}
+impl RowOps for Capture {}
 
 impl LayerNormOps for Capture {
     /// Burn's operation. The statistics are placeholders: only a backward pass reads them.

@@ -1,6 +1,6 @@
 //! Batch normalisation on the CPU: SIMD on all threads. No result depends on the number of threads.
 
-use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::backend::{Flex, TensorMetadata, ops::ActivationOps, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 

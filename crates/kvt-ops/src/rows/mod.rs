@@ -76,7 +76,7 @@ impl<B: RowOps, C: CheckpointStrategy> RowOps for Autodiff<B, C> {
 /// [`RowOps::reordered`] composed of Burn's operations: a row of zeros follows the others.
 fn selected<B: Backend>(x: FloatTensor<B>, order: &RowOrder) -> FloatTensor<B> {
     let [batch, rows, dim] = x.shape().dims();
-    let device = B::float_device(&x);
+    let device = x.device();
     let zeros = TensorData::zeros::<f32, _>([batch, 1, dim]).convert_dtype(x.dtype());
     let x = B::float_cat(vec![x, B::float_from_data(zeros, &device)], 1);
     let sources = order.sources.iter();

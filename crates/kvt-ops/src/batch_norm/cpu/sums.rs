@@ -153,15 +153,7 @@ pub(super) fn centred_products(
 
 /// The sum over each channel of planes.
 pub(crate) fn channel_sums(x: &[f32], layout: Layout) -> Vec<f32> {
-    let of_channel = |channel| {
-        let mut sum = 0.0;
-        Arch::new().dispatch(|| {
-            for plane in layout.planes(x, channel) {
-                sum += total(plane, plane, |x, _| x);
-            }
-        });
-        sum as f32
-    };
+    let of_channel = |channel| layout.planes(x, channel).map(sum_of).sum::<f64>() as f32;
     (0..layout.channels)
         .into_par_iter()
         .map(of_channel)

@@ -265,9 +265,8 @@ impl Optimizer {
         };
         for Parameter { name, id, shape } in &self.parameters {
             let step = match saved.remove(&format!("step.{name}")) {
-                Some(step) => count(&step).ok_or_else(|| OptimizerError::Count {
-                    name: format!("step.{name}"),
-                })?,
+                Some(step) => count(&step)
+                    .ok_or_else(|| OptimizerError::Count(format!("step.{name}")))?,
                 None => updates,
             };
             if step == 0 {

@@ -196,7 +196,7 @@ fn the_state_of_another_task_is_refused() {
         task,
         network,
     };
-    let restored = checkpoints.restore(Which::Last, other, || Ok(()));
+    let restored = checkpoints.restore(Which::Last, other, |_| Ok(()));
     let error = restored.err().unwrap().to_string();
     assert!(error.contains("has no `task.queue.safetensors`"), "{error}");
     assert!(error.contains("another task"), "{error}");
