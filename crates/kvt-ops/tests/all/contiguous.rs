@@ -71,6 +71,5 @@ fn permuted_values_and_gradients_are_those_of_burns_operations() {
     check([2, 3, 1, 3, 4, 5], [3, 0, 1, 4, 2, 5]);
     check([2, 5, 3, 4, 6], [0, 2, 4, 3, 1]);
     check([1, 1, 1], [2, 1, 0]);
-    check([4, 0, 3], [2, 1, 0]);
     check([2, 300, 300], [0, 2, 1]);
 }

@@ -265,8 +265,9 @@ impl Optimizer {
         };
         for Parameter { name, id, shape } in &self.parameters {
             let step = match saved.remove(&format!("step.{name}")) {
-                Some(step) => count(&step)
-                    .ok_or_else(|| OptimizerError::Count(format!("step.{name}")))?,
+                Some(step) => {
+                    count(&step).ok_or_else(|| OptimizerError::Count(format!("step.{name}")))?
+                }
                 None => updates,
             };
             if step == 0 {

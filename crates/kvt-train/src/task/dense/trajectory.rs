@@ -113,14 +113,24 @@ impl Golden {
         let checkpoints = Checkpoints::new(path("run/checkpoints"));
         let (checkpoint, _) = checkpoints.load(Which::Last).unwrap();
         let ours = weights::read(&checkpoint.file("model.safetensors")).unwrap();
+        let reach = self.f32s("lrs").iter().sum::<f64>() as f32;
         let mut compared = 0;
         for (name, ours) in ours.iter() {
             let numbers = |data: &TensorData| data.try_to_vec::<f32>().unwrap();
             let (theirs, drift) = (theirs.get(name).unwrap(), drift.get(name).unwrap());
             let drift = numbers(drift).first().copied().unwrap_or(0.0);
-            for (a, b) in numbers(ours).into_iter().zip(numbers(theirs)) {
-                let most = 2e-5 * b.abs().max(1.0) + 10.0 * drift;
-                assert!((a - b).abs() <= most, "{name}: {a} {b}, at most {most}");
+            let (ours, theirs) = (numbers(ours), numbers(theirs));
+            // The softmax does not see what the bias of a key adds to all scores of a query. Its gradient is rounding alone, which
+            // AdamW turns into a step of up to the learning rate, in either direction.
+            let third = ours.len() / 3;
+            let is_of_keys = |i: usize| name.ends_with("qkv.bias") && i / third == 1;
+            for (i, (a, b)) in ours.into_iter().zip(theirs).enumerate() {
+                let most = if is_of_keys(i) {
+                    2.0 * reach
+                } else {
+                    2e-5 * b.abs().max(1.0) + 10.0 * drift
+                };
+                assert!((a - b).abs() <= most, "{name} {i}: {a} {b}, at most {most}");
             }
             compared += 1;
         }
