@@ -4,7 +4,8 @@ use anyhow::Context;
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::Neighbors;
 use kvt_ops::knn_softmax;
-use kvt_train::data::shapes::{Figure, ShapesConfig, Split, render};
+use kvt_train::data::Split;
+use kvt_train::data::shapes::{Figure, ShapesConfig, render};
 use plotters::style::RGBColor;
 
 use crate::map::{GRID, Map, PIXELS, query_place};
