@@ -50,6 +50,25 @@ fn copied<T: Element + bytemuck::Pod>(x: &FloatTensor<Flex>) -> FloatTensor<Flex
     tensor_of(out, shape)
 }
 
+/// Makes rows of a whole tile, from column `first` on, of its columns, which are `stride` apart.
+fn transpose<T: Copy + Default>(
+    from: &[T],
+    stride: usize,
+    out: &mut [T],
+    columns: usize,
+    first: usize,
+) {
+    let mut tile = [[T::default(); TILE]; TILE];
+    for (column, tile) in tile.iter_mut().enumerate() {
+        tile.copy_from_slice(&from[column * stride..][..TILE]);
+    }
+    for (row, out) in out.chunks_exact_mut(columns).enumerate() {
+        for (out, column) in out[first..first + TILE].iter_mut().zip(&tile) {
+            *out = column[row];
+        }
+    }
+}
+
 /// A view as matrices: all dimensions but the last two that remain after those are joined that follow each other in memory. Each is
 /// a length and the stride between its values.
 struct View {
@@ -91,7 +110,7 @@ impl View {
     }
 
     /// Copies whole rows, from the one with number `first` among those of all matrices on.
-    fn copy_rows<T: Copy>(&self, first: usize, out: &mut [T], values: &[T]) {
+    fn copy_rows<T: Copy + Default>(&self, first: usize, out: &mut [T], values: &[T]) {
         let ((rows, row_stride), (columns, _)) = (self.rows, self.columns);
         let (mut row, mut left) = (first, out);
         while !left.is_empty() {
@@ -105,7 +124,7 @@ impl View {
     }
 
     /// Copies rows of a matrix, whose first value is the first of `values`.
-    fn copy_matrix<T: Copy>(&self, out: &mut [T], values: &[T]) {
+    fn copy_matrix<T: Copy + Default>(&self, out: &mut [T], values: &[T]) {
         let ((_, row_stride), (columns, stride)) = (self.rows, self.columns);
         if stride == 1 {
             for (row, out) in out.chunks_exact_mut(columns).enumerate() {
@@ -117,6 +136,10 @@ impl View {
             let from = &values[tile * TILE * row_stride..];
             for first in (0..columns).step_by(TILE) {
                 let last = (first + TILE).min(columns);
+                if row_stride == 1 && last - first == TILE && out.len() == TILE * columns {
+                    transpose(&from[first * stride..], stride, out, columns, first);
+                    continue;
+                }
                 for (row, out) in out.chunks_exact_mut(columns).enumerate() {
                     let from = &from[row * row_stride..];
                     for (out, column) in out[first..last].iter_mut().zip(first..last) {

@@ -81,6 +81,7 @@ impl LinearOps for Flex {
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
+        has_bias: bool,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         if is_bf16(&x, [&weight, &grad]) {
             return bf16::backward(Kernel::detect(), [x, weight, grad]).into();
@@ -96,7 +97,11 @@ impl LinearOps for Flex {
         let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
-        let sum = sum_of_rows(values_of(&grad), outputs);
+        let sum = if has_bias {
+            sum_of_rows(values_of(&grad), outputs)
+        } else {
+            vec![0.0; outputs]
+        };
         let in_dtype = |values, shape| cast::<Self>(tensor(values, shape), dtype);
         let of_weight = in_dtype(product_over_rows(x, grads), Shape::new([inputs, outputs]));
         (

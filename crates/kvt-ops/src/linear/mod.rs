@@ -62,12 +62,14 @@ pub(crate) trait LinearOps: ResidualOps {
         Self::add_scaled(residual, Self::affine(x, weight, bias), scale)
     }
 
-    /// The gradients of x, W and b, those of W and b in the type of W.
+    /// The gradients of x, W and b, those of W and b in the type of W. Without a bias, its gradient is a placeholder that is never
+    /// read.
     #[fusion(default)]
     fn affine_backward(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
+        _has_bias: bool,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         burn_backward::<Self>(x, weight, grad)
     }
@@ -92,10 +94,10 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        let is_trained = weight.is_tracked() || bias.is_tracked();
+        let trained = Trained::of::<B>(&weight, &bias);
         let (nodes, [x, weight, bias]) = split([x, weight, bias]);
         let out = B::affine(x.clone(), weight.clone(), bias);
-        let saved = Saved::<B>::of(x, weight, is_trained);
+        let saved = Saved::<B>::of(x, weight, trained);
         record_asked::<B, C, _, _>(nodes, out, saved, |saved, grad, _| saved.gradients(grad))
     }
 
@@ -105,10 +107,10 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         bias: FloatTensor<Self>,
         residual: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        let is_trained = weight.is_tracked() || bias.is_tracked();
+        let trained = Trained::of::<B>(&weight, &bias);
         let (nodes, [x, weight, bias, residual]) = split([x, weight, bias, residual]);
         let out = B::affine_add(x.clone(), weight.clone(), bias, residual);
-        let saved = Saved::<B>::of(x, weight, is_trained);
+        let saved = Saved::<B>::of(x, weight, trained);
         record_asked::<B, C, _, _>(nodes, out, saved, |saved, grad, _| {
             let [x, weight, bias] = saved.gradients(grad.clone());
             [x, weight, bias, Some(grad)]
@@ -122,16 +124,36 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         residual: FloatTensor<Self>,
         scale: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        let is_trained = weight.is_tracked() || bias.is_tracked();
+        let trained = Trained::of::<B>(&weight, &bias);
         let (nodes, [x, weight, bias, residual, scale]) = split([x, weight, bias, residual, scale]);
         let out = B::affine_add_scaled(x.clone(), weight.clone(), bias, residual, scale.clone());
-        let state = (Saved::<B>::of(x, weight, is_trained), scale);
+        let state = (Saved::<B>::of(x, weight, trained), scale);
         // The scale is random, not learned.
         record_asked::<B, C, _, _>(nodes, out, state, |(saved, scale), grad, _| {
             let of_branch = B::scaled(grad.clone(), scale, saved.dtype);
             let [x, weight, bias] = saved.gradients(of_branch);
             [x, weight, bias, Some(grad), None]
         })
+    }
+}
+
+/// Which parameters of a layer are trained.
+#[derive(Clone, Copy, Debug)]
+struct Trained {
+    any: bool,
+    bias: bool,
+}
+
+impl Trained {
+    fn of<B: LinearOps>(
+        weight: &FloatTensor<Autodiff<B>>,
+        bias: &FloatTensor<Autodiff<B>>,
+    ) -> Self {
+        let bias = bias.is_tracked();
+        Self {
+            any: weight.is_tracked() || bias,
+            bias,
+        }
     }
 }
 
@@ -143,21 +165,25 @@ struct Saved<B: LinearOps> {
     weight: FloatTensor<B>,
     /// The type of x.
     dtype: FloatDType,
+    has_bias: bool,
 }
 
 impl<B: LinearOps> Saved<B> {
-    fn of(x: FloatTensor<B>, weight: FloatTensor<B>, is_trained: bool) -> Self {
-        let dtype = x.dtype().into();
-        let x = is_trained.then_some(x);
-        Self { x, weight, dtype }
+    fn of(x: FloatTensor<B>, weight: FloatTensor<B>, trained: Trained) -> Self {
+        Self {
+            dtype: x.dtype().into(),
+            x: trained.any.then_some(x),
+            weight,
+            has_bias: trained.bias,
+        }
     }
 
     /// The gradients of x, W and b.
     fn gradients(self, grad: FloatTensor<B>) -> [Option<FloatTensor<B>>; 3] {
         match self.x {
             Some(x) => {
-                let (x, weight, bias) = B::affine_backward(x, self.weight, grad);
-                [x, weight, bias].map(Some)
+                let (x, weight, bias) = B::affine_backward(x, self.weight, grad, self.has_bias);
+                [Some(x), Some(weight), self.has_bias.then_some(bias)]
             }
             None => {
                 let x = B::affine_x_backward(self.weight, grad, self.dtype);
