@@ -244,7 +244,7 @@ fn no_images_have_no_output_and_no_gradient() {
 fn every_subset_of_inputs_gets_the_same_gradients() {
     let device = Device::flex().autodiff();
     let case = case(3, [6, 5], [3, 4], 2, [3, 1, 1]);
-    let run = |tracked: [bool; 3]| {
+    let run = |tracked: [bool; 3], has_bias: bool| {
         let input = |shape: [usize; 4], seed| -> Tensor<4> {
             tensor(&numbers(shape.iter().product(), seed), shape, &device)
         };
@@ -253,7 +253,8 @@ fn every_subset_of_inputs_gets_the_same_gradients() {
         let outputs = case.weight()[0];
         let bias: Tensor<1> = tensor(&numbers(outputs, 4), [outputs], &device);
         let bias = bias.set_require_grad(tracked[2]);
-        let out = conv2d(x.clone(), weight.clone(), Some(bias.clone()), 1, 1, 2);
+        let given = has_bias.then(|| bias.clone());
+        let out = conv2d(x.clone(), weight.clone(), given, 1, 1, 2);
         let grads = (out.clone() * out).sum().backward();
         let of_bias = bias.grad(&grads).map(values);
         [
@@ -262,12 +263,15 @@ fn every_subset_of_inputs_gets_the_same_gradients() {
             of_bias,
         ]
     };
-    let all = run([true; 3]);
-    assert!(all.iter().all(Option::is_some));
-    for subset in 1..7 {
-        let tracked = [1, 2, 4].map(|bit| subset & bit > 0);
-        let expected = [0, 1, 2].map(|i| all[i].clone().filter(|_| tracked[i]));
-        assert_eq!(run(tracked), expected);
+    for has_bias in [false, true] {
+        let all = run([true; 3], has_bias);
+        let found = all.each_ref().map(Option::is_some);
+        assert_eq!(found, [true, true, has_bias]);
+        for subset in 1..if has_bias { 8 } else { 4 } {
+            let tracked = [1, 2, 4].map(|bit| subset & bit > 0);
+            let expected = [0, 1, 2].map(|i| all[i].clone().filter(|_| tracked[i]));
+            assert_eq!(run(tracked, has_bias), expected);
+        }
     }
 }
 
