@@ -153,7 +153,7 @@ fn convolution(bencher: Bencher<'_, '_>, convolution: Convolution) {
     let (size, channels, groups, kernel) = convolution;
     let weight = random([channels, channels / groups, kernel, kernel]).require_grad();
     both(bencher, [BATCH, channels, size, size], |x| {
-        kvt_ops::conv2d(x, weight.clone(), 1, kernel / 2, groups)
+        kvt_ops::conv2d(x, weight.clone(), None, 1, kernel / 2, groups)
     });
 }
 

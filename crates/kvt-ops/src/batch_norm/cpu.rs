@@ -225,6 +225,10 @@ fn rstd(variance: &[f32], settings: Settings) -> Vec<f32> {
 /// The gradient where the output of the ReLU is positive, and 0 elsewhere.
 fn passed(out: &[f32], grad: &[f32], shape: &Shape) -> FloatTensor<Flex> {
     let out = out.par_chunks(BLOCK);
+    #[expect(
+        clippy::redundant_closure,
+        reason = "both slices of the function have one lifetime"
+    )]
     let values = par_map_copy(grad, BLOCK, out, |grad, out| pass(grad, out));
     tensor(values, shape.clone())
 }

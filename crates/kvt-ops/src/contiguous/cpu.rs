@@ -19,6 +19,10 @@ impl LayoutOps for Flex {
 }
 
 /// The same values in the order of the shape.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a step of a tensor that its caller owns, as in `map(contiguous)`"
+)]
 pub(crate) fn contiguous(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
     let layout = x.layout();
     let is_ours =
