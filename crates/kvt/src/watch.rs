@@ -96,7 +96,10 @@ pub(super) fn dry_run(sweep: &Sweep, devices: &[String], trains: bool) -> anyhow
         measured(done, of);
     })?;
     drop(measured);
-    output::print(&table(PLAN_HEADER.iter().copied(), plan_rows(cells, &found, &costs)))?;
+    output::print(&table(
+        PLAN_HEADER.iter().copied(),
+        plan_rows(cells, &found, &costs),
+    ))?;
     output::status(
         "TMAC: 10^12 multiplications and additions of training and evaluation. Times are estimated from finished runs of the same \
          sweep, or else from one measured step of each model; loading, checkpoints and start-up are extra",
