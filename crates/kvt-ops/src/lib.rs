@@ -38,8 +38,8 @@
 //! - `cpu.rs`: the implementation for Burn's `Flex` backend;
 //! - `gpu.rs` and `gpu/kernel.rs`: the launches and kernels for the CubeCL runtimes, if Burn's operations are not enough.
 //!
-//! `cpu/` and `gpu/` contain shared code, and `autodiff.rs` registers backward passes. A loop on the CPU that is neither a product nor
-//! a copy belongs into `wide!` (`cpu/wide.rs`), or it runs with the vectors that every CPU has.
+//! `cpu/` and `gpu/` contain shared code, and `autodiff.rs` registers backward passes. A long loop over numbers on the CPU belongs into
+//! `wide!` (`cpu/wide.rs`) or into a [`pulp::WithSimd`]; elsewhere it runs with the vectors that every CPU has.
 
 mod adamw;
 mod attention;

@@ -308,7 +308,8 @@ impl<'a> Table<'a> {
                 "`{name}`: .{ending} pictures are not read; convert it to JPEG or PNG"
             ));
         }
-        if !listing::is_image(&row.path) {
+        // A name without an ending may be a picture's: only its content says so.
+        if row.path.extension().is_some() && !listing::is_image(&row.path) {
             return Err(format!(
                 "`{}` is no picture by its name: expected .jpg, .jpeg, .png, .webp, .bmp, .tif, .tiff or .gif",
                 row.name

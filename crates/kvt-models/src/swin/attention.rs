@@ -121,7 +121,7 @@ impl SelfAttention<4> for WindowAttention {
             .probabilities(|| self.mixer.probabilities(q.clone(), k.clone(), &context));
         let mixed = self.mixer.attend(q, k, v, context);
         let apart = [batch, windows, heads, area, head_dim];
-        // On the CPU the output is a view, whose copy in its own order is the one step that all threads share.
+        // On the CPU the output is a view; a reshape would copy it on one thread.
         let mixed = permute_reshape(mixed, [0, 1, 2, 3], apart);
         permute_reshape(mixed, [0, 1, 3, 2, 4], [batch, windows, area, dim])
     }

@@ -197,10 +197,10 @@ wide! {
         terms.apply(grad, x, layout, first);
     }
 
-    /// Keeps a gradient where the output of the ReLU is positive.
+    /// Keeps a gradient where the output of the ReLU is positive or NaN, as Burn's operation does.
     fn pass<'a>(grad: &'a mut [f32], out: &'a [f32]) {
         for (grad, out) in grad.iter_mut().zip(out) {
-            *grad = if *out > 0.0 { *grad } else { 0.0 };
+            *grad = if *out <= 0.0 { 0.0 } else { *grad };
         }
     }
 }

@@ -62,8 +62,8 @@ pub(crate) trait LinearOps: ResidualOps {
         Self::add_scaled(residual, Self::affine(x, weight, bias), scale)
     }
 
-    /// The gradients of x, W and b, those of W and b in the type of W. Without a bias, its gradient is a placeholder that is never
-    /// read.
+    /// The gradients of x, W and b, those of W and b in the type of W. Where the bias is not trained, its gradient may be a placeholder
+    /// that is never read.
     #[fusion(default)]
     fn affine_backward(
         x: FloatTensor<Self>,

@@ -178,6 +178,25 @@ fn a_nan_is_not_hidden() {
     }
 }
 
+/// As in Burn's ReLU, the gradient of a NaN is not hidden either.
+#[test]
+fn a_nan_passes_its_gradient() {
+    let device = burn::tensor::Device::flex().autodiff();
+    let x = tensor(&[1.0, f32::NAN, 2.0, -3.0], [2, 2, 1], &device);
+    let [zeros, ones] = [0.0, 1.0].map(|x| tensor(&[x; 2], [2], &device));
+    let residual = tensor(&[0.0; 4], [2, 2, 1], &device).require_grad();
+    let input = BatchNormInput {
+        gamma: ones.clone(),
+        beta: zeros.clone(),
+        epsilon: EPSILON,
+        residual: Some(residual.clone()),
+        relu: true,
+    };
+    let grads = batch_norm(x, input, [zeros, ones]).sum().backward();
+    let found = values(residual.grad(&grads).unwrap());
+    assert_eq!(found, [1.0, 1.0, 1.0, 0.0]);
+}
+
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     for shape in [[2, 5, 999], [1500, 19, 1]] {

@@ -118,12 +118,21 @@ impl Images {
         })
     }
 
-    /// The table of labels in a folder of images without splits: the one with the usual name, or the only one. Of others none is chosen.
+    /// The table of labels in a folder of images without splits or folders of classes: the one with the usual name, or the only one. Of
+    /// others none is chosen.
     fn usual_table(&mut self, folder: &Path) -> String {
         if self.kind != DataKind::Folder || self.splits.is_some() {
             return String::new();
         }
         let mut tables = kvt_data::label_tables(folder);
+        let has_classes = |images: &Self| {
+            kvt_data::open(&images.config(), None).is_ok_and(|[train, _]| train.classes.len() > 1)
+        };
+        // A list of some of the images that happens to be beside them does not replace their folders.
+        if tables.is_empty() || has_classes(self) {
+            self.tables = tables;
+            return String::new();
+        }
         let only = (tables.len() == 1).then_some(0);
         match tables.iter().position(|name| name == LABELS).or(only) {
             Some(place) => tables.swap_remove(place),

@@ -377,27 +377,36 @@ fn labels_are_those_of_a_table() {
 #[test]
 fn a_table_of_labels_is_found() {
     let folder = workspace("w.safetensors");
-    let photos = folder.path().join("photos");
-    let table = "path,label\na/0.png,x\na/1.png,x\nb/0.png,y\nb/1.png,y\n";
+    let classes = folder.path().join("photos");
+    let photos = folder.path().join("flat");
+    fs_err::create_dir_all(photos.join("images")).unwrap();
+    for name in ["a/0", "a/1", "b/0", "b/1"] {
+        let flat = format!("images/{}.png", name.replace('/', ""));
+        fs_err::copy(classes.join(format!("{name}.png")), photos.join(flat)).unwrap();
+    }
+    let table = "path,label\nimages/a0.png,x\nimages/a1.png,x\nimages/b0.png,y\nimages/b1.png,y\n";
     let write = |name: &str| fs_err::write(photos.join(name), table).unwrap();
+    // Folders of classes are not replaced by a list that is beside them.
+    let part = "path,label\na/0.png,x\na/1.png,y\n";
+    fs_err::write(classes.join("labels.csv"), part).unwrap();
+    let found = of(&classes, &[]);
+    assert!(!found.keys().unwrap().contains_key("labels"));
+    let found = found.describe();
+    assert!(
+        found.ends_with("; `data.labels` can name one of `labels.csv`"),
+        "{found}"
+    );
     let labels = |set: &[&str]| {
         let keys = of(&photos, set).keys().unwrap();
         keys.get("labels")
             .map(|labels| labels.as_str().unwrap().to_owned())
     };
-    assert_eq!(labels(&[]), None);
     write("names.csv");
     assert_eq!(labels(&[]).as_deref(), Some("names.csv"));
     let found = of(&photos, &[]).describe();
     let expected = "`, labels of `names.csv`: 2 classes, 2 images";
     assert!(found.contains(expected), "{found}");
-    assert_eq!(labels(&["data.labels="]), None);
     write("more.csv");
-    let found = of(&photos, &[]).describe();
-    assert!(
-        found.ends_with("; `data.labels` can name one of `more.csv`, `names.csv`"),
-        "{found}"
-    );
     write("labels.csv");
     assert_eq!(labels(&[]).as_deref(), Some("labels.csv"));
 }
