@@ -60,6 +60,7 @@ mod layer_norm;
 mod linear;
 mod max_pool;
 mod mlp;
+mod optional;
 mod pixel_cross_entropy;
 mod pool;
 mod random;

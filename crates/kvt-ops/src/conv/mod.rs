@@ -10,7 +10,8 @@ use burn::backend::{
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Shape, Tensor};
 
-use crate::autodiff::{record_asked, split};
+use crate::autodiff::{record_asked, split, split_optional};
+use crate::optional::Optional;
 
 mod cpu;
 
@@ -34,25 +35,16 @@ impl Settings {
 /// Convolutions on a backend; the default implementations are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait ConvOps: Backend {
-    /// The convolution of x `[batch, inputs, height, width]` with `weight` `[outputs, inputs / groups, kernel, kernel]`.
+    /// The convolution of x `[batch, inputs, height, width]` with `weight` `[outputs, inputs / groups, kernel, kernel]` and a bias
+    /// `[outputs]`.
     #[fusion(default)]
     fn convolve(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
+        #[extension_type] bias: Optional<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        Self::conv2d(x, weight, None, settings.burn())
-    }
-
-    /// [`convolve`](Self::convolve) with a bias `[outputs]`.
-    #[fusion(default)]
-    fn convolve_bias(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        settings: Settings,
-    ) -> FloatTensor<Self> {
-        Self::conv2d(x, weight, Some(bias), settings.burn())
+        Self::conv2d(x, weight, bias.get(), settings.burn())
     }
 
     /// The gradient of the bias: the sum over images and positions.
@@ -91,44 +83,23 @@ impl<B: ConvOps, C: CheckpointStrategy> ConvOps for Autodiff<B, C> {
     fn convolve(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
+        bias: Optional<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        let (nodes, [x, weight]) = split([x, weight]);
-        let out = B::convolve(x.clone(), weight.clone(), settings);
-        let state = (x, weight, settings);
-        record_asked::<B, C, _, _>(nodes, out, state, |state, grad, [image, weight]| {
-            gradients::<B>(state, &grad, [image, weight])
+        let ([of_x, of_weight], [x, weight]) = split([x, weight]);
+        let (of_bias, bias) = split_optional::<B>(bias.get(), &x);
+        let out = B::convolve(x.clone(), weight.clone(), Optional::of(bias), settings);
+        let (nodes, state) = ([of_x, of_weight, of_bias], (x, weight, settings));
+        record_asked::<B, C, _, _>(nodes, out, state, |(x, weight, settings), grad, asked| {
+            let image = asked[0].then(|| {
+                B::convolve_image_gradient(x.clone(), weight.clone(), grad.clone(), settings)
+            });
+            let of_weight =
+                asked[1].then(|| B::convolve_weight_gradient(x, weight, grad.clone(), settings));
+            let bias = asked[2].then(|| B::convolve_bias_gradient(grad));
+            [image, of_weight, bias]
         })
     }
-
-    fn convolve_bias(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        settings: Settings,
-    ) -> FloatTensor<Self> {
-        let (nodes, [x, weight, bias]) = split([x, weight, bias]);
-        let out = B::convolve_bias(x.clone(), weight.clone(), bias, settings);
-        let state = (x, weight, settings);
-        record_asked::<B, C, _, _>(nodes, out, state, |state, grad, [image, weight, bias]| {
-            let [image, weight] = gradients::<B>(state, &grad, [image, weight]);
-            let bias = bias.then(|| B::convolve_bias_gradient(grad));
-            [image, weight, bias]
-        })
-    }
-}
-
-/// The gradients of x and the weight, where they are asked for.
-fn gradients<B: ConvOps>(
-    (x, weight, settings): (FloatTensor<B>, FloatTensor<B>, Settings),
-    grad: &FloatTensor<B>,
-    [of_image, of_weight]: [bool; 2],
-) -> [Option<FloatTensor<B>>; 2] {
-    let image = of_image
-        .then(|| B::convolve_image_gradient(x.clone(), weight.clone(), grad.clone(), settings));
-    let of_weight =
-        of_weight.then(|| B::convolve_weight_gradient(x, weight, grad.clone(), settings));
-    [image, of_weight]
 }
 
 /// [`ConvOps::convolve_bias_gradient`] composed of Burn's operations.
@@ -183,9 +154,7 @@ pub fn conv2d(
         padding,
         groups,
     };
+    let bias = Optional::<Dispatch>::of(bias.map(Tensor::into_dispatch));
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
-    Tensor::from_dispatch(match bias {
-        Some(bias) => Dispatch::convolve_bias(x, weight, bias.into_dispatch(), settings),
-        None => Dispatch::convolve(x, weight, settings),
-    })
+    Tensor::from_dispatch(Dispatch::convolve(x, weight, bias, settings))
 }

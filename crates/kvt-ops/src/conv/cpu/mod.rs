@@ -11,6 +11,7 @@ use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_build, par_build_with, tensor, values_of};
 use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on};
+use crate::optional::Optional;
 
 mod geometry;
 
@@ -24,18 +25,19 @@ impl ConvOps for Flex {
     fn convolve(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
+        bias: Optional<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        forward(x, weight, None, settings)
-    }
-
-    fn convolve_bias(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        settings: Settings,
-    ) -> FloatTensor<Self> {
-        forward(x, weight, Some(bias), settings)
+        let (dtype, bias) = (x.dtype(), bias.get());
+        if dtype == DType::F64 {
+            return Self::conv2d(x, weight, bias, settings.burn());
+        }
+        let [x, weight] = [x, weight].map(|x| contiguous(to_f32::<Self>(x)));
+        let bias = bias.map(|bias| contiguous(to_f32::<Self>(bias)));
+        let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
+        let bias = bias.as_ref().map(values_of);
+        let out = geometry.forward(values_of(&x), values_of(&weight), bias);
+        cast::<Self>(tensor(out, geometry.output_shape()), dtype)
     }
 
     fn convolve_bias_gradient(grad: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -88,24 +90,6 @@ impl ConvOps for Flex {
         let out = geometry.weight_gradient(values_of(&x), values_of(&grad));
         cast::<Self>(tensor(out, weight.shape()), dtype)
     }
-}
-
-fn forward(
-    x: FloatTensor<Flex>,
-    weight: FloatTensor<Flex>,
-    bias: Option<FloatTensor<Flex>>,
-    settings: Settings,
-) -> FloatTensor<Flex> {
-    let dtype = x.dtype();
-    if dtype == DType::F64 {
-        return Flex::conv2d(x, weight, bias, settings.burn());
-    }
-    let [x, weight] = [x, weight].map(|x| contiguous(to_f32::<Flex>(x)));
-    let bias = bias.map(|bias| contiguous(to_f32::<Flex>(bias)));
-    let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
-    let bias = bias.as_ref().map(values_of);
-    let out = geometry.forward(values_of(&x), values_of(&weight), bias);
-    cast::<Flex>(tensor(out, geometry.output_shape()), dtype)
 }
 
 impl Geometry {
