@@ -88,7 +88,7 @@ impl<B: ConvOps, C: CheckpointStrategy> ConvOps for Autodiff<B, C> {
     ) -> FloatTensor<Self> {
         let ([of_x, of_weight], [x, weight]) = split([x, weight]);
         let (of_bias, bias) = split_optional::<B>(bias.get(), &x);
-        let out = B::convolve(x.clone(), weight.clone(), Optional::of(bias), settings);
+        let out = B::convolve(x.clone(), weight.clone(), Optional::<B>::of(bias), settings);
         let (nodes, state) = ([of_x, of_weight, of_bias], (x, weight, settings));
         record_asked::<B, C, _, _>(nodes, out, state, |(x, weight, settings), grad, asked| {
             let image = asked[0].then(|| {
