@@ -15,11 +15,10 @@
 //! | [`gelu()`], [`quick_gelu()`] | GELU with the exact error function, or with a sigmoid |
 //! | [`batch_norm()`], [`batch_norm_train()`] | batch normalisation, with a residual and a ReLU where they follow |
 //! | [`max_pool2d()`] | max pooling of images |
-//! | [`conv2d()`] | a convolution |
+//! | [`conv2d()`] | a convolution, also of each channel by itself |
 //! | [`resize_bilinear()`] | maps of another size |
 //! | [`roi_align()`] | the contents of boxes as maps of one size |
 //! | [`pixel_cross_entropy()`] | the cross-entropy of every pixel |
-//! | [`depthwise_conv2d()`] | a separate convolution for each channel |
 //! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
 //! | [`reorder_rows()`] | rows in another order, with zeros between them |
 //! | [`permute()`], [`permute_reshape()`] | dimensions reordered, joined and divided |
@@ -51,7 +50,6 @@ mod contiguous;
 mod conv;
 mod convert;
 mod cpu;
-mod depthwise;
 mod gelu;
 #[cfg(feature = "cube")]
 mod gpu;
@@ -85,7 +83,6 @@ pub use contiguous::{contiguous_gradient, permute, permute_reshape};
 pub use conv::conv2d;
 pub use convert::in_type;
 pub use cpu::bf16::cpu_multiplies_bf16;
-pub use depthwise::depthwise_conv2d;
 pub use gelu::{gelu, quick_gelu};
 pub use knn_softmax::knn_softmax;
 pub use layer_norm::layer_norm;

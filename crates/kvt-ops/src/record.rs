@@ -13,7 +13,6 @@ use crate::cast::{cast, to_f32};
 use crate::contiguous::LayoutOps;
 use crate::conv::ConvOps;
 use crate::convert::ConvertOps;
-use crate::depthwise::DepthwiseOps;
 use crate::gelu::GeluOps;
 use crate::knn_softmax::KnnSoftmaxOps;
 use crate::layer_norm::LayerNormOps;
@@ -29,7 +28,6 @@ impl AddedAttentionOps for Capture {}
 impl BatchNormOps for Capture {}
 impl ConvOps for Capture {}
 impl ConvertOps for Capture {}
-impl DepthwiseOps for Capture {}
 impl FlashAttentionOps for Capture {}
 impl FusedAttentionOps for Capture {}
 impl GeluOps for Capture {}

@@ -1,7 +1,13 @@
 //! Convolution of images.
 //!
 //! On the CPU, Burn copies images and gradients into other layouts and large new buffers around its matrix products.
-//! Here the columns of a product are built in buffers that stay in the cache. GPUs use Burn's convolution.
+//! Here the columns of a product are built in buffers that stay in the cache.
+//!
+//! A depthwise convolution is one whose groups are single channels, with one or more filters each. The gradients of Burn's use a matrix
+//! product per channel on the CPU; here they are sums of shifted rows.
+//!
+//! GPUs use Burn's convolution: a depthwise one on images whose channels are repeated for every filter. Burn's depthwise kernel takes one
+//! filter per channel, and the tuner may choose it for more, which fails at launch.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
@@ -27,8 +33,26 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    fn burn(self) -> ConvOptions<2> {
+    fn options(self) -> ConvOptions<2> {
         ConvOptions::new([self.stride; 2], [self.padding; 2], [1, 1], self.groups)
+    }
+
+    /// Images for Burn's convolution, with its options: for a depthwise one, every channel is repeated for each of its filters.
+    fn repeated<B: Backend>(
+        mut self,
+        x: FloatTensor<B>,
+        weight: &FloatTensor<B>,
+    ) -> (FloatTensor<B>, ConvOptions<2>) {
+        let ([batch, channels, height, width], outputs) = (x.shape().dims(), weight.shape()[0]);
+        if self.groups != channels || channels == 1 || outputs == channels {
+            return (x, self.options());
+        }
+        let x = B::float_reshape(x, Shape::new([batch, channels, 1, height * width]));
+        let filters = outputs / channels;
+        let x = B::float_expand(x, Shape::new([batch, channels, filters, height * width]));
+        self.groups = outputs;
+        let x = B::float_reshape(x, Shape::new([batch, outputs, height, width]));
+        (x, self.options())
     }
 }
 
@@ -44,7 +68,8 @@ pub(crate) trait ConvOps: Backend {
         #[extension_type] bias: Optional<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        Self::conv2d(x, weight, bias.get(), settings.burn())
+        let (x, options) = settings.repeated::<Self>(x, &weight);
+        Self::conv2d(x, weight, bias.get(), options)
     }
 
     /// The gradient of the bias: the sum over images and positions.
@@ -61,7 +86,9 @@ pub(crate) trait ConvOps: Backend {
         grad: FloatTensor<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        Self::conv2d_x_backward(x, weight, grad, settings.burn())
+        let shape = x.shape();
+        let (x, options) = settings.repeated::<Self>(x, &weight);
+        summed::<Self>(Self::conv2d_x_backward(x, weight, grad, options), shape)
     }
 
     /// The gradient of the weight.
@@ -72,7 +99,8 @@ pub(crate) trait ConvOps: Backend {
         grad: FloatTensor<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        Self::conv2d_weight_backward(x, weight, grad, settings.burn())
+        let (x, options) = settings.repeated::<Self>(x, &weight);
+        Self::conv2d_weight_backward(x, weight, grad, options)
     }
 }
 
@@ -100,6 +128,18 @@ impl<B: ConvOps, C: CheckpointStrategy> ConvOps for Autodiff<B, C> {
             [image, of_weight, bias]
         })
     }
+}
+
+/// The gradient of the input of [`Settings::repeated`], of this shape, from that of its output.
+fn summed<B: Backend>(grad: FloatTensor<B>, shape: Shape) -> FloatTensor<B> {
+    let [batch, channels, height, width] = shape.dims();
+    let outputs = grad.shape()[1];
+    if outputs == channels {
+        return grad;
+    }
+    let apart = Shape::new([batch, channels, outputs / channels, height * width]);
+    let grad = B::float_sum_dim(B::float_reshape(grad, apart), 2);
+    B::float_reshape(grad, shape)
 }
 
 /// [`ConvOps::convolve_bias_gradient`] composed of Burn's operations.

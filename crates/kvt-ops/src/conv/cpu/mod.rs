@@ -1,5 +1,5 @@
-//! Convolution on the CPU: per group, a product of the weight and the windows of some images as columns. Half types are
-//! widened, and the output is rounded once.
+//! Convolution on the CPU: per group, a product of the weight and the windows of some images as columns, or, for groups of one
+//! channel, sums of shifted images. Half types are widened, and the output is rounded once.
 
 use burn::backend::{Flex, TensorMetadata, ops::ModuleOps, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
@@ -13,6 +13,7 @@ use crate::cpu::buffer::{par_build, par_build_with, tensor, values_of};
 use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on};
 use crate::optional::Optional;
 
+mod depthwise;
 mod geometry;
 
 use geometry::{Geometry, Scratch, Strip, room};
@@ -30,7 +31,7 @@ impl ConvOps for Flex {
     ) -> FloatTensor<Self> {
         let (dtype, bias) = (x.dtype(), bias.get());
         if dtype == DType::F64 {
-            return Self::conv2d(x, weight, bias, settings.burn());
+            return Self::conv2d(x, weight, bias, settings.options());
         }
         let [x, weight] = [x, weight].map(|x| contiguous(to_f32::<Self>(x)));
         let bias = bias.map(|bias| contiguous(to_f32::<Self>(bias)));
@@ -67,7 +68,7 @@ impl ConvOps for Flex {
     ) -> FloatTensor<Self> {
         let dtype = x.dtype();
         if dtype == DType::F64 {
-            return Self::conv2d_x_backward(x, weight, grad, settings.burn());
+            return Self::conv2d_x_backward(x, weight, grad, settings.options());
         }
         let [weight, grad] = [weight, grad].map(|x| contiguous(to_f32::<Self>(x)));
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
@@ -83,7 +84,7 @@ impl ConvOps for Flex {
     ) -> FloatTensor<Self> {
         let dtype = x.dtype();
         if dtype == DType::F64 {
-            return Self::conv2d_weight_backward(x, weight, grad, settings.burn());
+            return Self::conv2d_weight_backward(x, weight, grad, settings.options());
         }
         let [x, grad] = [x, grad].map(|x| contiguous(to_f32::<Self>(x)));
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
@@ -112,13 +113,10 @@ impl Geometry {
     }
 
     fn forward(&self, images: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
+        if self.is_depthwise() {
+            return self.depthwise(images, weight, bias);
+        }
         let positions = self.windows.positions();
-        let add_bias = |values: &mut [f32], channel: usize| {
-            if let Some(bias) = bias {
-                let bias = bias[channel];
-                values.iter_mut().for_each(|x| *x += bias);
-            }
-        };
         self.by_strips(self.output(), |scratch, out, strip, threads| {
             let weight = self.weight(weight, strip.group);
             let columns = self.columns(&mut scratch.columns, images, strip);
@@ -130,7 +128,11 @@ impl Geometry {
                 // The product is still in the cache.
                 let len = strip.rows.len() * self.windows.columns;
                 for (channel, plane) in out.chunks_mut(positions).take(self.outputs).enumerate() {
-                    add_bias(&mut plane[..len], strip.group * self.outputs + channel);
+                    add_bias(
+                        &mut plane[..len],
+                        bias,
+                        strip.group * self.outputs + channel,
+                    );
                 }
                 return;
             }
@@ -141,13 +143,16 @@ impl Geometry {
                     let start = start(image) + channel * positions;
                     let out = &mut out[start..start + positions];
                     out.copy_from_slice(values);
-                    add_bias(out, strip.group * self.outputs + channel);
+                    add_bias(out, bias, strip.group * self.outputs + channel);
                 }
             }
         })
     }
 
     fn image_gradient(&self, weight: &[f32], grads: &[f32]) -> Vec<f32> {
+        if self.is_depthwise() {
+            return self.depthwise_image_gradient(weight, grads);
+        }
         let (pixels, area) = (self.windows.pixels(), self.windows.area());
         self.by_strips(self.input(), |scratch, out, strip, threads| {
             let weight = self.weight(weight, strip.group).t();
@@ -173,6 +178,9 @@ impl Geometry {
 
     /// The sum over the images is split into parts, whose number depends only on the shapes.
     fn weight_gradient(&self, images: &[f32], grads: &[f32]) -> Vec<f32> {
+        if self.is_depthwise() {
+            return self.depthwise_weight_gradient(images, grads);
+        }
         let (groups, blocks, lines) = (self.groups, self.blocks(), self.lines());
         let of_group = self.outputs * lines;
         let len = groups * of_group;
@@ -206,6 +214,14 @@ impl Geometry {
                 }
             }
         })
+    }
+}
+
+/// Adds the bias of a channel, if there is one, to its values.
+fn add_bias(values: &mut [f32], bias: Option<&[f32]>, channel: usize) {
+    if let Some(bias) = bias {
+        let bias = bias[channel];
+        values.iter_mut().for_each(|x| *x += bias);
     }
 }
 
