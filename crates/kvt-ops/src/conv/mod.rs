@@ -33,26 +33,23 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    fn options(self) -> ConvOptions<2> {
-        ConvOptions::new([self.stride; 2], [self.padding; 2], [1, 1], self.groups)
-    }
-
     /// Images for Burn's convolution, with its options: for a depthwise one, every channel is repeated for each of its filters.
     fn repeated<B: Backend>(
-        mut self,
+        self,
         x: FloatTensor<B>,
         weight: &FloatTensor<B>,
     ) -> (FloatTensor<B>, ConvOptions<2>) {
+        let options =
+            |groups| ConvOptions::new([self.stride; 2], [self.padding; 2], [1, 1], groups);
         let ([batch, channels, height, width], outputs) = (x.shape().dims(), weight.shape()[0]);
         if self.groups != channels || channels == 1 || outputs == channels {
-            return (x, self.options());
+            return (x, options(self.groups));
         }
         let x = B::float_reshape(x, Shape::new([batch, channels, 1, height * width]));
         let filters = outputs / channels;
         let x = B::float_expand(x, Shape::new([batch, channels, filters, height * width]));
-        self.groups = outputs;
         let x = B::float_reshape(x, Shape::new([batch, outputs, height, width]));
-        (x, self.options())
+        (x, options(outputs))
     }
 }
 
@@ -75,7 +72,10 @@ pub(crate) trait ConvOps: Backend {
     /// The gradient of the bias: the sum over images and positions.
     #[fusion(default)]
     fn convolve_bias_gradient(grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        bias_gradient::<Self>(grad)
+        let [batch, outputs, rows, columns] = grad.shape().dims();
+        let planes = Self::float_reshape(grad, Shape::new([batch, outputs, rows * columns]));
+        let sums = Self::float_sum_dim(Self::float_sum_dim(planes, 2), 0);
+        Self::float_reshape(sums, Shape::new([outputs]))
     }
 
     /// The gradient of x.
@@ -142,15 +142,8 @@ fn summed<B: Backend>(grad: FloatTensor<B>, shape: Shape) -> FloatTensor<B> {
     B::float_reshape(grad, shape)
 }
 
-/// [`ConvOps::convolve_bias_gradient`] composed of Burn's operations.
-fn bias_gradient<B: Backend>(grad: FloatTensor<B>) -> FloatTensor<B> {
-    let [batch, outputs, rows, columns] = grad.shape().dims();
-    let planes = B::float_reshape(grad, Shape::new([batch, outputs, rows * columns]));
-    let sums = B::float_sum_dim(B::float_sum_dim(planes, 2), 0);
-    B::float_reshape(sums, Shape::new([outputs]))
-}
-
-/// The convolution of images on any device, as PyTorch's `conv2d`. Only the requested gradients are computed.
+/// The convolution of images on any device, as PyTorch's `conv2d`. Only the requested gradients are computed. The CPU computes half
+/// types and f64 in f32.
 ///
 /// # Shapes
 /// - `x`: `[batch, inputs, height, width]`

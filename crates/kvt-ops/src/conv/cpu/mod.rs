@@ -1,8 +1,8 @@
 //! Convolution on the CPU: per group, a product of the weight and the windows of some images as columns, or, for groups of one
-//! channel, sums of shifted images. Half types are widened, and the output is rounded once.
+//! channel, sums of shifted images. Other types are computed in f32, and the output is rounded once.
 
-use burn::backend::{Flex, TensorMetadata, ops::ModuleOps, tensor::FloatTensor};
-use burn::tensor::{DType, Shape};
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::Shape;
 use rayon::prelude::*;
 
 use super::{ConvOps, Settings};
@@ -29,12 +29,9 @@ impl ConvOps for Flex {
         bias: Optional<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        let (dtype, bias) = (x.dtype(), bias.get());
-        if dtype == DType::F64 {
-            return Self::conv2d(x, weight, bias, settings.options());
-        }
+        let dtype = x.dtype();
         let [x, weight] = [x, weight].map(|x| contiguous(to_f32::<Self>(x)));
-        let bias = bias.map(|bias| contiguous(to_f32::<Self>(bias)));
+        let bias = bias.get().map(|bias| contiguous(to_f32::<Self>(bias)));
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let bias = bias.as_ref().map(values_of);
         let out = geometry.forward(values_of(&x), values_of(&weight), bias);
@@ -43,9 +40,6 @@ impl ConvOps for Flex {
 
     fn convolve_bias_gradient(grad: FloatTensor<Self>) -> FloatTensor<Self> {
         let dtype = grad.dtype();
-        if dtype == DType::F64 {
-            return super::bias_gradient::<Self>(grad);
-        }
         let grad = contiguous(to_f32::<Self>(grad));
         let [batch, outputs, rows, columns] = grad.shape().dims();
         let layout = Layout {
@@ -67,9 +61,6 @@ impl ConvOps for Flex {
         settings: Settings,
     ) -> FloatTensor<Self> {
         let dtype = x.dtype();
-        if dtype == DType::F64 {
-            return Self::conv2d_x_backward(x, weight, grad, settings.options());
-        }
         let [weight, grad] = [weight, grad].map(|x| contiguous(to_f32::<Self>(x)));
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let out = geometry.image_gradient(values_of(&weight), values_of(&grad));
@@ -83,9 +74,6 @@ impl ConvOps for Flex {
         settings: Settings,
     ) -> FloatTensor<Self> {
         let dtype = x.dtype();
-        if dtype == DType::F64 {
-            return Self::conv2d_weight_backward(x, weight, grad, settings.options());
-        }
         let [x, grad] = [x, grad].map(|x| contiguous(to_f32::<Self>(x)));
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let out = geometry.weight_gradient(values_of(&x), values_of(&grad));
