@@ -1,7 +1,7 @@
 //! Batch normalisation on the CPU: SIMD on all threads. No result depends on the number of threads.
 
-use burn::backend::{Flex, TensorMetadata, ops::ActivationOps, tensor::FloatTensor};
-use burn::tensor::{DType, Shape};
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::Shape;
 use rayon::prelude::*;
 
 use super::{Batch, BatchNormOps, Settings};
@@ -19,19 +19,12 @@ const BLOCK: usize = 16 * 1024;
 
 impl BatchNormOps for Flex {
     fn channel_statistics(x: FloatTensor<Self>) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        if x.dtype() != DType::F32 {
-            return super::statistics::<Self>(x);
-        }
         let x = contiguous(x);
         let (mean, variance) = moments(values_of(&x), Layout::of(&x.shape()));
         (of_channels(mean), of_channels(variance))
     }
 
     fn normalise_channels(batch: Batch<Self>, residual: Optional<Self>) -> FloatTensor<Self> {
-        let residual = residual.get();
-        if batch.x.dtype() != DType::F32 {
-            return super::normalise::<Self>(batch, residual);
-        }
         let Batch {
             x,
             gamma,
@@ -54,7 +47,7 @@ impl BatchNormOps for Flex {
             f32::NEG_INFINITY
         };
         let (layout, shape) = (Layout::of(&x.shape()), x.shape());
-        let residual = residual.map(contiguous);
+        let residual = residual.get().map(contiguous);
         let residual = residual.as_ref().map(values_of);
         let (size, starts) = (layout.block(), layout.blocks());
         let out = par_map_copy(values_of(&x), size, starts, |block, first| {
@@ -66,9 +59,6 @@ impl BatchNormOps for Flex {
     }
 
     fn relu_gradient(out: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        if out.dtype() != DType::F32 {
-            return Self::relu_backward(out, grad);
-        }
         let [out, grad] = [out, grad].map(contiguous);
         let blocks = values_of(&out).par_chunks(BLOCK);
         #[expect(
@@ -83,9 +73,6 @@ impl BatchNormOps for Flex {
         batch: Batch<Self>,
         grad: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        if batch.x.dtype() != DType::F32 {
-            return super::backward::<Self>(batch, grad);
-        }
         let Batch {
             x,
             gamma,

@@ -8,7 +8,7 @@ use burn::backend::{
     Autodiff, AutodiffBackend, Backend, Dispatch, ExtensionType, TensorMetadata, backend_extension,
     tensor::FloatTensor,
 };
-use burn::tensor::{Shape, Tensor};
+use burn::tensor::{DType, Shape, Tensor};
 
 use crate::autodiff::{record_asked, split, split_optional};
 use crate::optional::Optional;
@@ -38,13 +38,16 @@ pub(crate) struct Batch<B: Backend> {
     settings: Settings,
 }
 
-/// Batch normalisation on a backend. The default implementations are composed of Burn's operations.
+/// Batch normalisation on a backend, in f32. The default implementations are composed of Burn's operations.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait BatchNormOps: Backend {
     /// The mean and the biased variance of each channel of a non-empty x `[outer, channels, inner]`. No gradient passes through them.
     #[fusion(default)]
     fn channel_statistics(x: FloatTensor<Self>) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        statistics::<Self>(x)
+        let mean = channel_means::<Self>(x.clone());
+        let centred = Self::float_sub(x, of_channels::<Self>(mean.clone()));
+        let variance = channel_means::<Self>(Self::float_mul(centred.clone(), centred));
+        (mean, variance)
     }
 
     /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`, then a residual of the shape of x is added, then comes the ReLU, if there
@@ -54,7 +57,20 @@ pub(crate) trait BatchNormOps: Backend {
         #[extension_type] batch: Batch<Self>,
         #[extension_type] residual: Optional<Self>,
     ) -> FloatTensor<Self> {
-        normalise::<Self>(batch, residual.get())
+        let Batch {
+            x,
+            gamma,
+            beta,
+            mean,
+            variance,
+            settings,
+        } = batch;
+        let out = Self::batch_norm(x, gamma, beta, mean, variance, settings.epsilon);
+        let out = match residual.get() {
+            Some(residual) => Self::float_add(out, residual),
+            None => out,
+        };
+        if settings.relu { Self::relu(out) } else { out }
     }
 
     /// The gradient of the input of a ReLU, from its output.
@@ -69,7 +85,31 @@ pub(crate) trait BatchNormOps: Backend {
         #[extension_type] batch: Batch<Self>,
         grad: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        backward::<Self>(batch, grad)
+        let Batch {
+            x,
+            gamma,
+            mean,
+            variance,
+            settings,
+            ..
+        } = batch;
+        let epsilon = settings.epsilon;
+        if settings.own_statistics {
+            let all = Self::batch_norm_train_backward(x, gamma, mean, variance, epsilon, grad);
+            return (all.x_grad, all.gamma_grad, all.beta_grad);
+        }
+        let rstd = Self::float_recip(Self::float_sqrt(Self::float_add_scalar(
+            variance,
+            epsilon.into(),
+        )));
+        let centred = Self::float_sub(x, of_channels::<Self>(mean));
+        let along = channel_sums::<Self>(Self::float_mul(grad.clone(), centred));
+        let scale = Self::float_mul(gamma, rstd.clone());
+        (
+            Self::float_mul(grad.clone(), of_channels::<Self>(scale)),
+            Self::float_mul(along, rstd),
+            channel_sums::<Self>(grad),
+        )
     }
 }
 
@@ -110,61 +150,6 @@ impl<B: BatchNormOps, C: CheckpointStrategy> BatchNormOps for Autodiff<B, C> {
             [Some(x), Some(gamma), Some(beta), residual]
         })
     }
-}
-
-/// [`BatchNormOps::channel_statistics`] composed of Burn's operations.
-fn statistics<B: Backend>(x: FloatTensor<B>) -> (FloatTensor<B>, FloatTensor<B>) {
-    let mean = channel_means::<B>(x.clone());
-    let centred = B::float_sub(x, of_channels::<B>(mean.clone()));
-    let variance = channel_means::<B>(B::float_mul(centred.clone(), centred));
-    (mean, variance)
-}
-
-/// [`BatchNormOps::normalise_channels`] composed of Burn's operations.
-fn normalise<B: Backend>(batch: Batch<B>, residual: Option<FloatTensor<B>>) -> FloatTensor<B> {
-    let Batch {
-        x,
-        gamma,
-        beta,
-        mean,
-        variance,
-        settings,
-    } = batch;
-    let out = B::batch_norm(x, gamma, beta, mean, variance, settings.epsilon);
-    let out = match residual {
-        Some(residual) => B::float_add(out, residual),
-        None => out,
-    };
-    if settings.relu { B::relu(out) } else { out }
-}
-
-/// [`BatchNormOps::normalise_channels_backward`] composed of Burn's operations.
-fn backward<B: Backend>(
-    batch: Batch<B>,
-    grad: FloatTensor<B>,
-) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
-    let Batch {
-        x,
-        gamma,
-        mean,
-        variance,
-        settings,
-        ..
-    } = batch;
-    let epsilon = settings.epsilon;
-    if settings.own_statistics {
-        let all = B::batch_norm_train_backward(x, gamma, mean, variance, epsilon, grad);
-        return (all.x_grad, all.gamma_grad, all.beta_grad);
-    }
-    let rstd = B::float_recip(B::float_sqrt(B::float_add_scalar(variance, epsilon.into())));
-    let centred = B::float_sub(x, of_channels::<B>(mean));
-    let along = channel_sums::<B>(B::float_mul(grad.clone(), centred));
-    let scale = B::float_mul(gamma, rstd.clone());
-    (
-        B::float_mul(grad.clone(), of_channels::<B>(scale)),
-        B::float_mul(along, rstd),
-        channel_sums::<B>(grad),
-    )
 }
 
 /// `[channels]` to `[1, channels, 1]`.
@@ -224,7 +209,7 @@ pub struct Normalised {
 /// `[outer, channels, inner]`: for images `[batch, channels, height * width]`, for tokens `[batch * tokens, channels, 1]`.
 ///
 /// # Panics
-/// If x is empty, gamma or beta has another number of channels, the residual another shape, or one of them another type.
+/// If x is empty, gamma or beta has another number of channels, the residual another shape, or a tensor is not f32.
 pub fn batch_norm_train(x: Tensor<3>, input: BatchNormInput) -> Normalised {
     check(&x, &input, &[]);
     let (mean, variance) = Dispatch::channel_statistics(x.clone().into_dispatch());
@@ -243,7 +228,7 @@ pub fn batch_norm_train(x: Tensor<3>, input: BatchNormInput) -> Normalised {
 /// As [`batch_norm_train`].
 ///
 /// # Panics
-/// As [`batch_norm_train`], and if a statistic has another number of channels or another type.
+/// As [`batch_norm_train`], and if a statistic has another number of channels or is not f32.
 pub fn batch_norm(x: Tensor<3>, input: BatchNormInput, statistics: [Tensor<1>; 2]) -> Tensor<3> {
     check(&x, &input, &statistics);
     normalised(x, input, statistics, false)
@@ -274,7 +259,7 @@ fn normalised(
 }
 
 fn check(x: &Tensor<3>, input: &BatchNormInput, statistics: &[Tensor<1>]) {
-    let (shape, dtype) = (x.dims(), x.dtype());
+    let shape = x.dims();
     let of_channels = [&input.gamma, &input.beta].into_iter().chain(statistics);
     let (lengths, mut types): (Vec<_>, Vec<_>) =
         of_channels.map(|x| (x.dims()[0], x.dtype())).unzip();
@@ -288,8 +273,9 @@ fn check(x: &Tensor<3>, input: &BatchNormInput, statistics: &[Tensor<1>]) {
         "batch norm: a residual of shape {residual:?} does not fit a batch of shape {shape:?}"
     );
     types.extend(input.residual.as_ref().map(Tensor::dtype));
+    types.push(x.dtype());
     assert!(
-        types.iter().all(|each| *each == dtype),
-        "batch norm: parameters, statistics and a residual of types {types:?} do not fit a batch of type {dtype:?}"
+        types.iter().all(|dtype| *dtype == DType::F32),
+        "batch norm: parameters, statistics, a residual and a batch of types {types:?}: it takes f32, so cast them first"
     );
 }
