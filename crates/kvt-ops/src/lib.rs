@@ -19,7 +19,7 @@
 //! | [`resize_bilinear()`] | maps of another size |
 //! | [`roi_align()`] | the contents of boxes as maps of one size |
 //! | [`pixel_cross_entropy()`] | the cross-entropy of every pixel |
-//! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
+//! | [`unfold()`], [`fold()`], [`Window`] | the windows of an image as columns, their sum, and how windows move |
 //! | [`reorder_rows()`] | rows in another order, with zeros between them |
 //! | [`permute()`], [`permute_reshape()`] | dimensions reordered, joined and divided |
 //! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
@@ -70,6 +70,7 @@ mod roi_align;
 mod rows;
 pub mod top_k;
 mod unfold;
+mod window;
 
 pub use adamw::{AdamWInput, AdamWStep, Guard, adamw, square_sum, square_sums};
 pub use attention::{
@@ -87,7 +88,7 @@ pub use gelu::{gelu, quick_gelu};
 pub use knn_softmax::knn_softmax;
 pub use layer_norm::layer_norm;
 pub use linear::{linear, linear_add, linear_with};
-pub use max_pool::{MaxPool, max_pool2d};
+pub use max_pool::max_pool2d;
 pub use mlp::mlp_add;
 pub use pixel_cross_entropy::{PixelAverage, pixel_cross_entropy};
 pub use pool::on_pool;
@@ -96,4 +97,5 @@ pub use residual::Residual;
 pub use resize::resize_bilinear;
 pub use roi_align::{Region, roi_align};
 pub use rows::{RowOrder, reorder_rows};
-pub use unfold::{Unfold, fold, unfold};
+pub use unfold::{fold, unfold};
+pub use window::Window;
