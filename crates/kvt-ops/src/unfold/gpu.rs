@@ -60,19 +60,16 @@ impl UnfoldOps for CubeBackend {
 }
 
 impl Window {
-    fn launch(self, size: [usize; 2]) -> WindowsLaunch {
-        let [rows, columns] = self.positions(size);
-        let [height, width] = size;
-        let [height, width, rows, columns, kernel, stride, padding] = [
-            height,
-            width,
-            rows,
-            columns,
-            self.kernel,
-            self.stride,
-            self.padding,
-        ]
-        .map(|number| number as u32);
-        WindowsLaunch::new(height, width, rows, columns, kernel, stride, padding)
+    fn launch(self, [height, width]: [usize; 2]) -> WindowsLaunch {
+        let [rows, columns] = self.positions([height, width]);
+        WindowsLaunch::new(
+            height as u32,
+            width as u32,
+            rows as u32,
+            columns as u32,
+            self.kernel as u32,
+            self.stride as u32,
+            self.padding as u32,
+        )
     }
 }
