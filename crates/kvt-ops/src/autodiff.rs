@@ -53,7 +53,7 @@ pub(crate) fn split_optional<B: Backend>(
     any: &FloatTensor<B>,
 ) -> (NodeGuard, Option<FloatTensor<B>>) {
     let is_given = input.is_some();
-    let input = input.unwrap_or_else(|| Autodiff::<B>::from_inner(any.clone()));
+    let input = input.unwrap_or_else(|| <Autodiff<B> as AutodiffBackend>::from_inner(any.clone()));
     let ([node], [input]) = split([input]);
     (node, is_given.then_some(input))
 }
