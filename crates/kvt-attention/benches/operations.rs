@@ -10,9 +10,7 @@ use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData};
 use divan::{Bencher, black_box};
 use kvt_attention::{Neighbors, Score, SoftmaxAttention, attend};
-use kvt_ops::{
-    Key, depthwise_conv2d, gelu, knn_softmax, layer_norm, linear, linear_add, square_sum,
-};
+use kvt_ops::{Key, gelu, knn_softmax, layer_norm, linear, linear_add, square_sum};
 use rand::RngExt;
 
 const BATCH: usize = 16;
@@ -128,7 +126,7 @@ fn linear_layer_and_residual(bencher: Bencher<'_, '_>) {
 fn depthwise(bencher: Bencher<'_, '_>, stride: usize) {
     let weight = random([DIM, 1, 3, 3]).require_grad();
     both(bencher, [BATCH, DIM, 28, 28], |x| {
-        depthwise_conv2d(x, weight.clone(), stride, 1)
+        kvt_ops::conv2d(x, weight.clone(), None, stride, 1, DIM)
     });
 }
 

@@ -159,16 +159,13 @@ impl Place {
     pub fn without_bias(&self, kind: &'static str) -> Result<(), AttentionError> {
         let reason = match (self.bias, self.mask) {
             (false, false) => return Ok(()),
-            (true, false) => {
-                "does not compute a score for each pair of a query and a key, so a bias cannot be added here"
-            }
-            (false, true) => {
-                "does not compute a score for each pair of a query and a key, so keys cannot be hidden here"
-            }
-            (true, true) => {
-                "does not compute a score for each pair of a query and a key, so a bias and a mask cannot be added here"
-            }
+            (true, false) => "a bias cannot be added",
+            (false, true) => "keys cannot be hidden",
+            (true, true) => "a bias and a mask cannot be added",
         };
+        let reason = format!(
+            "does not compute a score for each pair of a query and a key, so {reason} here"
+        );
         let help = "use `dense` or `knn`, or a model without them";
         Err(AttentionError::misplaced(kind, reason, help))
     }

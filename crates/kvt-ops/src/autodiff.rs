@@ -8,7 +8,7 @@ use burn::backend::autodiff::{
     grads,
     ops::{Backward, NodeGuard, Ops, OpsKind},
 };
-use burn::backend::{Autodiff, Backend, tensor::FloatTensor};
+use burn::backend::{Autodiff, AutodiffBackend, Backend, tensor::FloatTensor};
 
 /// Computes the gradients of the inputs from the saved state and the gradient of the output.
 type GradientFn<B, S, const N: usize> = fn(S, FloatTensor<B>) -> [FloatTensor<B>; N];
@@ -45,6 +45,17 @@ pub(crate) fn split<B: Backend, const N: usize>(
 ) -> ([NodeGuard; N], [FloatTensor<B>; N]) {
     let nodes = inputs.each_ref().map(|input| input.node());
     (nodes, inputs.map(|input| input.into_primitive()))
+}
+
+/// As [`split`], of an input that may be missing: its node is then a constant, made of `any` tensor, which gets no gradient.
+pub(crate) fn split_optional<B: Backend>(
+    input: Option<FloatTensor<Autodiff<B>>>,
+    any: &FloatTensor<B>,
+) -> (NodeGuard, Option<FloatTensor<B>>) {
+    let is_given = input.is_some();
+    let input = input.unwrap_or_else(|| <Autodiff<B> as AutodiffBackend>::from_inner(any.clone()));
+    let ([node], [input]) = split([input]);
+    (node, is_given.then_some(input))
 }
 
 /// Adds an output to the graph, after the inputs at `nodes`. `state` is dropped if none of them requires a gradient.

@@ -15,12 +15,11 @@
 //! | [`gelu()`], [`quick_gelu()`] | GELU with the exact error function, or with a sigmoid |
 //! | [`batch_norm()`], [`batch_norm_train()`] | batch normalisation, with a residual and a ReLU where they follow |
 //! | [`max_pool2d()`] | max pooling of images |
-//! | [`conv2d()`] | a convolution |
+//! | [`conv2d()`] | a convolution, also of each channel by itself |
 //! | [`resize_bilinear()`] | maps of another size |
 //! | [`roi_align()`] | the contents of boxes as maps of one size |
 //! | [`pixel_cross_entropy()`] | the cross-entropy of every pixel |
-//! | [`depthwise_conv2d()`] | a separate convolution for each channel |
-//! | [`unfold()`], [`fold()`] | the windows of an image as columns, and their sum |
+//! | [`unfold()`], [`fold()`], [`Window`] | the windows of an image as columns, their sum, and how windows move |
 //! | [`reorder_rows()`] | rows in another order, with zeros between them |
 //! | [`permute()`], [`permute_reshape()`] | dimensions reordered, joined and divided |
 //! | [`contiguous_gradient()`] | works around a Burn bug with convolution gradients on GPUs |
@@ -51,7 +50,6 @@ mod contiguous;
 mod conv;
 mod convert;
 mod cpu;
-mod depthwise;
 mod gelu;
 #[cfg(feature = "cube")]
 mod gpu;
@@ -60,6 +58,7 @@ mod layer_norm;
 mod linear;
 mod max_pool;
 mod mlp;
+mod optional;
 mod pixel_cross_entropy;
 mod pool;
 mod random;
@@ -71,6 +70,7 @@ mod roi_align;
 mod rows;
 pub mod top_k;
 mod unfold;
+mod window;
 
 pub use adamw::{AdamWInput, AdamWStep, Guard, adamw, square_sum, square_sums};
 pub use attention::{
@@ -84,12 +84,11 @@ pub use contiguous::{contiguous_gradient, permute, permute_reshape};
 pub use conv::conv2d;
 pub use convert::in_type;
 pub use cpu::bf16::cpu_multiplies_bf16;
-pub use depthwise::depthwise_conv2d;
 pub use gelu::{gelu, quick_gelu};
 pub use knn_softmax::knn_softmax;
 pub use layer_norm::layer_norm;
 pub use linear::{linear, linear_add, linear_with};
-pub use max_pool::{MaxPool, max_pool2d};
+pub use max_pool::max_pool2d;
 pub use mlp::mlp_add;
 pub use pixel_cross_entropy::{PixelAverage, pixel_cross_entropy};
 pub use pool::on_pool;
@@ -98,4 +97,5 @@ pub use residual::Residual;
 pub use resize::resize_bilinear;
 pub use roi_align::{Region, roi_align};
 pub use rows::{RowOrder, reorder_rows};
-pub use unfold::{Unfold, fold, unfold};
+pub use unfold::{fold, unfold};
+pub use window::Window;

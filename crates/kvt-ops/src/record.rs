@@ -13,7 +13,6 @@ use crate::cast::{cast, to_f32};
 use crate::contiguous::LayoutOps;
 use crate::conv::ConvOps;
 use crate::convert::ConvertOps;
-use crate::depthwise::DepthwiseOps;
 use crate::gelu::GeluOps;
 use crate::knn_softmax::KnnSoftmaxOps;
 use crate::layer_norm::LayerNormOps;
@@ -23,13 +22,13 @@ use crate::mlp::MlpOps;
 use crate::residual::ResidualOps;
 use crate::resize::{ResizeOps, products};
 use crate::rows::RowOps;
-use crate::unfold::{Unfold, UnfoldOps};
+use crate::unfold::UnfoldOps;
+use crate::window::Window;
 
 impl AddedAttentionOps for Capture {}
 impl BatchNormOps for Capture {}
 impl ConvOps for Capture {}
 impl ConvertOps for Capture {}
-impl DepthwiseOps for Capture {}
 impl FlashAttentionOps for Capture {}
 impl FusedAttentionOps for Capture {}
 impl GeluOps for Capture {}
@@ -78,9 +77,9 @@ impl KnnSoftmaxOps for Capture {
 
 /// As products with one-hot matrices, one per axis: of windows that overlap, no other operator sums the pixels.
 impl UnfoldOps for Capture {
-    fn unfold_windows(x: FloatTensor<Self>, settings: Unfold) -> FloatTensor<Self> {
+    fn unfold_windows(x: FloatTensor<Self>, settings: Window) -> FloatTensor<Self> {
         let [batch, channels, height, width] = x.shape().dims();
-        let Unfold { kernel, .. } = settings;
+        let Window { kernel, .. } = settings;
         let [rows, columns] = settings.positions([height, width]);
         let matrices = pixels(&x.device(), settings, [height, width]);
         let x = products::<Self>(x, matrices);
@@ -95,9 +94,9 @@ impl UnfoldOps for Capture {
         )
     }
 
-    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Unfold) -> FloatTensor<Self> {
+    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Window) -> FloatTensor<Self> {
         let [batch, lines, _] = x.shape().dims();
-        let Unfold { kernel, .. } = settings;
+        let Window { kernel, .. } = settings;
         let channels = lines / kernel.pow(2);
         let [rows, columns] = settings.positions(size);
         let matrices = pixels(&x.device(), settings, size).map(|x| Self::float_swap_dims(x, 0, 1));
@@ -118,10 +117,10 @@ impl UnfoldOps for Capture {
 /// of a place in the padding is 0.
 fn pixels(
     device: &Device<Capture>,
-    settings: Unfold,
+    settings: Window,
     size: [usize; 2],
 ) -> [FloatTensor<Capture>; 2] {
-    let Unfold {
+    let Window {
         kernel,
         stride,
         padding,

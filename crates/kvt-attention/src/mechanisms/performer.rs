@@ -74,10 +74,7 @@ impl MechanismConfig for PerformerConfig {
 
 impl Mechanism for Performer {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
-        let [_, _, _, head_dim] = q.dims();
-        let omega = self
-            .directions
-            .draw(context.phase, 1, head_dim, &q.device());
+        let omega = self.directions.draw(context.phase, 1, &q);
         self.attend_by(q, k, v, &omega, context.scale)
     }
 }

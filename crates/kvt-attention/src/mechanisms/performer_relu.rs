@@ -73,9 +73,7 @@ impl MechanismConfig for PerformerReluConfig {
 
 impl Mechanism for PerformerRelu {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
-        let [_, _, _, head_dim] = q.dims();
-        let draw =
-            |directions: Directions| directions.draw(context.phase, 1, head_dim, &q.device());
+        let draw = |directions: Directions| directions.draw(context.phase, 1, &q);
         let omega = self.directions.map(draw);
         self.attend_by(q, k, v, omega.as_ref())
     }

@@ -83,10 +83,7 @@ impl MechanismConfig for RfaConfig {
 
 impl Mechanism for Rfa {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
-        let [_, heads, _, head_dim] = q.dims();
-        let omega = self
-            .directions
-            .draw(context.phase, heads, head_dim, &q.device());
+        let omega = self.directions.draw(context.phase, q.dims()[1], &q);
         self.attend_by(q, k, v, omega)
     }
 }

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::module::conv2d as burn_conv2d;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor};
-use kvt_ops::{contiguous_gradient, conv2d, depthwise_conv2d, in_type, linear_with};
+use kvt_ops::{contiguous_gradient, conv2d, in_type, linear_with};
 
 /// A two-dimensional convolution with square kernels.
 #[derive(Module, Debug)]
@@ -134,7 +134,7 @@ impl Conv2d {
         if !depthwise {
             return conv2d(x, weight, bias, stride, padding, groups);
         }
-        let out = contiguous_gradient(depthwise_conv2d(x, weight, stride, padding));
+        let out = contiguous_gradient(conv2d(x, weight, None, stride, padding, groups));
         match bias {
             Some(bias) => out + bias.reshape([1, -1, 1, 1]),
             None => out,

@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use kvt_ops::{MaxPool, Phase, max_pool2d, widened};
+use kvt_ops::{Phase, Window, max_pool2d, widened};
 
 use crate::layers::{BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, to_tokens};
 
@@ -16,7 +16,7 @@ const TRUNK_NORM: BatchNormSettings = BatchNormSettings {
     momentum: 0.01,
 };
 /// The pooling after the stem.
-const POOL: MaxPool = MaxPool {
+const POOL: Window = Window {
     kernel: 3,
     stride: 2,
     padding: 1,

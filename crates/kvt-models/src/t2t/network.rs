@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use kvt_attention::MultiHeadAttention;
-use kvt_ops::{Phase, Unfold, layer_norm, linear, unfold, widened};
+use kvt_ops::{Phase, Window, layer_norm, linear, unfold, widened};
 
 use super::config::{T2tConfig, TokensType};
 use super::performer::TokenPerformer;
@@ -42,7 +42,7 @@ struct TokensToToken {
     project: Linear,
     /// The soft split before each of the three.
     #[module(skip)]
-    splits: [Unfold; 3],
+    splits: [Window; 3],
 }
 
 /// A layer between two soft splits.
@@ -168,7 +168,7 @@ impl TokenLayer {
 /// # Shapes
 ///
 /// `[batch, channels, height, width]` to `[batch, rows * columns, channels * kernel * kernel]`.
-fn soft_split(map: Tensor<4>, split: Unfold) -> (Tensor<3>, [usize; 2]) {
+fn soft_split(map: Tensor<4>, split: Window) -> (Tensor<3>, [usize; 2]) {
     let [_, _, height, width] = map.dims();
     let tokens = unfold(map, split).swap_dims(1, 2);
     (tokens, split.positions([height, width]))

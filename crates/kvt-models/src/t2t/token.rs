@@ -1,7 +1,7 @@
 //! A layer of the token module, and its cost.
 
 use kvt_attention::{AttentionConfig, Macs, Place};
-use kvt_ops::Unfold;
+use kvt_ops::Window;
 
 use crate::family::cost::{StageAttention, StageSummary};
 use crate::family::places::softmax_only;
@@ -10,7 +10,7 @@ use crate::family::places::softmax_only;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TokenSize {
     /// The soft split before the layer.
-    pub split: Unfold,
+    pub split: Window,
     /// Channels of an unfolded token.
     pub input: usize,
     /// Channels of a token after the layer.
@@ -21,8 +21,8 @@ pub(super) struct TokenSize {
 
 /// The unfolding with kernels of `kernel` pixels at a distance of `stride` pixels, with the least padding that leaves
 /// out no pixel at the border: in the original 2 for 7 by 4, and 1 for 3 by 2.
-pub(super) fn split(kernel: usize, stride: usize) -> Unfold {
-    Unfold {
+pub(super) fn split(kernel: usize, stride: usize) -> Window {
+    Window {
         kernel,
         stride,
         padding: kernel.saturating_sub(stride).div_ceil(2),

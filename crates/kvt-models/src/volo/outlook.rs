@@ -5,14 +5,14 @@ use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::Dropout;
 use kvt_ops::{
-    Residual, Unfold, fold, in_type, knn_softmax, linear, permute_reshape, unfold, widened,
+    Residual, Window, fold, in_type, knn_softmax, linear, permute_reshape, unfold, widened,
 };
 
 use super::stage::OutlookSize;
 use crate::layers::{Init, Pass, SelfAttention, avg_pool_ceil, project};
 
 /// Windows of 3 x 3 tokens around every second token.
-pub(super) const WINDOWS: Unfold = Unfold {
+pub(super) const WINDOWS: Window = Window {
     kernel: 3,
     stride: 2,
     padding: 1,

@@ -22,36 +22,21 @@ pub(crate) struct Eight<B: Backend> {
 
 /// Pairs the elements of two arrays.
 pub(super) fn zip<A, B>(a: [A; GROUP], b: [B; GROUP]) -> [(A, B); GROUP] {
-    let [a0, a1, a2, a3, a4, a5, a6, a7] = a;
-    let [b0, b1, b2, b3, b4, b5, b6, b7] = b;
-    [
-        (a0, b0),
-        (a1, b1),
-        (a2, b2),
-        (a3, b3),
-        (a4, b4),
-        (a5, b5),
-        (a6, b6),
-        (a7, b7),
-    ]
+    array(a.into_iter().zip(b).collect())
 }
 
 /// The inverse of [`zip`].
 pub(super) fn unzip<A, B>(pairs: [(A, B); GROUP]) -> ([A; GROUP], [B; GROUP]) {
-    let [
-        (a0, b0),
-        (a1, b1),
-        (a2, b2),
-        (a3, b3),
-        (a4, b4),
-        (a5, b5),
-        (a6, b6),
-        (a7, b7),
-    ] = pairs;
-    (
-        [a0, a1, a2, a3, a4, a5, a6, a7],
-        [b0, b1, b2, b3, b4, b5, b6, b7],
-    )
+    let (a, b): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    (array(a), array(b))
+}
+
+/// As many elements as an array has.
+fn array<T>(elements: Vec<T>) -> [T; GROUP] {
+    match elements.try_into() {
+        Ok(array) => array,
+        Err(_) => unreachable!("as many elements as an array has"),
+    }
 }
 
 impl<B: Backend> Eight<B> {

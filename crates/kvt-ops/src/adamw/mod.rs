@@ -67,7 +67,7 @@ pub(crate) trait AdamWOps: Backend {
     fn sum_of_parts(parts: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// The content of a [`Guard`], given the guard of the previous update; all in f32.
-    #[fusion(meta = decision)]
+    #[fusion(meta = |_numbers, before, _max_norm| before.clone())]
     fn guard(
         numbers: FloatTensor<Self>,
         before: FloatTensor<Self>,
@@ -102,12 +102,6 @@ pub(crate) trait AdamWOps: Backend {
 #[cfg(feature = "cube")]
 fn scalar(x: &TensorSpec) -> TensorSpec {
     TensorSpec::new(burn::tensor::Shape::new([1]), x.dtype)
-}
-
-/// The tensor of a guard.
-#[cfg(feature = "cube")]
-fn decision(_numbers: &TensorSpec, before: &TensorSpec, _max_norm: &f64) -> TensorSpec {
-    before.clone()
 }
 
 /// The device's decision about an update: whether it is made, and the factor for its gradients.
@@ -187,13 +181,8 @@ pub fn square_sums(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
         });
         Tensor::from_dispatch(Dispatch::sum_of_parts(parts))
     });
-    let rest = rest.iter().map(|x| {
-        if are_alike {
-            square_sum(x.clone())
-        } else {
-            square_sum(x.clone()).cast(DType::F32)
-        }
-    });
+    let dtype = if are_alike { first.dtype() } else { DType::F32 };
+    let rest = rest.iter().map(|x| in_type(square_sum(x.clone()), dtype));
     sum.into_iter().chain(rest).reduce(|a, b| a + b)
 }
 

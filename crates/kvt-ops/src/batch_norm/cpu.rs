@@ -1,13 +1,14 @@
 //! Batch normalisation on the CPU: SIMD on all threads. No result depends on the number of threads.
 
-use burn::backend::{Flex, TensorMetadata, ops::ActivationOps, tensor::FloatTensor};
-use burn::tensor::{DType, Shape};
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::Shape;
 use rayon::prelude::*;
 
-use super::{BatchNormOps, Settings};
+use super::{Batch, BatchNormOps, Settings};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_map_copy, tensor, values_of};
 use crate::cpu::wide::wide;
+use crate::optional::Optional;
 
 pub(crate) mod sums;
 
@@ -18,73 +19,70 @@ const BLOCK: usize = 16 * 1024;
 
 impl BatchNormOps for Flex {
     fn channel_statistics(x: FloatTensor<Self>) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        if x.dtype() != DType::F32 {
-            return super::statistics::<Self>(x);
-        }
         let x = contiguous(x);
         let (mean, variance) = moments(values_of(&x), Layout::of(&x.shape()));
         (of_channels(mean), of_channels(variance))
     }
 
-    fn normalise_channels(
-        x: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        mean: FloatTensor<Self>,
-        variance: FloatTensor<Self>,
-        settings: Settings,
-    ) -> FloatTensor<Self> {
-        if x.dtype() != DType::F32 {
-            return super::normalise::<Self>(x, [gamma, beta], [mean, variance], settings);
-        }
-        normalise(x, [gamma, beta], [mean, variance], None, settings)
-    }
-
-    fn normalise_channels_add(
-        x: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        mean: FloatTensor<Self>,
-        variance: FloatTensor<Self>,
-        residual: FloatTensor<Self>,
-        settings: Settings,
-    ) -> FloatTensor<Self> {
-        let (parameters, statistics) = ([gamma, beta], [mean, variance]);
-        if x.dtype() != DType::F32 {
-            return super::normalise_add::<Self>(x, parameters, statistics, residual, settings);
-        }
-        normalise(x, parameters, statistics, Some(residual), settings)
+    fn normalise_channels(batch: Batch<Self>, residual: Optional<Self>) -> FloatTensor<Self> {
+        let Batch {
+            x,
+            gamma,
+            beta,
+            mean,
+            variance,
+            settings,
+        } = batch;
+        let [x, gamma, beta, mean, variance] = [x, gamma, beta, mean, variance].map(contiguous);
+        let rstd = rstd(values_of(&variance), settings);
+        let scale = multiplied(&rstd, values_of(&gamma));
+        let channels = Affine {
+            mean: values_of(&mean),
+            scale: &scale,
+            shift: values_of(&beta),
+        };
+        let least = if settings.relu {
+            0.0
+        } else {
+            f32::NEG_INFINITY
+        };
+        let (layout, shape) = (Layout::of(&x.shape()), x.shape());
+        let residual = residual.get().map(contiguous);
+        let residual = residual.as_ref().map(values_of);
+        let (size, starts) = (layout.block(), layout.blocks());
+        let out = par_map_copy(values_of(&x), size, starts, |block, first| {
+            let start = layout.start(first);
+            let residual = residual.map(|residual| &residual[start..start + block.len()]);
+            normalise_block(&channels, block, residual, layout, first, least);
+        });
+        tensor(out, shape)
     }
 
     fn relu_gradient(out: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        if out.dtype() != DType::F32 {
-            return Self::relu_backward(out, grad);
-        }
         let [out, grad] = [out, grad].map(contiguous);
-        passed(values_of(&out), values_of(&grad), &out.shape())
+        let blocks = values_of(&out).par_chunks(BLOCK);
+        #[expect(
+            clippy::redundant_closure,
+            reason = "both slices of the function have one lifetime"
+        )]
+        let values = par_map_copy(values_of(&grad), BLOCK, blocks, |grad, out| pass(grad, out));
+        tensor(values, out.shape())
     }
 
     fn normalise_channels_backward(
-        x: FloatTensor<Self>,
-        out: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        mean: FloatTensor<Self>,
-        variance: FloatTensor<Self>,
+        batch: Batch<Self>,
         grad: FloatTensor<Self>,
-        settings: Settings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        if x.dtype() != DType::F32 {
-            let statistics = [mean, variance];
-            return super::backward::<Self>([x, out], gamma, statistics, grad, settings).into();
-        }
-        let [x, out, gamma, mean, variance, grad] =
-            [x, out, gamma, mean, variance, grad].map(contiguous);
+        let Batch {
+            x,
+            gamma,
+            mean,
+            variance,
+            settings,
+            ..
+        } = batch;
+        let [x, gamma, mean, variance, grad] = [x, gamma, mean, variance, grad].map(contiguous);
         let (layout, shape) = (Layout::of(&x.shape()), x.shape());
-        let grad = if settings.relu {
-            passed(values_of(&out), values_of(&grad), &shape)
-        } else {
-            grad
-        };
         let (x, mean, grads) = (values_of(&x), values_of(&mean), values_of(&grad));
         let (sums, products) = centred_products(x, mean, grads, layout);
         let rstd = rstd(values_of(&variance), settings);
@@ -95,11 +93,7 @@ impl BatchNormOps for Flex {
         } else {
             0.0
         };
-        let of_grad: Vec<f32> = rstd
-            .iter()
-            .zip(values_of(&gamma))
-            .map(|(a, b)| a * b)
-            .collect();
+        let of_grad = multiplied(&rstd, values_of(&gamma));
         let slope = |i: usize| -of_grad[i] * rstd[i] * rstd[i] * products[i] * share;
         let terms = Terms {
             mean,
@@ -114,55 +108,9 @@ impl BatchNormOps for Flex {
         let x_grad = par_map_copy(grads, block, others, |grad, (first, x)| {
             replace_by_gradients(&terms, grad, x, layout, first);
         });
-        let of_gamma = products
-            .iter()
-            .zip(&rstd)
-            .map(|(product, rstd)| product * rstd);
-        (
-            tensor(x_grad, shape),
-            of_channels(of_gamma.collect()),
-            of_channels(sums),
-        )
+        let of_gamma = of_channels(multiplied(&products, &rstd));
+        (tensor(x_grad, shape), of_gamma, of_channels(sums))
     }
-}
-
-/// The normalised batch, plus a residual if there is one, in one pass.
-fn normalise(
-    x: FloatTensor<Flex>,
-    parameters: [FloatTensor<Flex>; 2],
-    statistics: [FloatTensor<Flex>; 2],
-    residual: Option<FloatTensor<Flex>>,
-    settings: Settings,
-) -> FloatTensor<Flex> {
-    let x = contiguous(x);
-    let [gamma, beta] = parameters.map(contiguous);
-    let [mean, variance] = statistics.map(contiguous);
-    let rstd = rstd(values_of(&variance), settings);
-    let scale: Vec<f32> = rstd
-        .iter()
-        .zip(values_of(&gamma))
-        .map(|(rstd, gamma)| rstd * gamma)
-        .collect();
-    let channels = Affine {
-        mean: values_of(&mean),
-        scale: &scale,
-        shift: values_of(&beta),
-    };
-    let least = if settings.relu {
-        0.0
-    } else {
-        f32::NEG_INFINITY
-    };
-    let (layout, shape) = (Layout::of(&x.shape()), x.shape());
-    let residual = residual.map(contiguous);
-    let residual = residual.as_ref().map(values_of);
-    let (size, starts) = (layout.block(), layout.blocks());
-    let out = par_map_copy(values_of(&x), size, starts, |block, first| {
-        let start = layout.start(first);
-        let residual = residual.map(|residual| &residual[start..start + block.len()]);
-        normalise_block(&channels, block, residual, layout, first, least);
-    });
-    tensor(out, shape)
 }
 
 wide! {
@@ -216,21 +164,15 @@ fn of_channels(values: Vec<f32>) -> FloatTensor<Flex> {
     tensor(values, shape)
 }
 
+/// The product of two numbers of each channel.
+fn multiplied(a: &[f32], b: &[f32]) -> Vec<f32> {
+    a.iter().zip(b).map(|(a, b)| a * b).collect()
+}
+
 /// `1 / sqrt(variance + epsilon)` of each channel.
 fn rstd(variance: &[f32], settings: Settings) -> Vec<f32> {
     let of = |variance: &f32| (1.0 / (f64::from(*variance) + settings.epsilon).sqrt()) as f32;
     variance.iter().map(of).collect()
-}
-
-/// The gradient where the output of the ReLU is positive, and 0 elsewhere.
-fn passed(out: &[f32], grad: &[f32], shape: &Shape) -> FloatTensor<Flex> {
-    let out = out.par_chunks(BLOCK);
-    #[expect(
-        clippy::redundant_closure,
-        reason = "both slices of the function have one lifetime"
-    )]
-    let values = par_map_copy(grad, BLOCK, out, |grad, out| pass(grad, out));
-    tensor(values, shape.clone())
 }
 
 /// `(x - mean) scale + shift` of each channel.

@@ -5,12 +5,13 @@
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
-    Autodiff, AutodiffBackend, Backend, Dispatch, TensorMetadata, backend_extension,
+    Autodiff, AutodiffBackend, Backend, Dispatch, ExtensionType, TensorMetadata, backend_extension,
     tensor::FloatTensor,
 };
-use burn::tensor::{Shape, Tensor};
+use burn::tensor::{DType, Shape, Tensor};
 
-use crate::autodiff::{record, split};
+use crate::autodiff::{record_asked, split, split_optional};
+use crate::optional::Optional;
 
 pub(crate) mod cpu;
 
@@ -25,50 +26,51 @@ pub(crate) struct Settings {
     relu: bool,
 }
 
-impl Settings {
-    fn without_relu(self) -> Self {
-        Self {
-            relu: false,
-            ..self
-        }
-    }
+/// A non-empty batch and what normalises it.
+#[derive(Clone, Debug, ExtensionType)]
+pub(crate) struct Batch<B: Backend> {
+    /// `[outer, channels, inner]`; the others are `[channels]`.
+    x: FloatTensor<B>,
+    gamma: FloatTensor<B>,
+    beta: FloatTensor<B>,
+    mean: FloatTensor<B>,
+    variance: FloatTensor<B>,
+    settings: Settings,
 }
 
-/// Batch normalisation on a backend, for non-empty x `[outer, channels, inner]` and `[channels]` for each parameter and statistic.
-/// The default implementations are composed of Burn's operations.
+/// Batch normalisation on a backend, in f32. The default implementations are composed of Burn's operations.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait BatchNormOps: Backend {
-    /// The mean and the biased variance of each channel. No gradient passes through them.
+    /// The mean and the biased variance of each channel of a non-empty x `[outer, channels, inner]`. No gradient passes through them.
     #[fusion(default)]
     fn channel_statistics(x: FloatTensor<Self>) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        statistics::<Self>(x)
+        let mean = channel_means::<Self>(x.clone());
+        let centred = Self::float_sub(x, of_channels::<Self>(mean.clone()));
+        let variance = channel_means::<Self>(Self::float_mul(centred.clone(), centred));
+        (mean, variance)
     }
 
-    /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`.
+    /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`, then a residual of the shape of x is added, then comes the ReLU, if there
+    /// are any.
     #[fusion(default)]
     fn normalise_channels(
-        x: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        mean: FloatTensor<Self>,
-        variance: FloatTensor<Self>,
-        settings: Settings,
+        #[extension_type] batch: Batch<Self>,
+        #[extension_type] residual: Optional<Self>,
     ) -> FloatTensor<Self> {
-        normalise::<Self>(x, [gamma, beta], [mean, variance], settings)
-    }
-
-    /// [`normalise_channels`](Self::normalise_channels) with a residual of the shape of x, added before the ReLU.
-    #[fusion(default)]
-    fn normalise_channels_add(
-        x: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        mean: FloatTensor<Self>,
-        variance: FloatTensor<Self>,
-        residual: FloatTensor<Self>,
-        settings: Settings,
-    ) -> FloatTensor<Self> {
-        normalise_add::<Self>(x, [gamma, beta], [mean, variance], residual, settings)
+        let Batch {
+            x,
+            gamma,
+            beta,
+            mean,
+            variance,
+            settings,
+        } = batch;
+        let out = Self::batch_norm(x, gamma, beta, mean, variance, settings.epsilon);
+        let out = match residual.get() {
+            Some(residual) => Self::float_add(out, residual),
+            None => out,
+        };
+        if settings.relu { Self::relu(out) } else { out }
     }
 
     /// The gradient of the input of a ReLU, from its output.
@@ -77,18 +79,37 @@ pub(crate) trait BatchNormOps: Backend {
         Self::relu_backward(out, grad)
     }
 
-    /// The gradients of x, gamma and beta. `out` is the output if a ReLU follows; otherwise it is not read.
+    /// The gradients of x, gamma and beta, from that before the ReLU.
     #[fusion(default)]
     fn normalise_channels_backward(
-        x: FloatTensor<Self>,
-        out: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        mean: FloatTensor<Self>,
-        variance: FloatTensor<Self>,
+        #[extension_type] batch: Batch<Self>,
         grad: FloatTensor<Self>,
-        settings: Settings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        backward::<Self>([x, out], gamma, [mean, variance], grad, settings).into()
+        let Batch {
+            x,
+            gamma,
+            mean,
+            variance,
+            settings,
+            ..
+        } = batch;
+        let epsilon = settings.epsilon;
+        if settings.own_statistics {
+            let all = Self::batch_norm_train_backward(x, gamma, mean, variance, epsilon, grad);
+            return (all.x_grad, all.gamma_grad, all.beta_grad);
+        }
+        let rstd = Self::float_recip(Self::float_sqrt(Self::float_add_scalar(
+            variance,
+            epsilon.into(),
+        )));
+        let centred = Self::float_sub(x, of_channels::<Self>(mean));
+        let along = channel_sums::<Self>(Self::float_mul(grad.clone(), centred));
+        let scale = Self::float_mul(gamma, rstd.clone());
+        (
+            Self::float_mul(grad.clone(), of_channels::<Self>(scale)),
+            Self::float_mul(along, rstd),
+            channel_sums::<Self>(grad),
+        )
     }
 }
 
@@ -101,139 +122,34 @@ impl<B: BatchNormOps, C: CheckpointStrategy> BatchNormOps for Autodiff<B, C> {
         (Self::from_inner(mean), Self::from_inner(variance))
     }
 
-    fn normalise_channels(
-        x: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        mean: FloatTensor<Self>,
-        variance: FloatTensor<Self>,
-        settings: Settings,
-    ) -> FloatTensor<Self> {
-        let [mean, variance] = [mean, variance].map(Self::inner);
-        let (nodes, [x, gamma, beta]) = split([x, gamma, beta]);
-        let out = B::normalise_channels(
-            x.clone(),
-            gamma.clone(),
+    fn normalise_channels(batch: Batch<Self>, residual: Optional<Self>) -> FloatTensor<Self> {
+        let ([of_x, of_gamma, of_beta], [x, gamma, beta]) =
+            split([batch.x, batch.gamma, batch.beta]);
+        let (of_residual, residual) = split_optional::<B>(residual.get(), &x);
+        let nodes = [of_x, of_gamma, of_beta, of_residual];
+        let [mean, variance] = [batch.mean, batch.variance].map(Self::inner);
+        let batch = Batch::<B> {
+            x,
+            gamma,
             beta,
-            mean.clone(),
-            variance.clone(),
-            settings,
-        );
+            mean,
+            variance,
+            settings: batch.settings,
+        };
+        let out = B::normalise_channels(batch.clone(), Optional::<B>::of(residual));
         // Without a ReLU the output is not kept.
-        let kept = if settings.relu {
-            out.clone()
-        } else {
-            x.clone()
-        };
-        let state = ([x, kept, gamma, mean, variance], settings);
-        record::<B, C, _, _>(nodes, out, state, |(saved, settings), grad| {
-            let [x, out, gamma, mean, variance] = saved;
-            B::normalise_channels_backward(x, out, gamma, mean, variance, grad, settings).into()
-        })
-    }
-
-    fn normalise_channels_add(
-        x: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        mean: FloatTensor<Self>,
-        variance: FloatTensor<Self>,
-        residual: FloatTensor<Self>,
-        settings: Settings,
-    ) -> FloatTensor<Self> {
-        let [mean, variance] = [mean, variance].map(Self::inner);
-        let (nodes, [x, gamma, beta, residual]) = split([x, gamma, beta, residual]);
-        let out = B::normalise_channels_add(
-            x.clone(),
-            gamma.clone(),
-            beta,
-            mean.clone(),
-            variance.clone(),
-            residual,
-            settings,
-        );
-        let kept = if settings.relu {
-            out.clone()
-        } else {
-            x.clone()
-        };
-        let state = ([x, kept, gamma, mean, variance], settings);
-        record::<B, C, _, _>(nodes, out, state, |(saved, settings), grad| {
-            let [x, out, gamma, mean, variance] = saved;
+        let kept = batch.settings.relu.then(|| out.clone());
+        record_asked::<B, C, _, _>(nodes, out, (batch, kept), |(batch, kept), grad, asked| {
             // The residual takes the same gradient as the norm: it passes the ReLU once.
-            let grad = if settings.relu {
-                B::relu_gradient(out.clone(), grad)
-            } else {
-                grad
+            let grad = match kept {
+                Some(out) => B::relu_gradient(out, grad),
+                None => grad,
             };
-            let settings = settings.without_relu();
-            let own = grad.clone();
-            let (x, gamma, beta) =
-                B::normalise_channels_backward(x, out, gamma, mean, variance, own, settings);
-            [x, gamma, beta, grad]
+            let residual = asked[3].then(|| grad.clone());
+            let (x, gamma, beta) = B::normalise_channels_backward(batch, grad);
+            [Some(x), Some(gamma), Some(beta), residual]
         })
     }
-}
-
-/// [`BatchNormOps::channel_statistics`] composed of Burn's operations.
-fn statistics<B: Backend>(x: FloatTensor<B>) -> (FloatTensor<B>, FloatTensor<B>) {
-    let mean = channel_means::<B>(x.clone());
-    let centred = B::float_sub(x, of_channels::<B>(mean.clone()));
-    let variance = channel_means::<B>(B::float_mul(centred.clone(), centred));
-    (mean, variance)
-}
-
-/// [`BatchNormOps::normalise_channels`] composed of Burn's operations.
-fn normalise<B: Backend>(
-    x: FloatTensor<B>,
-    [gamma, beta]: [FloatTensor<B>; 2],
-    [mean, variance]: [FloatTensor<B>; 2],
-    settings: Settings,
-) -> FloatTensor<B> {
-    let out = B::batch_norm(x, gamma, beta, mean, variance, settings.epsilon);
-    if settings.relu { B::relu(out) } else { out }
-}
-
-/// [`BatchNormOps::normalise_channels_add`] composed of Burn's operations.
-fn normalise_add<B: Backend>(
-    x: FloatTensor<B>,
-    parameters: [FloatTensor<B>; 2],
-    statistics: [FloatTensor<B>; 2],
-    residual: FloatTensor<B>,
-    settings: Settings,
-) -> FloatTensor<B> {
-    let out = normalise::<B>(x, parameters, statistics, settings.without_relu());
-    let out = B::float_add(out, residual);
-    if settings.relu { B::relu(out) } else { out }
-}
-
-/// [`BatchNormOps::normalise_channels_backward`] composed of Burn's operations.
-fn backward<B: Backend>(
-    [x, out]: [FloatTensor<B>; 2],
-    gamma: FloatTensor<B>,
-    [mean, variance]: [FloatTensor<B>; 2],
-    grad: FloatTensor<B>,
-    settings: Settings,
-) -> [FloatTensor<B>; 3] {
-    let epsilon = settings.epsilon;
-    let grad = if settings.relu {
-        B::relu_backward(out, grad)
-    } else {
-        grad
-    };
-    if settings.own_statistics {
-        let all = B::batch_norm_train_backward(x, gamma, mean, variance, epsilon, grad);
-        return [all.x_grad, all.gamma_grad, all.beta_grad];
-    }
-    let rstd = B::float_recip(B::float_sqrt(B::float_add_scalar(variance, epsilon.into())));
-    let centred = B::float_sub(x, of_channels::<B>(mean));
-    let along = channel_sums::<B>(B::float_mul(grad.clone(), centred));
-    let scale = B::float_mul(gamma, rstd.clone());
-    [
-        B::float_mul(grad.clone(), of_channels::<B>(scale)),
-        B::float_mul(along, rstd),
-        channel_sums::<B>(grad),
-    ]
 }
 
 /// `[channels]` to `[1, channels, 1]`.
@@ -293,7 +209,7 @@ pub struct Normalised {
 /// `[outer, channels, inner]`: for images `[batch, channels, height * width]`, for tokens `[batch * tokens, channels, 1]`.
 ///
 /// # Panics
-/// If x is empty, gamma or beta has another number of channels, or the residual another shape.
+/// If x is empty, gamma or beta has another number of channels, the residual another shape, or a tensor is not f32.
 pub fn batch_norm_train(x: Tensor<3>, input: BatchNormInput) -> Normalised {
     check(&x, &input, &[]);
     let (mean, variance) = Dispatch::channel_statistics(x.clone().into_dispatch());
@@ -312,7 +228,7 @@ pub fn batch_norm_train(x: Tensor<3>, input: BatchNormInput) -> Normalised {
 /// As [`batch_norm_train`].
 ///
 /// # Panics
-/// As [`batch_norm_train`], and if a statistic has another number of channels.
+/// As [`batch_norm_train`], and if a statistic has another number of channels or is not f32.
 pub fn batch_norm(x: Tensor<3>, input: BatchNormInput, statistics: [Tensor<1>; 2]) -> Tensor<3> {
     check(&x, &input, &statistics);
     normalised(x, input, statistics, false)
@@ -329,22 +245,24 @@ fn normalised(
         own_statistics,
         relu: input.relu,
     };
-    let [gamma, beta] = [input.gamma, input.beta].map(Tensor::into_dispatch);
     let [mean, variance] = statistics.map(Tensor::into_dispatch);
-    let x = x.into_dispatch();
-    Tensor::from_dispatch(match input.residual {
-        Some(residual) => {
-            let residual = residual.into_dispatch();
-            Dispatch::normalise_channels_add(x, gamma, beta, mean, variance, residual, settings)
-        }
-        None => Dispatch::normalise_channels(x, gamma, beta, mean, variance, settings),
-    })
+    let batch = Batch::<Dispatch> {
+        x: x.into_dispatch(),
+        gamma: input.gamma.into_dispatch(),
+        beta: input.beta.into_dispatch(),
+        mean,
+        variance,
+        settings,
+    };
+    let residual = Optional::<Dispatch>::of(input.residual.map(Tensor::into_dispatch));
+    Tensor::from_dispatch(Dispatch::normalise_channels(batch, residual))
 }
 
 fn check(x: &Tensor<3>, input: &BatchNormInput, statistics: &[Tensor<1>]) {
     let shape = x.dims();
     let of_channels = [&input.gamma, &input.beta].into_iter().chain(statistics);
-    let lengths: Vec<_> = of_channels.map(|x| x.dims()[0]).collect();
+    let (lengths, mut types): (Vec<_>, Vec<_>) =
+        of_channels.map(|x| (x.dims()[0], x.dtype())).unzip();
     assert!(
         !shape.contains(&0) && lengths.iter().all(|length| *length == shape[1]),
         "batch norm: parameters and statistics of lengths {lengths:?} do not fit a batch of shape {shape:?}"
@@ -353,5 +271,11 @@ fn check(x: &Tensor<3>, input: &BatchNormInput, statistics: &[Tensor<1>]) {
     assert!(
         residual == shape,
         "batch norm: a residual of shape {residual:?} does not fit a batch of shape {shape:?}"
+    );
+    types.extend(input.residual.as_ref().map(Tensor::dtype));
+    types.push(x.dtype());
+    assert!(
+        types.iter().all(|dtype| *dtype == DType::F32),
+        "batch norm: parameters, statistics, a residual and a batch of types {types:?}: it takes f32, so cast them first"
     );
 }

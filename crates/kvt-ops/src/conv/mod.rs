@@ -1,7 +1,13 @@
 //! Convolution of images.
 //!
 //! On the CPU, Burn copies images and gradients into other layouts and large new buffers around its matrix products.
-//! Here the columns of a product are built in buffers that stay in the cache. GPUs use Burn's convolution.
+//! Here the columns of a product are built in buffers that stay in the cache.
+//!
+//! A depthwise convolution is one whose groups are single channels, with one or more filters each. The gradients of Burn's use a matrix
+//! product per channel on the CPU; here they are sums of shifted rows.
+//!
+//! GPUs use Burn's convolution: a depthwise one on images whose channels are repeated for every filter. Burn's depthwise kernel takes one
+//! filter per channel, and the tuner may choose it for more, which fails at launch.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
@@ -10,7 +16,8 @@ use burn::backend::{
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Shape, Tensor};
 
-use crate::autodiff::{record_asked, split};
+use crate::autodiff::{record_asked, split, split_optional};
+use crate::optional::Optional;
 
 mod cpu;
 
@@ -26,39 +33,49 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    fn burn(self) -> ConvOptions<2> {
-        ConvOptions::new([self.stride; 2], [self.padding; 2], [1, 1], self.groups)
+    /// Images for Burn's convolution, with its options: for a depthwise one, every channel is repeated for each of its filters.
+    fn repeated<B: Backend>(
+        self,
+        x: FloatTensor<B>,
+        weight: &FloatTensor<B>,
+    ) -> (FloatTensor<B>, ConvOptions<2>) {
+        let options =
+            |groups| ConvOptions::new([self.stride; 2], [self.padding; 2], [1, 1], groups);
+        let ([batch, channels, height, width], outputs) = (x.shape().dims(), weight.shape()[0]);
+        if self.groups != channels || channels == 1 || outputs == channels {
+            return (x, options(self.groups));
+        }
+        let x = B::float_reshape(x, Shape::new([batch, channels, 1, height * width]));
+        let filters = outputs / channels;
+        let x = B::float_expand(x, Shape::new([batch, channels, filters, height * width]));
+        let x = B::float_reshape(x, Shape::new([batch, outputs, height, width]));
+        (x, options(outputs))
     }
 }
 
 /// Convolutions on a backend; the default implementations are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait ConvOps: Backend {
-    /// The convolution of x `[batch, inputs, height, width]` with `weight` `[outputs, inputs / groups, kernel, kernel]`.
+    /// The convolution of x `[batch, inputs, height, width]` with `weight` `[outputs, inputs / groups, kernel, kernel]` and a bias
+    /// `[outputs]`.
     #[fusion(default)]
     fn convolve(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
+        #[extension_type] bias: Optional<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        Self::conv2d(x, weight, None, settings.burn())
-    }
-
-    /// [`convolve`](Self::convolve) with a bias `[outputs]`.
-    #[fusion(default)]
-    fn convolve_bias(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        settings: Settings,
-    ) -> FloatTensor<Self> {
-        Self::conv2d(x, weight, Some(bias), settings.burn())
+        let (x, options) = settings.repeated::<Self>(x, &weight);
+        Self::conv2d(x, weight, bias.get(), options)
     }
 
     /// The gradient of the bias: the sum over images and positions.
     #[fusion(default)]
     fn convolve_bias_gradient(grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        bias_gradient::<Self>(grad)
+        let [batch, outputs, rows, columns] = grad.shape().dims();
+        let planes = Self::float_reshape(grad, Shape::new([batch, outputs, rows * columns]));
+        let sums = Self::float_sum_dim(Self::float_sum_dim(planes, 2), 0);
+        Self::float_reshape(sums, Shape::new([outputs]))
     }
 
     /// The gradient of x.
@@ -69,7 +86,9 @@ pub(crate) trait ConvOps: Backend {
         grad: FloatTensor<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        Self::conv2d_x_backward(x, weight, grad, settings.burn())
+        let shape = x.shape();
+        let (x, options) = settings.repeated::<Self>(x, &weight);
+        summed::<Self>(Self::conv2d_x_backward(x, weight, grad, options), shape)
     }
 
     /// The gradient of the weight.
@@ -80,7 +99,8 @@ pub(crate) trait ConvOps: Backend {
         grad: FloatTensor<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        Self::conv2d_weight_backward(x, weight, grad, settings.burn())
+        let (x, options) = settings.repeated::<Self>(x, &weight);
+        Self::conv2d_weight_backward(x, weight, grad, options)
     }
 }
 
@@ -91,55 +111,39 @@ impl<B: ConvOps, C: CheckpointStrategy> ConvOps for Autodiff<B, C> {
     fn convolve(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
+        bias: Optional<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        let (nodes, [x, weight]) = split([x, weight]);
-        let out = B::convolve(x.clone(), weight.clone(), settings);
-        let state = (x, weight, settings);
-        record_asked::<B, C, _, _>(nodes, out, state, |state, grad, [image, weight]| {
-            gradients::<B>(state, &grad, [image, weight])
-        })
-    }
-
-    fn convolve_bias(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        settings: Settings,
-    ) -> FloatTensor<Self> {
-        let (nodes, [x, weight, bias]) = split([x, weight, bias]);
-        let out = B::convolve_bias(x.clone(), weight.clone(), bias, settings);
-        let state = (x, weight, settings);
-        record_asked::<B, C, _, _>(nodes, out, state, |state, grad, [image, weight, bias]| {
-            let [image, weight] = gradients::<B>(state, &grad, [image, weight]);
-            let bias = bias.then(|| B::convolve_bias_gradient(grad));
-            [image, weight, bias]
+        let ([of_x, of_weight], [x, weight]) = split([x, weight]);
+        let (of_bias, bias) = split_optional::<B>(bias.get(), &x);
+        let out = B::convolve(x.clone(), weight.clone(), Optional::<B>::of(bias), settings);
+        let (nodes, state) = ([of_x, of_weight, of_bias], (x, weight, settings));
+        record_asked::<B, C, _, _>(nodes, out, state, |(x, weight, settings), grad, asked| {
+            let image = asked[0].then(|| {
+                B::convolve_image_gradient(x.clone(), weight.clone(), grad.clone(), settings)
+            });
+            let of_weight =
+                asked[1].then(|| B::convolve_weight_gradient(x, weight, grad.clone(), settings));
+            let bias = asked[2].then(|| B::convolve_bias_gradient(grad));
+            [image, of_weight, bias]
         })
     }
 }
 
-/// The gradients of x and the weight, where they are asked for.
-fn gradients<B: ConvOps>(
-    (x, weight, settings): (FloatTensor<B>, FloatTensor<B>, Settings),
-    grad: &FloatTensor<B>,
-    [of_image, of_weight]: [bool; 2],
-) -> [Option<FloatTensor<B>>; 2] {
-    let image = of_image
-        .then(|| B::convolve_image_gradient(x.clone(), weight.clone(), grad.clone(), settings));
-    let of_weight =
-        of_weight.then(|| B::convolve_weight_gradient(x, weight, grad.clone(), settings));
-    [image, of_weight]
+/// The gradient of the input of [`Settings::repeated`], of this shape, from that of its output.
+fn summed<B: Backend>(grad: FloatTensor<B>, shape: Shape) -> FloatTensor<B> {
+    let [batch, channels, height, width] = shape.dims();
+    let outputs = grad.shape()[1];
+    if outputs == channels {
+        return grad;
+    }
+    let apart = Shape::new([batch, channels, outputs / channels, height * width]);
+    let grad = B::float_sum_dim(B::float_reshape(grad, apart), 2);
+    B::float_reshape(grad, shape)
 }
 
-/// [`ConvOps::convolve_bias_gradient`] composed of Burn's operations.
-fn bias_gradient<B: Backend>(grad: FloatTensor<B>) -> FloatTensor<B> {
-    let [batch, outputs, rows, columns] = grad.shape().dims();
-    let planes = B::float_reshape(grad, Shape::new([batch, outputs, rows * columns]));
-    let sums = B::float_sum_dim(B::float_sum_dim(planes, 2), 0);
-    B::float_reshape(sums, Shape::new([outputs]))
-}
-
-/// The convolution of images on any device, as PyTorch's `conv2d`. Only the requested gradients are computed.
+/// The convolution of images on any device, as PyTorch's `conv2d`. Only the requested gradients are computed. The CPU computes half
+/// types and f64 in f32.
 ///
 /// # Shapes
 /// - `x`: `[batch, inputs, height, width]`
@@ -183,9 +187,7 @@ pub fn conv2d(
         padding,
         groups,
     };
+    let bias = Optional::<Dispatch>::of(bias.map(Tensor::into_dispatch));
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
-    Tensor::from_dispatch(match bias {
-        Some(bias) => Dispatch::convolve_bias(x, weight, bias.into_dispatch(), settings),
-        None => Dispatch::convolve(x, weight, settings),
-    })
+    Tensor::from_dispatch(Dispatch::convolve(x, weight, bias, settings))
 }

@@ -122,11 +122,6 @@ pub(crate) fn par_build_of<V: Copy + Default + Send, S, T: Send>(
     values
 }
 
-/// An empty item for every block of [`par_map_copy`].
-pub(crate) fn nothing(len: usize, block: usize) -> impl IndexedParallelIterator<Item = ()> {
-    rayon::iter::repeat_n((), len.div_ceil(block.max(1)))
-}
-
 /// The values of a contiguous tensor.
 pub(crate) fn values_of(tensor: &FloatTensor<Flex>) -> &[f32] {
     tensor.as_slice().unwrap_or(&[])

@@ -10,9 +10,7 @@ use rayon::prelude::*;
 use super::{GeluOps, QUICK};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
-use crate::cpu::buffer::{
-    nothing, par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of,
-};
+use crate::cpu::buffer::{par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of};
 use crate::cpu::round::copy;
 use crate::cpu::simd::exp;
 
@@ -71,7 +69,8 @@ fn forward<F: Curve>(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
     let x = contiguous(to_f32::<Flex>(x));
     let x = values_of(&x);
     let arch = Arch::new();
-    let out = par_map_copy(x, BLOCK, nothing(x.len(), BLOCK), |block, ()| {
+    let numbers = (0..x.len().div_ceil(BLOCK)).into_par_iter();
+    let out = par_map_copy(x, BLOCK, numbers, |block, _| {
         arch.dispatch(Forward::<F>(block, PhantomData));
     });
     cast::<Flex>(tensor(out, shape), dtype)

@@ -10,10 +10,10 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
     Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
 };
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 
 use crate::autodiff::{record, split};
-use crate::cast::{cast, is_half, widened_primitive};
+use crate::cast::{cast, widened_primitive};
 use crate::convert::ConvertOps;
 
 mod cpu;
@@ -32,7 +32,7 @@ pub(crate) trait GeluOps: ConvertOps {
         let dtype = x.dtype();
         let x = widened_primitive::<Self>(x);
         let out = Self::float_mul(x.clone(), normal_cdf::<Self>(x));
-        narrowed::<Self>(out, dtype)
+        cast::<Self>(out, dtype)
     }
 
     /// `grad (Phi(x) + x phi(x))` with the normal density `phi`.
@@ -45,7 +45,7 @@ pub(crate) trait GeluOps: ConvertOps {
         let pdf = Self::float_mul_scalar(bell, (0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2).into());
         let slope = Self::float_mul(x.clone(), pdf);
         let slope = Self::float_add(normal_cdf::<Self>(x), slope);
-        narrowed::<Self>(Self::float_mul(grad, slope), dtype)
+        cast::<Self>(Self::float_mul(grad, slope), dtype)
     }
 
     /// `x sigmoid(1.702 x)`; half types are computed in f32.
@@ -54,7 +54,7 @@ pub(crate) trait GeluOps: ConvertOps {
         let dtype = x.dtype();
         let x = widened_primitive::<Self>(x);
         let out = Self::float_mul(x.clone(), quick_cdf::<Self>(x));
-        narrowed::<Self>(out, dtype)
+        cast::<Self>(out, dtype)
     }
 
     /// `grad (s + 1.702 x s (1 - s))` with `s = sigmoid(1.702 x)`.
@@ -67,7 +67,7 @@ pub(crate) trait GeluOps: ConvertOps {
         let scaled = Self::float_mul_scalar(x, QUICK.into());
         let slope = Self::float_add_scalar(Self::float_mul(scaled, rest), 1.0.into());
         let slope = Self::float_mul(cdf, slope);
-        narrowed::<Self>(Self::float_mul(grad, slope), dtype)
+        cast::<Self>(Self::float_mul(grad, slope), dtype)
     }
 }
 
@@ -85,15 +85,6 @@ impl<B: GeluOps, C: CheckpointStrategy> GeluOps for Autodiff<B, C> {
         let (node, [x]) = split([x]);
         let out = B::quick_gelu(x.clone());
         record::<B, C, _, _>(node, out, x, |x, grad| [B::quick_gelu_backward(x, grad)])
-    }
-}
-
-/// Casts f32 back to a half type; leaves other types unchanged.
-fn narrowed<B: ConvertOps>(x: FloatTensor<B>, dtype: DType) -> FloatTensor<B> {
-    if is_half(dtype) {
-        cast::<B>(x, dtype)
-    } else {
-        x
     }
 }
 

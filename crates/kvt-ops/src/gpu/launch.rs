@@ -128,6 +128,18 @@ pub(super) fn strategy_from_env() -> Option<StrategyKind> {
     })
 }
 
+/// Workgroups and their size on the device of a tensor, with one thread for each of `count` numbers.
+pub(crate) fn one_unit_per_number(x: &CubeTensor, count: u32) -> (CubeCount, CubeDim) {
+    /// Threads per workgroup.
+    const UNITS: u32 = 256;
+    let hardware = &x.client.properties().hardware;
+    let units = UNITS.min(hardware.max_units_per_cube);
+    let cubes = count.div_ceil(units).max(1);
+    let x = cubes.min(hardware.max_cube_count.0);
+    let count = CubeCount::Static(x, cubes.div_ceil(x), 1);
+    (count, CubeDim::new_1d(units))
+}
+
 /// An uninitialised tensor on the same device.
 pub(crate) fn empty(like: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
     empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, dtype)

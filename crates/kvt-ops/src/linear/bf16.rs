@@ -65,33 +65,33 @@ fn forward(
     })
 }
 
-/// The gradient of x in bf16, and the gradients of W and b in the type of W.
+/// The gradient of x in bf16, and the gradients of W and, if it is asked for, b in the type of W.
 pub(super) fn backward(
     kernel: Option<Kernel>,
-    inputs: [FloatTensor<Flex>; 3],
-) -> [FloatTensor<Flex>; 3] {
-    rayon::scope(|_| gradients(kernel, inputs))
-}
-
-fn gradients(
-    kernel: Option<Kernel>,
     [x, weight, grad]: [FloatTensor<Flex>; 3],
-) -> [FloatTensor<Flex>; 3] {
+    of_bias: bool,
+) -> (
+    FloatTensor<Flex>,
+    FloatTensor<Flex>,
+    Option<FloatTensor<Flex>>,
+) {
     let (shape, dtype) = (x.shape(), weight.dtype());
     let [x, weight, grad] = [x, weight, grad].map(|tensor| tensor.to_contiguous());
     let [inputs, outputs] = weight.shape().dims();
     let rows = shape.num_elements() / inputs;
     let x = Matrix::new(values_in::<bf16>(&x), [rows, inputs], inputs);
-    let of_x = gradient_of_x(kernel, &weight, &grad, shape);
-    in_its_type!(&grad, grad => {
-        let grads = Matrix::new(grad, [rows, outputs], outputs);
-        let of_weight = product_over_rows(kernel, x, grads);
-        let in_dtype = |grad: Vec<f32>, shape| cast::<Flex>(tensor_of(grad, shape), dtype);
-        [
-            of_x,
-            in_dtype(of_weight, Shape::new([inputs, outputs])),
-            in_dtype(sum_of_rows(grad, outputs), Shape::new([outputs])),
-        ]
+    rayon::scope(|_| {
+        let of_x = gradient_of_x(kernel, &weight, &grad, shape);
+        in_its_type!(&grad, grad => {
+            let grads = Matrix::new(grad, [rows, outputs], outputs);
+            let of_weight = product_over_rows(kernel, x, grads);
+            let in_dtype = |grad: Vec<f32>, shape| cast::<Flex>(tensor_of(grad, shape), dtype);
+            (
+                of_x,
+                in_dtype(of_weight, Shape::new([inputs, outputs])),
+                of_bias.then(|| in_dtype(sum_of_rows(grad, outputs), Shape::new([outputs]))),
+            )
+        })
     })
 }
 
@@ -128,6 +128,7 @@ fn gradient_of_x(
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     use crate::cast::to_f32;
@@ -159,7 +160,10 @@ mod tests {
             let out = affine(kernel, given.clone(), Some(residual.clone()));
             let plain = affine(kernel, given, None);
             let given = [x.clone(), round(weight.clone()), round(grad.clone())];
-            let [of_x, of_weight, of_bias] = backward(kernel, given);
+            let (.., nothing) = backward(kernel, given.clone(), false);
+            assert!(nothing.is_none(), "a gradient that nobody asked for");
+            let (of_x, of_weight, of_bias) = backward(kernel, given, true);
+            let of_bias = of_bias.unwrap();
             let types = [&out, &plain, &of_x, &of_weight, &of_bias].map(TensorMetadata::dtype);
             let all = [out, plain, of_x, of_weight, of_bias]
                 .map(to_f32::<Flex>)

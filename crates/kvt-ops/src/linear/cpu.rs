@@ -12,6 +12,7 @@ use crate::cpu::bf16::{Kernel, Number};
 use crate::cpu::buffer::{par_map_copy, par_map_rows, tensor, values_of};
 use crate::cpu::gemm::{Matrix, product, product_over_rows};
 use crate::cpu::weight::Weight;
+use crate::optional::Optional;
 
 /// Parts of the sum over the rows: a constant, so that the result does not depend on the number of threads.
 const PARTS: usize = 16;
@@ -21,14 +22,23 @@ impl LinearOps for Flex {
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
+        residual: Optional<Self>,
     ) -> FloatTensor<Self> {
-        if is_bf16(&x, [&weight]) {
-            return bf16::affine(Kernel::detect(), [x, weight, bias], None);
+        let (dtype, residual) = (x.dtype(), residual.get());
+        if is_bf16(&x, std::iter::once(&weight).chain(&residual)) {
+            return bf16::affine(Kernel::detect(), [x, weight, bias], residual);
         }
-        let dtype = x.dtype();
         if dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
-            return burn_forward::<Self>(x, weight, bias);
+            return burn_forward::<Self>(x, weight, bias, residual);
         }
+        let residual = match residual {
+            // A product in a half type is rounded before it is added, as on other devices.
+            Some(residual) if [dtype, residual.dtype()] != [DType::F32; 2] => {
+                let branch = Self::affine(x, weight, bias, Optional::Missing);
+                return add_branch::<Self>(residual, branch);
+            }
+            residual => residual.map(contiguous),
+        };
         let [x, weight, bias] = [x, weight, bias].map(|tensor| prepared(tensor, dtype));
         let [inputs, outputs] = weight.shape().dims();
         let mut shape = x.shape();
@@ -39,56 +49,40 @@ impl LinearOps for Flex {
         let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         let weight = Weight::for_rows(rows, weight);
         let blocks = weight.blocks(rows, inputs.max(outputs));
-        let out = par_map_rows(values_of(&bias), rows, blocks.height, |out, number| {
+        let add_product = |out: &mut [f32], number: usize| {
             weight.add_product(blocks, out, x.rows(blocks.rows(number, rows)));
-        });
+        };
+        let bias = values_of(&bias);
+        let out = match &residual {
+            None => par_map_rows(bias, rows, blocks.height, add_product),
+            Some(residual) => {
+                let (values, block) = (values_of(residual), blocks.height * outputs);
+                let numbers = (0..blocks.count).into_par_iter();
+                par_map_copy(values, block, numbers, |out, number| {
+                    add_to_rows(out, bias);
+                    add_product(out, number);
+                })
+            }
+        };
         cast::<Self>(tensor(out, shape), dtype)
-    }
-
-    fn affine_add(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        residual: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        if is_bf16(&x, [&weight, &residual]) {
-            return bf16::affine(Kernel::detect(), [x, weight, bias], Some(residual));
-        }
-        // A product in a half type is rounded before it is added, as on other devices.
-        let in_f32 = [&x, &residual].map(TensorMetadata::dtype) == [DType::F32; 2];
-        if !in_f32 || is_empty(&x) || is_empty(&weight) {
-            return add_branch::<Self>(residual, Self::affine(x, weight, bias));
-        }
-        let [x, weight, bias, residual] =
-            [x, weight, bias, residual].map(|tensor| prepared(tensor, DType::F32));
-        let [inputs, outputs] = weight.shape().dims();
-        let shape = residual.shape();
-        let rows = shape.num_elements() / outputs;
-        let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
-        let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
-        let weight = Weight::for_rows(rows, weight);
-        let blocks = weight.blocks(rows, inputs.max(outputs));
-        let (values, block) = (values_of(&residual), blocks.height * outputs);
-        let numbers = (0..blocks.count).into_par_iter();
-        let out = par_map_copy(values, block, numbers, |out, number| {
-            add_to_rows(out, values_of(&bias));
-            weight.add_product(blocks, out, x.rows(blocks.rows(number, rows)));
-        });
-        tensor(out, shape)
     }
 
     fn affine_backward(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
-        has_bias: bool,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        of_bias: bool,
+    ) -> (
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+        Option<FloatTensor<Self>>,
+    ) {
         if is_bf16(&x, [&weight, &grad]) {
-            return bf16::backward(Kernel::detect(), [x, weight, grad]).into();
+            return bf16::backward(Kernel::detect(), [x, weight, grad], of_bias);
         }
         let (dtype, own) = (x.dtype(), weight.dtype());
         if dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
-            return burn_backward::<Self>(x, weight, grad);
+            return burn_backward::<Self>(x, weight, grad, of_bias);
         }
         let shape = x.shape();
         let [x, weight, grad] = [x, weight, grad].map(|tensor| prepared(tensor, dtype));
@@ -97,18 +91,14 @@ impl LinearOps for Flex {
         let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
-        let sum = if has_bias {
-            sum_of_rows(values_of(&grad), outputs)
-        } else {
-            vec![0.0; outputs]
-        };
         let in_dtype = |values, shape| cast::<Self>(tensor(values, shape), dtype);
         let of_weight = in_dtype(product_over_rows(x, grads), Shape::new([inputs, outputs]));
-        (
-            in_dtype(product(grads, w.t()), shape),
-            cast::<Self>(of_weight, own),
-            cast::<Self>(in_dtype(sum, Shape::new([outputs])), own),
-        )
+        let of_bias = of_bias.then(|| {
+            let sum = sum_of_rows(values_of(&grad), outputs);
+            cast::<Self>(in_dtype(sum, Shape::new([outputs])), own)
+        });
+        let of_x = in_dtype(product(grads, w.t()), shape);
+        (of_x, cast::<Self>(of_weight, own), of_bias)
     }
 
     fn affine_x_backward(
@@ -134,7 +124,10 @@ impl LinearOps for Flex {
 }
 
 /// Whether `x` is bf16, and the others can be read in a product with it; none is empty.
-fn is_bf16<const N: usize>(x: &FloatTensor<Flex>, others: [&FloatTensor<Flex>; N]) -> bool {
+fn is_bf16<'a>(
+    x: &FloatTensor<Flex>,
+    others: impl IntoIterator<Item = &'a FloatTensor<Flex>>,
+) -> bool {
     x.dtype() == DType::BF16 && !is_empty(x) && others.into_iter().all(fits_bf16)
 }
 

@@ -18,60 +18,43 @@ use burn::nn::Linear;
 use burn::tensor::module::linear as burn_linear;
 use burn::tensor::{Device, FloatDType, Tensor};
 
-use crate::autodiff::{record_asked, split};
+use crate::autodiff::{record_asked, split, split_optional};
 use crate::cast::{cast, is_half};
 use crate::convert::{ConvertOps, in_type};
-use crate::residual::{Residual, ResidualOps};
+use crate::optional::Optional;
+use crate::residual::Residual;
 
 mod bf16;
 pub(crate) mod cpu;
 
 /// Linear layers on a backend; the default implementations are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
-pub(crate) trait LinearOps: ResidualOps {
-    /// `x W + b` in the type of x, for x `[.., input]`, W `[input, output]` and b `[output]`.
+pub(crate) trait LinearOps: ConvertOps {
+    /// `x W + b` in the type of x, for x `[.., input]`, W `[input, output]` and b `[output]`. With r `[.., output]`: `r + x W + b`
+    /// in the type of r.
     #[fusion(default)]
     fn affine(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
+        #[extension_type] residual: Optional<Self>,
     ) -> FloatTensor<Self> {
-        burn_forward::<Self>(x, weight, bias)
+        burn_forward::<Self>(x, weight, bias, residual.get())
     }
 
-    /// `r + x W + b` in the type of r, with r `[.., output]`.
-    #[fusion(default)]
-    fn affine_add(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        residual: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        add_branch::<Self>(residual, Self::affine(x, weight, bias))
-    }
-
-    /// `r + s (x W + b)` in the type of r, with r `[batch, .., output]` and s `[batch]`.
-    #[fusion(default)]
-    fn affine_add_scaled(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        residual: FloatTensor<Self>,
-        scale: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        Self::add_scaled(residual, Self::affine(x, weight, bias), scale)
-    }
-
-    /// The gradients of x, W and b, those of W and b in the type of W. Where the bias is not trained, its gradient may be a placeholder
-    /// that is never read.
+    /// The gradients of x, W and, if it is asked for, b: those of W and b in the type of W.
     #[fusion(default)]
     fn affine_backward(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
-        _has_bias: bool,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        burn_backward::<Self>(x, weight, grad)
+        of_bias: bool,
+    ) -> (
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+        Option<FloatTensor<Self>>,
+    ) {
+        burn_backward::<Self>(x, weight, grad, of_bias)
     }
 
     /// The gradient of x alone, in a type, that of x: the same as of [`affine_backward`](Self::affine_backward).
@@ -93,115 +76,43 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
+        residual: Optional<Self>,
     ) -> FloatTensor<Self> {
-        let trained = Trained::of::<B>(&weight, &bias);
-        let (nodes, [x, weight, bias]) = split([x, weight, bias]);
-        let out = B::affine(x.clone(), weight.clone(), bias);
-        let saved = Saved::<B>::of(x, weight, trained);
-        record_asked::<B, C, _, _>(nodes, out, saved, |saved, grad, _| saved.gradients(grad))
-    }
-
-    fn affine_add(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        residual: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        let trained = Trained::of::<B>(&weight, &bias);
-        let (nodes, [x, weight, bias, residual]) = split([x, weight, bias, residual]);
-        let out = B::affine_add(x.clone(), weight.clone(), bias, residual);
-        let saved = Saved::<B>::of(x, weight, trained);
-        record_asked::<B, C, _, _>(nodes, out, saved, |saved, grad, _| {
-            let [x, weight, bias] = saved.gradients(grad.clone());
-            [x, weight, bias, Some(grad)]
-        })
-    }
-
-    fn affine_add_scaled(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        residual: FloatTensor<Self>,
-        scale: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        let trained = Trained::of::<B>(&weight, &bias);
-        let (nodes, [x, weight, bias, residual, scale]) = split([x, weight, bias, residual, scale]);
-        let out = B::affine_add_scaled(x.clone(), weight.clone(), bias, residual, scale.clone());
-        let state = (Saved::<B>::of(x, weight, trained), scale);
-        // The scale is random, not learned.
-        record_asked::<B, C, _, _>(nodes, out, state, |(saved, scale), grad, _| {
-            let of_branch = B::scaled(grad.clone(), scale, saved.dtype);
-            let [x, weight, bias] = saved.gradients(of_branch);
-            [x, weight, bias, Some(grad), None]
+        let is_trained = weight.is_tracked() || bias.is_tracked();
+        let ([of_x, of_weight, of_bias], [x, weight, bias]) = split([x, weight, bias]);
+        let (of_residual, residual) = split_optional::<B>(residual.get(), &x);
+        let nodes = [of_x, of_weight, of_bias, of_residual];
+        let (residual, dtype) = (Optional::<B>::of(residual), FloatDType::from(x.dtype()));
+        let out = B::affine(x.clone(), weight.clone(), bias, residual);
+        // Only the gradients of W and b need x: a layer that is frozen does not keep its input.
+        let state = (is_trained.then_some(x), weight, dtype);
+        record_asked::<B, C, _, _>(nodes, out, state, |(x, weight, dtype), grad, asked| {
+            let [_, _, of_bias, of_residual] = asked;
+            let residual = of_residual.then(|| grad.clone());
+            let Some(x) = x else {
+                let x = B::affine_x_backward(weight, grad, dtype);
+                return [Some(x), None, None, residual];
+            };
+            let (x, weight, bias) = B::affine_backward(x, weight, grad, of_bias);
+            [Some(x), Some(weight), bias, residual]
         })
     }
 }
 
-/// Which parameters of a layer are trained.
-#[derive(Clone, Copy, Debug)]
-struct Trained {
-    any: bool,
-    bias: bool,
-}
-
-impl Trained {
-    fn of<B: LinearOps>(
-        weight: &FloatTensor<Autodiff<B>>,
-        bias: &FloatTensor<Autodiff<B>>,
-    ) -> Self {
-        let bias = bias.is_tracked();
-        Self {
-            any: weight.is_tracked() || bias,
-            bias,
-        }
-    }
-}
-
-/// What the backward pass of a layer needs.
-#[derive(Clone, Debug)]
-struct Saved<B: LinearOps> {
-    /// Only for the gradients of W and b: a layer that is frozen does not keep its input.
-    x: Option<FloatTensor<B>>,
-    weight: FloatTensor<B>,
-    /// The type of x.
-    dtype: FloatDType,
-    has_bias: bool,
-}
-
-impl<B: LinearOps> Saved<B> {
-    fn of(x: FloatTensor<B>, weight: FloatTensor<B>, trained: Trained) -> Self {
-        Self {
-            dtype: x.dtype().into(),
-            x: trained.any.then_some(x),
-            weight,
-            has_bias: trained.bias,
-        }
-    }
-
-    /// The gradients of x, W and b.
-    fn gradients(self, grad: FloatTensor<B>) -> [Option<FloatTensor<B>>; 3] {
-        match self.x {
-            Some(x) => {
-                let (x, weight, bias) = B::affine_backward(x, self.weight, grad, self.has_bias);
-                [Some(x), Some(weight), self.has_bias.then_some(bias)]
-            }
-            None => {
-                let x = B::affine_x_backward(self.weight, grad, self.dtype);
-                [Some(x), None, None]
-            }
-        }
-    }
-}
-
-/// `x W + b` with Burn's linear layer, whose operands have the same type.
+/// [`LinearOps::affine`] with Burn's linear layer, whose operands have the same type.
 fn burn_forward<B: ConvertOps>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
     bias: FloatTensor<B>,
+    residual: Option<FloatTensor<B>>,
 ) -> FloatTensor<B> {
     let dtype = x.dtype();
     let [weight, bias] = [weight, bias].map(|x| cast::<B>(x, dtype));
-    B::linear(x, weight, Some(bias))
+    let out = B::linear(x, weight, Some(bias));
+    match residual {
+        Some(residual) => add_branch::<B>(residual, out),
+        None => out,
+    }
 }
 
 /// Adds a branch of any type to the residual.
@@ -210,18 +121,19 @@ fn add_branch<B: ConvertOps>(residual: FloatTensor<B>, branch: FloatTensor<B>) -
     B::float_add(residual, branch)
 }
 
-/// The gradients of x, W and b with Burn's linear layer.
+/// [`LinearOps::affine_backward`] with Burn's linear layer.
 fn burn_backward<B: ConvertOps>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
     grad: FloatTensor<B>,
-) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+    of_bias: bool,
+) -> (FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) {
     let (dtype, own) = (x.dtype(), weight.dtype());
     let grad = cast::<B>(grad, dtype);
     (
         burn_x_backward::<B>(weight, grad.clone(), dtype.into()),
         cast::<B>(B::linear_weight_backward(x, grad.clone()), own),
-        cast::<B>(B::linear_bias_backward(grad), own),
+        of_bias.then(|| cast::<B>(B::linear_bias_backward(grad), own)),
     )
 }
 
@@ -281,7 +193,8 @@ pub fn linear_with<const D: usize>(
 /// `x W + b`, in the type of x.
 fn affine<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Tensor<1>) -> Tensor<D> {
     let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
-    Tensor::from_dispatch(Dispatch::affine(x.into_dispatch(), weight, bias))
+    let (x, residual) = (x.into_dispatch(), Optional::Missing);
+    Tensor::from_dispatch(Dispatch::affine(x, weight, bias, residual))
 }
 
 /// Whether the rows of an input have the width that a weight takes.
@@ -308,18 +221,13 @@ pub fn linear_add<const D: usize>(
     let is_one_step = |bias: &Tensor<1>| {
         let mut shape = x.dims();
         shape[D - 1] = bias.dims()[0];
-        let samples = residual.scale.as_ref().map_or([shape[0]], Tensor::dims);
-        fits(&x, &weight) && shape == residual.stream.dims() && samples == shape[..1]
+        residual.scale.is_none() && fits(&x, &weight) && shape == residual.stream.dims()
     };
     let Some(bias) = layer.bias.as_ref().map(Param::val).filter(is_one_step) else {
         return residual.plus(linear(layer, x));
     };
-    let Residual { stream, scale } = residual;
-    let scale = scale.map(|scale| in_type(scale, stream.dtype()).into_dispatch());
     let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
-    let (x, stream) = (x.into_dispatch(), stream.into_dispatch());
-    Tensor::from_dispatch(match scale {
-        Some(scale) => Dispatch::affine_add_scaled(x, weight, bias, stream, scale),
-        None => Dispatch::affine_add(x, weight, bias, stream),
-    })
+    let (x, stream) = (x.into_dispatch(), residual.stream.into_dispatch());
+    let residual = Optional::Given(stream);
+    Tensor::from_dispatch(Dispatch::affine(x, weight, bias, residual))
 }

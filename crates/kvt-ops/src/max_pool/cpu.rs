@@ -4,15 +4,16 @@ use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
+use super::MaxPoolOps;
 use super::phases::{Phases, divide, join};
-use super::{MaxPool, MaxPoolOps};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_build_with, tensor, values_of};
 use crate::cpu::wide::wide;
 use crate::cpu::windows::Windows;
+use crate::window::Window;
 
 impl MaxPoolOps for Flex {
-    fn max_pool(x: FloatTensor<Self>, settings: MaxPool) -> FloatTensor<Self> {
+    fn max_pool(x: FloatTensor<Self>, settings: Window) -> FloatTensor<Self> {
         if x.dtype() != DType::F32 {
             return super::forward::<Self>(x, settings);
         }
@@ -35,7 +36,7 @@ impl MaxPoolOps for Flex {
         x: FloatTensor<Self>,
         out: FloatTensor<Self>,
         grad: FloatTensor<Self>,
-        settings: MaxPool,
+        settings: Window,
     ) -> FloatTensor<Self> {
         if x.dtype() != DType::F32 {
             return super::backward::<Self>(x, grad, settings);
@@ -102,11 +103,5 @@ wide! {
                 *left = if is_largest { 0.0 } else { *left };
             }
         });
-    }
-}
-
-impl MaxPool {
-    fn windows(self, size: [usize; 2]) -> Windows {
-        Windows::new(size, self.kernel, self.stride, self.padding)
     }
 }

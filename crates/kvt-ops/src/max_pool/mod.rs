@@ -10,27 +10,17 @@ use burn::backend::{
 use burn::tensor::Tensor;
 
 use crate::autodiff::{record, split};
+use crate::window::Window;
 
 mod cpu;
 mod phases;
-
-/// The movement of square windows over an image. Padding never wins.
-#[derive(Clone, Copy, Debug)]
-pub struct MaxPool {
-    /// Side of a window in pixels.
-    pub kernel: usize,
-    /// Pixels between adjacent windows.
-    pub stride: usize,
-    /// Pixels of padding on each side of the image, at most half of the kernel.
-    pub padding: usize,
-}
 
 /// Max pooling on a backend; the default implementations are Burn's.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait MaxPoolOps: Backend {
     /// The largest pixel of each window of x `[batch, channels, height, width]`.
     #[fusion(default)]
-    fn max_pool(x: FloatTensor<Self>, settings: MaxPool) -> FloatTensor<Self> {
+    fn max_pool(x: FloatTensor<Self>, settings: Window) -> FloatTensor<Self> {
         forward::<Self>(x, settings)
     }
 
@@ -40,7 +30,7 @@ pub(crate) trait MaxPoolOps: Backend {
         x: FloatTensor<Self>,
         out: FloatTensor<Self>,
         grad: FloatTensor<Self>,
-        settings: MaxPool,
+        settings: Window,
     ) -> FloatTensor<Self> {
         let _ = out;
         backward::<Self>(x, grad, settings)
@@ -51,7 +41,7 @@ pub(crate) trait MaxPoolOps: Backend {
 impl MaxPoolOps for burn_cubecl::CubeBackend {}
 
 impl<B: MaxPoolOps, C: CheckpointStrategy> MaxPoolOps for Autodiff<B, C> {
-    fn max_pool(x: FloatTensor<Self>, settings: MaxPool) -> FloatTensor<Self> {
+    fn max_pool(x: FloatTensor<Self>, settings: Window) -> FloatTensor<Self> {
         let (node, [x]) = split([x]);
         let out = B::max_pool(x.clone(), settings);
         let state = ([x, out.clone()], settings);
@@ -62,8 +52,8 @@ impl<B: MaxPoolOps, C: CheckpointStrategy> MaxPoolOps for Autodiff<B, C> {
 }
 
 /// Burn's max pooling.
-fn forward<B: Backend>(x: FloatTensor<B>, settings: MaxPool) -> FloatTensor<B> {
-    let [kernel, stride, padding] = settings.pairs();
+fn forward<B: Backend>(x: FloatTensor<B>, settings: Window) -> FloatTensor<B> {
+    let [kernel, stride, padding] = pairs(settings);
     B::max_pool2d(x, kernel, stride, padding, [1, 1], false)
 }
 
@@ -71,9 +61,9 @@ fn forward<B: Backend>(x: FloatTensor<B>, settings: MaxPool) -> FloatTensor<B> {
 fn backward<B: Backend>(
     x: FloatTensor<B>,
     grad: FloatTensor<B>,
-    settings: MaxPool,
+    settings: Window,
 ) -> FloatTensor<B> {
-    let [kernel, stride, padding] = settings.pairs();
+    let [kernel, stride, padding] = pairs(settings);
     let dtype = burn::backend::get_device_settings::<B>(&x.device()).int_dtype;
     let found =
         B::max_pool2d_with_indices(x.clone(), kernel, stride, padding, [1, 1], false, dtype);
@@ -82,13 +72,12 @@ fn backward<B: Backend>(
         .x_grad
 }
 
-impl MaxPool {
-    fn pairs(self) -> [[usize; 2]; 3] {
-        [self.kernel, self.stride, self.padding].map(|length| [length; 2])
-    }
+/// Kernel, stride and padding in both directions.
+fn pairs(settings: Window) -> [[usize; 2]; 3] {
+    [settings.kernel, settings.stride, settings.padding].map(|length| [length; 2])
 }
 
-/// The largest pixel of each window, on any device, as PyTorch's `max_pool2d`. A NaN is larger than every number.
+/// The largest pixel of each window, on any device, as PyTorch's `max_pool2d`. Padding never wins, and a NaN is larger than every number.
 ///
 /// # Shapes
 /// `[batch, channels, height, width]` to `[batch, channels, rows, columns]`, with
@@ -97,19 +86,10 @@ impl MaxPool {
 /// # Panics
 /// If the kernel or the stride is 0, an image is empty, the padding is more than half of the kernel, or the kernel is larger
 /// than the padded image.
-pub fn max_pool2d(x: Tensor<4>, settings: MaxPool) -> Tensor<4> {
-    let MaxPool {
-        kernel,
-        stride,
-        padding,
-    } = settings;
+pub fn max_pool2d(x: Tensor<4>, settings: Window) -> Tensor<4> {
     let [_, _, height, width] = x.dims();
-    let least = height.min(width);
     assert!(
-        stride > 0
-            && least > 0
-            && padding <= kernel / 2
-            && (1..=least + 2 * padding).contains(&kernel),
+        settings.fits([height, width]) && settings.padding <= settings.kernel / 2,
         "max_pool2d: {settings:?} does not fit images of shape {:?}",
         x.dims()
     );

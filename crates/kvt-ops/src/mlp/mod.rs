@@ -11,6 +11,7 @@ use burn::tensor::Tensor;
 
 use crate::gelu::{GeluOps, gelu};
 use crate::linear::{LinearOps, fits, linear, linear_add};
+use crate::optional::Optional;
 use crate::residual::Residual;
 
 mod cpu;
@@ -46,8 +47,8 @@ fn composed<B: LinearOps + GeluOps>(
     [weight2, bias2]: [FloatTensor<B>; 2],
     residual: FloatTensor<B>,
 ) -> FloatTensor<B> {
-    let hidden = B::exact_gelu(B::affine(x, weight1, bias1));
-    B::affine_add(hidden, weight2, bias2, residual)
+    let hidden = B::exact_gelu(B::affine(x, weight1, bias1, Optional::Missing));
+    B::affine(hidden, weight2, bias2, Optional::Given(residual))
 }
 
 /// Two linear layers with an exact GELU between them, added to a residual, on any device: the result of

@@ -4,7 +4,7 @@ use burn::backend::{
     Flex, TensorMetadata,
     tensor::{FloatTensor, IntTensor},
 };
-use burn::tensor::{DType, Shape};
+use burn::tensor::Shape;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
@@ -21,9 +21,6 @@ impl PixelCrossEntropyOps for Flex {
         labels: IntTensor<Self>,
         ignore: i64,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        if logits.dtype() != DType::F32 {
-            return super::forward::<Self>(logits, labels, ignore);
-        }
         let (logits, labels) = (
             logits.to_contiguous(),
             in_i64::<Self>(labels).to_contiguous(),
@@ -77,9 +74,6 @@ impl PixelCrossEntropyOps for Flex {
         grad: FloatTensor<Self>,
         ignore: i64,
     ) -> FloatTensor<Self> {
-        if logits.dtype() != DType::F32 {
-            return super::backward::<Self>(logits, labels, [normaliser, grad], ignore);
-        }
         let [logits, normaliser, grad] = [logits, normaliser, grad].map(|x| x.to_contiguous());
         let labels = in_i64::<Self>(labels).to_contiguous();
         let [_, classes, pixels] = logits.shape().dims();

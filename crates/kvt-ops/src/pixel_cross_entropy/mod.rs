@@ -9,10 +9,10 @@ use burn::backend::{
     get_device_settings,
     tensor::{BoolTensor, FloatTensor, IntTensor},
 };
-use burn::tensor::{Int, IntDType, Scalar, Shape, Tensor};
+use burn::tensor::{DType, Int, IntDType, Scalar, Shape, Tensor};
 
 use crate::autodiff::{record, split};
-use crate::cast::widened;
+use crate::convert::in_type;
 
 mod cpu;
 
@@ -25,7 +25,7 @@ pub enum PixelAverage {
     Valid,
 }
 
-/// Cross-entropy on a backend, for non-empty logits `[batch, classes, pixels]` and labels `[batch, pixels]`.
+/// Cross-entropy on a backend, for non-empty logits `[batch, classes, pixels]` in f32 and labels `[batch, pixels]`.
 /// The default implementations are composed of Burn's operations.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait PixelCrossEntropyOps: Backend {
@@ -37,7 +37,26 @@ pub(crate) trait PixelCrossEntropyOps: Backend {
         labels: IntTensor<Self>,
         ignore: i64,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        forward::<Self>(logits, labels, ignore)
+        let [batch, classes, pixels] = logits.shape().dims();
+        let labels = Self::int_reshape(labels, Shape::new([batch, 1, pixels]));
+        let largest = Self::float_max_dim(logits.clone(), 1);
+        let shifted = Self::float_exp(Self::float_sub(logits.clone(), largest.clone()));
+        let normaliser = Self::float_add(Self::float_log(Self::float_sum_dim(shifted, 1)), largest);
+        let last = classes as i64 - 1;
+        let class = Self::int_clamp(labels.clone(), Scalar::from(0), Scalar::from(last));
+        let own = Self::float_gather(1, logits, class.clone());
+        let losses = Self::float_sub(normaliser.clone(), own);
+        let settings = get_device_settings::<Self>(&losses.device());
+        // A label outside of the classes was changed by the clamp.
+        let unknown = Self::int_not_equal(labels.clone(), class, settings.bool_dtype);
+        let losses = Self::float_mask_fill(losses, unknown, Scalar::from(f32::NAN));
+        let losses = Self::float_mask_fill(
+            losses,
+            is_ignored::<Self>(labels, ignore),
+            Scalar::from(0.0),
+        );
+        let normaliser = Self::float_reshape(normaliser, Shape::new([batch, pixels]));
+        (Self::float_sum(losses), normaliser)
     }
 
     /// The gradient of the logits, from that of the sum and what [`Self::pixel_losses`] returned.
@@ -49,7 +68,21 @@ pub(crate) trait PixelCrossEntropyOps: Backend {
         grad: FloatTensor<Self>,
         ignore: i64,
     ) -> FloatTensor<Self> {
-        backward::<Self>(logits, labels, [normaliser, grad], ignore)
+        let [batch, classes, pixels] = logits.shape().dims();
+        let (device, dtype) = (logits.device(), logits.dtype());
+        let settings = get_device_settings::<Self>(&device);
+        let of_pixels = Shape::new([batch, 1, pixels]);
+        let labels = Self::int_reshape(labels, of_pixels.clone());
+        let normaliser = Self::float_reshape(normaliser, of_pixels.clone());
+        let probabilities = Self::float_exp(Self::float_sub(logits, normaliser));
+        let all = Self::int_arange(0..classes as i64, &device, settings.int_dtype);
+        let all = Self::int_reshape(all, Shape::new([1, classes, 1]));
+        let is_class = Self::int_equal(labels.clone(), all, settings.bool_dtype);
+        let one_hot = Self::bool_into_float(is_class, dtype.into());
+        let grad = Self::float_expand(Self::float_reshape(grad, Shape::new([1, 1, 1])), of_pixels);
+        let grad =
+            Self::float_mask_fill(grad, is_ignored::<Self>(labels, ignore), Scalar::from(0.0));
+        Self::float_mul(Self::float_sub(probabilities, one_hot), grad)
     }
 }
 
@@ -75,53 +108,6 @@ impl<B: PixelCrossEntropyOps, C: CheckpointStrategy> PixelCrossEntropyOps for Au
     }
 }
 
-/// [`PixelCrossEntropyOps::pixel_losses`] composed of Burn's operations.
-fn forward<B: Backend>(
-    logits: FloatTensor<B>,
-    labels: IntTensor<B>,
-    ignore: i64,
-) -> (FloatTensor<B>, FloatTensor<B>) {
-    let [batch, classes, pixels] = logits.shape().dims();
-    let labels = B::int_reshape(labels, Shape::new([batch, 1, pixels]));
-    let largest = B::float_max_dim(logits.clone(), 1);
-    let shifted = B::float_exp(B::float_sub(logits.clone(), largest.clone()));
-    let normaliser = B::float_add(B::float_log(B::float_sum_dim(shifted, 1)), largest);
-    let last = classes as i64 - 1;
-    let class = B::int_clamp(labels.clone(), Scalar::from(0), Scalar::from(last));
-    let own = B::float_gather(1, logits, class.clone());
-    let losses = B::float_sub(normaliser.clone(), own);
-    let settings = get_device_settings::<B>(&losses.device());
-    // A label outside of the classes was changed by the clamp.
-    let unknown = B::int_not_equal(labels.clone(), class, settings.bool_dtype);
-    let losses = B::float_mask_fill(losses, unknown, Scalar::from(f32::NAN));
-    let losses = B::float_mask_fill(losses, is_ignored::<B>(labels, ignore), Scalar::from(0.0));
-    let normaliser = B::float_reshape(normaliser, Shape::new([batch, pixels]));
-    (B::float_sum(losses), normaliser)
-}
-
-/// [`PixelCrossEntropyOps::pixel_losses_backward`] composed of Burn's operations.
-fn backward<B: Backend>(
-    logits: FloatTensor<B>,
-    labels: IntTensor<B>,
-    [normaliser, grad]: [FloatTensor<B>; 2],
-    ignore: i64,
-) -> FloatTensor<B> {
-    let [batch, classes, pixels] = logits.shape().dims();
-    let (device, dtype) = (logits.device(), logits.dtype());
-    let settings = get_device_settings::<B>(&device);
-    let of_pixels = Shape::new([batch, 1, pixels]);
-    let labels = B::int_reshape(labels, of_pixels.clone());
-    let normaliser = B::float_reshape(normaliser, of_pixels.clone());
-    let probabilities = B::float_exp(B::float_sub(logits, normaliser));
-    let all = B::int_arange(0..classes as i64, &device, settings.int_dtype);
-    let all = B::int_reshape(all, Shape::new([1, classes, 1]));
-    let is_class = B::int_equal(labels.clone(), all, settings.bool_dtype);
-    let one_hot = B::bool_into_float(is_class, dtype.into());
-    let grad = B::float_expand(B::float_reshape(grad, Shape::new([1, 1, 1])), of_pixels);
-    let grad = B::float_mask_fill(grad, is_ignored::<B>(labels, ignore), Scalar::from(0.0));
-    B::float_mul(B::float_sub(probabilities, one_hot), grad)
-}
-
 /// Labels in one type.
 fn in_i64<B: Backend>(labels: IntTensor<B>) -> IntTensor<B> {
     B::int_cast(labels, IntDType::I64)
@@ -133,7 +119,8 @@ fn is_ignored<B: Backend>(labels: IntTensor<B>, ignore: i64) -> BoolTensor<B> {
 }
 
 /// The mean cross-entropy of the pixels, `[1]`, on any device; pixels with the label `ignore` have the loss 0. It is 0 if there are
-/// no others. A label that is neither `ignore` nor a class makes the loss NaN. Half types are computed in f32.
+/// no others. A label that is neither `ignore` nor a class makes the loss NaN. All types are computed in f32, and the loss
+/// is f32.
 ///
 /// # Shapes
 /// Logits `[batch, classes, height, width]`, labels `[batch, height, width]`.
@@ -153,7 +140,7 @@ pub fn pixel_cross_entropy(
         logits.dims(),
         labels.dims()
     );
-    let logits = widened(logits).reshape([batch, classes, height * width]);
+    let logits = in_type(logits, DType::F32).reshape([batch, classes, height * width]);
     let labels = labels.reshape([batch, height * width]);
     let (sum, _) = Dispatch::pixel_losses(
         logits.into_dispatch(),

@@ -56,14 +56,6 @@ impl<B: ResidualOps, C: CheckpointStrategy> ResidualOps for Autodiff<B, C> {
             [Some(grad), of_branch, None]
         })
     }
-
-    fn scaled(
-        x: FloatTensor<Self>,
-        scale: FloatTensor<Self>,
-        dtype: FloatDType,
-    ) -> FloatTensor<Self> {
-        scaled::<Self>(x, scale, dtype)
-    }
 }
 
 /// [`ResidualOps::add_scaled`] composed of Burn's operations.

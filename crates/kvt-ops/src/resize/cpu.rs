@@ -2,7 +2,7 @@
 //! its columns.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::{DType, Shape};
+use burn::tensor::Shape;
 use rayon::prelude::*;
 
 use super::{ResizeOps, Tap, taps};
@@ -11,9 +11,6 @@ use crate::cpu::wide::wide;
 
 impl ResizeOps for Flex {
     fn resized(x: FloatTensor<Self>, [rows, columns]: [usize; 2]) -> FloatTensor<Self> {
-        if x.dtype() != DType::F32 {
-            return super::forward::<Self>(x, [rows, columns]);
-        }
         let x = x.to_contiguous();
         let [batch, channels, height, width] = x.shape().dims();
         let (of_rows, of_columns) = all_taps([height, width], [rows, columns]);
@@ -27,9 +24,6 @@ impl ResizeOps for Flex {
     }
 
     fn resized_backward(grad: FloatTensor<Self>, [height, width]: [usize; 2]) -> FloatTensor<Self> {
-        if grad.dtype() != DType::F32 {
-            return super::backward::<Self>(grad, [height, width]);
-        }
         let grad = grad.to_contiguous();
         let [batch, channels, rows, columns] = grad.shape().dims();
         let (of_rows, of_columns) = all_taps([height, width], [rows, columns]);

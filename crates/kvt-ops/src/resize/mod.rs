@@ -8,10 +8,9 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
     Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
 };
-use burn::tensor::{Shape, Tensor, TensorData};
+use burn::tensor::{DType, Shape, Tensor, TensorData};
 
 use crate::autodiff::{record, split};
-use crate::cast::widened;
 use crate::convert::in_type;
 
 mod cpu;
@@ -40,20 +39,26 @@ fn taps(from: usize, to: usize) -> impl ExactSizeIterator<Item = Tap> {
     })
 }
 
-/// Resizing on a backend, of non-empty maps `[batch, channels, height, width]`.
-/// The default implementations are composed of Burn's operations.
+/// Resizing on a backend, of non-empty maps `[batch, channels, height, width]` in f32. The default implementations are products with the
+/// weights of the rows and of the columns.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait ResizeOps: Backend {
     /// Maps of `size`, `[height, width]`.
     #[fusion(default)]
     fn resized(x: FloatTensor<Self>, size: [usize; 2]) -> FloatTensor<Self> {
-        forward::<Self>(x, size)
+        let [_, _, height, width] = x.shape().dims();
+        let weights =
+            [(height, size[0]), (width, size[1])].map(|(from, to)| weights::<Self>(&x, from, to));
+        products::<Self>(x, weights)
     }
 
     /// The gradient of maps of `size`, from that of the resized ones.
     #[fusion(default)]
     fn resized_backward(grad: FloatTensor<Self>, size: [usize; 2]) -> FloatTensor<Self> {
-        backward::<Self>(grad, size)
+        let [_, _, rows, columns] = grad.shape().dims();
+        let weights = [(size[0], rows), (size[1], columns)]
+            .map(|(from, to)| Self::float_swap_dims(weights::<Self>(&grad, from, to), 0, 1));
+        products::<Self>(grad, weights)
     }
 }
 
@@ -71,33 +76,14 @@ impl<B: ResizeOps, C: CheckpointStrategy> ResizeOps for Autodiff<B, C> {
     }
 }
 
-/// [`ResizeOps::resized`] as products with the weights of the rows and of the columns.
-fn forward<B: Backend>(x: FloatTensor<B>, [rows, columns]: [usize; 2]) -> FloatTensor<B> {
-    let [_, _, height, width] = x.shape().dims();
-    let weights = [
-        weights::<B>(&x, height, rows),
-        weights::<B>(&x, width, columns),
-    ];
-    products::<B>(x, weights)
-}
-
-/// [`ResizeOps::resized_backward`] as products with the transposed weights.
-fn backward<B: Backend>(grad: FloatTensor<B>, [height, width]: [usize; 2]) -> FloatTensor<B> {
-    let [_, _, rows, columns] = grad.shape().dims();
-    let weights = [(height, rows), (width, columns)]
-        .map(|(from, to)| B::float_swap_dims(weights::<B>(&grad, from, to), 0, 1));
-    products::<B>(grad, weights)
-}
-
-/// The weights of the inputs of each output along an axis, `[to, from]`, in the type of `like` and on its device.
+/// The weights of the inputs of each output along an axis, `[to, from]`, on the device of `like`.
 fn weights<B: Backend>(like: &FloatTensor<B>, from: usize, to: usize) -> FloatTensor<B> {
     let mut matrix = vec![0.0f32; to * from];
     for (row, tap) in matrix.chunks_exact_mut(from).zip(taps(from, to)) {
         row[tap.first] += 1.0 - tap.share;
         row[tap.second] += tap.share;
     }
-    let data = TensorData::new(matrix, [to, from]).convert_dtype(like.dtype());
-    B::float_from_data(data, &like.device())
+    B::float_from_data(TensorData::new(matrix, [to, from]), &like.device())
 }
 
 /// `rows x columns^T` for each map of x, with rows `[out, height]` and columns `[out, width]`.
@@ -117,7 +103,7 @@ pub(crate) fn products<B: Backend>(
 }
 
 /// Maps of another size, `[height, width]`, by bilinear interpolation on any device: PyTorch's `interpolate(mode="bilinear",
-/// align_corners=False)`, without antialiasing. Half types are interpolated in f32.
+/// align_corners=False)`, without antialiasing. All types are interpolated in f32.
 ///
 /// # Shapes
 /// `[batch, channels, height, width]` to `[batch, channels, size[0], size[1]]`.
@@ -135,7 +121,7 @@ pub fn resize_bilinear(x: Tensor<4>, size: [usize; 2]) -> Tensor<4> {
         return x;
     }
     let dtype = x.dtype();
-    let out = Dispatch::resized(widened(x).into_dispatch(), size);
+    let out = Dispatch::resized(in_type(x, DType::F32).into_dispatch(), size);
     in_type(Tensor::from_dispatch(out), dtype)
 }
 

@@ -5,18 +5,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::{DType, Shape};
+use burn::tensor::Shape;
 use rayon::prelude::*;
 
-use super::{Bins, Plan, RoiAlignOps, products};
+use super::{Bins, Plan, RoiAlignOps};
 use crate::cpu::buffer::{par_build_with, tensor, values_of};
 use crate::cpu::wide::wide;
 
 impl RoiAlignOps for Flex {
     fn roi_aligned(maps: FloatTensor<Self>, plan: Arc<Plan>) -> FloatTensor<Self> {
-        if maps.dtype() != DType::F32 {
-            return products::forward::<Self>(&maps, &plan);
-        }
         let maps = maps.to_contiguous();
         let [_, channels, height, width] = maps.shape().dims();
         let (values, pixels, area) = (values_of(&maps), height * width, plan.area());
@@ -34,9 +31,6 @@ impl RoiAlignOps for Flex {
     }
 
     fn roi_aligned_backward(grad: FloatTensor<Self>, plan: Arc<Plan>) -> FloatTensor<Self> {
-        if grad.dtype() != DType::F32 {
-            return products::backward::<Self>(&grad, &plan);
-        }
         let grad = grad.to_contiguous();
         let [_, channels, _, _] = grad.shape().dims();
         let (values, area) = (values_of(&grad), plan.area());

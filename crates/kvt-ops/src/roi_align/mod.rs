@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
 use crate::autodiff::{record, split};
-use crate::cast::widened;
 use crate::convert::in_type;
 
 mod cpu;
@@ -73,7 +72,7 @@ impl Plan {
     }
 }
 
-/// RoIAlign on a backend, of non-empty maps `[batch, channels, height, width]`.
+/// RoIAlign on a backend, of non-empty maps `[batch, channels, height, width]` in f32.
 /// The default implementations are composed of Burn's operations.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait RoiAlignOps: Backend {
@@ -110,7 +109,7 @@ impl<B: RoiAlignOps, C: CheckpointStrategy> RoiAlignOps for Autodiff<B, C> {
 /// of the map count 0. A region without an area is 0, and so is one whose sides are not finite numbers. Without regions, the output
 /// has no elements, and the maps get a gradient of zeros.
 ///
-/// The regions get no gradient. Half types are computed in f32. On other devices than the CPU, regions of one image should follow each
+/// The regions get no gradient. All types are computed in f32. On other devices than the CPU, regions of one image should follow each
 /// other: the products for some are separate for each change of the image. There a NaN of a map also reaches regions and bins of its
 /// image that do not contain it, since its weight in them is 0, and not left out.
 ///
@@ -132,6 +131,6 @@ pub fn roi_align(maps: Tensor<4>, regions: &[Region], bins: usize, scale: f32) -
     );
     let plan = Arc::new(Plan::new(dims, regions, bins, scale));
     let dtype = maps.dtype();
-    let out = Dispatch::roi_aligned(widened(maps).into_dispatch(), plan);
+    let out = Dispatch::roi_aligned(in_type(maps, DType::F32).into_dispatch(), plan);
     in_type(Tensor::from_dispatch(out), dtype)
 }

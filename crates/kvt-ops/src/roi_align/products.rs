@@ -34,7 +34,7 @@ pub(super) fn forward<B: Backend>(maps: &FloatTensor<B>, plan: &Plan) -> FloatTe
     let parts: Vec<_> = plan.parts(channels).map(pooled).collect();
     if parts.is_empty() {
         let nothing = TensorData::new(Vec::<f32>::new(), [0, channels, bins, bins]);
-        return B::float_from_data(nothing.convert_dtype(maps.dtype()), &maps.device());
+        return B::float_from_data(nothing, &maps.device());
     }
     B::float_cat(parts, 0)
 }
@@ -78,8 +78,7 @@ fn part<B: Backend>(x: &FloatTensor<B>, range: Range<usize>) -> FloatTensor<B> {
     B::float_slice(x.clone(), &[Slice::from(range), second, third, fourth])
 }
 
-/// The weights of the rows `[regions, bins, height]` and of the columns `[regions * bins, width]`, in the type of `like` and on its
-/// device.
+/// The weights of the rows `[regions, bins, height]` and of the columns `[regions * bins, width]`, on the device of `like`.
 fn weights<B: Backend>(
     like: &FloatTensor<B>,
     regions: &[Bins],
@@ -92,8 +91,7 @@ fn weights<B: Backend>(
         for (row, bin) in matrix.chunks_exact_mut(size).zip(bins) {
             row[bin.inputs()].copy_from_slice(&bin.weights);
         }
-        let data = TensorData::new(matrix, shape).convert_dtype(like.dtype());
-        B::float_from_data(data, &like.device())
+        B::float_from_data(TensorData::new(matrix, shape), &like.device())
     };
     [
         upload(0, height, Shape::new([count, plan.bins, height])),

@@ -3,14 +3,14 @@
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use rayon::prelude::*;
 
-use super::{Unfold, UnfoldOps};
+use super::UnfoldOps;
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_build, tensor, values_of};
-use crate::cpu::windows::Windows;
+use crate::window::Window;
 
 impl UnfoldOps for Flex {
-    fn unfold_windows(x: FloatTensor<Self>, settings: Unfold) -> FloatTensor<Self> {
+    fn unfold_windows(x: FloatTensor<Self>, settings: Window) -> FloatTensor<Self> {
         let (dtype, shape) = (x.dtype(), settings.unfolded(&x.shape()));
         let [_, _, height, width] = x.shape().dims();
         let windows = settings.windows([height, width]);
@@ -23,7 +23,7 @@ impl UnfoldOps for Flex {
         cast::<Self>(tensor(out, shape), dtype)
     }
 
-    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Unfold) -> FloatTensor<Self> {
+    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Window) -> FloatTensor<Self> {
         let (dtype, shape) = (x.dtype(), settings.folded(&x.shape(), size));
         let windows = settings.windows(size);
         let x = contiguous(to_f32::<Self>(x));
@@ -33,11 +33,5 @@ impl UnfoldOps for Flex {
             windows.fold(&(0..windows.rows), columns, windows.positions(), image);
         });
         cast::<Self>(tensor(out, shape), dtype)
-    }
-}
-
-impl Unfold {
-    fn windows(self, size: [usize; 2]) -> Windows {
-        Windows::new(size, self.kernel, self.stride, self.padding)
     }
 }

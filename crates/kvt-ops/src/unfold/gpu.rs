@@ -1,26 +1,25 @@
 //! Unfold and fold on the CubeCL runtimes: kernel launches.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
-use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
-use cubecl::prelude::*;
+use burn_cubecl::{CubeBackend, kernel::into_contiguous};
 
 use self::kernel::{WindowsLaunch, fold_kernel, unfold_kernel};
-use super::{Unfold, UnfoldOps};
-use crate::gpu::launch::{address, empty};
+use super::UnfoldOps;
+use crate::gpu::launch::{address, empty, one_unit_per_number};
+use crate::window::Window;
 
 mod kernel;
 
-/// Threads per workgroup.
-const UNITS: u32 = 256;
-
 impl UnfoldOps for CubeBackend {
-    fn unfold_windows(x: FloatTensor<Self>, settings: Unfold) -> FloatTensor<Self> {
+    fn unfold_windows(x: FloatTensor<Self>, settings: Window) -> FloatTensor<Self> {
         let [_, _, height, width] = x.shape().dims();
         let x = into_contiguous(x);
         let out = empty(&x, settings.unfolded(&x.shape()), x.dtype);
-        let Some((count, cubes, dim)) = one_unit_per_number(&out) else {
+        let count = out.shape().num_elements() as u32;
+        if count == 0 {
             return out;
-        };
+        }
+        let (cubes, dim) = one_unit_per_number(&out, count);
         let (client, dtype, address) = (x.client.clone(), x.dtype, address(&[&x, &out]));
         unfold_kernel::launch(
             &client,
@@ -36,12 +35,14 @@ impl UnfoldOps for CubeBackend {
         out
     }
 
-    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Unfold) -> FloatTensor<Self> {
+    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Window) -> FloatTensor<Self> {
         let x = into_contiguous(x);
         let out = empty(&x, settings.folded(&x.shape(), size), x.dtype);
-        let Some((count, cubes, dim)) = one_unit_per_number(&out) else {
+        let count = out.shape().num_elements() as u32;
+        if count == 0 {
             return out;
-        };
+        }
+        let (cubes, dim) = one_unit_per_number(&out, count);
         let (client, dtype, address) = (x.client.clone(), x.dtype, address(&[&x, &out]));
         fold_kernel::launch(
             &client,
@@ -58,31 +59,17 @@ impl UnfoldOps for CubeBackend {
     }
 }
 
-impl Unfold {
-    fn launch(self, size: [usize; 2]) -> WindowsLaunch {
-        let [rows, columns] = self.positions(size);
-        let [height, width] = size;
-        let [height, width, rows, columns, kernel, stride, padding] = [
-            height,
-            width,
-            rows,
-            columns,
-            self.kernel,
-            self.stride,
-            self.padding,
-        ]
-        .map(|number| number as u32);
-        WindowsLaunch::new(height, width, rows, columns, kernel, stride, padding)
+impl Window {
+    fn launch(self, [height, width]: [usize; 2]) -> WindowsLaunch {
+        let [rows, columns] = self.positions([height, width]);
+        WindowsLaunch::new(
+            height as u32,
+            width as u32,
+            rows as u32,
+            columns as u32,
+            self.kernel as u32,
+            self.stride as u32,
+            self.padding as u32,
+        )
     }
-}
-
-/// The number of elements of a tensor, and workgroups with one thread for each; `None` if it is empty.
-fn one_unit_per_number(out: &CubeTensor) -> Option<(u32, CubeCount, CubeDim)> {
-    let count = out.shape().num_elements() as u32;
-    let hardware = &out.client.properties().hardware;
-    let units = UNITS.min(hardware.max_units_per_cube);
-    let cubes = count.div_ceil(units);
-    let x = cubes.min(hardware.max_cube_count.0);
-    let count_of = |x: u32| CubeCount::Static(x, cubes.div_ceil(x), 1);
-    (count > 0).then(|| (count, count_of(x), CubeDim::new_1d(units)))
 }

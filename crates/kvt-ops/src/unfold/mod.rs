@@ -11,37 +11,13 @@ use burn::backend::{
 use burn::tensor::{Shape, Tensor};
 
 use crate::autodiff::{record, split};
+use crate::window::Window;
 
 mod cpu;
 #[cfg(feature = "cube")]
 mod gpu;
 
-/// The movement of square windows over an image that is surrounded by zeros.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unfold {
-    /// Side of a window in pixels.
-    pub kernel: usize,
-    /// Pixels between adjacent windows.
-    pub stride: usize,
-    /// Pixels of zeros on each side of the image.
-    pub padding: usize,
-}
-
-impl Unfold {
-    /// Rows and columns of windows over an image of `[height, width]` pixels; 0 if none fits.
-    pub fn positions(self, size: [usize; 2]) -> [usize; 2] {
-        size.map(|length| {
-            let room = (length + 2 * self.padding).checked_sub(self.kernel);
-            room.map_or(0, |room| room / self.stride.max(1) + 1)
-        })
-    }
-
-    /// Whether there are windows.
-    fn fits(self, size: [usize; 2]) -> bool {
-        let Self { kernel, stride, .. } = self;
-        kernel > 0 && stride > 0 && !size.contains(&0) && !self.positions(size).contains(&0)
-    }
-
+impl Window {
     /// The shape of the columns of images of `[batch, channels, height, width]`.
     fn unfolded(self, images: &Shape) -> Shape {
         let [batch, channels, height, width] = images.dims();
@@ -61,15 +37,15 @@ impl Unfold {
 pub(crate) trait UnfoldOps: Backend {
     /// See [`unfold`].
     #[fusion(dtype = x, shape = settings.unfolded(x))]
-    fn unfold_windows(x: FloatTensor<Self>, settings: Unfold) -> FloatTensor<Self>;
+    fn unfold_windows(x: FloatTensor<Self>, settings: Window) -> FloatTensor<Self>;
 
     /// See [`fold`].
     #[fusion(dtype = x, shape = settings.folded(x, *size))]
-    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Unfold) -> FloatTensor<Self>;
+    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Window) -> FloatTensor<Self>;
 }
 
 impl<B: UnfoldOps, C: CheckpointStrategy> UnfoldOps for Autodiff<B, C> {
-    fn unfold_windows(x: FloatTensor<Self>, settings: Unfold) -> FloatTensor<Self> {
+    fn unfold_windows(x: FloatTensor<Self>, settings: Window) -> FloatTensor<Self> {
         let [_, _, height, width] = x.shape().dims();
         let (node, [x]) = split([x]);
         let out = B::unfold_windows(x, settings);
@@ -79,7 +55,7 @@ impl<B: UnfoldOps, C: CheckpointStrategy> UnfoldOps for Autodiff<B, C> {
         })
     }
 
-    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Unfold) -> FloatTensor<Self> {
+    fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Window) -> FloatTensor<Self> {
         let (node, [x]) = split([x]);
         let out = B::fold_windows(x, size, settings);
         record::<B, C, _, _>(node, out, settings, |settings, grad| {
@@ -92,11 +68,11 @@ impl<B: UnfoldOps, C: CheckpointStrategy> UnfoldOps for Autodiff<B, C> {
 ///
 /// # Shapes
 /// `[batch, channels, height, width]` to `[batch, channels * kernel^2, positions]`: within a column, the channel varies
-/// slowest, then the rows of the window, then its pixels; the windows follow each other row by row ([`Unfold::positions`]).
+/// slowest, then the rows of the window, then its pixels; the windows follow each other row by row ([`Window::positions`]).
 ///
 /// # Panics
 /// If the kernel or the stride is 0, an image is empty, or the kernel is larger than the padded image.
-pub fn unfold(x: Tensor<4>, settings: Unfold) -> Tensor<3> {
+pub fn unfold(x: Tensor<4>, settings: Window) -> Tensor<3> {
     let [_, _, height, width] = x.dims();
     assert!(
         settings.fits([height, width]),
@@ -116,7 +92,7 @@ pub fn unfold(x: Tensor<4>, settings: Unfold) -> Tensor<3> {
 ///
 /// # Panics
 /// As [`unfold`] of such images, and if the shape of the columns does not match.
-pub fn fold(x: Tensor<3>, size: [usize; 2], settings: Unfold) -> Tensor<4> {
+pub fn fold(x: Tensor<3>, size: [usize; 2], settings: Window) -> Tensor<4> {
     let [_, lines, positions] = x.dims();
     let [rows, columns] = settings.positions(size);
     assert!(

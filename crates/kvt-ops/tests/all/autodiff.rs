@@ -1,7 +1,7 @@
 //! Gradients of operations with only some tracked inputs.
 
 use burn::tensor::{Device, Tensor};
-use kvt_ops::depthwise_conv2d;
+use kvt_ops::conv2d;
 use kvt_testing::devices::{tensor, values};
 
 fn input<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
@@ -17,7 +17,7 @@ fn every_subset_of_inputs_gets_the_same_gradients() {
     let run = |tracked: [bool; 2]| {
         let x = input([2, 3, 6, 5], &device).set_require_grad(tracked[0]);
         let weight = input([3, 1, 3, 3], &device).set_require_grad(tracked[1]);
-        let out = depthwise_conv2d(x.clone(), weight.clone(), 1, 1);
+        let out = conv2d(x.clone(), weight.clone(), None, 1, 1, 3);
         let grads = (out.clone() * out).sum().backward();
         [x.grad(&grads).map(values), weight.grad(&grads).map(values)]
     };
@@ -30,12 +30,8 @@ fn every_subset_of_inputs_gets_the_same_gradients() {
 #[test]
 fn an_operation_without_tracked_inputs_is_not_tracked() {
     let device = Device::flex().autodiff();
-    let out = depthwise_conv2d(
-        input([1, 2, 4, 4], &device),
-        input([2, 1, 3, 3], &device),
-        1,
-        1,
-    );
+    let weight = input([2, 1, 3, 3], &device);
+    let out = conv2d(input([1, 2, 4, 4], &device), weight, None, 1, 1, 2);
     let x = input([1, 2, 4, 4], &device).require_grad();
     let grads = (x.clone() * out.clone()).sum().backward();
     assert_eq!(values(x.grad(&grads).unwrap()), values(out.clone()));

@@ -198,6 +198,21 @@ fn a_nan_passes_its_gradient() {
 }
 
 #[test]
+#[should_panic(expected = "it takes f32, so cast them first")]
+fn a_parameter_of_another_type_is_refused() {
+    let device = burn::tensor::Device::flex();
+    let [gamma, beta] = [1.0, 0.0].map(|x| tensor(&[x; 2], [2], &device));
+    let input = BatchNormInput {
+        gamma: gamma.cast(burn::tensor::DType::BF16),
+        beta,
+        epsilon: EPSILON,
+        residual: None,
+        relu: false,
+    };
+    let _ = batch_norm_train(tensor(&[1.0; 4], [2, 2, 1], &device), input);
+}
+
+#[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     for shape in [[2, 5, 999], [1500, 19, 1]] {
         let run = |threads: usize| {

@@ -1,8 +1,8 @@
 //! The depthwise convolution on every device against Burn's on the CPU, output and gradients.
 
 use burn::tensor::ops::ConvOptions;
-use burn::tensor::{Device, Tensor, module::conv2d};
-use kvt_ops::depthwise_conv2d;
+use burn::tensor::{Device, Tensor, module};
+use kvt_ops::conv2d;
 use rayon::ThreadPoolBuilder;
 
 use kvt_testing::devices::{assert_close, devices_of, tensor, values};
@@ -49,13 +49,13 @@ fn agrees_with_burns_convolution() {
         let cpu = Device::flex().autodiff();
         let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], 3);
         let expected = run(&x(&cpu), &weight(&cpu), |x, weight| {
-            conv2d(x, weight, None, options.clone())
+            module::conv2d(x, weight, None, options.clone())
         });
         // On a GPU, Burn's convolution of repeated channels: several filters, and an odd map.
         for (name, device) in devices_of(height == 15) {
             let device = device.autodiff();
             let actual = run(&x(&device), &weight(&device), |x, weight| {
-                depthwise_conv2d(x, weight, stride, padding)
+                conv2d(x, weight, None, stride, padding, 3)
             });
             for (what, (a, e)) in ["out", "x", "weight"]
                 .iter()
@@ -80,20 +80,19 @@ fn the_number_of_threads_does_not_change_a_bit() {
         pool.install(|| {
             let x = input([3, 7, 20, 20], 1, &device).require_grad();
             let weight = input([7, 1, 3, 3], 2, &device).require_grad();
-            run(&x, &weight, |x, weight| depthwise_conv2d(x, weight, 1, 1))
+            run(&x, &weight, |x, weight| conv2d(x, weight, None, 1, 1, 7))
         })
     });
     assert_eq!(results[0], results[1]);
 }
 
 #[test]
-#[should_panic(expected = "does not fit images")]
+#[should_panic(expected = "do not fit images")]
 fn a_kernel_larger_than_the_image_is_refused() {
     let device = Device::flex();
-    let _ = depthwise_conv2d(
+    let (x, weight) = (
         input([1, 2, 2, 2], 1, &device),
         input([2, 1, 5, 5], 2, &device),
-        1,
-        1,
     );
+    let _ = conv2d(x, weight, None, 1, 1, 2);
 }

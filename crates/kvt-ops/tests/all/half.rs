@@ -4,8 +4,7 @@ use burn::module::Param;
 use burn::nn::{LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::{DType, Device, Tensor};
 use kvt_ops::{
-    Residual, conv2d, depthwise_conv2d, gelu, in_type, layer_norm, linear, linear_add, linear_with,
-    widened,
+    Residual, conv2d, gelu, in_type, layer_norm, linear, linear_add, linear_with, widened,
 };
 use kvt_testing::devices::{assert_close, tensor, values};
 
@@ -166,7 +165,7 @@ fn convolutions_are_those_of_rounded_numbers() {
         ("conv", [6, 4, 3, 3], |x, w| conv2d(x, w, None, 2, 1, 1)),
         ("groups", [6, 2, 3, 3], |x, w| conv2d(x, w, None, 1, 1, 2)),
         ("depthwise", [8, 1, 3, 3], |x, w| {
-            depthwise_conv2d(x, w, 1, 1)
+            conv2d(x, w, None, 1, 1, 4)
         }),
     ];
     for (dtype, _) in HALF {

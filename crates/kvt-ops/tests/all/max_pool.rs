@@ -1,6 +1,6 @@
 //! Max pooling against its definition, window by window, on every device.
 
-use kvt_ops::{MaxPool, max_pool2d};
+use kvt_ops::{Window, max_pool2d};
 
 use kvt_testing::devices::{assert_close, devices_of, tensor, values};
 
@@ -17,10 +17,10 @@ fn numbers(count: usize, levels: usize) -> Vec<f32> {
 fn defined(
     x: &[f32],
     [height, width]: [usize; 2],
-    settings: MaxPool,
+    settings: Window,
     probe: &[f32],
 ) -> (Vec<f32>, Vec<f32>) {
-    let MaxPool {
+    let Window {
         kernel,
         stride,
         padding,
@@ -62,7 +62,7 @@ fn outputs_and_gradients_match_the_definition() {
         ([7, 8], [2, 3, 1]),
         ([4, 5], [3, 1, 1]),
     ] {
-        let settings = MaxPool {
+        let settings = Window {
             kernel,
             stride,
             padding,
@@ -95,7 +95,7 @@ fn outputs_and_gradients_match_the_definition() {
 fn a_nan_is_not_hidden() {
     let device = burn::tensor::Device::flex().autodiff();
     let x = tensor(&[1.0, f32::NAN, 3.0, 4.0], [1, 1, 2, 2], &device).require_grad();
-    let settings = MaxPool {
+    let settings = Window {
         kernel: 2,
         stride: 2,
         padding: 0,
@@ -110,7 +110,7 @@ fn a_nan_is_not_hidden() {
 #[should_panic(expected = "does not fit images")]
 fn padding_of_more_than_half_a_window_is_refused() {
     let x = tensor(&[0.0; 4], [1, 1, 2, 2], &burn::tensor::Device::flex());
-    let settings = MaxPool {
+    let settings = Window {
         kernel: 2,
         stride: 1,
         padding: 2,

@@ -1,7 +1,7 @@
 //! Unfold and fold on every device against loops over windows and pixels, outputs and gradients.
 
 use burn::tensor::{DType, Device, Tensor};
-use kvt_ops::{Unfold, fold, unfold};
+use kvt_ops::{Window, fold, unfold};
 
 use kvt_testing::devices::{assert_close, devices, tensor, values};
 
@@ -28,8 +28,8 @@ fn numbers(count: usize, seed: usize) -> Vec<f32> {
 }
 
 /// Calls `visit` with the index of a number in the columns and the index of its pixel in the images, for all but the padding.
-fn for_each([height, width]: [usize; 2], settings: Unfold, mut visit: impl FnMut(usize, usize)) {
-    let Unfold {
+fn for_each([height, width]: [usize; 2], settings: Window, mut visit: impl FnMut(usize, usize)) {
+    let Window {
         kernel,
         stride,
         padding,
@@ -55,7 +55,7 @@ fn for_each([height, width]: [usize; 2], settings: Unfold, mut visit: impl FnMut
 }
 
 /// Images and columns, and the results of unfold and fold by definition.
-fn defined(size: [usize; 2], settings: Unfold) -> [Vec<f32>; 4] {
+fn defined(size: [usize; 2], settings: Window) -> [Vec<f32>; 4] {
     let images = numbers(BATCH * CHANNELS * size[0] * size[1], 1);
     let [rows, columns] = settings.positions(size);
     let columns = numbers(
@@ -70,8 +70,8 @@ fn defined(size: [usize; 2], settings: Unfold) -> [Vec<f32>; 4] {
     [images, columns, unfolded, folded]
 }
 
-fn settings(kernel: usize, stride: usize, padding: usize) -> Unfold {
-    Unfold {
+fn settings(kernel: usize, stride: usize, padding: usize) -> Window {
+    Window {
         kernel,
         stride,
         padding,

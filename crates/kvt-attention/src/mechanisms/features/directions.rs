@@ -1,6 +1,6 @@
 //! Random directions, from which features are computed.
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Tensor, TensorData};
 use kvt_ops::{Key, Phase};
 use rand_distr::{Distribution, StandardNormal};
 
@@ -24,19 +24,19 @@ impl Directions {
         }
     }
 
-    /// The directions of one pass, `[1, sets, features, head_dim]`: one set for all heads, or one for each.
+    /// The directions of one pass with the queries `q`, `[1, sets, features, head_dim]`: one set for all heads, or one for each.
     pub(in crate::mechanisms) fn draw(
         &self,
         phase: Phase,
         sets: usize,
-        head_dim: usize,
-        device: &Device,
+        q: &Tensor<4>,
     ) -> Tensor<4> {
+        let [.., head_dim] = q.dims();
         let key = self.draws.key(phase, "features");
         let set = |set| gaussian(key.child(set), self.features, head_dim, self.orthogonal);
         let values: Vec<f32> = (0..sets as u64).flat_map(set).collect();
         let values = TensorData::new(values, [1, sets, self.features, head_dim]);
-        Tensor::from_data(values, (device, DType::F32))
+        Tensor::from_data(values, (&q.device(), DType::F32))
     }
 }
 
@@ -97,6 +97,7 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Device;
     use kvt_testing::devices::values;
 
     use super::*;
@@ -180,11 +181,12 @@ mod tests {
     fn sets_of_directions_differ() {
         let draws = Draws::new(0, Key::new(0), Redraw::Never);
         let directions = Directions::new(4, true, draws);
-        let two = directions.draw(Phase::Eval, 2, 3, &Device::flex());
+        let q = Tensor::zeros([1, 2, 1, 3], &Device::flex());
+        let two = directions.draw(Phase::Eval, 2, &q);
         assert_eq!(two.dims(), [1, 2, 4, 3]);
         let two = values(two);
         assert_ne!(two[..12], two[12..]);
-        let one = values(directions.draw(Phase::Eval, 1, 3, &Device::flex()));
+        let one = values(directions.draw(Phase::Eval, 1, &q));
         assert_eq!(one, two[..12]);
     }
 }

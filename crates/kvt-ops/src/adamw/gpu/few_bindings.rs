@@ -5,10 +5,10 @@ use burn::backend::{Backend, TensorMetadata, cubecl::dtype_to_storage_type, tens
 use burn::tensor::Slice;
 use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 
+use super::arg;
 use super::kernel::chosen_kernel;
-use super::{arg, cubes};
 use crate::adamw::AdamWStep;
-use crate::gpu::launch::{address, empty};
+use crate::gpu::launch::{address, empty, one_unit_per_number};
 
 /// [`AdamWOps::adamw`](crate::adamw::AdamWOps::adamw) of weight, gradient and both moments.
 pub(super) fn chosen_adamw(
@@ -35,7 +35,7 @@ fn chosen(old: CubeTensor, new: CubeTensor, guard: &CubeTensor) -> CubeTensor {
     let [old, new] = [old, new].map(into_contiguous);
     let output = empty(&old, old.shape(), old.dtype);
     let count = old.shape().num_elements() as u32;
-    let (cubes, units) = cubes(&old, count);
+    let (cubes, units) = one_unit_per_number(&old, count);
     chosen_kernel::launch(
         &old.client,
         cubes,

@@ -13,10 +13,7 @@ use self::few_bindings::chosen_adamw;
 use self::kernel::{StepLaunch, adamw_kernel, guard_kernel};
 use super::eight::{Eight, GROUP, unzip, zip};
 use super::{AdamWOps, AdamWStep};
-use crate::gpu::launch::{address, empty};
-
-/// Threads per workgroup in an update.
-const UNITS: u32 = 256;
+use crate::gpu::launch::{address, empty, one_unit_per_number};
 
 /// Bindings of that kernel: seven for each parameter, the guard, and the shapes.
 const BINDINGS_OF_EACH: u32 = 7;
@@ -138,7 +135,7 @@ fn update<const N: usize>(
             .iter()
             .map(|x| x.shape().num_elements() as u32)
             .collect();
-        let (cubes, units) = cubes(guard, counts.iter().copied().max().unwrap_or(0));
+        let (cubes, units) = one_unit_per_number(guard, counts.iter().copied().max().unwrap_or(0));
         adamw_kernel::launch(
             &guard.client,
             cubes,
@@ -163,16 +160,6 @@ fn update<const N: usize>(
 
 fn arg(x: &CubeTensor) -> TensorArg {
     x.clone().into_tensor_arg()
-}
-
-/// Workgroups and their size on the device of a tensor, with one thread for each of `count` elements.
-fn cubes(x: &CubeTensor, count: u32) -> (CubeCount, CubeDim) {
-    let hardware = &x.client.properties().hardware;
-    let units = UNITS.min(hardware.max_units_per_cube);
-    let cubes = count.div_ceil(units).max(1);
-    let x = cubes.min(hardware.max_cube_count.0);
-    let count = CubeCount::Static(x, cubes.div_ceil(x), 1);
-    (count, CubeDim::new_1d(units))
 }
 
 /// The numbers of a step, for a kernel.

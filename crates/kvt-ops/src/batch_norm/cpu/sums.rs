@@ -1,5 +1,5 @@
-//! Sums over the values of each channel. Short sums are f32 in lanes, long ones f64, and where they are cut depends on the shape
-//! alone.
+//! Sums over the values of each channel: f32 within a plane, however large, or some rows, and f64 over planes and groups of rows.
+//! The order depends on the shape alone.
 
 use burn::tensor::Shape;
 use rayon::prelude::*;
@@ -180,7 +180,7 @@ impl Moments {
     }
 }
 
-/// The sum of a term over pairs of values.
+/// The sum of a term over pairs of values, in [`LANES`] sums of f32.
 #[inline(always)]
 fn total(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f64 {
     let mut lanes = [0.0f32; LANES];
@@ -197,7 +197,7 @@ fn total(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f64 {
 }
 
 wide! {
-    /// The moments of a few values, which stay in the cache for the second pass.
+    /// The moments of a plane, in two passes: most planes stay in the cache for the second.
     fn moments_of<'a>(values: &'a [f32]) -> Moments {
         let count = values.len() as f64;
         let mean = total(values, values, |x, _| x) / count;

@@ -1,8 +1,8 @@
-//! Convolution on the CPU: per group, a product of the weight and the windows of some images as columns. Half types are
-//! widened, and the output is rounded once.
+//! Convolution on the CPU: per group, a product of the weight and the windows of some images as columns, or, for groups of one
+//! channel, sums of shifted images. Other types are computed in f32, and the output is rounded once.
 
-use burn::backend::{Flex, TensorMetadata, ops::ModuleOps, tensor::FloatTensor};
-use burn::tensor::{DType, Shape};
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::Shape;
 use rayon::prelude::*;
 
 use super::{ConvOps, Settings};
@@ -11,7 +11,9 @@ use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_build, par_build_with, tensor, values_of};
 use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on};
+use crate::optional::Optional;
 
+mod depthwise;
 mod geometry;
 
 use geometry::{Geometry, Scratch, Strip, room};
@@ -24,25 +26,20 @@ impl ConvOps for Flex {
     fn convolve(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
+        bias: Optional<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        forward(x, weight, None, settings)
-    }
-
-    fn convolve_bias(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        settings: Settings,
-    ) -> FloatTensor<Self> {
-        forward(x, weight, Some(bias), settings)
+        let dtype = x.dtype();
+        let [x, weight] = [x, weight].map(|x| contiguous(to_f32::<Self>(x)));
+        let bias = bias.get().map(|bias| contiguous(to_f32::<Self>(bias)));
+        let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
+        let bias = bias.as_ref().map(values_of);
+        let out = geometry.forward(values_of(&x), values_of(&weight), bias);
+        cast::<Self>(tensor(out, geometry.output_shape()), dtype)
     }
 
     fn convolve_bias_gradient(grad: FloatTensor<Self>) -> FloatTensor<Self> {
         let dtype = grad.dtype();
-        if dtype == DType::F64 {
-            return super::bias_gradient::<Self>(grad);
-        }
         let grad = contiguous(to_f32::<Self>(grad));
         let [batch, outputs, rows, columns] = grad.shape().dims();
         let layout = Layout {
@@ -64,9 +61,6 @@ impl ConvOps for Flex {
         settings: Settings,
     ) -> FloatTensor<Self> {
         let dtype = x.dtype();
-        if dtype == DType::F64 {
-            return Self::conv2d_x_backward(x, weight, grad, settings.burn());
-        }
         let [weight, grad] = [weight, grad].map(|x| contiguous(to_f32::<Self>(x)));
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let out = geometry.image_gradient(values_of(&weight), values_of(&grad));
@@ -80,32 +74,11 @@ impl ConvOps for Flex {
         settings: Settings,
     ) -> FloatTensor<Self> {
         let dtype = x.dtype();
-        if dtype == DType::F64 {
-            return Self::conv2d_weight_backward(x, weight, grad, settings.burn());
-        }
         let [x, grad] = [x, grad].map(|x| contiguous(to_f32::<Self>(x)));
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let out = geometry.weight_gradient(values_of(&x), values_of(&grad));
         cast::<Self>(tensor(out, weight.shape()), dtype)
     }
-}
-
-fn forward(
-    x: FloatTensor<Flex>,
-    weight: FloatTensor<Flex>,
-    bias: Option<FloatTensor<Flex>>,
-    settings: Settings,
-) -> FloatTensor<Flex> {
-    let dtype = x.dtype();
-    if dtype == DType::F64 {
-        return Flex::conv2d(x, weight, bias, settings.burn());
-    }
-    let [x, weight] = [x, weight].map(|x| contiguous(to_f32::<Flex>(x)));
-    let bias = bias.map(|bias| contiguous(to_f32::<Flex>(bias)));
-    let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
-    let bias = bias.as_ref().map(values_of);
-    let out = geometry.forward(values_of(&x), values_of(&weight), bias);
-    cast::<Flex>(tensor(out, geometry.output_shape()), dtype)
 }
 
 impl Geometry {
@@ -128,13 +101,10 @@ impl Geometry {
     }
 
     fn forward(&self, images: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
+        if self.is_depthwise() {
+            return self.depthwise(images, weight, bias);
+        }
         let positions = self.windows.positions();
-        let add_bias = |values: &mut [f32], channel: usize| {
-            if let Some(bias) = bias {
-                let bias = bias[channel];
-                values.iter_mut().for_each(|x| *x += bias);
-            }
-        };
         self.by_strips(self.output(), |scratch, out, strip, threads| {
             let weight = self.weight(weight, strip.group);
             let columns = self.columns(&mut scratch.columns, images, strip);
@@ -146,7 +116,11 @@ impl Geometry {
                 // The product is still in the cache.
                 let len = strip.rows.len() * self.windows.columns;
                 for (channel, plane) in out.chunks_mut(positions).take(self.outputs).enumerate() {
-                    add_bias(&mut plane[..len], strip.group * self.outputs + channel);
+                    add_bias(
+                        &mut plane[..len],
+                        bias,
+                        strip.group * self.outputs + channel,
+                    );
                 }
                 return;
             }
@@ -157,13 +131,16 @@ impl Geometry {
                     let start = start(image) + channel * positions;
                     let out = &mut out[start..start + positions];
                     out.copy_from_slice(values);
-                    add_bias(out, strip.group * self.outputs + channel);
+                    add_bias(out, bias, strip.group * self.outputs + channel);
                 }
             }
         })
     }
 
     fn image_gradient(&self, weight: &[f32], grads: &[f32]) -> Vec<f32> {
+        if self.is_depthwise() {
+            return self.depthwise_image_gradient(weight, grads);
+        }
         let (pixels, area) = (self.windows.pixels(), self.windows.area());
         self.by_strips(self.input(), |scratch, out, strip, threads| {
             let weight = self.weight(weight, strip.group).t();
@@ -189,6 +166,9 @@ impl Geometry {
 
     /// The sum over the images is split into parts, whose number depends only on the shapes.
     fn weight_gradient(&self, images: &[f32], grads: &[f32]) -> Vec<f32> {
+        if self.is_depthwise() {
+            return self.depthwise_weight_gradient(images, grads);
+        }
         let (groups, blocks, lines) = (self.groups, self.blocks(), self.lines());
         let of_group = self.outputs * lines;
         let len = groups * of_group;
@@ -222,6 +202,14 @@ impl Geometry {
                 }
             }
         })
+    }
+}
+
+/// Adds the bias of a channel, if there is one, to its values.
+fn add_bias(values: &mut [f32], bias: Option<&[f32]>, channel: usize) {
+    if let Some(bias) = bias {
+        let bias = bias[channel];
+        values.iter_mut().for_each(|x| *x += bias);
     }
 }
 
