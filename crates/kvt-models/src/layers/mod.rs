@@ -33,4 +33,4 @@ pub use scale::ScaleKind;
 pub use sinusoid::sinusoid;
 pub(crate) use tokens::{to_map, to_tokens};
 pub use windows::WindowPadding;
-pub(crate) use windows::{Windows, crop, is_cpu, pad};
+pub(crate) use windows::Windows;

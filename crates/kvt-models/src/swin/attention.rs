@@ -8,8 +8,7 @@ use kvt_ops::{Residual, linear, permute_reshape};
 
 use super::config::StageSize;
 use super::masks::{MaskCache, Masks};
-use super::window::Windows;
-use crate::layers::{Init, Pass, SelfAttention, plus};
+use crate::layers::{Init, Pass, SelfAttention, Windows, plus};
 
 /// Multi-head self-attention within each window, with a bias for every relative position.
 #[derive(Module, Debug)]

@@ -4,7 +4,6 @@ use burn::tensor::TensorData;
 use kvt_attention::{Macs, Place};
 
 use super::table;
-use super::window::Windows;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::common::{CommonConfig, joined};
@@ -14,7 +13,7 @@ use crate::family::places::softmax_only;
 use crate::family::stages::{StageConfig, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
-use crate::layers::{Init, WindowPadding};
+use crate::layers::{Init, WindowPadding, Windows};
 use crate::weights::{StateDict, WeightsError};
 
 /// How the names of the tables of relative positions end.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 
-use super::window::Windows;
+use crate::layers::Windows;
 
 /// Sizes of maps whose masks are kept: two kinds of blocks, and two sizes.
 const KEPT: usize = 4;

@@ -12,7 +12,7 @@ use super::masks::MaskCache;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::family::validate;
-use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks, pad};
+use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks};
 
 /// The original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-5;
@@ -170,8 +170,12 @@ impl PatchMerging {
 fn merge(map: Tensor<4>) -> Tensor<4> {
     let [batch, height, width, dim] = map.dims();
     let [rows, columns] = [height, width].map(|size| size.div_ceil(2));
-    let map = pad(map, [2 * rows - height, 2 * columns - width])
-        .reshape([batch, rows, 2, columns, 2, dim]);
+    let (below, right) = (2 * rows - height, 2 * columns - width);
+    let map = match below + right {
+        0 => map,
+        _ => map.pad([(0, below), (0, right), (0, 0)], PadMode::Constant(0.0)),
+    };
+    let map = map.reshape([batch, rows, 2, columns, 2, dim]);
     permute_reshape(map, [0, 1, 3, 4, 2, 5], [batch, rows, columns, 4 * dim])
 }
 

@@ -42,10 +42,7 @@ impl StageSize {
     }
 
     fn windows(&self) -> Windows {
-        Windows {
-            map: [self.grid(); 2],
-            side: self.window_size,
-        }
+        Windows::plain([self.grid(); 2], self.window_size)
     }
 
     /// Whether padding is hidden if a map does not divide into windows: in a classifier, dense attention gives it
