@@ -94,7 +94,8 @@ impl SelfAttention<4> for WindowAttention {
     /// `[batch, rows, columns, dim]` to `[batch, windows, area, dim]`.
     fn mix(&self, map: Tensor<4>, pass: Pass<'_>) -> Tensor<4> {
         let on = self.windows.on(pass.grid);
-        let masks = self.masks.of(on, &map.device());
+        let device = map.device();
+        let masks = self.masks.of(on, &device, || Masks::new(on, &device));
         let x = on.cut(map);
         let [batch, windows, area, dim] = x.dims();
         let Place {

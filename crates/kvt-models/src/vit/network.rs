@@ -9,12 +9,12 @@ use kvt_ops::{Phase, layer_norm};
 use super::VitConfig;
 use super::options::{Pool, VitOptions};
 use super::pool::AttentionPool;
-use super::rotary::RotaryCache;
+use super::rotary::rotary;
 use crate::backbone::{Ask, Backbone, Features, Positions, mean_behind};
 use crate::error::ModelError;
 use crate::family::validate;
 use crate::layers::{
-    Block, BlockKind, ConvSettings, Init, NormKind, Pass, PatchEmbed, drop_path_rates,
+    Block, BlockKind, ConvSettings, Init, NormKind, Pass, PatchEmbed, Recent, drop_path_rates,
     forward_blocks, to_map,
 };
 use crate::weights::pos_embed::Bicubic;
@@ -35,7 +35,7 @@ pub struct Vit {
     #[module(skip)]
     settings: Settings,
     #[module(skip)]
-    tables: RotaryCache,
+    tables: Recent<[usize; 2], Rotary>,
 }
 
 /// What the weights do not say.
@@ -105,7 +105,7 @@ impl Vit {
                 prefix: config.num_prefix_tokens(),
                 head_dim: place.head_dim,
             },
-            tables: RotaryCache::default(),
+            tables: Recent::default(),
         }
     }
 
@@ -144,7 +144,8 @@ impl Vit {
             prefix, head_dim, ..
         } = self.settings;
         let is_rotary = self.settings.options.embedding == super::Embedding::Rotary;
-        is_rotary.then(|| self.tables.of(prefix, grid, head_dim, &x.device()))
+        let (device, tables) = (x.device(), &self.tables);
+        is_rotary.then(|| tables.of(grid, &device, || rotary(prefix, grid, head_dim, &device)))
     }
 
     /// The vector of each image, `[batch, dim]`, where it is not the class token as it is.
