@@ -8,7 +8,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::{ModelOverrides, one};
-use crate::family::cost::{BlockSize, StageAttention, StageSummary, Summary};
+use crate::family::cost::{BlockSize, StageSummary, Summary};
 use crate::family::places::softmax_only;
 use crate::family::stages::{StageConfig, StagesConfig};
 use crate::family::validate;
@@ -106,40 +106,22 @@ impl StageSize {
             ref config,
             ..
         } = *self;
-        let attention = config.attention.cost(&self.place());
-        let (dim, tokens, keys) = (
-            block.dim,
-            windows.map.iter().product::<usize>(),
-            windows.area(),
-        );
+        let (dim, count) = (block.dim, windows.count());
+        let tokens = windows.map.iter().product::<usize>();
         let table = windows.relative_positions() * config.num_heads;
         // The padding of a map is projected and attends, but does not reach the MLP.
-        let padded = windows.count() * keys;
+        let padded = count * windows.area();
         let padding = Macs::linear((padded - tokens) * 4 * dim * dim);
+        let size = (block.params() + table, block.macs(tokens) + padding);
         // Four tokens of half the channels: `[4 * dim / 2, dim]`.
         let (merging, merging_norm) = match stage {
             0 => (0, 0),
             _ => (2 * dim * dim, 4 * dim),
         };
-        StageSummary {
-            name: format!("layers.{stage}"),
-            depth: config.depth,
-            tokens,
-            keys,
-            k: attention.kept,
-            takes_attention: true,
-            params: config.depth * (block.params() + table + attention.params)
-                + merging
-                + merging_norm,
-            macs: (block.macs(tokens) + padding + attention.macs * windows.count()) * config.depth
-                + Macs::linear(tokens * merging),
-            attention: Some(StageAttention::new(
-                &config.attention,
-                attention,
-                config.depth,
-                windows.count(),
-            )),
-        }
+        let (name, depth, place) = (format!("layers.{stage}"), config.depth, self.place());
+        let blocks = StageSummary::new(name, depth, size, &config.attention, &place, count);
+        StageSummary { tokens, ..blocks }
+            .with_modules(merging + merging_norm, Macs::linear(tokens * merging))
     }
 }
 

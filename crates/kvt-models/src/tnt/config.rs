@@ -9,7 +9,7 @@ use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageAttention, StageSummary, Summary};
+use crate::family::cost::{BlockSize, StageSummary, Summary};
 use crate::family::places::softmax_only;
 use crate::family::validate;
 use crate::head::Classifier;
@@ -132,18 +132,12 @@ impl TntConfig {
         let projection = Macs::linear(patches * self.pixel_numbers() * self.embed_dim);
         let [inner, outer] = self.attention.each_ref();
         let (size, place) = (self.inner(), self.inner_place());
-        let inner = StageSummary::of_blocks("inner", depth, size, inner, &place);
+        let size = (size.params(), size.macs(place.queries) * patches);
+        let inner = StageSummary::new("inner", depth, size, inner, &place, patches);
         let (size, place) = (self.outer(), self.outer_place());
         let outer = StageSummary::of_blocks("outer", depth, size, outer, &place);
         vec![
-            StageSummary {
-                macs: inner.macs * patches,
-                attention: inner.attention.map(|attention| StageAttention {
-                    macs: attention.macs * patches,
-                    ..attention
-                }),
-                ..inner
-            },
+            inner,
             outer.with_modules(depth * self.projection_params(), projection * depth),
         ]
     }

@@ -4,7 +4,7 @@ use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::POOLING;
 use super::outlook::{AREA, WINDOWS};
-use crate::family::cost::{BlockSize, StageAttention, StageSummary};
+use crate::family::cost::{BlockSize, StageSummary};
 use crate::family::places::softmax_only;
 use crate::family::stages::StageConfig;
 
@@ -54,18 +54,8 @@ impl OutlookSize {
         let bias = if self.block.qkv_bias { 2 * dim } else { 0 };
         let params = self.block.params() - 2 * dim.pow(2) - bias + (dim + 1) * weights;
         let linear = tokens * (2 * dim.pow(2) + 2 * dim * hidden) + windows * dim * weights;
-        let block = Macs::linear(linear) + Macs::attention(windows * AREA.pow(2) * dim);
-        StageSummary {
-            name,
-            depth: self.depth,
-            tokens,
-            keys: 0,
-            k: 0,
-            takes_attention: false,
-            params: self.depth * params,
-            macs: block * self.depth,
-            attention: None,
-        }
+        let macs = Macs::linear(linear) + Macs::attention(windows * AREA.pow(2) * dim);
+        StageSummary::without_attention(name, self.depth, (params, macs), tokens)
     }
 }
 
@@ -109,23 +99,11 @@ impl ClassSize {
     pub(super) fn summary(&self, name: String) -> StageSummary {
         let BlockSize { dim, hidden, .. } = self.block;
         let place = self.place();
-        let attention = self.attention.cost(&place);
         let linear = (2 + 2 * place.keys) * dim.pow(2) + 2 * dim * hidden;
+        let size = (self.block.params(), Macs::linear(linear));
         StageSummary {
-            name,
-            depth: self.depth,
-            tokens: place.queries,
-            keys: place.keys,
-            k: attention.kept,
             takes_attention: false,
-            params: self.depth * (self.block.params() + attention.params),
-            macs: (Macs::linear(linear) + attention.macs) * self.depth,
-            attention: Some(StageAttention::new(
-                &self.attention,
-                attention,
-                self.depth,
-                1,
-            )),
+            ..StageSummary::new(name, self.depth, size, &self.attention, &place, 1)
         }
     }
 }
