@@ -97,6 +97,17 @@ impl CommonConfig {
         }
     }
 
+    /// The place of attention in blocks with `prefix` tokens before a map, all of which see each other.
+    pub(crate) fn place(&self, prefix: usize, grid: [usize; 2], dim: usize, heads: usize) -> Place {
+        let tokens = prefix + grid.iter().product::<usize>();
+        Place {
+            prefix,
+            grid: Some(grid),
+            dropout: self.attn_drop,
+            ..Place::new(tokens, dim, heads)
+        }
+    }
+
     /// Refuses stages of `depth` blocks with `dim` channels and an attention at `place` that cannot be made.
     pub(crate) fn validate_stage(
         &self,

@@ -1,7 +1,7 @@
 //! Sizes of a PiT, and their cost.
 
 use burn::tensor::TensorData;
-use kvt_attention::{Macs, Place};
+use kvt_attention::Macs;
 
 use super::stage::{StageSize, pool};
 use crate::error::ModelError;
@@ -74,12 +74,7 @@ impl PitConfig {
             let pool = channels.map(|channels| pool(channels, dim));
             let grid = pool.map_or(before, |pool| pool.output_size(before));
             let prefix = self.num_prefix_tokens();
-            let place = Place {
-                prefix,
-                grid: Some([grid; 2]),
-                dropout: self.common.attn_drop,
-                ..Place::new(prefix + grid.pow(2), dim, config.num_heads)
-            };
+            let place = self.common.place(prefix, [grid; 2], dim, config.num_heads);
             let size = StageSize {
                 block: self.common.block(dim),
                 config,

@@ -93,26 +93,19 @@ impl TntConfig {
 
     /// The place of attention in an inner block.
     pub(super) fn inner_place(&self) -> Place {
-        let side = self.inner_grid_size();
+        let (grid, dim) = ([self.inner_grid_size(); 2], self.inner_dim);
         Place {
-            grid: Some([side; 2]),
-            dropout: self.common.attn_drop,
             softmax_only: softmax_only(
                 "queries and keys are the few pixels of a patch, as in the inner transformers of a TNT",
             ),
-            ..Place::new(side.pow(2), self.inner_dim, self.inner_num_heads)
+            ..self.common.place(0, grid, dim, self.inner_num_heads)
         }
     }
 
     /// The place of attention in an outer block.
     pub(super) fn outer_place(&self) -> Place {
-        let side = self.grid_size();
-        Place {
-            prefix: 1,
-            grid: Some([side; 2]),
-            dropout: self.common.attn_drop,
-            ..Place::new(1 + side.pow(2), self.embed_dim, self.num_heads)
-        }
+        let grid = [self.grid_size(); 2];
+        self.common.place(1, grid, self.embed_dim, self.num_heads)
     }
 
     /// Parameters between an inner and an outer block.

@@ -71,12 +71,10 @@ impl VisformerConfig {
             let grid = embed.output_size(before);
             let attending = stage.checked_sub(1).map(|at| {
                 let place = Place {
-                    grid: Some([grid; 2]),
-                    dropout: self.common.attn_drop,
                     softmax_only: softmax_only(
                         "no other attention has been tested, as between the convolutions of a Visformer",
                     ),
-                    ..Place::new(grid.pow(2), dim, self.num_heads[at])
+                    ..self.common.place(0, [grid; 2], dim, self.num_heads[at])
                 };
                 let attention = self.attention[at].clone();
                 Kind::Attention { attention, place }
