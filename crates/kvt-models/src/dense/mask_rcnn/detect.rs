@@ -61,7 +61,7 @@ impl MaskRcnn {
         check_sizes(images.dims(), frames.iter().map(|frame| frame.size))?;
         let Looked { levels, rpn } = self.look(&self.maps(images, Phase::Eval));
         let (anchors, scored) = (Anchors::new(&rpn.sizes), Scored::read(&rpn)?);
-        let rule = &self.config.test;
+        let rule = &self.heads.config.test;
         let mut regions = Vec::new();
         for (image, frame) in frames.iter().enumerate() {
             let proposals = anchors.proposals(&scored, image, rule, frame.size);
@@ -99,7 +99,7 @@ impl MaskRcnn {
         let output = self.classify(levels, regions);
         let scores = softmax(output.logits, 1).try_into_vec_as::<f32>()?;
         let deltas = rows(&output.deltas.try_into_vec_as::<f32>()?);
-        let classes = self.config.num_classes;
+        let classes = self.heads.config.num_classes;
         let of_regions = scores.chunks(classes + 1).zip(deltas.chunks(classes));
         let classified = regions.iter().zip(of_regions);
         let classified = classified.map(|(region, (scores, deltas))| Classified {
@@ -123,14 +123,14 @@ impl MaskRcnn {
         for of in regions {
             // The background has a score and no deltas.
             for (label, (score, deltas)) in of.scores.iter().zip(of.deltas).enumerate() {
-                if *score > self.config.score {
+                if *score > self.heads.config.score {
                     boxes.push(Coder::ROI.decode(&of.region.corners, deltas, Some(size)));
                     scores.push(*score);
                     labels.push(label);
                 }
             }
         }
-        let kept = suppress_by_class(&boxes, &scores, &labels, self.config.iou);
+        let kept = suppress_by_class(&boxes, &scores, &labels, self.heads.config.iou);
         let found = |place: usize| Found {
             region: Region {
                 image,
@@ -139,7 +139,7 @@ impl MaskRcnn {
             score: scores[place],
             label: labels[place],
         };
-        let kept = kept.into_iter().take(self.config.detections);
+        let kept = kept.into_iter().take(self.heads.config.detections);
         kept.map(found).collect()
     }
 

@@ -9,7 +9,9 @@ mod pooling;
 
 pub use auxiliary::FcnHead;
 pub use head::UperHead;
-pub use network::{CLASSIFIERS, SegmentLogits, UperNet};
+pub use network::{SegmentLogits, UperNet, UperNetHeads};
+
+pub use super::network::CLASSIFIERS;
 
 use crate::error::ModelError;
 
