@@ -42,7 +42,7 @@ pub(super) fn path(name: &str) -> String {
     let in_stem = || {
         let rest = name.strip_prefix("stem.")?;
         let (layer, rest) = rest.split_once('.')?;
-        let layer = if layer == "0" { "conv" } else { "norm" };
+        let layer = if layer == "0" { "conv" } else { "bn" };
         Some(format!("stem.{layer}.{rest}"))
     };
     in_stage("stage", "blocks")

@@ -17,7 +17,7 @@ pub(super) fn to_name(path: &str) -> String {
         ("stem", rest) => {
             let (layer, rest) = numbered(rest)?;
             let (module, rest) = rest.split_once('.')?;
-            let place = PER_CONVOLUTION * layer + usize::from(module == "norm");
+            let place = PER_CONVOLUTION * layer + usize::from(module == "bn");
             Some(format!("patch_embed.conv.{place}.{rest}"))
         }
         _ => None,
@@ -30,7 +30,7 @@ pub(super) fn from_name(name: &str) -> String {
     let renamed = || {
         if let Some(rest) = name.strip_prefix("patch_embed.conv.") {
             let (place, rest) = numbered(rest)?;
-            let module = ["conv", "norm"].get(place % PER_CONVOLUTION)?;
+            let module = ["conv", "bn"].get(place % PER_CONVOLUTION)?;
             return Some(format!("stem.{}.{module}.{rest}", place / PER_CONVOLUTION));
         }
         let (place, rest) = numbered(name.strip_prefix("network.")?)?;

@@ -1,9 +1,9 @@
 //! UPerNet (Xiao et al., 2018) as mmsegmentation trains it on ADE20K: a pyramid of maps, a decode head and an auxiliary head.
 
 mod auxiliary;
-mod conv_module;
 mod cost;
 mod head;
+mod layers;
 mod network;
 mod pooling;
 
