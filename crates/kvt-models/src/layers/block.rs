@@ -226,9 +226,22 @@ impl<A: Module> Block<A> {
     where
         A: SelfAttention<D>,
     {
+        self.forward_reading(x.clone(), x, pass)
+    }
+
+    /// The same if the attention reads other tokens, `read`, than those that change.
+    pub(crate) fn forward_reading<const D: usize>(
+        &self,
+        read: Tensor<D>,
+        x: Tensor<D>,
+        pass: Pass<'_>,
+    ) -> Tensor<D>
+    where
+        A: SelfAttention<D>,
+    {
         let Pass { phase, watch, .. } = pass;
         watch.tokens(Point::Input, || x.clone());
-        let normed = self.norm1.forward(x.clone(), self.norm_epsilon, phase);
+        let normed = self.norm1.forward(read, self.norm_epsilon, phase);
         let attn = Pass {
             phase: phase.named("attn"),
             ..pass
@@ -281,13 +294,14 @@ pub(crate) fn add_branch<const D: usize>(
 pub(crate) fn forward_blocks<const D: usize, A: SelfAttention<D>>(
     blocks: &[Block<A>],
     x: Tensor<D>,
-    pass: Pass<'_>,
+    mut pass: Pass<'_>,
     kept: usize,
 ) -> (Tensor<D>, Vec<Tensor<D>>) {
+    pass.phase = pass.phase.named("blocks");
     forward_each(blocks, x, pass, kept, Block::forward)
 }
 
-/// As [`forward_blocks`], of any blocks: `forward` is one of them.
+/// As [`forward_blocks`], of any blocks, each with its number in the phase: `forward` is one of them.
 ///
 /// # Shapes
 ///
@@ -299,7 +313,7 @@ pub(crate) fn forward_each<'a, const D: usize, B>(
     kept: usize,
     forward: impl Fn(&B, Tensor<D>, Pass<'a>) -> Tensor<D>,
 ) -> (Tensor<D>, Vec<Tensor<D>>) {
-    let phase = pass.phase.named("blocks");
+    let phase = pass.phase;
     let mut outputs = Vec::new();
     for (i, block) in blocks.iter().enumerate() {
         pass.phase = phase.child(i as u64);

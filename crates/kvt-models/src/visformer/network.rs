@@ -73,7 +73,7 @@ impl Backbone for Visformer {
                 x = ask.mixed(x, grid);
             }
             x = x + stage.positions(grid);
-            let pass = ask.pass(s, grid, phases.child(s as u64));
+            let pass = ask.pass(s, grid, phases.child(s as u64).named("blocks"));
             let kept = ask.blocks_of(s, self.stages.len());
             (x, blocks) = forward_each(&stage.blocks, x, pass, kept, VisformerBlock::forward);
             map = to_map(x, 0, grid);
