@@ -11,7 +11,7 @@ use kvt_ops::{Key, Phase, on_pool};
 use crate::backbone::{Ask, Backbone};
 use crate::error::ModelError;
 use crate::family::families::{AnyBackbone, ModelConfig};
-use crate::head::{Classifier, Head, Logits};
+use crate::head::{Classifier, Logits};
 use crate::layers::Init;
 use crate::precision::Precision;
 
