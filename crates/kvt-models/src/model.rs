@@ -256,7 +256,7 @@ impl Model {
     pub(crate) fn name(&self, path: &str) -> String {
         let family = self.config.family();
         if let Some(path) = path.strip_prefix(BACKBONE) {
-            return family.parameter_name(path);
+            return (family.paths.to_name)(path);
         }
         let renamed = outputs(family.outputs).find_map(|(layer, name)| {
             let part = path.strip_prefix(HEAD)?.strip_prefix(layer)?;
@@ -273,22 +273,7 @@ impl Model {
             part.starts_with('.')
                 .then(|| format!("{HEAD}{layer}{part}"))
         });
-        of_head.unwrap_or_else(|| format!("{BACKBONE}{}", family.parameter_path(name)))
-    }
-
-    /// The layer of a parameter, from 0 to [`layers`](Self::layers) `- 1`: 0 is the embedding (patches, positions, class
-    /// tokens), then every block is a layer, and the classifier is the last.
-    ///
-    /// Modules that lead to the resolution of a stage belong to its first block, and the final norm to the last
-    /// block, as in timm; timm has no such rule for PiT, and does not have CvT, T2T-ViT and So-ViT. In VOLO, as in
-    /// timm's, the coarser map has its own layer.
-    pub fn layer(&self, parameter: &Parameter) -> usize {
-        self.config.layer(&parameter.name)
-    }
-
-    /// How many layers there are: one for each block, the embedding and the classifier.
-    pub fn layers(&self) -> usize {
-        self.config.layers()
+        of_head.unwrap_or_else(|| format!("{BACKBONE}{}", (family.paths.from_name)(name)))
     }
 }
 
