@@ -4,10 +4,10 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::{Context, Mechanism, Mixer, Place};
-use kvt_ops::{Residual, linear};
+use kvt_ops::linear;
 
 use super::stage::StageSize;
-use crate::layers::{ConvNorm, Init, Pass, SelfAttention, project, to_map, to_tokens};
+use crate::layers::{ConvNorm, Init, Pass, SelfAttention, to_map, to_tokens};
 
 /// Multi-head attention of a map of tokens, and of the class token before it, with the original's
 /// parameter names.
@@ -84,7 +84,7 @@ impl SelfAttention<3> for ConvAttention {
             .reshape([batch, tokens, dim])
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
-        project(&self.proj, mixed, residual)
+    fn proj(&self) -> &Linear {
+        &self.proj
     }
 }

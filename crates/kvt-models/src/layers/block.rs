@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::{Context, Mechanism, Mixer, MultiHeadAttention, Place, Rotary, split_heads};
-use kvt_ops::{Phase, Residual, linear, linear_add, widened};
+use kvt_ops::{Phase, Residual, linear, linear_add};
 
 use super::mlp::BlockMlp;
 use super::scale::{LayerScale, factors, scale, scaled};
@@ -64,25 +64,23 @@ pub(crate) trait SelfAttention<const D: usize>: Module {
     /// `[batch, .., dim]` to the input of [`project`](Self::project).
     fn mix(&self, x: Tensor<D>, pass: Pass<'_>) -> Tensor<D>;
 
-    /// The last projection, added to a residual if there is one, in one operation if possible.
+    /// The last projection.
+    fn proj(&self) -> &Linear;
+
+    /// The last projection, each channel multiplied by a factor if there are some, `[dim]`, and added to a residual if there is one,
+    /// in one operation if possible.
     ///
     /// # Shapes
     ///
     /// The output of [`mix`](Self::mix) to `[batch, .., dim]`.
-    fn project(&self, mixed: Tensor<D>, residual: Option<Residual<D>>, pass: Pass<'_>)
-    -> Tensor<D>;
-
-    /// The same with each channel of the projection multiplied by a factor, `[dim]`, before it is added.
-    fn project_scaled(
+    fn project(
         &self,
         mixed: Tensor<D>,
         residual: Option<Residual<D>>,
-        factors: Tensor<1>,
-        pass: Pass<'_>,
+        factors: Option<Tensor<1>>,
+        _: Pass<'_>,
     ) -> Tensor<D> {
-        let branch = self.project(mixed, None, pass);
-        let branch = widened(branch) * factors.unsqueeze::<D>();
-        plus(branch, residual)
+        project(&scaled(self.proj(), factors), mixed, residual)
     }
 }
 
@@ -98,18 +96,8 @@ impl SelfAttention<3> for MultiHeadAttention {
         self.attend(x, context)
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
-        project(&self.proj, mixed, residual)
-    }
-
-    fn project_scaled(
-        &self,
-        mixed: Tensor<3>,
-        residual: Option<Residual<3>>,
-        factors: Tensor<1>,
-        _: Pass<'_>,
-    ) -> Tensor<3> {
-        project(&scaled(&self.proj, Some(factors)), mixed, residual)
+    fn proj(&self) -> &Linear {
+        &self.proj
     }
 }
 
@@ -248,11 +236,9 @@ impl<A: Module> Block<A> {
         };
         let mixed = self.attn.mix(pass.lower(normed), attn);
         let of_attention = factors(&self.ls1, &self.gamma_1);
-        let project = |mixed, residual| match &of_attention {
-            Some(factors) => self
-                .attn
-                .project_scaled(mixed, residual, factors.clone(), attn),
-            None => self.attn.project(mixed, residual, attn),
+        let project = |mixed, residual| {
+            let factors = of_attention.clone();
+            self.attn.project(mixed, residual, factors, attn)
         };
         watch.tokens(Point::Attention, || project(mixed.clone(), None));
         let x = add_branch(x, mixed, self.drop_path, phase.named("drop_path1"), project);

@@ -32,6 +32,7 @@ pub(crate) use patch_embed::convolve_tokens;
 pub use pool::avg_pool_ceil;
 pub(crate) use recent::Recent;
 pub use scale::ScaleKind;
+pub(crate) use scale::scaled;
 pub use sinusoid::sinusoid;
 pub(crate) use tokens::{to_map, to_tokens};
 pub use windows::WindowPadding;

@@ -4,10 +4,10 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::{Mechanism, Mixer, Place};
-use kvt_ops::{Residual, linear};
+use kvt_ops::linear;
 
 use super::stage::ClassSize;
-use crate::layers::{Init, Pass, SelfAttention, project};
+use crate::layers::{Init, Pass, SelfAttention};
 
 /// Attention of one query, from the class token, to the class token and all others.
 #[derive(Module, Debug)]
@@ -53,7 +53,7 @@ impl SelfAttention<3> for ClassAttention {
         self.mixer.attend(q, k, v, context).reshape([batch, 1, dim])
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
-        project(&self.proj, mixed, residual)
+    fn proj(&self) -> &Linear {
+        &self.proj
     }
 }

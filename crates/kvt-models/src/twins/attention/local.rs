@@ -4,10 +4,10 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use kvt_attention::{Context, Mechanism, Mixer, Place, Score, split_heads};
-use kvt_ops::{Residual, linear};
+use kvt_ops::linear;
 
 use super::super::stage::StageSize;
-use crate::layers::{Init, Pass, SelfAttention, Windows, project};
+use crate::layers::{Init, Pass, SelfAttention, Windows};
 
 /// Locally-grouped self-attention.
 #[derive(Module, Debug)]
@@ -83,7 +83,7 @@ impl SelfAttention<3> for LocalAttention {
             .reshape([batch, tokens, dim])
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
-        project(&self.proj, mixed, residual)
+    fn proj(&self) -> &Linear {
+        &self.proj
     }
 }
