@@ -1,13 +1,14 @@
 //! Names of weights: of the modules here, in timm, and in the original repository, which has every batch norm in a module
 //! `bn`.
 
+use crate::family::naming::numbered;
 use crate::weights::StateDict;
 
 /// timm's name of the parameter at a path: `patch_embed1`, `pos_embed1` and `stage1` are modules of one stage here.
 pub(super) fn name(path: &str) -> String {
     let in_stage = path.strip_prefix("stages.").and_then(|rest| {
-        let (number, rest) = rest.split_once('.')?;
-        let number = number.parse::<u32>().ok()?.checked_add(1)?;
+        let (number, rest) = numbered(rest)?;
+        let number = number.checked_add(1)?;
         Some(match rest.split_once('.') {
             None => format!("{rest}{number}"),
             Some(("blocks", rest)) => format!("stage{number}.{rest}"),

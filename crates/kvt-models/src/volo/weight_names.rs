@@ -1,5 +1,7 @@
 //! Conversion between paths through the modules and the original's names, which number the entries of its lists.
 
+use crate::family::naming::numbered;
+
 /// Modules of the original's `patch_embed.conv` per convolution: the convolution, its norm, and an activation.
 const PER_CONVOLUTION: usize = 3;
 /// The place of the first stage of transformer blocks in the original's `network`.
@@ -41,12 +43,6 @@ pub(super) fn from_name(name: &str) -> String {
         })
     };
     renamed().unwrap_or_else(|| name.to_owned())
-}
-
-/// The number before the first dot, and the part after it.
-fn numbered(name: &str) -> Option<(usize, &str)> {
-    let (number, rest) = name.split_once('.')?;
-    Some((number.parse().ok()?, rest))
 }
 
 #[cfg(test)]
