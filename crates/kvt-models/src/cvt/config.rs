@@ -120,13 +120,9 @@ impl FamilyConfig for CvtConfig {
         validate::per_stage("embed_dim", self.embed_dim.len(), self.stages.count())?;
         for (i, stage) in self.stages().iter().enumerate() {
             // Only the first map can be too small: the other embeddings map one token to one.
-            if stage.grid == 0 {
-                return Err(ModelError::ImageTooSmall {
-                    img_size: self.common.side(),
-                    family: "CvT with such patches",
-                    least: stage.embed.kernel - 2 * stage.embed.padding,
-                });
-            }
+            let least = stage.embed.kernel - 2 * stage.embed.padding;
+            self.common
+                .at_least(least, stage.grid > 0, "CvT with such patches")?;
             validate::tokens(stage.grid)?;
             let (dim, config) = (stage.block.dim, &stage.config);
             // If the whole map is one token, there are as many keys as queries, whatever the stride, which does not

@@ -76,6 +76,23 @@ impl CommonConfig {
         }
     }
 
+    /// Refuses images that are too small: in pixels, for `family`.
+    pub(crate) fn at_least(
+        &self,
+        least: usize,
+        fits: bool,
+        family: &'static str,
+    ) -> Result<(), ModelError> {
+        if fits {
+            return Ok(());
+        }
+        Err(ModelError::ImageTooSmall {
+            img_size: self.side(),
+            family,
+            least,
+        })
+    }
+
     /// Refuses settings that are invalid whatever the channels.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         validate::sizes(&[

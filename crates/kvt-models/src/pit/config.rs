@@ -127,13 +127,9 @@ impl FamilyConfig for PitConfig {
             ("patch_stride", self.patch_stride),
         ])?;
         validate::per_stage("embed_dim", self.embed_dim.len(), self.stages.count())?;
-        if self.common.side() < self.patch_size {
-            return Err(ModelError::ImageTooSmall {
-                img_size: self.common.side(),
-                family: "PiT with such patches",
-                least: self.patch_size,
-            });
-        }
+        let (least, side) = (self.patch_size, self.common.side());
+        self.common
+            .at_least(least, side >= least, "PiT with such patches")?;
         let mut before = 1;
         for (i, stage) in self.stages().iter().enumerate() {
             validate::tokens(stage.grid)?;

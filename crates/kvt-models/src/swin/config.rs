@@ -190,13 +190,14 @@ impl FamilyConfig for SwinConfig {
             ("embed_dim", self.embed_dim),
             ("window_size", self.window_size),
         ])?;
-        if self.stages.count() > MAX_STAGES {
-            return Err(ModelError::OutOfRange {
-                field: "number of stages",
-                value: self.stages.count() as f64,
-                expected: "at most 16 entries of `depth`, since every stage doubles the channels",
-            });
-        }
+        let expected = "at most 16 entries of `depth`, since every stage doubles the channels";
+        let count = self.stages.count();
+        validate::within(
+            "number of stages",
+            count as f64,
+            count <= MAX_STAGES,
+            expected,
+        )?;
         validate::whole_patches(self.common.side(), self.patch_size)?;
         validate::tokens(self.grid_size())?;
         for (i, stage) in self.stages().enumerate() {

@@ -236,21 +236,14 @@ impl FamilyConfig for TwinsConfig {
 
 impl TwinsConfig {
     fn validate_stage(&self, stage: &StageSize, patch: usize) -> Result<(), ModelError> {
-        if !(2..=1024).contains(&stage.window_size) {
-            return Err(ModelError::OutOfRange {
-                field: "window_size",
-                value: stage.window_size as f64,
-                expected: "at least 2 tokens, and at most 1024",
-            });
-        }
+        let (window, expected) = (stage.window_size, "at least 2 tokens, and at most 1024");
+        let is_within = (2..=1024).contains(&window);
+        validate::within("window_size", window as f64, is_within, expected)?;
         validate::tokens(stage.grid())?;
-        if stage.has_global() && stage.grid() < stage.sr_ratio {
-            return Err(ModelError::ImageTooSmall {
-                img_size: self.common.side(),
-                family: "a Twins with such an `sr_ratio`",
-                least: patch.saturating_mul(stage.sr_ratio),
-            });
-        }
+        let fits = !stage.has_global() || stage.grid() >= stage.sr_ratio;
+        let least = patch.saturating_mul(stage.sr_ratio);
+        self.common
+            .at_least(least, fits, "a Twins with such an `sr_ratio`")?;
         let (depth, attention) = (stage.config.depth, &stage.config.attention);
         self.common
             .validate_stage(stage.block.dim, depth, attention, &stage.local())?;

@@ -154,13 +154,9 @@ impl FamilyConfig for VisformerConfig {
             ("strides", self.strides[0].max(1)),
         ])?;
         for (i, stage) in self.stages().iter().enumerate() {
-            if stage.grid == 0 {
-                return Err(ModelError::ImageTooSmall {
-                    img_size: self.common.side(),
-                    family: "Visformer with such strides",
-                    least: self.least_size(),
-                });
-            }
+            let (least, fits) = (self.least_size(), stage.grid > 0);
+            self.common
+                .at_least(least, fits, "Visformer with such strides")?;
             self.validate_stage(stage)
                 .map_err(|error| error.in_stage(format!("stage{}", i + 1)))?;
         }

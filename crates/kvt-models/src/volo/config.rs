@@ -159,13 +159,8 @@ impl VoloConfig {
     /// Refuses stages that do not fit together.
     fn validate_lists(&self) -> Result<(), ModelError> {
         let count = self.depth.len();
-        if count < 2 {
-            return Err(ModelError::OutOfRange {
-                field: "number of stages",
-                value: count as f64,
-                expected: "at least 2 entries of `depth`: outlookers, and transformer blocks",
-            });
-        }
+        let expected = "at least 2 entries of `depth`: outlookers, and transformer blocks";
+        validate::within("number of stages", count as f64, count >= 2, expected)?;
         for (field, given) in [
             ("embed_dim", self.embed_dim.len()),
             ("num_heads", self.num_heads.len()),
@@ -232,13 +227,8 @@ impl FamilyConfig for VoloConfig {
             ("stem_dim", self.stem_dim),
         ])?;
         let [fine, coarse] = self.grids(self.common.side());
-        if coarse == 0 {
-            return Err(ModelError::ImageTooSmall {
-                img_size: self.common.side(),
-                family: "VOLO with such strides",
-                least: self.least(),
-            });
-        }
+        self.common
+            .at_least(self.least(), coarse > 0, "VOLO with such strides")?;
         validate::tokens(fine)?;
         let check = |name: String, dim, depth, attention: &AttentionConfig, place: &Place| {
             let valid = self.common.validate_stage(dim, depth, attention, place);
