@@ -48,14 +48,11 @@ impl Swin {
     /// With the original's initialisation.
     pub(crate) fn new(config: &SwinConfig, init: &Init<'_>) -> Self {
         let layers = init.child("layers");
-        let rates: Vec<f64> =
-            drop_path_rates(config.common.drop_path, config.stages.depth.iter().sum()).collect();
-        let mut rates = rates.as_slice();
-        let stages = config.stages().enumerate().map(|(s, size)| {
-            let (own, rest) = rates.split_at(size.config.depth);
-            rates = rest;
-            Stage::new(&layers.child(&s.to_string()), &size, s == 0, own)
-        });
+        let mut rates = drop_path_rates(config.common.drop_path, config.stages.depth.iter().sum());
+        let stages = config
+            .stages()
+            .enumerate()
+            .map(|(s, size)| Stage::new(&layers.child(&s.to_string()), &size, s == 0, &mut rates));
         let layers = stages.collect();
         Self {
             patch_embed: PatchEmbed::new(
@@ -129,8 +126,13 @@ impl Backbone for Swin {
 }
 
 impl Stage {
-    fn new(init: &Init<'_>, size: &StageSize, first: bool, rates: &[f64]) -> Self {
-        let (blocks, rates) = (init.child("blocks"), rates.iter().copied());
+    fn new(
+        init: &Init<'_>,
+        size: &StageSize,
+        first: bool,
+        rates: &mut impl Iterator<Item = f64>,
+    ) -> Self {
+        let (blocks, rates) = (init.child("blocks"), rates.take(size.config.depth));
         let windows = [size.windows, size.windows.shifted()];
         let masks = MaskCache::default();
         Self {

@@ -7,7 +7,7 @@ use kvt_ops::{Phase, resize_bilinear};
 use super::UperNetConfig;
 use super::layers::{classify, conv_module, conv_seg};
 use super::pooling::{Branch, branches, pooled};
-use crate::dense::numbered::numbered;
+use crate::dense::numbered::{numbered, size};
 use crate::layers::{Conv2d, ConvNorm, Init};
 use crate::precision::Precision;
 
@@ -84,9 +84,4 @@ impl UperHead {
         let x = self.fpn_bottleneck.forward(x, phase);
         classify(&self.conv_seg, x, self.dropout, phase)
     }
-}
-
-fn size(map: &Tensor<4>) -> [usize; 2] {
-    let [_, _, height, width] = map.dims();
-    [height, width]
 }
