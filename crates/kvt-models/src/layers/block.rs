@@ -1,14 +1,14 @@
 //! The pre-norm transformer block of all families.
 
 use burn::module::{Module, Param};
-use burn::nn::Linear;
+use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use kvt_attention::{Context, Mechanism, Mixer, MultiHeadAttention, Place, Rotary, split_heads};
-use kvt_ops::{Phase, Residual, linear, linear_add};
+use kvt_ops::{Phase, Residual, layer_norm, linear, linear_add};
 
 use super::mlp::BlockMlp;
 use super::scale::{LayerScale, factors, scale, scaled};
-use super::{Activation, Init, Norm, NormKind, ScaleKind, drop_path};
+use super::{Activation, Init, ScaleKind, drop_path};
 use crate::family::cost::BlockSize;
 use crate::observe::{Point, Prefix, Watch};
 use crate::precision::Precision;
@@ -128,11 +128,11 @@ pub(crate) fn project<const D: usize>(
 /// Self-attention and an MLP, each after a norm and added to a residual.
 #[derive(Module, Debug)]
 pub(crate) struct Block<A: Module> {
-    norm1: Norm,
+    norm1: LayerNorm,
     attn: A,
     ls1: Option<LayerScale>,
     gamma_1: Option<Param<Tensor<1>>>,
-    norm2: Norm,
+    norm2: LayerNorm,
     mlp: BlockMlp,
     ls2: Option<LayerScale>,
     gamma_2: Option<Param<Tensor<1>>>,
@@ -145,8 +145,8 @@ pub(crate) struct Block<A: Module> {
 /// The settings that the blocks of a family share, besides their attention.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockKind {
-    /// The norm before each branch.
-    pub norm: NormKind,
+    /// Added to the variance in the layer norm before each branch.
+    pub norm_epsilon: f64,
     /// Of the MLP.
     pub activation: Activation,
     /// Of both branches.
@@ -157,9 +157,7 @@ impl BlockKind {
     /// Layer norms and GELU, as in a ViT.
     pub(crate) const fn vit(norm_epsilon: f64) -> Self {
         Self {
-            norm: NormKind::Layer {
-                epsilon: norm_epsilon,
-            },
+            norm_epsilon,
             activation: Activation::Gelu,
             scale: None,
         }
@@ -179,16 +177,16 @@ impl<A: Module> Block<A> {
         let [(ls1, gamma_1), (ls2, gamma_2)] =
             [1, 2].map(|branch| scale(init, kind.scale, branch, dim));
         Self {
-            norm1: Norm::new(init, kind.norm, dim),
+            norm1: init.layer_norm(dim, kind.norm_epsilon),
             attn,
             ls1,
             gamma_1,
-            norm2: Norm::new(init, kind.norm, dim),
+            norm2: init.layer_norm(dim, kind.norm_epsilon),
             mlp: BlockMlp::new(&init.child("mlp"), dim, hidden, kind.activation),
             ls2,
             gamma_2,
             drop_path,
-            norm_epsilon: kind.norm.epsilon(),
+            norm_epsilon: kind.norm_epsilon,
         }
     }
 
@@ -229,7 +227,7 @@ impl<A: Module> Block<A> {
     {
         let Pass { phase, watch, .. } = pass;
         watch.tokens(Point::Input, || x.clone());
-        let normed = self.norm1.forward(read, self.norm_epsilon, phase);
+        let normed = layer_norm(&self.norm1, read, self.norm_epsilon);
         let attn = Pass {
             phase: phase.named("attn"),
             ..pass
@@ -244,7 +242,7 @@ impl<A: Module> Block<A> {
         let x = add_branch(x, mixed, self.drop_path, phase.named("drop_path1"), project);
 
         watch.tokens(Point::Middle, || x.clone());
-        let normed = self.norm2.forward(x.clone(), self.norm_epsilon, phase);
+        let normed = layer_norm(&self.norm2, x.clone(), self.norm_epsilon);
         let normed = pass.lower(normed);
         let of_mlp = factors(&self.ls2, &self.gamma_2);
         let mlp = |normed, residual| self.mlp.forward(normed, residual, of_mlp.clone());

@@ -14,7 +14,7 @@ use crate::backbone::{Ask, Backbone, Features, Positions, mean_behind};
 use crate::error::ModelError;
 use crate::family::validate;
 use crate::layers::{
-    Block, BlockKind, ConvSettings, Init, NormKind, Pass, PatchEmbed, Recent, drop_path_rates,
+    Block, BlockKind, ConvSettings, Init, Pass, PatchEmbed, Recent, drop_path_rates,
     forward_blocks, to_map,
 };
 use crate::weights::pos_embed::Bicubic;
@@ -59,9 +59,7 @@ impl Vit {
         let (size, place) = (config.block(), config.place());
         let rates = drop_path_rates(config.common.drop_path, config.depth);
         let kind = BlockKind {
-            norm: NormKind::Layer {
-                epsilon: options.epsilon,
-            },
+            norm_epsilon: options.epsilon,
             activation: options.activation,
             scale: options.scale,
         };

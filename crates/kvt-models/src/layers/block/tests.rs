@@ -36,7 +36,7 @@ impl SelfAttention<3> for Recorder {
 }
 
 const KIND: BlockKind = BlockKind {
-    norm: NormKind::Layer { epsilon: 1e-6 },
+    norm_epsilon: 1e-6,
     activation: Activation::Gelu,
     scale: None,
 };
