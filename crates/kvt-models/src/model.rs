@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleVisitor, Param, ParamId, list_param_ids};
 use burn::tensor::{Device, Tensor};
 use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, burn_pack};
 use kvt_attention::UNDECAYED;
@@ -166,11 +166,11 @@ impl Model {
         if let Some(frozen) = &self.adapted_around {
             return frozen.clone();
         }
-        let mut all = All(Vec::new());
         if self.is_frozen {
-            self.backbone.visit(&mut all);
+            list_param_ids(&self.backbone)
+        } else {
+            Vec::new()
         }
-        all.0
     }
 
     /// Refuses images of another shape than the configured one.
@@ -280,15 +280,6 @@ impl Model {
 /// Whether a parameter belongs to a mechanism of attention, by its name: `blocks.0.attn.mixer.points`.
 pub(crate) fn is_of_mixer(name: &str) -> bool {
     name.split('.').any(|module| module == MIXER)
-}
-
-/// The identities of everything that a module holds.
-struct All(Vec<ParamId>);
-
-impl ModuleVisitor for All {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.0.push(param.id);
-    }
 }
 
 /// How the paths to the parameters of a model begin.

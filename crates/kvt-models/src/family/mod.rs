@@ -235,7 +235,8 @@ pub(crate) trait FamilyConfig {
     /// the names of the stages.
     fn blocks(&self) -> Vec<BlockGroup> {
         let stages = self.summary().stages.into_iter();
-        stages.map(BlockGroup::of_stage).collect()
+        let groups = stages.map(|stage| BlockGroup::new(stage.name, stage.depth));
+        groups.collect()
     }
 
     /// How many numbers are drawn once and saved: they are neither trained, nor computed, nor statistics.

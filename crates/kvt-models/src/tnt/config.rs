@@ -253,7 +253,7 @@ impl FamilyConfig for TntConfig {
     }
 
     fn blocks(&self) -> Vec<BlockGroup> {
-        BlockGroup::of_depth(self.depth)
+        vec![BlockGroup::new("blocks", self.depth)]
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

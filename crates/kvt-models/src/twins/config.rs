@@ -210,20 +210,12 @@ impl FamilyConfig for TwinsConfig {
     fn blocks(&self) -> Vec<BlockGroup> {
         // Positions belong to the first block of their stage, as do the modules that lead to it. The first embedding
         // is before all blocks.
-        let first = BlockGroup {
-            name: "patch_embeds.0".to_owned(),
-            leading: Vec::new(),
-            depth: 0,
-        };
-        let stages = self
-            .summary()
-            .stages
-            .into_iter()
-            .enumerate()
-            .map(|(s, stage)| BlockGroup {
-                leading: vec![format!("patch_embeds.{s}"), format!("pos_block.{s}")],
-                ..BlockGroup::of_stage(stage)
-            });
+        let first = BlockGroup::new("patch_embeds.0", 0);
+        let stages = self.stages.depth.iter().enumerate();
+        let stages = stages.map(|(s, depth)| BlockGroup {
+            leading: vec![format!("patch_embeds.{s}"), format!("pos_block.{s}")],
+            ..BlockGroup::new(format!("blocks.{s}"), *depth)
+        });
         std::iter::once(first).chain(stages).collect()
     }
 }

@@ -302,13 +302,9 @@ impl FamilyConfig for VoloConfig {
     /// As in timm: the coarser map has its own layer.
     fn blocks(&self) -> Vec<BlockGroup> {
         let stages = self.summary().stages.into_iter();
-        let mut groups: Vec<BlockGroup> = stages.map(BlockGroup::of_stage).collect();
-        let coarser = BlockGroup {
-            name: stage_name(1),
-            leading: Vec::new(),
-            depth: 1,
-        };
-        groups.insert(1, coarser);
+        let groups = stages.map(|stage| BlockGroup::new(stage.name, stage.depth));
+        let mut groups: Vec<BlockGroup> = groups.collect();
+        groups.insert(1, BlockGroup::new(stage_name(1), 1));
         groups
     }
 

@@ -231,7 +231,7 @@ impl FamilyConfig for T2tConfig {
 
     /// All modules that make tokens belong to the embedding.
     fn blocks(&self) -> Vec<BlockGroup> {
-        BlockGroup::of_depth(self.depth)
+        vec![BlockGroup::new("blocks", self.depth)]
     }
 }
 
