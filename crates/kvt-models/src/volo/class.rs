@@ -22,7 +22,7 @@ pub(super) struct ClassAttention {
 
 impl ClassAttention {
     pub(super) fn new(init: &Init<'_>, size: &ClassSize) -> Self {
-        let (dim, place, bias) = (size.block.dim, size.place(), size.block.qkv_bias);
+        let (dim, place, bias) = (size.block.dim, size.place, size.block.qkv_bias);
         Self {
             kv: init.linear("kv", dim, 2 * dim, bias),
             q: init.linear("q", dim, dim, bias),

@@ -12,6 +12,7 @@ use crate::family::blocks::BlockGroup;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::cost::{StageSummary, Summary};
+use crate::family::places::softmax_only;
 use crate::family::stages::StageConfig;
 use crate::family::validate;
 use crate::head::Classifier;
@@ -136,8 +137,12 @@ impl VoloConfig {
                     num_heads,
                     attention: attention.clone(),
                 },
-                attn_drop: self.common.attn_drop,
-                grid,
+                place: Place {
+                    softmax_only: softmax_only(
+                        "no other attention has been tested, as after the outlookers of a VOLO",
+                    ),
+                    ..self.common.place(0, [grid; 2], dim, num_heads)
+                },
                 before: self.embed_dim.first().filter(|_| s == 0).copied(),
             },
         );
@@ -146,13 +151,20 @@ impl VoloConfig {
 
     /// The blocks of the class token.
     pub(super) fn class(&self) -> ClassSize {
+        let (dim, heads) = (self.num_features(), self.num_heads.last().copied());
         ClassSize {
-            block: self.common.block(self.num_features()),
+            block: self.common.block(dim),
             depth: CLASS_BLOCKS,
-            num_heads: self.num_heads.last().copied().unwrap_or(0),
             attention: self.class_attention.clone(),
-            attn_drop: self.common.attn_drop,
-            tokens: self.grids(self.common.side())[1].pow(2),
+            place: Place {
+                keys: 1 + self.grids(self.common.side())[1].pow(2),
+                prefix: 1,
+                dropout: self.common.attn_drop,
+                softmax_only: softmax_only(
+                    "only the class token is a query, as at the end of a VOLO",
+                ),
+                ..Place::new(1, dim, heads.unwrap_or(0))
+            },
         }
     }
 
@@ -239,7 +251,7 @@ impl FamilyConfig for VoloConfig {
         let place = Place::new(AREA, dim, outlook.num_heads);
         check(stage_name(0), dim, depth, &windows, &place)?;
         for (s, stage) in self.stages().iter().enumerate() {
-            let (dim, place, config) = (stage.block.dim, stage.place(), &stage.config);
+            let (dim, place, config) = (stage.block.dim, stage.place, &stage.config);
             check(
                 stage_name(s + 2),
                 dim,
@@ -248,7 +260,7 @@ impl FamilyConfig for VoloConfig {
                 &place,
             )?;
         }
-        let class = self.class().place();
+        let class = self.class().place;
         let valid = self.class_attention.validate_at(&class);
         valid.map_err(|error| ModelError::from(error).in_stage(CLASS_STAGE))
     }
