@@ -178,6 +178,23 @@ fn every_family_is_exported() {
     }
 }
 
+/// Maps of 8 x 8 tokens do not divide into windows of 3 x 3: there are zeros between their tokens, for any batch.
+#[test]
+fn padded_windows_are_exported() {
+    let change = ModelOverrides {
+        window_size: Some(3.into()),
+        ..ModelOverrides::default()
+    };
+    let configs = small::configs(&ModelOverrides::default()).into_iter();
+    let configs = configs.filter(|of| matches!(of, ModelConfig::Swin(_) | ModelConfig::Twins(_)));
+    for config in configs.map(|config| config.with(&change).unwrap()) {
+        let graph = exported(&config, None).graph.unwrap();
+        assert_whole(&config.name(), &graph);
+        let is_zeros = |node: &proto::Node| node.op_type == "ConstantOfShape";
+        assert!(graph.node.iter().any(is_zeros), "{}", config.name());
+    }
+}
+
 /// Without windows, and with biases and masks of windows.
 #[test]
 fn all_ways_of_choosing_keys_are_exported() {

@@ -5,6 +5,7 @@ use crate::family::config_keys::ModelOverrides;
 use crate::family::cost::Summary;
 use crate::family::families::{ModelConfig, aliased, named};
 use crate::family::img_size::ImgSize;
+use crate::family::validate;
 use crate::similar::similar;
 
 /// The largest number of parameters that is not refused as a mistake: 16 GiB of weights, and four times as much to
@@ -63,13 +64,12 @@ impl ModelConfig {
         };
         let summary = config.summary();
         // Even if each size is in its range, their product may exceed any machine.
-        if summary.params > MOST_PARAMS {
-            return Err(ModelError::OutOfRange {
-                field: "parameters of the model",
-                value: summary.params as f64,
-                expected: "at most 4294967296: take fewer blocks or channels",
-            });
-        }
+        let (params, expected) = (
+            summary.params,
+            "at most 4294967296: take fewer blocks or channels",
+        );
+        let field = "parameters of the model";
+        validate::within(field, params as f64, params <= MOST_PARAMS, expected)?;
         if given > 1 && given != summary.attending().count() {
             return Err(ModelError::AttentionCount {
                 given,

@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # Parts
-//! A model is a [`Backbone`] and a [`Head`]. A backbone can return more than its tokens ([`Ask`]): the maps of its
+//! A model is a [`Backbone`] and a [`Classifier`]. A backbone can return more than its tokens ([`Ask`]): the maps of its
 //! stages, the tokens after its last blocks, or, to an [`Observer`], intermediate results of its blocks.
 //!
 //! Parameters carry timm's names and PyTorch's layout wherever they leave the model: in
@@ -42,7 +42,7 @@ pub use family::cost::{StageAttention, StageSummary, Summary};
 pub use family::families::{AnyBackbone, ModelConfig};
 pub use family::img_size::ImgSize;
 pub use family::stages::StagesConfig;
-pub use head::{Classifier, Head, Logits};
+pub use head::{Classifier, Logits};
 pub use kvt_attention::Macs;
 pub use lora::Lora;
 pub use model::{Model, Parameter};

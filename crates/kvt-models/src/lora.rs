@@ -12,16 +12,14 @@ use std::collections::HashMap;
 
 use burn::module::{LoraAdapter, Module, Param, ParamId, Reparameterizer};
 use burn::tensor::{Device, Tensor, TensorData};
-use burn_store::{
-    BurnToPyTorchAdapter, ModuleAdapter, ModuleSnapshot, PyTorchToBurnAdapter, bridge, burn_pack,
-};
+use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, PyTorchToBurnAdapter, bridge, burn_pack};
 use kvt_attention::{Law, ParamInit as _};
 use kvt_ops::Key;
 
 use crate::error::ModelError;
 use crate::layers::Init;
 use crate::model::{Model, Parameter, is_of_mixer, trained};
-use crate::weights::{StateDict, WeightsError, on_host};
+use crate::weights::{StateDict, WeightsError, on_host, put};
 
 /// Which layers are adapted, and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,25 +154,9 @@ impl Model {
             let data = entry(adapted, &factor.weight, shape)?.clone();
             whole.push(bridge::from_data(data, self.path(&factor.weight), None));
         }
-        self.put(small, None)?;
-        self.put(whole, Some(Box::new(PyTorchToBurnAdapter)))?;
+        put(&mut self, small, None)?;
+        put(&mut self, whole, Some(Box::new(PyTorchToBurnAdapter)))?;
         Ok(self)
-    }
-
-    /// Replaces parameters by their paths.
-    pub(crate) fn put(
-        &mut self,
-        tensors: Vec<burn_pack::Tensor>,
-        adapter: Option<Box<dyn ModuleAdapter>>,
-    ) -> Result<(), WeightsError> {
-        let applied = self.apply(tensors, None, adapter, true);
-        match applied.errors.first() {
-            Some(error) => Err(WeightsError::Transfer {
-                name: self.config.name(),
-                reason: error.to_string(),
-            }),
-            None => Ok(()),
-        }
     }
 
     /// The factors as parameters, in the order of the modules.

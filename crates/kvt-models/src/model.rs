@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleVisitor, Param, ParamId, list_param_ids};
 use burn::tensor::{Device, Tensor};
 use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, burn_pack};
 use kvt_attention::UNDECAYED;
@@ -11,7 +11,7 @@ use kvt_ops::{Key, Phase, on_pool};
 use crate::backbone::{Ask, Backbone};
 use crate::error::ModelError;
 use crate::family::families::{AnyBackbone, ModelConfig};
-use crate::head::{Classifier, Head, Logits};
+use crate::head::{Classifier, Logits};
 use crate::layers::Init;
 use crate::precision::Precision;
 
@@ -166,11 +166,11 @@ impl Model {
         if let Some(frozen) = &self.adapted_around {
             return frozen.clone();
         }
-        let mut all = All(Vec::new());
         if self.is_frozen {
-            self.backbone.visit(&mut all);
+            list_param_ids(&self.backbone)
+        } else {
+            Vec::new()
         }
-        all.0
     }
 
     /// Refuses images of another shape than the configured one.
@@ -256,7 +256,7 @@ impl Model {
     pub(crate) fn name(&self, path: &str) -> String {
         let family = self.config.family();
         if let Some(path) = path.strip_prefix(BACKBONE) {
-            return family.parameter_name(path);
+            return (family.paths.to_name)(path);
         }
         let renamed = outputs(family.outputs).find_map(|(layer, name)| {
             let part = path.strip_prefix(HEAD)?.strip_prefix(layer)?;
@@ -273,37 +273,13 @@ impl Model {
             part.starts_with('.')
                 .then(|| format!("{HEAD}{layer}{part}"))
         });
-        of_head.unwrap_or_else(|| format!("{BACKBONE}{}", family.parameter_path(name)))
-    }
-
-    /// The layer of a parameter, from 0 to [`layers`](Self::layers) `- 1`: 0 is the embedding (patches, positions, class
-    /// tokens), then every block is a layer, and the classifier is the last.
-    ///
-    /// Modules that lead to the resolution of a stage belong to its first block, and the final norm to the last
-    /// block, as in timm; timm has no such rule for PiT, and does not have CvT, T2T-ViT and So-ViT. In VOLO, as in
-    /// timm's, the coarser map has its own layer.
-    pub fn layer(&self, parameter: &Parameter) -> usize {
-        self.config.layer(&parameter.name)
-    }
-
-    /// How many layers there are: one for each block, the embedding and the classifier.
-    pub fn layers(&self) -> usize {
-        self.config.layers()
+        of_head.unwrap_or_else(|| format!("{BACKBONE}{}", (family.paths.from_name)(name)))
     }
 }
 
 /// Whether a parameter belongs to a mechanism of attention, by its name: `blocks.0.attn.mixer.points`.
 pub(crate) fn is_of_mixer(name: &str) -> bool {
     name.split('.').any(|module| module == MIXER)
-}
-
-/// The identities of everything that a module holds.
-struct All(Vec<ParamId>);
-
-impl ModuleVisitor for All {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.0.push(param.id);
-    }
 }
 
 /// How the paths to the parameters of a model begin.

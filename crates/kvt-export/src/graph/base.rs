@@ -111,27 +111,6 @@ impl Builder<'_> {
         self.operator("Cast", [x], [Attribute::int("to", i64::from(to))], out)
     }
 
-    /// A number in the type of a value.
-    pub(super) fn number(
-        &mut self,
-        value: ScalarIr,
-        like: &TensorIr,
-    ) -> Result<String, ExportError> {
-        let element = self.element_of(like)?;
-        self.scalar(float(value), element)
-            .ok_or_else(|| self.type_of(like))
-    }
-
-    /// A value that is `number` everywhere.
-    pub(super) fn fill(&mut self, number: f64, out: &TensorIr) -> Result<(), ExportError> {
-        let (dims, element) = (self.dims_of(out), self.element_of(out)?);
-        let name = self
-            .filled(&dims, number, element)
-            .ok_or_else(|| self.type_of(out))?;
-        self.set(out, name);
-        Ok(())
-    }
-
     /// Axes that keep their length get the length 1, which ONNX leaves as it is.
     fn expand(&mut self, of: &ShapeOpIr) -> Result<(), ExportError> {
         let (from, to) = (self.dims_of(&of.input), self.dims_of(&of.out));

@@ -11,8 +11,8 @@ mod values;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use burn::backend::ir::{OperationIr, TensorIr};
-use burn::tensor::{TensorData, TensorId};
+use burn::backend::ir::{IntOperationIr, OperationIr, TensorIr};
+use burn::tensor::{DType, TensorData, TensorId};
 
 use crate::dims::{Dim, dims};
 use crate::error::ExportError;
@@ -110,12 +110,14 @@ impl<'a> Builder<'a> {
                 self.numeric(of, operation)
             }
             OperationIr::Float(_, of) => self.float(of, operation),
-            OperationIr::Int(of) => self.int(of, operation),
+            OperationIr::Int(IntOperationIr::IntoFloat(of)) => self.cast(&of.input, &of.out),
             OperationIr::Bool(of) => self.bool(of),
             OperationIr::Module(of) => self.module(of, operation),
             OperationIr::Activation(of) => self.activation(of, operation),
             OperationIr::Init(_) | OperationIr::Drop(_) => Ok(()),
-            OperationIr::Custom(_) | OperationIr::Distributed(_) => Err(self.unknown(operation)),
+            OperationIr::Int(_) | OperationIr::Custom(_) | OperationIr::Distributed(_) => {
+                Err(self.unknown(operation))
+            }
         }
     }
 
@@ -140,28 +142,16 @@ impl<'a> Builder<'a> {
         if first.names.contains_key(&tensor.id) {
             self.last_weight = Some(name.clone());
         }
-        let Some(constant) = constant(&name, data) else {
-            return Err(ExportError::Type {
-                kind: format!("{:?}", data.dtype()),
-                place: self.place(),
-            });
-        };
+        let element = element(data.dtype()).ok_or_else(|| self.lacks(data.dtype()))?;
+        let constant = constant(&name, data, element);
         self.constants.insert(name.clone(), constant);
         self.names.insert(tensor.id, name.clone());
         Ok(name)
     }
 
-    /// The lengths of the axes of a value.
+    /// The lengths of the axes of a value; those of every operation are known when it is translated.
     fn dims_of(&self, tensor: &TensorIr) -> Vec<Dim> {
-        let fixed = || {
-            tensor
-                .shape
-                .as_slice()
-                .iter()
-                .map(|length| Dim::Fixed(*length))
-                .collect()
-        };
-        self.dims.get(&tensor.id).cloned().unwrap_or_else(fixed)
+        self.dims.get(&tensor.id).cloned().unwrap_or_default()
     }
 
     /// An operator with one output, whose name is returned.
@@ -278,12 +268,13 @@ impl<'a> Builder<'a> {
 
     /// The type of a value in ONNX.
     fn element_of(&self, tensor: &TensorIr) -> Result<i32, ExportError> {
-        element(tensor.dtype).ok_or_else(|| self.type_of(tensor))
+        element(tensor.dtype).ok_or_else(|| self.lacks(tensor.dtype))
     }
 
-    fn type_of(&self, tensor: &TensorIr) -> ExportError {
+    /// The refusal of a type that ONNX lacks.
+    fn lacks(&self, dtype: DType) -> ExportError {
         ExportError::Type {
-            kind: format!("{:?}", tensor.dtype),
+            kind: format!("{dtype:?}"),
             place: self.place(),
         }
     }

@@ -1,8 +1,8 @@
 //! Operations that compute number by number, or along an axis.
 
 use burn::backend::ir::{
-    FloatOperationIr, IntOperationIr, NumericOperationIr, OperationIr, PadModeIr, ReduceDimOpIr,
-    ScalarIr, ScalarOpIr, TensorIr,
+    FloatOperationIr, NumericOperationIr, OperationIr, PadModeIr, ReduceDimOpIr, ScalarIr,
+    ScalarOpIr, TensorIr,
 };
 use burn::tensor::DType;
 
@@ -109,17 +109,6 @@ impl Builder<'_> {
             Of::Powf(of) => self.operator("Pow", [&of.lhs, &of.rhs], [], &of.out),
             Of::IntoInt(of) => self.cast(&of.input, &of.out),
             Of::Matmul(of) => self.operator("MatMul", [&of.lhs, &of.rhs], [], &of.out),
-            _ => Err(self.unknown(operation)),
-        }
-    }
-
-    pub(super) fn int(
-        &mut self,
-        of: &IntOperationIr,
-        operation: &OperationIr,
-    ) -> Result<(), ExportError> {
-        match of {
-            IntOperationIr::IntoFloat(of) => self.cast(&of.input, &of.out),
             _ => Err(self.unknown(operation)),
         }
     }

@@ -1,9 +1,12 @@
 //! Numbers and shapes in the graph: constants, types, lengths that follow the batch.
 
+use burn::backend::ir::{ScalarIr, TensorIr};
 use burn::tensor::{BoolStore, DType, TensorData};
 
+use super::base::float;
 use super::{BATCH, Builder, INPUT};
 use crate::dims::Dim;
+use crate::error::ExportError;
 use crate::proto::{Attribute, Constant, Dimension, TensorShape, TensorType, Type, ValueInfo};
 
 /// ONNX's number of a type.
@@ -21,24 +24,20 @@ pub(super) fn element(dtype: DType) -> Option<i32> {
     })
 }
 
-/// A constant of the graph; `None` for a type that ONNX lacks.
-pub(super) fn constant(name: &str, data: &TensorData) -> Option<Constant> {
+/// A constant of the graph.
+pub(super) fn constant(name: &str, data: &TensorData, data_type: i32) -> Constant {
     let raw_data = match data.dtype() {
         // One byte each.
         DType::Bool(BoolStore::U32) => data.iter::<bool>().map(u8::from).collect(),
         _ => data.as_bytes().to_vec(),
     };
-    Some(Constant {
-        dims: data
-            .shape()
-            .as_slice()
-            .iter()
-            .map(|length| *length as i64)
-            .collect(),
-        data_type: element(data.dtype())?,
+    let dims = data.shape().as_slice().iter();
+    Constant {
+        dims: dims.map(|length| *length as i64).collect(),
+        data_type,
         name: name.to_owned(),
         raw_data,
-    })
+    }
 }
 
 /// An input or output in f32.
@@ -79,10 +78,28 @@ impl Builder<'_> {
         self.constant(&[], 7, (axis as i64).to_le_bytes().to_vec())
     }
 
-    /// One number of the type `element`.
-    pub(super) fn scalar(&mut self, value: f64, element: i32) -> Option<String> {
-        let bytes = scalar(value, element)?;
-        Some(self.constant(&[], element, bytes))
+    /// A number in the type of a value.
+    pub(super) fn number(
+        &mut self,
+        value: ScalarIr,
+        like: &TensorIr,
+    ) -> Result<String, ExportError> {
+        let (element, bytes) = self.scalar(float(value), like)?;
+        Ok(self.constant(&[], element, bytes))
+    }
+
+    /// ONNX's number of the type of a value, and the bytes of one number of it.
+    fn scalar(&self, value: f64, like: &TensorIr) -> Result<(i32, Vec<u8>), ExportError> {
+        let element = self.element_of(like)?;
+        let bytes = match element {
+            1 => (value as f32).to_le_bytes().to_vec(),
+            6 => (value as i32).to_le_bytes().to_vec(),
+            7 => (value as i64).to_le_bytes().to_vec(),
+            9 => vec![u8::from(value != 0.0)],
+            11 => value.to_le_bytes().to_vec(),
+            _ => return Err(self.lacks(like.dtype)),
+        };
+        Ok((element, bytes))
     }
 
     /// A constant, the same for the same content.
@@ -142,21 +159,23 @@ impl Builder<'_> {
         }
     }
 
-    /// Numbers that are all the same.
-    pub(super) fn filled(&mut self, dims: &[Dim], value: f64, element: i32) -> Option<String> {
-        let raw_data = scalar(value, element)?;
+    /// A value that is `number` everywhere.
+    pub(super) fn fill(&mut self, number: f64, out: &TensorIr) -> Result<(), ExportError> {
+        let (data_type, raw_data) = self.scalar(number, out)?;
         let value = Constant {
             dims: vec![1],
-            data_type: element,
+            data_type,
             raw_data,
             ..Constant::default()
         };
-        let shape = self.shape(dims);
-        Some(self.node(
+        let shape = self.shape(&self.dims_of(out));
+        let name = self.node(
             "ConstantOfShape",
             [shape],
             [Attribute::tensor("value", value)],
-        ))
+        );
+        self.set(out, name);
+        Ok(())
     }
 }
 
@@ -167,16 +186,4 @@ impl Dim {
             Self::PerImage(_) => None,
         }
     }
-}
-
-/// The bytes of one number.
-fn scalar(value: f64, element: i32) -> Option<Vec<u8>> {
-    Some(match element {
-        1 => (value as f32).to_le_bytes().to_vec(),
-        6 => (value as i32).to_le_bytes().to_vec(),
-        7 => (value as i64).to_le_bytes().to_vec(),
-        9 => vec![u8::from(value != 0.0)],
-        11 => value.to_le_bytes().to_vec(),
-        _ => return None,
-    })
 }

@@ -4,21 +4,18 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::{Context, Mechanism, Mixer, Place};
-use kvt_ops::{Phase, Residual, linear};
+use kvt_ops::linear;
 
 use super::stage::StageSize;
-use crate::layers::{
-    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, Pass, SelfAttention, project, to_map,
-    to_tokens,
-};
+use crate::layers::{ConvNorm, Init, Pass, SelfAttention, to_map, to_tokens};
 
 /// Multi-head attention of a map of tokens, and of the class token before it, with the original's
 /// parameter names.
 #[derive(Module, Debug)]
 pub(super) struct ConvAttention {
-    conv_proj_q: ConvProjection,
-    conv_proj_k: ConvProjection,
-    conv_proj_v: ConvProjection,
+    conv_proj_q: ConvNorm,
+    conv_proj_k: ConvNorm,
+    conv_proj_v: ConvNorm,
     proj_q: Linear,
     proj_k: Linear,
     proj_v: Linear,
@@ -28,33 +25,14 @@ pub(super) struct ConvAttention {
     place: Place,
 }
 
-/// A convolution of each channel by itself, normalised over the batch.
-#[derive(Module, Debug)]
-struct ConvProjection {
-    conv: Conv2d,
-    bn: BatchNorm,
-}
-
-impl ConvProjection {
-    fn new(init: &Init<'_>, settings: ConvSettings) -> Self {
-        Self {
-            conv: init.conv("conv", settings),
-            bn: init.batch_norm(settings.out_channels, BatchNormSettings::default()),
-        }
-    }
-
-    /// # Shapes
-    ///
-    /// `[batch, dim, rows, columns]` to `[batch, tokens, dim]`, at stride 1 with the same number of tokens.
-    fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<3> {
-        to_tokens(self.bn.forward(self.conv.forward(map), phase))
-    }
-}
-
 impl ConvAttention {
     pub(super) fn new(init: &Init<'_>, size: &StageSize) -> Self {
         let (dim, place) = (size.block.dim, size.place());
-        let conv = |name, stride| ConvProjection::new(&init.child(name), size.projection(stride));
+        // Convolutions of each channel by itself.
+        let conv = |name, stride| {
+            let init = init.child(name);
+            ConvNorm::new(&init, init.conv("conv", size.projection(stride)))
+        };
         let linear = |name, bias| init.linear(name, dim, dim, bias);
         Self {
             conv_proj_q: conv("conv_proj_q", 1),
@@ -77,8 +55,8 @@ impl SelfAttention<3> for ConvAttention {
         let class = (prefix > 0).then(|| x.clone().narrow(1, 0, prefix));
         let map = to_map(x, prefix, pass.grid);
         // The class token has no place in the map, so that no convolution applies to it.
-        let project = |conv: &ConvProjection, layer: &Linear| {
-            let convolved = conv.forward(map.clone(), pass.phase);
+        let project = |conv: &ConvNorm, layer: &Linear| {
+            let convolved = to_tokens(conv.linear(map.clone(), pass.phase));
             let all = match &class {
                 Some(class) => Tensor::cat(vec![class.clone(), convolved], 1),
                 None => convolved,
@@ -106,7 +84,7 @@ impl SelfAttention<3> for ConvAttention {
             .reshape([batch, tokens, dim])
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
-        project(&self.proj, mixed, residual)
+    fn proj(&self) -> &Linear {
+        &self.proj
     }
 }

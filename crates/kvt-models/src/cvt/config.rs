@@ -6,10 +6,10 @@ use kvt_attention::Macs;
 use super::stage::StageSize;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::CommonConfig;
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::cost::Summary;
-use crate::family::stages::StagesConfig;
+use crate::family::stages::{NamedSize, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
@@ -32,12 +32,10 @@ pub struct CvtConfig {
     pub stages: StagesConfig,
 }
 
-/// The named sizes: channels, blocks, heads.
-type Size = (&'static str, [usize; 3], [usize; 3], [usize; 3]);
-const SIZES: [Size; 3] = [
-    ("13", [64, 192, 384], [1, 2, 10], [1, 3, 6]),
-    ("21", [64, 192, 384], [1, 4, 16], [1, 3, 6]),
-    ("w24", [192, 768, 1024], [2, 2, 20], [3, 12, 16]),
+const SIZES: [NamedSize; 3] = [
+    ("13", &[64, 192, 384], &[1, 2, 10], &[1, 3, 6]),
+    ("21", &[64, 192, 384], &[1, 4, 16], &[1, 3, 6]),
+    ("w24", &[192, 768, 1024], &[2, 2, 20], &[3, 12, 16]),
 ];
 /// Kernel and stride of the first embedding that names do not mention.
 const PATCH: [usize; 2] = [7, 4];
@@ -91,7 +89,7 @@ impl FamilyConfig for CvtConfig {
                 patch_stride: PATCH[1],
                 embed_dim: embed_dim.to_vec(),
                 kv_stride: KV_STRIDE,
-                stages: StagesConfig::dense(&depth, &num_heads),
+                stages: StagesConfig::dense(depth, num_heads),
             })
         });
         configs.collect()
@@ -120,13 +118,9 @@ impl FamilyConfig for CvtConfig {
         validate::per_stage("embed_dim", self.embed_dim.len(), self.stages.count())?;
         for (i, stage) in self.stages().iter().enumerate() {
             // Only the first map can be too small: the other embeddings map one token to one.
-            if stage.grid == 0 {
-                return Err(ModelError::ImageTooSmall {
-                    img_size: self.common.side(),
-                    family: "CvT with such patches",
-                    least: stage.embed.kernel - 2 * stage.embed.padding,
-                });
-            }
+            let least = stage.embed.kernel - 2 * stage.embed.padding;
+            self.common
+                .at_least(least, stage.grid > 0, "CvT with such patches")?;
             validate::tokens(stage.grid)?;
             let (dim, config) = (stage.block.dim, &stage.config);
             // If the whole map is one token, there are as many keys as queries, whatever the stride, which does not
@@ -143,22 +137,8 @@ impl FamilyConfig for CvtConfig {
 
     /// timm has no CvT: the original's name, with the image size if it is not 224.
     fn name(&self) -> String {
-        let sizes = (
-            self.embed_dim.as_slice(),
-            self.stages.depth.as_slice(),
-            self.stages.num_heads.as_slice(),
-        );
-        let known = SIZES
-            .iter()
-            .find(|(_, dims, depth, heads)| sizes == (dims, depth, heads));
-        let mut name = match known {
-            Some((size, ..)) => format!("cvt_{size}"),
-            None => format!(
-                "cvt_{}x{}",
-                joined(&self.embed_dim),
-                joined(&self.stages.depth)
-            ),
-        };
+        let size = self.stages.size_name(&self.embed_dim, &SIZES);
+        let mut name = format!("cvt_{size}");
         let patch @ [size, stride] = [self.patch_size, self.patch_stride];
         if patch != PATCH {
             name += &format!("_patch{size}_stride{stride}");

@@ -12,17 +12,14 @@ use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::family::validate;
 use crate::layers::{
-    Activation, Block, BlockKind, Conv2d, Init, NormKind, drop_path_rates, forward_blocks, to_map,
-    to_tokens,
+    Activation, Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks, to_map, to_tokens,
 };
 
 /// The original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-5;
 
 const BLOCK: BlockKind = BlockKind {
-    norm: NormKind::Layer {
-        epsilon: NORM_EPSILON,
-    },
+    norm_epsilon: NORM_EPSILON,
     activation: Activation::QuickGelu,
     scale: None,
 };

@@ -2,7 +2,7 @@
 
 use kvt_attention::{Macs, Place};
 
-use crate::family::cost::{BlockSize, StageAttention, StageSummary};
+use crate::family::cost::{BlockSize, StageSummary};
 use crate::family::stages::StageConfig;
 use crate::layers::ConvSettings;
 
@@ -60,30 +60,18 @@ impl StageSize {
         let (queries, keys_and_values) = (self.projection(1), self.projection(self.kv_stride));
         let place = self.place();
         let (tokens, keys) = (place.queries, place.keys);
-        let attention = self.config.attention.cost(&place);
 
         let norm = 2 * dim;
         let projections = 3 * (queries.params() + norm);
         let embed = self.embed.params() + norm + self.prefix * dim;
         let convolutions = queries.macs(self.grid) + 2 * keys_and_values.macs(self.grid);
         let linear = 2 * (tokens + keys) * dim.pow(2) + 2 * tokens * dim * hidden;
-        let block = Macs::linear(convolutions + linear) + attention.macs;
-        StageSummary {
-            name: format!("stage{stage}"),
-            depth: self.config.depth,
-            tokens,
-            keys,
-            k: attention.kept,
-            takes_attention: true,
-            params: self.config.depth * (self.block.params() + projections + attention.params)
-                + embed,
-            macs: block * self.config.depth + Macs::linear(self.embed.macs(self.before)),
-            attention: Some(StageAttention::new(
-                &self.config.attention,
-                attention,
-                self.config.depth,
-                1,
-            )),
-        }
+        let block = (
+            self.block.params() + projections,
+            Macs::linear(convolutions + linear),
+        );
+        let (name, depth) = (format!("stage{stage}"), self.config.depth);
+        StageSummary::new(name, depth, block, &self.config.attention, &place, 1)
+            .with_modules(embed, Macs::linear(self.embed.macs(self.before)))
     }
 }

@@ -2,8 +2,8 @@
 
 pub mod boxes;
 mod cost;
-mod files;
 pub mod mask_rcnn;
+mod network;
 mod numbered;
 mod pyramid;
 mod state;
@@ -11,5 +11,6 @@ pub mod upernet;
 mod weights;
 
 pub use crate::layers::WindowPadding;
+pub use network::OnPyramid;
 pub use pyramid::{DenseKind, Pyramid};
 pub use weights::{DenseWeights, read_dense};

@@ -3,7 +3,6 @@
 use burn::module::{Module, ParamId};
 use burn::nn::LayerNorm;
 use burn::tensor::{Device, Tensor};
-use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, PyTorchToBurnAdapter, burn_pack};
 use kvt_ops::{Key, Phase, layer_norm};
 
 use super::{WindowPadding, state};
@@ -15,7 +14,7 @@ use crate::layers::Init;
 use crate::model::{Model, Parameter};
 use crate::precision::Precision;
 use crate::weights::{
-    LoadOptions, LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError, deferred, on_host,
+    LoadOptions, LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError, on_host,
 };
 
 /// The maps of a pyramid.
@@ -33,8 +32,6 @@ const UNDECAYED: [&str; 4] = [
 ];
 /// The norm of a classifier's last map, which dense networks do not use.
 const FINAL_NORM: &str = "norm.";
-/// The field of [`Pyramid`] that holds the norms of the maps.
-const NORMS: &str = "norms.";
 
 /// The maps of the four stages of a backbone, each after a layer norm of its own.
 ///
@@ -200,8 +197,7 @@ impl Pyramid {
         let backbone = self.backbone.parameters().into_iter();
         let used = backbone.filter(|parameter| self.is_used(&parameter.name));
         let used = used.map(|parameter| parameter.within(BACKBONE));
-        let norms = self.norm_tensors();
-        let norms = norms.filter_map(|(_, tensor)| Parameter::of(tensor));
+        let norms = state::parameters(&self.norms, &self.norm_names());
         used.chain(norms).collect()
     }
 
@@ -248,8 +244,8 @@ impl Pyramid {
             let (name, data) = on_host(tensor)?;
             Ok((format!("{BACKBONE}{name}"), data))
         });
-        let norms = self.norm_tensors().map(|(_, tensor)| on_host(tensor));
-        used.chain(norms).collect()
+        let norms = state::state_dict(&self.norms, &self.norm_names())?;
+        used.chain(norms.into_iter().map(Ok)).collect()
     }
 
     /// This pyramid with weights under the names of [`state_dict`](Self::state_dict), and the outcome of every key
@@ -263,17 +259,13 @@ impl Pyramid {
         state: &StateDict,
         kind: DenseKind,
     ) -> Result<(Self, LoadReport), WeightsError> {
-        let mut rows: Vec<LoadRow> = Vec::new();
-        let mut tensors = Vec::new();
         let without = match kind {
             DenseKind::Classifier => Outcome::Reset,
             DenseKind::Network => Outcome::Missing,
         };
-        for (path, tensor) in self.norm_tensors() {
-            let (row, data) = state::fit(tensor.name, tensor.shape.to_vec(), state, without)?;
-            tensors.extend(data.map(|data| deferred(data, path)));
-            rows.push(row);
-        }
+        let norm_names = self.norm_names();
+        let (norms, rows) = state::load(self.norms, &norm_names, state, without)?;
+        self.norms = norms;
         let is_norm = |name: &str| rows.iter().any(|row| row.name == name);
         let weights = state.part(|name| {
             let own = name.strip_prefix(BACKBONE).filter(|_| !is_norm(name));
@@ -303,15 +295,7 @@ impl Pyramid {
                 misfit: Misfit::Others,
             });
         }
-        let adapter = Box::new(PyTorchToBurnAdapter);
-        let applied = self.apply(tensors, None, Some(adapter), true);
-        match applied.errors.first() {
-            Some(error) => Err(WeightsError::Transfer {
-                name: self.backbone.config().name(),
-                reason: error.to_string(),
-            }),
-            None => Ok((self, report)),
-        }
+        Ok((self, report))
     }
 
     /// Whether a parameter of the model, by its name there, takes part in the maps.
@@ -319,16 +303,9 @@ impl Pyramid {
         is_used(self.backbone.config.family(), name)
     }
 
-    /// The norms under their names in files, not yet read from the device, each with its path through the modules.
-    fn norm_tensors(&self) -> impl Iterator<Item = (String, burn_pack::Tensor)> {
-        let adapter = Box::new(BurnToPyTorchAdapter);
-        let all = self.collect(None, Some(adapter), true).into_iter();
-        all.filter_map(|mut tensor| {
-            let rest = tensor.name.strip_prefix(NORMS)?;
-            let name = format!("{BACKBONE}{}{rest}", self.family.norms);
-            let path = std::mem::replace(&mut tensor.name, name);
-            Some((path, tensor))
-        })
+    /// How the names of the norms begin in files, before their numbers.
+    fn norm_names(&self) -> String {
+        format!("{BACKBONE}{}", self.family.norms)
     }
 }
 

@@ -1,13 +1,10 @@
 //! The weights of a part of a network, under a prefix.
 
-use std::sync::Arc;
-
 use burn::module::Module;
-use burn::tensor::TensorData;
 use burn_store::{BurnToPyTorchAdapter, ModuleSnapshot, PyTorchToBurnAdapter, burn_pack};
 
 use crate::model::{Parameter, trained};
-use crate::weights::{LoadRow, Outcome, StateDict, WeightsError, deferred, on_host, widened};
+use crate::weights::{LoadRow, Outcome, StateDict, WeightsError, deferred, on_host, put, widened};
 
 /// The tensors of a module in PyTorch's layout, not yet read from the device.
 fn tensors<M: Module>(module: &M) -> Vec<burn_pack::Tensor> {
@@ -32,51 +29,34 @@ pub(super) fn state_dict<M: Module>(module: &M, prefix: &str) -> Result<StateDic
     named.collect()
 }
 
-/// What a file has under a name, as f32 if it has the expected shape, and the outcome: `without` where it has nothing.
-pub(super) fn fit(
-    name: String,
-    expected: Vec<usize>,
-    state: &StateDict,
-    without: Outcome,
-) -> Result<(LoadRow, Option<Arc<TensorData>>), WeightsError> {
-    let data = state.shared(&name);
-    let found = data.map(|data| data.shape().to_vec());
-    let outcome = match &found {
-        None => without,
-        Some(found) if *found != expected => Outcome::Mismatched,
-        Some(_) => Outcome::Matched,
-    };
-    let fitting = data.filter(|_| outcome == Outcome::Matched);
-    let fitting = fitting.map(|data| widened(&name, data)).transpose()?;
-    let row = LoadRow {
-        name,
-        expected: Some(expected),
-        found,
-        outcome,
-    };
-    Ok((row, fitting))
-}
-
-/// A module with the weights of its names, and the outcome for each of them. Only those that fit are loaded; half types are
-/// widened.
+/// A module with the weights of its names, and the outcome for each of them: `without` where there is no weight. Only those that
+/// fit are loaded; half types are widened.
 pub(super) fn load<M: Module>(
     mut module: M,
     prefix: &str,
     state: &StateDict,
+    without: Outcome,
 ) -> Result<(M, Vec<LoadRow>), WeightsError> {
     let (mut rows, mut fitting) = (Vec::new(), Vec::new());
     for tensor in tensors(&module) {
-        let name = format!("{prefix}{}", tensor.name);
-        let (row, data) = fit(name, tensor.shape.to_vec(), state, Outcome::Missing)?;
-        fitting.extend(data.map(|data| deferred(data, tensor.name)));
-        rows.push(row);
+        let (name, expected) = (format!("{prefix}{}", tensor.name), tensor.shape.to_vec());
+        let data = state.shared(&name);
+        let found = data.map(|data| data.shape().to_vec());
+        let outcome = match &found {
+            None => without,
+            Some(found) if *found != expected => Outcome::Mismatched,
+            Some(_) => Outcome::Matched,
+        };
+        if let Some(data) = data.filter(|_| outcome == Outcome::Matched) {
+            fitting.push(deferred(widened(&name, data)?, tensor.name));
+        }
+        rows.push(LoadRow {
+            name,
+            expected: Some(expected),
+            found,
+            outcome,
+        });
     }
-    let applied = module.apply(fitting, None, Some(Box::new(PyTorchToBurnAdapter)), true);
-    match applied.errors.first() {
-        Some(error) => Err(WeightsError::Transfer {
-            name: prefix.trim_end_matches('.').to_owned(),
-            reason: error.to_string(),
-        }),
-        None => Ok((module, rows)),
-    }
+    put(&mut module, fitting, Some(Box::new(PyTorchToBurnAdapter)))?;
+    Ok((module, rows))
 }

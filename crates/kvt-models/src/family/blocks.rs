@@ -1,7 +1,5 @@
 //! Blocks of a model, as layer-wise learning rates count them.
 
-use super::cost::StageSummary;
-
 /// Consecutive blocks. Each block is a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockGroup {
@@ -15,21 +13,12 @@ pub(crate) struct BlockGroup {
 }
 
 impl BlockGroup {
-    /// So many blocks in the module `blocks`. All other modules belong to the embedding or the head.
-    pub(crate) fn of_depth(depth: usize) -> Vec<Self> {
-        vec![Self {
-            name: "blocks".to_owned(),
+    /// So many blocks in a module, and what leads to them, all below its name.
+    pub(crate) fn new(name: impl Into<String>, depth: usize) -> Self {
+        Self {
+            name: name.into(),
             leading: Vec::new(),
             depth,
-        }]
-    }
-
-    /// The blocks of a stage, and the modules that lead to them, all below its name.
-    pub(crate) fn of_stage(stage: StageSummary) -> Self {
-        Self {
-            name: stage.name,
-            leading: Vec::new(),
-            depth: stage.depth,
         }
     }
 }

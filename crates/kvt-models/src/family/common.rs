@@ -76,6 +76,23 @@ impl CommonConfig {
         }
     }
 
+    /// Refuses images that are too small: in pixels, for `family`.
+    pub(crate) fn at_least(
+        &self,
+        least: usize,
+        fits: bool,
+        family: &'static str,
+    ) -> Result<(), ModelError> {
+        if fits {
+            return Ok(());
+        }
+        Err(ModelError::ImageTooSmall {
+            img_size: self.side(),
+            family,
+            least,
+        })
+    }
+
     /// Refuses settings that are invalid whatever the channels.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         validate::sizes(&[
@@ -94,6 +111,17 @@ impl CommonConfig {
             dim,
             hidden: (dim as f64 * self.mlp_ratio) as usize,
             qkv_bias: self.qkv_bias,
+        }
+    }
+
+    /// The place of attention in blocks with `prefix` tokens before a map, all of which see each other.
+    pub(crate) fn place(&self, prefix: usize, grid: [usize; 2], dim: usize, heads: usize) -> Place {
+        let tokens = prefix + grid.iter().product::<usize>();
+        Place {
+            prefix,
+            grid: Some(grid),
+            dropout: self.attn_drop,
+            ..Place::new(tokens, dim, heads)
         }
     }
 

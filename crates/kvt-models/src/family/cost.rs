@@ -103,13 +103,15 @@ impl StageAttention {
 }
 
 impl StageSummary {
-    /// A stage of transformer blocks with an attention at `place`, and nothing else.
-    pub(crate) fn of_blocks(
+    /// A stage of blocks with an attention at each of `places` places. A block without its attention has so many parameters and
+    /// operations.
+    pub(crate) fn new(
         name: impl Into<String>,
         depth: usize,
-        block: BlockSize,
+        (params, macs): (usize, Macs),
         attention: &AttentionConfig,
         place: &Place,
+        places: usize,
     ) -> Self {
         let cost = attention.cost(place);
         Self {
@@ -119,10 +121,42 @@ impl StageSummary {
             keys: place.keys,
             k: cost.kept,
             takes_attention: true,
-            params: depth * (block.params() + cost.params),
-            macs: (block.macs(place.queries) + cost.macs) * depth,
-            attention: Some(StageAttention::new(attention, cost, depth, 1)),
+            params: depth * (params + cost.params),
+            macs: (macs + cost.macs * places) * depth,
+            attention: Some(StageAttention::new(attention, cost, depth, places)),
         }
+    }
+
+    /// A stage of blocks whose queries choose no keys.
+    pub(crate) fn without_attention(
+        name: String,
+        depth: usize,
+        (params, macs): (usize, Macs),
+        tokens: usize,
+    ) -> Self {
+        Self {
+            name,
+            depth,
+            tokens,
+            keys: 0,
+            k: 0,
+            takes_attention: false,
+            params: depth * params,
+            macs: macs * depth,
+            attention: None,
+        }
+    }
+
+    /// A stage of transformer blocks with an attention at `place`, and nothing else.
+    pub(crate) fn of_blocks(
+        name: impl Into<String>,
+        depth: usize,
+        block: BlockSize,
+        attention: &AttentionConfig,
+        place: &Place,
+    ) -> Self {
+        let size = (block.params(), block.macs(place.queries));
+        Self::new(name, depth, size, attention, place, 1)
     }
 
     /// The same with the modules that lead to the blocks.

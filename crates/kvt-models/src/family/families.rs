@@ -38,12 +38,6 @@ macro_rules! families {
                     Self::$Network(config)
                 }
             }
-
-            impl From<$module::$Network> for AnyBackbone {
-                fn from(network: $module::$Network) -> Self {
-                    Self::$Network(network)
-                }
-            }
         )*
 
         /// All families, in the order of the list.
@@ -104,7 +98,7 @@ macro_rules! families {
             /// The backbone of a valid configuration with the original's initialisation.
             pub(crate) fn backbone(&self, init: &Init<'_>) -> AnyBackbone {
                 match self {
-                    $(Self::$Network(config) => $module::$Network::new(config, init).into(),)*
+                    $(Self::$Network(config) => AnyBackbone::$Network($module::$Network::new(config, init)),)*
                 }
             }
         }

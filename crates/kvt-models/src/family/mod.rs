@@ -158,11 +158,6 @@ impl Family {
         self.undecayed.iter().any(|rule| rule.covers(name))
     }
 
-    /// The name of the parameter at a path through the modules of a backbone.
-    pub(crate) fn parameter_name(&self, path: &str) -> String {
-        (self.paths.to_name)(path)
-    }
-
     /// Refuses the weights of a variant.
     pub(crate) fn check_variant(&self, weights: &StateDict) -> Result<(), WeightsError> {
         let mut variants = self.variants.iter();
@@ -181,11 +176,6 @@ impl Family {
     pub(crate) fn is_of_head(&self, name: &str) -> bool {
         let layer = name.rsplit_once('.').map_or(name, |(layer, _)| layer);
         self.outputs.contains(&layer)
-    }
-
-    /// The path through the modules of a backbone to the parameter of this name.
-    pub(crate) fn parameter_path(&self, name: &str) -> String {
-        (self.paths.from_name)(name)
     }
 }
 
@@ -245,7 +235,8 @@ pub(crate) trait FamilyConfig {
     /// the names of the stages.
     fn blocks(&self) -> Vec<BlockGroup> {
         let stages = self.summary().stages.into_iter();
-        stages.map(BlockGroup::of_stage).collect()
+        let groups = stages.map(|stage| BlockGroup::new(stage.name, stage.depth));
+        groups.collect()
     }
 
     /// How many numbers are drawn once and saved: they are neither trained, nor computed, nor statistics.

@@ -3,6 +3,7 @@
 use kvt_attention::AttentionConfig;
 
 use crate::error::ModelError;
+use crate::family::common::joined;
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::validate;
 
@@ -16,6 +17,14 @@ pub struct StagesConfig {
     /// The attention of the blocks of each stage.
     pub attention: Vec<AttentionConfig>,
 }
+
+/// A named size: channels, blocks and heads of each stage.
+pub(crate) type NamedSize = (
+    &'static str,
+    &'static [usize],
+    &'static [usize],
+    &'static [usize],
+);
 
 /// The entries for one stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +50,16 @@ impl StagesConfig {
     /// The number of stages.
     pub(crate) fn count(&self) -> usize {
         self.depth.len()
+    }
+
+    /// The name of the size with these channels and own blocks and heads; channels x blocks if it has none.
+    pub(crate) fn size_name(&self, embed_dim: &[usize], sizes: &[NamedSize]) -> String {
+        let own = (embed_dim, self.depth.as_slice(), self.num_heads.as_slice());
+        let mut sizes = sizes.iter();
+        match sizes.find(|(_, dims, depth, heads)| own == (*dims, *depth, *heads)) {
+            Some((size, ..)) => (*size).to_owned(),
+            None => format!("{}x{}", joined(embed_dim), joined(&self.depth)),
+        }
     }
 
     /// The stages, first to last.

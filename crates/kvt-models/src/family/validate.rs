@@ -2,6 +2,23 @@
 
 use crate::error::ModelError;
 
+/// Refuses a number outside of its range, which is given in words.
+pub(crate) fn within(
+    field: &'static str,
+    value: f64,
+    is_within: bool,
+    expected: &'static str,
+) -> Result<(), ModelError> {
+    if is_within {
+        return Ok(());
+    }
+    Err(ModelError::OutOfRange {
+        field,
+        value,
+        expected,
+    })
+}
+
 /// Rejects zero and implausibly large sizes, so that the arithmetic of costs cannot overflow.
 pub(crate) fn sizes(sizes: &[(&'static str, usize)]) -> Result<(), ModelError> {
     for &(field, size) in sizes {
@@ -15,28 +32,16 @@ pub(crate) fn sizes(sizes: &[(&'static str, usize)]) -> Result<(), ModelError> {
             "depth" | "in_chans" => (1 << 12, "at most 4096"),
             _ => (1 << 20, "at most 1048576"),
         };
-        if size > largest {
-            return Err(ModelError::OutOfRange {
-                field,
-                value: size as f64,
-                expected,
-            });
-        }
+        within(field, size as f64, size <= largest, expected)?;
     }
     Ok(())
 }
 
 /// Refuses maps of implausibly many tokens.
 pub(crate) fn tokens(side: usize) -> Result<(), ModelError> {
-    const LARGEST: usize = 1 << 10;
-    if side <= LARGEST {
-        return Ok(());
-    }
-    Err(ModelError::OutOfRange {
-        field: "tokens along a side of the map",
-        value: side as f64,
-        expected: "at most 1024: take larger patches or smaller images",
-    })
+    let expected = "at most 1024: take larger patches or smaller images";
+    let field = "tokens along a side of the map";
+    within(field, side as f64, side <= 1024, expected)
 }
 
 /// Refuses a list, given by its length, that does not have one entry per stage.
@@ -141,24 +146,13 @@ pub(crate) fn multiple(
 
 /// Refuses an MLP without hidden channels, or with implausibly many.
 pub(crate) fn mlp(hidden: usize, mlp_ratio: f64) -> Result<(), ModelError> {
-    if mlp_ratio.is_finite() && (1..=1 << 20).contains(&hidden) {
-        return Ok(());
-    }
-    Err(ModelError::OutOfRange {
-        field: "mlp_ratio",
-        value: mlp_ratio,
-        expected: "a finite number that leaves at least one hidden channel, and at most 1048576",
-    })
+    let is_within = mlp_ratio.is_finite() && (1..=1 << 20).contains(&hidden);
+    let expected = "a finite number that leaves at least one hidden channel, and at most 1048576";
+    within("mlp_ratio", mlp_ratio, is_within, expected)
 }
 
 /// Refuses a rate outside [0, 1).
 pub(crate) fn rate(field: &'static str, value: f64) -> Result<(), ModelError> {
-    if (0.0..1.0).contains(&value) {
-        return Ok(());
-    }
-    Err(ModelError::OutOfRange {
-        field,
-        value,
-        expected: "a rate of at least 0 and below 1",
-    })
+    let is_within = (0.0..1.0).contains(&value);
+    within(field, value, is_within, "a rate of at least 0 and below 1")
 }

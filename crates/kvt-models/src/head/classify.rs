@@ -6,7 +6,7 @@ use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_ops::{Phase, linear};
 
-use super::{Head, SecondOrder};
+use super::SecondOrder;
 use crate::backbone::Features;
 use crate::layers::Init;
 
@@ -71,12 +71,9 @@ impl Classifier {
         };
         Self::new(layer(class), distillation.map(layer))
     }
-}
 
-impl Head for Classifier {
-    type Output = Logits;
-
-    fn forward(&self, features: Features, phase: Phase) -> Logits {
+    /// The logits for the features of a batch.
+    pub fn forward(&self, features: Features, phase: Phase) -> Logits {
         let class = linear(&self.class, features.pooled());
         let (x, prefix) = (features.tokens, features.prefix);
         let second = || x.clone().narrow(1, 1, 1).squeeze_dim::<2>(1);

@@ -99,7 +99,7 @@ impl SecondOrder {
             normalization: SingularValues {
                 weight: init
                     .child("normalization")
-                    .standard_normal("weight", [size.cov_dims[0]]),
+                    .normal("weight", [size.cov_dims[0]], 1.0),
             },
             visual_fc: init.linear("visual_fc", size.entries(), size.classes, true),
             drop: size.drop,

@@ -1,14 +1,14 @@
 //! The pre-norm transformer block of all families.
 
 use burn::module::{Module, Param};
-use burn::nn::Linear;
+use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use kvt_attention::{Context, Mechanism, Mixer, MultiHeadAttention, Place, Rotary, split_heads};
-use kvt_ops::{Phase, Residual, linear, linear_add, widened};
+use kvt_ops::{Phase, Residual, layer_norm, linear, linear_add};
 
 use super::mlp::BlockMlp;
 use super::scale::{LayerScale, factors, scale, scaled};
-use super::{Activation, Init, Norm, NormKind, ScaleKind, drop_path};
+use super::{Activation, Init, ScaleKind, drop_path};
 use crate::family::cost::BlockSize;
 use crate::observe::{Point, Prefix, Watch};
 use crate::precision::Precision;
@@ -64,25 +64,23 @@ pub(crate) trait SelfAttention<const D: usize>: Module {
     /// `[batch, .., dim]` to the input of [`project`](Self::project).
     fn mix(&self, x: Tensor<D>, pass: Pass<'_>) -> Tensor<D>;
 
-    /// The last projection, added to a residual if there is one, in one operation if possible.
+    /// The last projection.
+    fn proj(&self) -> &Linear;
+
+    /// The last projection, each channel multiplied by a factor if there are some, `[dim]`, and added to a residual if there is one,
+    /// in one operation if possible.
     ///
     /// # Shapes
     ///
     /// The output of [`mix`](Self::mix) to `[batch, .., dim]`.
-    fn project(&self, mixed: Tensor<D>, residual: Option<Residual<D>>, pass: Pass<'_>)
-    -> Tensor<D>;
-
-    /// The same with each channel of the projection multiplied by a factor, `[dim]`, before it is added.
-    fn project_scaled(
+    fn project(
         &self,
         mixed: Tensor<D>,
         residual: Option<Residual<D>>,
-        factors: Tensor<1>,
-        pass: Pass<'_>,
+        factors: Option<Tensor<1>>,
+        _: Pass<'_>,
     ) -> Tensor<D> {
-        let branch = self.project(mixed, None, pass);
-        let branch = widened(branch) * factors.unsqueeze::<D>();
-        plus(branch, residual)
+        project(&scaled(self.proj(), factors), mixed, residual)
     }
 }
 
@@ -98,18 +96,8 @@ impl SelfAttention<3> for MultiHeadAttention {
         self.attend(x, context)
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
-        project(&self.proj, mixed, residual)
-    }
-
-    fn project_scaled(
-        &self,
-        mixed: Tensor<3>,
-        residual: Option<Residual<3>>,
-        factors: Tensor<1>,
-        _: Pass<'_>,
-    ) -> Tensor<3> {
-        project(&scaled(&self.proj, Some(factors)), mixed, residual)
+    fn proj(&self) -> &Linear {
+        &self.proj
     }
 }
 
@@ -140,11 +128,11 @@ pub(crate) fn project<const D: usize>(
 /// Self-attention and an MLP, each after a norm and added to a residual.
 #[derive(Module, Debug)]
 pub(crate) struct Block<A: Module> {
-    norm1: Norm,
+    norm1: LayerNorm,
     attn: A,
     ls1: Option<LayerScale>,
     gamma_1: Option<Param<Tensor<1>>>,
-    norm2: Norm,
+    norm2: LayerNorm,
     mlp: BlockMlp,
     ls2: Option<LayerScale>,
     gamma_2: Option<Param<Tensor<1>>>,
@@ -157,8 +145,8 @@ pub(crate) struct Block<A: Module> {
 /// The settings that the blocks of a family share, besides their attention.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockKind {
-    /// The norm before each branch.
-    pub norm: NormKind,
+    /// Added to the variance in the layer norm before each branch.
+    pub norm_epsilon: f64,
     /// Of the MLP.
     pub activation: Activation,
     /// Of both branches.
@@ -169,9 +157,7 @@ impl BlockKind {
     /// Layer norms and GELU, as in a ViT.
     pub(crate) const fn vit(norm_epsilon: f64) -> Self {
         Self {
-            norm: NormKind::Layer {
-                epsilon: norm_epsilon,
-            },
+            norm_epsilon,
             activation: Activation::Gelu,
             scale: None,
         }
@@ -191,16 +177,16 @@ impl<A: Module> Block<A> {
         let [(ls1, gamma_1), (ls2, gamma_2)] =
             [1, 2].map(|branch| scale(init, kind.scale, branch, dim));
         Self {
-            norm1: Norm::new(init, kind.norm, dim),
+            norm1: init.layer_norm(dim, kind.norm_epsilon),
             attn,
             ls1,
             gamma_1,
-            norm2: Norm::new(init, kind.norm, dim),
+            norm2: init.layer_norm(dim, kind.norm_epsilon),
             mlp: BlockMlp::new(&init.child("mlp"), dim, hidden, kind.activation),
             ls2,
             gamma_2,
             drop_path,
-            norm_epsilon: kind.norm.epsilon(),
+            norm_epsilon: kind.norm_epsilon,
         }
     }
 
@@ -226,26 +212,37 @@ impl<A: Module> Block<A> {
     where
         A: SelfAttention<D>,
     {
+        self.forward_reading(x.clone(), x, pass)
+    }
+
+    /// The same if the attention reads other tokens, `read`, than those that change.
+    pub(crate) fn forward_reading<const D: usize>(
+        &self,
+        read: Tensor<D>,
+        x: Tensor<D>,
+        pass: Pass<'_>,
+    ) -> Tensor<D>
+    where
+        A: SelfAttention<D>,
+    {
         let Pass { phase, watch, .. } = pass;
         watch.tokens(Point::Input, || x.clone());
-        let normed = self.norm1.forward(x.clone(), self.norm_epsilon, phase);
+        let normed = layer_norm(&self.norm1, read, self.norm_epsilon);
         let attn = Pass {
             phase: phase.named("attn"),
             ..pass
         };
         let mixed = self.attn.mix(pass.lower(normed), attn);
         let of_attention = factors(&self.ls1, &self.gamma_1);
-        let project = |mixed, residual| match &of_attention {
-            Some(factors) => self
-                .attn
-                .project_scaled(mixed, residual, factors.clone(), attn),
-            None => self.attn.project(mixed, residual, attn),
+        let project = |mixed, residual| {
+            let factors = of_attention.clone();
+            self.attn.project(mixed, residual, factors, attn)
         };
         watch.tokens(Point::Attention, || project(mixed.clone(), None));
         let x = add_branch(x, mixed, self.drop_path, phase.named("drop_path1"), project);
 
         watch.tokens(Point::Middle, || x.clone());
-        let normed = self.norm2.forward(x.clone(), self.norm_epsilon, phase);
+        let normed = layer_norm(&self.norm2, x.clone(), self.norm_epsilon);
         let normed = pass.lower(normed);
         let of_mlp = factors(&self.ls2, &self.gamma_2);
         let mlp = |normed, residual| self.mlp.forward(normed, residual, of_mlp.clone());
@@ -281,13 +278,14 @@ pub(crate) fn add_branch<const D: usize>(
 pub(crate) fn forward_blocks<const D: usize, A: SelfAttention<D>>(
     blocks: &[Block<A>],
     x: Tensor<D>,
-    pass: Pass<'_>,
+    mut pass: Pass<'_>,
     kept: usize,
 ) -> (Tensor<D>, Vec<Tensor<D>>) {
+    pass.phase = pass.phase.named("blocks");
     forward_each(blocks, x, pass, kept, Block::forward)
 }
 
-/// As [`forward_blocks`], of any blocks: `forward` is one of them.
+/// As [`forward_blocks`], of any blocks, each with its number in the phase: `forward` is one of them.
 ///
 /// # Shapes
 ///
@@ -299,7 +297,7 @@ pub(crate) fn forward_each<'a, const D: usize, B>(
     kept: usize,
     forward: impl Fn(&B, Tensor<D>, Pass<'a>) -> Tensor<D>,
 ) -> (Tensor<D>, Vec<Tensor<D>>) {
-    let phase = pass.phase.named("blocks");
+    let phase = pass.phase;
     let mut outputs = Vec::new();
     for (i, block) in blocks.iter().enumerate() {
         pass.phase = phase.child(i as u64);

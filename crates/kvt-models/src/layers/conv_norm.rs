@@ -1,4 +1,4 @@
-//! A convolution that is normalised over the batch and rectified.
+//! A convolution that is normalised over the batch: mmcv's `ConvModule`.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -6,23 +6,34 @@ use kvt_ops::Phase;
 
 use super::{BatchNorm, BatchNormSettings, Conv2d, Init};
 
-/// `relu(norm(conv(x)))`.
+/// A convolution and its batch norm, which computes in f32.
 #[derive(Module, Debug)]
 pub(crate) struct ConvNorm {
     conv: Conv2d,
-    norm: BatchNorm,
+    bn: BatchNorm,
 }
 
 impl ConvNorm {
+    /// A norm of unit weight and zero bias after a convolution.
     pub(crate) fn new(init: &Init<'_>, conv: Conv2d) -> Self {
         let channels = conv.settings().out_channels;
         Self {
             conv,
-            norm: init.batch_norm(channels, BatchNormSettings::default()),
+            bn: init.batch_norm(channels, BatchNormSettings::default()),
         }
     }
 
-    pub(crate) fn forward(&self, map: Tensor<4>, phase: Phase) -> Tensor<4> {
-        self.norm.forward_relu(self.conv.forward(map), phase)
+    /// `relu(bn(conv(x)))`, in the type of `x`.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, inputs, height, width]` to `[batch, outputs, rows, columns]`.
+    pub(crate) fn forward(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
+        self.bn.forward_relu(self.conv.forward(x), phase)
+    }
+
+    /// The same without the ReLU.
+    pub(crate) fn linear(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
+        self.bn.forward(self.conv.forward(x), phase)
     }
 }

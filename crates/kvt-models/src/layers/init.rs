@@ -166,15 +166,6 @@ impl<'a> Init<'a> {
         self.cut_normal(name, shape, std, f32::INFINITY)
     }
 
-    /// A parameter drawn from the standard normal distribution.
-    pub fn standard_normal<const D: usize>(
-        &self,
-        name: &str,
-        shape: [usize; D],
-    ) -> Param<Tensor<D>> {
-        self.normal(name, shape, 1.0)
-    }
-
     /// A matrix `[rows, columns]` whose rows, or columns if there are fewer of them, are orthogonal to each other and
     /// of length `gain`; all directions are equally likely: `orthogonal_` of PyTorch. For [`fixed`](Self::fixed), or
     /// a parameter.

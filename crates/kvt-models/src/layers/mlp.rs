@@ -46,7 +46,7 @@ impl Activation {
 
 /// Two linear layers with an activation between them.
 #[derive(Module, Debug)]
-pub struct Mlp {
+pub(crate) struct Mlp {
     fc1: Linear,
     fc2: Linear,
     #[module(skip)]
@@ -70,7 +70,7 @@ pub(crate) enum BlockMlp {
 
 impl Mlp {
     /// `dim` channels in and out, `hidden` between.
-    pub fn new(init: &Init<'_>, dim: usize, hidden: usize, activation: Activation) -> Self {
+    pub(crate) fn new(init: &Init<'_>, dim: usize, hidden: usize, activation: Activation) -> Self {
         Self {
             fc1: init.linear("fc1", dim, hidden, true),
             fc2: init.linear("fc2", activation.inner(hidden), dim, true),
@@ -78,21 +78,8 @@ impl Mlp {
         }
     }
 
-    /// The output, added to a residual if there is one.
-    ///
-    /// # Shapes
-    ///
-    /// `[.., dim]` to the same shape.
-    pub fn forward<const D: usize>(
-        &self,
-        x: Tensor<D>,
-        residual: Option<Residual<D>>,
-    ) -> Tensor<D> {
-        self.forward_scaled(x, residual, None)
-    }
-
     /// As [`BlockMlp::forward`].
-    fn forward_scaled<const D: usize>(
+    pub(crate) fn forward<const D: usize>(
         &self,
         x: Tensor<D>,
         residual: Option<Residual<D>>,
@@ -151,7 +138,7 @@ impl BlockMlp {
         factors: Option<Tensor<1>>,
     ) -> Tensor<D> {
         match self {
-            Self::Plain(mlp) => mlp.forward_scaled(x, residual, factors),
+            Self::Plain(mlp) => mlp.forward(x, residual, factors),
             Self::Gated(mlp) => {
                 let hidden = silu(linear(&mlp.fc1_g, x.clone())) * linear(&mlp.fc1_x, x);
                 project(&scaled(&mlp.fc2, factors), hidden, residual)

@@ -5,7 +5,6 @@ use burn::nn::LayerNorm;
 use burn::tensor::Tensor;
 use kvt_ops::{layer_norm, linear_with, permute_reshape, widened};
 
-use super::windows::crop;
 use super::{Conv2d, ConvSettings, Init};
 
 /// Cuts an image into square patches and projects each to a token.
@@ -125,6 +124,18 @@ pub(crate) fn convolve_tokens(
         weight.transpose(),
         conv.bias.as_ref().map(Param::val),
     )
+}
+
+/// The first rows and columns of a map.
+///
+/// # Shapes
+///
+/// `[batch, height, width, dim]` to `[batch, rows, columns, dim]`.
+fn crop(map: Tensor<4>, [rows, columns]: [usize; 2]) -> Tensor<4> {
+    if map.dims()[1..3] == [rows, columns] {
+        return map;
+    }
+    map.narrow(1, 0, rows).narrow(2, 0, columns)
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
 //! Sizes of a PiT, and their cost.
 
 use burn::tensor::TensorData;
-use kvt_attention::{Macs, Place};
+use kvt_attention::Macs;
 
 use super::stage::{StageSize, pool};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::CommonConfig;
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::cost::Summary;
-use crate::family::stages::StagesConfig;
+use crate::family::stages::{NamedSize, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
@@ -32,14 +32,17 @@ pub struct PitConfig {
     pub stages: StagesConfig,
 }
 
-/// The named sizes: channels, blocks, heads, patch size and stride.
-type Size = (&'static str, [usize; 3], [usize; 3], [usize; 3], [usize; 2]);
-const SIZES: [Size; 4] = [
-    ("ti", [64, 128, 256], [2, 6, 4], [2, 4, 8], [16, 8]),
-    ("xs", [96, 192, 384], [2, 6, 4], [2, 4, 8], [16, 8]),
-    ("s", [144, 288, 576], [2, 6, 4], [3, 6, 12], [16, 8]),
-    ("b", [256, 512, 1024], [3, 6, 4], [4, 8, 16], [14, 7]),
+const SIZES: [NamedSize; 4] = [
+    ("ti", &[64, 128, 256], &[2, 6, 4], &[2, 4, 8]),
+    ("xs", &[96, 192, 384], &[2, 6, 4], &[2, 4, 8]),
+    ("s", &[144, 288, 576], &[2, 6, 4], &[3, 6, 12]),
+    ("b", &[256, 512, 1024], &[3, 6, 4], &[4, 8, 16]),
 ];
+
+/// Patch size and stride of a named size.
+fn patch(size: &str) -> [usize; 2] {
+    if size == "b" { [14, 7] } else { [16, 8] }
+}
 
 impl PitConfig {
     /// Patches along a side of the image.
@@ -74,12 +77,7 @@ impl PitConfig {
             let pool = channels.map(|channels| pool(channels, dim));
             let grid = pool.map_or(before, |pool| pool.output_size(before));
             let prefix = self.num_prefix_tokens();
-            let place = Place {
-                prefix,
-                grid: Some([grid; 2]),
-                dropout: self.common.attn_drop,
-                ..Place::new(prefix + grid.pow(2), dim, config.num_heads)
-            };
+            let place = self.common.place(prefix, [grid; 2], dim, config.num_heads);
             let size = StageSize {
                 block: self.common.block(dim),
                 config,
@@ -98,16 +96,17 @@ impl PitConfig {
 impl FamilyConfig for PitConfig {
     fn named() -> Vec<Self> {
         let configs = [false, true].into_iter().flat_map(|distilled| {
-            SIZES.map(
-                |(_, embed_dim, depth, num_heads, [patch_size, patch_stride])| Self {
+            SIZES.map(|(size, embed_dim, depth, num_heads)| {
+                let [patch_size, patch_stride] = patch(size);
+                Self {
                     common: CommonConfig::imagenet(224),
                     patch_size,
                     patch_stride,
                     embed_dim: embed_dim.to_vec(),
                     distilled,
-                    stages: StagesConfig::dense(&depth, &num_heads),
-                },
-            )
+                    stages: StagesConfig::dense(depth, num_heads),
+                }
+            })
         });
         configs.collect()
     }
@@ -132,13 +131,9 @@ impl FamilyConfig for PitConfig {
             ("patch_stride", self.patch_stride),
         ])?;
         validate::per_stage("embed_dim", self.embed_dim.len(), self.stages.count())?;
-        if self.common.side() < self.patch_size {
-            return Err(ModelError::ImageTooSmall {
-                img_size: self.common.side(),
-                family: "PiT with such patches",
-                least: self.patch_size,
-            });
-        }
+        let (least, side) = (self.patch_size, self.common.side());
+        self.common
+            .at_least(least, side >= least, "PiT with such patches")?;
         let mut before = 1;
         for (i, stage) in self.stages().iter().enumerate() {
             validate::tokens(stage.grid)?;
@@ -157,22 +152,12 @@ impl FamilyConfig for PitConfig {
     }
 
     fn name(&self) -> String {
-        let sizes = (
-            self.embed_dim.as_slice(),
-            self.stages.depth.as_slice(),
-            self.stages.num_heads.as_slice(),
-        );
-        let patch = [self.patch_size, self.patch_stride];
-        let known = SIZES
-            .iter()
-            .find(|(_, dims, depth, heads, _)| sizes == (dims, depth, heads));
-        let size = match known {
-            Some((size, ..)) => (*size).to_owned(),
-            None => format!("{}x{}", joined(&self.embed_dim), joined(&self.stages.depth)),
-        };
-        let patch = match known {
-            Some((.., own)) if *own == patch => String::new(),
-            _ => format!("_patch{}_stride{}", patch[0], patch[1]),
+        let size = self.stages.size_name(&self.embed_dim, &SIZES);
+        let own = [self.patch_size, self.patch_stride];
+        let is_named = SIZES.iter().any(|(name, ..)| *name == size);
+        let patch = match own {
+            own if is_named && own == patch(&size) => String::new(),
+            [size, stride] => format!("_patch{size}_stride{stride}"),
         };
         let distilled = if self.distilled { "_distilled" } else { "" };
         format!("pit_{size}{distilled}{patch}_{}", self.common.side())

@@ -61,11 +61,10 @@ impl Pit {
         let transformers = init.child("transformers");
         let blocks = config.stages.depth.iter().sum();
         let mut rates = drop_path_rates(config.common.drop_path, blocks);
-        let stages = config.stages().into_iter().enumerate().map(|(s, size)| {
-            let rates: Vec<f64> = rates.by_ref().take(size.config.depth).collect();
-            let init = transformers.child(&s.to_string());
-            Stage::new(&init, &size, &rates)
-        });
+        let stages =
+            config.stages().into_iter().enumerate().map(|(s, size)| {
+                Stage::new(&transformers.child(&s.to_string()), &size, &mut rates)
+            });
         let transformers = stages.collect();
         let (patch_embed, grid) = (config.patch_embed(), config.grid_size());
         let dim = patch_embed.out_channels;
@@ -132,9 +131,9 @@ impl Backbone for Pit {
 }
 
 impl Stage {
-    fn new(init: &Init<'_>, size: &StageSize, rates: &[f64]) -> Self {
+    fn new(init: &Init<'_>, size: &StageSize, rates: &mut impl Iterator<Item = f64>) -> Self {
         let pool = init.child("pool");
-        let (rates, block) = (rates.iter().copied(), size.block);
+        let (rates, block) = (rates.take(size.config.depth), size.block);
         Self {
             pool: size.pool.map(|settings| Pool {
                 conv: pool.conv("conv", settings),

@@ -1,6 +1,7 @@
 //! Names of weights in the original repository and in timm: the original's `pools.0` is the beginning of
 //! `transformers.1` in timm.
 
+use crate::family::naming::numbered;
 use crate::weights::StateDict;
 
 /// Whether weights carry the original's names.
@@ -26,10 +27,4 @@ pub(super) fn official_name(timm: &str) -> String {
         Some(format!("pools.{}.{rest}", stage.checked_sub(1)?))
     });
     pool.unwrap_or_else(|| timm.to_owned())
-}
-
-/// The number before the first dot, and what follows it.
-fn numbered(name: &str) -> Option<(u32, &str)> {
-    let (number, rest) = name.split_once('.')?;
-    Some((number.parse().ok()?, rest))
 }

@@ -52,11 +52,6 @@ impl SoVitConfig {
         self.visual_tokens().grid_size(self.common.side())
     }
 
-    /// Tokens of a block: queries, and the keys that each of them chooses from.
-    pub fn tokens(&self) -> usize {
-        1 + self.grid_size().pow(2)
-    }
-
     pub(super) fn visual_tokens(&self) -> VisualTokensSize {
         VisualTokensSize {
             in_chans: self.common.in_chans,
@@ -72,12 +67,8 @@ impl SoVitConfig {
 
     /// The place of attention in a block.
     pub(super) fn place(&self) -> Place {
-        Place {
-            prefix: 1,
-            grid: Some([self.grid_size(); 2]),
-            dropout: self.common.attn_drop,
-            ..Place::new(self.tokens(), self.embed_dim, self.num_heads)
-        }
+        let grid = [self.grid_size(); 2];
+        self.common.place(1, grid, self.embed_dim, self.num_heads)
     }
 
     fn second_order(&self) -> SecondOrderSize {

@@ -36,8 +36,8 @@ pub struct SoVit {
 impl SoVit {
     /// With the original's initialisation.
     pub(crate) fn new(config: &SoVitConfig, init: &Init<'_>) -> Self {
-        let (dim, tokens) = (config.embed_dim, config.tokens());
         let (size, place) = (config.block(), config.place());
+        let (dim, tokens) = (config.embed_dim, place.queries);
         let rates = drop_path_rates(config.common.drop_path, config.depth);
         let blocks = Block::stack(&init.child("blocks"), BLOCK, size, rates, |init, _| {
             MultiHeadAttention::new(init, &config.attention, place, size.qkv_bias)

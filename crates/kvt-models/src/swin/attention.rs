@@ -8,8 +8,7 @@ use kvt_ops::{Residual, linear, permute_reshape};
 
 use super::config::StageSize;
 use super::masks::{MaskCache, Masks};
-use super::window::Windows;
-use crate::layers::{Init, Pass, SelfAttention, plus};
+use crate::layers::{Init, Pass, SelfAttention, Windows, plus, scaled};
 
 /// Multi-head self-attention within each window, with a bias for every relative position.
 #[derive(Module, Debug)]
@@ -95,7 +94,8 @@ impl SelfAttention<4> for WindowAttention {
     /// `[batch, rows, columns, dim]` to `[batch, windows, area, dim]`.
     fn mix(&self, map: Tensor<4>, pass: Pass<'_>) -> Tensor<4> {
         let on = self.windows.on(pass.grid);
-        let masks = self.masks.of(on, &map.device());
+        let device = map.device();
+        let masks = self.masks.of(on, &device, || Masks::new(on, &device));
         let x = on.cut(map);
         let [batch, windows, area, dim] = x.dims();
         let Place {
@@ -126,15 +126,20 @@ impl SelfAttention<4> for WindowAttention {
         permute_reshape(mixed, [0, 1, 3, 2, 4], [batch, windows, area, dim])
     }
 
+    fn proj(&self) -> &Linear {
+        &self.proj
+    }
+
     fn project(
         &self,
         mixed: Tensor<4>,
         residual: Option<Residual<4>>,
+        factors: Option<Tensor<1>>,
         pass: Pass<'_>,
     ) -> Tensor<4> {
         let windows = self.windows.on(pass.grid);
-        let map = windows.join(linear(&self.proj, mixed));
-        plus(map, residual)
+        let projected = linear(&scaled(&self.proj, factors), mixed);
+        plus(windows.join(projected), residual)
     }
 }
 
@@ -173,7 +178,7 @@ mod tests {
     /// The attention on a map of 4 x 4 tokens.
     fn forward(attention: &WindowAttention, map: Tensor<4>) -> Tensor<4> {
         let pass = Ask::default().pass(0, [4, 4], Phase::Eval);
-        attention.project(attention.mix(map, pass), None, pass)
+        attention.project(attention.mix(map, pass), None, None, pass)
     }
 
     /// A map with a number added to its first row.

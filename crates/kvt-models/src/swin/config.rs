@@ -4,19 +4,24 @@ use burn::tensor::TensorData;
 use kvt_attention::{Macs, Place};
 
 use super::table;
-use super::window::Windows;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::CommonConfig;
 use crate::family::config_keys::{ModelOverrides, one};
-use crate::family::cost::{BlockSize, StageAttention, StageSummary, Summary};
+use crate::family::cost::{BlockSize, StageSummary, Summary};
 use crate::family::places::softmax_only;
-use crate::family::stages::{StageConfig, StagesConfig};
+use crate::family::stages::{NamedSize, StageConfig, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
-use crate::layers::{Init, WindowPadding};
+use crate::layers::{Init, WindowPadding, Windows};
 use crate::weights::{StateDict, WeightsError};
 
+const SIZES: [NamedSize; 4] = [
+    ("tiny", &[96], &[2, 2, 6, 2], &[3, 6, 12, 24]),
+    ("small", &[96], &[2, 2, 18, 2], &[3, 6, 12, 24]),
+    ("base", &[128], &[2, 2, 18, 2], &[4, 8, 16, 32]),
+    ("large", &[192], &[2, 2, 18, 2], &[6, 12, 24, 48]),
+];
 /// How the names of the tables of relative positions end.
 const TABLE: &str = ".relative_position_bias_table";
 /// More stages shrink any image to nothing, and their channels would overflow.
@@ -107,49 +112,28 @@ impl StageSize {
             ref config,
             ..
         } = *self;
-        let attention = config.attention.cost(&self.place());
-        let (dim, tokens, keys) = (
-            block.dim,
-            windows.map.iter().product::<usize>(),
-            windows.area(),
-        );
+        let (dim, count) = (block.dim, windows.count());
+        let tokens = windows.map.iter().product::<usize>();
         let table = windows.relative_positions() * config.num_heads;
         // The padding of a map is projected and attends, but does not reach the MLP.
-        let padded = windows.count() * keys;
+        let padded = count * windows.area();
         let padding = Macs::linear((padded - tokens) * 4 * dim * dim);
+        let size = (block.params() + table, block.macs(tokens) + padding);
         // Four tokens of half the channels: `[4 * dim / 2, dim]`.
         let (merging, merging_norm) = match stage {
             0 => (0, 0),
             _ => (2 * dim * dim, 4 * dim),
         };
-        StageSummary {
-            name: format!("layers.{stage}"),
-            depth: config.depth,
-            tokens,
-            keys,
-            k: attention.kept,
-            takes_attention: true,
-            params: config.depth * (block.params() + table + attention.params)
-                + merging
-                + merging_norm,
-            macs: (block.macs(tokens) + padding + attention.macs * windows.count()) * config.depth
-                + Macs::linear(tokens * merging),
-            attention: Some(StageAttention::new(
-                &config.attention,
-                attention,
-                config.depth,
-                windows.count(),
-            )),
-        }
+        let (name, depth, place) = (format!("layers.{stage}"), config.depth, self.place());
+        let blocks = StageSummary::new(name, depth, size, &config.attention, &place, count);
+        StageSummary { tokens, ..blocks }
+            .with_modules(merging + merging_norm, Macs::linear(tokens * merging))
     }
 }
 
 impl FamilyConfig for SwinConfig {
     fn named() -> Vec<Self> {
-        let tiny = (96, 6, [3, 6, 12, 24]);
-        let small = (96, 18, [3, 6, 12, 24]);
-        let base = (128, 18, [4, 8, 16, 32]);
-        let large = (192, 18, [6, 12, 24, 48]);
+        let [tiny, small, base, large] = SIZES;
         let sizes = [
             (tiny, 7, 224),
             (small, 7, 224),
@@ -159,13 +143,13 @@ impl FamilyConfig for SwinConfig {
             (large, 12, 384),
         ];
         let configs = sizes.map(
-            |((embed_dim, depth, num_heads), window_size, img_size)| Self {
+            |((_, embed_dim, depth, num_heads), window_size, img_size)| Self {
                 common: CommonConfig::imagenet(img_size),
                 patch_size: 4,
-                embed_dim,
+                embed_dim: embed_dim[0],
                 window_size,
                 dense: None,
-                stages: StagesConfig::dense(&[2, 2, depth, 2], &num_heads),
+                stages: StagesConfig::dense(depth, num_heads),
             },
         );
         configs.into()
@@ -209,13 +193,14 @@ impl FamilyConfig for SwinConfig {
             ("embed_dim", self.embed_dim),
             ("window_size", self.window_size),
         ])?;
-        if self.stages.count() > MAX_STAGES {
-            return Err(ModelError::OutOfRange {
-                field: "number of stages",
-                value: self.stages.count() as f64,
-                expected: "at most 16 entries of `depth`, since every stage doubles the channels",
-            });
-        }
+        let expected = "at most 16 entries of `depth`, since every stage doubles the channels";
+        let count = self.stages.count();
+        validate::within(
+            "number of stages",
+            count as f64,
+            count <= MAX_STAGES,
+            expected,
+        )?;
         validate::whole_patches(self.common.side(), self.patch_size)?;
         validate::tokens(self.grid_size())?;
         for (i, stage) in self.stages().enumerate() {
@@ -230,18 +215,7 @@ impl FamilyConfig for SwinConfig {
     }
 
     fn name(&self) -> String {
-        let sizes = (
-            self.embed_dim,
-            self.stages.depth.as_slice(),
-            self.stages.num_heads.as_slice(),
-        );
-        let size = match sizes {
-            (96, [2, 2, 6, 2], [3, 6, 12, 24]) => "tiny".to_owned(),
-            (96, [2, 2, 18, 2], [3, 6, 12, 24]) => "small".to_owned(),
-            (128, [2, 2, 18, 2], [4, 8, 16, 32]) => "base".to_owned(),
-            (192, [2, 2, 18, 2], [6, 12, 24, 48]) => "large".to_owned(),
-            (dim, depth, _) => format!("{dim}x{}", joined(depth)),
-        };
+        let size = self.stages.size_name(&[self.embed_dim], &SIZES);
         let (patch, window, img) = (self.patch_size, self.window_size, self.common.side());
         format!("swin_{size}_patch{patch}_window{window}_{img}")
     }

@@ -6,6 +6,7 @@
 
 use burn::tensor::TensorData;
 
+use crate::family::naming::numbered;
 use crate::weights::StateDict;
 
 /// A module of every Swin there.
@@ -28,7 +29,9 @@ pub(super) fn to_timm(weights: StateDict) -> StateDict {
         for (part, own) in PARTS {
             renamed = renamed.replace(part, own);
         }
-        let Some((stage, rest)) = stage(&renamed) else {
+        let stage = renamed.strip_prefix("stages.").and_then(numbered);
+        // A number that cannot be a stage is left as it is.
+        let Some((stage, rest)) = stage.filter(|(stage, _)| *stage < usize::MAX) else {
             return (renamed, data);
         };
         match rest.strip_prefix("downsample.") {
@@ -40,14 +43,6 @@ pub(super) fn to_timm(weights: StateDict) -> StateDict {
         }
     });
     weights.collect()
-}
-
-/// The stage of a weight, and its name there.
-fn stage(name: &str) -> Option<(usize, &str)> {
-    let (stage, rest) = name.strip_prefix("stages.")?.split_once('.')?;
-    let stage: usize = stage.parse().ok()?;
-    // A number that cannot be a stage is left as it is.
-    (stage < usize::MAX).then_some((stage, rest))
 }
 
 /// A weight of a merging of patches, `[.., 4 * dim]`, with its last dimension in the original's order.

@@ -12,7 +12,7 @@ use super::masks::MaskCache;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::family::validate;
-use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks, pad};
+use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks};
 
 /// The original's epsilon of all layer norms.
 const NORM_EPSILON: f64 = 1e-5;
@@ -48,14 +48,11 @@ impl Swin {
     /// With the original's initialisation.
     pub(crate) fn new(config: &SwinConfig, init: &Init<'_>) -> Self {
         let layers = init.child("layers");
-        let rates: Vec<f64> =
-            drop_path_rates(config.common.drop_path, config.stages.depth.iter().sum()).collect();
-        let mut rates = rates.as_slice();
-        let stages = config.stages().enumerate().map(|(s, size)| {
-            let (own, rest) = rates.split_at(size.config.depth);
-            rates = rest;
-            Stage::new(&layers.child(&s.to_string()), &size, s == 0, own)
-        });
+        let mut rates = drop_path_rates(config.common.drop_path, config.stages.depth.iter().sum());
+        let stages = config
+            .stages()
+            .enumerate()
+            .map(|(s, size)| Stage::new(&layers.child(&s.to_string()), &size, s == 0, &mut rates));
         let layers = stages.collect();
         Self {
             patch_embed: PatchEmbed::new(
@@ -129,8 +126,13 @@ impl Backbone for Swin {
 }
 
 impl Stage {
-    fn new(init: &Init<'_>, size: &StageSize, first: bool, rates: &[f64]) -> Self {
-        let (blocks, rates) = (init.child("blocks"), rates.iter().copied());
+    fn new(
+        init: &Init<'_>,
+        size: &StageSize,
+        first: bool,
+        rates: &mut impl Iterator<Item = f64>,
+    ) -> Self {
+        let (blocks, rates) = (init.child("blocks"), rates.take(size.config.depth));
         let windows = [size.windows, size.windows.shifted()];
         let masks = MaskCache::default();
         Self {
@@ -170,8 +172,12 @@ impl PatchMerging {
 fn merge(map: Tensor<4>) -> Tensor<4> {
     let [batch, height, width, dim] = map.dims();
     let [rows, columns] = [height, width].map(|size| size.div_ceil(2));
-    let map = pad(map, [2 * rows - height, 2 * columns - width])
-        .reshape([batch, rows, 2, columns, 2, dim]);
+    let (below, right) = (2 * rows - height, 2 * columns - width);
+    let map = match below + right {
+        0 => map,
+        _ => map.pad([(0, below), (0, right), (0, 0)], PadMode::Constant(0.0)),
+    };
+    let map = map.reshape([batch, rows, 2, columns, 2, dim]);
     permute_reshape(map, [0, 1, 3, 4, 2, 5], [batch, rows, columns, 4 * dim])
 }
 

@@ -1,44 +1,22 @@
-//! The cutting of a map of tokens into windows, and its effect on pairs of their tokens.
+//! Windows of a Swin, and their effect on pairs of their tokens.
 
-use burn::tensor::Tensor;
-use kvt_ops::RowOrder;
-
-use crate::layers::{self, WindowPadding, crop, is_cpu, pad};
+use crate::layers::{WindowPadding, Windows};
 
 /// The number that the original adds to the score of two tokens that are not neighbours in the image.
 const HIDDEN: f32 = -100.0;
-
-/// The windows of a block: squares of tokens, row by row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Windows {
-    /// Rows and columns of the map.
-    pub map: [usize; 2],
-    /// Tokens along a side of a window.
-    pub side: usize,
-    /// Whether the map is rolled by half a window before it is cut.
-    shifted: bool,
-    /// The backbone of a dense network, and how it treats padding.
-    dense: Option<WindowPadding>,
-}
 
 impl Windows {
     /// Windows of `window_size` x `window_size` tokens on a square map, or a single one of the size of the map if
     /// that is smaller.
     pub(super) fn new(map: usize, window_size: usize) -> Self {
-        Self {
-            map: [map; 2],
-            side: window_size.min(map),
-            shifted: false,
-            dense: None,
-        }
+        Self::plain([map; 2], window_size.min(map))
     }
 
     /// Windows of `window_size` x `window_size` tokens on a map of any size, in the order of dense networks.
     pub(super) fn dense(map: usize, window_size: usize, padding: WindowPadding) -> Self {
         Self {
-            side: window_size,
             dense: Some(padding),
-            ..Self::new(map, window_size)
+            ..Self::plain([map; 2], window_size)
         }
     }
 
@@ -56,90 +34,19 @@ impl Windows {
         Self { map, ..self }
     }
 
-    /// How far the map is rolled up and to the left.
-    pub(super) fn shift(self) -> [usize; 2] {
-        self.map.map(|size| {
-            if self.shifted && (self.side < size || self.dense.is_some()) {
-                self.side / 2
-            } else {
-                0
-            }
-        })
-    }
-
-    /// Tokens of a window.
-    pub(super) fn area(self) -> usize {
-        self.unshifted().area()
-    }
-
-    /// Windows of a map.
-    pub(super) fn count(self) -> usize {
-        self.unshifted().count()
-    }
-
     /// The number of positions of one token relative to another in a window.
     pub(super) fn relative_positions(self) -> usize {
         (2 * self.side - 1).pow(2)
-    }
-
-    /// Rolls a map, pads it with zeros to whole windows, and cuts it. Dense networks pad before they roll.
-    ///
-    /// # Shapes
-    ///
-    /// `[batch, rows, columns, dim]` to `[batch, windows, area, dim]`.
-    pub(super) fn cut(self, map: Tensor<4>) -> Tensor<4> {
-        let windows = self.unshifted();
-        if is_cpu(&map) {
-            return windows.cut_in(self.order(), map);
-        }
-        let by = self.shift().map(|by| -(by as isize));
-        if self.dense.is_none() {
-            return windows.cut(roll(map, by));
-        }
-        let padded = windows.padded();
-        let padding = [0, 1].map(|axis| padded[axis] - self.map[axis]);
-        windows.cut(roll(pad(map, padding), by))
-    }
-
-    /// Puts the windows of [`cut`](Self::cut) together again, without the padding.
-    ///
-    /// # Shapes
-    ///
-    /// `[batch, windows, area, dim]` to `[batch, rows, columns, dim]`.
-    pub(super) fn join(self, windows: Tensor<4>) -> Tensor<4> {
-        if is_cpu(&windows) {
-            return self.unshifted().join_in(&self.order(), windows);
-        }
-        let by = self.shift().map(|by| by as isize);
-        if self.dense.is_none() {
-            return roll(self.unshifted().join(windows), by);
-        }
-        let whole = layers::Windows {
-            map: self.unshifted().padded(),
-            side: self.side,
-        };
-        crop(roll(whole.join(windows), by), self.map)
-    }
-
-    /// Where the tokens of the map are in the windows.
-    fn order(self) -> RowOrder {
-        let windows = self.unshifted();
-        let whole = match self.dense {
-            Some(_) => windows.padded(),
-            None => self.map,
-        };
-        windows.order(self.shift(), whole)
     }
 
     /// For each pair of tokens of a window, query by query, the row of the table that holds the
     /// bias of their relative position.
     pub(super) fn relative_position_index(self) -> Vec<i32> {
         let side = self.side;
-        let area = self.area();
-        let pairs = (0..area).flat_map(|query| (0..area).map(move |key| (query, key)));
-        let index = pairs.map(|(query, key)| {
-            let down = query / side + side - 1 - key / side;
-            let right = query % side + side - 1 - key % side;
+        let window = Self::plain([side; 2], side);
+        let tokens: Vec<[usize; 2]> = window.places().collect();
+        let index = pairs(&tokens, self.area()).map(|(query, key)| {
+            let [down, right] = [0, 1].map(|axis| query[axis] + side - 1 - key[axis]);
             (down * (2 * side - 1) + right) as i32
         });
         index.collect()
@@ -153,34 +60,23 @@ impl Windows {
             return None;
         }
         // The last window of a row holds its previous tokens, and those that were rolled in.
-        let padded = self.unshifted().padded();
+        let padded = self.padded();
         let region = |axis: usize, place: usize| {
             let (last, rolled_in) = (padded[axis] - side, padded[axis] - shift[axis]);
             usize::from(place >= last) + usize::from(place >= rolled_in)
         };
-        let [_, right] = self.unshifted().along();
-        let mut mask = Vec::with_capacity(self.count() * self.area().pow(2));
-        for window in 0..self.count() {
-            let (top, left) = (window / right * side, window % right * side);
-            let regions: Vec<_> = (0..self.area())
-                .map(|token| {
-                    (
-                        region(0, top + token / side),
-                        region(1, left + token % side),
-                    )
-                })
-                .collect();
-            for query in &regions {
-                let hidden = |key| if key == query { 0.0 } else { HIDDEN };
-                mask.extend(regions.iter().map(hidden));
-            }
-        }
-        Some(mask)
+        let regions = self.places();
+        let regions: Vec<_> = regions
+            .map(|[row, column]| [region(0, row), region(1, column)])
+            .collect();
+        let pairs = pairs(&regions, self.area());
+        let mask = pairs.map(|(query, key)| if key == query { 0.0 } else { HIDDEN });
+        Some(mask.collect())
     }
 
     /// Whether keys are hidden because they are padding.
     pub(super) fn hides_padding(self) -> bool {
-        self.dense == Some(WindowPadding::Hidden) && self.unshifted().padded() != self.map
+        self.dense == Some(WindowPadding::Hidden) && self.padded() != self.map
     }
 
     /// `true` for keys that are padding and [hidden](Self::hides_padding), except a token from itself, `[windows,
@@ -189,36 +85,19 @@ impl Windows {
         if !self.hides_padding() {
             return None;
         }
-        let (side, area, shift) = (self.side, self.area(), self.shift());
-        let padded = self.unshifted().padded();
-        let [_, right] = self.unshifted().along();
-        let is_padding =
-            |axis: usize, place: usize| (place + shift[axis]) % padded[axis] >= self.map[axis];
-        let mut hidden = Vec::with_capacity(self.count() * area.pow(2));
-        for window in 0..self.count() {
-            let (top, left) = (window / right * side, window % right * side);
-            let padding: Vec<bool> = (0..area)
-                .map(|token| {
-                    is_padding(0, top + token / side) || is_padding(1, left + token % side)
-                })
-                .collect();
-            for query in 0..area {
-                let keys = padding.iter().enumerate();
-                hidden.extend(keys.map(|(key, padding)| *padding && key != query));
-            }
-        }
-        Some(hidden)
-    }
-
-    /// The windows of the map after the roll.
-    fn unshifted(self) -> layers::Windows {
-        let Self { map, side, .. } = self;
-        layers::Windows { map, side }
+        let tokens: Vec<_> = self.sources().enumerate().collect();
+        let hidden = pairs(&tokens, self.area())
+            .map(|((query, _), (key, source))| source.is_none() && key != query);
+        Some(hidden.collect())
     }
 }
 
-fn roll(map: Tensor<4>, by: [isize; 2]) -> Tensor<4> {
-    map.roll(&by, &[1, 2])
+/// The tokens of each window in pairs of a query and a key, query by query.
+fn pairs<T>(tokens: &[T], area: usize) -> impl Iterator<Item = (&T, &T)> {
+    tokens.chunks_exact(area).flat_map(|window| {
+        let keys = move |query| window.iter().map(move |key| (query, key));
+        window.iter().flat_map(keys)
+    })
 }
 
 #[cfg(test)]

@@ -59,15 +59,15 @@ enum TokenLayer {
 impl T2t {
     /// With the original's initialisation.
     pub(crate) fn new(config: &T2tConfig, init: &Init<'_>) -> Self {
-        let dim = config.embed_dim;
         let (size, place) = (config.block(), config.place());
+        let (dim, tokens) = (config.embed_dim, place.queries);
         let rates = drop_path_rates(config.common.drop_path, config.depth);
         let blocks = Block::stack(&init.child("blocks"), BLOCK, size, rates, |init, _| {
             MultiHeadAttention::new(init, &config.attention, place, size.qkv_bias)
         });
         Self {
             cls_token: init.token("cls_token", 1, dim),
-            pos_embed: init.fixed([1, config.tokens(), dim], sinusoid(config.tokens(), dim)),
+            pos_embed: init.fixed([1, tokens, dim], sinusoid(tokens, dim)),
             tokens_to_token: TokensToToken::new(config, &init.child("tokens_to_token")),
             blocks,
             norm: init.layer_norm(dim, NORM_EPSILON),

@@ -71,7 +71,7 @@ impl TokenPerformer {
         watch.tokens(Point::Middle, || x.clone());
         let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
         let normed = pass.lower(normed);
-        let branch = |residual| self.sequential.forward(normed.clone(), residual);
+        let branch = |residual| self.sequential.forward(normed.clone(), residual, None);
         watch.tokens(Point::Mlp, || branch(None));
         let x = self.add(x, branch, phase.named("mlp"));
         watch.tokens(Point::Output, || x.clone());

@@ -3,7 +3,7 @@
 use kvt_attention::{AttentionConfig, Macs, Place};
 use kvt_ops::Window;
 
-use crate::family::cost::{StageAttention, StageSummary};
+use crate::family::cost::StageSummary;
 use crate::family::places::softmax_only;
 
 /// The sizes of a layer after a soft split, for its modules and their cost.
@@ -61,29 +61,18 @@ impl TokenSize {
         let tokens = self.tokens();
         let weights = 3 * input * dim + 3 * dim.pow(2);
         let biases_and_norms = 3 * dim + 2 * input + 2 * dim;
-        let (keys, kept, params, macs, mechanism) = match attention {
+        let (params, macs) = (weights + biases_and_norms, Macs::linear(tokens * weights));
+        match attention {
             Some(attention) => {
-                let cost = attention.cost(&self.place());
-                let mechanism = StageAttention::new(attention, cost, 1, 1);
-                (tokens, cost.kept, cost.params, cost.macs, Some(mechanism))
+                StageSummary::new(name, 1, (params, macs), attention, &self.place(), 1)
             }
             // Features of keys and queries, the products of keys with values, of queries with these, and of queries
             // with the sum of the keys. Keys, queries and values have a bias.
             None => {
-                let products = tokens * self.features() * (4 * dim + 1);
-                (0, 0, 3 * dim, Macs::attention(products), None)
+                let products = Macs::attention(tokens * self.features() * (4 * dim + 1));
+                let size = (params + 3 * dim, macs + products);
+                StageSummary::without_attention(name, 1, size, tokens)
             }
-        };
-        StageSummary {
-            name,
-            depth: 1,
-            tokens,
-            keys,
-            k: kept,
-            takes_attention: attention.is_some(),
-            params: weights + biases_and_norms + params,
-            macs: Macs::linear(tokens * weights) + macs,
-            attention: mechanism,
         }
     }
 }

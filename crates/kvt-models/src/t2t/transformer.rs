@@ -78,8 +78,8 @@ impl TokenTransformer {
         watch.tokens(Point::Middle, || x.clone());
         let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
         let normed = pass.lower(normed);
-        watch.tokens(Point::Mlp, || self.mlp.forward(normed.clone(), None));
-        let x = self.mlp.forward(normed, Some(x.into()));
+        watch.tokens(Point::Mlp, || self.mlp.forward(normed.clone(), None, None));
+        let x = self.mlp.forward(normed, Some(x.into()), None);
         watch.tokens(Point::Output, || x.clone());
         x
     }

@@ -4,9 +4,9 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::{AttentionConfig, Mixer, Place};
-use kvt_ops::{Residual, linear_with};
+use kvt_ops::linear_with;
 
-use crate::layers::{Init, Pass, SelfAttention, project};
+use crate::layers::{Init, Pass, SelfAttention};
 
 /// Multi-head self-attention with timm's parameter names: `qk` (dim to 2 dim, in the order `(2, heads, head_dim)`), `v`
 /// and `proj`.
@@ -52,7 +52,7 @@ impl SelfAttention<3> for Attention {
         pass.attend(&self.mixer, &self.place, self.qkv(x))
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
-        project(&self.proj, mixed, residual)
+    fn proj(&self) -> &Linear {
+        &self.proj
     }
 }

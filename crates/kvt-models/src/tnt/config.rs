@@ -9,7 +9,7 @@ use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageAttention, StageSummary, Summary};
+use crate::family::cost::{BlockSize, StageSummary, Summary};
 use crate::family::places::softmax_only;
 use crate::family::validate;
 use crate::head::Classifier;
@@ -93,26 +93,19 @@ impl TntConfig {
 
     /// The place of attention in an inner block.
     pub(super) fn inner_place(&self) -> Place {
-        let side = self.inner_grid_size();
+        let (grid, dim) = ([self.inner_grid_size(); 2], self.inner_dim);
         Place {
-            grid: Some([side; 2]),
-            dropout: self.common.attn_drop,
             softmax_only: softmax_only(
                 "queries and keys are the few pixels of a patch, as in the inner transformers of a TNT",
             ),
-            ..Place::new(side.pow(2), self.inner_dim, self.inner_num_heads)
+            ..self.common.place(0, grid, dim, self.inner_num_heads)
         }
     }
 
     /// The place of attention in an outer block.
     pub(super) fn outer_place(&self) -> Place {
-        let side = self.grid_size();
-        Place {
-            prefix: 1,
-            grid: Some([side; 2]),
-            dropout: self.common.attn_drop,
-            ..Place::new(1 + side.pow(2), self.embed_dim, self.num_heads)
-        }
+        let grid = [self.grid_size(); 2];
+        self.common.place(1, grid, self.embed_dim, self.num_heads)
     }
 
     /// Parameters between an inner and an outer block.
@@ -132,18 +125,12 @@ impl TntConfig {
         let projection = Macs::linear(patches * self.pixel_numbers() * self.embed_dim);
         let [inner, outer] = self.attention.each_ref();
         let (size, place) = (self.inner(), self.inner_place());
-        let inner = StageSummary::of_blocks("inner", depth, size, inner, &place);
+        let size = (size.params(), size.macs(place.queries) * patches);
+        let inner = StageSummary::new("inner", depth, size, inner, &place, patches);
         let (size, place) = (self.outer(), self.outer_place());
         let outer = StageSummary::of_blocks("outer", depth, size, outer, &place);
         vec![
-            StageSummary {
-                macs: inner.macs * patches,
-                attention: inner.attention.map(|attention| StageAttention {
-                    macs: attention.macs * patches,
-                    ..attention
-                }),
-                ..inner
-            },
+            inner,
             outer.with_modules(depth * self.projection_params(), projection * depth),
         ]
     }
@@ -266,7 +253,7 @@ impl FamilyConfig for TntConfig {
     }
 
     fn blocks(&self) -> Vec<BlockGroup> {
-        BlockGroup::of_depth(self.depth)
+        vec![BlockGroup::new("blocks", self.depth)]
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

@@ -9,7 +9,7 @@ use crate::family::blocks::BlockGroup;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::cost::Summary;
-use crate::family::stages::StagesConfig;
+use crate::family::stages::{NamedSize, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init, WindowPadding};
@@ -35,16 +35,24 @@ pub struct TwinsConfig {
     pub stages: StagesConfig,
 }
 
-/// The named sizes: channels, heads, blocks.
-type Size = (&'static str, [usize; 4], [usize; 4], [usize; 4]);
-const SIZES: [Size; 3] = [
-    ("small", [64, 128, 256, 512], [2, 4, 8, 16], [2, 2, 10, 4]),
-    ("base", [96, 192, 384, 768], [3, 6, 12, 24], [2, 2, 18, 2]),
+const SIZES: [NamedSize; 3] = [
+    (
+        "small",
+        &[64, 128, 256, 512],
+        &[2, 2, 10, 4],
+        &[2, 4, 8, 16],
+    ),
+    (
+        "base",
+        &[96, 192, 384, 768],
+        &[2, 2, 18, 2],
+        &[3, 6, 12, 24],
+    ),
     (
         "large",
-        [128, 256, 512, 1024],
-        [4, 8, 16, 32],
-        [2, 2, 18, 2],
+        &[128, 256, 512, 1024],
+        &[2, 2, 18, 2],
+        &[4, 8, 16, 32],
     ),
 ];
 /// The settings that names do not mention.
@@ -106,14 +114,14 @@ impl TwinsConfig {
 
 impl FamilyConfig for TwinsConfig {
     fn named() -> Vec<Self> {
-        let configs = SIZES.map(|(_, embed_dim, num_heads, depth)| Self {
+        let configs = SIZES.map(|(_, embed_dim, depth, num_heads)| Self {
             common: CommonConfig::imagenet(224),
             strides: STRIDES.to_vec(),
             embed_dim: embed_dim.to_vec(),
             window_size: WINDOW_SIZE.to_vec(),
             sr_ratio: SR_RATIO.to_vec(),
             dense: None,
-            stages: StagesConfig::dense(&depth, &num_heads),
+            stages: StagesConfig::dense(depth, num_heads),
         });
         configs.into()
     }
@@ -172,22 +180,8 @@ impl FamilyConfig for TwinsConfig {
     }
 
     fn name(&self) -> String {
-        let sizes = (
-            self.embed_dim.as_slice(),
-            self.stages.num_heads.as_slice(),
-            self.stages.depth.as_slice(),
-        );
-        let known = SIZES
-            .iter()
-            .find(|(_, dims, heads, depth)| sizes == (dims, heads, depth));
-        let mut name = match known {
-            Some((size, ..)) => format!("twins_svt_{size}"),
-            None => format!(
-                "twins_svt_{}x{}",
-                joined(&self.embed_dim),
-                joined(&self.stages.depth)
-            ),
-        };
+        let size = self.stages.size_name(&self.embed_dim, &SIZES);
+        let mut name = format!("twins_svt_{size}");
         for (what, list, own) in [
             ("strides", &self.strides, STRIDES),
             ("window", &self.window_size, WINDOW_SIZE),
@@ -216,41 +210,26 @@ impl FamilyConfig for TwinsConfig {
     fn blocks(&self) -> Vec<BlockGroup> {
         // Positions belong to the first block of their stage, as do the modules that lead to it. The first embedding
         // is before all blocks.
-        let first = BlockGroup {
-            name: "patch_embeds.0".to_owned(),
-            leading: Vec::new(),
-            depth: 0,
-        };
-        let stages = self
-            .summary()
-            .stages
-            .into_iter()
-            .enumerate()
-            .map(|(s, stage)| BlockGroup {
-                leading: vec![format!("patch_embeds.{s}"), format!("pos_block.{s}")],
-                ..BlockGroup::of_stage(stage)
-            });
+        let first = BlockGroup::new("patch_embeds.0", 0);
+        let stages = self.stages.depth.iter().enumerate();
+        let stages = stages.map(|(s, depth)| BlockGroup {
+            leading: vec![format!("patch_embeds.{s}"), format!("pos_block.{s}")],
+            ..BlockGroup::new(format!("blocks.{s}"), *depth)
+        });
         std::iter::once(first).chain(stages).collect()
     }
 }
 
 impl TwinsConfig {
     fn validate_stage(&self, stage: &StageSize, patch: usize) -> Result<(), ModelError> {
-        if !(2..=1024).contains(&stage.window_size) {
-            return Err(ModelError::OutOfRange {
-                field: "window_size",
-                value: stage.window_size as f64,
-                expected: "at least 2 tokens, and at most 1024",
-            });
-        }
+        let (window, expected) = (stage.window_size, "at least 2 tokens, and at most 1024");
+        let is_within = (2..=1024).contains(&window);
+        validate::within("window_size", window as f64, is_within, expected)?;
         validate::tokens(stage.grid())?;
-        if stage.has_global() && stage.grid() < stage.sr_ratio {
-            return Err(ModelError::ImageTooSmall {
-                img_size: self.common.side(),
-                family: "a Twins with such an `sr_ratio`",
-                least: patch.saturating_mul(stage.sr_ratio),
-            });
-        }
+        let fits = !stage.has_global() || stage.grid() >= stage.sr_ratio;
+        let least = patch.saturating_mul(stage.sr_ratio);
+        self.common
+            .at_least(least, fits, "a Twins with such an `sr_ratio`")?;
         let (depth, attention) = (stage.config.depth, &stage.config.attention);
         self.common
             .validate_stage(stage.block.dim, depth, attention, &stage.local())?;

@@ -95,7 +95,7 @@ impl Backbone for Twins {
             if s == 0 {
                 x = ask.mixed(x, grid);
             }
-            let pass = ask.pass(s, grid, phase.child(s as u64));
+            let pass = ask.pass(s, grid, phase.child(s as u64).named("blocks"));
             let kept = ask.blocks_of(s, self.blocks.len());
             (x, blocks) = forward_each(stage, x, pass, kept, |block, x, pass| {
                 let x = block.forward(x, pass);

@@ -2,7 +2,7 @@
 
 use kvt_attention::{Macs, Place};
 
-use crate::family::cost::{BlockSize, StageAttention, StageSummary};
+use crate::family::cost::{BlockSize, StageSummary};
 use crate::family::places::softmax_only;
 use crate::family::stages::StageConfig;
 use crate::layers::{ConvSettings, WindowPadding, Windows};
@@ -42,10 +42,7 @@ impl StageSize {
     }
 
     fn windows(&self) -> Windows {
-        Windows {
-            map: [self.grid(); 2],
-            side: self.window_size,
-        }
+        Windows::plain([self.grid(); 2], self.window_size)
     }
 
     /// Whether padding is hidden if a map does not divide into windows: in a classifier, dense attention gives it
@@ -120,45 +117,41 @@ impl StageSize {
         let (grid, depth) = (self.grid(), self.config.depth);
         let tokens = grid.pow(2);
 
-        let (local, windows) = (self.local(), self.windows());
-        let in_windows = self.config.attention.cost(&local);
+        let (kind, windows) = (&self.config.attention, self.windows());
         // The padding of a map becomes queries, keys and values, but nothing else.
         let padding = windows.count() * windows.area() - tokens;
-        let local_macs = self.block.macs(tokens)
-            + Macs::linear(padding * 3 * dim.pow(2))
-            + in_windows.macs * windows.count();
-
-        let (locals, globals) = (depth.div_ceil(2), depth / 2);
+        let local = (
+            self.block.params(),
+            self.block.macs(tokens) + Macs::linear(padding * 3 * dim.pow(2)),
+        );
+        let (locals, globals, place) = (depth.div_ceil(2), depth / 2, self.local());
+        let name = format!("blocks.{stage}");
+        let local = StageSummary::new(name, locals, local, kind, &place, windows.count());
         let outside = self.embed.params() + 2 * dim + self.position().params();
-        let mut summary = StageSummary {
-            name: format!("blocks.{stage}"),
+        let outside_macs = self.embed.macs(self.before) + self.position().macs(grid);
+        let local = StageSummary {
             depth,
             tokens,
-            keys: local.keys,
-            k: in_windows.kept,
-            takes_attention: true,
-            params: depth * self.block.params() + locals * in_windows.params + outside,
-            macs: local_macs * locals
-                + Macs::linear(self.embed.macs(self.before) + self.position().macs(grid)),
-            attention: None,
+            ..local
         };
-        let kind = &self.config.attention;
-        let mut mechanism = StageAttention::new(kind, in_windows, locals, windows.count());
+        let mut summary = local.with_modules(outside, Macs::linear(outside_macs));
         if self.has_global() {
-            let (global, reduction) = (self.global(), self.reduction());
-            let of_map = self.config.attention.cost(&global);
-            let linear = 2 * (tokens + global.keys) * dim.pow(2) + 2 * tokens * dim * hidden;
+            let (place, reduction) = (self.global(), self.reduction());
+            let linear = 2 * (tokens + place.keys) * dim.pow(2) + 2 * tokens * dim * hidden;
             let convolution = reduction.map_or(0, |conv| conv.macs(grid));
             let sub_sampling = reduction.map_or(0, |conv| conv.params() + 2 * dim);
-            summary.params += globals * (of_map.params + sub_sampling);
-            summary.macs =
-                summary.macs + (Macs::linear(linear + convolution) + of_map.macs) * globals;
-            mechanism = mechanism.with(StageAttention::new(kind, of_map, globals, 1));
-            if global.keys > local.keys {
-                (summary.keys, summary.k) = (global.keys, of_map.kept);
+            let global = (
+                self.block.params() + sub_sampling,
+                Macs::linear(linear + convolution),
+            );
+            let global = StageSummary::new("", globals, global, kind, &place, 1);
+            summary = summary.with_modules(global.params, global.macs);
+            let both = summary.attention.zip(global.attention);
+            summary.attention = both.map(|(local, global)| local.with(global));
+            if global.keys > summary.keys {
+                (summary.keys, summary.k) = (global.keys, global.k);
             }
         }
-        summary.attention = Some(mechanism);
         summary
     }
 }

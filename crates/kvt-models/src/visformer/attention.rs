@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use kvt_attention::{AttentionConfig, Mixer, Place};
 use kvt_ops::Residual;
 
-use crate::layers::{Conv2d, ConvSettings, Init, Pass, SelfAttention, plus};
+use crate::layers::{Conv2d, ConvSettings, Init, Pass, plus};
 
 /// Multi-head self-attention of the tokens of a map.
 #[derive(Module, Debug)]
@@ -28,15 +28,19 @@ impl Attention {
             place,
         }
     }
-}
 
-impl SelfAttention<3> for Attention {
-    fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
+    /// The mixed tokens, before the last projection.
+    ///
+    /// # Shapes
+    ///
+    /// `[batch, tokens, dim]` to the same shape.
+    pub(super) fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
         let qkv = self.qkv.forward_tokens(x);
         pass.attend(&self.mixer, &self.place, qkv)
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
+    /// The last projection, added to a residual if there is one.
+    pub(super) fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>) -> Tensor<3> {
         plus(self.proj.forward_tokens(mixed), residual)
     }
 }

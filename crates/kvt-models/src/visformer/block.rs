@@ -7,8 +7,8 @@ use kvt_ops::{Residual, gelu};
 use super::attention::Attention;
 use super::stage::{Kind, StageSize, spatial};
 use crate::layers::{
-    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, Pass, SelfAttention, add_branch,
-    plus, to_map, to_tokens,
+    BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, Pass, add_branch, plus, to_map,
+    to_tokens,
 };
 use crate::observe::Point;
 
@@ -69,7 +69,7 @@ impl VisformerBlock {
                 ..pass
             };
             let mixed = attn.mix(pass.lower(normed), attn_pass);
-            let project = |mixed, residual| attn.project(mixed, residual, attn_pass);
+            let project = |mixed, residual| attn.project(mixed, residual);
             watch.tokens(Point::Attention, || project(mixed.clone(), None));
             x = add_branch(x, mixed, self.drop_path, phase.named("drop_path1"), project);
             watch.tokens(Point::Middle, || x.clone());

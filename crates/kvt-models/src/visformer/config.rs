@@ -71,12 +71,10 @@ impl VisformerConfig {
             let grid = embed.output_size(before);
             let attending = stage.checked_sub(1).map(|at| {
                 let place = Place {
-                    grid: Some([grid; 2]),
-                    dropout: self.common.attn_drop,
                     softmax_only: softmax_only(
                         "no other attention has been tested, as between the convolutions of a Visformer",
                     ),
-                    ..Place::new(grid.pow(2), dim, self.num_heads[at])
+                    ..self.common.place(0, [grid; 2], dim, self.num_heads[at])
                 };
                 let attention = self.attention[at].clone();
                 Kind::Attention { attention, place }
@@ -156,13 +154,9 @@ impl FamilyConfig for VisformerConfig {
             ("strides", self.strides[0].max(1)),
         ])?;
         for (i, stage) in self.stages().iter().enumerate() {
-            if stage.grid == 0 {
-                return Err(ModelError::ImageTooSmall {
-                    img_size: self.common.side(),
-                    family: "Visformer with such strides",
-                    least: self.least_size(),
-                });
-            }
+            let (least, fits) = (self.least_size(), stage.grid > 0);
+            self.common
+                .at_least(least, fits, "Visformer with such strides")?;
             self.validate_stage(stage)
                 .map_err(|error| error.in_stage(format!("stage{}", i + 1)))?;
         }

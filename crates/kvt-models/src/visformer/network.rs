@@ -44,8 +44,7 @@ impl Visformer {
         let depth = config.depth.iter().sum();
         let mut rates = drop_path_rates(config.common.drop_path, depth);
         let stages = config.stages().into_iter().enumerate().map(|(i, size)| {
-            let rates: Vec<f64> = rates.by_ref().take(size.depth).collect();
-            Stage::new(&init.child(&format!("stage{}", i + 1)), &size, &rates)
+            Stage::new(&init.child(&format!("stage{}", i + 1)), &size, &mut rates)
         });
         Self {
             stages: stages.collect(),
@@ -73,7 +72,7 @@ impl Backbone for Visformer {
                 x = ask.mixed(x, grid);
             }
             x = x + stage.positions(grid);
-            let pass = ask.pass(s, grid, phases.child(s as u64));
+            let pass = ask.pass(s, grid, phases.child(s as u64).named("blocks"));
             let kept = ask.blocks_of(s, self.stages.len());
             (x, blocks) = forward_each(&stage.blocks, x, pass, kept, VisformerBlock::forward);
             map = to_map(x, 0, grid);
@@ -103,13 +102,13 @@ impl Backbone for Visformer {
 }
 
 impl Stage {
-    fn new(init: &Init<'_>, size: &StageSize, rates: &[f64]) -> Self {
+    fn new(init: &Init<'_>, size: &StageSize, rates: &mut impl Iterator<Item = f64>) -> Self {
         let proj = init
             .child("patch_embed")
             .conv_kaiming_fan_out("proj", size.embed);
-        let blocks = (0..).zip(rates).map(|(i, rate): (usize, _)| {
+        let blocks = rates.take(size.depth).enumerate().map(|(i, rate)| {
             let init = init.child("blocks").child(&i.to_string());
-            VisformerBlock::new(&init, size, *rate)
+            VisformerBlock::new(&init, size, rate)
         });
         Self {
             patch_embed: PatchEmbed::from_conv(proj),

@@ -2,7 +2,7 @@
 
 use kvt_attention::{AttentionConfig, Macs, Place};
 
-use crate::family::cost::{StageAttention, StageSummary};
+use crate::family::cost::StageSummary;
 use crate::layers::ConvSettings;
 
 /// Groups of the convolution within an MLP.
@@ -59,35 +59,30 @@ impl StageSize {
             ConvSettings::pointwise(dim, self.hidden),
             ConvSettings::pointwise(self.hidden, dim),
         ];
-        let (norms, cost, keys, mechanism) = match &self.kind {
+        let norms = match &self.kind {
             Kind::Convolution => {
                 convolutions.push(spatial(self.hidden));
-                (norm, Default::default(), 0, None)
+                norm
             }
-            Kind::Attention { attention, place } => {
+            Kind::Attention { .. } => {
                 convolutions.extend([
                     ConvSettings::pointwise(dim, 3 * dim),
                     ConvSettings::pointwise(dim, dim),
                 ]);
-                let cost = attention.cost(place);
-                let mechanism = StageAttention::new(attention, cost, self.depth, 1);
-                (2 * norm, cost, place.keys, Some(mechanism))
+                2 * norm
             }
         };
         let params: usize = convolutions.iter().map(ConvSettings::params).sum();
         let macs: usize = convolutions.iter().map(|conv| conv.macs(self.grid)).sum();
+        let size = (params + norms, Macs::linear(macs));
+        let (name, depth) = (format!("stage{}", stage + 1), self.depth);
+        let blocks = match &self.kind {
+            Kind::Convolution => StageSummary::without_attention(name, depth, size, tokens),
+            Kind::Attention { attention, place } => {
+                StageSummary::new(name, depth, size, attention, place, 1)
+            }
+        };
         let embed = self.embed.params() + norm + tokens * dim;
-        StageSummary {
-            name: format!("stage{}", stage + 1),
-            depth: self.depth,
-            tokens,
-            keys,
-            k: cost.kept,
-            takes_attention: keys > 0,
-            params: self.depth * (params + norms + cost.params) + embed,
-            macs: (Macs::linear(macs) + cost.macs) * self.depth
-                + Macs::linear(self.embed.macs(self.before)),
-            attention: mechanism,
-        }
+        blocks.with_modules(embed, Macs::linear(self.embed.macs(self.before)))
     }
 }

@@ -1,13 +1,14 @@
 //! Names of weights: of the modules here, in timm, and in the original repository, which has every batch norm in a module
 //! `bn`.
 
+use crate::family::naming::numbered;
 use crate::weights::StateDict;
 
 /// timm's name of the parameter at a path: `patch_embed1`, `pos_embed1` and `stage1` are modules of one stage here.
 pub(super) fn name(path: &str) -> String {
     let in_stage = path.strip_prefix("stages.").and_then(|rest| {
-        let (number, rest) = rest.split_once('.')?;
-        let number = number.parse::<u32>().ok()?.checked_add(1)?;
+        let (number, rest) = numbered(rest)?;
+        let number = number.checked_add(1)?;
         Some(match rest.split_once('.') {
             None => format!("{rest}{number}"),
             Some(("blocks", rest)) => format!("stage{number}.{rest}"),
@@ -42,7 +43,7 @@ pub(super) fn path(name: &str) -> String {
     let in_stem = || {
         let rest = name.strip_prefix("stem.")?;
         let (layer, rest) = rest.split_once('.')?;
-        let layer = if layer == "0" { "conv" } else { "norm" };
+        let layer = if layer == "0" { "conv" } else { "bn" };
         Some(format!("stem.{layer}.{rest}"))
     };
     in_stage("stage", "blocks")

@@ -81,11 +81,6 @@ impl VitConfig {
         }
     }
 
-    /// Tokens of a block: queries, and the keys that each of them chooses from.
-    pub fn tokens(&self) -> usize {
-        self.num_prefix_tokens() + self.patches()
-    }
-
     /// The sizes of a block.
     pub(super) fn block(&self) -> BlockSize {
         self.common.block(self.embed_dim)
@@ -139,12 +134,9 @@ impl VitConfig {
 
     /// The place of attention in a block.
     pub(super) fn place(&self) -> Place {
-        Place {
-            prefix: self.num_prefix_tokens(),
-            grid: Some(self.grid()),
-            dropout: self.common.attn_drop,
-            ..Place::new(self.tokens(), self.embed_dim, self.num_heads)
-        }
+        let (prefix, grid) = (self.num_prefix_tokens(), self.grid());
+        self.common
+            .place(prefix, grid, self.embed_dim, self.num_heads)
     }
 }
 

@@ -7,14 +7,14 @@ use kvt_attention::{MultiHeadAttention, Rotary};
 use kvt_ops::{Phase, layer_norm};
 
 use super::VitConfig;
-use super::options::{Pool, VitOptions};
+use super::options::Pool;
 use super::pool::AttentionPool;
-use super::rotary::RotaryCache;
+use super::rotary::rotary;
 use crate::backbone::{Ask, Backbone, Features, Positions, mean_behind};
 use crate::error::ModelError;
 use crate::family::validate;
 use crate::layers::{
-    Block, BlockKind, ConvSettings, Init, NormKind, Pass, PatchEmbed, drop_path_rates,
+    Block, BlockKind, ConvSettings, Init, Pass, PatchEmbed, Recent, drop_path_rates,
     forward_blocks, to_map,
 };
 use crate::weights::pos_embed::Bicubic;
@@ -33,23 +33,9 @@ pub struct Vit {
     attn_pool: Option<AttentionPool>,
     fc_norm: Option<LayerNorm>,
     #[module(skip)]
-    settings: Settings,
+    config: VitConfig,
     #[module(skip)]
-    tables: RotaryCache,
-}
-
-/// What the weights do not say.
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    options: VitOptions,
-    /// Rows and columns of patches of an image of the configured size.
-    grid: [usize; 2],
-    /// Tokens before the map that have a learned position; `None` if none at all has one.
-    embedded_prefix: Option<usize>,
-    /// Tokens before the map.
-    prefix: usize,
-    /// Channels of a head.
-    head_dim: usize,
+    tables: Recent<[usize; 2], Rotary>,
 }
 
 impl Vit {
@@ -59,9 +45,7 @@ impl Vit {
         let (size, place) = (config.block(), config.place());
         let rates = drop_path_rates(config.common.drop_path, config.depth);
         let kind = BlockKind {
-            norm: NormKind::Layer {
-                epsilon: options.epsilon,
-            },
+            norm_epsilon: options.epsilon,
             activation: options.activation,
             scale: options.scale,
         };
@@ -98,14 +82,8 @@ impl Vit {
                 .pool()
                 .map(|size| AttentionPool::new(&init.child("attn_pool"), size)),
             fc_norm: norm(options.fc_norm),
-            settings: Settings {
-                options,
-                grid: config.grid(),
-                embedded_prefix: embedded,
-                prefix: config.num_prefix_tokens(),
-                head_dim: place.head_dim,
-            },
-            tables: RotaryCache::default(),
+            config: config.clone(),
+            tables: Recent::default(),
         }
     }
 
@@ -122,16 +100,16 @@ impl Vit {
     fn embedded(&self, patches: Tensor<3>, grid: [usize; 2], as_in: Positions) -> Tensor<3> {
         let prefix = self.prefix(patches.dims()[0]);
         let joined = |patches| Tensor::cat([prefix, vec![patches]].concat(), 1);
-        let (Some(embedding), Some(with)) = (&self.pos_embed, self.settings.embedded_prefix) else {
+        let (Some(embedding), Some(with)) = (&self.pos_embed, self.config.embedded_prefix()) else {
             return joined(patches);
         };
         let bicubic = match as_in {
             Positions::Family => Bicubic::Antialiased,
             Positions::Dino => Bicubic::Dino,
         };
-        let from = self.settings.grid;
+        let from = self.config.grid();
         let positions = bicubic.interpolated_behind(with, embedding.val(), from, grid);
-        if with < self.settings.prefix {
+        if with < self.config.num_prefix_tokens() {
             joined(patches + positions)
         } else {
             joined(patches) + positions
@@ -140,18 +118,18 @@ impl Vit {
 
     /// What turns queries and keys.
     fn rotary(&self, x: &Tensor<3>, grid: [usize; 2]) -> Option<Rotary> {
-        let Settings {
-            prefix, head_dim, ..
-        } = self.settings;
-        let is_rotary = self.settings.options.embedding == super::Embedding::Rotary;
-        is_rotary.then(|| self.tables.of(prefix, grid, head_dim, &x.device()))
+        let (prefix, head_dim) = (
+            self.config.num_prefix_tokens(),
+            self.config.place().head_dim,
+        );
+        let is_rotary = self.config.options.embedding == super::Embedding::Rotary;
+        let (device, tables) = (x.device(), &self.tables);
+        is_rotary.then(|| tables.of(grid, &device, || rotary(prefix, grid, head_dim, &device)))
     }
 
     /// The vector of each image, `[batch, dim]`, where it is not the class token as it is.
     fn vector(&self, tokens: &Tensor<3>) -> Option<Tensor<2>> {
-        let Settings {
-            options, prefix, ..
-        } = self.settings;
+        let (options, prefix) = (self.config.options, self.config.num_prefix_tokens());
         let patches = || {
             let count = tokens.dims()[1] - prefix;
             tokens.clone().narrow(1, prefix, count)
@@ -171,9 +149,7 @@ impl Vit {
 
 impl Backbone for Vit {
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
-        let Settings {
-            options, prefix, ..
-        } = self.settings;
+        let (options, prefix) = (self.config.options, self.config.num_prefix_tokens());
         let (patches, grid) = self.patch_embed.forward(ask.lower(images));
         let x = self.embedded(ask.mixed(patches, grid), grid, ask.positions);
         let normalised = |norm: &Option<LayerNorm>, x| match norm {

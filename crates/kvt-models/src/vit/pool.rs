@@ -87,6 +87,8 @@ impl AttentionPool {
         let mixed = attend_unchecked(q, k, v, Score::default(), scale, &dense, None);
         let x = linear(&self.proj, merge_heads(mixed));
         let normed = layer_norm(&self.norm, x.clone(), self.epsilon);
-        self.mlp.forward(normed, Some(x.into())).squeeze_dim(1)
+        self.mlp
+            .forward(normed, Some(x.into()), None)
+            .squeeze_dim(1)
     }
 }

@@ -2,7 +2,6 @@
 //! timm's `RotaryEmbeddingDinoV3` in evaluation.
 
 use std::f64::consts::TAU;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
 use kvt_attention::Rotary;
@@ -10,43 +9,14 @@ use kvt_attention::Rotary;
 /// The largest period is this many times the smallest, up to one step: timm's `rope_temperature` of DINOv3.
 const TEMPERATURE: f64 = 100.0;
 
-/// Sizes of maps whose tables are kept: those of DINO's two kinds of crops.
-const KEPT: usize = 2;
-
-/// The tables of the last few sizes of maps. They follow from the size alone, so they are not saved.
-#[derive(Clone, Debug, Default)]
-pub(super) struct RotaryCache(Arc<Mutex<Vec<Kept>>>);
-
-/// A size of maps, and its table on a device.
-type Kept = ([usize; 2], Device, Rotary);
-
-impl RotaryCache {
-    /// As [`rotary`], of a model whose `prefix` and `head_dim` are always the same.
-    pub(super) fn of(
-        &self,
-        prefix: usize,
-        grid: [usize; 2],
-        head_dim: usize,
-        device: &Device,
-    ) -> Rotary {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = kept
-            .iter()
-            .position(|(of, on, _)| *of == grid && on == device);
-        let entry = match found {
-            Some(place) => kept.remove(place),
-            None => (grid, device.clone(), rotary(prefix, grid, head_dim, device)),
-        };
-        let rotary = entry.2.clone();
-        kept.insert(0, entry);
-        kept.truncate(KEPT);
-        rotary
-    }
-}
-
 /// What turns the tokens of a map of `[rows, columns]` behind `prefix` tokens, whatever the size of the image: positions go from -1
 /// to 1 along each axis. Half of the planes of a head turn with the row, the others with the column. `head_dim` is a multiple of 4.
-fn rotary(prefix: usize, [rows, columns]: [usize; 2], head_dim: usize, device: &Device) -> Rotary {
+pub(super) fn rotary(
+    prefix: usize,
+    [rows, columns]: [usize; 2],
+    head_dim: usize,
+    device: &Device,
+) -> Rotary {
     let planes = head_dim / 4;
     let place = |index: usize, count: usize| 2.0 * (index as f64 + 0.5) / count as f64 - 1.0;
     let along = |place: f64| {
@@ -72,32 +42,19 @@ mod tests {
     /// A head of four channels has a plane for the rows and one for the columns, each of period 1.
     #[test]
     fn rows_and_columns_turn_planes_of_their_own() {
-        let (device, cache) = (Device::flex(), RotaryCache::default());
-        for _ in 0..2 {
-            let rotary = cache.of(1, [2, 1], 4, &device);
-            let x = TensorData::new([1.0f32, 2.0, 3.0, 4.0].repeat(3), [1, 1, 3, 4]);
-            let x = rotary.turn(Tensor::from_data(x, &device));
-            let found: Vec<f32> = x.into_data().try_to_vec().unwrap();
-            // The only column is the middle. Rows are at -1/2 and 1/2, half a turn to each side.
-            let expected = [
-                [1.0, 2.0, 3.0, 4.0],
-                [-1.0, 2.0, -3.0, 4.0],
-                [-1.0, 2.0, -3.0, 4.0],
-            ];
-            for (found, expected) in found.iter().zip(expected.concat()) {
-                assert!((found - expected).abs() < 1e-6, "{found} {expected}");
-            }
+        let device = Device::flex();
+        let rotary = rotary(1, [2, 1], 4, &device);
+        let x = TensorData::new([1.0f32, 2.0, 3.0, 4.0].repeat(3), [1, 1, 3, 4]);
+        let x = rotary.turn(Tensor::from_data(x, &device));
+        let found: Vec<f32> = x.into_data().try_to_vec().unwrap();
+        // The only column is the middle. Rows are at -1/2 and 1/2, half a turn to each side.
+        let expected = [
+            [1.0, 2.0, 3.0, 4.0],
+            [-1.0, 2.0, -3.0, 4.0],
+            [-1.0, 2.0, -3.0, 4.0],
+        ];
+        for (found, expected) in found.iter().zip(expected.concat()) {
+            assert!((found - expected).abs() < 1e-6, "{found} {expected}");
         }
-    }
-
-    #[test]
-    fn the_last_few_sizes_are_kept() {
-        let (device, cache) = (Device::flex(), RotaryCache::default());
-        for grid in [[2, 2], [3, 2], [2, 2], [2, 3]] {
-            cache.of(1, grid, 4, &device);
-        }
-        let kept = cache.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept: Vec<_> = kept.iter().map(|(of, ..)| *of).collect();
-        assert_eq!(kept, [[2, 3], [2, 2]]);
     }
 }

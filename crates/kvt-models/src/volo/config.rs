@@ -12,6 +12,7 @@ use crate::family::blocks::BlockGroup;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::cost::{StageSummary, Summary};
+use crate::family::places::softmax_only;
 use crate::family::stages::StageConfig;
 use crate::family::validate;
 use crate::head::Classifier;
@@ -136,8 +137,12 @@ impl VoloConfig {
                     num_heads,
                     attention: attention.clone(),
                 },
-                attn_drop: self.common.attn_drop,
-                grid,
+                place: Place {
+                    softmax_only: softmax_only(
+                        "no other attention has been tested, as after the outlookers of a VOLO",
+                    ),
+                    ..self.common.place(0, [grid; 2], dim, num_heads)
+                },
                 before: self.embed_dim.first().filter(|_| s == 0).copied(),
             },
         );
@@ -146,26 +151,28 @@ impl VoloConfig {
 
     /// The blocks of the class token.
     pub(super) fn class(&self) -> ClassSize {
+        let (dim, heads) = (self.num_features(), self.num_heads.last().copied());
         ClassSize {
-            block: self.common.block(self.num_features()),
+            block: self.common.block(dim),
             depth: CLASS_BLOCKS,
-            num_heads: self.num_heads.last().copied().unwrap_or(0),
             attention: self.class_attention.clone(),
-            attn_drop: self.common.attn_drop,
-            tokens: self.grids(self.common.side())[1].pow(2),
+            place: Place {
+                keys: 1 + self.grids(self.common.side())[1].pow(2),
+                prefix: 1,
+                dropout: self.common.attn_drop,
+                softmax_only: softmax_only(
+                    "only the class token is a query, as at the end of a VOLO",
+                ),
+                ..Place::new(1, dim, heads.unwrap_or(0))
+            },
         }
     }
 
     /// Refuses stages that do not fit together.
     fn validate_lists(&self) -> Result<(), ModelError> {
         let count = self.depth.len();
-        if count < 2 {
-            return Err(ModelError::OutOfRange {
-                field: "number of stages",
-                value: count as f64,
-                expected: "at least 2 entries of `depth`: outlookers, and transformer blocks",
-            });
-        }
+        let expected = "at least 2 entries of `depth`: outlookers, and transformer blocks";
+        validate::within("number of stages", count as f64, count >= 2, expected)?;
         for (field, given) in [
             ("embed_dim", self.embed_dim.len()),
             ("num_heads", self.num_heads.len()),
@@ -232,13 +239,8 @@ impl FamilyConfig for VoloConfig {
             ("stem_dim", self.stem_dim),
         ])?;
         let [fine, coarse] = self.grids(self.common.side());
-        if coarse == 0 {
-            return Err(ModelError::ImageTooSmall {
-                img_size: self.common.side(),
-                family: "VOLO with such strides",
-                least: self.least(),
-            });
-        }
+        self.common
+            .at_least(self.least(), coarse > 0, "VOLO with such strides")?;
         validate::tokens(fine)?;
         let check = |name: String, dim, depth, attention: &AttentionConfig, place: &Place| {
             let valid = self.common.validate_stage(dim, depth, attention, place);
@@ -249,7 +251,7 @@ impl FamilyConfig for VoloConfig {
         let place = Place::new(AREA, dim, outlook.num_heads);
         check(stage_name(0), dim, depth, &windows, &place)?;
         for (s, stage) in self.stages().iter().enumerate() {
-            let (dim, place, config) = (stage.block.dim, stage.place(), &stage.config);
+            let (dim, place, config) = (stage.block.dim, stage.place, &stage.config);
             check(
                 stage_name(s + 2),
                 dim,
@@ -258,7 +260,7 @@ impl FamilyConfig for VoloConfig {
                 &place,
             )?;
         }
-        let class = self.class().place();
+        let class = self.class().place;
         let valid = self.class_attention.validate_at(&class);
         valid.map_err(|error| ModelError::from(error).in_stage(CLASS_STAGE))
     }
@@ -312,13 +314,9 @@ impl FamilyConfig for VoloConfig {
     /// As in timm: the coarser map has its own layer.
     fn blocks(&self) -> Vec<BlockGroup> {
         let stages = self.summary().stages.into_iter();
-        let mut groups: Vec<BlockGroup> = stages.map(BlockGroup::of_stage).collect();
-        let coarser = BlockGroup {
-            name: stage_name(1),
-            leading: Vec::new(),
-            depth: 1,
-        };
-        groups.insert(1, coarser);
+        let groups = stages.map(|stage| BlockGroup::new(stage.name, stage.depth));
+        let mut groups: Vec<BlockGroup> = groups.collect();
+        groups.insert(1, BlockGroup::new(stage_name(1), 1));
         groups
     }
 

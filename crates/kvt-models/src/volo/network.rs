@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use kvt_attention::MultiHeadAttention;
 use kvt_ops::{Phase, layer_norm};
 
-use super::class::ClassBlock;
+use super::class::ClassAttention;
 use super::config::VoloConfig;
 use super::outlook::OutlookAttention;
 use super::{NORM_EPSILON, POOLING};
@@ -15,7 +15,7 @@ use crate::error::ModelError;
 use crate::family::validate;
 use crate::layers::{
     Block, BlockKind, ConvNorm, ConvSettings, Init, PatchEmbed, drop_path_rates, forward_blocks,
-    to_map,
+    forward_each, to_map,
 };
 use crate::weights::pos_embed::Bicubic;
 
@@ -36,7 +36,7 @@ pub struct Volo {
     /// Named `network.2`, `network.3`, ... in weights.
     stages: Vec<Vec<Block<MultiHeadAttention>>>,
     cls_token: Param<Tensor<3>>,
-    post_network: Vec<ClassBlock>,
+    post_network: Vec<Block<ClassAttention>>,
     norm: LayerNorm,
     /// The minimum side of an image, in pixels.
     #[module(skip)]
@@ -66,7 +66,7 @@ impl Volo {
         let stages = stages.iter().enumerate().map(|(s, size)| {
             let blocks = network.child(&(s + 2).to_string());
             let rates = stage_rates(size.config.depth);
-            let (place, attention) = (size.place(), &size.config.attention);
+            let (place, attention) = (size.place, &size.config.attention);
             Block::stack(&blocks, BLOCK, size.block, rates, |init, _| {
                 MultiHeadAttention::new(init, attention, place, size.block.qkv_bias)
             })
@@ -82,9 +82,14 @@ impl Volo {
             pos_embed: init.trunc_normal("pos_embed", [1, grid, grid, features]),
             stages: stages.collect(),
             cls_token: init.token("cls_token", 1, features),
-            post_network: (0..class.depth)
-                .map(|i| ClassBlock::new(&post.child(&i.to_string()), &class))
-                .collect(),
+            // The original has no drop path here.
+            post_network: Block::stack(
+                &post,
+                BLOCK,
+                class.block,
+                vec![0.0; class.depth],
+                |init, _| ClassAttention::new(init, &class),
+            ),
             norm: init.layer_norm(features, NORM_EPSILON),
             least: config.least(),
         }
@@ -126,23 +131,20 @@ impl Backbone for Volo {
             }
         }
 
-        let mut class = self.cls_token.val().expand([batch as i64, -1, -1]);
+        let class = self.cls_token.val().expand([batch as i64, -1, -1]);
         let number = 1 + self.stages.len();
-        let mut pass = ask.pass(number, grid, phase).behind(1, 0);
+        let phase = phase.named("post_network");
+        let pass = ask.pass(number, grid, phase).behind(1, 0);
         let kept = ask.blocks_of(number, number + 1);
         let norm = |class| {
             let all = Tensor::cat(vec![class, x.clone()], 1);
             layer_norm(&self.norm, all, NORM_EPSILON)
         };
-        let mut blocks = Vec::new();
-        for (i, block) in self.post_network.iter().enumerate() {
-            pass.phase = phase.named("post_network").child(i as u64);
-            pass.watch.block.block = i;
-            class = block.forward(class, x.clone(), pass);
-            if i + kept >= self.post_network.len() {
-                blocks.push(class.clone());
-            }
-        }
+        let post = &self.post_network;
+        let (class, blocks) = forward_each(post, class, pass, kept, |block, class, pass| {
+            let all = Tensor::cat(vec![class.clone(), x.clone()], 1);
+            block.forward_reading(all, class, pass)
+        });
         Features::normed(1, class, blocks, maps, norm)
     }
 

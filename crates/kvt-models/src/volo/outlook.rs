@@ -4,12 +4,10 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use kvt_attention::Dropout;
-use kvt_ops::{
-    Residual, Window, fold, in_type, knn_softmax, linear, permute_reshape, unfold, widened,
-};
+use kvt_ops::{Window, fold, in_type, knn_softmax, linear, permute_reshape, unfold, widened};
 
 use super::stage::OutlookSize;
-use crate::layers::{Init, Pass, SelfAttention, avg_pool_ceil, project};
+use crate::layers::{Init, Pass, SelfAttention, avg_pool_ceil};
 
 /// Windows of 3 x 3 tokens around every second token.
 pub(super) const WINDOWS: Window = Window {
@@ -87,7 +85,7 @@ impl SelfAttention<4> for OutlookAttention {
         fold(mixed, [rows, columns], WINDOWS).permute([0, 2, 3, 1])
     }
 
-    fn project(&self, mixed: Tensor<4>, residual: Option<Residual<4>>, _: Pass<'_>) -> Tensor<4> {
-        project(&self.proj, mixed, residual)
+    fn proj(&self) -> &Linear {
+        &self.proj
     }
 }

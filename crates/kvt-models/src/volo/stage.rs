@@ -4,8 +4,7 @@ use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::POOLING;
 use super::outlook::{AREA, WINDOWS};
-use crate::family::cost::{BlockSize, StageAttention, StageSummary};
-use crate::family::places::softmax_only;
+use crate::family::cost::{BlockSize, StageSummary};
 use crate::family::stages::StageConfig;
 
 /// The stage of outlookers.
@@ -24,9 +23,8 @@ pub(super) struct OutlookSize {
 pub(super) struct StageSize {
     pub block: BlockSize,
     pub config: StageConfig,
-    pub attn_drop: f64,
-    /// Tokens along a side of the coarse map.
-    pub grid: usize,
+    /// The place of attention in the blocks.
+    pub place: Place,
     /// Channels of the map that is coarsened before the first of these stages.
     pub before: Option<usize>,
 }
@@ -36,11 +34,9 @@ pub(super) struct StageSize {
 pub(super) struct ClassSize {
     pub block: BlockSize,
     pub depth: usize,
-    pub num_heads: usize,
     pub attention: AttentionConfig,
-    pub attn_drop: f64,
-    /// Tokens that it reads besides itself.
-    pub tokens: usize,
+    /// The place of attention in the blocks.
+    pub place: Place,
 }
 
 impl OutlookSize {
@@ -54,37 +50,15 @@ impl OutlookSize {
         let bias = if self.block.qkv_bias { 2 * dim } else { 0 };
         let params = self.block.params() - 2 * dim.pow(2) - bias + (dim + 1) * weights;
         let linear = tokens * (2 * dim.pow(2) + 2 * dim * hidden) + windows * dim * weights;
-        let block = Macs::linear(linear) + Macs::attention(windows * AREA.pow(2) * dim);
-        StageSummary {
-            name,
-            depth: self.depth,
-            tokens,
-            keys: 0,
-            k: 0,
-            takes_attention: false,
-            params: self.depth * params,
-            macs: block * self.depth,
-            attention: None,
-        }
+        let macs = Macs::linear(linear) + Macs::attention(windows * AREA.pow(2) * dim);
+        StageSummary::without_attention(name, self.depth, (params, macs), tokens)
     }
 }
 
 impl StageSize {
-    /// The place of attention in the blocks.
-    pub(super) fn place(&self) -> Place {
-        Place {
-            grid: Some([self.grid; 2]),
-            dropout: self.attn_drop,
-            softmax_only: softmax_only(
-                "no other attention has been tested, as after the outlookers of a VOLO",
-            ),
-            ..Place::new(self.grid.pow(2), self.block.dim, self.config.num_heads)
-        }
-    }
-
     /// Size and cost of the blocks, and of the coarser map before them.
     pub(super) fn summary(&self, name: String) -> StageSummary {
-        let (place, dim) = (self.place(), self.block.dim);
+        let (place, dim) = (self.place, self.block.dim);
         let (depth, attention) = (self.config.depth, &self.config.attention);
         let inputs = self.before.map_or(0, |channels| channels * POOLING.pow(2));
         let bias = if self.before.is_some() { dim } else { 0 };
@@ -95,37 +69,14 @@ impl StageSize {
 }
 
 impl ClassSize {
-    /// The place of attention in the blocks.
-    pub(super) fn place(&self) -> Place {
-        Place {
-            keys: 1 + self.tokens,
-            prefix: 1,
-            dropout: self.attn_drop,
-            softmax_only: softmax_only("only the class token is a query, as at the end of a VOLO"),
-            ..Place::new(1, self.block.dim, self.num_heads)
-        }
-    }
-
     pub(super) fn summary(&self, name: String) -> StageSummary {
         let BlockSize { dim, hidden, .. } = self.block;
-        let place = self.place();
-        let attention = self.attention.cost(&place);
+        let place = self.place;
         let linear = (2 + 2 * place.keys) * dim.pow(2) + 2 * dim * hidden;
+        let size = (self.block.params(), Macs::linear(linear));
         StageSummary {
-            name,
-            depth: self.depth,
-            tokens: place.queries,
-            keys: place.keys,
-            k: attention.kept,
             takes_attention: false,
-            params: self.depth * (self.block.params() + attention.params),
-            macs: (Macs::linear(linear) + attention.macs) * self.depth,
-            attention: Some(StageAttention::new(
-                &self.attention,
-                attention,
-                self.depth,
-                1,
-            )),
+            ..StageSummary::new(name, self.depth, size, &self.attention, &place, 1)
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Conversion between paths through the modules and the original's names, which number the entries of its lists.
 
+use crate::family::naming::numbered;
+
 /// Modules of the original's `patch_embed.conv` per convolution: the convolution, its norm, and an activation.
 const PER_CONVOLUTION: usize = 3;
 /// The place of the first stage of transformer blocks in the original's `network`.
@@ -17,7 +19,7 @@ pub(super) fn to_name(path: &str) -> String {
         ("stem", rest) => {
             let (layer, rest) = numbered(rest)?;
             let (module, rest) = rest.split_once('.')?;
-            let place = PER_CONVOLUTION * layer + usize::from(module == "norm");
+            let place = PER_CONVOLUTION * layer + usize::from(module == "bn");
             Some(format!("patch_embed.conv.{place}.{rest}"))
         }
         _ => None,
@@ -30,7 +32,7 @@ pub(super) fn from_name(name: &str) -> String {
     let renamed = || {
         if let Some(rest) = name.strip_prefix("patch_embed.conv.") {
             let (place, rest) = numbered(rest)?;
-            let module = ["conv", "norm"].get(place % PER_CONVOLUTION)?;
+            let module = ["conv", "bn"].get(place % PER_CONVOLUTION)?;
             return Some(format!("stem.{}.{module}.{rest}", place / PER_CONVOLUTION));
         }
         let (place, rest) = numbered(name.strip_prefix("network.")?)?;
@@ -41,12 +43,6 @@ pub(super) fn from_name(name: &str) -> String {
         })
     };
     renamed().unwrap_or_else(|| name.to_owned())
-}
-
-/// The number before the first dot, and the part after it.
-fn numbered(name: &str) -> Option<(usize, &str)> {
-    let (number, rest) = name.split_once('.')?;
-    Some((number.parse().ok()?, rest))
 }
 
 #[cfg(test)]

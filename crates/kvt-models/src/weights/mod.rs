@@ -16,7 +16,7 @@ pub use crate::family::naming::Layout;
 pub use error::WeightsError;
 pub use file::{bytes, is_of_weights, metadata, read, read_as_stored, write};
 pub use model::{LoadOptions, Recognised, identify, nearest, recognise};
-pub(crate) use model::{deferred, on_host, widened};
+pub(crate) use model::{deferred, on_host, put, widened};
 pub use report::{LoadReport, LoadRow, Misfit, Outcome};
 pub use state_dict::StateDict;
 pub(crate) use state_dict::not_finite;

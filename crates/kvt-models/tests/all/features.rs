@@ -1,7 +1,7 @@
 //! The outputs of backbones on request.
 
 use burn::tensor::{Device, Tensor};
-use kvt_models::{Ask, Backbone, Features, Head, Model, ModelOverrides, TokenMix};
+use kvt_models::{Ask, Backbone, Features, Model, ModelOverrides, TokenMix};
 use kvt_ops::{Key, Phase};
 
 use crate::small::{SIDE, assert_close, configs, images, values};

@@ -6,7 +6,7 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{
     Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
 };
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Shape, Tensor, TensorData};
 
 use crate::autodiff::{record, split};
 
@@ -73,12 +73,17 @@ impl<B: RowOps, C: CheckpointStrategy> RowOps for Autodiff<B, C> {
     }
 }
 
-/// [`RowOps::reordered`] composed of Burn's operations: a row of zeros follows the others.
+/// [`RowOps::reordered`] composed of Burn's operations: where rows of zeros are, one follows the others.
 fn selected<B: Backend>(x: FloatTensor<B>, order: &RowOrder) -> FloatTensor<B> {
     let [batch, rows, dim] = x.shape().dims();
     let device = x.device();
-    let zeros = TensorData::zeros::<f32, _>([batch, 1, dim]).convert_dtype(x.dtype());
-    let x = B::float_cat(vec![x, B::float_from_data(zeros, &device)], 1);
+    let x = if order.sources.contains(&None) {
+        // An operation, not data: an export takes any batch.
+        let zeros = B::float_zeros(Shape::new([batch, 1, dim]), &device, x.dtype().into());
+        B::float_cat(vec![x, zeros], 1)
+    } else {
+        x
+    };
     let sources = order.sources.iter();
     let sources: Vec<i32> = sources
         .map(|source| source.map_or(rows as i32, |source| source as i32))

@@ -32,16 +32,11 @@ impl Grid {
     /// all ratios have the same area. (torchvision rounds.)
     pub fn anchors(&self) -> Vec<Corners> {
         let around_zero = RATIOS.map(|ratio| self.around_zero(ratio));
-        let mut anchors = Vec::with_capacity(self.anchor_count());
-        for row in 0..self.size[0] {
-            let y = (row * self.stride) as f32;
-            for column in 0..self.size[1] {
-                let x = (column * self.stride) as f32;
-                let at = |[x1, y1, x2, y2]: Corners| [x1 + x, y1 + y, x2 + x, y2 + y];
-                anchors.extend(around_zero.map(at));
-            }
-        }
-        anchors
+        let anchors = self.cells().flat_map(|[y, x]| {
+            let [y, x] = [y as f32, x as f32];
+            around_zero.map(|[x1, y1, x2, y2]| [x1 + x, y1 + y, x2 + x, y2 + y])
+        });
+        anchors.collect()
     }
 
     /// Of each anchor, whether its cell begins in the first `[height, width]` pixels, as mmdet's `valid_flags`.
@@ -49,15 +44,16 @@ impl Grid {
     /// A batch is as large as its largest image. The cells beyond the padded size of a smaller image see only padding,
     /// so they must not count as background.
     pub fn covered(&self, pixels: [usize; 2]) -> Vec<bool> {
-        let begins = |place: usize, pixels: usize| place * self.stride < pixels;
-        let mut covered = Vec::with_capacity(self.anchor_count());
-        for row in 0..self.size[0] {
-            for column in 0..self.size[1] {
-                let is_covered = begins(row, pixels[0]) && begins(column, pixels[1]);
-                covered.extend([is_covered; ANCHORS_PER_CELL]);
-            }
-        }
-        covered
+        let covered = self.cells().map(|[y, x]| y < pixels[0] && x < pixels[1]);
+        let covered = covered.flat_map(|is_covered| [is_covered; ANCHORS_PER_CELL]);
+        covered.collect()
+    }
+
+    /// Where the cells begin in the image, row by row, as `[y, x]`.
+    fn cells(&self) -> impl Iterator<Item = [usize; 2]> {
+        let ([height, width], stride) = (self.size, self.stride);
+        let rows = 0..height;
+        rows.flat_map(move |row| (0..width).map(move |column| [row * stride, column * stride]))
     }
 
     fn around_zero(&self, ratio: f32) -> Corners {

@@ -2,6 +2,7 @@
 
 use crate::dense::boxes::{ProposalRule, Sampler};
 use crate::error::ModelError;
+use crate::family::validate;
 
 /// The sizes and rules of a Mask R-CNN. The defaults are those of Swin's and Twins' recipes on COCO.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,13 +78,9 @@ impl MaskRcnnConfig {
             ("regions", self.regions.fraction),
         ];
         let mut all = shares.into_iter().chain(fractions);
-        match all.find(|(_, share)| !(0.0..=1.0).contains(share)) {
-            Some((field, value)) => Err(ModelError::OutOfRange {
-                field,
-                value,
-                expected: "from 0 to 1",
-            }),
-            None => Ok(()),
-        }
+        all.try_for_each(|(field, share)| {
+            let is_within = (0.0..=1.0).contains(&share);
+            validate::within(field, share, is_within, "from 0 to 1")
+        })
     }
 }

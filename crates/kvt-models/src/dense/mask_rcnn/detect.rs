@@ -32,14 +32,8 @@ struct Found {
     label: usize,
 }
 
-/// What the box head says of a region.
-struct Classified<'a> {
-    region: Region,
-    /// The probabilities of the classes and of the background.
-    scores: &'a [f32],
-    /// The deltas of the classes.
-    deltas: &'a [Deltas],
-}
+/// What the box head says of a region: the probabilities of the classes and of the background, and the deltas of the classes.
+type Classified<'a> = (&'a Region, (&'a [f32], &'a [Deltas]));
 
 impl MaskRcnn {
     /// The objects in images, `[batch, 3, height, width]`, each padded at the right and at the bottom: those of an image best first.
@@ -61,7 +55,7 @@ impl MaskRcnn {
         check_sizes(images.dims(), frames.iter().map(|frame| frame.size))?;
         let Looked { levels, rpn } = self.look(&self.maps(images, Phase::Eval));
         let (anchors, scored) = (Anchors::new(&rpn.sizes), Scored::read(&rpn)?);
-        let rule = &self.config.test;
+        let rule = &self.heads.config.test;
         let mut regions = Vec::new();
         for (image, frame) in frames.iter().enumerate() {
             let proposals = anchors.proposals(&scored, image, rule, frame.size);
@@ -99,38 +93,32 @@ impl MaskRcnn {
         let output = self.classify(levels, regions);
         let scores = softmax(output.logits, 1).try_into_vec_as::<f32>()?;
         let deltas = rows(&output.deltas.try_into_vec_as::<f32>()?);
-        let classes = self.config.num_classes;
+        let classes = self.heads.config.num_classes;
         let of_regions = scores.chunks(classes + 1).zip(deltas.chunks(classes));
-        let classified = regions.iter().zip(of_regions);
-        let classified = classified.map(|(region, (scores, deltas))| Classified {
-            region: *region,
-            scores,
-            deltas,
-        });
-        let classified: Vec<Classified<'_>> = classified.collect();
-        let of_images = classified.chunk_by(|a, b| a.region.image == b.region.image);
+        let classified: Vec<Classified<'_>> = regions.iter().zip(of_regions).collect();
+        let of_images = classified.chunk_by(|(a, _), (b, _)| a.image == b.image);
         let found = of_images.flat_map(|of_image| self.found_in(of_image, frames));
         Ok(found.collect())
     }
 
     /// The detections among the regions of one image, best first.
     fn found_in(&self, regions: &[Classified<'_>], frames: &[Frame]) -> Vec<Found> {
-        let Some(image) = regions.first().map(|of| of.region.image) else {
+        let Some(image) = regions.first().map(|(region, _)| region.image) else {
             return Vec::new();
         };
         let size = frames[image].size;
         let (mut boxes, mut scores, mut labels) = (Vec::new(), Vec::new(), Vec::new());
-        for of in regions {
+        for (region, (of_classes, deltas)) in regions {
             // The background has a score and no deltas.
-            for (label, (score, deltas)) in of.scores.iter().zip(of.deltas).enumerate() {
-                if *score > self.config.score {
-                    boxes.push(Coder::ROI.decode(&of.region.corners, deltas, Some(size)));
+            for (label, (score, deltas)) in of_classes.iter().zip(*deltas).enumerate() {
+                if *score > self.heads.config.score {
+                    boxes.push(Coder::ROI.decode(&region.corners, deltas, Some(size)));
                     scores.push(*score);
                     labels.push(label);
                 }
             }
         }
-        let kept = suppress_by_class(&boxes, &scores, &labels, self.config.iou);
+        let kept = suppress_by_class(&boxes, &scores, &labels, self.heads.config.iou);
         let found = |place: usize| Found {
             region: Region {
                 image,
@@ -139,7 +127,7 @@ impl MaskRcnn {
             score: scores[place],
             label: labels[place],
         };
-        let kept = kept.into_iter().take(self.config.detections);
+        let kept = kept.into_iter().take(self.heads.config.detections);
         kept.map(found).collect()
     }
 

@@ -7,7 +7,7 @@ use burn::tensor::ops::{InterpolateMode, InterpolateOptions};
 use kvt_ops::widened;
 
 use super::layers::{BareConv, places};
-use crate::dense::numbered::numbered;
+use crate::dense::numbered::{numbered, size};
 use crate::layers::Init;
 use crate::precision::Precision;
 
@@ -64,11 +64,6 @@ impl Fpn {
         levels.extend(last);
         levels
     }
-}
-
-fn size(map: &Tensor<4>) -> [usize; 2] {
-    let [_, _, height, width] = map.dims();
-    [height, width]
 }
 
 /// A map of another size, where each pixel is that of `floor(place * from / to)`: PyTorch's `interpolate(mode="nearest")`.

@@ -8,7 +8,6 @@ mod config;
 mod cost;
 mod detect;
 mod error;
-mod files;
 mod fpn;
 mod layers;
 mod losses;
@@ -27,14 +26,15 @@ pub use box_head::{BoxHead, BoxOutput};
 pub use config::MaskRcnnConfig;
 pub use detect::Detection;
 pub use error::MaskRcnnError;
-pub use files::CLASSIFIERS;
 pub use fpn::Fpn;
 pub use losses::DetectLosses;
 pub use mask_head::{MASK_SIDE, MaskHead};
-pub use network::MaskRcnn;
+pub use network::{MaskRcnn, MaskRcnnHeads};
 pub use objects::{Frame, Objects};
 pub use paste::paste;
 pub use rpn::{RpnHead, RpnLevel, RpnOutput};
+
+pub use super::network::CLASSIFIERS;
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use super::fpn::Fpn;
 use super::mask_head::{self, MaskHead};
 use super::regions::align;
 use super::rpn::{RpnHead, RpnOutput};
-use crate::dense::Pyramid;
+use crate::dense::{OnPyramid, Pyramid};
 use crate::error::ModelError;
 use crate::layers::Init;
 use crate::precision::Precision;
@@ -18,16 +18,23 @@ use crate::precision::Precision;
 /// A backbone's maps, a pyramid over them, and heads for proposals, boxes and masks.
 ///
 /// Boxes, overlaps and the choice of what is trained on are computed on the host, from one read of the proposal network's output.
+pub type MaskRcnn = OnPyramid<MaskRcnnHeads>;
+
+/// The neck and the heads of a [`MaskRcnn`]; fields have the names of mmdetection's files.
 #[derive(Module, Debug)]
-pub struct MaskRcnn {
-    /// From images to maps.
-    pub pyramid: Pyramid,
-    pub(super) neck: Fpn,
+pub struct MaskRcnnHeads {
+    neck: Fpn,
     pub(super) rpn_head: RpnHead,
-    pub(super) box_head: BoxHead,
-    pub(super) mask_head: MaskHead,
+    roi_head: RoiHead,
     #[module(skip)]
     pub(super) config: MaskRcnnConfig,
+}
+
+/// The heads of regions.
+#[derive(Module, Debug)]
+struct RoiHead {
+    bbox_head: BoxHead,
+    mask_head: MaskHead,
 }
 
 /// What every later step reads: the levels of the pyramid, f32, and the proposal network's output.
@@ -50,17 +57,19 @@ impl MaskRcnn {
     ) -> Result<Self, ModelError> {
         config.validate()?;
         let init = Init::new(device, key);
-        let heads = init.child("roi_head");
+        let roi = init.child("roi_head");
         let (channels, classes) = (config.channels, config.num_classes);
-        let of_boxes = heads.child("bbox_head");
-        Ok(Self {
+        let of_boxes = roi.child("bbox_head");
+        let heads = MaskRcnnHeads {
             neck: Fpn::new(&init.child("neck"), &pyramid.channels(), channels),
             rpn_head: RpnHead::new(&init.child("rpn_head"), channels),
-            box_head: BoxHead::new(&of_boxes, channels, config.hidden, classes),
-            mask_head: MaskHead::new(&heads.child("mask_head"), channels, classes),
-            pyramid,
+            roi_head: RoiHead {
+                bbox_head: BoxHead::new(&of_boxes, channels, config.hidden, classes),
+                mask_head: MaskHead::new(&roi.child("mask_head"), channels, classes),
+            },
             config,
-        })
+        };
+        Ok(Self { pyramid, heads })
     }
 
     /// The maps of images, `[batch, 3, height, width]`, in f32.
@@ -71,21 +80,27 @@ impl MaskRcnn {
     /// What the pyramid and the proposal network make of maps.
     pub(super) fn look(&self, maps: &[Tensor<4>]) -> Looked {
         let precision = self.precision();
-        let levels = self.neck.forward(maps, precision);
-        let rpn = self.rpn_head.forward(&levels, precision);
+        let levels = self.heads.neck.forward(maps, precision);
+        let rpn = self.heads.rpn_head.forward(&levels, precision);
         Looked { levels, rpn }
     }
 
     /// The classes and boxes of regions, of which there is at least one.
     pub(super) fn classify(&self, levels: &[Tensor<4>], regions: &[Region]) -> BoxOutput {
         let contents = align(levels, regions, box_head::BINS);
-        self.box_head.forward(contents, self.precision())
+        self.heads
+            .roi_head
+            .bbox_head
+            .forward(contents, self.precision())
     }
 
     /// The logits of the masks of regions, of which there is at least one, `[regions, classes, 28, 28]`.
     pub(super) fn outline(&self, levels: &[Tensor<4>], regions: &[Region]) -> Tensor<4> {
         let contents = align(levels, regions, mask_head::BINS);
-        self.mask_head.forward(contents, self.precision())
+        self.heads
+            .roi_head
+            .mask_head
+            .forward(contents, self.precision())
     }
 
     fn precision(&self) -> Precision {

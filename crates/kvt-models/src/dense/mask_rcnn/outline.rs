@@ -3,11 +3,8 @@
 use super::bitmap::Bitmap;
 use crate::dense::boxes::Corners;
 
-/// The points of one bin along an axis.
-struct Bin {
-    /// Places of pixels and their weights, not divided by the number of points.
-    taps: Vec<(usize, f64)>,
-}
+/// The points of one bin along an axis: places of pixels and their weights, not divided by the number of points.
+type Bin = Vec<(usize, f64)>;
 
 /// Whether the object covers at least half of each of `side` x `side` bins of a box, row by row.
 ///
@@ -27,7 +24,7 @@ pub(super) fn outline(
     let mut covered = Vec::with_capacity(side * side);
     for row in &rows {
         let mut sums = vec![0.0; mask.width];
-        for (place, weight) in &row.taps {
+        for (place, weight) in row {
             for (sum, inside) in sums.iter_mut().zip(mask.row(*place)) {
                 if *inside {
                     *sum += weight;
@@ -35,7 +32,7 @@ pub(super) fn outline(
             }
         }
         covered.extend(columns.iter().map(|column| {
-            let terms = column.taps.iter().map(|(place, weight)| {
+            let terms = column.iter().map(|(place, weight)| {
                 let sum = place.checked_sub(mask.left).and_then(|at| sums.get(at));
                 weight * sum.copied().unwrap_or(0.0)
             });
@@ -51,13 +48,11 @@ fn bins(borders: [f64; 2], length: usize, count: usize) -> (Vec<Bin>, usize) {
     let [from, to] = borders.map(|border| border.clamp(0.0, length as f64));
     let side = (to - from) / count as f64;
     let points = side.max(0.0).ceil() as usize;
-    let bin = |at: usize| {
+    let bin = |at: usize| -> Bin {
         let start = from - 0.5 + at as f64 * side;
         let place = |point: usize| start + (point as f64 + 0.5) * side / points as f64;
         let taps = (0..points).flat_map(|point| taps(place(point), length));
-        Bin {
-            taps: taps.collect(),
-        }
+        taps.collect()
     };
     ((0..count).map(bin).collect(), points)
 }

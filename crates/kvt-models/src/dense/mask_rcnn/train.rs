@@ -30,7 +30,7 @@ impl MaskRcnn {
         key: Key,
     ) -> Result<DetectLosses, MaskRcnnError> {
         check_sizes(images.dims(), objects.iter().map(|of| of.size))?;
-        check_objects(objects, self.config.num_classes)?;
+        check_objects(objects, self.heads.config.num_classes)?;
         let maps = self.maps(images, Phase::Train(key));
         self.losses_of_maps(&maps, objects, key)
     }
@@ -47,10 +47,10 @@ impl MaskRcnn {
         let scored = Scored::read(&rpn)?;
         let (mut of_rpn, mut of_roi) = (AnchorTargets::default(), RegionTargets::default());
         for (image, objects) in objects.iter().enumerate() {
-            of_rpn.add(image, &anchors, objects, &self.config, key);
-            let rule = &self.config.train;
+            of_rpn.add(image, &anchors, objects, &self.heads.config, key);
+            let rule = &self.heads.config.train;
             let proposals = anchors.proposals(&scored, image, rule, objects.size);
-            of_roi.add(image, &proposals, objects, &self.config, key);
+            of_roi.add(image, &proposals, objects, &self.heads.config, key);
         }
 
         let device = rpn.logits.device();

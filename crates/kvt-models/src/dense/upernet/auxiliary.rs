@@ -5,14 +5,14 @@ use burn::tensor::Tensor;
 use kvt_ops::Phase;
 
 use super::UperNetConfig;
-use super::conv_module::{ConvModule, classify, conv_seg};
-use crate::layers::{Conv2d, Init};
+use super::layers::{classify, conv_module, conv_seg};
+use crate::layers::{Conv2d, ConvNorm, Init};
 use crate::precision::Precision;
 
 /// mmsegmentation's `FCNHead` with one convolution and without concatenation; fields have the names of its parameters.
 #[derive(Module, Debug)]
 pub struct FcnHead {
-    convs: Vec<ConvModule>,
+    convs: Vec<ConvNorm>,
     conv_seg: Conv2d,
     #[module(skip)]
     dropout: f64,
@@ -22,7 +22,7 @@ impl FcnHead {
     /// A head for a map of `inputs` channels.
     pub(super) fn new(init: &Init<'_>, inputs: usize, config: &UperNetConfig) -> Self {
         let width = config.aux_channels;
-        let conv = ConvModule::new(&init.child("convs").child("0"), [inputs, width], 3);
+        let conv = conv_module(&init.child("convs").child("0"), [inputs, width], 3);
         Self {
             convs: vec![conv],
             conv_seg: conv_seg(init, width, config.num_classes),

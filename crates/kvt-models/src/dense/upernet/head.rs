@@ -5,20 +5,20 @@ use burn::tensor::Tensor;
 use kvt_ops::{Phase, resize_bilinear};
 
 use super::UperNetConfig;
-use super::conv_module::{ConvModule, classify, conv_seg};
+use super::layers::{classify, conv_module, conv_seg};
 use super::pooling::{Branch, branches, pooled};
-use crate::dense::numbered::numbered;
-use crate::layers::{Conv2d, Init};
+use crate::dense::numbered::{numbered, size};
+use crate::layers::{Conv2d, ConvNorm, Init};
 use crate::precision::Precision;
 
 /// mmsegmentation's `UPerHead`; fields have the names of its parameters.
 #[derive(Module, Debug)]
 pub struct UperHead {
     psp_modules: Vec<Branch>,
-    bottleneck: ConvModule,
-    lateral_convs: Vec<ConvModule>,
-    fpn_convs: Vec<ConvModule>,
-    fpn_bottleneck: ConvModule,
+    bottleneck: ConvNorm,
+    lateral_convs: Vec<ConvNorm>,
+    fpn_convs: Vec<ConvNorm>,
+    fpn_bottleneck: ConvNorm,
     conv_seg: Conv2d,
     #[module(skip)]
     dropout: f64,
@@ -35,14 +35,14 @@ impl UperHead {
         let bottleneck = last + scales.len() * width;
         Self {
             psp_modules: branches(&init.child("psp_modules"), [last, width], scales),
-            bottleneck: ConvModule::new(&init.child("bottleneck"), [bottleneck, width], 3),
+            bottleneck: conv_module(&init.child("bottleneck"), [bottleneck, width], 3),
             lateral_convs: numbered(&init.child("lateral_convs"), others, |init, channels| {
-                ConvModule::new(init, [channels, width], 1)
+                conv_module(init, [channels, width], 1)
             }),
             fpn_convs: numbered(&init.child("fpn_convs"), others, |init, _| {
-                ConvModule::new(init, [width, width], 3)
+                conv_module(init, [width, width], 3)
             }),
-            fpn_bottleneck: ConvModule::new(
+            fpn_bottleneck: conv_module(
                 &init.child("fpn_bottleneck"),
                 [maps.len() * width, width],
                 3,
@@ -84,9 +84,4 @@ impl UperHead {
         let x = self.fpn_bottleneck.forward(x, phase);
         classify(&self.conv_seg, x, self.dropout, phase)
     }
-}
-
-fn size(map: &Tensor<4>) -> [usize; 2] {
-    let [_, _, height, width] = map.dims();
-    [height, width]
 }

@@ -1,17 +1,20 @@
 //! UPerNet (Xiao et al., 2018) as mmsegmentation trains it on ADE20K: a pyramid of maps, a decode head and an auxiliary head.
 
 mod auxiliary;
-mod conv_module;
 mod cost;
 mod head;
+mod layers;
 mod network;
 mod pooling;
 
 pub use auxiliary::FcnHead;
 pub use head::UperHead;
-pub use network::{CLASSIFIERS, SegmentLogits, UperNet};
+pub use network::{SegmentLogits, UperNet, UperNetHeads};
+
+pub use super::network::CLASSIFIERS;
 
 use crate::error::ModelError;
+use crate::family::validate;
 
 /// The sizes of UPerNet's heads.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,21 +57,12 @@ impl UperNetConfig {
         if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
             return Err(ModelError::Zero { field });
         }
-        if !(0.0..1.0).contains(&self.dropout) {
-            return Err(ModelError::OutOfRange {
-                field: "dropout",
-                value: self.dropout,
-                expected: "at least 0 and less than 1",
-            });
-        }
-        if self.aux_stage > maps {
-            return Err(ModelError::OutOfRange {
-                field: "aux_stage",
-                value: self.aux_stage as f64,
-                expected: "the number of a map, from 1 to 4, or 0 for no auxiliary head",
-            });
-        }
-        Ok(())
+        validate::rate("dropout", self.dropout)?;
+        let (stage, expected) = (
+            self.aux_stage,
+            "the number of a map, from 1 to 4, or 0 for no auxiliary head",
+        );
+        validate::within("aux_stage", stage as f64, stage <= maps, expected)
     }
 
     /// Refuses batch norms over a single image, where a map is pooled to one cell: a channel would have one value, and become

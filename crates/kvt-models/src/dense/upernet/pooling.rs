@@ -5,9 +5,9 @@ use burn::tensor::Tensor;
 use burn::tensor::module::adaptive_avg_pool2d;
 use kvt_ops::{Phase, resize_bilinear};
 
-use super::conv_module::ConvModule;
+use super::layers::conv_module;
 use crate::dense::numbered::numbered;
-use crate::layers::Init;
+use crate::layers::{ConvNorm, Init};
 use crate::precision::Precision;
 
 /// The means of `scale` x `scale` cells that cover a map, as PyTorch's `AdaptiveAvgPool2d`: cell `i` of `n` covers the rows
@@ -19,12 +19,12 @@ pub(super) struct Cells {
 }
 
 /// A branch: its two modules are named `0` and `1`, as those of a sequence in PyTorch.
-pub(super) type Branch = (Cells, ConvModule);
+pub(super) type Branch = (Cells, ConvNorm);
 
 /// The branches of all scales.
 pub(super) fn branches(init: &Init<'_>, channels: [usize; 2], scales: &[usize]) -> Vec<Branch> {
     numbered(init, scales, |init, scale| {
-        let conv = ConvModule::new(&init.child("1"), channels, 1);
+        let conv = conv_module(&init.child("1"), channels, 1);
         (Cells { scale }, conv)
     })
 }

@@ -351,12 +351,11 @@ fn whole_channels_are_dropped() {
     let device = Device::flex();
     // Logits of one class are the sum of the channels: channel `c` of image `b` has a power of 2 of its own.
     let init = Init::new(&device, Key::new(1));
-    let mut conv = conv_module::conv_seg(&init, 8, 1);
+    let mut conv = layers::conv_seg(&init, 8, 1);
     conv.weight = burn::module::Param::from_tensor(Tensor::ones([1, 8, 1, 1], &device));
     let powers: Vec<f32> = (0..16).flat_map(|i| [(1 << (i % 8)) as f32; 6]).collect();
     let x = tensor(&powers, [2, 8, 2, 3], &device);
-    let sums =
-        |rate: f64, phase: Phase| values(conv_module::classify(&conv, x.clone(), rate, phase));
+    let sums = |rate: f64, phase: Phase| values(layers::classify(&conv, x.clone(), rate, phase));
     assert_eq!(sums(0.25, Phase::Eval), [255.0; 12]);
     assert_eq!(sums(0.0, Phase::Train(Key::new(1))), [255.0; 12]);
     let (mut kept, runs) = (0, 200);

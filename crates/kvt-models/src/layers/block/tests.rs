@@ -20,16 +20,23 @@ impl SelfAttention<3> for Recorder {
         x
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
-        match residual {
-            Some(residual) => residual.plus(mixed),
-            None => mixed,
-        }
+    fn proj(&self) -> &Linear {
+        unreachable!("it has none")
+    }
+
+    fn project(
+        &self,
+        mixed: Tensor<3>,
+        residual: Option<Residual<3>>,
+        _: Option<Tensor<1>>,
+        _: Pass<'_>,
+    ) -> Tensor<3> {
+        plus(mixed, residual)
     }
 }
 
 const KIND: BlockKind = BlockKind {
-    norm: NormKind::Layer { epsilon: 1e-6 },
+    norm_epsilon: 1e-6,
     activation: Activation::Gelu,
     scale: None,
 };

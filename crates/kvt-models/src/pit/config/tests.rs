@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{AttentionConfig, KnnConfig, Neighbors};
+use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, Place};
 
 use super::*;
 use crate::testing::{self, with};

@@ -75,11 +75,6 @@ impl T2tConfig {
         self.token_sizes()[2].grid
     }
 
-    /// Tokens of a block, including the class token: queries, and the keys that each of them chooses from.
-    pub fn tokens(&self) -> usize {
-        1 + self.grid_size().pow(2)
-    }
-
     /// The sizes after each of the soft splits: two layers, and the projection to the blocks.
     pub(super) fn token_sizes(&self) -> [TokenSize; 3] {
         let (mut channels, mut side) = (self.common.in_chans, self.common.side());
@@ -105,12 +100,8 @@ impl T2tConfig {
 
     /// The place of attention in a block.
     pub(super) fn place(&self) -> Place {
-        Place {
-            prefix: 1,
-            grid: Some([self.grid_size(); 2]),
-            dropout: self.common.attn_drop,
-            ..Place::new(self.tokens(), self.embed_dim, self.num_heads)
-        }
+        let grid = [self.grid_size(); 2];
+        self.common.place(1, grid, self.embed_dim, self.num_heads)
     }
 }
 
@@ -240,7 +231,7 @@ impl FamilyConfig for T2tConfig {
 
     /// All modules that make tokens belong to the embedding.
     fn blocks(&self) -> Vec<BlockGroup> {
-        BlockGroup::of_depth(self.depth)
+        vec![BlockGroup::new("blocks", self.depth)]
     }
 }
 

@@ -64,14 +64,8 @@ impl TokensType {
             return Ok(());
         };
         validate::rate("drop", drop)?;
-        if token_dim < 2 {
-            return Err(ModelError::OutOfRange {
-                field: "token_dim",
-                value: token_dim as f64,
-                expected: "at least 2, since a Performer has half as many features",
-            });
-        }
-        Ok(())
+        let expected = "at least 2, since a Performer has half as many features";
+        validate::within("token_dim", token_dim as f64, token_dim >= 2, expected)
     }
 
     /// These layers and the attention of the blocks, both with some values replaced.

@@ -4,11 +4,11 @@ use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use kvt_attention::{Context, Mechanism, Mixer, Place, merge_heads, split_heads};
-use kvt_ops::{Residual, layer_norm, linear};
+use kvt_ops::{layer_norm, linear};
 
 use super::super::network::EMBED_EPSILON;
 use super::super::stage::StageSize;
-use crate::layers::{Conv2d, Init, Pass, SelfAttention, convolve_tokens, project};
+use crate::layers::{Conv2d, Init, Pass, SelfAttention, convolve_tokens};
 
 /// Global sub-sampled attention.
 #[derive(Module, Debug)]
@@ -72,7 +72,7 @@ impl SelfAttention<3> for GlobalAttention {
         merge_heads(self.mixer.attend(q, k, v, context))
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
-        project(&self.proj, mixed, residual)
+    fn proj(&self) -> &Linear {
+        &self.proj
     }
 }

@@ -4,10 +4,10 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use kvt_attention::{Context, Mechanism, Mixer, Place, Score, split_heads};
-use kvt_ops::{Residual, linear};
+use kvt_ops::linear;
 
 use super::super::stage::StageSize;
-use crate::layers::{Init, Pass, SelfAttention, Windows, project};
+use crate::layers::{Init, Pass, SelfAttention, Windows};
 
 /// Locally-grouped self-attention.
 #[derive(Module, Debug)]
@@ -47,18 +47,10 @@ impl LocalAttention {
         if !self.hides_padding || windows.padded() == windows.map {
             return None;
         }
-        let [[rows, columns], [_, right]] = [windows.map, windows.along()];
-        let (count, side) = (windows.count(), windows.side);
-        let mut hidden = Vec::with_capacity(batch * count * windows.area());
-        for window in (0..batch).flat_map(|_| 0..count) {
-            let (top, left) = (window / right * side, window % right * side);
-            for token in 0..windows.area() {
-                let (row, column) = (top + token / side, left + token % side);
-                hidden.push(row >= rows || column >= columns);
-            }
-        }
-        let shape = [batch * count, 1, 1, windows.area()];
-        Some(Tensor::from_data(TensorData::new(hidden, shape), device))
+        let padding: Vec<bool> = windows.sources().map(|source| source.is_none()).collect();
+        let shape = [batch * windows.count(), 1, 1, windows.area()];
+        let hidden = TensorData::new(padding.repeat(batch), shape);
+        Some(Tensor::from_data(hidden, device))
     }
 }
 
@@ -67,10 +59,7 @@ impl SelfAttention<3> for LocalAttention {
         let [batch, tokens, dim] = x.dims();
         let [rows, columns] = pass.grid;
         let heads = self.place.heads;
-        let windows = Windows {
-            map: pass.grid,
-            side: self.side,
-        };
+        let windows = Windows::plain(pass.grid, self.side);
         let (count, area) = (windows.count(), windows.area());
 
         // Each window is a sequence by itself. Padding comes before the projection, so that it gets the bias.
@@ -94,7 +83,7 @@ impl SelfAttention<3> for LocalAttention {
             .reshape([batch, tokens, dim])
     }
 
-    fn project(&self, mixed: Tensor<3>, residual: Option<Residual<3>>, _: Pass<'_>) -> Tensor<3> {
-        project(&self.proj, mixed, residual)
+    fn proj(&self) -> &Linear {
+        &self.proj
     }
 }

@@ -4,8 +4,8 @@ mod global;
 mod local;
 
 use burn::module::Module;
+use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_ops::Residual;
 
 use global::GlobalAttention;
 use local::LocalAttention;
@@ -43,15 +43,10 @@ impl SelfAttention<3> for GroupedAttention {
         }
     }
 
-    fn project(
-        &self,
-        mixed: Tensor<3>,
-        residual: Option<Residual<3>>,
-        pass: Pass<'_>,
-    ) -> Tensor<3> {
+    fn proj(&self) -> &Linear {
         match self {
-            Self::Local(attention) => attention.project(mixed, residual, pass),
-            Self::Global(attention) => attention.project(mixed, residual, pass),
+            Self::Local(attention) => SelfAttention::<3>::proj(attention),
+            Self::Global(attention) => SelfAttention::<3>::proj(attention),
         }
     }
 }

@@ -255,7 +255,7 @@ fn attention_knows_where_it_stands() {
         softmax_only: of_map.softmax_only,
     };
     assert_eq!(places, [expected; 3]);
-    let class = config.class().place();
+    let class = config.class().place;
     assert!(class.softmax_only.is_some());
     let expected = Place {
         queries: 1,

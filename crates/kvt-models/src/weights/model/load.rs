@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use burn::module::Module;
 use burn::tensor::{DType, TensorData};
-use burn_store::{PyTorchToBurnAdapter, bridge, burn_pack};
+use burn_store::{
+    ApplyError, ModuleAdapter, ModuleSnapshot, PyTorchToBurnAdapter, bridge, burn_pack,
+};
 
 use super::{channels, nearest, recognise};
 use crate::model::{Model, Parameter, is_of_mixer};
@@ -90,7 +93,7 @@ impl Model {
         if options.strict {
             report = self.fitting(report, weights)?;
         }
-        self.put(tensors, Some(Box::new(PyTorchToBurnAdapter)))?;
+        put(&mut self, tensors, Some(Box::new(PyTorchToBurnAdapter)))?;
         Ok((self, report))
     }
 
@@ -231,6 +234,30 @@ pub(crate) fn deferred(data: Arc<TensorData>, path: String) -> burn_pack::Tensor
     let (dtype, shape) = (data.dtype(), data.shape().clone());
     bridge::deferred(path, dtype, shape, None, move || {
         Ok(TensorData::clone(&data))
+    })
+}
+
+/// Replaces parameters of a module by their paths.
+///
+/// # Errors
+///
+/// [`WeightsError::Transfer`], with the first path that cannot be read.
+pub(crate) fn put(
+    module: &mut impl Module,
+    tensors: Vec<burn_pack::Tensor>,
+    adapter: Option<Box<dyn ModuleAdapter>>,
+) -> Result<(), WeightsError> {
+    let applied = module.apply(tensors, None, adapter, true);
+    let Some(error) = applied.errors.first() else {
+        return Ok(());
+    };
+    let (ApplyError::ShapeMismatch { path, .. }
+    | ApplyError::DTypeMismatch { path, .. }
+    | ApplyError::AdapterError { path, .. }
+    | ApplyError::LoadError { path, .. }) = error;
+    Err(WeightsError::Transfer {
+        name: path.clone(),
+        reason: error.to_string(),
     })
 }
 

@@ -8,6 +8,6 @@ mod weight_names;
 
 pub use identify::{identify, nearest};
 pub use load::LoadOptions;
-pub(crate) use load::{deferred, widened};
+pub(crate) use load::{deferred, put, widened};
 pub(crate) use save::on_host;
 pub use weight_names::{Recognised, recognise};

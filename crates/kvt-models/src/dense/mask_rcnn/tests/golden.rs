@@ -190,7 +190,7 @@ fn compare_training(golden: &Golden, device: &Device) {
     let looked = network.look(&maps);
     let anchors = Anchors::new(&looked.rpn.sizes);
     for (number, level) in looked.levels.iter().enumerate() {
-        let of_level = network.rpn_head.level(level.clone(), Precision::F32);
+        let of_level = network.heads.rpn_head.level(level.clone(), Precision::F32);
         for (name, found) in [
             ("pyramid", level.clone()),
             ("logits", of_level.logits),
@@ -201,7 +201,7 @@ fn compare_training(golden: &Golden, device: &Device) {
     }
     let scored = Scored::read(&looked.rpn).unwrap();
     for image in 0..2 {
-        let found = anchors.proposals(&scored, image, &network.config.train, SIZE);
+        let found = anchors.proposals(&scored, image, &network.heads.config.train, SIZE);
         let boxes: Vec<f32> = found.iter().flat_map(|found| found.corners).collect();
         let scores: Vec<f32> = found.iter().map(|found| found.score).collect();
         let expected = golden.floats(&format!("proposals.{image}"));

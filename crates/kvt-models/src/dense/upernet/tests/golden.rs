@@ -68,9 +68,10 @@ fn compare_with_mmsegmentation(case: &str, device: &Device) {
     };
     let init = Init::new(device, Key::new(1));
     let decode = UperHead::new(&init, &MAPS, &config);
-    let (decode, rows) = state::load(decode, "decode_head.", &weights).unwrap();
+    let (decode, rows) = state::load(decode, "decode_head.", &weights, Outcome::Missing).unwrap();
     let auxiliary = FcnHead::new(&init, MAPS[2], &config);
-    let (auxiliary, other_rows) = state::load(auxiliary, "auxiliary_head.", &weights).unwrap();
+    let (auxiliary, other_rows) =
+        state::load(auxiliary, "auxiliary_head.", &weights, Outcome::Missing).unwrap();
     let all = || rows.iter().chain(&other_rows);
     assert!(all().all(|row| row.outcome == Outcome::Matched), "{rows:?}");
     // All that the file has, but for the counters.
