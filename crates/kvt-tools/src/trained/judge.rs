@@ -5,7 +5,8 @@ use kvt_data::Loader;
 use kvt_train::error::TrainError;
 use kvt_train::judge::Judgement;
 use kvt_train::splits::eval_batches;
-use kvt_train::task::{Evaluation, evaluate_among};
+use kvt_train::task::{self, Evaluation};
+use kvt_train::world::Alone;
 
 /// What `evaluate` makes of the batches of images; warns of those that were skipped. `progress` gets the number of images done and of
 /// all.
@@ -50,10 +51,11 @@ impl Trained {
         let batches = eval_batches(&self.plan, &images.source, &self.transform()?)?;
         let (device, among) = (&self.device.device, images.among.as_deref());
         let evaluation = judged(images, batches, progress, warn, |batches, done| {
-            evaluate_among(
+            task::evaluate(
                 &self.model,
-                batches,
+                Ok(batches),
                 device,
+                &Alone,
                 among,
                 done,
                 |batch, logits| judgement.hear(batch, logits),

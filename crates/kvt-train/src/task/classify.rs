@@ -8,7 +8,7 @@ use kvt_models::weights::StateDict;
 use kvt_models::{Ask, Logits, Model, ModelConfig};
 use kvt_ops::Phase;
 
-use super::evaluate::evaluate_shares;
+use super::evaluate::evaluate;
 use super::lora::adapt;
 use super::mixer::Mixer;
 use super::model::{check_channels, note_of, start_from};
@@ -251,7 +251,8 @@ impl Task for Classify {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError> {
-        let evaluation = evaluate_shares(model, data, device)?;
+        let (world, batches) = (data.world(), data.val_shard());
+        let evaluation = evaluate(model, batches, device, world, None, |_| {}, |_, _| {})?;
         Ok(Measured {
             metrics: Metrics::from([
                 (Metric::LOSS.name, evaluation.loss()),

@@ -53,7 +53,7 @@ pub use dino::{
     load_backbone, part_of_backbone, teacher_probabilities,
 };
 pub use eval_data::EvalData;
-pub use evaluate::{Evaluation, evaluate, evaluate_among, predict};
+pub use evaluate::{Evaluation, evaluate, predict};
 pub use lora::LoraConfig;
 pub use model::{
     Freeze, InitConfig, ResetHead, build_model, check_classes, check_positions, read_for,

@@ -17,6 +17,7 @@ use kvt_train::splits::Splits;
 use kvt_train::task::{
     CheckpointWeights, Classify, Task, build_model, evaluate, load_checkpoint_model, predict,
 };
+use kvt_train::world::Alone;
 
 use crate::support::{Heard, Workspace, set, steps, take_run};
 
@@ -89,7 +90,17 @@ fn what_is_read_back_is_what_was_in_memory() {
         assert!(logits(&model) == *expected, "{weights:?}");
     }
 
-    let evaluation = evaluate(ema.network(), validation(), &device, |_| {}).unwrap();
+    let batches = Ok(validation());
+    let evaluation = evaluate(
+        ema.network(),
+        batches,
+        &device,
+        &Alone,
+        None,
+        |_| {},
+        |_, _| {},
+    )
+    .unwrap();
     let last = ["--run", "run", "--checkpoint", "last", "--ema", "--json"];
     let found = workspace.json(&[&["eval"], &last[..]].concat());
     assert_eq!(found["loss"].as_f64(), Some(evaluation.loss()));

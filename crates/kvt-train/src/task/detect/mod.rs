@@ -168,8 +168,9 @@ impl Task for Detect {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError> {
-        let prepare = Arc::clone(&self.eval);
-        let evaluation = evaluate::evaluate_data(network, data, prepare, device)?;
+        let (world, source) = (data.world(), data.val_source());
+        let batches = data.val_prepared(Arc::clone(&self.eval), 1);
+        let evaluation = evaluate_objects(network, batches, source, device, world, |_| {})?;
         Ok(measured(&evaluation.scores))
     }
 }

@@ -209,8 +209,9 @@ impl Task for Segment {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError> {
-        let prepare = Arc::clone(&self.eval);
-        let evaluation = evaluate::evaluate_data(network, data, &self.config, prepare, device)?;
+        let (world, of) = (data.world(), (data.classes().len(), &self.config));
+        let batches = data.val_prepared(Arc::clone(&self.eval), 1);
+        let evaluation = evaluate_segments(network, batches, of, device, world, |_| {})?;
         let counts = &evaluation.counts;
         Ok(Measured {
             metrics: Metrics::from([
