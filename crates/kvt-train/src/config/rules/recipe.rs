@@ -49,9 +49,9 @@ pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
     checks.by_default("optim.eps", &mut optim.eps, optim.name.eps());
     checks.by_default("optim.momentum", &mut optim.momentum, optim.name.momentum());
     let clips = optim.clips();
-    let mut clips = clips.iter().filter(|(_, limit)| *limit > 0.0);
-    if let Some((first, _)) = clips.next() {
-        for (key, limit) in clips {
+    let mut clips = clips.iter().filter(|(_, limit, _)| *limit > 0.0);
+    if let Some((first, ..)) = clips.next() {
+        for (key, limit, _) in clips {
             let expected =
                 format!("0 beside `optim.{first}`, since gradients are clipped in one way");
             checks.refuse(&format!("optim.{key}"), &format!("{limit:?}"), &expected);

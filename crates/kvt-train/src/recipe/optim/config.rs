@@ -111,28 +111,19 @@ impl OptimName {
 }
 
 impl OptimConfig {
-    /// The `clip` keys and their values. At most one is above 0.
-    pub(crate) fn clips(&self) -> [(&'static str, f64); 4] {
+    /// The `clip` keys, their values, and how these clip. At most one is above 0.
+    pub(crate) fn clips(&self) -> [(&'static str, f64, fn(f64) -> Clip); 4] {
         [
-            ("clip_norm", self.clip_norm),
-            ("clip_value", self.clip_value),
-            ("clip_parameter", self.clip_parameter),
-            ("clip_agc", self.clip_agc),
+            ("clip_norm", self.clip_norm, Clip::Norm),
+            ("clip_value", self.clip_value, Clip::Value),
+            ("clip_parameter", self.clip_parameter, Clip::Parameter),
+            ("clip_agc", self.clip_agc, Clip::Adaptive),
         ]
     }
 
     /// The clipping according to the `clip` key that is above 0.
     pub fn clip(&self) -> Clip {
-        if self.clip_norm > 0.0 {
-            Clip::Norm(self.clip_norm)
-        } else if self.clip_value > 0.0 {
-            Clip::Value(self.clip_value)
-        } else if self.clip_parameter > 0.0 {
-            Clip::Parameter(self.clip_parameter)
-        } else if self.clip_agc > 0.0 {
-            Clip::Adaptive(self.clip_agc)
-        } else {
-            Clip::Off
-        }
+        let set = self.clips().into_iter().find(|(_, limit, _)| *limit > 0.0);
+        set.map_or(Clip::Off, |(_, limit, clip)| clip(limit))
     }
 }
