@@ -11,7 +11,7 @@ use kvt_ops::Phase;
 use super::evaluate::evaluate;
 use super::lora::adapt;
 use super::mixer::Mixer;
-use super::model::{check_channels, note_of, start_from};
+use super::model::{check_channels, start_from};
 use super::teacher::{Teacher, teacher};
 use super::{EvalData, Measured, Setup, Task, Weights, build_model, check_classes};
 use crate::config::Plan;
@@ -101,10 +101,7 @@ pub(super) fn start_model(setup: &mut Setup<'_>) -> Result<Model, TrainError> {
     if setup.weights == Weights::OfCheckpoint {
         return adapt(plan, model, device, &mut Vec::new());
     }
-    let (model, report) = start_from(&plan.init, model)?;
-    if let (Some(path), Some(report)) = (&plan.init.weights, report) {
-        setup.notes.push(note_of(path, &report));
-    }
+    let model = start_from(&plan.init, model, setup.notes)?;
     adapt(plan, model, device, setup.notes)
 }
 

@@ -10,7 +10,7 @@ use kvt_models::ModelConfig;
 use kvt_models::dense::{DenseKind, read_dense};
 use kvt_models::weights::{self, LoadReport, Outcome, StateDict, WeightsError};
 
-use super::model::hint;
+use super::model::{hint, refused};
 use super::{InitConfig, ResetHead, Setup, Weights};
 use crate::config::Plan;
 use crate::error::TrainError;
@@ -112,14 +112,7 @@ pub(super) fn start_from<N: DenseNetwork>(setup: &mut Setup<'_>) -> Result<N, Tr
     let (Some(path), Weights::OfPlan) = (&plan.init.weights, setup.weights) else {
         return Ok(network);
     };
-    let refused = |source| TrainError::InitWeights {
-        path: path.clone(),
-        hint: match &source {
-            WeightsError::Incompatible { misfit, .. } => hint(*misfit),
-            _ => "",
-        },
-        source,
-    };
+    let refused = |source| refused(path, source, hint);
     let state = weights::read(&locate(path)?).map_err(refused)?;
     let (network, message) = loaded(&plan.init, model, network, state).map_err(refused)?;
     let message = format!("weights of `{}`: {message}", path.display());
