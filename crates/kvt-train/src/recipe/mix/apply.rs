@@ -9,9 +9,14 @@ impl Mixing {
     /// Whether no image is mixed.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
+        self.blends().iter().all(|blend| *blend == Blend::Keep)
+    }
+
+    /// One for all images, or one for each.
+    fn blends(&self) -> &[Blend] {
         match self {
-            Self::Batch(blend) => *blend == Blend::Keep,
-            Self::Each(blends) => blends.iter().all(|blend| *blend == Blend::Keep),
+            Self::Batch(blend) => std::slice::from_ref(blend),
+            Self::Each(blends) => blends,
         }
     }
 
@@ -34,11 +39,7 @@ impl Mixing {
             return images;
         }
         let [_, _, height, width] = images.dims();
-        let blends = match self {
-            Self::Batch(blend) => std::slice::from_ref(blend),
-            Self::Each(blends) => blends,
-        };
-        let [own, partner] = weights(blends, (height, width), &images.device());
+        let [own, partner] = weights(self.blends(), (height, width), &images.device());
         let partners = images.clone().flip([0]);
         images * own + partners * partner
     }

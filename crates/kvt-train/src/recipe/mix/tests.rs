@@ -134,7 +134,7 @@ fn rectangles_are_timms() {
     for row in rows {
         let [height, width, row_at, column_at, top, left, bottom, right] =
             [0, 1, 3, 4, 5, 6, 7, 8].map(|place: usize| row[place] as usize);
-        let found = rect_around((row_at, column_at), (height, width), row[2].into());
+        let found = rect_around((row_at, column_at), (height, width), row[2].into(), false);
         let expected = Rect {
             top,
             left,
@@ -245,7 +245,7 @@ fn an_odd_batch_keeps_its_middle() {
     for blend in [
         Blend::Mixup { own: 0.75 },
         Blend::CutMix {
-            rect: rect_around((1, 2), (4, 4), 0.5),
+            rect: rect_around((1, 2), (4, 4), 0.5, false),
         },
     ] {
         let mixed = Mixing::Batch(blend).images(images.clone());
