@@ -53,29 +53,21 @@ impl Kind {
 
     /// Burn's name of the kind, or `None` if this build does not include it.
     fn burn(self) -> Option<DeviceType> {
-        match self {
-            Self::Cpu => Some(DeviceType::Flex),
+        let built = [
+            (Self::Cpu, DeviceType::Flex),
             #[cfg(feature = "wgpu")]
-            Self::Wgpu => Some(DeviceType::Wgpu),
-            #[cfg(not(feature = "wgpu"))]
-            Self::Wgpu => None,
+            (Self::Wgpu, DeviceType::Wgpu),
             #[cfg(feature = "vulkan")]
-            Self::Vulkan => Some(DeviceType::Vulkan),
-            #[cfg(not(feature = "vulkan"))]
-            Self::Vulkan => None,
+            (Self::Vulkan, DeviceType::Vulkan),
             #[cfg(feature = "metal")]
-            Self::Metal => Some(DeviceType::Metal),
-            #[cfg(not(feature = "metal"))]
-            Self::Metal => None,
+            (Self::Metal, DeviceType::Metal),
             #[cfg(feature = "cuda")]
-            Self::Cuda => Some(DeviceType::Cuda),
-            #[cfg(not(feature = "cuda"))]
-            Self::Cuda => None,
+            (Self::Cuda, DeviceType::Cuda),
             #[cfg(feature = "rocm")]
-            Self::Rocm => Some(DeviceType::Rocm),
-            #[cfg(not(feature = "rocm"))]
-            Self::Rocm => None,
-        }
+            (Self::Rocm, DeviceType::Rocm),
+        ];
+        let mut built = built.into_iter();
+        built.find_map(|(kind, burn)| (kind == self).then_some(burn))
     }
 }
 
@@ -262,29 +254,18 @@ pub fn list() -> Vec<Listing> {
 /// # Errors
 /// If the name is invalid, or this build or this machine has no such device; the error lists the available devices.
 pub fn resolve(text: &str) -> Result<ResolvedDevice, DeviceError> {
-    let wanted: Wanted = text.parse()?;
-    let (kind, index) = match wanted {
-        Wanted::Auto => {
-            return automatic(list()).ok_or_else(|| DeviceError::Absent {
-                wanted: text.to_owned(),
-                available: available(),
-            });
+    let found = match text.parse::<Wanted>()? {
+        Wanted::Auto => automatic(list()),
+        Wanted::Exactly(kind, _) if kind.burn().is_none() => {
+            let available = available();
+            return Err(DeviceError::NotBuilt { kind, available });
         }
-        Wanted::Exactly(kind, index) => (kind, index),
+        Wanted::Exactly(kind, index) => find(kind).unwrap_or_default().into_iter().nth(index),
     };
-    if kind.burn().is_none() {
-        return Err(DeviceError::NotBuilt {
-            kind,
-            available: available(),
-        });
-    }
-    find(kind)
-        .ok()
-        .and_then(|devices| devices.into_iter().nth(index))
-        .ok_or_else(|| DeviceError::Absent {
-            wanted: text.to_owned(),
-            available: available(),
-        })
+    found.ok_or_else(|| DeviceError::Absent {
+        wanted: text.to_owned(),
+        available: available(),
+    })
 }
 
 /// The device with a name for one of several processes of a host: if the name has no index, the process's local number is

@@ -296,18 +296,6 @@ pub fn ensure_data(plan: &Plan, progress: &mut dyn FnMut(usize, usize)) -> Resul
     Ok(())
 }
 
-/// All images of a source, in order, transformed for evaluation.
-///
-/// # Errors
-/// If the loader cannot start.
-pub fn eval_batches(
-    plan: &Plan,
-    source: &Arc<Source>,
-    transform: &Arc<Transform>,
-) -> Result<Loader, DataError> {
-    some_batches(plan, source, transform, 0)
-}
-
 /// All images of a source, in order, prepared otherwise, one by one.
 ///
 /// # Errors
@@ -323,7 +311,7 @@ pub fn prepared_batches<T: Send + 'static>(
     })
 }
 
-/// As [`eval_batches`], for `count` images at equal distances; 0 means all.
+/// Images of a source at equal distances, in order, transformed for evaluation; 0 means all.
 ///
 /// # Errors
 /// If the loader cannot start.

@@ -6,7 +6,7 @@ use super::judge::{check_loss, judged};
 use super::{Images, Trained, TrainedError, Warn};
 use kvt_data::text::quoted;
 use kvt_train::judge::ClassRow;
-use kvt_train::splits::eval_batches;
+use kvt_train::splits::some_batches;
 use kvt_train::table::{Table, cells, or_empty, percent};
 use kvt_train::task::{LabelEvaluation, LabelScore, evaluate_labels};
 use kvt_train::world::Alone;
@@ -24,7 +24,7 @@ impl Trained {
     ) -> Result<LabelEvaluation, TrainedError> {
         let (source, device) = (&images.source, &self.device.device);
         let thresholds = self.plan.multi_label.of(&source.classes)?;
-        let batches = eval_batches(&self.plan, source, &self.transform()?)?;
+        let batches = some_batches(&self.plan, source, &self.transform()?, 0)?;
         let of = (&**source, &*thresholds);
         let evaluation = judged(images, batches, progress, warn, |batches, done| {
             evaluate_labels(&self.model, Ok(batches), of, device, &Alone, done)
