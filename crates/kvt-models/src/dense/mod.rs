@@ -6,7 +6,7 @@ mod files;
 pub mod mask_rcnn;
 mod numbered;
 mod pyramid;
-mod state;
+pub mod state;
 pub mod upernet;
 mod weights;
 
