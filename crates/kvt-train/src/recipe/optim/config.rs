@@ -85,27 +85,13 @@ pub enum OptimName {
 }
 
 impl OptimName {
-    /// The default of [`OptimConfig::betas`].
-    pub(crate) fn betas(self) -> [f64; 2] {
+    /// The defaults of [`OptimConfig::betas`], [`OptimConfig::eps`] and [`OptimConfig::momentum`].
+    pub(crate) fn defaults(self) -> ([f64; 2], f64, f64) {
         match self {
-            Self::Lion => [0.9, 0.99],
-            Self::Adamw | Self::Sgd | Self::Lamb | Self::Muon => [0.9, 0.999],
-        }
-    }
-
-    /// The default of [`OptimConfig::eps`].
-    pub(crate) fn eps(self) -> f64 {
-        match self {
-            Self::Lamb => 1e-6,
-            Self::Adamw | Self::Sgd | Self::Lion | Self::Muon => 1e-8,
-        }
-    }
-
-    /// The default of [`OptimConfig::momentum`].
-    pub(crate) fn momentum(self) -> f64 {
-        match self {
-            Self::Muon => 0.95,
-            Self::Adamw | Self::Sgd | Self::Lamb | Self::Lion => 0.9,
+            Self::Adamw | Self::Sgd => ([0.9, 0.999], 1e-8, 0.9),
+            Self::Lamb => ([0.9, 0.999], 1e-6, 0.9),
+            Self::Lion => ([0.9, 0.99], 1e-8, 0.9),
+            Self::Muon => ([0.9, 0.999], 1e-8, 0.95),
         }
     }
 }

@@ -270,7 +270,7 @@ fn compare_on(device: &str, on: &Device, case: &str, name: OptimName) {
         name,
         betas: [0.9, 0.99],
         eps: 1e-6,
-        momentum: name.momentum(),
+        momentum: name.defaults().2,
         ..OptimConfig::default()
     };
     let mut network = Several::new(&file, case, on);
