@@ -254,6 +254,20 @@ pub struct Unread {
     pub tell: Tell,
 }
 
+impl Unread {
+    /// Numbers that are the signals, by these names.
+    fn named(numbers: impl Iterator<Item = (String, Tensor<1>)>) -> Self {
+        let (names, numbers): (Vec<_>, Vec<_>) = numbers.unzip();
+        Self {
+            numbers: Tensor::cat(numbers, 0),
+            tell: Box::new(|numbers| Signals {
+                metrics: names.into_iter().zip(numbers.iter().copied()).collect(),
+                warning: None,
+            }),
+        }
+    }
+}
+
 /// What a task and its network are made of.
 pub struct Setup<'a> {
     /// The plan.

@@ -136,8 +136,6 @@ impl Loading<'_> {
         own: Normalization,
     ) -> Result<(Teacher, String), TrainError> {
         let config = model.config();
-        self.check_classes(config.num_classes())
-            .map_err(refused(path))?;
         model.check_finite()?;
         let fingerprint = Fingerprint::of(&StateDict::from_model(&model)?);
         let words = format!(
@@ -155,13 +153,6 @@ impl Loading<'_> {
             fingerprint,
         };
         Ok((teacher, words))
-    }
-
-    fn check_classes(&self, teacher: usize) -> Result<(), TeacherError> {
-        match self.classes.len() {
-            student if student == teacher => Ok(()),
-            student => Err(TeacherError::Classes { teacher, student }),
-        }
     }
 }
 
