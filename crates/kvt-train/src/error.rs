@@ -189,21 +189,15 @@ pub enum TrainError {
          or start a new run from its weights with `init.weights`"
     )]
     NoEma(PathBuf),
-    /// A checkpoint of a run without low-rank adaptation.
-    #[error("checkpoint `{path}` has no `{file}`: it was written by a run with `lora.rank = 0`")]
-    NoFactors {
-        /// The checkpoint.
-        path: PathBuf,
-        /// The file.
-        file: &'static str,
-    },
-    /// A missing state of the task in a checkpoint.
-    #[error("checkpoint `{path}` has no `{file}`: it was written by a run with another task")]
-    NoTaskState {
+    /// A checkpoint without a file that another run would have written.
+    #[error("checkpoint `{path}` has no `{file}`: it was written by a run with {other}")]
+    NoFile {
         /// The checkpoint.
         path: PathBuf,
         /// The file.
         file: String,
+        /// What its run had instead.
+        other: &'static str,
     },
     /// A weight file that does not match the model.
     #[error("could not start from the weights in `{path}`{hint}")]

@@ -271,25 +271,11 @@ fn merge(below: &mut Tree, above: Tree, section: &str) {
             below.insert(key, node);
             continue;
         };
-        match (&mut old.value, node) {
-            (
-                NodeValue::Table(old),
-                Node {
-                    value: NodeValue::Table(new),
-                    ..
-                },
-            ) => {
-                merge(old, new, &path);
-            }
-            (NodeValue::Table(_), _) if !is_section => {}
-            (
-                NodeValue::Leaf(_),
-                Node {
-                    value: NodeValue::Table(_),
-                    ..
-                },
-            ) if is_section => {}
-            (_, node) => *old = node,
+        match (&mut old.value, node.value) {
+            (NodeValue::Table(old), NodeValue::Table(new)) => merge(old, new, &path),
+            (NodeValue::Table(_), NodeValue::Leaf(_)) if !is_section => {}
+            (NodeValue::Leaf(_), NodeValue::Table(_)) if is_section => {}
+            (_, value) => *old = Node { value, ..node },
         }
     }
 }

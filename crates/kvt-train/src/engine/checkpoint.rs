@@ -18,7 +18,9 @@ use super::{Recorder, TrainError, TrainState};
 use crate::data::DataState;
 use crate::recipe::{Ema, LossScale, Network};
 use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, Stage, Warning, Which};
-use crate::task::{CheckpointWeights, EMA, MODEL, Task, load_network, task_file};
+use crate::task::{
+    CheckpointWeights, EMA, MODEL, OTHER_TASK, Task, load_network, read_listed, task_file,
+};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
 
@@ -213,15 +215,7 @@ fn load_state<T: Task>(
     let mut optimizer = fresh.optimizer;
     optimizer.load_state(moments, updates, &network)?;
     let mut task = fresh.task;
-    task.load_state(&|name| {
-        let name = task_file(name);
-        // Only files listed in the checkpoint were verified.
-        if !checkpoint.has(&name) {
-            let path = checkpoint.path().to_owned();
-            return Err(TrainError::NoTaskState { path, file: name });
-        }
-        Ok(weights::read(&checkpoint.file(&name))?)
-    })?;
+    task.load_state(&|name| read_listed(checkpoint, &task_file(name), OTHER_TASK))?;
     Ok(TrainState {
         network,
         task,

@@ -77,7 +77,7 @@ pub use teacher::{
 pub use trained::{
     CheckpointWeights, DinoRole, load_checkpoint_backbone, load_checkpoint_model, task_file,
 };
-pub(crate) use trained::{EMA, MODEL, load_network};
+pub(crate) use trained::{EMA, MODEL, OTHER_TASK, load_network, read_listed};
 
 /// The task of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

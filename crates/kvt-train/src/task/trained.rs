@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use kvt_models::{Model, weights};
+use kvt_models::Model;
+use kvt_models::weights::{self, StateDict};
 
 use super::dino::{TEACHER, load_backbone};
 use crate::config::Plan;
@@ -70,13 +71,26 @@ pub fn load_checkpoint_backbone(
         DinoRole::Student => MODEL.to_owned(),
         DinoRole::Teacher => task_file(TEACHER),
     };
-    // Files that are not listed in the checkpoint were not verified.
-    if !checkpoint.has(&file) {
-        let path = checkpoint.path().to_owned();
-        return Err(TrainError::NoTaskState { path, file });
-    }
-    let (model, _) = load_backbone(model, &weights::read(&checkpoint.file(&file))?)?;
+    let state = read_listed(&checkpoint, &file, OTHER_TASK)?;
+    let (model, _) = load_backbone(model, &state)?;
     Ok((model, warning))
+}
+
+/// What the run of a checkpoint had that lacks a state of the task.
+pub(crate) const OTHER_TASK: &str = "another task";
+
+/// The tensors of a file of a checkpoint, which one of a run with something `other` lacks. Files that are not listed in it were not
+/// verified.
+pub(crate) fn read_listed(
+    checkpoint: &Checkpoint,
+    file: &str,
+    other: &'static str,
+) -> Result<StateDict, TrainError> {
+    if !checkpoint.has(file) {
+        let (path, file) = (checkpoint.path().to_owned(), file.to_owned());
+        return Err(TrainError::NoFile { path, file, other });
+    }
+    Ok(weights::read(&checkpoint.file(file))?)
 }
 
 /// One of the two networks of DINO.
@@ -148,13 +162,7 @@ fn load_apart<N: Network>(
     if network.factors()?.is_empty() {
         return Ok(network);
     }
-    let read = |file: &'static str| {
-        if !checkpoint.has(file) {
-            let path = checkpoint.path().to_owned();
-            return Err(TrainError::NoFactors { path, file });
-        }
-        Ok(weights::read(&checkpoint.file(file))?)
-    };
+    let read = |file: &str| read_listed(checkpoint, file, "`lora.rank = 0`");
     let [factors, adapted] = weights.apart();
     Ok(network.with_apart(&[read(factors)?, read(adapted)?])?)
 }

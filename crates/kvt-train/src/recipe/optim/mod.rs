@@ -313,8 +313,7 @@ impl Optimizer {
         let mut weights = HashMap::new();
         // In the order of the modules.
         let (mut adamw_ids, mut of_adamw) = (Vec::new(), Vec::new());
-        for parameter in parameters {
-            let id = parameter.id;
+        for (id, shape, weight, gradient) in parameters {
             let state = self.states.entry(id).or_default();
             state.step += 1;
             let group = self.groups.get(&id);
@@ -325,11 +324,11 @@ impl Optimizer {
                     _ => 0.0,
                 },
                 step: state.step,
-                shape: parameter.shape,
+                shape,
             };
             let parameter = rule::Parameter {
-                weight: parameter.weight,
-                gradient: parameter.gradient,
+                weight,
+                gradient,
                 number,
             };
             // They are changed in place if they have no other owner.
@@ -359,14 +358,8 @@ fn count(data: &TensorData) -> Option<u32> {
     }
 }
 
-/// A parameter that has a gradient.
-struct Weight {
-    id: ParamId,
-    /// The weight, flat.
-    weight: Tensor<1>,
-    shape: Vec<usize>,
-    gradient: Gradient,
-}
+/// A parameter that has a gradient: its shape and, flat, its weight and the gradient.
+type Weight = (ParamId, Vec<usize>, Tensor<1>, Gradient);
 
 /// Collects the parameters that have a gradient, in the order of the modules.
 struct Trained {
@@ -380,12 +373,9 @@ impl ModuleVisitor for Trained {
             return;
         };
         let weight = param.val().inner();
-        self.parameters.push(Weight {
-            id: param.id,
-            shape: weight.dims().to_vec(),
-            weight: flat(weight),
-            gradient: Gradient { values, scale },
-        });
+        let (shape, gradient) = (weight.dims().to_vec(), Gradient { values, scale });
+        let parameter = (param.id, shape, flat(weight), gradient);
+        self.parameters.push(parameter);
     }
 }
 

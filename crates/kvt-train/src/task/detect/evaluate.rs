@@ -9,7 +9,7 @@ use kvt_models::dense::mask_rcnn::MaskRcnn;
 use serde_json::Value;
 
 use super::ap::Found;
-use super::found::OfImage;
+use super::found::{OfImage, find_objects};
 use super::score::{Scores, truths};
 use crate::data::{Batch, DataError, Source};
 use crate::error::TrainError;
@@ -109,7 +109,12 @@ fn look(
         let batch = batch?;
         let images = batch.views.into_iter().zip(&batch.targets);
         for (image, target) in images {
-            all.push(OfImage::look(network, image, target, device)?);
+            let (height, width) = target.original;
+            all.push(OfImage {
+                id: target.image_id,
+                size: (height as u32, width as u32),
+                found: find_objects(network, image, target.size, target.original, device)?,
+            });
         }
         progress(all.len());
     }

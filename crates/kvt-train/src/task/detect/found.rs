@@ -1,7 +1,6 @@
 //! What is found in an image, also as processes send it to each other.
 
 use burn::tensor::Device;
-use kvt_data::augment::Objects;
 use kvt_data::coco::rle::{Rle, RleError};
 use kvt_models::dense::mask_rcnn::{Detection, Frame, MaskRcnn, paste};
 use serde::{Deserialize, Serialize};
@@ -19,8 +18,8 @@ pub(super) struct OfImage {
     /// The image's id in the file of annotations.
     pub(super) id: u64,
     /// Its height and width.
-    size: (u32, u32),
-    found: Vec<FoundObject>,
+    pub(super) size: (u32, u32),
+    pub(super) found: Vec<FoundObject>,
 }
 
 /// A detection in the original image.
@@ -100,28 +99,10 @@ pub fn find_objects(
 }
 
 impl OfImage {
-    /// Finds the objects in a prepared image.
-    ///
-    /// # Errors
-    /// As [`find_objects`].
-    pub(super) fn look(
-        network: &MaskRcnn,
-        image: View,
-        target: &Objects,
-        device: &Device,
-    ) -> Result<Self, TrainError> {
-        let original = target.original;
-        Ok(Self {
-            id: target.image_id,
-            size: (original.0 as u32, original.1 as u32),
-            found: find_objects(network, image, target.size, original, device)?,
-        })
-    }
-
     /// As a line of text.
     ///
     /// # Errors
-    /// None for what was [found](Self::look): all numbers are finite.
+    /// None for what was [found](find_objects): all numbers are finite.
     pub(super) fn line(&self) -> Result<String, WorldError> {
         serde_json::to_string(self).map_err(|error| WorldError::State(error.to_string()))
     }
