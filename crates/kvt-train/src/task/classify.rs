@@ -49,9 +49,7 @@ impl Classify {
             class_weights: None,
         }
     }
-}
 
-impl Classify {
     /// Whether the outputs for tokens are trained, or are needed because tokens were mixed.
     fn learns_tokens(&self) -> bool {
         self.loss.token_weight > 0.0 || self.mixer.mix.mixes_tokens()
