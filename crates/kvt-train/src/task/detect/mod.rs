@@ -11,7 +11,6 @@ mod check;
 mod config;
 mod evaluate;
 mod found;
-mod network;
 mod score;
 
 use std::sync::Arc;

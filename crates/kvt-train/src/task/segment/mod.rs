@@ -10,7 +10,6 @@ mod check;
 mod config;
 mod counts;
 mod evaluate;
-mod network;
 
 use std::sync::Arc;
 
