@@ -40,15 +40,8 @@ impl Kind {
         Self::Cpu,
     ];
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Wgpu => "wgpu",
-            Self::Vulkan => "vulkan",
-            Self::Metal => "metal",
-            Self::Cuda => "cuda",
-            Self::Rocm => "rocm",
-        }
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.to_string() == name)
     }
 
     /// Burn's name of the kind, or `None` if this build does not include it.
@@ -73,7 +66,14 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Wgpu => "wgpu",
+            Self::Vulkan => "vulkan",
+            Self::Metal => "metal",
+            Self::Cuda => "cuda",
+            Self::Rocm => "rocm",
+        })
     }
 }
 
@@ -157,10 +157,7 @@ impl FromStr for Wanted {
             }
             Some(_) => return Err(invalid()),
         };
-        let kind = Kind::ALL
-            .into_iter()
-            .find(|known| known.name() == kind)
-            .ok_or_else(invalid)?;
+        let kind = Kind::named(kind).ok_or_else(invalid)?;
         // The CPU is always one device.
         if kind == Kind::Cpu && index > 0 {
             return Err(invalid());
@@ -185,8 +182,7 @@ pub struct ResolvedDevice {
 impl ResolvedDevice {
     /// Its kind.
     pub fn kind(&self) -> Option<Kind> {
-        let name = self.name.split(':').next()?;
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+        Kind::named(self.name.split(':').next()?)
     }
 
     /// The PCI address of the card, if it is known.

@@ -28,7 +28,8 @@ impl Detector {
         warn: Warn<'_>,
     ) -> Result<DetectEvaluation, TrainedError> {
         let (source, device) = (&images.source, &self.device.device);
-        let batches = prepared_batches(&self.plan, source, eval_objects(&self.plan)?)?;
+        let prepare = eval_objects(&self.plan)?;
+        let batches = prepared_batches(&self.plan, source, prepare, 1, (0, 1))?;
         let mut evaluation = judged(images, batches, progress, warn, |batches, done| {
             evaluate_objects(&self.network, Ok(batches), source, device, &Alone, done)
         })?;

@@ -32,7 +32,7 @@ impl Segmenter {
         warn: Warn<'_>,
     ) -> Result<SegmentEvaluation, TrainedError> {
         let prepare = eval_images(&self.plan)?;
-        let batches = prepared_batches(&self.plan, &images.source, prepare)?;
+        let batches = prepared_batches(&self.plan, &images.source, prepare, 1, (0, 1))?;
         let (device, of) = (
             &self.device.device,
             (self.classes.len(), &self.plan.segment),

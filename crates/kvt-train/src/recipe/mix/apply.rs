@@ -23,10 +23,8 @@ impl Mixing {
     /// The weight of each image's own target, `[images]`; the rest is its partner's.
     #[must_use]
     pub fn own_shares(&self, images: usize, size: (usize, usize)) -> Vec<f64> {
-        match self {
-            Self::Batch(blend) => vec![blend.own_share(size); images],
-            Self::Each(blends) => blends.iter().map(|blend| blend.own_share(size)).collect(),
-        }
+        let blends = self.blends().iter().cycle().take(images);
+        blends.map(|blend| blend.own_share(size)).collect()
     }
 
     /// The mixed images, `[images, channels, height, width]`.

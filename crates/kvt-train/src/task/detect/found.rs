@@ -46,16 +46,12 @@ impl FoundObject {
 
     /// Its box, its score and its mask in COCO's format of results, for an image of `(height, width)`; a user adds what it is.
     pub fn json(&self, (height, width): (u32, u32)) -> Map<String, Value> {
-        let pairs = [
-            ("bbox", json!(self.bbox)),
-            ("score", json!(self.score)),
-            (
-                "segmentation",
-                json!({ "size": [height, width], "counts": self.counts }),
-            ),
-        ];
-        let pairs = pairs.into_iter();
-        pairs.map(|(key, value)| (key.to_owned(), value)).collect()
+        let segmentation = json!({ "size": [height, width], "counts": self.counts });
+        Map::from_iter([
+            ("bbox".to_owned(), json!(self.bbox)),
+            ("score".to_owned(), json!(self.score)),
+            ("segmentation".to_owned(), segmentation),
+        ])
     }
 }
 
