@@ -62,21 +62,6 @@ impl Counted {
         let total = [&mut self.images, &mut self.top1, &mut self.top5];
         total.into_iter().chain(rows)
     }
-
-    /// The evaluation, if it contains any image.
-    fn of_any(self) -> Result<Evaluation, TrainError> {
-        if self.images == 0 {
-            return Err(TrainError::NothingEvaluated);
-        }
-        Ok(Evaluation {
-            images: self.images as usize,
-            top1: self.top1 as usize,
-            top5: self.top5 as usize,
-            loss: self.losses.iter().fold(0.0, |sum, loss| sum + loss),
-            recall: ClassRow::mean(&self.rows, ClassRow::recall),
-            f1: ClassRow::mean(&self.rows, ClassRow::f1),
-        })
-    }
 }
 
 impl Evaluation {
@@ -144,8 +129,18 @@ pub fn evaluate(
     let counts = counted.counts().zip(sums);
     counts.for_each(|(count, sum)| *count = sum as u64);
     // Batch by batch, in the order of summation of a single process.
-    counted.losses = in_order(world, counted.losses)?;
-    counted.of_any()
+    let losses = in_order(world, counted.losses)?;
+    if counted.images == 0 {
+        return Err(TrainError::NothingEvaluated);
+    }
+    Ok(Evaluation {
+        images: counted.images as usize,
+        top1: counted.top1 as usize,
+        top5: counted.top5 as usize,
+        loss: losses.iter().fold(0.0, |sum, loss| sum + loss),
+        recall: ClassRow::mean(&counted.rows, ClassRow::recall),
+        f1: ClassRow::mean(&counted.rows, ClassRow::f1),
+    })
 }
 
 /// The numbers of all processes, in the order of their ranks.

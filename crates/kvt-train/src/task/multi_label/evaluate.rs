@@ -29,30 +29,6 @@ struct Seen {
     logits: Vec<f32>,
 }
 
-impl LabelEvaluation {
-    fn new(source: &Source, seen: &Seen, thresholds: &[f64]) -> Result<Self, TrainError> {
-        let images = seen.indices.len();
-        if images == 0 {
-            return Err(TrainError::NothingEvaluated);
-        }
-        let labels = seen.indices.iter().map(|&index| source.labels(index));
-        let labels: Vec<&[u32]> = labels.collect();
-        let unlabelled = labels.iter().filter(|labels| labels.is_empty()).count();
-        if unlabelled == images {
-            return Err(TrainError::NoLabels(images));
-        }
-        let rows = seen.logits.chunks_exact(thresholds.len().max(1));
-        // Image by image, so that the order of summation is always the same.
-        let losses = rows.zip(&labels).map(|(row, labels)| binary(row, labels));
-        Ok(Self {
-            images,
-            unlabelled,
-            loss: losses.sum::<f64>() / seen.logits.len() as f64,
-            scores: LabelScores::of(&seen.logits, &labels, thresholds),
-        })
-    }
-}
-
 /// The sum over the classes of the binary cross-entropies of an image's logits.
 pub(super) fn binary(row: &[f32], labels: &[u32]) -> f64 {
     let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
@@ -85,7 +61,25 @@ pub fn evaluate_labels(
         seen.indices = indices.iter().map(|&index| index as u32).collect();
         seen.logits = logits.iter().map(|&logit| logit as f32).collect();
     }
-    LabelEvaluation::new(source, &seen, thresholds)
+    let images = seen.indices.len();
+    if images == 0 {
+        return Err(TrainError::NothingEvaluated);
+    }
+    let labels = seen.indices.iter().map(|&index| source.labels(index));
+    let labels: Vec<&[u32]> = labels.collect();
+    let unlabelled = labels.iter().filter(|labels| labels.is_empty()).count();
+    if unlabelled == images {
+        return Err(TrainError::NoLabels(images));
+    }
+    let rows = seen.logits.chunks_exact(thresholds.len().max(1));
+    // Image by image, so that the order of summation is always the same.
+    let losses = rows.zip(&labels).map(|(row, labels)| binary(row, labels));
+    Ok(LabelEvaluation {
+        images,
+        unlabelled,
+        loss: losses.sum::<f64>() / seen.logits.len() as f64,
+        scores: LabelScores::of(&seen.logits, &labels, thresholds),
+    })
 }
 
 /// What is seen of some images, or none.
