@@ -9,21 +9,13 @@ impl Mixing {
     /// Whether no image is mixed.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
-        self.blends().iter().all(|blend| *blend == Blend::Keep)
-    }
-
-    /// One for all images, or one for each.
-    fn blends(&self) -> &[Blend] {
-        match self {
-            Self::Batch(blend) => std::slice::from_ref(blend),
-            Self::Each(blends) => blends,
-        }
+        self.0.iter().all(|blend| *blend == Blend::Keep)
     }
 
     /// The weight of each image's own target, `[images]`; the rest is its partner's.
     #[must_use]
     pub fn own_shares(&self, images: usize, size: (usize, usize)) -> Vec<f64> {
-        let blends = self.blends().iter().cycle().take(images);
+        let blends = self.0.iter().cycle().take(images);
         blends.map(|blend| blend.own_share(size)).collect()
     }
 
@@ -37,7 +29,7 @@ impl Mixing {
             return images;
         }
         let [_, _, height, width] = images.dims();
-        let [own, partner] = weights(self.blends(), (height, width), &images.device());
+        let [own, partner] = weights(&self.0, (height, width), &images.device());
         let partners = images.clone().flip([0]);
         images * own + partners * partner
     }

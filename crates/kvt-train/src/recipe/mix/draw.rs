@@ -51,14 +51,9 @@ impl Blend {
     }
 }
 
-/// The draws for a micro-batch. The partner of image `i` of `n` is image `n - 1 - i`.
+/// The draws for a micro-batch: one for all images, or one for each. The partner of image `i` of `n` is image `n - 1 - i`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Mixing {
-    /// The same for all images.
-    Batch(Blend),
-    /// One entry for each image.
-    Each(Vec<Blend>),
-}
+pub struct Mixing(pub Vec<Blend>);
 
 /// Draws for `images` images of `size` (height, width) from the key of their micro-batch.
 ///
@@ -67,16 +62,16 @@ pub enum Mixing {
 #[must_use]
 pub fn draw(config: &MixConfig, images: usize, size: (usize, usize), key: Key) -> Mixing {
     let draw = |number: usize| blend(config, size, &mut key.child(number as u64).rng());
-    match config.mode {
-        MixMode::Batch => Mixing::Batch(blend(config, size, &mut key.rng())),
-        MixMode::Elem => Mixing::Each((0..images).map(draw).collect()),
+    Mixing(match config.mode {
+        MixMode::Batch => vec![blend(config, size, &mut key.rng())],
+        MixMode::Elem => (0..images).map(draw).collect(),
         MixMode::Pair => {
             let half: Vec<Blend> = (0..images / 2).map(draw).collect();
             let middle = (images % 2 == 1).then_some(Blend::Keep);
             let back = half.iter().rev().copied();
-            Mixing::Each(half.iter().copied().chain(middle).chain(back).collect())
+            half.iter().copied().chain(middle).chain(back).collect()
         }
-    }
+    })
 }
 
 /// One draw: whether to mix, mixup or CutMix, and the weight of the image itself.
