@@ -74,9 +74,7 @@ pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
     origin,
 };
-pub use trained::{
-    CheckpointWeights, DinoRole, load_checkpoint_backbone, load_checkpoint_model, task_file,
-};
+pub use trained::{DinoRole, load_checkpoint_backbone, load_checkpoint_model, task_file};
 pub(crate) use trained::{EMA, MODEL, OTHER_TASK, load_network, read_listed};
 
 /// The task of a plan.

@@ -6,7 +6,6 @@ use kvt_models::Model;
 use kvt_models::weights::{self, StateDict};
 
 use super::dino::{TEACHER, load_backbone};
-use crate::config::Plan;
 use crate::error::TrainError;
 use crate::recipe::{EmaReport, Network};
 use crate::run::{Checkpoint, Checkpoints, RunDir, Warning, Which};
@@ -21,28 +20,11 @@ const EMA_LORA: &str = "ema.lora.safetensors";
 /// The weights that they adapt, without them. The merged weights less the product would be rounded.
 const ADAPTED: &str = "adapted.safetensors";
 
-/// The kind of weights in a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckpointWeights {
-    /// The trained weights.
-    Trained,
-    /// The average of the weights.
-    Ema,
-}
-
-impl CheckpointWeights {
-    /// The reported weights of a run, according to `ema.report`.
-    pub fn reported(plan: &Plan) -> Self {
-        match plan.ema.report {
-            EmaReport::Raw => Self::Trained,
-            EmaReport::Ema => Self::Ema,
-        }
-    }
-
+impl EmaReport {
     /// Their file in a checkpoint.
     pub fn file(self) -> &'static str {
         match self {
-            Self::Trained => MODEL,
+            Self::Raw => MODEL,
             Self::Ema => EMA,
         }
     }
@@ -50,7 +32,7 @@ impl CheckpointWeights {
     /// The files of [`Network::factors`] and [`Network::adapted`] in a checkpoint.
     pub(crate) fn apart(self) -> [&'static str; 2] {
         match self {
-            Self::Trained => [LORA, ADAPTED],
+            Self::Raw => [LORA, ADAPTED],
             Self::Ema => [EMA_LORA, ADAPTED],
         }
     }
@@ -125,7 +107,7 @@ fn checkpoint(run: &RunDir, which: &str) -> Result<(Checkpoint, Option<Warning>)
 pub fn load_checkpoint_model<N: Network>(
     run: &RunDir,
     which: &str,
-    weights: CheckpointWeights,
+    weights: EmaReport,
     network: N,
 ) -> Result<(N, Option<Warning>), TrainError> {
     let (checkpoint, warning) = checkpoint(run, which)?;
@@ -135,12 +117,12 @@ pub fn load_checkpoint_model<N: Network>(
 /// A network with the weights of a checkpoint.
 pub(crate) fn load_network<N: Network>(
     checkpoint: &Checkpoint,
-    weights: CheckpointWeights,
+    weights: EmaReport,
     network: N,
 ) -> Result<N, TrainError> {
     let file = weights.file();
     // Files that are not listed in the checkpoint were not verified.
-    if weights == CheckpointWeights::Ema && !checkpoint.has(EMA) {
+    if weights == EmaReport::Ema && !checkpoint.has(EMA) {
         return Err(TrainError::NoEma(checkpoint.path().to_owned()));
     }
     let (network, unused) = network.load_state_dict(&weights::read(&checkpoint.file(file))?)?;
@@ -156,7 +138,7 @@ pub(crate) fn load_network<N: Network>(
 /// A network whose weights are adapted with what a checkpoint has apart from them; a network without factors has all in its weights.
 fn load_apart<N: Network>(
     checkpoint: &Checkpoint,
-    weights: CheckpointWeights,
+    weights: EmaReport,
     network: N,
 ) -> Result<N, TrainError> {
     if network.factors()?.is_empty() {
