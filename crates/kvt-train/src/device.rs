@@ -40,48 +40,40 @@ impl Kind {
         Self::Cpu,
     ];
 
-    fn name(self) -> &'static str {
-        match self {
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.to_string() == name)
+    }
+
+    /// Burn's name of the kind, or `None` if this build does not include it.
+    fn burn(self) -> Option<DeviceType> {
+        let built = [
+            (Self::Cpu, DeviceType::Flex),
+            #[cfg(feature = "wgpu")]
+            (Self::Wgpu, DeviceType::Wgpu),
+            #[cfg(feature = "vulkan")]
+            (Self::Vulkan, DeviceType::Vulkan),
+            #[cfg(feature = "metal")]
+            (Self::Metal, DeviceType::Metal),
+            #[cfg(feature = "cuda")]
+            (Self::Cuda, DeviceType::Cuda),
+            #[cfg(feature = "rocm")]
+            (Self::Rocm, DeviceType::Rocm),
+        ];
+        let mut built = built.into_iter();
+        built.find_map(|(kind, burn)| (kind == self).then_some(burn))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Cpu => "cpu",
             Self::Wgpu => "wgpu",
             Self::Vulkan => "vulkan",
             Self::Metal => "metal",
             Self::Cuda => "cuda",
             Self::Rocm => "rocm",
-        }
-    }
-
-    /// Burn's name of the kind, or `None` if this build does not include it.
-    fn burn(self) -> Option<DeviceType> {
-        match self {
-            Self::Cpu => Some(DeviceType::Flex),
-            #[cfg(feature = "wgpu")]
-            Self::Wgpu => Some(DeviceType::Wgpu),
-            #[cfg(not(feature = "wgpu"))]
-            Self::Wgpu => None,
-            #[cfg(feature = "vulkan")]
-            Self::Vulkan => Some(DeviceType::Vulkan),
-            #[cfg(not(feature = "vulkan"))]
-            Self::Vulkan => None,
-            #[cfg(feature = "metal")]
-            Self::Metal => Some(DeviceType::Metal),
-            #[cfg(not(feature = "metal"))]
-            Self::Metal => None,
-            #[cfg(feature = "cuda")]
-            Self::Cuda => Some(DeviceType::Cuda),
-            #[cfg(not(feature = "cuda"))]
-            Self::Cuda => None,
-            #[cfg(feature = "rocm")]
-            Self::Rocm => Some(DeviceType::Rocm),
-            #[cfg(not(feature = "rocm"))]
-            Self::Rocm => None,
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        })
     }
 }
 
@@ -165,10 +157,7 @@ impl FromStr for Wanted {
             }
             Some(_) => return Err(invalid()),
         };
-        let kind = Kind::ALL
-            .into_iter()
-            .find(|known| known.name() == kind)
-            .ok_or_else(invalid)?;
+        let kind = Kind::named(kind).ok_or_else(invalid)?;
         // The CPU is always one device.
         if kind == Kind::Cpu && index > 0 {
             return Err(invalid());
@@ -193,8 +182,7 @@ pub struct ResolvedDevice {
 impl ResolvedDevice {
     /// Its kind.
     pub fn kind(&self) -> Option<Kind> {
-        let name = self.name.split(':').next()?;
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+        Kind::named(self.name.split(':').next()?)
     }
 
     /// The PCI address of the card, if it is known.
@@ -262,29 +250,18 @@ pub fn list() -> Vec<Listing> {
 /// # Errors
 /// If the name is invalid, or this build or this machine has no such device; the error lists the available devices.
 pub fn resolve(text: &str) -> Result<ResolvedDevice, DeviceError> {
-    let wanted: Wanted = text.parse()?;
-    let (kind, index) = match wanted {
-        Wanted::Auto => {
-            return automatic(list()).ok_or_else(|| DeviceError::Absent {
-                wanted: text.to_owned(),
-                available: available(),
-            });
+    let found = match text.parse::<Wanted>()? {
+        Wanted::Auto => automatic(list()),
+        Wanted::Exactly(kind, _) if kind.burn().is_none() => {
+            let available = available();
+            return Err(DeviceError::NotBuilt { kind, available });
         }
-        Wanted::Exactly(kind, index) => (kind, index),
+        Wanted::Exactly(kind, index) => find(kind).unwrap_or_default().into_iter().nth(index),
     };
-    if kind.burn().is_none() {
-        return Err(DeviceError::NotBuilt {
-            kind,
-            available: available(),
-        });
-    }
-    find(kind)
-        .ok()
-        .and_then(|devices| devices.into_iter().nth(index))
-        .ok_or_else(|| DeviceError::Absent {
-            wanted: text.to_owned(),
-            available: available(),
-        })
+    found.ok_or_else(|| DeviceError::Absent {
+        wanted: text.to_owned(),
+        available: available(),
+    })
 }
 
 /// The device with a name for one of several processes of a host: if the name has no index, the process's local number is

@@ -66,8 +66,7 @@ pub enum TrainError {
     NoMetric(&'static str),
     /// The model does not match the data.
     #[error(
-        "`model.num_classes` is {model}, but `{}` has {found} classes: leave it out, or use data with as many classes",
-        .data.display()
+        "`model.num_classes` is {model}, but `{data}` has {found} classes: leave it out, or use data with as many classes"
     )]
     Classes {
         /// Classes of the model.
@@ -79,8 +78,7 @@ pub enum TrainError {
     },
     /// Data with a single class, for which every model is right.
     #[error(
-        "`{}` has one class only, `{class}`: there is nothing to learn; it takes a folder for each of two classes or more",
-        .data.display()
+        "`{data}` has one class only, `{class}`: there is nothing to learn; it takes a folder for each of two classes or more"
     )]
     OneClass {
         /// The data's folder.
@@ -117,8 +115,8 @@ pub enum TrainError {
     },
     /// The configuration of a run is damaged.
     #[error(
-        "the configuration of run `{}` is damaged: {problem}\nwrite it again with `kvt config print CONFIG > {}`",
-        .run.display(), .run.join("config.toml").display()
+        "the configuration of run `{run}` is damaged: {problem}\nwrite it again with `kvt config print CONFIG > {}`",
+        .run.join("config.toml").display()
     )]
     RunConfig {
         /// The run's folder.
@@ -128,8 +126,7 @@ pub enum TrainError {
     },
     /// A resumed configuration that would change the run's mathematics.
     #[error(
-        "run `{}` was started with another configuration:\n{differences}\nuse the old values to resume, or start a new run in another `run.dir`, from these weights with `init.weights`",
-        .run.display()
+        "run `{run}` was started with another configuration:\n{differences}\nuse the old values to resume, or start a new run in another `run.dir`, from these weights with `init.weights`"
     )]
     ConfigChanged {
         /// The run's folder.
@@ -139,9 +136,8 @@ pub enum TrainError {
     },
     /// A resumed run that is past its end.
     #[error(
-        "run `{}` cannot end after `train.max_steps = {most}`: it has made {step} updates; give as many or more, or resume from an earlier \
-         checkpoint with `--resume-from`",
-        .run.display()
+        "run `{run}` cannot end after `train.max_steps = {most}`: it has made {step} updates; give as many or more, or resume from an earlier \
+         checkpoint with `--resume-from`"
     )]
     PastEnd {
         /// The run's folder.
@@ -153,8 +149,8 @@ pub enum TrainError {
     },
     /// The images of a resumed run are different.
     #[error(
-        "the data of run `{}` has changed: {}, or use another `run.dir` to start a new run",
-        .run.display(), changed(.old, .new)
+        "the data of run `{run}` has changed: {}, or use another `run.dir` to start a new run",
+        changed(.old, .new)
     )]
     DataChanged {
         /// The run's folder.
@@ -166,9 +162,8 @@ pub enum TrainError {
     },
     /// A class of a resumed run has another name.
     #[error(
-        "the classes of the data are not those of `{}`: the run has `{old}`, the data has `{new}`: give the class its old name to \
-         resume, or use another `run.dir` to start a new run",
-        .path.display()
+        "the classes of the data are not those of `{path}`: the run has `{old}`, the data has `{new}`: give the class its old name to \
+         resume, or use another `run.dir` to start a new run"
     )]
     ClassRenamed {
         /// The run's list of classes.
@@ -180,8 +175,7 @@ pub enum TrainError {
     },
     /// A checkpoint has weights that the model does not have.
     #[error(
-        "checkpoint `{}` has weights that the model lacks (`{names}`): the model is not the one that was trained",
-        .path.display()
+        "checkpoint `{path}` has weights that the model lacks (`{names}`): the model is not the one that was trained"
     )]
     Surplus {
         /// The checkpoint.
@@ -191,29 +185,22 @@ pub enum TrainError {
     },
     /// A missing average in a checkpoint.
     #[error(
-        "checkpoint `{}` has no `ema.safetensors`: its run kept no EMA (`ema.decay = 0`); evaluate it without `--ema`, \
-         or start a new run from its weights with `init.weights`",
-        .0.display()
+        "checkpoint `{0}` has no `ema.safetensors`: its run kept no EMA (`ema.decay = 0`); evaluate it without `--ema`, \
+         or start a new run from its weights with `init.weights`"
     )]
     NoEma(PathBuf),
-    /// A checkpoint of a run without low-rank adaptation.
-    #[error("checkpoint `{}` has no `{file}`: it was written by a run with `lora.rank = 0`", .path.display())]
-    NoFactors {
-        /// The checkpoint.
-        path: PathBuf,
-        /// The file.
-        file: &'static str,
-    },
-    /// A missing state of the task in a checkpoint.
-    #[error("checkpoint `{}` has no `{file}`: it was written by a run with another task", .path.display())]
-    NoTaskState {
+    /// A checkpoint without a file that another run would have written.
+    #[error("checkpoint `{path}` has no `{file}`: it was written by a run with {other}")]
+    NoFile {
         /// The checkpoint.
         path: PathBuf,
         /// The file.
         file: String,
+        /// What its run had instead.
+        other: &'static str,
     },
     /// A weight file that does not match the model.
-    #[error("could not start from the weights in `{}`{hint}", .path.display())]
+    #[error("could not start from the weights in `{path}`{hint}")]
     InitWeights {
         /// The file.
         path: PathBuf,
@@ -223,7 +210,7 @@ pub enum TrainError {
         source: kvt_models::weights::WeightsError,
     },
     /// A teacher that does not match.
-    #[error("`{}` cannot teach this model: {problem}", .path.display())]
+    #[error("`{path}` cannot teach this model: {problem}")]
     Teacher {
         /// The run or the file that it comes from.
         path: PathBuf,
@@ -231,7 +218,7 @@ pub enum TrainError {
         problem: TeacherError,
     },
     /// Weights of a teacher that do not match.
-    #[error("could not load the teacher `{}` into `distill.teacher_model`", .path.display())]
+    #[error("could not load the teacher `{path}` into `distill.teacher_model`")]
     TeacherWeights {
         /// The file.
         path: PathBuf,
@@ -240,8 +227,7 @@ pub enum TrainError {
     },
     /// A resumed run with a different teacher.
     #[error(
-        "`{}` is not the teacher that the run was started with: restore it, or use another `run.dir` to start a new run",
-        .0.display()
+        "`{0}` is not the teacher that the run was started with: restore it, or use another `run.dir` to start a new run"
     )]
     OtherTeacher(PathBuf),
     /// No image could be evaluated.

@@ -221,39 +221,9 @@ impl Splits {
         groups.then(|| self.train.orientations()).flatten()
     }
 
-    /// The validation images of one of `of` processes, in order: whole batches, consecutive from process to process, whose
-    /// number differs by at most one. Together they are all validation images.
-    ///
-    /// # Errors
-    /// If the loader cannot start.
-    pub fn val_shard(&self, plan: &Plan, rank: usize, of: usize) -> Result<Loader, DataError> {
-        let prepare = eval_views(plan, &self.val_transform);
-        self.val_prepared(plan, prepare, plan.eval.batch_size, (rank, of))
-    }
-
-    /// As [`val_shard`](Self::val_shard), with images that are prepared otherwise, in batches of another size.
-    ///
-    /// # Errors
-    /// If the loader cannot start.
-    pub fn val_prepared<T: Send + 'static>(
-        &self,
-        plan: &Plan,
-        prepare: Arc<dyn Prepare<T>>,
-        batch_size: usize,
-        (rank, of): (usize, usize),
-    ) -> Result<Loader<T>, DataError> {
-        let loading = LoaderConfig {
-            batch_size,
-            ..eval_loading(plan, &self.val, prepare)
-        };
-        let images = loading.order.len();
-        let batches = images.div_ceil(loading.batch_size.max(1));
-        let start = |rank: usize| (batches * rank / of * loading.batch_size).min(images);
-        let own = start(rank)..start(rank + 1);
-        Loader::start(LoaderConfig {
-            order: loading.order.get(own).unwrap_or_default().to_vec(),
-            ..loading
-        })
+    /// How validation images are prepared, with their class.
+    pub(crate) fn eval_views(&self, plan: &Plan) -> Arc<dyn Prepare<u32>> {
+        eval_views(plan, &self.val_transform)
     }
 
     /// Some images of a split, at equal distances, in order, with the transform for validation; 0 means all.
@@ -296,19 +266,8 @@ pub fn ensure_data(plan: &Plan, progress: &mut dyn FnMut(usize, usize)) -> Resul
     Ok(())
 }
 
-/// All images of a source, in order, transformed for evaluation.
-///
-/// # Errors
-/// If the loader cannot start.
-pub fn eval_batches(
-    plan: &Plan,
-    source: &Arc<Source>,
-    transform: &Arc<Transform>,
-) -> Result<Loader, DataError> {
-    some_batches(plan, source, transform, 0)
-}
-
-/// All images of a source, in order, prepared otherwise, one by one.
+/// The images of a source for one of `of` processes, in order, as they are prepared: whole batches, consecutive from process to process,
+/// whose number differs by at most one. Together they are all images.
 ///
 /// # Errors
 /// If the loader cannot start.
@@ -316,14 +275,22 @@ pub fn prepared_batches<T: Send + 'static>(
     plan: &Plan,
     source: &Arc<Source>,
     prepare: Arc<dyn Prepare<T>>,
+    batch_size: usize,
+    (rank, of): (usize, usize),
 ) -> Result<Loader<T>, DataError> {
+    let loading = eval_loading(plan, source, prepare);
+    let images = loading.order.len();
+    let batches = images.div_ceil(batch_size.max(1));
+    let start = |rank: usize| (batches * rank / of * batch_size).min(images);
+    let own = loading.order.get(start(rank)..start(rank + 1));
     Loader::start(LoaderConfig {
-        batch_size: 1,
-        ..eval_loading(plan, source, prepare)
+        order: own.unwrap_or_default().to_vec(),
+        batch_size,
+        ..loading
     })
 }
 
-/// As [`eval_batches`], for `count` images at equal distances; 0 means all.
+/// Images of a source at equal distances, in order, transformed for evaluation; 0 means all.
 ///
 /// # Errors
 /// If the loader cannot start.
@@ -343,7 +310,7 @@ pub fn some_batches(
     Loader::start(loading)
 }
 
-fn eval_views(plan: &Plan, transform: &Arc<Transform>) -> Arc<Views> {
+fn eval_views(plan: &Plan, transform: &Arc<Transform>) -> Arc<dyn Prepare<u32>> {
     Arc::new(Views {
         transforms: vec![Arc::clone(transform)],
         target: |sample| sample.label,

@@ -6,7 +6,7 @@ pub mod mask_rcnn;
 mod network;
 mod numbered;
 mod pyramid;
-mod state;
+pub mod state;
 pub mod upernet;
 mod weights;
 

@@ -12,7 +12,7 @@ fn tensors<M: Module>(module: &M) -> Vec<burn_pack::Tensor> {
 }
 
 /// Every trainable parameter of a module, in the order of its modules.
-pub(super) fn parameters<M: Module>(module: &M, prefix: &str) -> Vec<Parameter> {
+pub fn parameters<M: Module>(module: &M, prefix: &str) -> Vec<Parameter> {
     let trained = trained(module);
     let all = tensors(module).into_iter().filter_map(Parameter::of);
     all.filter(|parameter| trained.contains(&parameter.id))
@@ -21,7 +21,11 @@ pub(super) fn parameters<M: Module>(module: &M, prefix: &str) -> Vec<Parameter> 
 }
 
 /// The parameters of a module, and what is saved with them but not trained.
-pub(super) fn state_dict<M: Module>(module: &M, prefix: &str) -> Result<StateDict, WeightsError> {
+///
+/// # Errors
+///
+/// If the device cannot be read.
+pub fn state_dict<M: Module>(module: &M, prefix: &str) -> Result<StateDict, WeightsError> {
     let named = tensors(module).into_iter().map(|tensor| {
         let (name, data) = on_host(tensor)?;
         Ok((format!("{prefix}{name}"), data))
@@ -31,7 +35,11 @@ pub(super) fn state_dict<M: Module>(module: &M, prefix: &str) -> Result<StateDic
 
 /// A module with the weights of its names, and the outcome for each of them: `without` where there is no weight. Only those that
 /// fit are loaded; half types are widened.
-pub(super) fn load<M: Module>(
+///
+/// # Errors
+///
+/// If one that fits is not floating point, or the device fails.
+pub fn load<M: Module>(
     mut module: M,
     prefix: &str,
     state: &StateDict,

@@ -14,7 +14,7 @@ use kvt_train::config::{Plan, load_plan};
 use kvt_train::error::TrainError;
 use kvt_train::fetch::{Published, locate};
 use kvt_train::run::{Checkpoints, RunDir, RunError, Which};
-use kvt_train::task::{CheckpointWeights, TEACHER, TaskKind, read_weights, run_of, task_file};
+use kvt_train::task::{TEACHER, TaskKind, read_weights, run_of, task_file};
 
 /// Parts of the names of vision transformers whose weights have one source, and so one normalisation.
 const OF_ONE_SOURCE: [&str; 6] = ["_dinov2", "_dinov3", "_clip_", "_siglip", "_gap_", "tnt_"];
@@ -145,9 +145,7 @@ fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
     };
     let (checkpoint, _) = found.map_err(TrainError::from)?;
     Ok(match plan.task {
-        TaskKind::Classify | TaskKind::MultiLabel => {
-            checkpoint.file(CheckpointWeights::reported(&plan).file())
-        }
+        TaskKind::Classify | TaskKind::MultiLabel => checkpoint.file(plan.ema.report.file()),
         TaskKind::Segment => return Err(TrainedError::Pixels.into()),
         TaskKind::Detect => return Err(TrainedError::Objects.into()),
         TaskKind::Dino => checkpoint.file(&task_file(TEACHER)),

@@ -7,7 +7,7 @@ use super::Cell;
 use crate::report::html::Record;
 use kvt_data::regular;
 use kvt_data::text::counted;
-use kvt_train::config::{Effect, Plan, diff, load_plan};
+use kvt_train::config::{Plan, diff, load_plan};
 use kvt_train::run::{Event, RunDir, RunError, Topic, read_log};
 
 /// The file in a run's folder with the message of a crash: values that were not finite. The same configuration would crash again, so
@@ -132,7 +132,7 @@ impl fmt::Display for State {
 /// The settings of a cell that differ from those of the run in its folder and prevent a resume, in words; empty if there are none.
 fn differences(started: &Plan, plan: &Plan) -> Result<String, String> {
     let all = diff(started, plan).map_err(|error| error.to_string())?;
-    let refused = all.iter().filter(|one| one.effect == Effect::Refused);
+    let refused = all.iter().filter(|one| !one.is_harmless);
     let words: Vec<String> = refused.map(ToString::to_string).collect();
     Ok(words.join(", "))
 }

@@ -4,8 +4,9 @@ use super::{Images, Trained, TrainedError, Warn};
 use kvt_data::Loader;
 use kvt_train::error::TrainError;
 use kvt_train::judge::Judgement;
-use kvt_train::splits::eval_batches;
-use kvt_train::task::{Evaluation, evaluate_among};
+use kvt_train::splits::some_batches;
+use kvt_train::task::{self, Evaluation};
+use kvt_train::world::Alone;
 
 /// What `evaluate` makes of the batches of images; warns of those that were skipped. `progress` gets the number of images done and of
 /// all.
@@ -47,13 +48,14 @@ impl Trained {
         progress: &mut dyn FnMut(usize, usize),
         warn: Warn<'_>,
     ) -> Result<Evaluation, TrainedError> {
-        let batches = eval_batches(&self.plan, &images.source, &self.transform()?)?;
+        let batches = some_batches(&self.plan, &images.source, &self.transform()?, 0)?;
         let (device, among) = (&self.device.device, images.among.as_deref());
         let evaluation = judged(images, batches, progress, warn, |batches, done| {
-            evaluate_among(
+            task::evaluate(
                 &self.model,
-                batches,
+                Ok(batches),
                 device,
+                &Alone,
                 among,
                 done,
                 |batch, logits| judgement.hear(batch, logits),

@@ -6,9 +6,10 @@ use super::judge::{check_loss, judged};
 use super::{Images, Trained, TrainedError, Warn};
 use kvt_data::text::quoted;
 use kvt_train::judge::ClassRow;
-use kvt_train::splits::eval_batches;
+use kvt_train::splits::some_batches;
 use kvt_train::table::{Table, cells, or_empty, percent};
 use kvt_train::task::{LabelEvaluation, LabelScore, evaluate_labels};
+use kvt_train::world::Alone;
 
 impl Trained {
     /// Evaluates the labels of images, and warns of images that were skipped. `progress` gets the number of images done and of all.
@@ -23,9 +24,10 @@ impl Trained {
     ) -> Result<LabelEvaluation, TrainedError> {
         let (source, device) = (&images.source, &self.device.device);
         let thresholds = self.plan.multi_label.of(&source.classes)?;
-        let batches = eval_batches(&self.plan, source, &self.transform()?)?;
+        let batches = some_batches(&self.plan, source, &self.transform()?, 0)?;
+        let of = (&**source, &*thresholds);
         let evaluation = judged(images, batches, progress, warn, |batches, done| {
-            evaluate_labels(&self.model, batches, (source, &thresholds), device, done)
+            evaluate_labels(&self.model, Ok(batches), of, device, &Alone, done)
         })?;
         check_loss(evaluation.images, evaluation.loss)?;
         Ok(evaluation)

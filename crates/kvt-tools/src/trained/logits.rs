@@ -11,7 +11,7 @@ use kvt_ops::Phase;
 use super::{Images, Trained, TrainedError};
 use kvt_data::OnError;
 use kvt_train::error::TrainError;
-use kvt_train::splits::eval_batches;
+use kvt_train::splits::some_batches;
 use kvt_train::task::{LABELS, LOGITS, origin, predict, write_weights};
 
 /// Images of one forward pass.
@@ -73,7 +73,7 @@ impl Trained {
         let (all, classes) = (source.samples.len(), self.model.config().num_classes());
         let (mut logits, mut labels) = (Vec::new(), Vec::new());
         progress(0, all);
-        for batch in eval_batches(&self.plan, source, &self.transform()?)? {
+        for batch in some_batches(&self.plan, source, &self.transform()?, 0)? {
             let batch = batch?;
             for images in batch.views {
                 logits.extend(predict(&self.model, images, &self.device.device)?.0);

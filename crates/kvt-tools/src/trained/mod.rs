@@ -33,10 +33,11 @@ use kvt_data::text::{LARGEST_LIST, read_text};
 use kvt_data::{DataError, Split, open_part};
 use kvt_train::config::{Document, Plan, load_plan, load_run_plan};
 use kvt_train::device::{self, ResolvedDevice};
+use kvt_train::recipe::EmaReport;
 use kvt_train::run::RunDir;
 use kvt_train::splits::eval_transform;
 use kvt_train::task::{
-    CheckpointWeights, DinoRole, TaskKind, build_model, check_positions, load_checkpoint_backbone,
+    DinoRole, TaskKind, build_model, check_positions, load_checkpoint_backbone,
     load_checkpoint_model, read_for, with_weights,
 };
 
@@ -327,11 +328,11 @@ fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
 }
 
 /// The weights of a checkpoint that are chosen.
-fn weights_of(plan: &Plan, choice: Choice) -> CheckpointWeights {
+fn weights_of(plan: &Plan, choice: Choice) -> EmaReport {
     match choice {
-        Choice::Reported => CheckpointWeights::reported(plan),
-        Choice::Average => CheckpointWeights::Ema,
-        Choice::Raw => CheckpointWeights::Trained,
+        Choice::Reported => plan.ema.report,
+        Choice::Average => EmaReport::Ema,
+        Choice::Raw => EmaReport::Raw,
     }
 }
 

@@ -24,16 +24,16 @@ pub(super) fn keys(name: &str, checks: &mut Checks<'_>) {
         let Some(place) = checks.set_place(&key).filter(|_| !of_kinds.is_empty()) else {
             continue;
         };
+        let is_own = of_kinds.contains(&chosen.unwrap_or(DEFAULT));
+        if is_own || checks.document.is_for_another(&key, &choice) {
+            continue;
+        }
         let problem = match chosen {
-            None if !of_kinds.contains(&DEFAULT)
-                && !checks.document.is_for_another(&key, &choice) =>
-            {
+            None => {
                 let message = format!("`{}` is set, but no attention kind is set", field.name);
                 Problem::new(place, message).help(choose(&of_kinds, name))
             }
-            Some(kind)
-                if !of_kinds.contains(&kind) && !checks.document.is_for_another(&key, &choice) =>
-            {
+            Some(kind) => {
                 let own = own_keys(kind, fields);
                 let name = &field.name;
                 let message = format!("`{name}` does not apply to `kind = \"{kind}\"`: {own}");
@@ -42,7 +42,6 @@ pub(super) fn keys(name: &str, checks: &mut Checks<'_>) {
                     "leave it out, or choose a kind that has it: {others}"
                 ))
             }
-            _ => continue,
         };
         checks.problems.push(problem);
     }

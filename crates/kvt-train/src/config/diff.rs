@@ -7,17 +7,6 @@ use super::Plan;
 use super::problem::ConfigError;
 use super::reference::{field, join};
 
-/// The consequence of a difference for a run that is resumed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// The run computes the same results: the key only affects where and how fast it is computed, what is recorded,
-    /// where the images are, or whether the run continues after a broken file. The checkpoint's record of the images
-    /// ensures that images in another location are the same.
-    Harmless,
-    /// It would be a different run: the key affects its mathematics or its data.
-    Refused,
-}
-
 /// A key with different values in two plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -27,8 +16,11 @@ pub struct Difference {
     pub old: Option<String>,
     /// The new value as TOML; `None` if it is not set.
     pub new: Option<String>,
-    /// The consequence for a run that is resumed.
-    pub effect: Effect,
+    /// Whether a run that is resumed computes the same results: the key only affects where and how fast it is computed, what is
+    /// recorded, where the images are, or whether the run continues after a broken file. The checkpoint's record of the images
+    /// ensures that images in another location are the same. With another key it would be a different run: the key affects its
+    /// mathematics or its data.
+    pub is_harmless: bool,
 }
 
 impl fmt::Display for Difference {
@@ -59,10 +51,7 @@ pub fn diff(old: &Plan, new: &Plan) -> Result<Vec<Difference>, ConfigError> {
     let differing = pairs.into_iter().filter(|(_, (old, new))| old != new);
     Ok(differing
         .map(|(key, (old, new))| Difference {
-            effect: match field(&key) {
-                Some(field) if field.is_free => Effect::Harmless,
-                _ => Effect::Refused,
-            },
+            is_harmless: field(&key).is_some_and(|field| field.is_free),
             key,
             old,
             new,

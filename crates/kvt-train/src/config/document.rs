@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::layers::{LARGEST_FILE, Node, NodeValue, Origin, Tree, find, read};
+use super::layers::{LARGEST_FILE, Node, NodeValue, Tree, find, read};
 use super::problem::{ConfigError, Location, Problem};
 use super::reference::{field, join, section as known_section};
 use super::suggest::{closest, unknown_key, unknown_section};
@@ -13,7 +13,7 @@ use kvt_data::text::read_text;
 /// Merged configuration files and overrides; [`plan`](Document::plan) checks and completes them.
 #[derive(Debug)]
 pub struct Document {
-    origin: Origin,
+    origin: Location,
     root: Tree,
     /// Whether the overrides are also for other documents.
     is_shared: bool,
@@ -34,7 +34,7 @@ impl Document {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn from_text(path: &Path, text: String, overrides: &[String]) -> Result<Self, ConfigError> {
-        Self::new(Origin::File(path.to_path_buf()), text, overrides)
+        Self::new(Location::File(path.to_path_buf()), text, overrides)
     }
 
     /// A configuration without a file: a text that kvt generated from the user's `words`, such as `--model NAME`. Messages
@@ -43,10 +43,10 @@ impl Document {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn of_words(words: &str, text: String, overrides: &[String]) -> Result<Self, ConfigError> {
-        Self::new(Origin::Said(words.to_owned()), text, overrides)
+        Self::new(Location::Said(words.to_owned()), text, overrides)
     }
 
-    fn new(origin: Origin, text: String, overrides: &[String]) -> Result<Self, ConfigError> {
+    fn new(origin: Location, text: String, overrides: &[String]) -> Result<Self, ConfigError> {
         Ok(Self {
             root: read(&origin, text, overrides)?,
             origin,
@@ -68,8 +68,8 @@ impl Document {
     #[must_use]
     pub fn name(&self) -> String {
         let stem = match &self.origin {
-            Origin::File(path) => path.file_stem(),
-            Origin::Said(_) | Origin::Override => None,
+            Location::File(path) => path.file_stem(),
+            _ => None,
         };
         stem.map_or_else(
             || "run".to_owned(),
@@ -142,7 +142,7 @@ impl Document {
 
     /// The file as a whole, for keys that are not set.
     pub(super) fn place(&self) -> Location {
-        self.origin.place()
+        self.origin.clone()
     }
 }
 

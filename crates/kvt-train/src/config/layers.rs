@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -40,40 +40,11 @@ pub(super) enum NodeValue {
 /// A file or a command-line argument.
 #[derive(Debug)]
 struct Source {
-    origin: Origin,
+    /// As a whole: a [file](Location::File), [words](Location::Said) for which kvt generated the text, or an [override](Location::Override).
+    origin: Location,
     text: String,
     /// Distance from the highest-priority layer: 0 for `--set` arguments, 1 for the file, 2 for its base, and so on.
     depth: usize,
-}
-
-/// The origin of a text.
-#[derive(Clone, Debug)]
-pub(super) enum Origin {
-    /// A file.
-    File(PathBuf),
-    /// A text that kvt generated from these words of the user, which messages show instead; if empty, they show nothing.
-    Said(String),
-    /// The argument of a `--set`.
-    Override,
-}
-
-impl Origin {
-    /// The text as a whole, for missing keys.
-    pub(super) fn place(&self) -> Location {
-        match self {
-            Self::File(path) => Location::File(path.clone()),
-            Self::Said(words) => Location::Said(words.clone()),
-            Self::Override => Location::Said(String::new()),
-        }
-    }
-
-    /// The path that a `base` in it is relative to, and that messages name.
-    fn path(&self) -> &Path {
-        match self {
-            Self::File(path) => path,
-            Self::Said(_) | Self::Override => Path::new(""),
-        }
-    }
 }
 
 impl Node {
@@ -96,9 +67,8 @@ impl Node {
 impl Source {
     fn place(&self, range: &Range<usize>) -> Location {
         match &self.origin {
-            Origin::File(path) => Location::span(path, &self.text, range),
-            Origin::Said(words) => Location::Said(words.clone()),
-            Origin::Override => Location::Override(self.text.clone()),
+            Location::File(path) => Location::span(path, &self.text, range),
+            origin => origin.clone(),
         }
     }
 }
@@ -116,7 +86,7 @@ pub(super) fn find<'a>(tree: &'a Tree, key: &str) -> Option<&'a Node> {
 
 /// Merges `text` with its bases below it and `overrides` above it.
 pub(super) fn read(
-    origin: &Origin,
+    origin: &Location,
     text: String,
     overrides: &[String],
 ) -> Result<Tree, ConfigError> {
@@ -140,8 +110,12 @@ pub(super) fn read(
     }
 }
 
-fn read_chain(origin: &Origin, text: String) -> Result<Vec<Tree>, Problem> {
-    let path = origin.path();
+fn read_chain(origin: &Location, text: String) -> Result<Vec<Tree>, Problem> {
+    // A `base` is relative to it.
+    let path = match origin {
+        Location::File(path) => path.as_path(),
+        _ => Path::new(""),
+    };
     let canonical = |path: &Path| fs_err::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let mut tables = Vec::new();
     // Displayed paths for messages, and canonical paths to detect that two are the same file.
@@ -152,7 +126,7 @@ fn read_chain(origin: &Origin, text: String) -> Result<Vec<Tree>, Problem> {
         let source = Arc::new(Source {
             origin: match chain.len() {
                 1 => origin.clone(),
-                _ => Origin::File(path.clone()),
+                _ => Location::File(path.clone()),
             },
             text,
             depth: chain.len(),
@@ -195,8 +169,8 @@ fn read_chain(origin: &Origin, text: String) -> Result<Vec<Tree>, Problem> {
 
 fn read_override(argument: &str) -> Result<Tree, Problem> {
     let source = Arc::new(Source {
-        origin: Origin::Override,
-        text: argument.to_owned(),
+        origin: Location::Override(argument.to_owned()),
+        text: String::new(),
         depth: 0,
     });
     let refuse =
@@ -297,25 +271,11 @@ fn merge(below: &mut Tree, above: Tree, section: &str) {
             below.insert(key, node);
             continue;
         };
-        match (&mut old.value, node) {
-            (
-                NodeValue::Table(old),
-                Node {
-                    value: NodeValue::Table(new),
-                    ..
-                },
-            ) => {
-                merge(old, new, &path);
-            }
-            (NodeValue::Table(_), _) if !is_section => {}
-            (
-                NodeValue::Leaf(_),
-                Node {
-                    value: NodeValue::Table(_),
-                    ..
-                },
-            ) if is_section => {}
-            (_, node) => *old = node,
+        match (&mut old.value, node.value) {
+            (NodeValue::Table(old), NodeValue::Table(new)) => merge(old, new, &path),
+            (NodeValue::Table(_), NodeValue::Leaf(_)) if !is_section => {}
+            (NodeValue::Leaf(_), NodeValue::Table(_)) if is_section => {}
+            (_, value) => *old = Node { value, ..node },
         }
     }
 }

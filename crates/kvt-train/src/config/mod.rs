@@ -22,7 +22,7 @@ mod suggest;
 mod warnings;
 
 pub use attention::kinds_with;
-pub use diff::{Difference, Effect, diff};
+pub use diff::{Difference, diff};
 pub use document::Document;
 pub use model::ModelSection;
 pub use plan::{Plan, load_plan, load_run_plan, resolved_toml};

@@ -151,17 +151,13 @@ pub fn load_run_plan(
         let key: String = key.split_whitespace().collect();
         key == "data.path" || key == "data" && value.contains("path")
     };
-    if !plan.data.path.is_relative() || overrides.iter().any(names_data) {
-        return Ok((plan, None));
-    }
-    let start = Environment::read(&run.environment()).ok();
-    let Some(started_in) = start.and_then(|start| start.working_dir) else {
+    let is_own = plan.data.path.is_relative() && !overrides.iter().any(names_data);
+    let start = is_own.then(|| Environment::read(&run.environment()).ok());
+    let started_in = start.flatten().and_then(|start| start.working_dir);
+    let here = std::env::current_dir().ok();
+    let Some(started_in) = started_in.filter(|start| here.as_ref() != Some(start)) else {
         return Ok((plan, None));
     };
-    let here = std::env::current_dir().ok();
-    if here.as_ref() == Some(&started_in) {
-        return Ok((plan, None));
-    }
     let there = started_in.join(&plan.data.path);
     if there.exists() {
         plan.data.path = there;

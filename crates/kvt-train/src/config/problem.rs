@@ -92,18 +92,11 @@ impl Location {
         let end = text.floor_char_boundary(range.end).max(start);
         let before = text.get(..start).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let line = text
-            .get(line_start..)
-            .unwrap_or_default()
-            .lines()
-            .next()
-            .unwrap_or_default();
-        let covered = text
-            .get(start..end)
-            .unwrap_or_default()
-            .lines()
-            .next()
-            .unwrap_or_default();
+        let first_line = |range: Range<usize>| {
+            let mut lines = text.get(range).unwrap_or_default().lines();
+            lines.next().unwrap_or_default()
+        };
+        let (line, covered) = (first_line(line_start..text.len()), first_line(start..end));
         Self::Span {
             path: path.to_path_buf(),
             line: before.matches('\n').count() + 1,

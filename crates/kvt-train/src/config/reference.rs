@@ -23,6 +23,8 @@ pub(super) struct Section {
 /// A key with a value.
 #[derive(Debug)]
 pub(super) struct Field {
+    /// The name of its section.
+    pub(super) section: String,
     pub(super) name: String,
     pub(super) schema: Value,
     /// Whether a resumed run can change it: `extend("x-resume" = "free")` at the key or its section.
@@ -164,8 +166,9 @@ fn collect(name: &str, schema: &Value, found: &mut Vec<Section>) {
         .into_iter()
         .flatten()
         .partition(|(_, property)| property.get("properties").is_some());
-    let field = |(name, property): (&String, &Value)| Field {
-        name: name.clone(),
+    let field = |(key, property): (&String, &Value)| Field {
+        section: name.to_owned(),
+        name: key.clone(),
         schema: property.clone(),
         is_free: is_free(schema) || is_free(property),
     };

@@ -3,7 +3,7 @@
 use kvt_models::similar;
 
 use super::problem::{Location, Problem};
-use super::reference::{Section, section as known_section, sections};
+use super::reference::{Field, section as known_section, sections};
 
 pub(super) fn unknown_section(path: &str, place: Location) -> Problem {
     let problem = Problem::new(place, format!("unknown section `[{path}]`"));
@@ -27,7 +27,7 @@ pub(super) fn unknown_key(section: &str, key: &str, place: Location) -> Problem 
     };
     let near = closest(key, keys_of(section));
     let same = all_keys().filter(|known| known.name == key);
-    let elsewhere: Vec<String> = same.map(|known| whereabouts(known.section)).collect();
+    let elsewhere: Vec<String> = same.map(|known| whereabouts(&known.section)).collect();
 
     let message = format!("unknown key `{key}` {}", whereabouts(section));
     let mut problem = Problem::new(place, message);
@@ -51,39 +51,26 @@ fn help_with_another_key(section: &str, key: &str) -> String {
         return format!("the keys here are {}", own.join(", "));
     };
     // Several sections may have the key; `[train]` is what most people mean.
-    let mut same: Vec<KnownKey> = all_keys().collect();
+    let mut same: Vec<&Field> = all_keys().collect();
     same.retain(|known| known.name == similar.name);
     same.sort_by_key(|known| known.section != "train");
     let same: Vec<String> = same.iter().map(|k| format!("`[{}]`", k.section)).collect();
     format!("did you mean `{}` in {}?", similar.name, same.join(" or "))
 }
 
-/// A key that there is.
-#[derive(Clone, Copy)]
-struct KnownKey {
-    section: &'static str,
-    name: &'static str,
-}
-
-impl AsRef<str> for KnownKey {
+impl AsRef<str> for Field {
     fn as_ref(&self) -> &str {
-        self.name
+        &self.name
     }
 }
 
-fn keys(section: &'static Section) -> impl Iterator<Item = KnownKey> {
-    section.fields.iter().map(move |field| KnownKey {
-        section: section.name.as_str(),
-        name: field.name.as_str(),
-    })
+fn all_keys() -> impl Iterator<Item = &'static Field> {
+    sections().iter().flat_map(|section| &section.fields)
 }
 
-fn all_keys() -> impl Iterator<Item = KnownKey> {
-    sections().iter().flat_map(keys)
-}
-
-fn keys_of(section: &str) -> impl Iterator<Item = KnownKey> {
-    known_section(section).into_iter().flat_map(keys)
+fn keys_of(section: &str) -> impl Iterator<Item = &'static Field> {
+    let section = known_section(section);
+    section.into_iter().flat_map(|section| &section.fields)
 }
 
 /// The candidate that differs from `word` only by a typing error, if there is one. Of equally similar ones it is the first:

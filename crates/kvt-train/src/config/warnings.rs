@@ -33,12 +33,15 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
     let last_update = plan.last_update().map(|steps| steps as f64);
     let steps = last_update.map_or(all_steps, |last| all_steps.min(last));
 
-    let updates = plan.schedule.warmup_updates;
-    if updates > 0 && updates as f64 >= steps {
-        found.push(format!(
-            "the warm-up (`schedule.warmup_updates` = {updates}) is not shorter than the run: the learning rate never \
-             reaches its full value"
-        ));
+    let too_long = |key: &str, warmup: f64| {
+        format!(
+            "the warm-up (`schedule.{key}` = {}) is not shorter than the run: the learning rate never reaches its full value",
+            short(warmup)
+        )
+    };
+    let updates = plan.schedule.warmup_updates as f64;
+    if updates > 0.0 && updates >= steps {
+        found.push(too_long("warmup_updates", updates));
     }
     let warmup = plan.schedule.warmup_epochs;
     let is_cut = steps_per_epoch.is_some_and(|per_epoch| warmup * per_epoch >= steps);
@@ -47,11 +50,7 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
         Some(_) => f64::INFINITY,
     };
     if warmup > 0.0 && (warmup >= epochs || is_cut) {
-        found.push(format!(
-            "the warm-up (`schedule.warmup_epochs` = {}) is not shorter than the run: the learning rate \
-             never reaches its full value",
-            short(warmup)
-        ));
+        found.push(too_long("warmup_epochs", warmup));
     }
     let span = 1.0 / (1.0 - plan.ema.decay);
     if plan.ema.decay > 0.0 && !plan.ema.warmup && span > steps {

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::progress::{Best, Progress};
 use super::{Recorder, TrainError, TrainState};
 use crate::data::DataState;
-use crate::recipe::{Ema, LossScale, Network};
+use crate::recipe::{Ema, EmaReport, LossScale, Network};
 use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, Stage, Warning, Which};
-use crate::task::{CheckpointWeights, EMA, MODEL, Task, load_network, task_file};
+use crate::task::{EMA, MODEL, OTHER_TASK, Task, load_network, read_listed, task_file};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
 
@@ -98,8 +98,8 @@ impl Checkpointer {
             tensors.push((EMA.to_owned(), average.state_dict()?));
         }
         let both = [
-            (CheckpointWeights::Trained, Some(&state.network)),
-            (CheckpointWeights::Ema, average),
+            (EmaReport::Raw, Some(&state.network)),
+            (EmaReport::Ema, average),
         ];
         for (kind, network) in both {
             let Some(network) = network else { continue };
@@ -110,7 +110,7 @@ impl Checkpointer {
             }
             tensors.push((factors.to_owned(), own));
             // An average adapts the same weights.
-            if kind == CheckpointWeights::Trained {
+            if kind == EmaReport::Raw {
                 tensors.push((adapted.to_owned(), network.adapted()?));
             }
         }
@@ -201,8 +201,8 @@ fn load_state<T: Task>(
     fresh: TrainState<T>,
 ) -> Result<TrainState<T>, TrainError> {
     let updates = saved.updates;
-    let network = load_network(checkpoint, CheckpointWeights::Trained, fresh.network)?;
-    let load_ema = |network| load_network(checkpoint, CheckpointWeights::Ema, network);
+    let network = load_network(checkpoint, EmaReport::Raw, fresh.network)?;
+    let load_ema = |network| load_network(checkpoint, EmaReport::Ema, network);
     let ema = fresh.ema.map(|ema| ema.restore(load_ema)).transpose()?;
     let moments: BTreeMap<String, TensorData> = match updates {
         0 => BTreeMap::new(),
@@ -213,15 +213,7 @@ fn load_state<T: Task>(
     let mut optimizer = fresh.optimizer;
     optimizer.load_state(moments, updates, &network)?;
     let mut task = fresh.task;
-    task.load_state(&|name| {
-        let name = task_file(name);
-        // Only files listed in the checkpoint were verified.
-        if !checkpoint.has(&name) {
-            let path = checkpoint.path().to_owned();
-            return Err(TrainError::NoTaskState { path, file: name });
-        }
-        Ok(weights::read(&checkpoint.file(&name))?)
-    })?;
+    task.load_state(&|name| read_listed(checkpoint, &task_file(name), OTHER_TASK))?;
     Ok(TrainState {
         network,
         task,

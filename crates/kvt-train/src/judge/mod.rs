@@ -1,7 +1,7 @@
 //! How a classifier errs: class by class, which classes it confuses, and whether its probabilities are calibrated.
 //!
 //! Everything is counted from the logits of single images, which come from the shared evaluation path
-//! (`evaluate_among` in `task/evaluate.rs`).
+//! (`evaluate` in `task/evaluate.rs`).
 
 mod accuracy;
 mod calibration;

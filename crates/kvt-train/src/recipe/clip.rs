@@ -41,8 +41,8 @@ impl Clip {
                 gradient * ((norm + 1e-6).recip() * max).clamp_max(1.0)
             }),
             Self::Adaptive(share) => {
-                let weights = Weights::of(network);
-                gradients.map_each(|id, gradient| match weights.0.get(&id) {
+                let weights = weights(network);
+                gradients.map_each(|id, gradient| match weights.get(&id) {
                     Some(weight) => adapted(gradient, weight, share),
                     None => gradient,
                 });
@@ -68,9 +68,6 @@ impl Clip {
     }
 }
 
-/// The weights with which adaptive clipping compares gradients.
-struct Weights(HashMap<ParamId, Units>);
-
 /// A weight, and its division into output units.
 struct Units {
     weight: Tensor<1>,
@@ -80,24 +77,21 @@ struct Units {
     inputs: usize,
 }
 
-impl Weights {
-    fn of(network: &impl Network) -> Self {
-        let mut visitor = WeightVisitor {
-            modules: Vec::new(),
-            weights: HashMap::new(),
-        };
-        network.visit(&mut visitor);
-        let mut weights = visitor.weights;
-        for parameter in network.parameters() {
-            if is_head(network, &parameter) {
-                weights.remove(&parameter.id);
-            }
+/// The weights with which adaptive clipping compares gradients.
+fn weights(network: &impl Network) -> HashMap<ParamId, Units> {
+    let mut visitor = WeightVisitor::default();
+    network.visit(&mut visitor);
+    let mut weights = visitor.weights;
+    for parameter in network.parameters() {
+        if is_head(network, &parameter) {
+            weights.remove(&parameter.id);
         }
-        Self(weights)
     }
+    weights
 }
 
 /// Collects weights, with the types of the modules that contain them.
+#[derive(Default)]
 struct WeightVisitor {
     modules: Vec<String>,
     weights: HashMap<ParamId, Units>,

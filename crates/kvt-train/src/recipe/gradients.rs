@@ -33,10 +33,7 @@ impl Gradients {
             by_parameter: Vec::new(),
         };
         network.visit(&mut taker);
-        Self {
-            by_parameter: taker.by_parameter,
-            grad_scale: 1.0,
-        }
+        Self::of_tensors(taker.by_parameter)
     }
 
     /// These gradients, in the order of the modules.

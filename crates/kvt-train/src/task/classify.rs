@@ -8,10 +8,10 @@ use kvt_models::weights::StateDict;
 use kvt_models::{Ask, Logits, Model, ModelConfig};
 use kvt_ops::Phase;
 
-use super::evaluate::evaluate_shares;
+use super::evaluate::evaluate;
 use super::lora::adapt;
 use super::mixer::Mixer;
-use super::model::{check_channels, note_of, start_from};
+use super::model::{check_channels, start_from};
 use super::teacher::{Teacher, teacher};
 use super::{EvalData, Measured, Setup, Task, Weights, build_model, check_classes};
 use crate::config::Plan;
@@ -49,9 +49,7 @@ impl Classify {
             class_weights: None,
         }
     }
-}
 
-impl Classify {
     /// Whether the outputs for tokens are trained, or are needed because tokens were mixed.
     fn learns_tokens(&self) -> bool {
         self.loss.token_weight > 0.0 || self.mixer.mix.mixes_tokens()
@@ -101,10 +99,7 @@ pub(super) fn start_model(setup: &mut Setup<'_>) -> Result<Model, TrainError> {
     if setup.weights == Weights::OfCheckpoint {
         return adapt(plan, model, device, &mut Vec::new());
     }
-    let (model, report) = start_from(&plan.init, model)?;
-    if let (Some(path), Some(report)) = (&plan.init.weights, report) {
-        setup.notes.push(note_of(path, &report));
-    }
+    let model = start_from(&plan.init, model, setup.notes)?;
     adapt(plan, model, device, setup.notes)
 }
 
@@ -251,7 +246,8 @@ impl Task for Classify {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError> {
-        let evaluation = evaluate_shares(model, data, device)?;
+        let (world, batches) = (data.world(), data.val_shard());
+        let evaluation = evaluate(model, batches, device, world, None, |_| {}, |_, _| {})?;
         Ok(Measured {
             metrics: Metrics::from([
                 (Metric::LOSS.name, evaluation.loss()),

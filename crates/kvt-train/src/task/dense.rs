@@ -1,6 +1,7 @@
 //! The weights of a dense network before training, and what such networks refuse.
 
 mod check;
+mod network;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 pub(super) mod trajectory;
@@ -10,7 +11,7 @@ use kvt_models::ModelConfig;
 use kvt_models::dense::{DenseKind, read_dense};
 use kvt_models::weights::{self, LoadReport, Outcome, StateDict, WeightsError};
 
-use super::model::hint;
+use super::model::{hint, refused};
 use super::{InitConfig, ResetHead, Setup, Weights};
 use crate::config::Plan;
 use crate::error::TrainError;
@@ -47,51 +48,6 @@ pub trait DenseNetwork: Network {
     fn with_classifier(self, weights: &StateDict) -> Result<(Self, LoadReport), WeightsError>;
 }
 
-/// A network with heads on a [`Pyramid`](kvt_models::dense::Pyramid) as the engine needs it.
-macro_rules! network_on_pyramid {
-    ($network:ty) => {
-        impl $crate::recipe::Network for $network {
-            fn parameters(&self) -> Vec<kvt_models::Parameter> {
-                <$network>::parameters(self)
-            }
-
-            fn decays(&self, parameter: &kvt_models::Parameter) -> bool {
-                self.pyramid.decays(parameter)
-            }
-
-            fn decays_by_name(&self, parameter: &kvt_models::Parameter) -> bool {
-                self.pyramid.decays_by_name(parameter)
-            }
-
-            fn layer(&self, parameter: &kvt_models::Parameter) -> usize {
-                self.pyramid.layer(parameter)
-            }
-
-            fn layers(&self) -> usize {
-                self.pyramid.backbone.layers()
-            }
-
-            fn frozen(&self) -> Vec<burn::module::ParamId> {
-                self.pyramid.frozen()
-            }
-
-            fn state_dict(
-                &self,
-            ) -> Result<kvt_models::weights::StateDict, kvt_models::weights::WeightsError> {
-                <$network>::state_dict(self)
-            }
-
-            fn load_state_dict(
-                self,
-                state: &kvt_models::weights::StateDict,
-            ) -> Result<(Self, Vec<String>), kvt_models::weights::WeightsError> {
-                <$network>::load_state_dict(self, state)
-            }
-        }
-    };
-}
-pub(super) use network_on_pyramid;
-
 /// How many parameters a network has.
 pub(super) fn count(network: &impl Network) -> usize {
     let parameters = network.parameters().into_iter();
@@ -112,14 +68,7 @@ pub(super) fn start_from<N: DenseNetwork>(setup: &mut Setup<'_>) -> Result<N, Tr
     let (Some(path), Weights::OfPlan) = (&plan.init.weights, setup.weights) else {
         return Ok(network);
     };
-    let refused = |source| TrainError::InitWeights {
-        path: path.clone(),
-        hint: match &source {
-            WeightsError::Incompatible { misfit, .. } => hint(*misfit),
-            _ => "",
-        },
-        source,
-    };
+    let refused = |source| refused(path, source, hint);
     let state = weights::read(&locate(path)?).map_err(refused)?;
     let (network, message) = loaded(&plan.init, model, network, state).map_err(refused)?;
     let message = format!("weights of `{}`: {message}", path.display());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Plan;
 use crate::data::{Batch, DataError, Loader, Prepare, Skipped, Source, Split};
-use crate::splits::Splits;
+use crate::splits::{Splits, prepared_batches};
 use crate::world::{Alone, World};
 
 /// The images of a run, prepared for evaluation, in order. If the run is asked to stop, batches end early, and the
@@ -50,9 +50,8 @@ impl<'a> EvalData<'a> {
     pub fn val_shard(
         &mut self,
     ) -> Result<impl Iterator<Item = Result<Batch, DataError>> + use<'_, 'a>, DataError> {
-        let (rank, size) = (self.world.rank(), self.world.size());
-        let loader = self.splits.val_shard(self.plan, rank, size)?;
-        Ok(self.batches(loader))
+        let prepare = self.splits.eval_views(self.plan);
+        self.val_prepared(prepare, self.plan.eval.batch_size)
     }
 
     /// As [`val_shard`](Self::val_shard), with images that are prepared otherwise, in batches of another size.
@@ -65,9 +64,8 @@ impl<'a> EvalData<'a> {
         batch_size: usize,
     ) -> Result<impl Iterator<Item = Result<Batch<T>, DataError>> + use<'_, 'a, T>, DataError> {
         let share = (self.world.rank(), self.world.size());
-        let loader = self
-            .splits
-            .val_prepared(self.plan, prepare, batch_size, share)?;
+        let val = &self.splits.val;
+        let loader = prepared_batches(self.plan, val, prepare, batch_size, share)?;
         Ok(self.batches(loader))
     }
 

@@ -5,7 +5,6 @@ use burn::tensor::Device;
 use kvt_models::Model;
 use kvt_ops::Phase;
 
-use super::EvalData;
 use crate::data::{Batch, DataError, View};
 use crate::error::TrainError;
 use crate::judge::{ClassRow, Correct, correct, predicted};
@@ -63,21 +62,6 @@ impl Counted {
         let total = [&mut self.images, &mut self.top1, &mut self.top5];
         total.into_iter().chain(rows)
     }
-
-    /// The evaluation, if it contains any image.
-    fn of_any(self) -> Result<Evaluation, TrainError> {
-        if self.images == 0 {
-            return Err(TrainError::NothingEvaluated);
-        }
-        Ok(Evaluation {
-            images: self.images as usize,
-            top1: self.top1 as usize,
-            top5: self.top5 as usize,
-            loss: self.losses.iter().fold(0.0, |sum, loss| sum + loss),
-            recall: ClassRow::mean(&self.rows, ClassRow::recall),
-            f1: ClassRow::mean(&self.rows, ClassRow::f1),
-        })
-    }
 }
 
 impl Evaluation {
@@ -107,29 +91,18 @@ impl Evaluation {
     }
 }
 
-/// Evaluates a model on all batches; `progress` is called with the number of completed images.
+/// Evaluates a model on all batches of a loader, if it could start: those of this process, whose counts and losses are summed with
+/// those of the others. `progress` is called with the number of completed images, and `hear` with each batch and its logits,
+/// `[images, classes]` row by row. `among` can restrict the choice of classes: it contains for each class whether it is allowed, and
+/// the logits of the others are replaced by negative infinity.
 ///
 /// # Errors
-/// If a batch cannot be loaded, no image can be read, or the device fails.
+/// If a batch cannot be loaded, no image can be read, or the device fails: in all processes.
 pub fn evaluate(
     model: &Model,
-    batches: impl Iterator<Item = Result<Batch, DataError>>,
+    batches: Result<impl Iterator<Item = Result<Batch, DataError>>, DataError>,
     device: &Device,
-    progress: impl FnMut(usize),
-) -> Result<Evaluation, TrainError> {
-    count(model, batches, device, progress, |_, _| {})?.of_any()
-}
-
-/// The same with a restricted choice of classes: `among` contains for each class whether it is allowed, and the logits of
-/// the others are replaced by negative infinity. `hear` is called with each batch and its logits, `[images, classes]` row
-/// by row.
-///
-/// # Errors
-/// As [`evaluate`].
-pub fn evaluate_among(
-    model: &Model,
-    batches: impl Iterator<Item = Result<Batch, DataError>>,
-    device: &Device,
+    world: &dyn World,
     among: Option<&[bool]>,
     progress: impl FnMut(usize),
     mut hear: impl FnMut(&Batch, &[f32]),
@@ -146,33 +119,28 @@ pub fn evaluate_among(
         }
         hear(batch, logits);
     };
-    count(model, batches, device, progress, each)?.of_any()
-}
-
-/// The same for the shares of several processes: their counts and losses are summed.
-///
-/// # Errors
-/// As [`evaluate`], in all processes.
-pub(super) fn evaluate_shares(
-    model: &Model,
-    data: &mut EvalData<'_>,
-    device: &Device,
-) -> Result<Evaluation, TrainError> {
-    let (world, classes) = (data.world(), data.classes().len());
-    let own = data
-        .val_shard()
-        .map_err(TrainError::from)
-        .and_then(|batches| count(model, batches, device, |_| {}, |_, _| {}));
+    let own = count(model, batches, device, progress, each);
     let mut counted = agree(world, own)?;
     // A process may have no image.
+    let classes = model.config().num_classes();
     counted.rows.resize(classes, ClassRow::default());
     let mut sums: Vec<f64> = counted.counts().map(|count| *count as f64).collect();
     world.sum(&mut sums)?;
     let counts = counted.counts().zip(sums);
     counts.for_each(|(count, sum)| *count = sum as u64);
     // Batch by batch, in the order of summation of a single process.
-    counted.losses = in_order(world, counted.losses)?;
-    counted.of_any()
+    let losses = in_order(world, counted.losses)?;
+    if counted.images == 0 {
+        return Err(TrainError::NothingEvaluated);
+    }
+    Ok(Evaluation {
+        images: counted.images as usize,
+        top1: counted.top1 as usize,
+        top5: counted.top5 as usize,
+        loss: losses.iter().fold(0.0, |sum, loss| sum + loss),
+        recall: ClassRow::mean(&counted.rows, ClassRow::recall),
+        f1: ClassRow::mean(&counted.rows, ClassRow::f1),
+    })
 }
 
 /// The numbers of all processes, in the order of their ranks.
@@ -190,13 +158,13 @@ pub(super) fn in_order(world: &dyn World, own: Vec<f64>) -> Result<Vec<f64>, Tra
 /// before they are counted.
 fn count(
     model: &Model,
-    batches: impl Iterator<Item = Result<Batch, DataError>>,
+    batches: Result<impl Iterator<Item = Result<Batch, DataError>>, DataError>,
     device: &Device,
     mut progress: impl FnMut(usize),
     mut each: impl FnMut(&Batch, &mut [f32]),
 ) -> Result<Counted, TrainError> {
     let mut counted = Counted::default();
-    for batch in batches {
+    for batch in batches? {
         let mut batch = batch?;
         for images in std::mem::take(&mut batch.views) {
             let (mut logits, classes) = predict(model, images, device)?;

@@ -23,11 +23,7 @@ impl Mixer {
         Self {
             mix: plan.mix.clone(),
             normalization: Normalization::from(&plan.augment),
-            erasing: if plan.mix.mixes_first() {
-                RandomErasing::new(&plan.augment)
-            } else {
-                None
-            },
+            erasing: RandomErasing::new(&plan.augment).filter(|_| plan.mix.mixes_first()),
         }
     }
 

@@ -53,7 +53,7 @@ pub use dino::{
     load_backbone, part_of_backbone, teacher_probabilities,
 };
 pub use eval_data::EvalData;
-pub use evaluate::{Evaluation, evaluate, evaluate_among, predict};
+pub use evaluate::{Evaluation, evaluate, predict};
 pub use lora::LoraConfig;
 pub use model::{
     Freeze, InitConfig, ResetHead, build_model, check_classes, check_positions, read_for,
@@ -74,10 +74,8 @@ pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
     origin,
 };
-pub use trained::{
-    CheckpointWeights, DinoRole, load_checkpoint_backbone, load_checkpoint_model, task_file,
-};
-pub(crate) use trained::{EMA, MODEL, load_network};
+pub use trained::{DinoRole, load_checkpoint_backbone, load_checkpoint_model, task_file};
+pub(crate) use trained::{EMA, MODEL, OTHER_TASK, load_network, read_listed};
 
 /// The task of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -252,6 +250,20 @@ pub struct Unread {
     pub numbers: Tensor<1>,
     /// Interprets them. It contains the state of the task after the update, since other updates may have been made when they are read.
     pub tell: Tell,
+}
+
+impl Unread {
+    /// Numbers that are the signals, by these names.
+    fn named(numbers: impl Iterator<Item = (String, Tensor<1>)>) -> Self {
+        let (names, numbers): (Vec<_>, Vec<_>) = numbers.unzip();
+        Self {
+            numbers: Tensor::cat(numbers, 0),
+            tell: Box::new(|numbers| Signals {
+                metrics: names.into_iter().zip(numbers.iter().copied()).collect(),
+                warning: None,
+            }),
+        }
+    }
 }
 
 /// What a task and its network are made of.

@@ -158,16 +158,18 @@ pub fn check_positions(run: &RunDir, config: &ModelConfig) -> Result<(), TrainEr
     }
 }
 
-/// A model with the weights in `init.weights`, and the outcome; without that key, the unchanged model.
+/// A model with the weights in `init.weights`, and a note of what became of them: a warning if some are not used. Without that key, the
+/// unchanged model.
 ///
 /// # Errors
 /// If the weights cannot be read or do not match.
 pub(super) fn start_from(
     plan: &InitConfig,
     model: Model,
-) -> Result<(Model, Option<LoadReport>), TrainError> {
+    notes: &mut Vec<Note>,
+) -> Result<Model, TrainError> {
     let Some(path) = &plan.weights else {
-        return Ok((model, None));
+        return Ok(model);
     };
     let options = LoadOptions {
         reset_head: plan.reset_head != ResetHead::IfOther(false),
@@ -176,17 +178,15 @@ pub(super) fn start_from(
         ..LoadOptions::default()
     };
     let weights = read_for(&model.config(), path)?;
-    match model.load(&weights, options) {
-        Ok((model, report)) => Ok((model, Some(report))),
-        Err(source) => Err(TrainError::InitWeights {
-            path: path.clone(),
-            hint: match &source {
-                WeightsError::Incompatible { misfit, .. } => hint(*misfit),
-                _ => "",
-            },
-            source,
-        }),
-    }
+    let loaded = model.load(&weights, options);
+    let (model, report) = loaded.map_err(|source| refused(path, source, hint))?;
+    let topic = match report.names(Outcome::Unused).next() {
+        Some(_) => Topic::Warning,
+        None => Topic::Start,
+    };
+    let message = format!("weights of `{}`: {}", path.display(), report.summary());
+    notes.push(Note::new(0, topic, message));
+    Ok(model)
 }
 
 /// A model with the weights of a file, `path`, which are read already, and the outcome: whatever a plan says, its head is among them.
@@ -199,26 +199,29 @@ pub fn with_weights(
     model: Model,
 ) -> Result<(Model, LoadReport), TrainError> {
     let loaded = model.load(weights, LoadOptions::default());
-    loaded.map_err(|source| TrainError::InitWeights {
+    let hint = |misfit| match misfit {
+        Misfit::Head => {
+            " (only the classification head does not fit: `model.num_classes`, or else the data, says how many classes it has)"
+        }
+        _ => "",
+    };
+    loaded.map_err(|source| refused(path, source, hint))
+}
+
+/// Weights of a file that do not match, with the hint for where they do not.
+pub(super) fn refused(
+    path: &Path,
+    source: WeightsError,
+    hint: fn(Misfit) -> &'static str,
+) -> TrainError {
+    TrainError::InitWeights {
         path: path.to_owned(),
         hint: match &source {
-            WeightsError::Incompatible { misfit, .. } if *misfit == Misfit::Head => {
-                " (only the classification head does not fit: `model.num_classes`, or else the data, says how many classes it has)"
-            }
+            WeightsError::Incompatible { misfit, .. } => hint(*misfit),
             _ => "",
         },
         source,
-    })
-}
-
-/// What became of the weights of a file, for the log: a warning if some are not used.
-pub(super) fn note_of(path: &Path, report: &LoadReport) -> Note {
-    let topic = match report.names(Outcome::Unused).next() {
-        Some(_) => Topic::Warning,
-        None => Topic::Start,
-    };
-    let message = format!("weights of `{}`: {}", path.display(), report.summary());
-    Note::new(0, topic, message)
+    }
 }
 
 /// A way to train nevertheless.

@@ -111,11 +111,12 @@ fn padded(height: usize, width: usize) -> (usize, usize) {
 
 /// What a plan's model is at the size of its images: of segmentation, the backbone for a crop.
 pub fn summary_of(plan: &Plan, model: &ModelConfig) -> Summary {
-    let of_crop = match plan.task {
-        TaskKind::Segment => DenseSize::of(plan, 1).ok(),
-        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino | TaskKind::Detect => None,
-    };
-    of_crop.map_or_else(|| model.summary(), |size| size.backbone)
+    if plan.task == TaskKind::Segment
+        && let Ok(size) = DenseSize::of(plan, 1)
+    {
+        return size.backbone;
+    }
+    model.summary()
 }
 
 /// The heads of a plan for segmentation.

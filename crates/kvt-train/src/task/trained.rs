@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use kvt_models::{Model, weights};
+use kvt_models::Model;
+use kvt_models::weights::{self, StateDict};
 
 use super::dino::{TEACHER, load_backbone};
-use crate::config::Plan;
 use crate::error::TrainError;
 use crate::recipe::{EmaReport, Network};
 use crate::run::{Checkpoint, Checkpoints, RunDir, Warning, Which};
@@ -20,28 +20,11 @@ const EMA_LORA: &str = "ema.lora.safetensors";
 /// The weights that they adapt, without them. The merged weights less the product would be rounded.
 const ADAPTED: &str = "adapted.safetensors";
 
-/// The kind of weights in a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckpointWeights {
-    /// The trained weights.
-    Trained,
-    /// The average of the weights.
-    Ema,
-}
-
-impl CheckpointWeights {
-    /// The reported weights of a run, according to `ema.report`.
-    pub fn reported(plan: &Plan) -> Self {
-        match plan.ema.report {
-            EmaReport::Raw => Self::Trained,
-            EmaReport::Ema => Self::Ema,
-        }
-    }
-
+impl EmaReport {
     /// Their file in a checkpoint.
     pub fn file(self) -> &'static str {
         match self {
-            Self::Trained => MODEL,
+            Self::Raw => MODEL,
             Self::Ema => EMA,
         }
     }
@@ -49,7 +32,7 @@ impl CheckpointWeights {
     /// The files of [`Network::factors`] and [`Network::adapted`] in a checkpoint.
     pub(crate) fn apart(self) -> [&'static str; 2] {
         match self {
-            Self::Trained => [LORA, ADAPTED],
+            Self::Raw => [LORA, ADAPTED],
             Self::Ema => [EMA_LORA, ADAPTED],
         }
     }
@@ -70,13 +53,26 @@ pub fn load_checkpoint_backbone(
         DinoRole::Student => MODEL.to_owned(),
         DinoRole::Teacher => task_file(TEACHER),
     };
-    // Files that are not listed in the checkpoint were not verified.
-    if !checkpoint.has(&file) {
-        let path = checkpoint.path().to_owned();
-        return Err(TrainError::NoTaskState { path, file });
-    }
-    let (model, _) = load_backbone(model, &weights::read(&checkpoint.file(&file))?)?;
+    let state = read_listed(&checkpoint, &file, OTHER_TASK)?;
+    let (model, _) = load_backbone(model, &state)?;
     Ok((model, warning))
+}
+
+/// What the run of a checkpoint had that lacks a state of the task.
+pub(crate) const OTHER_TASK: &str = "another task";
+
+/// The tensors of a file of a checkpoint, which one of a run with something `other` lacks. Files that are not listed in it were not
+/// verified.
+pub(crate) fn read_listed(
+    checkpoint: &Checkpoint,
+    file: &str,
+    other: &'static str,
+) -> Result<StateDict, TrainError> {
+    if !checkpoint.has(file) {
+        let (path, file) = (checkpoint.path().to_owned(), file.to_owned());
+        return Err(TrainError::NoFile { path, file, other });
+    }
+    Ok(weights::read(&checkpoint.file(file))?)
 }
 
 /// One of the two networks of DINO.
@@ -111,7 +107,7 @@ fn checkpoint(run: &RunDir, which: &str) -> Result<(Checkpoint, Option<Warning>)
 pub fn load_checkpoint_model<N: Network>(
     run: &RunDir,
     which: &str,
-    weights: CheckpointWeights,
+    weights: EmaReport,
     network: N,
 ) -> Result<(N, Option<Warning>), TrainError> {
     let (checkpoint, warning) = checkpoint(run, which)?;
@@ -121,12 +117,12 @@ pub fn load_checkpoint_model<N: Network>(
 /// A network with the weights of a checkpoint.
 pub(crate) fn load_network<N: Network>(
     checkpoint: &Checkpoint,
-    weights: CheckpointWeights,
+    weights: EmaReport,
     network: N,
 ) -> Result<N, TrainError> {
     let file = weights.file();
     // Files that are not listed in the checkpoint were not verified.
-    if weights == CheckpointWeights::Ema && !checkpoint.has(EMA) {
+    if weights == EmaReport::Ema && !checkpoint.has(EMA) {
         return Err(TrainError::NoEma(checkpoint.path().to_owned()));
     }
     let (network, unused) = network.load_state_dict(&weights::read(&checkpoint.file(file))?)?;
@@ -142,19 +138,13 @@ pub(crate) fn load_network<N: Network>(
 /// A network whose weights are adapted with what a checkpoint has apart from them; a network without factors has all in its weights.
 fn load_apart<N: Network>(
     checkpoint: &Checkpoint,
-    weights: CheckpointWeights,
+    weights: EmaReport,
     network: N,
 ) -> Result<N, TrainError> {
     if network.factors()?.is_empty() {
         return Ok(network);
     }
-    let read = |file: &'static str| {
-        if !checkpoint.has(file) {
-            let path = checkpoint.path().to_owned();
-            return Err(TrainError::NoFactors { path, file });
-        }
-        Ok(weights::read(&checkpoint.file(file))?)
-    };
+    let read = |file: &str| read_listed(checkpoint, file, "`lora.rank = 0`");
     let [factors, adapted] = weights.apart();
     Ok(network.with_apart(&[read(factors)?, read(adapted)?])?)
 }

@@ -11,12 +11,11 @@ use kvt_train::device;
 use kvt_train::engine::{
     Checkpointer, End, Late, Processes, Progress, Recorder, Session, Start, TrainState, Trainer,
 };
-use kvt_train::recipe::{Ema, Optimizer, Schedule};
+use kvt_train::recipe::{Ema, EmaReport, Optimizer, Schedule};
 use kvt_train::run::{EvalRecord, Event, Metric};
 use kvt_train::splits::Splits;
-use kvt_train::task::{
-    CheckpointWeights, Classify, Task, build_model, evaluate, load_checkpoint_model, predict,
-};
+use kvt_train::task::{Classify, Task, build_model, evaluate, load_checkpoint_model, predict};
+use kvt_train::world::Alone;
 
 use crate::support::{Heard, Workspace, set, steps, take_run};
 
@@ -80,16 +79,23 @@ fn what_is_read_back_is_what_was_in_memory() {
     let logits = |model: &Model| predict(model, images(), &device).unwrap().0;
     let (of_trained, of_ema) = (logits(&trained), logits(ema.network()));
     assert!(of_trained != of_ema);
-    for (weights, expected) in [
-        (CheckpointWeights::Trained, &of_trained),
-        (CheckpointWeights::Ema, &of_ema),
-    ] {
+    for (weights, expected) in [(EmaReport::Raw, &of_trained), (EmaReport::Ema, &of_ema)] {
         let model = build_model(&plan, &config, &device).unwrap();
         let (model, _) = load_checkpoint_model(&run, "last", weights, model).unwrap();
         assert!(logits(&model) == *expected, "{weights:?}");
     }
 
-    let evaluation = evaluate(ema.network(), validation(), &device, |_| {}).unwrap();
+    let batches = Ok(validation());
+    let evaluation = evaluate(
+        ema.network(),
+        batches,
+        &device,
+        &Alone,
+        None,
+        |_| {},
+        |_, _| {},
+    )
+    .unwrap();
     let last = ["--run", "run", "--checkpoint", "last", "--ema", "--json"];
     let found = workspace.json(&[&["eval"], &last[..]].concat());
     assert_eq!(found["loss"].as_f64(), Some(evaluation.loss()));

@@ -125,10 +125,7 @@ fn drawn(golden: &Golden, step: usize, images: usize) -> Drawn {
     }
     assert_eq!(values.next(), None);
     Drawn {
-        mixing: match blends[..] {
-            [blend] => Mixing::Batch(blend),
-            _ => Mixing::Each(blends),
-        },
+        mixing: Mixing(blends),
         patches,
     }
 }

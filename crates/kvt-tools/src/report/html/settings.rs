@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::ReportError;
 use super::markup::Markup;
 use super::record::Record;
-use kvt_train::config::{Effect, diff};
+use kvt_train::config::diff;
 use kvt_train::run::Environment;
 
 /// A key in which runs differ.
@@ -35,7 +35,7 @@ pub(super) fn differing(records: &[Record]) -> Result<Vec<Differing>, ReportErro
                 key: difference.key,
                 // Until a run turns out to differ, it has the value of the first run.
                 values: vec![difference.old; records.len()],
-                is_harmless: difference.effect == Effect::Harmless,
+                is_harmless: difference.is_harmless,
             });
             if let Some(value) = differing.values.get_mut(number) {
                 *value = difference.new;

@@ -10,6 +10,7 @@ use super::judge::judged;
 use super::{Images, TrainedError, Warn};
 use kvt_train::splits::prepared_batches;
 use kvt_train::task::{DetectEvaluation, eval_objects, evaluate_objects};
+use kvt_train::world::Alone;
 
 /// A network for detection that is ready to find objects.
 pub type Detector = TrainedDense<MaskRcnn>;
@@ -27,9 +28,10 @@ impl Detector {
         warn: Warn<'_>,
     ) -> Result<DetectEvaluation, TrainedError> {
         let (source, device) = (&images.source, &self.device.device);
-        let batches = prepared_batches(&self.plan, source, eval_objects(&self.plan)?)?;
+        let prepare = eval_objects(&self.plan)?;
+        let batches = prepared_batches(&self.plan, source, prepare, 1, (0, 1))?;
         let mut evaluation = judged(images, batches, progress, warn, |batches, done| {
-            evaluate_objects(&self.network, batches, source, device, done)
+            evaluate_objects(&self.network, Ok(batches), source, device, &Alone, done)
         })?;
         evaluation.scores.classes.clone_from(&self.classes);
         Ok(evaluation)

@@ -14,6 +14,7 @@ use kvt_train::config::load_plan;
 use kvt_train::run::RunDir;
 use kvt_train::splits::prepared_batches;
 use kvt_train::task::{SegmentEvaluation, TaskKind, eval_images, evaluate_segments};
+use kvt_train::world::Alone;
 
 /// A network for segmentation that is ready to predict.
 pub type Segmenter = TrainedDense<UperNet>;
@@ -31,13 +32,13 @@ impl Segmenter {
         warn: Warn<'_>,
     ) -> Result<SegmentEvaluation, TrainedError> {
         let prepare = eval_images(&self.plan)?;
-        let batches = prepared_batches(&self.plan, &images.source, prepare)?;
+        let batches = prepared_batches(&self.plan, &images.source, prepare, 1, (0, 1))?;
         let (device, of) = (
             &self.device.device,
             (self.classes.len(), &self.plan.segment),
         );
         let evaluation = judged(images, batches, progress, warn, |batches, done| {
-            evaluate_segments(&self.network, batches, of, device, done)
+            evaluate_segments(&self.network, Ok(batches), of, device, &Alone, done)
         })?;
         check_loss(evaluation.images, evaluation.loss())?;
         Ok(evaluation)

@@ -45,13 +45,14 @@ pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
 /// Optimizer, schedule and average.
 pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
     let optim = &mut plan.optim;
-    checks.by_default("optim.betas", &mut optim.betas, optim.name.betas());
-    checks.by_default("optim.eps", &mut optim.eps, optim.name.eps());
-    checks.by_default("optim.momentum", &mut optim.momentum, optim.name.momentum());
+    let (betas, eps, momentum) = optim.name.defaults();
+    checks.by_default("optim.betas", &mut optim.betas, betas);
+    checks.by_default("optim.eps", &mut optim.eps, eps);
+    checks.by_default("optim.momentum", &mut optim.momentum, momentum);
     let clips = optim.clips();
-    let mut clips = clips.iter().filter(|(_, limit)| *limit > 0.0);
-    if let Some((first, _)) = clips.next() {
-        for (key, limit) in clips {
+    let mut clips = clips.iter().filter(|(_, limit, _)| *limit > 0.0);
+    if let Some((first, ..)) = clips.next() {
+        for (key, limit, _) in clips {
             let expected =
                 format!("0 beside `optim.{first}`, since gradients are clipped in one way");
             checks.refuse(&format!("optim.{key}"), &format!("{limit:?}"), &expected);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use crate::config::{Effect, Plan, diff, load_plan, resolved_toml};
+use crate::config::{Plan, diff, load_plan, resolved_toml};
 use crate::device::ResolvedDevice;
 use crate::engine::TrainError;
 use crate::run::{Environment, Note, RunDir, RunError, Topic, Versions};
@@ -109,7 +109,7 @@ pub(super) fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note
     let differences = diff(&started, plan).map_err(Box::new)?;
     let refused: Vec<String> = differences
         .iter()
-        .filter(|d| d.effect == Effect::Refused)
+        .filter(|difference| !difference.is_harmless)
         .map(|difference| format!("  {difference}"))
         .collect();
     if !refused.is_empty() {

@@ -9,19 +9,14 @@ impl Mixing {
     /// Whether no image is mixed.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
-        match self {
-            Self::Batch(blend) => *blend == Blend::Keep,
-            Self::Each(blends) => blends.iter().all(|blend| *blend == Blend::Keep),
-        }
+        self.0.iter().all(|blend| *blend == Blend::Keep)
     }
 
     /// The weight of each image's own target, `[images]`; the rest is its partner's.
     #[must_use]
     pub fn own_shares(&self, images: usize, size: (usize, usize)) -> Vec<f64> {
-        match self {
-            Self::Batch(blend) => vec![blend.own_share(size); images],
-            Self::Each(blends) => blends.iter().map(|blend| blend.own_share(size)).collect(),
-        }
+        let blends = self.0.iter().cycle().take(images);
+        blends.map(|blend| blend.own_share(size)).collect()
     }
 
     /// The mixed images, `[images, channels, height, width]`.
@@ -34,11 +29,7 @@ impl Mixing {
             return images;
         }
         let [_, _, height, width] = images.dims();
-        let blends = match self {
-            Self::Batch(blend) => std::slice::from_ref(blend),
-            Self::Each(blends) => blends,
-        };
-        let [own, partner] = weights(blends, (height, width), &images.device());
+        let [own, partner] = weights(&self.0, (height, width), &images.device());
         let partners = images.clone().flip([0]);
         images * own + partners * partner
     }

@@ -51,14 +51,9 @@ impl Blend {
     }
 }
 
-/// The draws for a micro-batch. The partner of image `i` of `n` is image `n - 1 - i`.
+/// The draws for a micro-batch: one for all images, or one for each. The partner of image `i` of `n` is image `n - 1 - i`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Mixing {
-    /// The same for all images.
-    Batch(Blend),
-    /// One entry for each image.
-    Each(Vec<Blend>),
-}
+pub struct Mixing(pub Vec<Blend>);
 
 /// Draws for `images` images of `size` (height, width) from the key of their micro-batch.
 ///
@@ -67,16 +62,16 @@ pub enum Mixing {
 #[must_use]
 pub fn draw(config: &MixConfig, images: usize, size: (usize, usize), key: Key) -> Mixing {
     let draw = |number: usize| blend(config, size, &mut key.child(number as u64).rng());
-    match config.mode {
-        MixMode::Batch => Mixing::Batch(blend(config, size, &mut key.rng())),
-        MixMode::Elem => Mixing::Each((0..images).map(draw).collect()),
+    Mixing(match config.mode {
+        MixMode::Batch => vec![blend(config, size, &mut key.rng())],
+        MixMode::Elem => (0..images).map(draw).collect(),
         MixMode::Pair => {
             let half: Vec<Blend> = (0..images / 2).map(draw).collect();
             let middle = (images % 2 == 1).then_some(Blend::Keep);
             let back = half.iter().rev().copied();
-            Mixing::Each(half.iter().copied().chain(middle).chain(back).collect())
+            half.iter().copied().chain(middle).chain(back).collect()
         }
-    }
+    })
 }
 
 /// One draw: whether to mix, mixup or CutMix, and the weight of the image itself.
@@ -104,26 +99,37 @@ fn blend(config: &MixConfig, size: (usize, usize), rng: &mut impl Rng) -> Blend 
     }
     if is_cutmix {
         Blend::CutMix {
-            rect: rect_of_area(size, own, rng),
+            rect: rect_of_area(size, own, false, rng),
         }
     } else {
         Blend::Mixup { own }
     }
 }
 
-/// A rectangle with the image's aspect ratio and the fraction `1 - own` of its area, around a uniform centre.
-fn rect_of_area(size: (usize, usize), own: f64, rng: &mut impl Rng) -> Rect {
+/// A rectangle with the image's aspect ratio and the fraction `1 - own` of its area, around a uniform centre; see [`rect_around`].
+pub(super) fn rect_of_area(
+    size: (usize, usize),
+    own: f64,
+    is_even: bool,
+    rng: &mut impl Rng,
+) -> Rect {
     let mut place = |side: usize| rng.random_range(0..side.max(1) as u64) as usize;
     let centre = (place(size.0), place(size.1));
-    rect_around(centre, size, own)
+    rect_around(centre, size, own, is_even)
 }
 
 /// The rectangle with the image's aspect ratio and the fraction `1 - own` of its area around a centre (row, column),
-/// cropped at the borders.
-pub(super) fn rect_around(centre: (usize, usize), size: (usize, usize), own: f64) -> Rect {
+/// cropped at the borders. Before that, with `is_even`, as much of it is before the centre as from it on.
+pub(super) fn rect_around(
+    centre: (usize, usize),
+    size: (usize, usize),
+    own: f64,
+    is_even: bool,
+) -> Rect {
     let ratio = (1.0 - own).sqrt();
     let interval = |centre: usize, side: usize| {
         let cut = (side as f64 * ratio) as usize;
+        let cut = if is_even { cut / 2 * 2 } else { cut };
         let start = centre.saturating_sub(cut / 2);
         let end = (centre + cut.div_ceil(2)).min(side);
         (start, end - start)

@@ -8,9 +8,11 @@ use kvt_ops::Key;
 use rand::RngExt;
 use rand_distr::{Beta, Distribution};
 
+use super::draw::rect_of_area;
 use super::{MixConfig, Rect};
 
-/// Draws a rectangle of a map of `size` (rows, columns) for a micro-batch; its area is 0 if nothing is mixed.
+/// Draws a rectangle of a map of `size` (rows, columns) for a micro-batch; its area is 0 if nothing is mixed. Unlike CutMix's, it has as
+/// many tokens before its centre as from it on.
 #[must_use]
 pub fn draw_tokens(config: &MixConfig, size: (usize, usize), key: Key) -> Rect {
     let mut rng = key.rng();
@@ -20,28 +22,7 @@ pub fn draw_tokens(config: &MixConfig, size: (usize, usize), key: Key) -> Rect {
     let own = beta
         .filter(|_| mixes)
         .map_or(1.0, |beta| beta.sample(&mut rng));
-    let mut place = |side: usize| rng.random_range(0..side.max(1) as u64) as usize;
-    let centre = (place(size.0), place(size.1));
-    rect_around(centre, size, own)
-}
-
-/// The rectangle with the map's aspect ratio and about the fraction `1 - own` of its area around a centre (row, column),
-/// cropped at the borders. Unlike CutMix's, it has as many tokens before the centre as from it on.
-fn rect_around(centre: (usize, usize), size: (usize, usize), own: f64) -> Rect {
-    let ratio = (1.0 - own).sqrt();
-    let interval = |centre: usize, side: usize| {
-        let half = (side as f64 * ratio) as usize / 2;
-        let start = centre.saturating_sub(half);
-        (start, (centre + half).min(side) - start)
-    };
-    let (top, height) = interval(centre.0, size.0);
-    let (left, width) = interval(centre.1, size.1);
-    Rect {
-        top,
-        left,
-        height,
-        width,
-    }
+    rect_of_area(size, own, true, &mut rng)
 }
 
 impl Rect {
@@ -90,6 +71,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use burn::tensor::{Device, TensorData};
 
+    use super::super::draw::rect_around;
     use super::*;
 
     fn config() -> MixConfig {
@@ -109,7 +91,7 @@ mod tests {
                 left,
                 height,
                 width,
-            } = rect_around(centre, (14, 14), own);
+            } = rect_around(centre, (14, 14), own, true);
             [top, height, left, width]
         };
         assert_eq!(rect((7, 7), 0.5), [3, 8, 3, 8]);

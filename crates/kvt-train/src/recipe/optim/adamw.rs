@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use kvt_ops::{AdamWInput, AdamWStep, Guard, adamw};
 
-use super::rule::{Buffers, MOMENTS, Parameter, Rule};
+use super::rule::{Buffers, Parameter};
 
 /// AdamW, with the fused operation [`adamw`].
 #[derive(Clone, Copy, Debug)]
@@ -14,31 +14,15 @@ pub(super) struct AdamW {
     pub(super) eps: f64,
 }
 
-impl Rule for AdamW {
-    fn buffers(&self) -> &'static [&'static str] {
-        &MOMENTS
-    }
-
-    fn supports_device_decision(&self) -> bool {
-        true
-    }
-
-    fn update(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> Tensor<1> {
-        let old = parameter.weight.clone();
-        let updated = adamw(vec![self.input(parameter, buffers)], None);
-        // Exactly one element.
-        updated.into_iter().fold(old, |_, (weight, moments)| {
-            buffers.put_moments(moments);
-            weight
-        })
-    }
-
-    fn update_all(
+impl AdamW {
+    /// The new weights and buffers of parameters: at the first update of one, its buffers are empty. A guard decides whether the update
+    /// is made, and contributes a factor of the gradients.
+    pub(super) fn update(
         &self,
-        parameters: Vec<(Parameter<'_>, Buffers)>,
+        parameters: Vec<(Parameter, Buffers)>,
         guard: Option<&Guard>,
     ) -> Vec<(Tensor<1>, Buffers)> {
-        let take = |(parameter, mut buffers): (Parameter<'_>, Buffers)| {
+        let take = |(parameter, mut buffers): (Parameter, Buffers)| {
             (self.input(parameter, &mut buffers), buffers)
         };
         let (inputs, buffers): (Vec<_>, Vec<_>) = parameters.into_iter().map(take).unzip();
@@ -49,11 +33,9 @@ impl Rule for AdamW {
         };
         updated.map(put).collect()
     }
-}
 
-impl AdamW {
     /// The input of the operation for a parameter; the moments are taken out of the buffers.
-    fn input(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> AdamWInput {
+    fn input(&self, parameter: Parameter, buffers: &mut Buffers) -> AdamWInput {
         let number = parameter.number;
         AdamWInput {
             moments: buffers.take_moments(&parameter.weight),

@@ -85,54 +85,31 @@ pub enum OptimName {
 }
 
 impl OptimName {
-    /// The default of [`OptimConfig::betas`].
-    pub(crate) fn betas(self) -> [f64; 2] {
+    /// The defaults of [`OptimConfig::betas`], [`OptimConfig::eps`] and [`OptimConfig::momentum`].
+    pub(crate) fn defaults(self) -> ([f64; 2], f64, f64) {
         match self {
-            Self::Lion => [0.9, 0.99],
-            Self::Adamw | Self::Sgd | Self::Lamb | Self::Muon => [0.9, 0.999],
-        }
-    }
-
-    /// The default of [`OptimConfig::eps`].
-    pub(crate) fn eps(self) -> f64 {
-        match self {
-            Self::Lamb => 1e-6,
-            Self::Adamw | Self::Sgd | Self::Lion | Self::Muon => 1e-8,
-        }
-    }
-
-    /// The default of [`OptimConfig::momentum`].
-    pub(crate) fn momentum(self) -> f64 {
-        match self {
-            Self::Muon => 0.95,
-            Self::Adamw | Self::Sgd | Self::Lamb | Self::Lion => 0.9,
+            Self::Adamw | Self::Sgd => ([0.9, 0.999], 1e-8, 0.9),
+            Self::Lamb => ([0.9, 0.999], 1e-6, 0.9),
+            Self::Lion => ([0.9, 0.99], 1e-8, 0.9),
+            Self::Muon => ([0.9, 0.999], 1e-8, 0.95),
         }
     }
 }
 
 impl OptimConfig {
-    /// The `clip` keys and their values. At most one is above 0.
-    pub(crate) fn clips(&self) -> [(&'static str, f64); 4] {
+    /// The `clip` keys, their values, and how these clip. At most one is above 0.
+    pub(crate) fn clips(&self) -> [(&'static str, f64, fn(f64) -> Clip); 4] {
         [
-            ("clip_norm", self.clip_norm),
-            ("clip_value", self.clip_value),
-            ("clip_parameter", self.clip_parameter),
-            ("clip_agc", self.clip_agc),
+            ("clip_norm", self.clip_norm, Clip::Norm),
+            ("clip_value", self.clip_value, Clip::Value),
+            ("clip_parameter", self.clip_parameter, Clip::Parameter),
+            ("clip_agc", self.clip_agc, Clip::Adaptive),
         ]
     }
 
     /// The clipping according to the `clip` key that is above 0.
     pub fn clip(&self) -> Clip {
-        if self.clip_norm > 0.0 {
-            Clip::Norm(self.clip_norm)
-        } else if self.clip_value > 0.0 {
-            Clip::Value(self.clip_value)
-        } else if self.clip_parameter > 0.0 {
-            Clip::Parameter(self.clip_parameter)
-        } else if self.clip_agc > 0.0 {
-            Clip::Adaptive(self.clip_agc)
-        } else {
-            Clip::Off
-        }
+        let set = self.clips().into_iter().find(|(_, limit, _)| *limit > 0.0);
+        set.map_or(Clip::Off, |(_, limit, clip)| clip(limit))
     }
 }

@@ -20,7 +20,7 @@ impl Rule for Lamb {
         &MOMENTS
     }
 
-    fn update(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> Tensor<1> {
+    fn update(&self, parameter: Parameter, buffers: &mut Buffers) -> Tensor<1> {
         let (weight, number) = (parameter.weight, parameter.number);
         let gradient = parameter.gradient.scaled();
         let (beta1, beta2) = self.betas;

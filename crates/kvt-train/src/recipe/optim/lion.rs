@@ -19,7 +19,7 @@ impl Rule for Lion {
         &[EXP_AVG]
     }
 
-    fn update(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> Tensor<1> {
+    fn update(&self, parameter: Parameter, buffers: &mut Buffers) -> Tensor<1> {
         let (weight, number) = (parameter.weight, parameter.number);
         let gradient = parameter.gradient.scaled();
         let exp_avg = buffers.take(EXP_AVG, &weight);

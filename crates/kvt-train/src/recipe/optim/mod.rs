@@ -1,7 +1,7 @@
 //! Optimizers: from gradients to new weights, for the parameters of a network by name.
 //!
 //! An [`Optimizer`] contains the common parts: the state of each parameter, which parameters decay, the rate of each layer,
-//! saving and loading. A [`Rule`] is the update of one parameter; each optimizer has a file here.
+//! saving and loading. A [`Rule`] is the update of one parameter, and [`AdamW`] updates many at once; each optimizer has a file here.
 //!
 //! The state is simple: a few flat tensors per parameter, saved under PyTorch's name of the state and the parameter's
 //! name. So a checkpoint does not depend on internal ids, and loading places the state on the network's device.
@@ -25,7 +25,7 @@ use self::adamw::AdamW;
 use self::lamb::Lamb;
 use self::lion::Lion;
 use self::muon::Muon;
-use self::rule::{Buffers, Gradient, Rule, UpdateNumber};
+use self::rule::{Buffers, Gradient, MOMENTS, Rule, UpdateNumber};
 use self::sgd::Sgd;
 use super::gradients::flat;
 use super::{Gradients, Network, is_head};
@@ -62,9 +62,10 @@ pub struct Rates {
 /// An optimizer with its state.
 #[derive(Debug)]
 pub struct Optimizer {
-    rule: Box<dyn Rule>,
-    /// For the parameters to which `rule` does not apply.
-    rest: AdamW,
+    /// Another rule than AdamW, if there is one.
+    rule: Option<Box<dyn Rule>>,
+    /// For all other parameters.
+    adamw: AdamW,
     parameters: Vec<Parameter>,
     groups: HashMap<ParamId, Group>,
     states: HashMap<ParamId, State>,
@@ -89,8 +90,8 @@ struct Group {
     decays: bool,
     /// Factor of the learning rate.
     lr_scale: f64,
-    /// Whether [`Optimizer::rest`] updates it.
-    is_rest: bool,
+    /// Whether AdamW updates it.
+    is_adamw: bool,
 }
 
 /// The state of a parameter.
@@ -110,13 +111,12 @@ impl Optimizer {
     pub fn new(config: &OptimConfig, network: &impl Network) -> Self {
         let betas = <(f64, f64)>::from(config.betas);
         let (eps, momentum, nesterov) = (config.eps, config.momentum, config.nesterov);
-        let rest = AdamW { betas, eps };
-        let rule: Box<dyn Rule> = match config.name {
-            OptimName::Adamw => Box::new(rest),
-            OptimName::Sgd => Box::new(Sgd { momentum, nesterov }),
-            OptimName::Lamb => Box::new(Lamb { betas, eps }),
-            OptimName::Lion => Box::new(Lion { betas }),
-            OptimName::Muon => Box::new(Muon { momentum, nesterov }),
+        let rule: Option<Box<dyn Rule>> = match config.name {
+            OptimName::Adamw => None,
+            OptimName::Sgd => Some(Box::new(Sgd { momentum, nesterov })),
+            OptimName::Lamb => Some(Box::new(Lamb { betas, eps })),
+            OptimName::Lion => Some(Box::new(Lion { betas })),
+            OptimName::Muon => Some(Box::new(Muon { momentum, nesterov })),
         };
         let parameters = network.parameters();
         let groups = parameters.iter().map(|parameter| {
@@ -127,13 +127,17 @@ impl Optimizer {
             let group = Group {
                 decays,
                 lr_scale: config.layer_decay.powf(above as f64),
-                is_rest: config.name == OptimName::Muon && !is_for_muon,
+                is_adamw: match config.name {
+                    OptimName::Adamw => true,
+                    OptimName::Muon => !is_for_muon,
+                    OptimName::Sgd | OptimName::Lamb | OptimName::Lion => false,
+                },
             };
             (parameter.id, group)
         });
         Self {
             rule,
-            rest,
+            adamw: AdamW { betas, eps },
             groups: groups.collect(),
             parameters,
             states: HashMap::new(),
@@ -150,7 +154,7 @@ impl Optimizer {
 
     /// Whether the device can decide about updates: [`guarded_step`](Self::guarded_step).
     pub(crate) fn supports_device_decision(&self) -> bool {
-        self.rule.supports_device_decision()
+        self.rule.is_none()
     }
 
     /// Lets the device decide about the next [`guarded_step`](Self::guarded_step): it is made if all `numbers`, the last of which is
@@ -275,7 +279,11 @@ impl Optimizer {
             }
             let expected = shape.iter().product();
             let mut buffers = Buffers::default();
-            for &buffer in self.rule(*id).buffers() {
+            let names: &[&str] = match self.rule(*id) {
+                Some(rule) => rule.buffers(),
+                None => &MOMENTS,
+            };
+            for &buffer in names {
                 let name = format!("{buffer}.{name}");
                 match saved.remove(&name) {
                     Some(data) if data.num_elements() == expected => {
@@ -289,17 +297,10 @@ impl Optimizer {
         Ok(())
     }
 
-    /// The rule of a parameter.
-    fn rule(&self, id: ParamId) -> &dyn Rule {
-        if self.is_rest(id) {
-            &self.rest
-        } else {
-            self.rule.as_ref()
-        }
-    }
-
-    fn is_rest(&self, id: ParamId) -> bool {
-        self.groups.get(&id).is_some_and(|group| group.is_rest)
+    /// The rule of a parameter, unless it is AdamW.
+    fn rule(&self, id: ParamId) -> Option<&dyn Rule> {
+        let is_adamw = self.groups.get(&id).is_some_and(|group| group.is_adamw);
+        self.rule.as_deref().filter(|_| !is_adamw)
     }
 
     /// The new weights of parameters, flat.
@@ -309,12 +310,10 @@ impl Optimizer {
         rates: Rates,
         guard: Option<&Guard>,
     ) -> HashMap<ParamId, Tensor<1>> {
-        let shapes: Vec<_> = parameters.iter().map(|own| own.shape.clone()).collect();
-        // The parameters of each rule, in the order of the modules.
-        let (mut rule_ids, mut of_rule) = (Vec::new(), Vec::new());
-        let (mut rest_ids, mut of_rest) = (Vec::new(), Vec::new());
-        for (parameter, shape) in parameters.into_iter().zip(&shapes) {
-            let id = parameter.id;
+        let mut weights = HashMap::new();
+        // In the order of the modules.
+        let (mut adamw_ids, mut of_adamw) = (Vec::new(), Vec::new());
+        for (id, shape, weight, gradient) in parameters {
             let state = self.states.entry(id).or_default();
             state.step += 1;
             let group = self.groups.get(&id);
@@ -328,25 +327,22 @@ impl Optimizer {
                 shape,
             };
             let parameter = rule::Parameter {
-                weight: parameter.weight,
-                gradient: parameter.gradient,
+                weight,
+                gradient,
                 number,
             };
             // They are changed in place if they have no other owner.
-            let parameter = (parameter, std::mem::take(&mut state.buffers));
-            if self.is_rest(id) {
-                rest_ids.push(id);
-                of_rest.push(parameter);
+            let mut buffers = std::mem::take(&mut state.buffers);
+            if let Some(rule) = self.rule(id) {
+                weights.insert(id, rule.update(parameter, &mut buffers));
+                self.states.entry(id).or_default().buffers = buffers;
             } else {
-                rule_ids.push(id);
-                of_rule.push(parameter);
+                adamw_ids.push(id);
+                of_adamw.push((parameter, buffers));
             }
         }
-        let of_rule = self.rule.update_all(of_rule, guard);
-        let of_rest = self.rest.update_all(of_rest, guard);
-        let updated = rule_ids.into_iter().zip(of_rule);
-        let mut weights = HashMap::new();
-        for (id, (weight, buffers)) in updated.chain(rest_ids.into_iter().zip(of_rest)) {
+        let updated = self.adamw.update(of_adamw, guard);
+        for (id, (weight, buffers)) in adamw_ids.into_iter().zip(updated) {
             self.states.entry(id).or_default().buffers = buffers;
             weights.insert(id, weight);
         }
@@ -362,14 +358,8 @@ fn count(data: &TensorData) -> Option<u32> {
     }
 }
 
-/// A parameter that has a gradient.
-struct Weight {
-    id: ParamId,
-    /// The weight, flat.
-    weight: Tensor<1>,
-    shape: Vec<usize>,
-    gradient: Gradient,
-}
+/// A parameter that has a gradient: its shape and, flat, its weight and the gradient.
+type Weight = (ParamId, Vec<usize>, Tensor<1>, Gradient);
 
 /// Collects the parameters that have a gradient, in the order of the modules.
 struct Trained {
@@ -383,12 +373,9 @@ impl ModuleVisitor for Trained {
             return;
         };
         let weight = param.val().inner();
-        self.parameters.push(Weight {
-            id: param.id,
-            shape: weight.dims().to_vec(),
-            weight: flat(weight),
-            gradient: Gradient { values, scale },
-        });
+        let (shape, gradient) = (weight.dims().to_vec(), Gradient { values, scale });
+        let parameter = (param.id, shape, flat(weight), gradient);
+        self.parameters.push(parameter);
     }
 }
 

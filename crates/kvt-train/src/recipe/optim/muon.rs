@@ -35,7 +35,7 @@ impl Rule for Muon {
         &[MOMENTUM_BUFFER]
     }
 
-    fn update(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> Tensor<1> {
+    fn update(&self, parameter: Parameter, buffers: &mut Buffers) -> Tensor<1> {
         let (weight, number) = (parameter.weight, parameter.number);
         let gradient = parameter.gradient.scaled();
         let momentum = buffers.take(MOMENTUM_BUFFER, &weight);

@@ -1,43 +1,24 @@
-//! The update of one parameter, or of many.
+//! The update of one parameter.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use burn::tensor::Tensor;
-use kvt_ops::Guard;
 
-/// The update of a parameter by an optimizer. All tensors are flat and without autodiff.
+/// The update of a parameter by an optimizer other than AdamW. All tensors are flat and without autodiff.
 pub(super) trait Rule: Debug + Send + Sync {
     /// PyTorch's names of the buffers that are kept from update to update.
     fn buffers(&self) -> &'static [&'static str];
 
-    /// Whether [`update_all`](Self::update_all) respects a guard.
-    fn supports_device_decision(&self) -> bool {
-        false
-    }
-
     /// The new weight. `buffers` contains the buffers named by [`Self::buffers`]; at the first update it is empty.
-    fn update(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> Tensor<1>;
-
-    /// [`update`](Self::update) for many parameters: the new weights and buffers. If it respects guards, a guard decides whether
-    /// the update is made, and contributes a factor of the gradients.
-    fn update_all(
-        &self,
-        parameters: Vec<(Parameter<'_>, Buffers)>,
-        _guard: Option<&Guard>,
-    ) -> Vec<(Tensor<1>, Buffers)> {
-        let update = |(parameter, mut buffers): (Parameter<'_>, Buffers)| {
-            (self.update(parameter, &mut buffers), buffers)
-        };
-        parameters.into_iter().map(update).collect()
-    }
+    fn update(&self, parameter: Parameter, buffers: &mut Buffers) -> Tensor<1>;
 }
 
 /// A parameter, and how it is updated.
-pub(super) struct Parameter<'a> {
+pub(super) struct Parameter {
     pub(super) weight: Tensor<1>,
     pub(super) gradient: Gradient,
-    pub(super) number: UpdateNumber<'a>,
+    pub(super) number: UpdateNumber,
 }
 
 /// A gradient and its pending factor.
@@ -58,18 +39,18 @@ impl Gradient {
 }
 
 /// The settings of a parameter's update.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct UpdateNumber<'a> {
+#[derive(Clone, Debug)]
+pub(super) struct UpdateNumber {
     pub(super) lr: f64,
     /// 0 for a parameter that does not decay.
     pub(super) weight_decay: f64,
     /// The number of this update of the parameter, from 1.
     pub(super) step: u32,
     /// The shape of the weight in the network.
-    pub(super) shape: &'a [usize],
+    pub(super) shape: Vec<usize>,
 }
 
-impl UpdateNumber<'_> {
+impl UpdateNumber {
     /// `1 - beta^step`: the total weight of the gradients so far in a moment that started at zero.
     pub(super) fn bias_correction(&self, beta: f64) -> f64 {
         1.0 - beta.powf(f64::from(self.step))

@@ -25,7 +25,7 @@ impl Rule for Sgd {
         }
     }
 
-    fn update(&self, parameter: Parameter<'_>, buffers: &mut Buffers) -> Tensor<1> {
+    fn update(&self, parameter: Parameter, buffers: &mut Buffers) -> Tensor<1> {
         let (weight, number) = (parameter.weight, parameter.number);
         let mut update = parameter.gradient.scaled();
         if number.weight_decay > 0.0 {

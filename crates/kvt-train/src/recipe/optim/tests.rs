@@ -49,10 +49,11 @@ fn ten_steps_of_adamw_match_pytorch() {
                     lr: 0.01,
                     weight_decay,
                     step: step as u32 + 1,
-                    shape: &[size],
+                    shape: vec![size],
                 },
             };
-            weight = rule.update(parameter, &mut buffers);
+            let updated = rule.update(vec![(parameter, buffers)], None);
+            (weight, buffers) = updated.into_iter().next().unwrap();
             let actual: Vec<f32> = weight.to_data().try_to_vec().unwrap();
             for (a, e) in actual.iter().zip(&params[(step + 1) * size..][..size]) {
                 assert!((a - e).abs() < 1e-6, "{name}, step {step}: {a} is not {e}");
@@ -269,7 +270,7 @@ fn compare_on(device: &str, on: &Device, case: &str, name: OptimName) {
         name,
         betas: [0.9, 0.99],
         eps: 1e-6,
-        momentum: name.momentum(),
+        momentum: name.defaults().2,
         ..OptimConfig::default()
     };
     let mut network = Several::new(&file, case, on);

@@ -51,16 +51,12 @@ impl Schedule {
     /// The schedule of a plan.
     pub fn of(plan: &Plan, steps_per_epoch: u64) -> Self {
         let images = plan.train.batch_size * plan.train.accumulate;
-        let lr = scaled_lr(plan.optim.lr, plan.optim.lr_batch, images);
-        let schedule = Self::new(
-            plan.schedule.clone(),
-            lr,
-            steps_per_epoch,
-            plan.train.epochs,
-        );
         Self {
+            config: plan.schedule.clone(),
+            lr: scaled_lr(plan.optim.lr, plan.optim.lr_batch, images),
+            steps_per_epoch,
+            epochs: plan.train.epochs,
             updates: plan.updates(),
-            ..schedule
         }
     }
 

@@ -2,7 +2,6 @@
 //! `train` and `eval` use it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use burn::tensor::Device;
 use kvt_data::augment::Objects;
@@ -10,12 +9,11 @@ use kvt_models::dense::mask_rcnn::MaskRcnn;
 use serde_json::Value;
 
 use super::ap::Found;
-use super::found::OfImage;
+use super::found::{OfImage, find_objects};
 use super::score::{Scores, truths};
-use crate::data::{Batch, DataError, Prepare, Source};
+use crate::data::{Batch, DataError, Source};
 use crate::error::TrainError;
-use crate::task::EvalData;
-use crate::world::agree;
+use crate::world::{World, agree};
 
 /// What is found in the images of a split, and how good it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,31 +70,23 @@ impl DetectEvaluation {
     }
 }
 
-/// Evaluates a network on batches of one image of a source; `progress` is called with the number of completed images.
+/// Evaluates a network on all batches of a loader of a source, if it could start, of one image each: all processes get what all have
+/// found. `progress` is called with the number of completed images.
 ///
 /// # Errors
-/// If a batch cannot be loaded, no image can be read, no image has an object, or the device fails.
+/// If a batch cannot be loaded, no image can be read, no image has an object, or the device fails: in all processes.
 pub fn evaluate_objects(
     network: &MaskRcnn,
-    batches: impl Iterator<Item = Result<Batch<Objects>, DataError>>,
+    batches: Result<impl Iterator<Item = Result<Batch<Objects>, DataError>>, DataError>,
     source: &Source,
     device: &Device,
+    world: &dyn World,
     progress: impl FnMut(usize),
 ) -> Result<DetectEvaluation, TrainError> {
-    let found = look(network, batches, device, progress)?;
-    DetectEvaluation::new(source, found)
-}
-
-/// The same for the shares of several processes, prepared image by image: all of them get what all have found.
-pub(super) fn evaluate_data(
-    network: &MaskRcnn,
-    data: &mut EvalData<'_>,
-    prepare: Arc<dyn Prepare<Objects>>,
-    device: &Device,
-) -> Result<DetectEvaluation, TrainError> {
-    let (world, source) = (data.world(), data.val_source());
-    let batches = data.val_prepared(prepare, 1).map_err(TrainError::from);
-    let own = batches.and_then(|batches| look(network, batches, device, |_| {}));
+    let own = look(network, batches, device, progress);
+    if world.is_alone() {
+        return DetectEvaluation::new(source, own?);
+    }
     let own = own.and_then(|own| {
         let lines = own.iter().map(OfImage::line);
         Ok(lines.collect::<Result<Vec<_>, _>>()?)
@@ -110,16 +100,21 @@ pub(super) fn evaluate_data(
 /// What is found in some images, or none.
 fn look(
     network: &MaskRcnn,
-    batches: impl Iterator<Item = Result<Batch<Objects>, DataError>>,
+    batches: Result<impl Iterator<Item = Result<Batch<Objects>, DataError>>, DataError>,
     device: &Device,
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<OfImage>, TrainError> {
     let mut all = Vec::new();
-    for batch in batches {
+    for batch in batches? {
         let batch = batch?;
         let images = batch.views.into_iter().zip(&batch.targets);
         for (image, target) in images {
-            all.push(OfImage::look(network, image, target, device)?);
+            let (height, width) = target.original;
+            all.push(OfImage {
+                id: target.image_id,
+                size: (height as u32, width as u32),
+                found: find_objects(network, image, target.size, target.original, device)?,
+            });
         }
         progress(all.len());
     }

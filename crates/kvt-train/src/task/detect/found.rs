@@ -1,7 +1,6 @@
 //! What is found in an image, also as processes send it to each other.
 
 use burn::tensor::Device;
-use kvt_data::augment::Objects;
 use kvt_data::coco::rle::{Rle, RleError};
 use kvt_models::dense::mask_rcnn::{Detection, Frame, MaskRcnn, paste};
 use serde::{Deserialize, Serialize};
@@ -19,8 +18,8 @@ pub(super) struct OfImage {
     /// The image's id in the file of annotations.
     pub(super) id: u64,
     /// Its height and width.
-    size: (u32, u32),
-    found: Vec<FoundObject>,
+    pub(super) size: (u32, u32),
+    pub(super) found: Vec<FoundObject>,
 }
 
 /// A detection in the original image.
@@ -47,16 +46,12 @@ impl FoundObject {
 
     /// Its box, its score and its mask in COCO's format of results, for an image of `(height, width)`; a user adds what it is.
     pub fn json(&self, (height, width): (u32, u32)) -> Map<String, Value> {
-        let pairs = [
-            ("bbox", json!(self.bbox)),
-            ("score", json!(self.score)),
-            (
-                "segmentation",
-                json!({ "size": [height, width], "counts": self.counts }),
-            ),
-        ];
-        let pairs = pairs.into_iter();
-        pairs.map(|(key, value)| (key.to_owned(), value)).collect()
+        let segmentation = json!({ "size": [height, width], "counts": self.counts });
+        Map::from_iter([
+            ("bbox".to_owned(), json!(self.bbox)),
+            ("score".to_owned(), json!(self.score)),
+            ("segmentation".to_owned(), segmentation),
+        ])
     }
 }
 
@@ -100,28 +95,10 @@ pub fn find_objects(
 }
 
 impl OfImage {
-    /// Finds the objects in a prepared image.
-    ///
-    /// # Errors
-    /// As [`find_objects`].
-    pub(super) fn look(
-        network: &MaskRcnn,
-        image: View,
-        target: &Objects,
-        device: &Device,
-    ) -> Result<Self, TrainError> {
-        let original = target.original;
-        Ok(Self {
-            id: target.image_id,
-            size: (original.0 as u32, original.1 as u32),
-            found: find_objects(network, image, target.size, original, device)?,
-        })
-    }
-
     /// As a line of text.
     ///
     /// # Errors
-    /// None for what was [found](Self::look): all numbers are finite.
+    /// None for what was [found](find_objects): all numbers are finite.
     pub(super) fn line(&self) -> Result<String, WorldError> {
         serde_json::to_string(self).map_err(|error| WorldError::State(error.to_string()))
     }

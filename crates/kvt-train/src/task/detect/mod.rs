@@ -11,7 +11,6 @@ mod check;
 mod config;
 mod evaluate;
 mod found;
-mod network;
 mod score;
 
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use kvt_ops::{Key, Phase};
 
 use super::dense::start_from;
 use super::model::check_channels;
-use super::{EvalData, Measured, Setup, Signals, Task, Unread};
+use super::{EvalData, Measured, Setup, Task, Unread};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
@@ -148,18 +147,9 @@ impl Task for Detect {
     /// The five losses.
     fn signals(&self, _: Position) -> Option<Unread> {
         let seen = self.seen.as_ref()?;
-        Some(Unread {
-            numbers: Tensor::cat(seen.to_vec(), 0),
-            tell: Box::new(|numbers| {
-                let named = DetectLosses::NAMES.into_iter().zip(numbers);
-                Signals {
-                    metrics: named
-                        .map(|(name, value)| (format!("{name}_loss"), *value))
-                        .collect(),
-                    warning: None,
-                }
-            }),
-        })
+        let names = DetectLosses::NAMES.map(|name| format!("{name}_loss"));
+        let named = names.into_iter().zip(seen.iter().cloned());
+        Some(Unread::named(named))
     }
 
     fn evaluate(
@@ -168,8 +158,9 @@ impl Task for Detect {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError> {
-        let prepare = Arc::clone(&self.eval);
-        let evaluation = evaluate::evaluate_data(network, data, prepare, device)?;
+        let (world, source) = (data.world(), data.val_source());
+        let batches = data.val_prepared(Arc::clone(&self.eval), 1);
+        let evaluation = evaluate_objects(network, batches, source, device, world, |_| {})?;
         Ok(measured(&evaluation.scores))
     }
 }

@@ -62,8 +62,9 @@ impl Scores {
     /// The twelve numbers in percent, of boxes and, if they are compared, of masks; `nothing` stands where nothing counts.
     #[must_use]
     pub fn rows(&self, nothing: &str) -> Vec<Vec<String>> {
-        let names = AveragePrecision::NAMES.iter().map(|(_, words)| *words);
-        self.table(names, nothing, |of| of.numbers().to_vec())
+        let names = self.boxes.numbers().map(|(_, words, _)| words);
+        let numbers = |of: &AveragePrecision| of.numbers().map(|(.., number)| number).to_vec();
+        self.table(names.into_iter(), nothing, numbers)
     }
 
     /// The same of the average precision of each class.
@@ -94,8 +95,8 @@ impl Scores {
     #[must_use]
     pub fn json(&self, per_class: bool) -> Map<String, Value> {
         let of = |found: &AveragePrecision| {
-            let numbers = AveragePrecision::NAMES.iter().zip(found.numbers());
-            let numbers = numbers.map(|((key, _), value)| ((*key).to_owned(), json!(value)));
+            let numbers = found.numbers().into_iter();
+            let numbers = numbers.map(|(key, _, value)| (key.to_owned(), json!(value)));
             let mut all: Map<String, Value> = numbers.collect();
             if per_class {
                 let classes = self.classes.iter().zip(&found.classes);

@@ -68,22 +68,18 @@ fn local_size(plan: &Plan) -> Option<Conflict> {
         return None;
     }
     let help = "take another `dino.local_size`, another model, or `dino.local_views = 0`";
+    let refused = |reason: String| {
+        let name = model.name();
+        let message = format!("`{name}` does not support local views of {side} pixels: {reason}");
+        Some(Conflict::new("dino.local_size", message, help))
+    };
     let local = match at(plan, side) {
         Ok(local) => local,
-        Err(reason) => {
-            let message = format!(
-                "`{}` does not support local views of {side} pixels: {reason}",
-                model.name()
-            );
-            return Some(Conflict::new("dino.local_size", message, help));
-        }
+        Err(reason) => return refused(reason),
     };
     if let Some(stage) = bound_to_a_size(&model.summary()) {
-        let message = format!(
-            "`{}` does not support local views of {side} pixels: the attention in `{stage}` has weights for the number of tokens",
-            model.name()
-        );
-        return Some(Conflict::new("dino.local_size", message, help));
+        let reason = "has weights for the number of tokens";
+        return refused(format!("the attention in `{stage}` {reason}"));
     }
     // A model created for small images has smaller windows, but a model applied to them keeps its windows and pads the images.
     if matches!(model, ModelConfig::Swin(_)) {

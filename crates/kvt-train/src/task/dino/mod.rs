@@ -24,7 +24,7 @@ use kvt_models::{Ask, Backbone, Model, ModelConfig};
 use kvt_ops::{Key, Phase};
 
 use self::signals::{Numbers, Seen, feature_std};
-use super::model::{check_channels, note_of, start_from};
+use super::model::{check_channels, start_from};
 use super::{EvalData, InitConfig, Measured, ResetHead, Setup, Task, Unread, Weights, build_model};
 use crate::augment::Transform;
 use crate::config::Plan;
@@ -114,11 +114,7 @@ impl Task for Dino {
                 reset_head: ResetHead::Always,
                 ..plan.init.clone()
             };
-            let (started, report) = start_from(&init, model)?;
-            model = started;
-            if let (Some(path), Some(report)) = (&init.weights, report) {
-                setup.notes.push(note_of(path, &report));
-            }
+            model = start_from(&init, model, setup.notes)?;
             if splits.classes().len() < 2 {
                 let message = "the data has one class, so that the k-NN classifier is always right: its accuracy is meaningless";
                 setup.notes.push(Note::new(0, Topic::Warning, message));

@@ -2,6 +2,7 @@
 
 use burn::module::{Module, ParamId};
 use burn::tensor::{Device, Tensor};
+use kvt_models::dense::state;
 use kvt_models::weights::{LoadOptions, LoadReport, Misfit, Outcome, StateDict, WeightsError};
 use kvt_models::{Ask, Backbone, Model, ModelConfig, Parameter, Positions};
 use kvt_ops::{Key, Phase};
@@ -84,17 +85,12 @@ fn features(config: &ModelConfig, model: &Model, device: &Device) -> usize {
 
 impl Network for DinoNetwork {
     fn parameters(&self) -> Vec<Parameter> {
-        let named = |prefix: &'static str| {
-            move |parameter: Parameter| Parameter {
-                name: format!("{prefix}{}", parameter.name),
-                ..parameter
-            }
-        };
-        let head = self.head.parameters().into_iter().map(named(HEAD));
-        self.of_backbone()
-            .map(named(BACKBONE))
-            .chain(head)
-            .collect()
+        let backbone = self.of_backbone().map(|parameter| Parameter {
+            name: format!("{BACKBONE}{}", parameter.name),
+            ..parameter
+        });
+        let head = state::parameters(&self.head, HEAD);
+        backbone.chain(head).collect()
     }
 
     /// As in the original: all parameters with more than one dimension that are not biases, including position embeddings
@@ -135,24 +131,14 @@ impl Network for DinoNetwork {
             .into_iter()
             .filter(|(name, _)| !self.backbone.is_of_head(name))
             .map(|(name, data)| (format!("{BACKBONE}{name}"), data));
-        let head = self
-            .head
-            .state_dict()
-            .into_iter()
-            .map(|(name, data)| (format!("{HEAD}{name}"), data));
+        let head = state::state_dict(&self.head, HEAD)?;
         Ok(backbone.chain(head).collect())
     }
 
     fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
         let (backbone, report) = load_backbone(self.backbone, state)?;
-        let (head, rows) = self.head.load(&part(state, HEAD));
-        let rows = rows.into_iter().map(|row| kvt_models::weights::LoadRow {
-            name: format!("{HEAD}{}", row.name),
-            ..row
-        });
-        let of_head = LoadReport {
-            rows: rows.collect(),
-        };
+        let (head, rows) = state::load(self.head, HEAD, state)?;
+        let of_head = LoadReport { rows };
         if !of_head.fits() {
             return Err(WeightsError::Incompatible {
                 report: of_head,

@@ -1,6 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use burn::tensor::{Device, Tensor};
+use kvt_models::dense::state;
 
 use super::signals::{Numbers, Seen, feature_std};
 use super::*;
@@ -185,7 +186,8 @@ fn the_head_begins_as_the_originals() {
             norm_last_layer,
             ..DinoConfig::default()
         };
-        let state = DinoHead::new(&config, 32, &Device::flex(), Key::new(1)).state_dict();
+        let head = DinoHead::new(&config, 32, &Device::flex(), Key::new(1));
+        let state = state::state_dict(&head, "").unwrap();
         let v = "last_layer.weight_v";
         assert_eq!(state.get(v).unwrap().shape().to_vec(), [300, 64]);
         let bound = 1.0 / 64f64.sqrt();

@@ -6,9 +6,8 @@ use kvt_models::Model;
 use super::LabelScores;
 use crate::data::{Batch, DataError, Source};
 use crate::error::TrainError;
-use crate::task::EvalData;
 use crate::task::evaluate::{in_order, predict};
-use crate::world::agree;
+use crate::world::{World, agree};
 
 /// How well the labels of images are found. Images are counted one by one, so the result does not depend on the batch size.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,30 +29,6 @@ struct Seen {
     logits: Vec<f32>,
 }
 
-impl LabelEvaluation {
-    fn new(source: &Source, seen: &Seen, thresholds: &[f64]) -> Result<Self, TrainError> {
-        let images = seen.indices.len();
-        if images == 0 {
-            return Err(TrainError::NothingEvaluated);
-        }
-        let labels = seen.indices.iter().map(|&index| source.labels(index));
-        let labels: Vec<&[u32]> = labels.collect();
-        let unlabelled = labels.iter().filter(|labels| labels.is_empty()).count();
-        if unlabelled == images {
-            return Err(TrainError::NoLabels(images));
-        }
-        let rows = seen.logits.chunks_exact(thresholds.len().max(1));
-        // Image by image, so that the order of summation is always the same.
-        let losses = rows.zip(&labels).map(|(row, labels)| binary(row, labels));
-        Ok(Self {
-            images,
-            unlabelled,
-            loss: losses.sum::<f64>() / seen.logits.len() as f64,
-            scores: LabelScores::of(&seen.logits, &labels, thresholds),
-        })
-    }
-}
-
 /// The sum over the classes of the binary cross-entropies of an image's logits.
 pub(super) fn binary(row: &[f32], labels: &[u32]) -> f64 {
     let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
@@ -62,32 +37,20 @@ pub(super) fn binary(row: &[f32], labels: &[u32]) -> f64 {
     all.sum::<f64>() - own.map(|&logit| f64::from(logit)).sum::<f64>()
 }
 
-/// Evaluates a model on batches of a source, with a threshold for each class; `progress` is called with the number of completed images.
+/// Evaluates a model on all batches of a loader of a source, if it could start, with a threshold for each class: all processes get
+/// what all have seen. `progress` is called with the number of completed images.
 ///
 /// # Errors
-/// If a batch cannot be loaded, no image can be read or has a label, or the device fails.
+/// If a batch cannot be loaded, no image can be read or has a label, or the device fails: in all processes.
 pub fn evaluate_labels(
     model: &Model,
-    batches: impl Iterator<Item = Result<Batch, DataError>>,
+    batches: Result<impl Iterator<Item = Result<Batch, DataError>>, DataError>,
     (source, thresholds): (&Source, &[f64]),
     device: &Device,
+    world: &dyn World,
     progress: impl FnMut(usize),
 ) -> Result<LabelEvaluation, TrainError> {
-    let seen = look(model, batches, device, progress)?;
-    LabelEvaluation::new(source, &seen, thresholds)
-}
-
-/// The same for the shares of several processes: all of them get what all have seen.
-pub(super) fn evaluate_shares(
-    model: &Model,
-    data: &mut EvalData<'_>,
-    thresholds: &[f64],
-    device: &Device,
-) -> Result<LabelEvaluation, TrainError> {
-    let (world, source) = (data.world(), data.val_source());
-    let batches = data.val_shard().map_err(TrainError::from);
-    let own = batches.and_then(|batches| look(model, batches, device, |_| {}));
-    let mut seen = agree(world, own)?;
+    let mut seen = agree(world, look(model, batches, device, progress))?;
     if !world.is_alone() {
         // Shares are consecutive: in the order of the ranks, images are in the order of a single process. Both kinds of numbers are
         // exact in f64.
@@ -98,18 +61,36 @@ pub(super) fn evaluate_shares(
         seen.indices = indices.iter().map(|&index| index as u32).collect();
         seen.logits = logits.iter().map(|&logit| logit as f32).collect();
     }
-    LabelEvaluation::new(source, &seen, thresholds)
+    let images = seen.indices.len();
+    if images == 0 {
+        return Err(TrainError::NothingEvaluated);
+    }
+    let labels = seen.indices.iter().map(|&index| source.labels(index));
+    let labels: Vec<&[u32]> = labels.collect();
+    let unlabelled = labels.iter().filter(|labels| labels.is_empty()).count();
+    if unlabelled == images {
+        return Err(TrainError::NoLabels(images));
+    }
+    let rows = seen.logits.chunks_exact(thresholds.len().max(1));
+    // Image by image, so that the order of summation is always the same.
+    let losses = rows.zip(&labels).map(|(row, labels)| binary(row, labels));
+    Ok(LabelEvaluation {
+        images,
+        unlabelled,
+        loss: losses.sum::<f64>() / seen.logits.len() as f64,
+        scores: LabelScores::of(&seen.logits, &labels, thresholds),
+    })
 }
 
 /// What is seen of some images, or none.
 fn look(
     model: &Model,
-    batches: impl Iterator<Item = Result<Batch, DataError>>,
+    batches: Result<impl Iterator<Item = Result<Batch, DataError>>, DataError>,
     device: &Device,
     mut progress: impl FnMut(usize),
 ) -> Result<Seen, TrainError> {
     let mut seen = Seen::default();
-    for batch in batches {
+    for batch in batches? {
         let batch = batch?;
         for images in batch.views {
             let (logits, _) = predict(model, images, device)?;

@@ -24,8 +24,7 @@ use crate::splits::Splits;
 
 pub(crate) use check::check;
 pub use config::MultiLabelConfig;
-pub use evaluate::LabelEvaluation;
-pub use evaluate::evaluate_labels;
+pub use evaluate::{LabelEvaluation, evaluate_labels};
 pub(crate) use scores::is_above;
 pub use scores::{LabelScore, LabelScores, probability};
 
@@ -116,7 +115,8 @@ impl Task for MultiLabel {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError> {
-        let evaluation = evaluate::evaluate_shares(model, data, &self.thresholds, device)?;
+        let (world, of) = (data.world(), (data.val_source(), &*self.thresholds));
+        let evaluation = evaluate_labels(model, data.val_shard(), of, device, world, |_| {})?;
         let scores = &evaluation.scores;
         Ok(Measured {
             metrics: Metrics::from([

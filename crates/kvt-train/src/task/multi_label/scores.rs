@@ -62,15 +62,10 @@ impl LabelScores {
     #[must_use]
     pub fn micro_f1(&self) -> f64 {
         let mut all = ClassRow::default();
-        for ClassRow {
-            images,
-            predicted,
-            right,
-        } in self.0.iter().map(|score| score.counts)
-        {
-            all.images += images;
-            all.predicted += predicted;
-            all.right += right;
+        for score in &self.0 {
+            all.images += score.counts.images;
+            all.predicted += score.counts.predicted;
+            all.right += score.counts.right;
         }
         all.f1().map_or(f64::NAN, |f1| 100.0 * f1)
     }

@@ -2,6 +2,8 @@
 
 use kvt_data::IGNORED;
 
+use crate::world::{World, WorldError};
+
 /// How many pixels of each class were predicted as each class, without ignored ones.
 ///
 /// The metrics are those of MMSegmentation's `IoUMetric`: of the counts over all images, not means over images. With the
@@ -46,13 +48,10 @@ impl SegmentCounts {
         self.classes
     }
 
-    /// These counts summed over processes by `sum`, whose numbers are exact up to 2^53.
-    pub(crate) fn summed<E>(
-        mut self,
-        sum: impl FnOnce(&mut [f64]) -> Result<(), E>,
-    ) -> Result<Self, E> {
+    /// These counts summed over processes, exact up to 2^53.
+    pub(super) fn summed(mut self, world: &dyn World) -> Result<Self, WorldError> {
         let mut cells: Vec<f64> = self.cells.iter().map(|&count| count as f64).collect();
-        sum(&mut cells)?;
+        world.sum(&mut cells)?;
         self.cells = cells.into_iter().map(|count| count as u64).collect();
         Ok(self)
     }

@@ -1,19 +1,16 @@
 //! The evaluation of segmentation: image by image, since padding to a common size would change what windows and sub-sampled keys
 //! see. `train`, `eval` and `predict` all use it.
 
-use std::sync::Arc;
-
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use kvt_data::{IGNORED, LabelMap};
 use kvt_models::dense::upernet::UperNet;
 use kvt_ops::{Phase, resize_bilinear};
 
 use super::{SegmentConfig, SegmentCounts, SegmentEval};
-use crate::data::{Batch, DataError, Prepare, View};
+use crate::data::{Batch, DataError, View};
 use crate::error::TrainError;
-use crate::task::EvalData;
 use crate::task::evaluate::in_order;
-use crate::world::agree;
+use crate::world::{World, agree};
 
 /// The largest number of logits on the device at the size of the original image or of the network's input: 256 MiB.
 const MOST_LOGITS: usize = 1 << 26;
@@ -34,70 +31,47 @@ impl SegmentEvaluation {
     pub fn loss(&self) -> f64 {
         self.loss_sum / self.counts.pixels() as f64
     }
-
-    /// This evaluation, if it contains any labelled pixel.
-    fn of_any(self) -> Result<Self, TrainError> {
-        match (self.images, self.counts.pixels()) {
-            (0, _) => Err(TrainError::NothingEvaluated),
-            (images, 0) => Err(TrainError::NothingLabelled(images)),
-            _ => Ok(self),
-        }
-    }
 }
 
-/// Evaluates a network with `classes` classes on batches of one image; `progress` is called with the number of completed images.
+/// Evaluates a network with so many classes on all batches of a loader, if it could start, of one image each: counts and losses of
+/// the processes are summed. `progress` is called with the number of completed images.
 ///
 /// # Errors
-/// If a batch cannot be loaded, no image can be read, no pixel has a label, or the device fails.
+/// If a batch cannot be loaded, no image can be read, no pixel has a label, or the device fails: in all processes.
 pub fn evaluate_segments(
     network: &UperNet,
-    batches: impl Iterator<Item = Result<Batch<LabelMap>, DataError>>,
-    (classes, config): (usize, &SegmentConfig),
+    batches: Result<impl Iterator<Item = Result<Batch<LabelMap>, DataError>>, DataError>,
+    of: (usize, &SegmentConfig),
     device: &Device,
+    world: &dyn World,
     progress: impl FnMut(usize),
 ) -> Result<SegmentEvaluation, TrainError> {
-    let (counts, losses) = count(network, batches, (classes, config), device, progress)?;
-    let all = SegmentEvaluation {
-        counts,
-        images: losses.len(),
-        loss_sum: losses.iter().sum(),
-    };
-    all.of_any()
-}
-
-/// The same for the shares of several processes, prepared image by image: their counts and losses are summed.
-pub(super) fn evaluate_data(
-    network: &UperNet,
-    data: &mut EvalData<'_>,
-    config: &SegmentConfig,
-    prepare: Arc<dyn Prepare<LabelMap>>,
-    device: &Device,
-) -> Result<SegmentEvaluation, TrainError> {
-    let (world, of) = (data.world(), (data.classes().len(), config));
-    let batches = data.val_prepared(prepare, 1).map_err(TrainError::from);
-    let own = batches.and_then(|batches| count(network, batches, of, device, |_| {}));
-    let (counts, losses) = agree(world, own)?;
+    let (counts, losses) = agree(world, count(network, batches, of, device, progress))?;
     // Image by image, in the order of summation of a single process.
     let losses = in_order(world, losses)?;
     let all = SegmentEvaluation {
-        counts: counts.summed(|cells| world.sum(cells))?,
+        counts: counts.summed(world)?,
         images: losses.len(),
         loss_sum: losses.iter().sum(),
     };
-    all.of_any()
+    match (all.images, all.counts.pixels()) {
+        (0, _) => Err(TrainError::NothingEvaluated),
+        (images, 0) => Err(TrainError::NothingLabelled(images)),
+        _ => Ok(all),
+    }
 }
 
 /// The counts of some images, or none, and the sum of the cross-entropies of each.
 fn count(
     network: &UperNet,
-    batches: impl Iterator<Item = Result<Batch<LabelMap>, DataError>>,
+    batches: Result<impl Iterator<Item = Result<Batch<LabelMap>, DataError>>, DataError>,
     (classes, config): (usize, &SegmentConfig),
     device: &Device,
     mut progress: impl FnMut(usize),
 ) -> Result<(SegmentCounts, Vec<f64>), TrainError> {
     let mut counts = SegmentCounts::new(classes);
     let mut losses = Vec::new();
-    for batch in batches {
+    for batch in batches? {
         let mut batch = batch?;
         let images = std::mem::take(&mut batch.views);
         if let (Some(image), Some(target)) = (images.into_iter().next(), batch.targets.first()) {

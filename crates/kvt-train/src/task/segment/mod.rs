@@ -10,7 +10,6 @@ mod check;
 mod config;
 mod counts;
 mod evaluate;
-mod network;
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ use kvt_ops::{Phase, pixel_cross_entropy, resize_bilinear};
 use super::dense::start_from;
 use super::model::check_channels;
 use super::size::heads;
-use super::{EvalData, Measured, Setup, Signals, Task, Unread};
+use super::{EvalData, Measured, Setup, Task, Unread};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
@@ -184,23 +183,12 @@ impl Task for Segment {
         let right = predicted.equal(seen.labels.clone()).float().sum();
         // 0 without any labelled pixel.
         let right = right * 100.0 / is_labelled.float().sum().clamp_min(1.0);
-        let mut numbers = seen.losses.clone();
-        numbers.push(right);
-        Some(Unread {
-            numbers: Tensor::cat(numbers, 0),
-            tell: Box::new(|numbers| {
-                let (right, losses) = numbers.split_last().unzip();
-                let losses = losses.unwrap_or_default().iter().copied();
-                let named = ["main_loss", "auxiliary_loss"].into_iter().zip(losses);
-                let named = named.chain(right.map(|right| ("pixel_accuracy", *right)));
-                Signals {
-                    metrics: named
-                        .map(|(name, value)| (name.to_owned(), value))
-                        .collect(),
-                    warning: None,
-                }
-            }),
-        })
+        let losses = ["main_loss", "auxiliary_loss"].into_iter();
+        let named = losses.zip(seen.losses.iter().cloned());
+        let named = named.chain([("pixel_accuracy", right)]);
+        Some(Unread::named(
+            named.map(|(name, number)| (name.to_owned(), number)),
+        ))
     }
 
     fn evaluate(
@@ -209,8 +197,9 @@ impl Task for Segment {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError> {
-        let prepare = Arc::clone(&self.eval);
-        let evaluation = evaluate::evaluate_data(network, data, &self.config, prepare, device)?;
+        let (world, of) = (data.world(), (data.classes().len(), &self.config));
+        let batches = data.val_prepared(Arc::clone(&self.eval), 1);
+        let evaluation = evaluate_segments(network, batches, of, device, world, |_| {})?;
         let counts = &evaluation.counts;
         Ok(Measured {
             metrics: Metrics::from([

@@ -23,11 +23,9 @@ impl Fingerprint {
         }
         let hash = hash.finalize();
         let (parts, _) = hash.as_bytes().as_chunks::<8>();
-        let mut found = [0; 4];
-        for (number, part) in found.iter_mut().zip(parts) {
-            *number = i64::from_le_bytes(*part);
-        }
-        Self(found)
+        Self(std::array::from_fn(|at| {
+            parts.get(at).map_or(0, |part| i64::from_le_bytes(*part))
+        }))
     }
 
     /// The fingerprint as a file of a checkpoint.

@@ -17,7 +17,7 @@ use crate::error::TrainError;
 use crate::recipe::{DistillConfig, DistillKind};
 use crate::run::{Note, RunDir, Topic};
 use crate::splits::Splits;
-use crate::task::{CheckpointWeights, build_model, load_checkpoint_model, read_for};
+use crate::task::{build_model, load_checkpoint_model, read_for};
 
 /// The teacher of a plan, on a device without autodiff; a note describes it.
 ///
@@ -106,8 +106,7 @@ impl Loading<'_> {
         same_classes(&classes, self.classes).map_err(refused(path))?;
         let config = plan.model.config(Some(classes.len()))?;
         let model = build_model(&plan, &config, self.device)?;
-        let (model, warning) =
-            load_checkpoint_model(&run, "best", CheckpointWeights::reported(&plan), model)?;
+        let (model, warning) = load_checkpoint_model(&run, "best", plan.ema.report, model)?;
         notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
         self.teacher(path, model, Normalization::from(&plan.augment))
     }
@@ -136,8 +135,6 @@ impl Loading<'_> {
         own: Normalization,
     ) -> Result<(Teacher, String), TrainError> {
         let config = model.config();
-        self.check_classes(config.num_classes())
-            .map_err(refused(path))?;
         model.check_finite()?;
         let fingerprint = Fingerprint::of(&StateDict::from_model(&model)?);
         let words = format!(
@@ -155,13 +152,6 @@ impl Loading<'_> {
             fingerprint,
         };
         Ok((teacher, words))
-    }
-
-    fn check_classes(&self, teacher: usize) -> Result<(), TeacherError> {
-        match self.classes.len() {
-            student if student == teacher => Ok(()),
-            student => Err(TeacherError::Classes { teacher, student }),
-        }
     }
 }
 

@@ -115,13 +115,9 @@ impl SavedLogits {
 
     fn row(&self, image: usize) -> impl Iterator<Item = f32> {
         let place = image * self.classes..(image + 1) * self.classes;
-        let half = match &self.rows {
-            Rows::Half(rows) => rows.get(place.clone()),
-            Rows::Single(_) => None,
-        };
-        let single = match &self.rows {
-            Rows::Single(rows) => rows.get(place),
-            Rows::Half(_) => None,
+        let (half, single) = match &self.rows {
+            Rows::Half(rows) => (rows.get(place), None),
+            Rows::Single(rows) => (None, rows.get(place)),
         };
         let half = half.into_iter().flatten().map(|logit| logit.to_f32());
         half.chain(single.into_iter().flatten().copied())

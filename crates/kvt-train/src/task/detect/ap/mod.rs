@@ -122,37 +122,21 @@ pub struct AveragePrecision {
 }
 
 impl AveragePrecision {
-    /// The names of [`numbers`](Self::numbers), for programs and for readers.
-    pub const NAMES: [(&'static str, &'static str); 12] = [
-        ("ap", "AP"),
-        ("ap50", "AP50"),
-        ("ap75", "AP75"),
-        ("ap_small", "AP, small objects"),
-        ("ap_medium", "AP, medium"),
-        ("ap_large", "AP, large"),
-        ("ar1", "AR, 1 detection of a class"),
-        ("ar10", "AR, 10"),
-        ("ar100", "AR, 100"),
-        ("ar_small", "AR, small objects"),
-        ("ar_medium", "AR, medium"),
-        ("ar_large", "AR, large"),
-    ];
-
-    /// The twelve numbers in the order in which pycocotools prints them.
-    pub fn numbers(&self) -> [Option<f64>; 12] {
+    /// The twelve numbers in the order in which pycocotools prints them, with their names for programs and for readers.
+    pub fn numbers(&self) -> [(&'static str, &'static str, Option<f64>); 12] {
         [
-            self.ap,
-            self.ap50,
-            self.ap75,
-            self.ap_small,
-            self.ap_medium,
-            self.ap_large,
-            self.ar1,
-            self.ar10,
-            self.ar100,
-            self.ar_small,
-            self.ar_medium,
-            self.ar_large,
+            ("ap", "AP", self.ap),
+            ("ap50", "AP50", self.ap50),
+            ("ap75", "AP75", self.ap75),
+            ("ap_small", "AP, small objects", self.ap_small),
+            ("ap_medium", "AP, medium", self.ap_medium),
+            ("ap_large", "AP, large", self.ap_large),
+            ("ar1", "AR, 1 detection of a class", self.ar1),
+            ("ar10", "AR, 10", self.ar10),
+            ("ar100", "AR, 100", self.ar100),
+            ("ar_small", "AR, small objects", self.ar_small),
+            ("ar_medium", "AR, medium", self.ar_medium),
+            ("ar_large", "AR, large", self.ar_large),
         ]
     }
 }

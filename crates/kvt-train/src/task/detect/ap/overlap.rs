@@ -24,15 +24,11 @@ impl<'a> Item<'a> {
     /// # Errors
     /// If masks are compared and it has none.
     pub(super) fn truth(shapes: Shapes, one: &'a Truth) -> Result<Self, ApError> {
-        let (bounds, mask) = shape(shapes, one.image, one.bbox, one.mask.as_ref())?;
+        let place = (one.image, one.class);
         Ok(Self {
-            image: one.image,
-            class: one.class,
             area: one.area,
             is_crowd: one.is_crowd,
-            score: 0.0,
-            bounds,
-            mask,
+            ..Self::new(shapes, place, one.bbox, one.mask.as_ref())?
         })
     }
 
@@ -41,34 +37,38 @@ impl<'a> Item<'a> {
     /// # Errors
     /// If masks are compared and it has none.
     pub(super) fn found(shapes: Shapes, one: &'a Found) -> Result<Self, ApError> {
-        let (bounds, mask) = shape(shapes, one.image, one.bbox, one.mask.as_ref())?;
+        let place = (one.image, one.class);
         Ok(Self {
-            image: one.image,
-            class: one.class,
-            area: mask.map_or_else(|| bounds[2] * bounds[3], |mask| f64::from(mask.area())),
-            is_crowd: false,
             // The negative zero is no smaller than zero.
             score: one.score + 0.0,
+            ..Self::new(shapes, place, one.bbox, one.mask.as_ref())?
+        })
+    }
+
+    /// An item as large as what is compared of it, without a score.
+    fn new(
+        shapes: Shapes,
+        (image, class): (u64, usize),
+        bbox: [f64; 4],
+        mask: Option<&'a Rle>,
+    ) -> Result<Self, ApError> {
+        let (bounds, area, mask) = match shapes {
+            Shapes::Boxes => (bbox, bbox[2] * bbox[3], None),
+            Shapes::Masks => {
+                let mask = mask.ok_or(ApError::Mask(image))?;
+                let bounds = mask.bounding_box().map(f64::from);
+                (bounds, f64::from(mask.area()), Some(mask))
+            }
+        };
+        Ok(Self {
+            image,
+            class,
+            area,
+            is_crowd: false,
+            score: 0.0,
             bounds,
             mask,
         })
-    }
-}
-
-type Shape<'a> = ([f64; 4], Option<&'a Rle>);
-
-fn shape(
-    shapes: Shapes,
-    image: u64,
-    bbox: [f64; 4],
-    mask: Option<&Rle>,
-) -> Result<Shape<'_>, ApError> {
-    match shapes {
-        Shapes::Boxes => Ok((bbox, None)),
-        Shapes::Masks => {
-            let mask = mask.ok_or(ApError::Mask(image))?;
-            Ok((mask.bounding_box().map(f64::from), Some(mask)))
-        }
     }
 }
 

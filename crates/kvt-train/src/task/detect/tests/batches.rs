@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::run::{without_data, workspace};
 use super::*;
 use crate::data::{Batch, View};
+use crate::world::Alone;
 
 /// Names twelve images, every second one higher than wide and of another class, and writes empty files for them: nothing decodes them.
 fn write_images(data: &Path) {
@@ -93,8 +94,8 @@ fn objects_of_images_that_were_not_read_do_not_count() {
         targets: vec![target],
         indices: vec![0],
     };
-    let batches = std::iter::once(Ok(batch));
-    let found = evaluate_objects(&network, batches, &splits.val, &device, |_| {}).unwrap();
+    let batches = Ok(std::iter::once(Ok(batch)));
+    let found = evaluate_objects(&network, batches, &splits.val, &device, &Alone, |_| {}).unwrap();
     let of_classes = found.scores.boxes.classes.iter();
     let counts: Vec<bool> = of_classes.map(Option::is_some).collect();
     assert_eq!((found.scores.images, counts), (1, vec![true, false]));

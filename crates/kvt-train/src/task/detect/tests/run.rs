@@ -87,7 +87,8 @@ fn processes_evaluate_as_one() {
             let stop = AtomicBool::new(false);
             let mut data = EvalData::new(&plan, &splits, &stop).of(&*world);
             let prepare = eval_objects(&plan).unwrap();
-            evaluate::evaluate_data(&network, &mut data, prepare, &device).unwrap()
+            let batches = data.val_prepared(prepare, 1);
+            evaluate_objects(&network, batches, &splits.val, &device, &*world, |_| {}).unwrap()
         })
     };
     let one = measured(1).swap_remove(0);

@@ -123,7 +123,8 @@ fn processes_evaluate_as_one() {
             let model = build_model(plan, &config, &device).unwrap();
             let stop = AtomicBool::new(false);
             let mut data = EvalData::new(plan, &splits, &stop).of(&*world);
-            evaluate::evaluate_shares(&model, &mut data, &[0.5, 0.3], &device).unwrap()
+            let of = (&*splits.val, &[0.5, 0.3][..]);
+            evaluate_labels(&model, data.val_shard(), of, &device, &*world, |_| {}).unwrap()
         })
     };
     let one = measured(1, &plan).swap_remove(0);

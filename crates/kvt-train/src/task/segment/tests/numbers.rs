@@ -5,6 +5,7 @@ use kvt_ops::Key;
 use super::run::workspace;
 use super::*;
 use crate::data::{Batch, View};
+use crate::world::Alone;
 
 const CLASSES: usize = 4;
 
@@ -117,9 +118,9 @@ fn assert_evaluated(
         targets: vec![target],
         indices: vec![0],
     };
-    let batches = std::iter::once(Ok(batch));
+    let batches = Ok(std::iter::once(Ok(batch)));
     let settings = (CLASSES, &plan.segment);
-    let found = evaluate_segments(&network, batches, settings, &device, |_| {}).unwrap();
+    let found = evaluate_segments(&network, batches, settings, &device, &Alone, |_| {}).unwrap();
 
     let logits = logits(&network, view.upload(&device));
     assert_eq!(logits.dims(), [1, CLASSES, height, width]);
