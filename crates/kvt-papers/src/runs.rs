@@ -216,11 +216,15 @@ impl Runs {
     /// What follows a table on its page: tests, then images, epochs and seeds, then the exact command of each cell.
     #[must_use]
     pub fn notes(&self, metric: Metric) -> String {
-        let tests = pairs_markdown(&self.pairs(metric), metric);
-        let tests = match tests.as_str() {
-            "" => tests,
-            all => format!("\n### Is it chance?\n\n{all}"),
-        };
+        let mut tests = pairs_markdown(&self.pairs(metric), metric);
+        if !tests.is_empty() {
+            tests = format!("\n### Is it chance?\n\n{tests}");
+            let mut paired = self.sweep.pairs.iter().flatten();
+            if paired.any(|row| !self.mark(row).is_empty()) {
+                tests += "\nA seed has no counts where the numbers of one of its two runs are those of an earlier table: that has accuracies, \
+                          but not what the run says of each image, which McNemar's test needs.\n";
+            }
+        }
         tests + &self.conditions()
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct Table1;
 struct Row<'a> {
     system: &'a System,
     attention: &'static str,
+    /// That of [`Runs::mark`].
+    mark: &'static str,
     paper: Option<f64>,
     summary: Option<Summary>,
     last: Option<Statistic>,
@@ -40,6 +42,7 @@ impl Item for Table1 {
              other numbers for CvT and TNT, and 17 convolutional networks.",
             scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
             versions: &[Version::Eccv, Version::V1],
+            metrics: &[Metric::TOP1],
             ..About::default()
         }
     }
@@ -111,6 +114,7 @@ fn rows(runs: &Runs, version: Version) -> Result<Vec<Row<'static>>, ReproduceErr
             rows.push(Row {
                 system,
                 attention,
+                mark: runs.mark(&name),
                 paper,
                 summary: cell.map(summary).transpose()?,
                 last: runs.statistic(&name, last),
@@ -147,8 +151,8 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
                   *spread* | *ours*, best | *spread*";
     let mut text = format!(
         "{}, beside our runs at scale `{}`. Parameters and multiply-accumulate operations of one image are those of the \
-         model here: with the products of queries, keys and values, and without. Before a run is begun they are counted with the \
-         classes of its configuration, or 1,000.\n\n",
+         model here: with the products of queries, keys and values, and without. Of a run that has no folder here they are counted with \
+         the classes of its configuration, or 1,000.\n\n",
         cited(order.version, "Table 1, ImageNet-1k"),
         order.scale
     );
@@ -168,7 +172,8 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
 }
 
 fn line(row: &Row<'_>) -> Vec<String> {
-    let mut cells = vec![row.system.name.to_owned(), words(row.attention).to_owned()];
+    let attention = words(row.attention).to_owned() + row.mark;
+    let mut cells = vec![row.system.name.to_owned(), attention];
     match &row.summary {
         Some(summary) => {
             let kept: Vec<String> = summary.attending().map(kept).collect();
