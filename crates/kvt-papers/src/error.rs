@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use kvt_attention::AttentionError;
 use kvt_models::{ImgSize, ModelError};
 
-use super::{Scale, Version};
+use super::{ITEMS, Scale, Version};
 use kvt_tools::bench::BenchError;
 use kvt_tools::report::ReportError;
 use kvt_tools::sweep::SweepError;
@@ -19,13 +19,11 @@ use kvt_train::error::TrainError;
 #[non_exhaustive]
 pub enum ReproduceError {
     /// No item has this name.
-    #[error("there is nothing called `{name}` to reproduce: the names are {known}")]
-    Unknown {
-        /// The requested name.
-        name: String,
-        /// The names of all items.
-        known: String,
-    },
+    #[error(
+        "there is nothing called `{}` to reproduce: the names are {}",
+        .0, quoted(ITEMS.iter().map(|item| item.name))
+    )]
+    Unknown(String),
     /// The scale is missing, or the item does not have it.
     #[error("`{name}` {}", no_scale(known, *given))]
     Scale {

@@ -24,50 +24,42 @@ use std::path::PathBuf;
 
 pub use self::demo::{Demo, demo};
 pub use self::error::ReproduceError;
-pub use self::item::{About, Item, Outcome};
+pub use self::item::Item;
+use self::item::{Make, Outcome};
 pub use self::order::{Order, Scale, Version};
-pub use self::runs::{Runs, planned};
+use self::runs::Runs;
+pub use self::runs::planned;
 use kvt_data::fs::{check_writable, remove_leftovers, write_together};
-use kvt_tools::sweep::State;
-pub use kvt_tools::sweep::Watch;
+use kvt_tools::sweep::{Found, Watch};
 use kvt_train::table::Table;
 
 /// All items, in the order of their papers.
-pub const ITEMS: &[&dyn Item] = &[
-    &kvt::Table1,
-    &kvt::Table2,
-    &kvt::Table3,
-    &kvt::Table4,
-    &kvt::Speed::PAPER,
-    &kvt::Fig1,
-    &kvt::Fig2,
-    &kvt::Fig3,
-    &kvt::Fig4,
-    &kvt::Fig5,
-    &kvt::Lemmas::PAPER,
-    &scram::Fig2,
-    &scram::Fig3,
-    &scram::Fig4::PAPER,
-    &scram::Recall::PAPER,
-    &scram::Estimators::PAPER,
+pub static ITEMS: [Item; 16] = [
+    kvt::table1::ITEM,
+    kvt::table2::ITEM,
+    kvt::table3::ITEM,
+    kvt::table4::ITEM,
+    kvt::speed::ITEM,
+    kvt::fig1::ITEM,
+    kvt::fig2::ITEM,
+    kvt::fig3::ITEM,
+    kvt::fig4::ITEM,
+    kvt::fig5::ITEM,
+    kvt::lemmas::ITEM,
+    scram::fig2::ITEM,
+    scram::fig3::ITEM,
+    scram::fig4::ITEM,
+    scram::recall::ITEM,
+    scram::estimators::ITEM,
 ];
 
 /// Finds an item by its name.
 ///
 /// # Errors
 /// [`ReproduceError::Unknown`].
-pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
-    let found = ITEMS.iter().find(|item| item.about().name == name);
-    found.copied().ok_or_else(|| {
-        let known: Vec<String> = ITEMS
-            .iter()
-            .map(|item| format!("`{}`", item.about().name))
-            .collect();
-        ReproduceError::Unknown {
-            name: name.to_owned(),
-            known: known.join(", "),
-        }
-    })
+pub fn find(name: &str) -> Result<&'static Item, ReproduceError> {
+    let found = ITEMS.iter().find(|item| item.name == name);
+    found.ok_or_else(|| ReproduceError::Unknown(name.to_owned()))
 }
 
 /// Refuses a scale or a version that an item does not have, options that have no effect on it, and data that does not exist.
@@ -76,13 +68,12 @@ pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
 /// [`ReproduceError::Scale`], [`ReproduceError::Options`], [`ReproduceError::Part`], [`ReproduceError::DataOfParts`],
 /// [`ReproduceError::Unknowable`], [`ReproduceError::NoData`], [`ReproduceError::Version`].
 pub fn check(
-    item: &dyn Item,
+    item: &Item,
     scale: Option<Scale>,
     version: Option<Version>,
     order: &Order,
 ) -> Result<(), ReproduceError> {
-    let about = item.about();
-    let (name, known, parts) = (about.name, about.scales, about.parts);
+    let (name, known, parts) = (item.name, item.scales, item.parts);
     let has_scale = match scale {
         Some(scale) => known.contains(&scale),
         // Runs take hours, so they need an explicit scale.
@@ -102,7 +93,7 @@ pub fn check(
         let given = given.clone();
         return Err(ReproduceError::Part { name, parts, given });
     }
-    if !order.known.is_empty() && about.metrics.is_empty() {
+    if !order.known.is_empty() && !item.takes_known {
         return Err(ReproduceError::Unknowable(name));
     }
     // Generated images are of one kind for all parts.
@@ -114,24 +105,24 @@ pub fn check(
         return Err(ReproduceError::NoData(path.clone()));
     }
     match version {
-        Some(version) if !about.versions.contains(&version) => Err(ReproduceError::Version {
+        Some(version) if !item.versions.contains(&version) => Err(ReproduceError::Version {
             name,
             version,
-            known: about.versions,
+            known: item.versions,
         }),
         _ => Ok(()),
     }
 }
 
 /// The given options that have no effect on an item, for a message.
-fn without_meaning(item: &dyn Item, order: &Order) -> String {
-    let takes_runs = !item.about().scales.is_empty();
+fn without_meaning(item: &Item, order: &Order) -> String {
+    let takes_runs = item.takes_runs();
     let given = [
         ("`--data`", order.data.is_some(), takes_runs),
         (
             "`--set` or `--device`",
             !order.overrides.is_empty(),
-            item.takes_overrides(),
+            takes_runs || item.takes_overrides,
         ),
         ("`--seeds`", order.seeds.is_some(), takes_runs),
         ("`--devices`", !order.devices.is_empty(), takes_runs),
@@ -161,25 +152,33 @@ pub struct Reproduced {
 /// # Errors
 /// If the files cannot be written, which is checked first, or the item cannot be computed.
 pub fn reproduce(
-    item: &dyn Item,
+    item: &Item,
     order: &Order,
     watch: &dyn Watch,
 ) -> Result<Reproduced, ReproduceError> {
     let folder = &order.out;
     fs_err::create_dir_all(folder)?;
     remove_leftovers(folder);
-    let named = |extension| folder.join(format!("{}.{extension}", item.about().name));
+    let named = |extension| folder.join(format!("{}.{extension}", item.name));
     for extension in ["csv", "svg", "md"] {
         check_writable(&named(extension))?;
     }
-    let mut outcome = item.compute(order, watch)?;
-    if !has_numbers(item, order)? {
-        outcome.svg.clear();
-        watch.say(&format!(
-            "no run of `{}` is finished: {NO_FIGURE}",
-            item.about().name
-        ));
-    }
+    let (outcome, failures) = match item.make {
+        Make::Alone(compute) => (compute(order, watch)?, Vec::new()),
+        Make::OfRuns(compute) => {
+            let runs = Runs::of(item, order, watch)?;
+            let mut outcome = compute(&runs, order, watch)?;
+            if !item.metrics.is_empty() {
+                outcome.files.push(runs.file(item));
+            }
+            if !runs.found.iter().any(Found::is_finished) {
+                outcome.svg.clear();
+                let name = item.name;
+                watch.say(&format!("no run of `{name}` is finished: {NO_FIGURE}"));
+            }
+            (outcome, runs.failures)
+        }
+    };
     let page = page(item, order, &outcome);
     let (mut paths, mut texts) = (Vec::new(), Vec::new());
     for (extension, text) in [("csv", &outcome.csv), ("svg", &outcome.svg), ("md", &page)] {
@@ -193,34 +192,22 @@ pub fn reproduce(
         texts.push(bytes);
     }
     write_together(&paths, |number, file| file.write_all(texts[number]))?;
-    Ok(Reproduced {
-        paths,
-        failures: outcome.failures,
-    })
+    Ok(Reproduced { paths, failures })
 }
 
 /// In place of a figure of nothing.
 const NO_FIGURE: &str = "there is no figure yet";
 
-/// Whether an item has something to draw: it is not made of runs, or one of them is finished.
-fn has_numbers(item: &dyn Item, order: &Order) -> Result<bool, ReproduceError> {
-    Ok(match planned(item, order)? {
-        None => true,
-        Some([all, _]) => all.cells.iter().any(|cell| State::of(cell).is_finished()),
-    })
-}
-
-fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
-    let about = item.about();
-    let (name, title) = (about.name, about.title);
+fn page(item: &Item, order: &Order, outcome: &Outcome) -> String {
+    let (name, title) = (item.name, item.title);
     let mut command = format!("kvt reproduce {name}");
-    if !about.scales.is_empty() {
+    if item.takes_runs() {
         if order.data.is_some() {
             command += " --data DATA";
         }
         command += &format!(" --scale {}", order.scale);
     }
-    if let Some(seeds) = order.seeds.filter(|_| !about.scales.is_empty()) {
+    if let Some(seeds) = order.seeds.filter(|_| item.takes_runs()) {
         command += &format!(" --seeds {seeds}");
     }
     if let Some(part) = &order.only {
@@ -229,10 +216,10 @@ fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
     for table in &order.known {
         command += &format!(" --known {}", quoted(&table.display().to_string()));
     }
-    if about.versions.len() > 1 {
+    if item.versions.len() > 1 {
         command += &format!(" --version {}", order.version.name());
     }
-    if item.takes_overrides() {
+    if item.takes_runs() || item.takes_overrides {
         for text in &order.overrides {
             command += &format!(" --set {}", quoted(text));
         }
@@ -245,7 +232,7 @@ fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
     format!(
         "# {title}\n\nMade by `{command}`; all numbers are in [{name}.csv]({name}.csv).\n\n\
          ## What the paper states\n\n{}\n\n## What was computed\n\n{}\n\n{figure}\n",
-        about.stated.trim(),
+        item.stated.trim(),
         outcome.found.trim(),
     )
 }

@@ -1,6 +1,6 @@
 //! Version 1's Table 3: the time of an iteration.
 
-use super::super::{About, Item, Order, Outcome, ReproduceError, Version, Watch, table};
+use super::super::{Item, Make, Order, Outcome, ReproduceError, Version, Watch, table};
 use super::paper::SPEED_V1;
 use super::{cited, ratio};
 use kvt_tools::bench::{self, ModelCase, Rounds, StepMeasurement};
@@ -9,8 +9,8 @@ use kvt_train::device;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells, or_empty};
 
-/// The speed table of version 1.
-pub(crate) struct Speed {
+/// How much of it is computed.
+struct Speed {
     /// The model that is timed.
     model: &'static str,
     batch: usize,
@@ -57,35 +57,30 @@ const WAYS: [Way; 4] = [
     },
 ];
 
+const PAPER: Speed = Speed {
+    model: "deit_tiny_patch16_224",
+    batch: 16,
+    rounds: Rounds {
+        warmup: 1,
+        timed: 5,
+    },
+};
+
+/// The speed table of version 1.
+pub(crate) const ITEM: Item = Item {
+    name: "speed",
+    title: "KVT version 1, table 3: time of an iteration, slow and fast",
+    stated: "[KVT, version 1](https://arxiv.org/abs/2106.00515v1), appendix A.2, Table 3: seconds of an iteration of DeiT-Tiny on 8 V100 \
+     GPUs: the slow version, which chooses keys by distance and gathers them for each query, in PyTorch 8192 and with a CUDA \
+     kernel 1.55; the fast version (Algorithm 1) 0.45. The last version of the paper has no such table.\n\n\
+     Not stated: the batch, dense attention's time, and whether 8192 was measured. So only ratios can be compared with ours.",
+    versions: &[Version::V1],
+    takes_overrides: true,
+    make: Make::Alone(|order, watch| PAPER.compute(order, watch)),
+    ..Item::PLAIN
+};
+
 impl Speed {
-    pub(crate) const PAPER: Self = Self {
-        model: "deit_tiny_patch16_224",
-        batch: 16,
-        rounds: Rounds {
-            warmup: 1,
-            timed: 5,
-        },
-    };
-}
-
-impl Item for Speed {
-    fn about(&self) -> About {
-        About {
-            name: "speed",
-            title: "KVT version 1, table 3: time of an iteration, slow and fast",
-            stated: "[KVT, version 1](https://arxiv.org/abs/2106.00515v1), appendix A.2, Table 3: seconds of an iteration of DeiT-Tiny on 8 V100 \
-             GPUs: the slow version, which chooses keys by distance and gathers them for each query, in PyTorch 8192 and with a CUDA \
-             kernel 1.55; the fast version (Algorithm 1) 0.45. The last version of the paper has no such table.\n\n\
-             Not stated: the batch, dense attention's time, and whether 8192 was measured. So only ratios can be compared with ours.",
-            versions: &[Version::V1],
-            ..About::default()
-        }
-    }
-
-    fn takes_overrides(&self) -> bool {
-        true
-    }
-
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let mut cases = Vec::new();
         for way in &WAYS {
@@ -106,9 +101,7 @@ impl Item for Speed {
             ..Outcome::default()
         })
     }
-}
 
-impl Speed {
     /// The settings of a row; the user's overrides come last.
     fn plan(&self, way: &Way, order: &Order) -> Result<Plan, ReproduceError> {
         let text = format!(
@@ -227,7 +220,7 @@ mod tests {
                 warmup: 0,
                 timed: 1,
             },
-            ..Speed::PAPER
+            ..PAPER
         };
         let overrides = [
             "train.device=cpu",

@@ -3,7 +3,7 @@
 use kvt_models::Summary;
 
 use super::super::{
-    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
 };
 use super::paper::{CONV_NETS, System, TABLE1};
 use super::{bars, cited, fields, kept, ours, percent, short};
@@ -12,9 +12,6 @@ use kvt_tools::sweep::{Cell, Found, Sweep};
 use kvt_train::plot::{Axis, Chart, Names};
 use kvt_train::run::{Metric, RunDir};
 use kvt_train::table::{Table, cells, or_empty};
-
-/// Table 1 of both versions.
-pub(crate) struct Table1;
 
 /// A row: a system with one kind of attention.
 struct Row<'a> {
@@ -28,45 +25,43 @@ struct Row<'a> {
     best: Option<Statistic>,
 }
 
-impl Item for Table1 {
-    fn about(&self) -> About {
-        About {
-            name: "table1",
-            title: "KVT, table 1: top-1 of every system with dense and with k-NN attention",
-            stated: "[KVT](https://arxiv.org/abs/2106.00515), Table 1: top-1 on ImageNet-1k after the training of each system's own paper, \
-             once with dense attention and once with k-NN attention; DeiT-Tiny also with the slow version, which chooses keys by \
-             distance; Dino-Small by linear evaluation. One number for each, without a spread.\n\n\
-             Not stated: seeds, whether the last or the best epoch counts (the released code logs the best), and k for So-ViT, TNT, \
-             Swin, T2T-ViT, Dino, Twins and VOLO. The column GFLOPs mixes conventions: So-ViT's 1.3 and Twins' 8.3 leave out the products \
-             of queries, keys and values, the others include them; VOLO-D3's 67.9 matches neither of our counts (96.1 with the products). Version 1 has no VOLO, \
-             other numbers for CvT and TNT, and 17 convolutional networks.",
-            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
-            versions: &[Version::Eccv, Version::V1],
-            metrics: &[Metric::TOP1],
-            ..About::default()
-        }
-    }
+/// Table 1 of both versions.
+pub(crate) const ITEM: Item = Item {
+    name: "table1",
+    title: "KVT, table 1: top-1 of every system with dense and with k-NN attention",
+    stated: "[KVT](https://arxiv.org/abs/2106.00515), Table 1: top-1 on ImageNet-1k after the training of each system's own paper, \
+     once with dense attention and once with k-NN attention; DeiT-Tiny also with the slow version, which chooses keys by \
+     distance; Dino-Small by linear evaluation. One number for each, without a spread.\n\n\
+     Not stated: seeds, whether the last or the best epoch counts (the released code logs the best), and k for So-ViT, TNT, \
+     Swin, T2T-ViT, Dino, Twins and VOLO. The column GFLOPs mixes conventions: So-ViT's 1.3 and Twins' 8.3 leave out the products \
+     of queries, keys and values, the others include them; VOLO-D3's 67.9 matches neither of our counts (96.1 with the products). Version 1 has no VOLO, \
+     other numbers for CvT and TNT, and 17 convolutional networks.",
+    scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+    versions: &[Version::Eccv, Version::V1],
+    metrics: &[Metric::TOP1],
+    takes_known: true,
+    sweep,
+    make: Make::OfRuns(compute),
+    ..Item::PLAIN
+};
 
-    /// Without the systems that the version lacks.
-    fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
-        let mut sweep = runs::sweep(self.about().name, &[], order)?;
-        let is_in = |row: &str| !is_lacking(row, order.version);
-        sweep.cells.retain(|cell| is_in(&cell.name));
-        sweep.pairs.retain(|pair| pair.iter().all(|row| is_in(row)));
-        Ok(Some(sweep))
-    }
+/// Without the systems that the version lacks.
+fn sweep(item: &Item, order: &Order) -> Result<Sweep, ReproduceError> {
+    let mut sweep = runs::sweep(item, order)?;
+    let is_in = |row: &str| !is_lacking(row, order.version);
+    sweep.cells.retain(|cell| is_in(&cell.name));
+    sweep.pairs.retain(|pair| pair.iter().all(|row| is_in(row)));
+    Ok(sweep)
+}
 
-    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let runs = Runs::of(self, order, watch)?;
-        let rows = rows(&runs, order.version)?;
-        Ok(Outcome {
-            csv: csv(&rows, order.version),
-            svg: svg(&rows).map_err(ReproduceError::Draw)?,
-            found: found(&rows, &runs, order),
-            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
-            failures: runs.failures,
-        })
-    }
+fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let rows = rows(runs, order.version)?;
+    Ok(Outcome {
+        csv: csv(&rows, order.version),
+        svg: svg(&rows).map_err(ReproduceError::Draw)?,
+        found: found(&rows, runs, order),
+        ..Outcome::default()
+    })
 }
 
 /// Whether a row of a sweep belongs to a system that a version lacks.

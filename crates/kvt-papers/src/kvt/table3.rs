@@ -1,16 +1,13 @@
 //! Table 3: dense attention with a temperature.
 
 use super::super::{
-    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
 };
 use super::paper::{TABLE3, TABLE3_DENSE, TABLE3_KNN};
 use super::{cited, fields, ours, percent};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells, or_empty};
-
-/// Table 3 of ECCV; in version 1, Table 3 is a different one, `speed`.
-pub(crate) struct Table3;
 
 /// A row: its name in the sweep, its label, its temperature, and the paper's number.
 struct Row {
@@ -21,35 +18,32 @@ struct Row {
     crashes: bool,
 }
 
-impl Item for Table3 {
-    fn about(&self) -> About {
-        About {
-            name: "table3",
-            title: "KVT, table 3: top-1 of dense attention by the temperature of its softmax",
-            stated: "[KVT](https://arxiv.org/abs/2106.00515), ECCV 2022, Table 3: top-1 of DeiT-Tiny on ImageNet-1k with \
-             `softmax(attn / t)`, where `attn` are the scores after their usual scale. \"Small t makes the training crash due to large \
-             value of attention values\": at 0.05 and 0.1. Dense attention (t = 1) has 72.2 %, the best temperature 72.5 %, k-NN \
-             attention 73.0 %.\n\n\
-             Not stated: seeds, and how a crash shows itself. Here it is a loss, a gradient or an evaluation that is not finite; such a \
-             run ends, and is reported as a crash. Version 1 does not have this table.",
-            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
-            versions: &[Version::Eccv],
-            metrics: &[Metric::TOP1],
-            ..About::default()
-        }
-    }
+/// Table 3 of ECCV; in version 1, Table 3 is a different one, `speed`.
+pub(crate) const ITEM: Item = Item {
+    name: "table3",
+    title: "KVT, table 3: top-1 of dense attention by the temperature of its softmax",
+    stated: "[KVT](https://arxiv.org/abs/2106.00515), ECCV 2022, Table 3: top-1 of DeiT-Tiny on ImageNet-1k with \
+     `softmax(attn / t)`, where `attn` are the scores after their usual scale. \"Small t makes the training crash due to large \
+     value of attention values\": at 0.05 and 0.1. Dense attention (t = 1) has 72.2 %, the best temperature 72.5 %, k-NN \
+     attention 73.0 %.\n\n\
+     Not stated: seeds, and how a crash shows itself. Here it is a loss, a gradient or an evaluation that is not finite; such a \
+     run ends, and is reported as a crash. Version 1 does not have this table.",
+    scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+    versions: &[Version::Eccv],
+    metrics: &[Metric::TOP1],
+    takes_known: true,
+    make: Make::OfRuns(compute),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let runs = Runs::of(self, order, watch)?;
-        let rows = rows();
-        Ok(Outcome {
-            csv: csv(&rows, &runs),
-            svg: svg(&rows, &runs).map_err(ReproduceError::Draw)?,
-            found: found(&rows, &runs, order),
-            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
-            failures: runs.failures,
-        })
-    }
+fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let rows = rows();
+    Ok(Outcome {
+        csv: csv(&rows, runs),
+        svg: svg(&rows, runs).map_err(ReproduceError::Draw)?,
+        found: found(&rows, runs, order),
+        ..Outcome::default()
+    })
 }
 
 fn rows() -> Vec<Row> {

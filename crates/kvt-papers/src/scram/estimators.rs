@@ -4,15 +4,15 @@ use kvt_attention::AttentionError;
 use kvt_attention::scram::{Estimator, PatchMatch, Proposal, Tokens};
 use kvt_ops::Key;
 
-use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
 use super::input::{self, product};
 use super::{full, weights};
 use kvt_train::analysis::Moments;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
 
-/// Bias and spread of SCRAM's estimators.
-pub(crate) struct Estimators {
+/// How much of it is computed.
+struct Estimators {
     side: usize,
     samples: &'static [usize],
     draws: Draws,
@@ -34,14 +34,12 @@ const LENGTH: f64 = 2.0;
 /// Radii of the windows around the modes, whose keys are summed without sampling.
 const RADII: [usize; 3] = [0, 1, 2];
 
-impl Estimators {
-    /// The map of a vision transformer at 224 px.
-    pub(crate) const PAPER: Self = Self {
-        side: 14,
-        samples: &[1, 2, 4, 8, 16, 32, 64, 128, 256],
-        draws: Draws { pairs: 16, runs: 4 },
-    };
-}
+/// The map of a vision transformer at 224 px.
+const PAPER: Estimators = Estimators {
+    side: 14,
+    samples: &[1, 2, 4, 8, 16, 32, 64, 128, 256],
+    draws: Draws { pairs: 16, runs: 4 },
+};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Method {
@@ -91,21 +89,21 @@ struct Record {
     accepted: Option<f64>,
 }
 
-impl Item for Estimators {
-    fn about(&self) -> About {
-        About {
-            name: "scram-estimators",
-            title: "SCRAM: bias and spread of the estimators by the number of samples",
-            stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 4.2.2: sums over the keys that the search finds \"will almost always be \
-             biased\"; \"the Monte Carlo estimators we describe below do not have this drawback\": self-normalised importance sampling \
-             around the modes (equations 12 to 17), and Metropolis-Hastings chains that start at them. \"We never wish to use n or more \
-             samples\".\n\n\
-             Not stated: any number, α, the Gaussians' deviation φ, the number of modes and their separation L, the steps of the chains.",
-            ..About::default()
-        }
-    }
+/// Bias and spread of SCRAM's estimators.
+pub(crate) const ITEM: Item = Item {
+    name: "scram-estimators",
+    title: "SCRAM: bias and spread of the estimators by the number of samples",
+    stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 4.2.2: sums over the keys that the search finds \"will almost always be \
+     biased\"; \"the Monte Carlo estimators we describe below do not have this drawback\": self-normalised importance sampling \
+     around the modes (equations 12 to 17), and Metropolis-Hastings chains that start at them. \"We never wish to use n or more \
+     samples\".\n\n\
+     Not stated: any number, α, the Gaussians' deviation φ, the number of modes and their separation L, the steps of the chains.",
+    make: Make::Alone(|_, watch| PAPER.compute(watch)),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+impl Estimators {
+    fn compute(&self, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let key = Key::new(0).named("scram-estimators");
         let [queries, keys] = input::shifted(key, self.side, 9, DIM);
         let values = input::noise(key.named("values"), keys.len());

@@ -5,25 +5,23 @@ use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
 use rayon::prelude::*;
 
-use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, share};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells};
 
-/// Recall and attention mass of SCRAM.
-pub(crate) struct Recall {
+/// How much of it is computed.
+struct Recall {
     sides: &'static [usize],
 }
 
 const DIM: usize = 8;
 const KEPT: [usize; 3] = [1, 4, 8];
 
-impl Recall {
-    /// Up to 16,384 tokens.
-    pub(crate) const PAPER: Self = Self {
-        sides: &[16, 32, 64, 128],
-    };
-}
+/// Up to 16,384 tokens.
+const PAPER: Recall = Recall {
+    sides: &[16, 32, 64, 128],
+};
 
 /// The structure of queries and keys.
 #[derive(Clone, Copy)]
@@ -70,19 +68,19 @@ struct Record {
     mass: [f64; 2],
 }
 
-impl Item for Recall {
-    fn about(&self) -> About {
-        About {
-            name: "scram-recall",
-            title: "SCRAM: recall and attention mass of the search by the number of tokens",
-            stated: "[SCRAM](https://arxiv.org/abs/1905.10308) reports neither recall nor accuracy. It assumes that attention \
-             is spatially coherent: \"a shift in query along a spatial dimension is likely corresponding to an equal \
-             shift in key\".",
-            ..About::default()
-        }
-    }
+/// Recall and attention mass of SCRAM.
+pub(crate) const ITEM: Item = Item {
+    name: "scram-recall",
+    title: "SCRAM: recall and attention mass of the search by the number of tokens",
+    stated: "[SCRAM](https://arxiv.org/abs/1905.10308) reports neither recall nor accuracy. It assumes that attention \
+     is spatially coherent: \"a shift in query along a spatial dimension is likely corresponding to an equal \
+     shift in key\".",
+    make: Make::Alone(|_, watch| PAPER.compute(watch)),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+impl Recall {
+    fn compute(&self, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let (steps, mut done) = (self.sides.len() * Features::ALL.len(), 0);
         let mut records = Vec::new();
         for features in Features::ALL {
@@ -220,7 +218,7 @@ mod tests {
     fn coherence_is_what_the_search_lives_on() {
         let small = Recall { sides: &[16] };
         let heard = Heard::default();
-        let outcome = small.compute(&Order::default(), &heard).unwrap();
+        let outcome = small.compute(&heard).unwrap();
         assert_eq!(heard.steps().len(), 3);
         let of = |name: &str| {
             let line = outcome
