@@ -1,7 +1,6 @@
 //! `kvt analyze`
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use serde_json::json;
 
@@ -43,7 +42,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let trained = args.trained.load_backbone(&args.overrides, false)?;
     let (plan, model, classes) = (&trained.plan, &trained.model, trained.classes.as_deref());
     let warn = &mut output::warning;
@@ -114,5 +113,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             out.display()
         ));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

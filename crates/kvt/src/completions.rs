@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
@@ -30,15 +29,14 @@ pub(super) struct ManArgs {
 }
 
 /// Prints the completions of a shell.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), NAME, &mut script);
-    output::print(&String::from_utf8(script)?)?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&String::from_utf8(script)?)
 }
 
 /// Writes the manual pages.
-pub(super) fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn man(args: &ManArgs) -> anyhow::Result<()> {
     fs_err::create_dir_all(&args.dir)?;
     let mut left = vec![(NAME.to_owned(), command())];
     let mut pages = 0;
@@ -62,7 +60,7 @@ pub(super) fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
         args.dir.display(),
         args.dir.join("kvt.1").display()
     ));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 const NAME: &str = "kvt";

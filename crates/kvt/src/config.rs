@@ -1,7 +1,6 @@
 //! `kvt config`
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Subcommand;
@@ -69,21 +68,20 @@ enum What {
     Reference,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::Init {
             folder,
             weights,
             model,
             output,
-        } => init(folder, weights.as_ref(), model.as_ref(), output.as_deref())?,
-        What::Print(config) => output::print(&resolved_toml(&config.plan()?)?)?,
-        What::Check(config) => check(config)?,
-        What::Preview { config, out } => preview(config, out.as_deref())?,
-        What::Schema => output::print(&schema())?,
-        What::Reference => output::print(&reference())?,
+        } => init(folder, weights.as_ref(), model.as_ref(), output.as_deref()),
+        What::Print(config) => output::print(&resolved_toml(&config.plan()?)?),
+        What::Check(config) => check(config),
+        What::Preview { config, out } => preview(config, out.as_deref()),
+        What::Schema => output::print(&schema()),
+        What::Reference => output::print(&reference()),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Checks a configuration, or all configurations of a sweep.

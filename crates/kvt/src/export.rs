@@ -2,7 +2,6 @@
 
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::ValueEnum;
@@ -45,7 +44,7 @@ enum Format {
     Onnx,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (path, Format::Onnx) = (&args.file, args.format);
     if path.extension().is_none_or(|ending| ending != "onnx") {
         bail!("`{}` has another ending than `.onnx`", path.display());
@@ -56,7 +55,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check_writable(path)?;
     let trained = || args.trained.load_without_data(&args.overrides);
     write(trained, args.batch.map(NonZeroUsize::from), path)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 #[cfg(feature = "export")]

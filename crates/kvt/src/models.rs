@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Subcommand};
@@ -64,7 +63,7 @@ enum What {
     },
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let text = match &args.what {
         What::List { filter, weights } => {
             if *weights {
@@ -102,8 +101,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }
     };
-    output::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&text)
 }
 
 /// Whether a filter matches a name.

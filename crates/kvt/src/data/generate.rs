@@ -1,7 +1,6 @@
 //! `kvt data generate`
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::ValueEnum;
@@ -67,7 +66,7 @@ fn pair<T: FromStr>(text: &str) -> Result<[T; 2], String> {
     }
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let unset = ShapesConfig::default();
     let config = ShapesConfig {
         layout: match args.layout {
@@ -96,6 +95,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         made.val,
         made.classes.len(),
         made.dir.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }

@@ -42,13 +42,14 @@ enum What {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
-        What::Fetch(args) => fetch::run(args),
-        What::Generate(args) => generate::run(args),
-        What::Score(args) => score::run(args),
-        What::Split(args) => split::run(args),
-        What::Pack(args) => pack::run(args),
-        What::Check(args) => check::run(args),
+        What::Fetch(args) => fetch::run(args)?,
+        What::Generate(args) => generate::run(args)?,
+        What::Score(args) => score::run(args)?,
+        What::Split(args) => split::run(args)?,
+        What::Pack(args) => pack::run(args)?,
+        What::Check(args) => return check::run(args),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A share of the images.

@@ -1,7 +1,6 @@
 //! `kvt data pack`
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
 
@@ -36,7 +35,7 @@ pub(super) struct Args {
     shard_size: u64,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let data = DataConfig {
         path: args.dir.clone(),
         class_order: if args.natural_order {
@@ -75,6 +74,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         packed.images,
         packed.shards,
         args.out.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }

@@ -1,7 +1,5 @@
 //! `kvt eval` of several labels for each image.
 
-use std::process::ExitCode;
-
 use serde_json::json;
 
 use super::Args;
@@ -15,7 +13,7 @@ use kvt_train::task::check_classes;
 /// The table of classes.
 const TABLE: &str = "labels.csv";
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     args.refuse(
         "for one class per image: this model gives any number of labels, to the images of `--split`",
     )?;

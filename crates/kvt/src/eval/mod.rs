@@ -5,7 +5,6 @@ mod labels;
 mod segment;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::bail;
 use serde_json::{Map, Value, json};
@@ -62,7 +61,7 @@ pub(super) struct Args {
     real: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     match args.trained.task(&args.overrides)? {
         TaskKind::Segment => return segment::run(args),
         TaskKind::Detect => return detect::run(args),
@@ -112,7 +111,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         output::status(&format!("tables and a picture are in `{}`", out.display()));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 impl Args {
@@ -163,12 +162,12 @@ impl Args {
     }
 
     /// Says that the file of `--out` was written, or a table in its folder.
-    fn wrote(&self, table: Option<&str>) -> anyhow::Result<ExitCode> {
+    fn wrote(&self, table: Option<&str>) -> anyhow::Result<()> {
         if let Some(out) = &self.out {
             let file = table.map_or_else(|| out.clone(), |table| out.join(table));
             output::status(&format!("wrote `{}`", file.display()));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     /// The images of the split.

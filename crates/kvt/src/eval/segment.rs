@@ -1,7 +1,5 @@
 //! `kvt eval` of segmentation.
 
-use std::process::ExitCode;
-
 use super::Args;
 use crate::common::counting;
 use crate::output;
@@ -12,7 +10,7 @@ use kvt_tools::trained::{SegmentResults, Segmenter};
 /// The table of classes.
 const TABLE: &str = "iou.csv";
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     args.refuse("for classifiers: this model labels pixels, of the images of `--split`")?;
     let trained: Segmenter = args.trained.load_dense(&args.overrides)?;
     let images = args.of_split(&trained.plan, Some(&trained.classes))?;

@@ -3,7 +3,6 @@
 mod linear;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::ValueEnum;
@@ -110,7 +109,7 @@ const CROPS: [(Crops, &str, &str); 3] = [
     (Crops::None, "none", ""),
 ];
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if !(args.temperature.is_finite() && args.temperature > 0.0) {
         bail!(
             "`--temperature` is {}: expected a number above 0",
@@ -143,8 +142,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         format!("{:#}", results.to_json())
     } else {
         results.to_text()
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn prepare(args: &Args) -> anyhow::Result<Subject> {

@@ -1,7 +1,6 @@
 //! `kvt weights export`
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use crate::common::Overrides;
 use crate::{output, trained};
@@ -24,7 +23,7 @@ pub(super) struct Args {
     overrides: Overrides,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let folder = &args.folder;
     // Known before a model is read.
     if folder.exists() && fs_err::read_dir(folder)?.next().is_some() {
@@ -37,6 +36,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         trained.model.config().name(),
         folder.display(),
         folder.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }

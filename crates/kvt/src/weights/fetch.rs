@@ -1,7 +1,6 @@
 //! `kvt weights fetch`
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use super::check_output;
 use crate::output;
@@ -23,7 +22,7 @@ pub(super) struct Args {
     force: bool,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let weights = Published::find(&args.name)?;
     if let Some(path) = &args.output {
         check_output(path, args.force)?;
@@ -41,8 +40,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         None => file,
     };
-    output::print(&file.display().to_string())?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&file.display().to_string())
 }
 
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {

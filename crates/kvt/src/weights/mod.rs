@@ -122,12 +122,13 @@ enum Names {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
-        What::Inspect(args) => inspect(args),
-        What::Convert(args) => convert(args),
-        What::Average(args) => mean(args),
-        What::Export(args) => export::run(args),
-        What::Fetch(args) => fetch::run(args),
+        What::Inspect(args) => return inspect(args),
+        What::Convert(args) => convert(args)?,
+        What::Average(args) => mean(args)?,
+        What::Export(args) => export::run(args)?,
+        What::Fetch(args) => fetch::run(args)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
@@ -245,7 +246,7 @@ fn names(layout: Layout) -> &'static str {
     }
 }
 
-fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
+fn convert(args: &Convert) -> anyhow::Result<()> {
     let path = &args.output;
     check_output(path, args.force)?;
     let weights = read_weights(&locate(&args.input)?)?;
@@ -274,12 +275,11 @@ fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
         // Not always `layout`: timm has no CvT.
         names(model.layout(&converted)),
         names(from),
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 /// Writes the mean of the weights of several files.
-fn mean(args: &Average) -> anyhow::Result<ExitCode> {
+fn mean(args: &Average) -> anyhow::Result<()> {
     check_output(&args.output, args.force)?;
     let mean = average(&args.files)?;
     if let Some(text) = not_finite(&mean) {
@@ -291,8 +291,7 @@ fn mean(args: &Average) -> anyhow::Result<ExitCode> {
         counted(args.files.len(), "file"),
         counted(mean.len(), "tensor"),
         args.output.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 /// Refuses a file that cannot be written, or that exists unless `force` is set.
