@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::common::{Overrides, SPLITS, bar, generating, one_of, results_folder};
+use super::common::{SPLITS, bar, generating, one_of, results_folder};
 use super::table::table;
 use super::{output, trained};
 use kvt_data::escape::code;
@@ -22,8 +22,6 @@ use kvt_train::splits::some_batches;
 pub(super) struct Args {
     #[command(flatten)]
     trained: trained::Args,
-    #[command(flatten)]
-    overrides: Overrides,
     /// Which split, without augmentation.
     #[arg(long, default_value = "val", value_parser = one_of(SPLITS))]
     split: Split,
@@ -43,7 +41,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let trained = args.trained.load_backbone(&args.overrides, false)?;
+    let trained = args.trained.load_backbone(false)?;
     let (plan, model, classes) = (&trained.plan, &trained.model, trained.classes.as_deref());
     let warn = &mut output::warning;
     let images = match &args.data {

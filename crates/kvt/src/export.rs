@@ -8,7 +8,6 @@ use clap::ValueEnum;
 use kvt_data::fs::check_writable;
 use kvt_tools::trained::Trained;
 
-use super::common::Overrides;
 use super::trained;
 
 /// `kvt export --run RUN FILE.onnx` and `kvt export --config CONFIG --weights W FILE.onnx`
@@ -34,8 +33,6 @@ pub(super) struct Args {
     /// Replace FILE if it exists.
     #[arg(long)]
     force: bool,
-    #[command(flatten)]
-    overrides: Overrides,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -53,7 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         bail!("`{}` exists: use `--force` or another name", path.display());
     }
     check_writable(path)?;
-    let trained = || args.trained.load_without_data(&args.overrides);
+    let trained = || args.trained.load_without_data();
     write(trained, args.batch.map(NonZeroUsize::from), path)?;
     Ok(())
 }

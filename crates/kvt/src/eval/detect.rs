@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         // Check the file before evaluating the images.
         check_writable(out)?;
     }
-    let trained: Detector = args.trained.load_dense(&args.overrides)?;
+    let trained: Detector = args.trained.load_dense()?;
     let images = args.of_split(&trained.plan, Some(&trained.classes))?;
     // The data has the classes of the run, whatever they are called here.
     let trained = trained.named(args.classes.as_deref())?;

@@ -17,7 +17,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     args.refuse(
         "for one class per image: this model gives any number of labels, to the images of `--split`",
     )?;
-    let trained = args.trained.load(&args.overrides)?;
+    let trained = args.trained.load()?;
     // The data has the classes of the run, whatever they are called here.
     let images = args.images(&trained)?;
     check_classes(&trained.model.config(), &images.source)?;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use serde_json::{Map, Value, json};
 
-use super::common::{Overrides, SPLITS, counting, generating, one_of, results_folder, split_name};
+use super::common::{SPLITS, counting, generating, one_of, results_folder, split_name};
 use super::output;
 use super::table::table;
 use kvt_data::fs::check_writable;
@@ -28,8 +28,6 @@ use kvt_train::task::{TaskKind, check_classes};
 pub(super) struct Args {
     #[command(flatten)]
     trained: super::trained::Args,
-    #[command(flatten)]
-    overrides: Overrides,
     /// Which split.
     #[arg(long, default_value = "val", value_parser = one_of(SPLITS))]
     split: Split,
@@ -62,16 +60,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    match args.trained.task(&args.overrides)? {
+    match args.trained.task()? {
         TaskKind::Segment => return segment::run(args),
         TaskKind::Detect => return detect::run(args),
         TaskKind::MultiLabel => return labels::run(args),
         TaskKind::Classify | TaskKind::Dino => {}
     }
-    let trained = args
-        .trained
-        .load(&args.overrides)?
-        .named(args.classes.as_deref())?;
+    let trained = args.trained.load()?.named(args.classes.as_deref())?;
     let images = args.images(&trained)?;
     let (config, source) = (trained.model.config(), &images.source);
     check_classes(&config, source)?;

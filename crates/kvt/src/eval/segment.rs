@@ -12,7 +12,7 @@ const TABLE: &str = "iou.csv";
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     args.refuse("for classifiers: this model labels pixels, of the images of `--split`")?;
-    let trained: Segmenter = args.trained.load_dense(&args.overrides)?;
+    let trained: Segmenter = args.trained.load_dense()?;
     let images = args.of_split(&trained.plan, Some(&trained.classes))?;
     // The data has the classes of the run, whatever they are called here.
     let trained = trained.named(args.classes.as_deref())?;

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 
 use self::rows::Rows;
-use super::common::{Overrides, bar, success_if};
+use super::common::{bar, success_if};
 use super::images::expand;
 use super::output;
 use kvt_data::escape::one_line;
@@ -32,8 +32,6 @@ pub(super) struct Args {
     /// Image files, folders of images, or patterns such as `photos/*.jpg`.
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<PathBuf>,
-    #[command(flatten)]
-    overrides: Overrides,
     /// Classes to show per image: by default 5, of several labels per image all above their threshold.
     #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     top: Option<usize>,
@@ -66,7 +64,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if files.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
-    let task = args.trained.task(&args.overrides)?;
+    let task = args.trained.task()?;
     if args.masks && task != TaskKind::Segment {
         let has = match task {
             TaskKind::Detect => "finds objects",
@@ -95,10 +93,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         check_writable(path)?;
     }
-    let trained = args
-        .trained
-        .load(&args.overrides)?
-        .named(args.classes.as_deref())?;
+    let trained = args.trained.load()?.named(args.classes.as_deref())?;
     let count = match &args.output {
         Some(path) => into_file(path, args, &trained, &files)?,
         None => {

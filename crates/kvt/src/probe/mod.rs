@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use self::linear::linear_probe;
-use super::common::{Overrides, counting, generating, one_of};
+use super::common::{counting, generating, one_of};
 use super::table::table;
 use super::{output, trained};
 use kvt_data::fs::write_text;
@@ -34,8 +34,6 @@ pub(super) struct Args {
     method: Method,
     #[command(flatten)]
     trained: trained::Args,
-    #[command(flatten)]
-    overrides: Overrides,
     /// What is judged: the features of the model, those of its random weights, or the pixels themselves.
     #[arg(long, value_enum, default_value_t = Features::Model)]
     features: Features,
@@ -153,7 +151,7 @@ fn prepare(args: &Args) -> anyhow::Result<Subject> {
         device,
         classes,
         size,
-    } = args.trained.load_backbone(&args.overrides, random)?;
+    } = args.trained.load_backbone(random)?;
     let blocks = args.blocks.unwrap_or(match args.method {
         Method::Knn => 1,
         Method::Linear => 4,

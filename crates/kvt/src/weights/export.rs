@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::common::Overrides;
 use crate::{output, trained};
 
 /// `kvt weights export --run RUN FOLDER`
@@ -19,8 +18,6 @@ pub(super) struct Args {
     /// The folder to write; it may exist if it is empty.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    #[command(flatten)]
-    overrides: Overrides,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -29,7 +26,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if folder.exists() && fs_err::read_dir(folder)?.next().is_some() {
         anyhow::bail!("`{}` is not empty: choose another folder", folder.display());
     }
-    let trained = args.trained.load_without_data(&args.overrides)?;
+    let trained = args.trained.load_without_data()?;
     trained.write_timm(folder)?;
     output::print(&format!(
         "wrote {} to `{}`: timm.create_model(\"local-dir:{}\", pretrained=True)",
