@@ -138,6 +138,14 @@ pub(super) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     })
 }
 
+/// The same of values whose names say enough.
+pub(super) fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    one_of(all.map(|one| (one, name(one), "")))
+}
+
 /// Shows a download: in a line what it is, then a bar.
 pub(super) fn downloading(what: &str, total: u64) -> Box<dyn FnMut(u64)> {
     output::status(&format!("downloading {what}, {}", DecimalBytes(total)));

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use self::linear::linear_probe;
-use super::common::{counting, generating, one_of};
+use super::common::{counting, generating, named};
 use super::table::table;
 use super::{output, trained};
 use kvt_data::fs::write_text;
@@ -71,7 +71,7 @@ pub(super) struct Args {
     avgpool: bool,
     /// linear: how training images are cut: as in DINO (area 0.08 to 1, bilinear, flips), by the configuration, or not, so that
     /// their features are computed once.
-    #[arg(long, default_value = Crops::Dino.name(), value_parser = one_of(CROPS))]
+    #[arg(long, default_value = Crops::Dino.name(), value_parser = named([Crops::Dino, Crops::Config, Crops::None], Crops::name))]
     crops: Crops,
     /// A folder for the table (CSV and JSON), the curves of linear, and with knn a picture of neighbours.
     #[arg(long, alias = "out", value_name = "DIR")]
@@ -99,13 +99,6 @@ struct Results {
     header: &'static [&'static str],
     rows: Vec<Vec<f64>>,
 }
-
-/// Only names: the option that takes them explains them.
-const CROPS: [(Crops, &str, &str); 3] = [
-    (Crops::Dino, "dino", ""),
-    (Crops::Config, "config", ""),
-    (Crops::None, "none", ""),
-];
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if !(args.temperature.is_finite() && args.temperature > 0.0) {
