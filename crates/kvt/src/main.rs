@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use kvt_data::is_guarded;
+use kvt_papers::ReproduceError;
 use kvt_train::config::keys_named;
 use kvt_train::world;
 
@@ -174,6 +175,10 @@ fn exit_code(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_stop(&error) => {
+            output::status(&error.to_string());
+            interrupt::exit_code()
+        }
         Err(error) => {
             output::error(&format!("{error:#}"));
             ExitCode::FAILURE
@@ -247,6 +252,14 @@ fn takes_set(words: impl Iterator<Item = OsString>) -> bool {
     }
     verb.get_arguments()
         .any(|option| option.get_long() == Some("set"))
+}
+
+/// Whether the user or the system stopped the training of several runs.
+fn is_stop(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref::<ReproduceError>(),
+        Some(ReproduceError::Stopped)
+    )
 }
 
 /// Whether the reader of our output went away, as `| head` does, which is not an error.

@@ -6,9 +6,7 @@ use std::process::ExitCode;
 use super::common::{Overrides, one_of, success_if};
 use super::watch::{Terminal, dry_run};
 use super::{interrupt, output};
-use kvt_papers::{
-    ITEMS, Item, Order, ReproduceError, Reproduced, Scale, Version, check, find, planned, reproduce,
-};
+use kvt_papers::{ITEMS, Item, Order, Reproduced, Scale, Version, check, find, planned, reproduce};
 
 /// `kvt reproduce list`, `kvt reproduce NAME [--data PATH --scale SCALE] [--out DIR]`
 ///
@@ -91,15 +89,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     output::status(item.title);
     let watch = Terminal::new("computing");
-    let done = reproduce(item, &order, &watch);
+    let Reproduced { paths, failures } = reproduce(item, &order, &watch)?;
     drop(watch);
-    let Reproduced { paths, failures } = match done {
-        Err(ReproduceError::Stopped) => {
-            output::status(&ReproduceError::Stopped.to_string());
-            return Ok(interrupt::exit_code());
-        }
-        done => done?,
-    };
     for path in paths {
         output::print(&format!("wrote `{}`", path.display()))?;
     }

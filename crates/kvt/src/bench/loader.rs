@@ -85,9 +85,8 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
     let progress = bar("timing", args.rounds);
     let record = bench::loader(&plan, &splits, case, |done| {
         progress.set_position(done as u64);
-    });
+    })?;
     progress.finish_and_clear();
-    let record = record?;
     let cores = args
         .device_rate
         .map(|rate| (rate / record.images_per_second_per_core).ceil() as u64);

@@ -119,9 +119,9 @@ impl Common {
     ) -> anyhow::Result<R> {
         let rounds = self.rounds();
         let progress = bar("timing", rounds.warmup + rounds.timed);
-        let result = work(rounds, &mut |done| progress.set_position(done as u64));
-        progress.finish_and_clear();
-        Ok(result?)
+        Ok(work(rounds, &mut |done| {
+            progress.set_position(done as u64)
+        })?)
     }
 
     /// The peak memory of each case, measured in another process; `None` if that fails, since the times are valid without it.

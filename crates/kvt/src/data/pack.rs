@@ -66,9 +66,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let progress = bar("packing", images);
     let packed = pack(&splits, &args.out, args.shard_size << 20, &mut |done| {
         progress.set_position(done as u64);
-    });
+    })?;
     progress.finish_and_clear();
-    let packed = packed?;
     output::print(&format!(
         "wrote {} images in {} shards to `{}`; train on them with `data.kind = \"tar\"` and `data.path`",
         packed.images,
