@@ -37,14 +37,9 @@ pub enum AttributionError {
         /// The number of classes of the model.
         classes: usize,
     },
-    /// A weight is missing or has another shape.
-    #[error("the model has no weight `{name}` of {expected} numbers")]
-    Weight {
-        /// The name of the weight.
-        name: String,
-        /// The number of elements that it should have.
-        expected: usize,
-    },
+    /// A weight is missing or has another number of dimensions.
+    #[error("the model has no weight `{0}` of a linear layer or a norm")]
+    Weight(String),
     /// The blocks of the model did not yield what the rules need.
     #[error("the blocks of the model could not be followed: {0}")]
     Blocks(&'static str),
