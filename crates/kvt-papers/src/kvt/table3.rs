@@ -5,17 +5,17 @@ use super::super::{
 };
 use super::paper::{TABLE3, TABLE3_DENSE, TABLE3_KNN};
 use super::{cited, fields, ours, percent};
+use kvt_tools::report::Statistic;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells, or_empty};
 
-/// A row: its name in the sweep, its label, its temperature, and the paper's number.
+/// A row: its name in the sweep, its label, its temperature, and the paper's number; none if training crashed there.
 struct Row {
     name: String,
     words: String,
     temperature: Option<f64>,
     paper: Option<f64>,
-    crashes: bool,
 }
 
 /// Table 3 of ECCV; in version 1, Table 3 is a different one, `speed`.
@@ -52,7 +52,6 @@ fn rows() -> Vec<Row> {
         words: format!("dense, t = {t}"),
         temperature: Some(*t),
         paper: *paper,
-        crashes: paper.is_none(),
     };
     let mut rows: Vec<Row> = TABLE3.iter().map(temperature).collect();
     let dense = Row {
@@ -60,7 +59,6 @@ fn rows() -> Vec<Row> {
         words: "dense, t = 1".to_owned(),
         temperature: Some(1.0),
         paper: Some(TABLE3_DENSE),
-        crashes: false,
     };
     let place = TABLE3.iter().take_while(|(t, _)| *t < 1.0).count();
     rows.insert(place, dense);
@@ -69,25 +67,16 @@ fn rows() -> Vec<Row> {
         words: "k-NN".to_owned(),
         temperature: None,
         paper: Some(TABLE3_KNN),
-        crashes: false,
     });
     rows
 }
 
 fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
     let lines = rows.iter().map(|row| {
-        let paper = if row.crashes {
-            "crash".to_owned()
-        } else {
-            percent(row.paper)
-        };
+        let paper = row.paper.map_or_else(crash, |paper| percent(Some(paper)));
         let [mean, spread] = own(row, runs);
-        [
-            row.words.clone() + runs.mark(&row.name),
-            paper,
-            mean,
-            spread,
-        ]
+        let words = row.words.clone() + runs.mark(&row.name);
+        [words, paper, mean, spread]
     });
     let mut text = format!(
         "{}, beside our runs at scale `{}`: top-1 in percent after the last epoch.\n\n{}",
@@ -101,32 +90,36 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
     text + &runs.notes(Metric::TOP1)
 }
 
+/// Our top-1 after the last epoch.
+fn last(row: &Row, runs: &Runs) -> Option<Statistic> {
+    runs.statistic(&row.name, |found| found.last(Metric::TOP1))
+}
+
+/// In place of a number.
+fn crash() -> String {
+    "crash".to_owned()
+}
+
 /// Our mean and its spread. A crash is a result: it is shown even if other seeds did not crash.
 fn own(row: &Row, runs: &Runs) -> [String; 2] {
-    let last = runs.statistic(&row.name, |found| found.last(Metric::TOP1));
-    let [mean, spread] = ours(last.as_ref());
+    let [mean, spread] = ours(last(row, runs).as_ref());
     match runs.crashed(&row.name) {
         (0, _) => [mean, spread],
-        (crashed, all) if crashed == all => ["crash".to_owned(), format!("(n = {all})")],
+        (crashed, all) if crashed == all => [crash(), format!("(n = {all})")],
         (crashed, all) => [mean, format!("{spread}, {crashed} of {all} crashed")],
     }
 }
 
 fn csv(rows: &[Row], runs: &Runs) -> String {
     let rows = rows.iter().map(|row| {
-        let last = runs.statistic(&row.name, |found| found.last(Metric::TOP1));
         let attention = match row.temperature {
             Some(_) => "dense",
             None => "knn",
         };
-        let paper = if row.crashes {
-            "crash".to_owned()
-        } else {
-            or_empty(row.paper)
-        };
+        let paper = row.paper.map_or_else(crash, |paper| paper.to_string());
         let first = cells([&attention, &or_empty(row.temperature), &paper]);
         let crashed = runs.crashed(&row.name).0.to_string();
-        [&first[..], &fields(last.as_ref()), &[crashed]].concat()
+        [&first[..], &fields(last(row, runs).as_ref()), &[crashed]].concat()
     });
     let header = "attention,temperature,paper,ours,spread,seeds,crashed";
     Table::new(header.split(','), rows).csv()
@@ -134,10 +127,7 @@ fn csv(rows: &[Row], runs: &Runs) -> String {
 
 fn svg(rows: &[Row], runs: &Runs) -> Result<String, String> {
     let temperatures: Vec<f64> = rows.iter().filter_map(|row| row.temperature).collect();
-    let mean = |row: &Row| {
-        let last = runs.statistic(&row.name, |found| found.last(Metric::TOP1));
-        last.map(|last| last.mean)
-    };
+    let mean = |row: &Row| last(row, runs).map(|last| last.mean);
     let dense = rows
         .iter()
         .filter_map(|row| Some((row.temperature?, mean(row)?)));
