@@ -116,25 +116,22 @@ pub fn check(
 
 /// The given options that have no effect on an item, for a message.
 fn without_meaning(item: &Item, order: &Order) -> String {
-    let takes_runs = item.takes_runs();
+    if item.takes_runs() {
+        return String::new();
+    }
+    let is_set = !order.overrides.is_empty() && !item.takes_overrides;
     let given = [
-        ("`--data`", order.data.is_some(), takes_runs),
-        (
-            "`--set` or `--device`",
-            !order.overrides.is_empty(),
-            takes_runs || item.takes_overrides,
-        ),
-        ("`--seeds`", order.seeds.is_some(), takes_runs),
-        ("`--devices`", !order.devices.is_empty(), takes_runs),
-        ("`--runs`", order.runs.is_some(), takes_runs),
-        ("`--as-is`", order.as_is, takes_runs),
-        ("`--only`", order.only.is_some(), takes_runs),
-        ("`--known`", !order.known.is_empty(), takes_runs),
+        ("`--data`", order.data.is_some()),
+        ("`--set` or `--device`", is_set),
+        ("`--seeds`", order.seeds.is_some()),
+        ("`--devices`", !order.devices.is_empty()),
+        ("`--runs`", order.runs.is_some()),
+        ("`--as-is`", order.as_is),
+        ("`--only`", order.only.is_some()),
+        ("`--known`", !order.known.is_empty()),
     ];
-    let names = given
-        .iter()
-        .filter(|(_, is_given, means)| *is_given && !means);
-    names.map(|(name, ..)| *name).collect::<Vec<_>>().join(", ")
+    let names = given.iter().filter(|(_, is_given)| *is_given);
+    names.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
 /// The result of [`reproduce`].

@@ -22,8 +22,8 @@ pub use picture::{NOTE, said};
 use self::back::Relevance;
 use self::forward::Forward;
 use self::weights::Weights;
+use kvt_train::judge::{best, likely};
 use kvt_train::knn_vote::read;
-use kvt_train::task::probability;
 
 /// How much each patch of an image supports a class.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,18 +52,15 @@ impl Attribution {
 
     /// The probability of the class: by the softmax of all logits, or [of labels](Self::of_labels) by the sigmoid of its own.
     pub fn probability(&self) -> f64 {
-        if self.has_labels {
-            let own = self.logits.get(self.class).copied();
-            return own.map_or(f64::NAN, probability);
-        }
-        let largest = self
-            .logits
-            .iter()
-            .copied()
-            .fold(f32::NEG_INFINITY, f32::max);
-        let weight = |logit: f32| f64::from(logit - largest).exp();
-        let own = self.logits.get(self.class).copied();
-        own.map_or(f64::NAN, weight) / self.logits.iter().copied().map(weight).sum::<f64>()
+        let count = self.logits.len();
+        let all = if self.has_labels {
+            likely(&self.logits, None, count)
+        } else {
+            best(&self.logits, None, count)
+        };
+        let number = self.class.to_string();
+        let own = all.iter().find(|guess| guess.class == number);
+        own.map_or(f64::NAN, |guess| guess.probability)
     }
 
     /// The smallest share of the patches whose relevance adds up to at least half of the total.

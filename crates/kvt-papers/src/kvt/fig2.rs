@@ -44,11 +44,12 @@ pub(crate) const ITEM: Item = Item {
 };
 
 fn compute(runs: &Runs, _: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-    let mut rows = Vec::new();
-    for (done, (row, _)) in ROWS.into_iter().enumerate() {
-        rows.push(LayersOfRow::of(runs, row, 0)?);
-        watch.progress(done + 1, ROWS.len());
-    }
+    let row = |place: usize| -> Result<LayersOfRow, ReproduceError> {
+        let row = LayersOfRow::of(runs, ROWS[place].0, 0)?;
+        watch.progress(place + 1, ROWS.len());
+        Ok(row)
+    };
+    let rows = [row(0)?, row(1)?];
     let panels = PANELS.map(|(measure, panel, _)| LinePanel {
         title: format!("{panel} {}", measure.title()),
         x: Axis::linear("layer"),
@@ -99,11 +100,8 @@ fn csv(rows: &[LayersOfRow]) -> String {
     Table::new(header.split(','), lines).csv()
 }
 
-fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
-    let [knn, dense] = [0, 1].map(|place| rows.get(place));
-    let (Some(knn), Some(dense)) = (knn, dense) else {
-        return String::new();
-    };
+fn found(rows: &[LayersOfRow; 2], runs: &Runs) -> String {
+    let [knn, dense] = rows;
     let count = |number: usize| counted(number, "seed");
     let count = match (dense.seeds.len(), knn.seeds.len()) {
         (dense, knn) if dense == knn => format!("{} of each row", count(dense)),

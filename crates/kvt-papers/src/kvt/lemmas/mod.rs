@@ -49,8 +49,8 @@ impl Lemmas {
         watch.progress(2, 3);
         let third = relevant::compute(self.draws);
         watch.progress(3, 3);
-        let curves = first.curves.iter().chain([&second, &third]);
-        let points = curves.clone().flat_map(|curve| {
+        let curves = [&first.curve, &second, &third];
+        let points = curves.into_iter().flat_map(|curve| {
             let points = curve.points.iter();
             points.map(move |(x, found)| (curve, x, found))
         });
@@ -66,7 +66,7 @@ impl Lemmas {
         });
         let header = "lemma,quantity,x,mean,standard_error,draws";
         let csv = Table::new(header.split(','), rows).csv();
-        let panels: Vec<_> = curves.map(Curve::panel).collect();
+        let panels = curves.map(Curve::panel);
         let title = "Lemmas 1 to 3: mean and standard error over draws";
         Ok(Outcome {
             csv,
