@@ -24,6 +24,7 @@ use std::path::PathBuf;
 
 pub use self::demo::{Demo, demo};
 pub use self::error::ReproduceError;
+use self::error::quoted as names;
 pub use self::item::Item;
 use self::item::{Make, Outcome};
 pub use self::order::{Order, Scale, Version};
@@ -65,53 +66,86 @@ pub fn find(name: &str) -> Result<&'static Item, ReproduceError> {
 /// Refuses a scale or a version that an item does not have, options that have no effect on it, and data that does not exist.
 ///
 /// # Errors
-/// [`ReproduceError::Scale`], [`ReproduceError::Options`], [`ReproduceError::Part`], [`ReproduceError::DataOfParts`],
-/// [`ReproduceError::Unknowable`], [`ReproduceError::NoData`], [`ReproduceError::Version`].
+/// [`ReproduceError::Refused`], [`ReproduceError::NoData`].
 pub fn check(
     item: &Item,
     scale: Option<Scale>,
     version: Option<Version>,
     order: &Order,
 ) -> Result<(), ReproduceError> {
-    let (name, known, parts) = (item.name, item.scales, item.parts);
-    let has_scale = match scale {
-        Some(scale) => known.contains(&scale),
+    if let Some(reason) = refusal(item, scale, version, order) {
+        let name = item.name;
+        return Err(ReproduceError::Refused { name, reason });
+    }
+    match order.data.as_ref().filter(|path| !path.is_dir()) {
+        Some(path) => Err(ReproduceError::NoData(path.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Why an item cannot be computed as it was ordered.
+fn refusal(
+    item: &Item,
+    scale: Option<Scale>,
+    version: Option<Version>,
+    order: &Order,
+) -> Option<String> {
+    let (known, parts) = (item.scales, item.parts);
+    let scales = names(known.iter().map(|scale| scale.name()));
+    match scale {
+        Some(_) if known.is_empty() => {
+            let without = "takes neither images nor training: leave `--scale` and `--data` out";
+            return Some(without.to_owned());
+        }
+        Some(given) if !known.contains(&given) => {
+            return Some(format!(
+                "has no runs at the scale `{given}`; `--scale` can be {scales}"
+            ));
+        }
         // Runs take hours, so they need an explicit scale.
-        None => known.is_empty(),
-    };
-    if !has_scale {
-        let given = scale;
-        return Err(ReproduceError::Scale { name, known, given });
+        None if !known.is_empty() => {
+            return Some(format!(
+                "trains models for hours or days, so how much must be chosen: `--scale` can be {scales} (`kvt reproduce --help` \
+                 explains them)"
+            ));
+        }
+        _ => {}
     }
     let options = without_meaning(item, order);
     if !options.is_empty() {
-        return Err(ReproduceError::Options { name, options });
+        let reason = format!("is not made of training runs and does not take {options}");
+        return Some(reason);
     }
+    let parts_are = names(parts.iter().copied());
     if let Some(given) = &order.only
         && !parts.contains(&given.as_str())
     {
-        let given = given.clone();
-        return Err(ReproduceError::Part { name, parts, given });
+        let instead = match parts {
+            [] => "leave `--only` out".to_owned(),
+            _ => format!("`--only` can be {parts_are}"),
+        };
+        return Some(format!("has no part `{given}` to train alone: {instead}"));
     }
     if !order.known.is_empty() && !item.takes_known {
-        return Err(ReproduceError::Unknowable(name));
+        let reason = "shows more of its runs than the numbers of a table: it needs the runs themselves, without `--known`";
+        return Some(reason.to_owned());
     }
     // Generated images are of one kind for all parts.
     let has_own_data = parts.len() > 1 && scale == Some(Scale::Paper);
     if has_own_data && order.data.is_some() && order.only.is_none() {
-        return Err(ReproduceError::DataOfParts { name, parts });
+        return Some(format!(
+            "has parts that train on different data sets: `--only` names the one that `--data` is for, {parts_are}"
+        ));
     }
-    if let Some(path) = order.data.as_ref().filter(|path| !path.is_dir()) {
-        return Err(ReproduceError::NoData(path.clone()));
-    }
-    match version {
-        Some(version) if !item.versions.contains(&version) => Err(ReproduceError::Version {
-            name,
-            version,
-            known: item.versions,
-        }),
-        _ => Ok(()),
-    }
+    let given = version.filter(|version| !item.versions.contains(version))?;
+    Some(match item.versions {
+        [] => "is the same in every version of its paper: leave `--version` out".to_owned(),
+        known => format!(
+            "is not in version `{}` of the paper, only in {}: what differs is in `docs/reproduction.md`",
+            given.name(),
+            names(known.iter().map(|version| version.name()))
+        ),
+    })
 }
 
 /// The given options that have no effect on an item, for a message.

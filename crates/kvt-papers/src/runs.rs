@@ -88,10 +88,14 @@ fn load(
 /// The runs of an item, with what is known of them, and those that are to be trained.
 ///
 /// # Errors
-/// [`ReproduceError::NoRuns`] if it is not made of runs. Other errors if a file is missing or wrong, or the data set of a run that is to be trained is missing, unless the order is `as_is`.
+/// [`ReproduceError::Refused`] if it is not made of runs. Other errors if a file is missing or wrong, or the data set of a run that is to be trained is missing, unless the order is `as_is`.
 pub fn planned(item: &Item, order: &Order) -> Result<[Sweep; 2], ReproduceError> {
     if !item.takes_runs() {
-        return Err(ReproduceError::NoRuns(item.name));
+        let reason = "is not made of training runs, so there is nothing to plan: without `--dry-run` it is computed at once";
+        return Err(ReproduceError::Refused {
+            name: item.name,
+            reason: reason.to_owned(),
+        });
     }
     let mut all = (item.sweep)(item, order)?;
     if !order.known.is_empty() {
