@@ -92,9 +92,8 @@ fn points(key: &str, runs: &Runs) -> Result<Vec<Point>, ReproduceError> {
         });
     }
     points.sort_by(|a, b| {
-        (is_dense(a), a.share)
-            .partial_cmp(&(is_dense(b), b.share))
-            .unwrap_or(std::cmp::Ordering::Equal)
+        let dense = is_dense(a).cmp(&is_dense(b));
+        dense.then(a.share.total_cmp(&b.share))
     });
     Ok(points)
 }

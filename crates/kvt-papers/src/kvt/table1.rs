@@ -17,8 +17,8 @@ use kvt_train::table::{Table, cells, or_empty};
 struct Row<'a> {
     system: &'a System,
     attention: &'static str,
-    /// That of [`Runs::mark`].
-    mark: &'static str,
+    /// The same in words, with the mark of a row that is known.
+    words: String,
     paper: Option<f64>,
     summary: Option<Summary>,
     last: Option<Statistic>,
@@ -73,19 +73,11 @@ fn is_lacking(row: &str, version: Version) -> bool {
     })
 }
 
-/// The result of a finished cell: top-1 after the last epoch, or for a run without labels, the top-1 of linear evaluation.
-fn last(found: &Found) -> Option<f64> {
+/// Top-1 after the last and after the best epoch of a finished cell, or for a run without labels, of its linear evaluation.
+fn ends(found: &Found) -> [Option<f64>; 2] {
     match found.linear {
-        Some([last, _]) => Some(last),
-        None => found.last(Metric::TOP1),
-    }
-}
-
-/// The same for the best epoch.
-fn best(found: &Found) -> Option<f64> {
-    match found.linear {
-        Some([_, best]) => Some(best),
-        None => found.best(Metric::TOP1),
+        Some(ends) => ends.map(Some),
+        None => [found.last(Metric::TOP1), found.best(Metric::TOP1)],
     }
 }
 
@@ -96,11 +88,11 @@ fn rows(runs: &Runs, version: Version) -> Result<Vec<Row<'static>>, ReproduceErr
             continue;
         };
         let kinds = [
-            ("dense", Some(dense)),
-            ("knn", Some(knn)),
-            ("slow", system.slow),
+            ("dense", "dense", Some(dense)),
+            ("knn", "k-NN", Some(knn)),
+            ("slow", "k-NN, slow", system.slow),
         ];
-        for (attention, paper) in kinds {
+        for (attention, words, paper) in kinds {
             let name = format!("{}-{attention}", system.key);
             let cell = runs.cell(&name);
             if attention == "slow" && paper.is_none() && cell.is_none() {
@@ -109,11 +101,11 @@ fn rows(runs: &Runs, version: Version) -> Result<Vec<Row<'static>>, ReproduceErr
             rows.push(Row {
                 system,
                 attention,
-                mark: runs.mark(&name),
+                words: words.to_owned() + runs.mark(&name),
                 paper,
                 summary: cell.map(summary).transpose()?,
-                last: runs.statistic(&name, last),
-                best: runs.statistic(&name, best),
+                last: runs.statistic(&name, |found| ends(found)[0]),
+                best: runs.statistic(&name, |found| ends(found)[1]),
             });
         }
     }
@@ -130,15 +122,6 @@ fn summary(cell: &Cell) -> Result<Summary, ReproduceError> {
     }
     let classes = classes().map(|classes| classes.len());
     Ok(section.config(classes)?.summary())
-}
-
-/// The kind of attention in words.
-fn words(attention: &str) -> &'static str {
-    match attention {
-        "dense" => "dense",
-        "knn" => "k-NN",
-        _ => "k-NN, slow",
-    }
 }
 
 fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
@@ -167,8 +150,7 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
 }
 
 fn line(row: &Row<'_>) -> Vec<String> {
-    let attention = words(row.attention).to_owned() + row.mark;
-    let mut cells = vec![row.system.name.to_owned(), attention];
+    let mut cells = vec![row.system.name.to_owned(), row.words.clone()];
     match &row.summary {
         Some(summary) => {
             let kept: Vec<String> = summary.attending().map(kept).collect();

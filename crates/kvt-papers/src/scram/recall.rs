@@ -23,44 +23,28 @@ const PAPER: Recall = Recall {
     sides: &[16, 32, 64, 128],
 };
 
-/// The structure of queries and keys.
-#[derive(Clone, Copy)]
-enum Features {
-    /// The same picture at every size.
-    Picture,
-    /// The same detail per token at every size.
-    Detail,
-    /// No spatial coherence.
-    Noise,
-}
+/// A structure of queries and keys: its name, and both by the side of the map, `[side * side, DIM]`.
+type Features = (&'static str, fn(usize) -> [Vec<f32>; 2]);
 
-impl Features {
-    const ALL: [Self; 3] = [Self::Picture, Self::Detail, Self::Noise];
+const FEATURES: [Features; 3] = [
+    ("same picture", |side| input::shifted(key(), side, 9, DIM)),
+    // The same detail per token at every size.
+    ("same detail", |side| {
+        input::shifted(key(), side, side / 4 + 1, DIM)
+    }),
+    // No spatial coherence.
+    ("white noise", |side| {
+        ["queries", "keys"].map(|name| input::noise(key().named(name), side * side * DIM))
+    }),
+];
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Picture => "same picture",
-            Self::Detail => "same detail",
-            Self::Noise => "white noise",
-        }
-    }
-
-    /// Queries and keys, `[side * side, DIM]`.
-    fn tokens(self, side: usize) -> [Vec<f32>; 2] {
-        let key = Key::new(0).named("scram-recall");
-        match self {
-            Self::Picture => input::shifted(key, side, 9, DIM),
-            Self::Detail => input::shifted(key, side, side / 4 + 1, DIM),
-            Self::Noise => {
-                ["queries", "keys"].map(|name| input::noise(key.named(name), side * side * DIM))
-            }
-        }
-    }
+fn key() -> Key {
+    Key::new(0).named("scram-recall")
 }
 
 /// The result of one search, compared with the best keys.
 struct Record {
-    features: Features,
+    features: &'static str,
     tokens: usize,
     kept: usize,
     recall: f64,
@@ -81,9 +65,9 @@ pub(crate) const ITEM: Item = Item {
 
 impl Recall {
     fn compute(&self, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let (steps, mut done) = (self.sides.len() * Features::ALL.len(), 0);
+        let (steps, mut done) = (self.sides.len() * FEATURES.len(), 0);
         let mut records = Vec::new();
-        for features in Features::ALL {
+        for features in FEATURES {
             for &side in self.sides {
                 records.extend(compare(features, side)?);
                 done += 1;
@@ -100,8 +84,8 @@ impl Recall {
 }
 
 /// One search for the most keys serves all κ: its first runs are the same as in a search for fewer keys.
-fn compare(features: Features, side: usize) -> Result<Vec<Record>, ReproduceError> {
-    let [queries, keys] = features.tokens(side);
+fn compare((features, tokens): Features, side: usize) -> Result<Vec<Record>, ReproduceError> {
+    let [queries, keys] = tokens(side);
     let tokens = Tokens::new(&queries, &keys, DIM, [side, side])?;
     let most = KEPT.into_iter().max().unwrap_or(1);
     let search = PatchMatch {
@@ -142,7 +126,7 @@ fn csv(records: &[Record]) -> String {
     let rows = records.iter().map(|record| {
         let [found, best] = record.mass.map(|mass| format!("{mass:.6}"));
         let recall = format!("{:.5}", record.recall);
-        let (features, tokens) = (record.features.name(), record.tokens);
+        let (features, tokens) = (record.features, record.tokens);
         cells([&features, &tokens, &record.kept, &recall, &found, &best])
     });
     let header = "features,tokens,kept,recall,mass_found,mass_best";
@@ -153,14 +137,11 @@ impl Recall {
     fn svg(&self, records: &[Record]) -> Result<String, String> {
         let most = KEPT.into_iter().max().unwrap_or(1);
         let mut lines = Vec::new();
-        for (color, features) in Features::ALL.into_iter().enumerate() {
+        for (color, (name, _)) in FEATURES.into_iter().enumerate() {
             let shown = || {
-                let same = move |record: &&Record| {
-                    record.kept == most && record.features.name() == features.name()
-                };
+                let same = move |record: &&Record| record.kept == most && record.features == name;
                 records.iter().filter(same)
             };
-            let name = features.name();
             let recall = shown().map(|record| (record.tokens as f64, record.recall));
             let mass =
                 shown().map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]));
@@ -185,7 +166,7 @@ impl Recall {
     fn found(&self, records: &[Record]) -> String {
         let row = |record: &Record| {
             vec![
-                record.features.name().to_owned(),
+                record.features.to_owned(),
                 record.tokens.to_string(),
                 record.kept.to_string(),
                 share(record.recall),
@@ -246,8 +227,8 @@ mod tests {
         assert_eq!(outcome.csv.lines().count(), 1 + 9);
         assert!(outcome.svg.contains("white noise: mass"));
         assert_eq!(
-            compare(Features::Noise, 8).unwrap()[0].recall,
-            compare(Features::Noise, 8).unwrap()[0].recall
+            compare(FEATURES[2], 8).unwrap()[0].recall,
+            compare(FEATURES[2], 8).unwrap()[0].recall
         );
     }
 }
