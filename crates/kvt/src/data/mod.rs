@@ -11,6 +11,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use super::common::number;
+
 /// The default column of the labels.
 const LABEL: &str = "label";
 
@@ -54,8 +56,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// A share of the images.
 fn share(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(share) if (0.0..1.0).contains(&share) && share > 0.0 => Ok(share),
-        _ => Err("expected a number above 0 and below 1".to_owned()),
-    }
+    number(
+        |share| share > 0.0 && share < 1.0,
+        "a number above 0 and below 1",
+    )(text)
 }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 
 use self::rows::Rows;
-use super::common::{bar, success_if};
+use super::common::{bar, number, success_if};
 use super::images::expand;
 use super::output;
 use kvt_data::escape::one_line;
@@ -48,7 +48,7 @@ pub(super) struct Args {
     #[arg(long, requires = "output")]
     masks: bool,
     /// Of detection: paint only objects with at least this score, 0.3 by default, and not less than `detect.score`; `--json` has all above that.
-    #[arg(long, value_name = "SCORE", value_parser = share, conflicts_with = "json")]
+    #[arg(long, value_name = "SCORE", value_parser = number(|score| (0.0..=1.0).contains(&score), "a number from 0 to 1"), conflicts_with = "json")]
     min_score: Option<f64>,
 }
 
@@ -182,14 +182,6 @@ fn table_or_folder(text: &str) -> Result<PathBuf, String> {
         Ok(path)
     } else {
         Err("expected a file that ends in `.csv` or `.json`".to_owned())
-    }
-}
-
-/// A probability.
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => Err("expected a number from 0 to 1".to_owned()),
     }
 }
 
