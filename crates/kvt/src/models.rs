@@ -65,13 +65,11 @@ enum What {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let text = match &args.what {
-        What::List { filter, weights } => {
-            if *weights {
-                published(filter.as_deref())?
-            } else {
-                list(filter.as_deref())?
-            }
-        }
+        What::List {
+            filter,
+            weights: true,
+        } => published(filter.as_deref())?,
+        What::List { filter, .. } => list(filter.as_deref())?,
         What::Show {
             name,
             config,
