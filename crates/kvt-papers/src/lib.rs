@@ -237,9 +237,9 @@ fn page(item: &Item, order: &Order, outcome: &Outcome) -> String {
             command += " --data DATA";
         }
         command += &format!(" --scale {}", order.scale);
-    }
-    if let Some(seeds) = order.seeds.filter(|_| item.takes_runs()) {
-        command += &format!(" --seeds {seeds}");
+        if let Some(seeds) = order.seeds {
+            command += &format!(" --seeds {seeds}");
+        }
     }
     if let Some(part) = &order.only {
         command += &format!(" --only {part}");

@@ -73,13 +73,9 @@ fn load(
     }
     for cell in &mut sweep.cells {
         cell.config = configs.shown(&cell.config);
-    }
-    if data.is_some() {
         // Pages are read by others, whose data has another path.
-        for cell in &mut sweep.cells {
-            if let Some(last) = cell.overrides.last_mut() {
-                "data.path=DATA".clone_into(last);
-            }
+        if let Some(last) = cell.overrides.last_mut().filter(|_| data.is_some()) {
+            "data.path=DATA".clone_into(last);
         }
     }
     Ok(sweep)

@@ -48,22 +48,17 @@ fn compute(_: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
     let whole: Vec<f64> = (0..TOKENS)
         .flat_map(|query| full(&tokens, query, scale))
         .collect();
-    let panel = |name, values| Panel {
+    let all = [
+        ("full", "full", &whole),
+        ("max", "top-κ(max)", &maps[0].weights),
+        ("mode", "top-κ(mode)", &maps[1].weights),
+    ];
+    let panels = all.map(|(_, name, values)| Panel {
         name,
         columns: TOKENS,
         values,
-    };
-    let panels = [
-        panel("full", &whole[..]),
-        panel("top-κ(max)", &maps[0].weights[..]),
-        panel("top-κ(mode)", &maps[1].weights[..]),
-    ];
-    let all = [
-        ("full", &whole),
-        ("max", &maps[0].weights),
-        ("mode", &maps[1].weights),
-    ];
-    let rows = all.iter().flat_map(|(name, values)| {
+    });
+    let rows = all.iter().flat_map(|(name, _, values)| {
         let seen = values.iter().enumerate();
         let seen = seen.filter(|(_, weight)| **weight >= 5e-7);
         seen.map(move |(i, weight)| {
