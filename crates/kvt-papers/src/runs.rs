@@ -30,7 +30,7 @@ pub(crate) struct Runs {
 /// If a file or one of its configurations is missing or wrong.
 pub(crate) fn sweep(item: &Item, order: &Order) -> Result<Sweep, ReproduceError> {
     let configs = Configs::find(order.configs.as_deref())?;
-    let folder = configs.path().join("reproduce").join(item.name);
+    let folder = configs.path.join("reproduce").join(item.name);
     let of_version = folder.join(format!("{}-{}.toml", order.scale, order.version.name()));
     let first = match order.version {
         Version::V1 if of_version.exists() => of_version,

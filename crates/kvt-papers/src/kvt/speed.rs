@@ -82,10 +82,8 @@ pub(crate) const ITEM: Item = Item {
 
 impl Speed {
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let mut cases = Vec::new();
-        for way in &WAYS {
-            cases.push(self.case(way, order)?);
-        }
+        let cases = WAYS.iter().map(|way| self.case(way, order));
+        let cases = cases.collect::<Result<Vec<_>, _>>()?;
         let plan = self.plan(&WAYS[0], order)?;
         let device =
             device::resolve(&plan.train.device).map_err(kvt_train::error::TrainError::from)?;
@@ -124,8 +122,8 @@ impl Speed {
     }
 
     fn found(&self, found: &[StepMeasurement], device: &str) -> String {
-        let dense = found.first().map_or(f64::NAN, |dense| dense.step_ms);
-        let fast = ours(found, 2);
+        let ours = |way: usize| found.get(way).map_or(f64::NAN, |one| one.step_ms);
+        let (dense, fast) = (ours(0), ours(2));
         let [_, _, (_, paper_fast)] = SPEED_V1;
         let mut rows: Vec<Vec<String>> = WAYS
             .iter()
@@ -162,11 +160,6 @@ impl Speed {
             table(header.split(" | "), rows)
         )
     }
-}
-
-/// The milliseconds of a row.
-fn ours(found: &[StepMeasurement], way: usize) -> f64 {
-    found.get(way).map_or(f64::NAN, |one| one.step_ms)
 }
 
 fn csv(found: &[StepMeasurement]) -> String {
