@@ -206,21 +206,15 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
 
 /// A half's table, its seeds and its tests.
 fn part(half: &Half, rows: &[Row], runs: &Runs) -> String {
-    let Some((first, others)) = half.metrics.split_first() else {
-        return String::new();
-    };
-    let header = "backbone | method | attention | parameters | keys kept | padding of windows";
-    let more = [
-        format!("*paper*, {}", first.title),
-        "*ours*, last".to_owned(),
-        "*spread*".to_owned(),
-        "*ours*, best".to_owned(),
-        "*spread*".to_owned(),
-    ];
-    let others = others
-        .iter()
-        .map(|metric| format!("{}, last", metric.title));
-    let header = header.split(" | ").map(str::to_owned).chain(more);
+    let first = half.metrics[0];
+    let header = format!(
+        "backbone | method | attention | parameters | keys kept | padding of windows | *paper*, {} | *ours*, last | *spread* | \
+         *ours*, best | *spread*",
+        first.title
+    );
+    let others = half.metrics.iter().skip(1);
+    let others = others.map(|metric| format!("{}, last", metric.title));
+    let header = header.split(" | ").map(str::to_owned).chain(others);
     let own = || rows.iter().filter(|row| row.half.part == half.part);
     let seeds = own().filter(|row| !row.seeds.is_empty()).map(|row| {
         let seeds: Vec<String> = row.seeds.iter().map(u64::to_string).collect();
@@ -230,9 +224,9 @@ fn part(half: &Half, rows: &[Row], runs: &Runs) -> String {
         none if none.is_empty() => "No run of this half is finished.".to_owned(),
         all => format!("Seeds of this half: {}.", all.join("; ")),
     };
-    let mut tests = runs.pairs(*first);
+    let mut tests = runs.pairs(first);
     tests.retain(|pair| pair.names.iter().all(|row| ITEM.is_in(row, half.part)));
-    let tests = match pairs_markdown(&tests, *first) {
+    let tests = match pairs_markdown(&tests, first) {
         none if none.is_empty() => none,
         all => format!("\n#### Is it chance?\n\n{all}"),
     };
@@ -241,7 +235,7 @@ fn part(half: &Half, rows: &[Row], runs: &Runs) -> String {
         half.method,
         half.data,
         first.title,
-        table(header.chain(others), own().map(|row| line(row, runs)))
+        table(header, own().map(|row| line(row, runs)))
     )
 }
 
