@@ -24,13 +24,14 @@ use std::path::PathBuf;
 
 pub use self::demo::{Demo, demo};
 pub use self::error::ReproduceError;
-use self::error::quoted as names;
+use self::error::quoted;
 pub use self::item::Item;
 use self::item::{Make, Outcome};
 pub use self::order::{Order, Scale, Version};
 use self::runs::Runs;
 pub use self::runs::planned;
 use kvt_data::fs::{check_writable, remove_leftovers, write_together};
+use kvt_data::text::shell;
 use kvt_tools::sweep::{Found, Watch};
 use kvt_train::table::Table;
 
@@ -91,7 +92,7 @@ fn refusal(
     order: &Order,
 ) -> Option<String> {
     let (known, parts) = (item.scales, item.parts);
-    let scales = names(known.iter().map(|scale| scale.name()));
+    let scales = quoted(known.iter().map(|scale| scale.name()));
     match scale {
         Some(_) if known.is_empty() => {
             let without = "takes neither images nor training: leave `--scale` and `--data` out";
@@ -116,7 +117,7 @@ fn refusal(
         let reason = format!("is not made of training runs and does not take {options}");
         return Some(reason);
     }
-    let parts_are = names(parts.iter().copied());
+    let parts_are = quoted(parts.iter().copied());
     if let Some(given) = &order.only
         && !parts.contains(&given.as_str())
     {
@@ -143,7 +144,7 @@ fn refusal(
         known => format!(
             "is not in version `{}` of the paper, only in {}: what differs is in `docs/reproduction.md`",
             given.name(),
-            names(known.iter().map(|version| version.name()))
+            quoted(known.iter().map(|version| version.name()))
         ),
     })
 }
@@ -245,14 +246,14 @@ fn page(item: &Item, order: &Order, outcome: &Outcome) -> String {
         command += &format!(" --only {part}");
     }
     for table in &order.known {
-        command += &format!(" --known {}", quoted(&table.display().to_string()));
+        command += &format!(" --known {}", shell(&table.display().to_string()));
     }
     if item.versions.len() > 1 {
         command += &format!(" --version {}", order.version.name());
     }
     if item.takes_runs() || item.takes_overrides {
         for text in &order.overrides {
-            command += &format!(" --set {}", quoted(text));
+            command += &format!(" --set {}", shell(text));
         }
     }
     let figure = if outcome.svg.is_empty() {
@@ -266,16 +267,6 @@ fn page(item: &Item, order: &Order, outcome: &Outcome) -> String {
         item.stated.trim(),
         outcome.found.trim(),
     )
-}
-
-/// A setting, quoted for a shell where necessary.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._=-/,".contains(c);
-    if text.chars().all(is_plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }
 
 /// A Markdown table; all columns but the first are right-aligned.

@@ -19,8 +19,8 @@ const ROWS: [(&str, &str); 2] = [("dense", "dense"), ("knn", "k-NN")];
 /// The measure that is drawn; the CSV file also has [`Measure::NonlocalityRaw`].
 const DRAWN: Measure = Measure::Nonlocality;
 
-/// By layer and epoch, for each seed: the seed, the mean and its error.
-type ByLayer = BTreeMap<(usize, u32), Vec<(u64, f64, Option<f64>)>>;
+/// By layer and epoch, for each seed: the mean and its error.
+type ByLayer = BTreeMap<(usize, u32), Vec<(f64, Option<f64>)>>;
 
 /// Figure 3 of KVT, from the runs of Figure 2.
 pub(crate) const ITEM: Item = Item {
@@ -99,12 +99,11 @@ fn of_row(
             };
             is_measured = true;
             let error = number(DRAWN, LayerRecord::ERROR);
-            let seed = cell.plan.seed;
             let key = (layer.layer, layer.epoch + 1);
-            by_layer.entry(key).or_default().push((seed, mean, error));
+            by_layer.entry(key).or_default().push((mean, error));
             numbers.push(cells([
                 &row,
-                &seed,
+                &cell.plan.seed,
                 &(layer.epoch + 1),
                 &layer.layer,
                 &layer.split,
@@ -136,8 +135,8 @@ fn lacking(without: &[String]) -> String {
 }
 
 /// The statistic of the means over the seeds.
-fn statistic(seeds: &[(u64, f64, Option<f64>)]) -> Option<Statistic> {
-    let means: Vec<f64> = seeds.iter().map(|(_, mean, _)| *mean).collect();
+fn statistic(seeds: &[(f64, Option<f64>)]) -> Option<Statistic> {
+    let means: Vec<f64> = seeds.iter().map(|(mean, _)| *mean).collect();
     Statistic::of(&means)
 }
 
@@ -147,7 +146,7 @@ fn lines(row: &ByLayer) -> Vec<ErrorLine> {
         let Some(found) = statistic(seeds) else {
             continue;
         };
-        let of_images = seeds.first().and_then(|(_, _, error)| *error);
+        let of_images = seeds.first().and_then(|(_, error)| *error);
         let new = || ErrorLine::new(format!("layer {layer}"), layer - 1, []);
         let line = lines.entry(*layer).or_insert_with(new);
         let point = (f64::from(*epoch), found.mean, found.spread.or(of_images));
