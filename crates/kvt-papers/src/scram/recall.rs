@@ -16,7 +16,8 @@ struct Recall {
 }
 
 const DIM: usize = 8;
-const KEPT: [usize; 3] = [1, 4, 8];
+const KEPT: [usize; 3] = [1, 4, MOST];
+const MOST: usize = 8;
 
 /// Up to 16,384 tokens.
 const PAPER: Recall = Recall {
@@ -87,14 +88,13 @@ impl Recall {
 fn compare((features, tokens): Features, side: usize) -> Result<Vec<Record>, ReproduceError> {
     let [queries, keys] = tokens(side);
     let tokens = Tokens::new(&queries, &keys, DIM, [side, side])?;
-    let most = KEPT.into_iter().max().unwrap_or(1);
     let search = PatchMatch {
-        kept: most,
+        kept: MOST,
         separation: 0,
         iterations: 8,
     };
     let found = search.search(&tokens, Key::new(0));
-    let exact = Fields::exact(&tokens, most, 0);
+    let exact = Fields::exact(&tokens, MOST, 0);
     let scale = (DIM as f64).powf(-0.5);
     let count = tokens.tokens();
     // Values per query, summed in order below: the result does not depend on the threads.
@@ -135,11 +135,10 @@ fn csv(records: &[Record]) -> String {
 
 impl Recall {
     fn svg(&self, records: &[Record]) -> Result<String, String> {
-        let most = KEPT.into_iter().max().unwrap_or(1);
         let mut lines = Vec::new();
         for (color, (name, _)) in FEATURES.into_iter().enumerate() {
             let shown = || {
-                let same = move |record: &&Record| record.kept == most && record.features == name;
+                let same = move |record: &&Record| record.kept == MOST && record.features == name;
                 records.iter().filter(same)
             };
             let recall = shown().map(|record| (record.tokens as f64, record.recall));
@@ -148,7 +147,7 @@ impl Recall {
             lines.push(Line::new(format!("{name}: recall"), color, recall));
             lines.push(Line::new(format!("{name}: mass"), color, mass).dashed());
         }
-        let title = format!("PatchMatch against the exact top {most}");
+        let title = format!("PatchMatch against the exact top {MOST}");
         let chart = Chart {
             title: &title,
             x: Axis::logarithmic("tokens").at(self
@@ -181,8 +180,7 @@ impl Recall {
              numbers at every size, or of one for every four tokens in each direction. \"White noise\" has no \
              coherence: it breaks the assumption. Recall@κ is the share of the κ best keys that were found, in the \
              mean over queries; the mass is the sum of the dense attention weights on the keys that were found, \
-             over that on the κ best ones. The figure has κ = {}.\n\n{}",
-            KEPT.into_iter().max().unwrap_or(1),
+             over that on the κ best ones. The figure has κ = {MOST}.\n\n{}",
             table(header.split(" | "), records.iter().map(row))
         )
     }
