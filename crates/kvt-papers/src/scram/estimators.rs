@@ -161,6 +161,86 @@ impl Estimators {
             ..Outcome::default()
         })
     }
+
+    fn svg(&self, records: &[Record]) -> Result<String, String> {
+        type Point = (f64, Option<f64>);
+        let panel = |title: &str, of: fn(&Record) -> Option<Point>| {
+            let line = |(color, method): (usize, Method)| {
+                let own = records.iter().filter(|record| record.method == method);
+                let points = own.filter_map(|record| {
+                    let (value, error) = of(record)?;
+                    let error = error.map(|error| 100.0 * error);
+                    Some((record.samples, 100.0 * value, error))
+                });
+                ErrorLine {
+                    dashed: method == Method::Sparse,
+                    ..ErrorLine::new(method.name(), color, points)
+                }
+            };
+            let ticks = self.samples.iter().map(|samples| *samples as f64);
+            LinePanel {
+                title: title.to_owned(),
+                x: Axis::logarithmic("samples of a query, keys of a sum").at(ticks.collect()),
+                y: Axis::logarithmic("% of the exact output"),
+                lines: Method::ALL.into_iter().enumerate().map(line).collect(),
+                y_holds: Vec::new(),
+            }
+        };
+        let panels = [
+            panel("Bias, and its standard error", Record::bias),
+            panel("Spread", |record| Some((record.spread?.sqrt(), None))),
+        ];
+        line_panels(
+            "Estimates of dense attention beside the exact sum",
+            &panels,
+            2,
+        )
+    }
+
+    fn found(&self, records: &[Record]) -> String {
+        let row = |record: &Record| {
+            let mut row = vec![record.method.name().to_owned()];
+            row.extend(record.cells());
+            row
+        };
+        let rows: Vec<_> = records.iter().map(row).collect();
+        let header = "estimator | samples, or keys | bias, % | spread, % | spread by equation 15, % | effective samples | \
+                      accepted steps";
+        let at = |method: Method, samples: f64, cell: usize| {
+            let mut own = records.iter().filter(|record| record.method == method);
+            let found = own.find(|record| record.samples >= samples);
+            found.map_or_else(String::new, |record| record.cells()[cell].clone())
+        };
+        let Self { side, draws, .. } = self;
+        format!(
+            "A map of {side} x {side} with {DIM} channels: queries and keys are bicubic interpolations of 9 x 9 normal numbers with 5 % of \
+             noise, keys rolled by 5 rows and 3 columns; values are normal numbers. The search: κ = {KEPT}, L = {SEPARATION}, 8 iterations. \
+             *importance*: α = {ALPHA}, Gaussians of deviation {LENGTH}. *uniform*: the same with α = 0, which needs no search. *chains*: one \
+             from each mode, steps of deviation {LENGTH}, their samples counted together. *sparse*: the softmax over the keys in windows \
+             around the modes, b = 0, 1 and 2, which draws nothing.\n\n\
+             {} runs each, all queries. Bias is the length of the difference between the mean estimate and the exact output, divided by the \
+             length of the exact output, both over all queries; spread is the root of the summed variance of an estimate, divided by the same. \
+             The squared bias is the mean product of the errors of two means of {} runs each, {} times, so that spread does not \
+             count as bias; it is given where it is more than two standard errors, and else what it is less than. Equation 15 is with normalised \
+             weights.\n\n{}\n\
+             **So** no estimator is unbiased for so few samples, and none of them beats a sum: importance sampling around the modes has a bias of \
+             {} % with 64 samples and {} % with 256 (more than there are keys), and a single estimate is off by another {} % and {} %, while \
+             the sum over the {} keys of b = 2 is off by {} % and draws nothing. Uniform samples have more bias, {} % with 64, and the \
+             chains, which weigh all modes alike, the most, {} %.\n",
+            2 * draws.pairs * draws.runs,
+            draws.runs,
+            draws.pairs,
+            table(header.split(" | "), &rows),
+            at(Method::Mixture, 64.0, 1),
+            at(Method::Mixture, 256.0, 1),
+            at(Method::Mixture, 64.0, 2),
+            at(Method::Mixture, 256.0, 2),
+            at(Method::Sparse, 50.0, 0),
+            at(Method::Sparse, 50.0, 1),
+            at(Method::Uniform, 64.0, 1),
+            at(Method::Chains, 64.0, 1),
+        )
+    }
 }
 
 /// The outputs of all queries, by their weights.
@@ -329,88 +409,6 @@ fn csv(records: &[Record]) -> String {
     });
     let header = "estimator,samples,bias_squared,standard_error,spread_squared,predicted_spread_squared,effective,accepted";
     Table::new(header.split(','), rows).csv()
-}
-
-impl Estimators {
-    fn svg(&self, records: &[Record]) -> Result<String, String> {
-        type Point = (f64, Option<f64>);
-        let panel = |title: &str, of: fn(&Record) -> Option<Point>| {
-            let line = |(color, method): (usize, Method)| {
-                let own = records.iter().filter(|record| record.method == method);
-                let points = own.filter_map(|record| {
-                    let (value, error) = of(record)?;
-                    let error = error.map(|error| 100.0 * error);
-                    Some((record.samples, 100.0 * value, error))
-                });
-                ErrorLine {
-                    dashed: method == Method::Sparse,
-                    ..ErrorLine::new(method.name(), color, points)
-                }
-            };
-            let ticks = self.samples.iter().map(|samples| *samples as f64);
-            LinePanel {
-                title: title.to_owned(),
-                x: Axis::logarithmic("samples of a query, keys of a sum").at(ticks.collect()),
-                y: Axis::logarithmic("% of the exact output"),
-                lines: Method::ALL.into_iter().enumerate().map(line).collect(),
-                y_holds: Vec::new(),
-            }
-        };
-        let panels = [
-            panel("Bias, and its standard error", Record::bias),
-            panel("Spread", |record| Some((record.spread?.sqrt(), None))),
-        ];
-        line_panels(
-            "Estimates of dense attention beside the exact sum",
-            &panels,
-            2,
-        )
-    }
-
-    fn found(&self, records: &[Record]) -> String {
-        let row = |record: &Record| {
-            let mut row = vec![record.method.name().to_owned()];
-            row.extend(record.cells());
-            row
-        };
-        let rows: Vec<_> = records.iter().map(row).collect();
-        let header = "estimator | samples, or keys | bias, % | spread, % | spread by equation 15, % | effective samples | \
-                      accepted steps";
-        let at = |method: Method, samples: f64, cell: usize| {
-            let mut own = records.iter().filter(|record| record.method == method);
-            let found = own.find(|record| record.samples >= samples);
-            found.map_or_else(String::new, |record| record.cells()[cell].clone())
-        };
-        let Self { side, draws, .. } = self;
-        format!(
-            "A map of {side} x {side} with {DIM} channels: queries and keys are bicubic interpolations of 9 x 9 normal numbers with 5 % of \
-             noise, keys rolled by 5 rows and 3 columns; values are normal numbers. The search: κ = {KEPT}, L = {SEPARATION}, 8 iterations. \
-             *importance*: α = {ALPHA}, Gaussians of deviation {LENGTH}. *uniform*: the same with α = 0, which needs no search. *chains*: one \
-             from each mode, steps of deviation {LENGTH}, their samples counted together. *sparse*: the softmax over the keys in windows \
-             around the modes, b = 0, 1 and 2, which draws nothing.\n\n\
-             {} runs each, all queries. Bias is the length of the difference between the mean estimate and the exact output, divided by the \
-             length of the exact output, both over all queries; spread is the root of the summed variance of an estimate, divided by the same. \
-             The squared bias is the mean product of the errors of two means of {} runs each, {} times, so that spread does not \
-             count as bias; it is given where it is more than two standard errors, and else what it is less than. Equation 15 is with normalised \
-             weights.\n\n{}\n\
-             **So** no estimator is unbiased for so few samples, and none of them beats a sum: importance sampling around the modes has a bias of \
-             {} % with 64 samples and {} % with 256 (more than there are keys), and a single estimate is off by another {} % and {} %, while \
-             the sum over the {} keys of b = 2 is off by {} % and draws nothing. Uniform samples have more bias, {} % with 64, and the \
-             chains, which weigh all modes alike, the most, {} %.\n",
-            2 * draws.pairs * draws.runs,
-            draws.runs,
-            draws.pairs,
-            table(header.split(" | "), &rows),
-            at(Method::Mixture, 64.0, 1),
-            at(Method::Mixture, 256.0, 1),
-            at(Method::Mixture, 64.0, 2),
-            at(Method::Mixture, 256.0, 2),
-            at(Method::Sparse, 50.0, 0),
-            at(Method::Sparse, 50.0, 1),
-            at(Method::Uniform, 64.0, 1),
-            at(Method::Chains, 64.0, 1),
-        )
-    }
 }
 
 #[cfg(test)]

@@ -102,6 +102,50 @@ impl Fig4 {
             ..Outcome::default()
         })
     }
+
+    fn svg(&self, all: &[Times]) -> Result<String, String> {
+        let line = |(color, times): (usize, &Times)| {
+            let points = times.by_tokens.iter();
+            let points = points.map(|(tokens, timing)| (*tokens as f64, timing.median));
+            Line::new(times.name.as_str(), color, points)
+        };
+        let ticks = self.sides.iter().map(|side| (side * side) as f64).collect();
+        let chart = Chart {
+            title: "Forward pass of one attention layer on this CPU",
+            x: Axis::logarithmic("tokens").at(ticks),
+            y: Axis::logarithmic("milliseconds"),
+            lines: all.iter().enumerate().map(line).collect(),
+            names: Names::Within(SeriesLabelPosition::UpperLeft),
+        };
+        chart.svg()
+    }
+
+    fn found(&self, all: &[Times]) -> String {
+        let mut header = vec!["attention".to_owned()];
+        header.extend(self.sides.iter().map(|side| format!("n = {}", side * side)));
+        header.push("exponent".to_owned());
+        let row = |times: &Times| {
+            let mut cells = vec![times.name.clone()];
+            cells.extend(
+                times
+                    .by_tokens
+                    .iter()
+                    .map(|(_, timing)| format!("{:.2}", timing.median)),
+            );
+            cells.push(format!("{:.2}", times.exponent()));
+            cells
+        };
+        format!(
+            "Milliseconds on this machine's CPU with {} threads, f32: the median of {} runs after one that does not \
+             count. One head, b = 0, 8 iterations, queries and keys as in `scram-recall` (smooth, the same picture \
+             at every size). Full attention is kvt's, which stores no scores. The Sparse Transformer's is left out. \
+             \"Exponent\" is the power of n with which the time grows, fitted from n = {FITTED} on: n^2 for full \
+             attention, and a little more than n for n log n.\n\n{}",
+            rayon::current_num_threads(),
+            self.runs,
+            table(header, all.iter().map(row))
+        )
+    }
 }
 
 /// Full attention, and PatchMatch for each κ.
@@ -145,55 +189,6 @@ impl Times {
             .iter()
             .map(|(tokens, timing)| ((*tokens as f64).ln(), timing.median.ln()));
         slope(&points.collect::<Vec<_>>())
-    }
-}
-
-impl Fig4 {
-    fn svg(&self, all: &[Times]) -> Result<String, String> {
-        let line = |(color, times): (usize, &Times)| {
-            let points = times.by_tokens.iter();
-            let points = points.map(|(tokens, timing)| (*tokens as f64, timing.median));
-            Line::new(times.name.as_str(), color, points)
-        };
-        let chart = Chart {
-            title: "Forward pass of one attention layer on this CPU",
-            x: Axis::logarithmic("tokens").at(self
-                .sides
-                .iter()
-                .map(|side| (side * side) as f64)
-                .collect()),
-            y: Axis::logarithmic("milliseconds"),
-            lines: all.iter().enumerate().map(line).collect(),
-            names: Names::Within(SeriesLabelPosition::UpperLeft),
-        };
-        chart.svg()
-    }
-
-    fn found(&self, all: &[Times]) -> String {
-        let mut header = vec!["attention".to_owned()];
-        header.extend(self.sides.iter().map(|side| format!("n = {}", side * side)));
-        header.push("exponent".to_owned());
-        let row = |times: &Times| {
-            let mut cells = vec![times.name.clone()];
-            cells.extend(
-                times
-                    .by_tokens
-                    .iter()
-                    .map(|(_, timing)| format!("{:.2}", timing.median)),
-            );
-            cells.push(format!("{:.2}", times.exponent()));
-            cells
-        };
-        format!(
-            "Milliseconds on this machine's CPU with {} threads, f32: the median of {} runs after one that does not \
-             count. One head, b = 0, 8 iterations, queries and keys as in `scram-recall` (smooth, the same picture \
-             at every size). Full attention is kvt's, which stores no scores. The Sparse Transformer's is left out. \
-             \"Exponent\" is the power of n with which the time grows, fitted from n = {FITTED} on: n^2 for full \
-             attention, and a little more than n for n log n.\n\n{}",
-            rayon::current_num_threads(),
-            self.runs,
-            table(header, all.iter().map(row))
-        )
     }
 }
 

@@ -82,6 +82,54 @@ impl Recall {
             ..Outcome::default()
         })
     }
+
+    fn svg(&self, records: &[Record]) -> Result<String, String> {
+        let mut lines = Vec::new();
+        for (color, (name, _)) in FEATURES.into_iter().enumerate() {
+            let shown = || {
+                let same = move |record: &&Record| record.kept == MOST && record.features == name;
+                records.iter().filter(same)
+            };
+            let recall = shown().map(|record| (record.tokens as f64, record.recall));
+            let mass =
+                shown().map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]));
+            lines.push(Line::new(format!("{name}: recall"), color, recall));
+            lines.push(Line::new(format!("{name}: mass"), color, mass).dashed());
+        }
+        let title = format!("PatchMatch against the exact top {MOST}");
+        let ticks = self.sides.iter().map(|side| (side * side) as f64).collect();
+        let chart = Chart {
+            title: &title,
+            x: Axis::logarithmic("tokens").at(ticks),
+            y: Axis::linear("share of the exact top k"),
+            lines,
+            names: Names::Within(SeriesLabelPosition::LowerLeft),
+        };
+        chart.svg()
+    }
+
+    fn found(&self, records: &[Record]) -> String {
+        let row = |record: &Record| {
+            vec![
+                record.features.to_owned(),
+                record.tokens.to_string(),
+                record.kept.to_string(),
+                share(record.recall),
+                share(record.mass[0] / record.mass[1]),
+                share(record.mass[1]),
+            ]
+        };
+        let header = "queries and keys | n | κ | recall@κ | attention mass, of the exact top κ | mass of the exact top κ, of all";
+        format!(
+            "Square maps, {DIM} channels, 8 iterations, b = 0. \"Same picture\" and \"same detail\" are bicubic \
+             interpolations of normal numbers with 5 % of noise, keys rolled by 5 rows and 3 columns: of 9 x 9 \
+             numbers at every size, or of one for every four tokens in each direction. \"White noise\" has no \
+             coherence: it breaks the assumption. Recall@κ is the share of the κ best keys that were found, in the \
+             mean over queries; the mass is the sum of the dense attention weights on the keys that were found, \
+             over that on the κ best ones. The figure has κ = {MOST}.\n\n{}",
+            table(header.split(" | "), records.iter().map(row))
+        )
+    }
 }
 
 /// One search for the most keys serves all κ: its first runs are the same as in a search for fewer keys.
@@ -131,59 +179,6 @@ fn csv(records: &[Record]) -> String {
     });
     let header = "features,tokens,kept,recall,mass_found,mass_best";
     Table::new(header.split(','), rows).csv()
-}
-
-impl Recall {
-    fn svg(&self, records: &[Record]) -> Result<String, String> {
-        let mut lines = Vec::new();
-        for (color, (name, _)) in FEATURES.into_iter().enumerate() {
-            let shown = || {
-                let same = move |record: &&Record| record.kept == MOST && record.features == name;
-                records.iter().filter(same)
-            };
-            let recall = shown().map(|record| (record.tokens as f64, record.recall));
-            let mass =
-                shown().map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]));
-            lines.push(Line::new(format!("{name}: recall"), color, recall));
-            lines.push(Line::new(format!("{name}: mass"), color, mass).dashed());
-        }
-        let title = format!("PatchMatch against the exact top {MOST}");
-        let chart = Chart {
-            title: &title,
-            x: Axis::logarithmic("tokens").at(self
-                .sides
-                .iter()
-                .map(|side| (side * side) as f64)
-                .collect()),
-            y: Axis::linear("share of the exact top k"),
-            lines,
-            names: Names::Within(SeriesLabelPosition::LowerLeft),
-        };
-        chart.svg()
-    }
-
-    fn found(&self, records: &[Record]) -> String {
-        let row = |record: &Record| {
-            vec![
-                record.features.to_owned(),
-                record.tokens.to_string(),
-                record.kept.to_string(),
-                share(record.recall),
-                share(record.mass[0] / record.mass[1]),
-                share(record.mass[1]),
-            ]
-        };
-        let header = "queries and keys | n | κ | recall@κ | attention mass, of the exact top κ | mass of the exact top κ, of all";
-        format!(
-            "Square maps, {DIM} channels, 8 iterations, b = 0. \"Same picture\" and \"same detail\" are bicubic \
-             interpolations of normal numbers with 5 % of noise, keys rolled by 5 rows and 3 columns: of 9 x 9 \
-             numbers at every size, or of one for every four tokens in each direction. \"White noise\" has no \
-             coherence: it breaks the assumption. Recall@κ is the share of the κ best keys that were found, in the \
-             mean over queries; the mass is the sum of the dense attention weights on the keys that were found, \
-             over that on the κ best ones. The figure has κ = {MOST}.\n\n{}",
-            table(header.split(" | "), records.iter().map(row))
-        )
-    }
 }
 
 #[cfg(test)]

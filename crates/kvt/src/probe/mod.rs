@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use self::linear::linear_probe;
-use super::common::{counting, generating, named};
+use super::common::{counting, generating, named, number};
 use super::table::table;
 use super::{output, trained};
 use kvt_data::fs::write_text;
@@ -42,7 +42,7 @@ pub(super) struct Args {
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     neighbors: Vec<usize>,
     /// knn: what cosines are divided by.
-    #[arg(long, default_value_t = KnnVote::TEMPERATURE)]
+    #[arg(long, default_value_t = KnnVote::TEMPERATURE, value_parser = number(is_positive, POSITIVE))]
     temperature: f64,
     /// Training images, at equal distances, that are used; 0 is all of them.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -58,7 +58,7 @@ pub(super) struct Args {
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     batch_size: usize,
     /// linear: the learning rate of 256 images per update.
-    #[arg(long, default_value_t = LinearRecipe::default().lr)]
+    #[arg(long, default_value_t = LinearRecipe::default().lr, value_parser = number(is_positive, POSITIVE))]
     lr: f64,
     /// Judge another image folder, `DIR/<class>/*`, with the classes of the training images, in place of the validation images.
     #[arg(long, value_name = "DIR")]
@@ -100,16 +100,14 @@ struct Results {
     rows: Vec<Vec<f64>>,
 }
 
+/// What a temperature and a learning rate are.
+const POSITIVE: &str = "a number above 0";
+
+fn is_positive(number: f64) -> bool {
+    number.is_finite() && number > 0.0
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    if !(args.temperature.is_finite() && args.temperature > 0.0) {
-        bail!(
-            "`--temperature` is {}: expected a number above 0",
-            args.temperature
-        );
-    }
-    if !(args.lr.is_finite() && args.lr > 0.0) {
-        bail!("`--lr` is {}: expected a number above 0", args.lr);
-    }
     if args.method == Method::Linear && args.crops != Crops::None && args.train_images > 0 {
         bail!(
             "`--train-images` takes `--crops none` with `--method linear`: set `data.subset` instead"
