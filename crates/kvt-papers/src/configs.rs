@@ -13,20 +13,22 @@ static EMBEDDED: Dir<'_> = include_dir!("$KVT_CONFIGS");
 const FOLDER: &str = "configs";
 
 /// A folder of configurations.
-pub(crate) enum Configs {
-    /// A folder of the user.
-    There(PathBuf),
-    /// A copy of the embedded ones, which is removed when it is dropped.
-    Copied(TempDir),
+pub(crate) struct Configs {
+    pub(crate) path: PathBuf,
+    /// Of the embedded ones, the copy, which is removed when it is dropped.
+    copy: Option<TempDir>,
 }
 
 impl Configs {
     /// The given folder; or `configs` here, if it has sweeps; or those of the program.
     pub(crate) fn find(given: Option<&Path>) -> io::Result<Self> {
         let here = Path::new(FOLDER);
-        match given {
-            Some(given) => Ok(Self::There(given.to_owned())),
-            None if here.join("reproduce").is_dir() => Ok(Self::There(here.to_owned())),
+        let here = here.join("reproduce").is_dir().then_some(here);
+        match given.or(here) {
+            Some(path) => Ok(Self {
+                path: path.to_owned(),
+                copy: None,
+            }),
             None => Self::embedded(),
         }
     }
@@ -35,24 +37,17 @@ impl Configs {
     pub(crate) fn embedded() -> io::Result<Self> {
         let copy = TempDir::new()?;
         EMBEDDED.extract(copy.path())?;
-        Ok(Self::Copied(copy))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        match self {
-            Self::There(path) => path,
-            Self::Copied(copy) => copy.path(),
-        }
+        Ok(Self {
+            path: copy.path().to_owned(),
+            copy: Some(copy),
+        })
     }
 
     /// The path of a configuration as a reader knows it: that in the repository, if it is embedded.
     pub(crate) fn shown(&self, config: &Path) -> PathBuf {
-        match self {
-            Self::There(_) => config.to_owned(),
-            Self::Copied(copy) => match config.strip_prefix(copy.path()) {
-                Ok(inside) => Path::new(FOLDER).join(inside),
-                Err(_) => config.to_owned(),
-            },
+        match config.strip_prefix(&self.path) {
+            Ok(inside) if self.copy.is_some() => Path::new(FOLDER).join(inside),
+            _ => config.to_owned(),
         }
     }
 }

@@ -6,12 +6,11 @@ use std::path::PathBuf;
 use kvt_attention::AttentionError;
 use kvt_models::{ImgSize, ModelError};
 
-use super::{Scale, Version};
+use super::ITEMS;
 use kvt_tools::bench::BenchError;
 use kvt_tools::report::ReportError;
 use kvt_tools::sweep::SweepError;
 use kvt_tools::trained::TrainedError;
-use kvt_train::config::ConfigError;
 use kvt_train::error::TrainError;
 
 /// Why an item was not computed.
@@ -19,81 +18,25 @@ use kvt_train::error::TrainError;
 #[non_exhaustive]
 pub enum ReproduceError {
     /// No item has this name.
-    #[error("there is nothing called `{name}` to reproduce: the names are {known}")]
-    Unknown {
-        /// The requested name.
-        name: String,
-        /// The names of all items.
-        known: String,
-    },
-    /// The scale is missing, or the item does not have it.
-    #[error("`{name}` {}", no_scale(known, *given))]
-    Scale {
-        /// The item.
-        name: &'static str,
-        /// The scales that it has.
-        known: &'static [Scale],
-        /// The requested scale.
-        given: Option<Scale>,
-    },
-    /// The item is not affected by these options.
-    #[error("`{name}` is not made of training runs and does not take {options}")]
-    Options {
-        /// The item.
-        name: &'static str,
-        /// The options as written on the command line.
-        options: String,
-    },
-    /// The item has no such part.
     #[error(
-        "`{name}` has no part `{given}` to train alone: {}",
-        known_parts(parts)
+        "there is nothing called `{}` to reproduce: the names are {}",
+        .0, quoted(ITEMS.iter().map(|item| item.name))
     )]
-    Part {
+    Unknown(String),
+    /// The item is asked for what it does not have, or without what it needs.
+    #[error("`{name}` {reason}")]
+    Refused {
         /// The item.
         name: &'static str,
-        /// The parts that it has.
-        parts: &'static [&'static str],
-        /// The requested part.
-        given: String,
+        /// Which option is wrong, and what it can be.
+        reason: String,
     },
-    /// One data set for parts that train on different ones.
-    #[error(
-        "the parts of `{name}` train on different data sets: `--only` names the one that `--data` is for, {}",
-        quoted(parts.iter().copied())
-    )]
-    DataOfParts {
-        /// The item.
-        name: &'static str,
-        /// Its parts.
-        parts: &'static [&'static str],
-    },
-    /// The item needs more of its runs than a table has.
-    #[error(
-        "`{0}` shows more of its runs than the numbers of a table: it needs the runs themselves, without `--known`"
-    )]
-    Unknowable(&'static str),
     /// The data set is missing.
     #[error(
         "no folder `{}`: `--data` names the folder of the data set that the runs train on",
         .0.display()
     )]
     NoData(PathBuf),
-    /// The item is not in this version of the paper.
-    #[error("`{name}` {}", no_version(known, *version))]
-    Version {
-        /// The item.
-        name: &'static str,
-        /// The requested version.
-        version: Version,
-        /// The versions that it is in; empty if its paper has only one.
-        known: &'static [Version],
-    },
-    /// The item has no runs to list or train.
-    #[error(
-        "`{0}` is not made of training runs, so there is nothing to plan: without `--dry-run` it is computed at once"
-    )]
-    NoRuns(&'static str),
     /// The file of a sweep is missing.
     #[error(
         "no file `{}`: `--configs` names a folder of configurations and sweeps, as `configs` of kvt's repository is",
@@ -115,9 +58,6 @@ pub enum ReproduceError {
     /// A run cannot be reported on.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// The given settings are wrong.
-    #[error(transparent)]
-    Config(Box<ConfigError>),
     /// The configuration of a model is wrong.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -140,43 +80,8 @@ pub enum ReproduceError {
     Io(#[from] io::Error),
 }
 
-/// Explains a missing or wrong scale of an item that has these scales.
-fn no_scale(known: &[Scale], given: Option<Scale>) -> String {
-    let names = quoted(known.iter().map(|scale| scale.name()));
-    match given {
-        _ if known.is_empty() => {
-            "takes neither images nor training: leave `--scale` and `--data` out".to_owned()
-        }
-        Some(given) => format!("has no runs at the scale `{given}`; `--scale` can be {names}"),
-        None => format!(
-            "trains models for hours or days, so how much must be chosen: `--scale` can be {names} (`kvt reproduce --help` explains \
-             them)"
-        ),
-    }
-}
-
-/// Names the parts of an item.
-fn known_parts(parts: &[&'static str]) -> String {
-    if parts.is_empty() {
-        "leave `--only` out".to_owned()
-    } else {
-        format!("`--only` can be {}", quoted(parts.iter().copied()))
-    }
-}
-
-/// Explains why an item of these versions is not in another one.
-fn no_version(known: &[Version], given: Version) -> String {
-    if known.is_empty() {
-        return "is the same in every version of its paper: leave `--version` out".to_owned();
-    }
-    format!(
-        "is not in version `{}` of the paper, only in {}: what differs is in `docs/reproduction.md`",
-        given.name(),
-        quoted(known.iter().map(|version| version.name()))
-    )
-}
-
-fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
+/// Names in quotes, with commas between them.
+pub(crate) fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
     names.join(", ")
 }

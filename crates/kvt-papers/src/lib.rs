@@ -24,126 +24,149 @@ use std::path::PathBuf;
 
 pub use self::demo::{Demo, demo};
 pub use self::error::ReproduceError;
-pub use self::item::{About, Item, Outcome};
+use self::error::quoted;
+pub use self::item::Item;
+use self::item::{Make, Outcome};
 pub use self::order::{Order, Scale, Version};
-pub use self::runs::{Runs, planned};
+use self::runs::Runs;
+pub use self::runs::planned;
 use kvt_data::fs::{check_writable, remove_leftovers, write_together};
-use kvt_tools::sweep::State;
-pub use kvt_tools::sweep::Watch;
+use kvt_data::text::shell;
+use kvt_tools::sweep::{Found, Watch};
 use kvt_train::table::Table;
 
 /// All items, in the order of their papers.
-pub const ITEMS: &[&dyn Item] = &[
-    &kvt::Table1,
-    &kvt::Table2,
-    &kvt::Table3,
-    &kvt::Table4,
-    &kvt::Speed::PAPER,
-    &kvt::Fig1,
-    &kvt::Fig2,
-    &kvt::Fig3,
-    &kvt::Fig4,
-    &kvt::Fig5,
-    &kvt::Lemmas::PAPER,
-    &scram::Fig2,
-    &scram::Fig3,
-    &scram::Fig4::PAPER,
-    &scram::Recall::PAPER,
-    &scram::Estimators::PAPER,
+pub static ITEMS: [Item; 16] = [
+    kvt::table1::ITEM,
+    kvt::table2::ITEM,
+    kvt::table3::ITEM,
+    kvt::table4::ITEM,
+    kvt::speed::ITEM,
+    kvt::fig1::ITEM,
+    kvt::fig2::ITEM,
+    kvt::fig3::ITEM,
+    kvt::fig4::ITEM,
+    kvt::fig5::ITEM,
+    kvt::lemmas::ITEM,
+    scram::fig2::ITEM,
+    scram::fig3::ITEM,
+    scram::fig4::ITEM,
+    scram::recall::ITEM,
+    scram::estimators::ITEM,
 ];
 
 /// Finds an item by its name.
 ///
 /// # Errors
 /// [`ReproduceError::Unknown`].
-pub fn find(name: &str) -> Result<&'static dyn Item, ReproduceError> {
-    let found = ITEMS.iter().find(|item| item.about().name == name);
-    found.copied().ok_or_else(|| {
-        let known: Vec<String> = ITEMS
-            .iter()
-            .map(|item| format!("`{}`", item.about().name))
-            .collect();
-        ReproduceError::Unknown {
-            name: name.to_owned(),
-            known: known.join(", "),
-        }
-    })
+pub fn find(name: &str) -> Result<&'static Item, ReproduceError> {
+    let found = ITEMS.iter().find(|item| item.name == name);
+    found.ok_or_else(|| ReproduceError::Unknown(name.to_owned()))
 }
 
 /// Refuses a scale or a version that an item does not have, options that have no effect on it, and data that does not exist.
 ///
 /// # Errors
-/// [`ReproduceError::Scale`], [`ReproduceError::Options`], [`ReproduceError::Part`], [`ReproduceError::DataOfParts`],
-/// [`ReproduceError::Unknowable`], [`ReproduceError::NoData`], [`ReproduceError::Version`].
+/// [`ReproduceError::Refused`], [`ReproduceError::NoData`].
 pub fn check(
-    item: &dyn Item,
+    item: &Item,
     scale: Option<Scale>,
     version: Option<Version>,
     order: &Order,
 ) -> Result<(), ReproduceError> {
-    let about = item.about();
-    let (name, known, parts) = (about.name, about.scales, about.parts);
-    let has_scale = match scale {
-        Some(scale) => known.contains(&scale),
+    if let Some(reason) = refusal(item, scale, version, order) {
+        let name = item.name;
+        return Err(ReproduceError::Refused { name, reason });
+    }
+    match order.data.as_ref().filter(|path| !path.is_dir()) {
+        Some(path) => Err(ReproduceError::NoData(path.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Why an item cannot be computed as it was ordered.
+fn refusal(
+    item: &Item,
+    scale: Option<Scale>,
+    version: Option<Version>,
+    order: &Order,
+) -> Option<String> {
+    let (known, parts) = (item.scales, item.parts);
+    let scales = quoted(known.iter().map(|scale| scale.name()));
+    match scale {
+        Some(_) if known.is_empty() => {
+            let without = "takes neither images nor training: leave `--scale` and `--data` out";
+            return Some(without.to_owned());
+        }
+        Some(given) if !known.contains(&given) => {
+            return Some(format!(
+                "has no runs at the scale `{given}`; `--scale` can be {scales}"
+            ));
+        }
         // Runs take hours, so they need an explicit scale.
-        None => known.is_empty(),
-    };
-    if !has_scale {
-        let given = scale;
-        return Err(ReproduceError::Scale { name, known, given });
+        None if !known.is_empty() => {
+            return Some(format!(
+                "trains models for hours or days, so how much must be chosen: `--scale` can be {scales} (`kvt reproduce --help` \
+                 explains them)"
+            ));
+        }
+        _ => {}
     }
     let options = without_meaning(item, order);
     if !options.is_empty() {
-        return Err(ReproduceError::Options { name, options });
+        let reason = format!("is not made of training runs and does not take {options}");
+        return Some(reason);
     }
+    let parts_are = quoted(parts.iter().copied());
     if let Some(given) = &order.only
         && !parts.contains(&given.as_str())
     {
-        let given = given.clone();
-        return Err(ReproduceError::Part { name, parts, given });
+        let instead = match parts {
+            [] => "leave `--only` out".to_owned(),
+            _ => format!("`--only` can be {parts_are}"),
+        };
+        return Some(format!("has no part `{given}` to train alone: {instead}"));
     }
-    if !order.known.is_empty() && about.metrics.is_empty() {
-        return Err(ReproduceError::Unknowable(name));
+    if !order.known.is_empty() && !item.takes_known {
+        let reason = "shows more of its runs than the numbers of a table: it needs the runs themselves, without `--known`";
+        return Some(reason.to_owned());
     }
     // Generated images are of one kind for all parts.
     let has_own_data = parts.len() > 1 && scale == Some(Scale::Paper);
     if has_own_data && order.data.is_some() && order.only.is_none() {
-        return Err(ReproduceError::DataOfParts { name, parts });
+        return Some(format!(
+            "has parts that train on different data sets: `--only` names the one that `--data` is for, {parts_are}"
+        ));
     }
-    if let Some(path) = order.data.as_ref().filter(|path| !path.is_dir()) {
-        return Err(ReproduceError::NoData(path.clone()));
-    }
-    match version {
-        Some(version) if !about.versions.contains(&version) => Err(ReproduceError::Version {
-            name,
-            version,
-            known: about.versions,
-        }),
-        _ => Ok(()),
-    }
+    let given = version.filter(|version| !item.versions.contains(version))?;
+    Some(match item.versions {
+        [] => "is the same in every version of its paper: leave `--version` out".to_owned(),
+        known => format!(
+            "is not in version `{}` of the paper, only in {}: what differs is in `docs/reproduction.md`",
+            given.name(),
+            quoted(known.iter().map(|version| version.name()))
+        ),
+    })
 }
 
 /// The given options that have no effect on an item, for a message.
-fn without_meaning(item: &dyn Item, order: &Order) -> String {
-    let takes_runs = !item.about().scales.is_empty();
+fn without_meaning(item: &Item, order: &Order) -> String {
+    if item.takes_runs() {
+        return String::new();
+    }
+    let is_set = !order.overrides.is_empty() && !item.takes_overrides;
     let given = [
-        ("`--data`", order.data.is_some(), takes_runs),
-        (
-            "`--set` or `--device`",
-            !order.overrides.is_empty(),
-            item.takes_overrides(),
-        ),
-        ("`--seeds`", order.seeds.is_some(), takes_runs),
-        ("`--devices`", !order.devices.is_empty(), takes_runs),
-        ("`--runs`", order.runs.is_some(), takes_runs),
-        ("`--as-is`", order.as_is, takes_runs),
-        ("`--only`", order.only.is_some(), takes_runs),
-        ("`--known`", !order.known.is_empty(), takes_runs),
+        ("`--data`", order.data.is_some()),
+        ("`--set` or `--device`", is_set),
+        ("`--seeds`", order.seeds.is_some()),
+        ("`--devices`", !order.devices.is_empty()),
+        ("`--runs`", order.runs.is_some()),
+        ("`--as-is`", order.as_is),
+        ("`--only`", order.only.is_some()),
+        ("`--known`", !order.known.is_empty()),
     ];
-    let names = given
-        .iter()
-        .filter(|(_, is_given, means)| *is_given && !means);
-    names.map(|(name, ..)| *name).collect::<Vec<_>>().join(", ")
+    let names = given.iter().filter(|(_, is_given)| *is_given);
+    names.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
 /// The result of [`reproduce`].
@@ -161,25 +184,33 @@ pub struct Reproduced {
 /// # Errors
 /// If the files cannot be written, which is checked first, or the item cannot be computed.
 pub fn reproduce(
-    item: &dyn Item,
+    item: &Item,
     order: &Order,
     watch: &dyn Watch,
 ) -> Result<Reproduced, ReproduceError> {
     let folder = &order.out;
     fs_err::create_dir_all(folder)?;
     remove_leftovers(folder);
-    let named = |extension| folder.join(format!("{}.{extension}", item.about().name));
+    let named = |extension| folder.join(format!("{}.{extension}", item.name));
     for extension in ["csv", "svg", "md"] {
         check_writable(&named(extension))?;
     }
-    let mut outcome = item.compute(order, watch)?;
-    if !has_numbers(item, order)? {
-        outcome.svg.clear();
-        watch.say(&format!(
-            "no run of `{}` is finished: {NO_FIGURE}",
-            item.about().name
-        ));
-    }
+    let (outcome, failures) = match item.make {
+        Make::Alone(compute) => (compute(order, watch)?, Vec::new()),
+        Make::OfRuns(compute) => {
+            let runs = Runs::of(item, order, watch)?;
+            let mut outcome = compute(&runs, order, watch)?;
+            if !item.metrics.is_empty() {
+                outcome.files.push(runs.file(item));
+            }
+            if !runs.found.iter().any(Found::is_finished) {
+                outcome.svg.clear();
+                let name = item.name;
+                watch.say(&format!("no run of `{name}` is finished: {NO_FIGURE}"));
+            }
+            (outcome, runs.failures)
+        }
+    };
     let page = page(item, order, &outcome);
     let (mut paths, mut texts) = (Vec::new(), Vec::new());
     for (extension, text) in [("csv", &outcome.csv), ("svg", &outcome.svg), ("md", &page)] {
@@ -193,48 +224,36 @@ pub fn reproduce(
         texts.push(bytes);
     }
     write_together(&paths, |number, file| file.write_all(texts[number]))?;
-    Ok(Reproduced {
-        paths,
-        failures: outcome.failures,
-    })
+    Ok(Reproduced { paths, failures })
 }
 
 /// In place of a figure of nothing.
 const NO_FIGURE: &str = "there is no figure yet";
 
-/// Whether an item has something to draw: it is not made of runs, or one of them is finished.
-fn has_numbers(item: &dyn Item, order: &Order) -> Result<bool, ReproduceError> {
-    Ok(match planned(item, order)? {
-        None => true,
-        Some([all, _]) => all.cells.iter().any(|cell| State::of(cell).is_finished()),
-    })
-}
-
-fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
-    let about = item.about();
-    let (name, title) = (about.name, about.title);
+fn page(item: &Item, order: &Order, outcome: &Outcome) -> String {
+    let (name, title) = (item.name, item.title);
     let mut command = format!("kvt reproduce {name}");
-    if !about.scales.is_empty() {
+    if item.takes_runs() {
         if order.data.is_some() {
             command += " --data DATA";
         }
         command += &format!(" --scale {}", order.scale);
-    }
-    if let Some(seeds) = order.seeds.filter(|_| !about.scales.is_empty()) {
-        command += &format!(" --seeds {seeds}");
+        if let Some(seeds) = order.seeds {
+            command += &format!(" --seeds {seeds}");
+        }
     }
     if let Some(part) = &order.only {
         command += &format!(" --only {part}");
     }
     for table in &order.known {
-        command += &format!(" --known {}", quoted(&table.display().to_string()));
+        command += &format!(" --known {}", shell(&table.display().to_string()));
     }
-    if about.versions.len() > 1 {
+    if item.versions.len() > 1 {
         command += &format!(" --version {}", order.version.name());
     }
-    if item.takes_overrides() {
+    if item.takes_runs() || item.takes_overrides {
         for text in &order.overrides {
-            command += &format!(" --set {}", quoted(text));
+            command += &format!(" --set {}", shell(text));
         }
     }
     let figure = if outcome.svg.is_empty() {
@@ -245,19 +264,9 @@ fn page(item: &dyn Item, order: &Order, outcome: &Outcome) -> String {
     format!(
         "# {title}\n\nMade by `{command}`; all numbers are in [{name}.csv]({name}.csv).\n\n\
          ## What the paper states\n\n{}\n\n## What was computed\n\n{}\n\n{figure}\n",
-        about.stated.trim(),
+        item.stated.trim(),
         outcome.found.trim(),
     )
-}
-
-/// A setting, quoted for a shell where necessary.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._=-/,".contains(c);
-    if text.chars().all(is_plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }
 
 /// A Markdown table; all columns but the first are right-aligned.

@@ -60,7 +60,7 @@ impl Version {
     }
 }
 
-/// The inputs of an item. [`Item`](super::Item) says which of them affect it.
+/// The inputs of an item. The [`Item`](super::Item) says which of them affect it.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
     /// How much is computed.

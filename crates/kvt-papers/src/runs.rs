@@ -13,32 +13,37 @@ use kvt_train::run::Metric;
 
 /// The runs of an item, with the state and results of each.
 #[derive(Clone, Debug)]
-pub struct Runs {
+pub(crate) struct Runs {
     /// The sweep that defines them.
-    pub sweep: Sweep,
+    pub(crate) sweep: Sweep,
     /// State and results, in the order of the cells.
-    pub found: Vec<Found>,
+    pub(crate) found: Vec<Found>,
     /// One line for each reason that runs could not be trained.
-    pub failures: Vec<String>,
+    pub(crate) failures: Vec<String>,
 }
 
-/// The sweep of an item with these parts: `reproduce/<name>/<scale>.toml` in the folder of configurations, or `<scale>-v1.toml` for
+/// The sweep of an item: `reproduce/<name>/<scale>.toml` in the folder of configurations, or `<scale>-v1.toml` for
 /// version 1 of the paper if that file exists; for each part but the first, the runs of `<scale>-<part>.toml` are added. Data and
 /// seeds of the order are for the parts to train.
 ///
 /// # Errors
 /// If a file or one of its configurations is missing or wrong.
-pub(crate) fn sweep(name: &str, parts: &[&str], order: &Order) -> Result<Sweep, ReproduceError> {
+pub(crate) fn sweep(item: &Item, order: &Order) -> Result<Sweep, ReproduceError> {
     let configs = Configs::find(order.configs.as_deref())?;
-    let folder = configs.path().join("reproduce").join(name);
+    let folder = configs.path.join("reproduce").join(item.name);
     let of_version = folder.join(format!("{}-{}.toml", order.scale, order.version.name()));
     let first = match order.version {
         Version::V1 if of_version.exists() => of_version,
         _ => folder.join(format!("{}.toml", order.scale)),
     };
     let is_chosen = |part: &&str| order.only.as_ref().is_none_or(|only| only == part);
-    let mut sweep = load(&configs, &first, order, parts.first().is_none_or(is_chosen))?;
-    for part in parts.iter().skip(1) {
+    let mut sweep = load(
+        &configs,
+        &first,
+        order,
+        item.parts.first().is_none_or(is_chosen),
+    )?;
+    for part in item.parts.iter().skip(1) {
         let path = folder.join(format!("{}-{part}.toml", order.scale));
         let more = load(&configs, &path, order, is_chosen(part))?;
         sweep.cells.extend(more.cells);
@@ -68,28 +73,29 @@ fn load(
     }
     for cell in &mut sweep.cells {
         cell.config = configs.shown(&cell.config);
-    }
-    if data.is_some() {
         // Pages are read by others, whose data has another path.
-        for cell in &mut sweep.cells {
-            if let Some(last) = cell.overrides.last_mut() {
-                "data.path=DATA".clone_into(last);
-            }
+        if let Some(last) = cell.overrides.last_mut().filter(|_| data.is_some()) {
+            "data.path=DATA".clone_into(last);
         }
     }
     Ok(sweep)
 }
 
-/// The runs of an item, with what is known of them, and those that are to be trained; `None` if it is not made of runs.
+/// The runs of an item, with what is known of them, and those that are to be trained.
 ///
 /// # Errors
-/// If a file is missing or wrong, or the data set of a run that is to be trained is missing, unless the order is `as_is`.
-pub fn planned(item: &dyn Item, order: &Order) -> Result<Option<[Sweep; 2]>, ReproduceError> {
-    let Some(mut all) = item.sweep(order)? else {
-        return Ok(None);
-    };
+/// [`ReproduceError::Refused`] if it is not made of runs. Other errors if a file is missing or wrong, or the data set of a run that is to be trained is missing, unless the order is `as_is`.
+pub fn planned(item: &Item, order: &Order) -> Result<[Sweep; 2], ReproduceError> {
+    if !item.takes_runs() {
+        let reason = "is not made of training runs, so there is nothing to plan: without `--dry-run` it is computed at once";
+        return Err(ReproduceError::Refused {
+            name: item.name,
+            reason: reason.to_owned(),
+        });
+    }
+    let mut all = (item.sweep)(item, order)?;
     if !order.known.is_empty() {
-        all = all.with_known(&order.known, item.about().metrics)?;
+        all = all.with_known(&order.known, item.metrics)?;
     }
     let mut chosen = all.clone();
     if let Some(part) = &order.only {
@@ -98,7 +104,7 @@ pub fn planned(item: &dyn Item, order: &Order) -> Result<Option<[Sweep; 2]>, Rep
     if !order.as_is {
         check_data(&chosen)?;
     }
-    Ok(Some([all, chosen]))
+    Ok([all, chosen])
 }
 
 /// Refuses a data set that is not there and that a run needs to be trained: else every run would find out.
@@ -120,10 +126,12 @@ impl Runs {
     /// # Errors
     /// [`ReproduceError::Stopped`] if a stop was requested; other errors if the sweep is wrong or a device is missing. A run that fails
     /// does not cause an error: it is one of the [`failures`](Self::failures).
-    pub fn of(item: &dyn Item, order: &Order, watch: &dyn Watch) -> Result<Self, ReproduceError> {
-        let Some([sweep, chosen]) = planned(item, order)? else {
-            return Err(ReproduceError::NoRuns(item.about().name));
-        };
+    pub(crate) fn of(
+        item: &Item,
+        order: &Order,
+        watch: &dyn Watch,
+    ) -> Result<Self, ReproduceError> {
+        let [sweep, chosen] = planned(item, order)?;
         let mut failures = Vec::new();
         if !order.as_is {
             let ends = carry_out(&chosen, &order.devices, watch)?;
@@ -149,15 +157,17 @@ impl Runs {
     }
 
     /// The finished cells of a row.
-    pub fn finished<'a>(&'a self, row: &'a str) -> impl Iterator<Item = (&'a Cell, &'a Found)> {
+    pub(crate) fn finished<'a>(
+        &'a self,
+        row: &'a str,
+    ) -> impl Iterator<Item = (&'a Cell, &'a Found)> {
         let all = self.sweep.cells.iter().zip(&self.found);
         all.filter(move |(cell, found)| cell.name == row && found.is_finished())
     }
 
     /// One finished cell for each row, or `None` if it has none. All have the same seed: the first one that all rows with finished
     /// cells share. Without such a seed, each is the first finished cell of its row.
-    #[must_use]
-    pub fn of_one_seed<'a>(&'a self, rows: &[&'a str]) -> Vec<Option<&'a Cell>> {
+    pub(crate) fn of_one_seed<'a>(&'a self, rows: &[&'a str]) -> Vec<Option<&'a Cell>> {
         let finished =
             |row: &'a str| -> Vec<&'a Cell> { self.finished(row).map(|(cell, _)| cell).collect() };
         let rows: Vec<Vec<&Cell>> = rows.iter().copied().map(finished).collect();
@@ -178,27 +188,33 @@ impl Runs {
     }
 
     /// The first cell of a row, finished or not.
-    #[must_use]
-    pub fn cell(&self, row: &str) -> Option<&Cell> {
+    pub(crate) fn cell(&self, row: &str) -> Option<&Cell> {
         self.sweep.cells.iter().find(|cell| cell.name == row)
     }
 
     /// The statistic of a value over the finished cells of a row.
-    pub fn statistic(&self, row: &str, value: impl Fn(&Found) -> Option<f64>) -> Option<Statistic> {
+    pub(crate) fn statistic(
+        &self,
+        row: &str,
+        value: impl Fn(&Found) -> Option<f64>,
+    ) -> Option<Statistic> {
         let values = self.by_seed(row, value);
         Statistic::of(&values.iter().map(|(_, value)| *value).collect::<Vec<_>>())
     }
 
     /// A value of the finished cells of a row, with the seed of each.
-    pub fn by_seed(&self, row: &str, value: impl Fn(&Found) -> Option<f64>) -> Vec<(u64, f64)> {
+    pub(crate) fn by_seed(
+        &self,
+        row: &str,
+        value: impl Fn(&Found) -> Option<f64>,
+    ) -> Vec<(u64, f64)> {
         let values = self.finished(row);
         let values = values.filter_map(|(cell, found)| Some((cell.plan.seed, value(found)?)));
         values.collect()
     }
 
     /// How many cells of a row crashed, and how many it has.
-    #[must_use]
-    pub fn crashed(&self, row: &str) -> (usize, usize) {
+    pub(crate) fn crashed(&self, row: &str) -> (usize, usize) {
         let all = self.sweep.cells.iter().zip(&self.found);
         let own: Vec<_> = all.filter(|(cell, _)| cell.name == row).collect();
         let crashed = own
@@ -208,25 +224,26 @@ impl Runs {
     }
 
     /// The tests of the declared pairs.
-    #[must_use]
-    pub fn pairs(&self, metric: Metric) -> Vec<PairRow> {
+    pub(crate) fn pairs(&self, metric: Metric) -> Vec<PairRow> {
         pairs(&self.sweep, &self.found, metric)
     }
 
     /// What follows a table on its page: tests, then images, epochs and seeds, then the exact command of each cell.
-    #[must_use]
-    pub fn notes(&self, metric: Metric) -> String {
-        let tests = pairs_markdown(&self.pairs(metric), metric);
-        let tests = match tests.as_str() {
-            "" => tests,
-            all => format!("\n### Is it chance?\n\n{all}"),
-        };
+    pub(crate) fn notes(&self, metric: Metric) -> String {
+        let mut tests = pairs_markdown(&self.pairs(metric), metric);
+        if !tests.is_empty() {
+            tests = format!("\n### Is it chance?\n\n{tests}");
+            let mut paired = self.sweep.pairs.iter().flatten();
+            if paired.any(|row| !self.mark(row).is_empty()) {
+                tests += "\nA seed has no counts where the numbers of one of its two runs are those of an earlier table: that has accuracies, \
+                          but not what the run says of each image, which McNemar's test needs.\n";
+            }
+        }
         tests + &self.conditions()
     }
 
     /// What follows the tests: images, epochs and seeds, then the exact command of each cell.
-    #[must_use]
-    pub fn conditions(&self) -> String {
+    pub(crate) fn conditions(&self) -> String {
         let conditions = conditions(&self.sweep.cells, &self.found);
         let conditions = match conditions.as_str() {
             "" => "No run is finished.\n",
@@ -245,17 +262,15 @@ impl Runs {
     }
 
     /// A mark of a row, if cells of it are known from an earlier table.
-    #[must_use]
-    pub fn mark(&self, row: &str) -> &'static str {
+    pub(crate) fn mark(&self, row: &str) -> &'static str {
         let mut all = self.sweep.cells.iter().zip(&self.found);
         let is_known = all.any(|(cell, found)| cell.name == row && found.is_known(cell));
         if is_known { " †" } else { "" }
     }
 
-    /// All cells with metrics as `<item>-runs.csv`, a file of an outcome.
-    #[must_use]
-    pub fn file(&self, item: &str, metrics: &[Metric]) -> (String, Vec<u8>) {
-        let csv = cells_csv(&self.sweep.cells, &self.found, metrics);
-        (format!("{item}-runs.csv"), csv.into_bytes())
+    /// All cells with the metrics of their item as `<item>-runs.csv`, a file of an outcome.
+    pub(crate) fn file(&self, item: &Item) -> (String, Vec<u8>) {
+        let csv = cells_csv(&self.sweep.cells, &self.found, item.metrics);
+        (format!("{}-runs.csv", item.name), csv.into_bytes())
     }
 }

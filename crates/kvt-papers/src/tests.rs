@@ -58,32 +58,29 @@ impl Watch for Heard {
     }
 }
 
-struct Half(bool);
-
-impl Item for Half {
-    fn about(&self) -> About {
-        About {
-            name: "half",
-            title: "Half",
-            stated: "\nIt is 0.5.\n",
-            ..About::default()
-        }
-    }
-
-    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+const HALF: Item = Item {
+    name: "half",
+    title: "Half",
+    stated: "\nIt is 0.5.\n",
+    make: Make::Alone(|_, watch| {
         watch.progress(1, 1);
-        if self.0 {
-            return Err(ReproduceError::Draw("no ink".to_owned()));
-        }
         Ok(Outcome {
             csv: "a\n0.5\n".to_owned(),
             svg: "<svg/>".to_owned(),
             found: table(["a", "b"], [["x", "0.5"].map(str::to_owned)]),
             files: vec![("more.txt".to_owned(), b"more".to_vec())],
-            ..Outcome::default()
         })
-    }
-}
+    }),
+    ..Item::PLAIN
+};
+
+const FAILS: Item = Item {
+    make: Make::Alone(|_, watch| {
+        watch.progress(1, 1);
+        Err(ReproduceError::Draw("no ink".to_owned()))
+    }),
+    ..HALF
+};
 
 #[test]
 fn all_files_are_written_or_none() {
@@ -94,13 +91,13 @@ fn all_files_are_written_or_none() {
         out: at.clone(),
         ..Order::default()
     };
-    let error = reproduce(&Half(true), &order, &heard).unwrap_err();
+    let error = reproduce(&FAILS, &order, &heard).unwrap_err();
     assert_eq!(error.to_string(), "could not draw the figure: no ink");
     assert_eq!(heard.steps(), [(1, 1)]);
     assert_eq!(fs_err::read_dir(&at).unwrap().count(), 0);
     // Leftovers of a killed process are removed.
     fs_err::write(at.join(format!("{TEMPORARY_PREFIX}a1")), "half").unwrap();
-    let paths = reproduce(&Half(false), &order, &heard).unwrap().paths;
+    let paths = reproduce(&HALF, &order, &heard).unwrap().paths;
     assert_eq!(
         paths,
         ["half.csv", "half.svg", "half.md", "more.txt"].map(|name| at.join(name))
@@ -118,7 +115,7 @@ fn all_files_are_written_or_none() {
     fs_err::remove_file(&paths[1]).unwrap();
     fs_err::create_dir(&paths[1]).unwrap();
     let heard = Heard::default();
-    assert!(reproduce(&Half(false), &order, &heard).is_err());
+    assert!(reproduce(&HALF, &order, &heard).is_err());
     assert!(heard.steps().is_empty());
 }
 
@@ -219,7 +216,9 @@ fn a_part_and_a_table_must_fit_the_item() {
         known: vec!["runs.csv".into()],
         ..Order::default()
     };
-    assert_eq!(refused("table3", Scale::Cifar, known.clone()), None);
+    for item in ["table1", "table3"] {
+        assert_eq!(refused(item, Scale::Cifar, known.clone()), None);
+    }
     let error = refused("fig2", Scale::Cifar, known).unwrap();
     assert!(error.contains("needs the runs themselves"), "{error}");
     // ADE20K is not COCO, but generated scenes are the same.
@@ -237,8 +236,8 @@ fn a_part_and_a_table_must_fit_the_item() {
 /// The rows of each sweep of a part are those of the part.
 #[test]
 fn parts_are_told_by_their_rows() {
-    for item in ITEMS.iter().filter(|item| !item.about().parts.is_empty()) {
-        for scale in item.about().scales {
+    for item in ITEMS.iter().filter(|item| !item.parts.is_empty()) {
+        for scale in item.scales {
             let of = |only: Option<&str>| {
                 let order = Order {
                     scale: *scale,
@@ -246,11 +245,11 @@ fn parts_are_told_by_their_rows() {
                     as_is: true,
                     ..Order::default()
                 };
-                planned(*item, &order).unwrap().unwrap()
+                planned(item, &order).unwrap()
             };
             let [all, chosen] = of(None);
             assert_eq!(all.cells.len(), chosen.cells.len());
-            let parts = item.about().parts.iter();
+            let parts = item.parts.iter();
             let parts: Vec<usize> = parts.map(|part| of(Some(*part))[1].cells.len()).collect();
             assert!(parts.iter().all(|cells| *cells > 0), "{parts:?}");
             assert_eq!(parts.iter().sum::<usize>(), all.cells.len());
@@ -261,27 +260,23 @@ fn parts_are_told_by_their_rows() {
 /// Otherwise the default version could not be requested by name.
 #[test]
 fn items_of_runs_name_a_version() {
-    for item in ITEMS.iter().filter(|item| !item.about().scales.is_empty()) {
-        assert!(!item.about().versions.is_empty(), "{}", item.about().name);
+    for item in ITEMS.iter().filter(|item| item.takes_runs()) {
+        assert!(!item.versions.is_empty(), "{}", item.name);
     }
 }
 
 #[test]
 fn names_are_different_and_found() {
     for (number, item) in ITEMS.iter().enumerate() {
-        let About {
+        let Item {
             name,
             title,
             stated,
             ..
-        } = item.about();
-        assert_eq!(find(name).unwrap().about().title, title);
+        } = *item;
+        assert_eq!(find(name).unwrap().title, title);
         assert!(!title.contains('\n') && stated.contains("https://"));
-        assert!(
-            ITEMS[..number]
-                .iter()
-                .all(|other| other.about().name != name)
-        );
+        assert!(ITEMS[..number].iter().all(|other| other.name != name));
     }
     let Err(error) = find("scram-fig9") else {
         unreachable!()

@@ -1,11 +1,10 @@
 //! `kvt analyze`
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::common::{Overrides, SPLITS, bar, generating, one_of, results_folder};
+use super::common::{SPLITS, bar, generating, one_of, results_folder};
 use super::table::table;
 use super::{output, trained};
 use kvt_data::escape::code;
@@ -23,8 +22,6 @@ use kvt_train::splits::some_batches;
 pub(super) struct Args {
     #[command(flatten)]
     trained: trained::Args,
-    #[command(flatten)]
-    overrides: Overrides,
     /// Which split, without augmentation.
     #[arg(long, default_value = "val", value_parser = one_of(SPLITS))]
     split: Split,
@@ -43,8 +40,8 @@ pub(super) struct Args {
     json: bool,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let trained = args.trained.load_backbone(&args.overrides, false)?;
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let trained = args.trained.load_backbone(false)?;
     let (plan, model, classes) = (&trained.plan, &trained.model, trained.classes.as_deref());
     let warn = &mut output::warning;
     let images = match &args.data {
@@ -114,5 +111,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             out.display()
         ));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error};
 
-use super::common::{Overrides, success_if};
+use super::common::success_if;
 use super::each_image::each_image;
 use super::table::table;
 use super::{output, trained};
@@ -23,8 +23,6 @@ pub(super) struct Args {
     /// Image files, folders of images, or patterns such as `photos/*.jpg`.
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<PathBuf>,
-    #[command(flatten)]
-    overrides: Overrides,
     /// Which block: its number from 1, `last` for the last one whose tokens look at the whole image, or `all` of these.
     #[arg(long, value_name = "LAYER", value_parser = layers, default_value = "last")]
     layer: Layers,
@@ -42,7 +40,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let trained = args.trained.load_backbone(&args.overrides, false)?;
+    let trained = args.trained.load_backbone(false)?;
     let Trained {
         plan, model, size, ..
     } = &trained;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error, bail};
 
-use super::common::{Overrides, success_if};
+use super::common::success_if;
 use super::each_image::each_image;
 use super::table::table;
 use super::{output, trained};
@@ -26,8 +26,6 @@ pub(super) struct Args {
     /// Image files, folders, or patterns.
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<PathBuf>,
-    #[command(flatten)]
-    overrides: Overrides,
     /// The class that patches speak for, by its name, or by its number, from 0 on; by default the one that the model takes the
     /// image for, of several labels the most probable one.
     #[arg(long, value_name = "CLASS")]
@@ -44,7 +42,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let trained = args.trained.load(&args.overrides)?;
+    let trained = args.trained.load()?;
     // Before images are looked for.
     check(&trained.model)?;
     let (plan, classes, size) = (&trained.plan, &trained.classes, trained.size);

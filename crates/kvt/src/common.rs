@@ -10,7 +10,7 @@ use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
 use kvt_models::weights::{StateDict, recognise};
 
 use super::output::{self, Shown};
-use kvt_data::fs::remove_leftovers;
+use kvt_data::fs::{check_writable, remove_leftovers};
 use kvt_train::config::{Document, Plan, load_plan};
 use kvt_train::data::{Source, Split};
 use kvt_train::run::RunDir;
@@ -136,6 +136,39 @@ pub(super) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
         let found = all.find(|(_, name, _)| *name == given);
         found.map(|(value, ..)| value).ok_or("it has no such value")
     })
+}
+
+/// The same of values whose names say enough.
+pub(super) fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    one_of(all.map(|one| (one, name(one), "")))
+}
+
+/// Reads a number for which `is_fine`; `expected` says which ones those are.
+pub(super) fn number(
+    is_fine: fn(f64) -> bool,
+    expected: &'static str,
+) -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| {
+        let found = text.parse::<f64>().ok().filter(|number| is_fine(*number));
+        found.ok_or_else(|| format!("expected {expected}"))
+    }
+}
+
+/// Refuses a file that cannot be written, that has another ending, or that exists unless `force` is set.
+pub(super) fn check_new(path: &Path, ending: &str, force: bool) -> anyhow::Result<()> {
+    if path.extension().is_none_or(|other| other != ending) {
+        bail!(
+            "`{}` has another ending than `.{ending}`, the only format that is written",
+            path.display()
+        );
+    }
+    if path.is_file() && !force {
+        bail!("`{}` exists: use `--force` or another name", path.display());
+    }
+    Ok(check_writable(path)?)
 }
 
 /// Shows a download: in a line what it is, then a bar.

@@ -10,6 +10,7 @@ use super::table::table;
 use super::watch::{Terminal, dry_run};
 use super::{interrupt, output};
 use kvt_data::text::shell;
+use kvt_papers::ReproduceError;
 use kvt_tools::report::named_metric;
 use kvt_tools::sweep::{End, Outcome, PairRow, Sweep, carry_out};
 use kvt_train::run::Metric;
@@ -75,8 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ends = carry_out(&sweep, &args.devices, &watch)?;
         drop(watch);
         if ends.contains(&End::Stopped) {
-            output::status("stopped; the same command continues from here");
-            return Ok(interrupt::exit_code());
+            return Err(ReproduceError::Stopped.into());
         }
     }
     let outcome = sweep.finish(&ends, args.metric)?;

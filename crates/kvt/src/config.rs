@@ -1,7 +1,6 @@
 //! `kvt config`
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Subcommand;
@@ -28,22 +27,7 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Look at a folder of images, their sizes and their number, and write a configuration for them, with comments.
-    #[command(
-        after_help = "Examples:\n  kvt config init photos > photos.toml\n  kvt config init photos --weights deit_small_patch16_224 --output photos.toml"
-    )]
-    Init {
-        /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
-        folder: PathBuf,
-        /// Weights to start from, or the folder of a run; without them the weights are random, and small images get a small model.
-        #[arg(long, value_name = "FILE")]
-        weights: Option<PathBuf>,
-        /// The model, a name of `kvt models list`; with weights it is needed only if these do not tell.
-        #[arg(long, value_name = "NAME")]
-        model: Option<String>,
-        /// Write this file, which must not exist, instead of printing the configuration.
-        #[arg(long, alias = "out", value_name = "FILE")]
-        output: Option<PathBuf>,
-    },
+    Init(Init),
     #[command(
         after_help = "Examples:\n  kvt config print photos.toml\n  kvt config print configs/deit/tiny_knn.toml --set data.path=photos > mine.toml"
     )]
@@ -69,21 +53,33 @@ enum What {
     Reference,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  kvt config init photos > photos.toml\n  kvt config init photos --weights deit_small_patch16_224 --output photos.toml"
+)]
+struct Init {
+    /// The images, `FOLDER/<class>/*`, or the same in `FOLDER/train` and `FOLDER/val`; or tar shards, Parquet files, CIFAR.
+    folder: PathBuf,
+    /// Weights to start from, or the folder of a run; without them the weights are random, and small images get a small model.
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// The model, a name of `kvt models list`; with weights it is needed only if these do not tell.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Write this file, which must not exist, instead of printing the configuration.
+    #[arg(long, alias = "out", value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
-        What::Init {
-            folder,
-            weights,
-            model,
-            output,
-        } => init(folder, weights.as_ref(), model.as_ref(), output.as_deref())?,
-        What::Print(config) => output::print(&resolved_toml(&config.plan()?)?)?,
-        What::Check(config) => check(config)?,
-        What::Preview { config, out } => preview(config, out.as_deref())?,
-        What::Schema => output::print(&schema())?,
-        What::Reference => output::print(&reference())?,
+        What::Init(args) => init(args),
+        What::Print(config) => output::print(&resolved_toml(&config.plan()?)?),
+        What::Check(config) => check(config),
+        What::Preview { config, out } => preview(config, out.as_deref()),
+        What::Schema => output::print(&schema()),
+        What::Reference => output::print(&reference()),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Checks a configuration, or all configurations of a sweep.
@@ -107,25 +103,20 @@ fn check(config: &ConfigArgs) -> anyhow::Result<()> {
 }
 
 /// Writes a configuration for a folder.
-fn init(
-    folder: &Path,
-    weights: Option<&PathBuf>,
-    model: Option<&String>,
-    file: Option<&Path>,
-) -> anyhow::Result<()> {
-    if let Some(file) = file {
+fn init(args: &Init) -> anyhow::Result<()> {
+    if let Some(file) = &args.output {
         if file.is_file() {
             bail!("`{}` exists: choose another name", file.display());
         }
         check_writable(file)?;
     }
     let proposal = propose(&Request {
-        folder: folder.to_owned(),
-        weights: weights.cloned(),
-        model: model.cloned(),
+        folder: args.folder.clone(),
+        weights: args.weights.clone(),
+        model: args.model.clone(),
         ..Request::default()
     })?;
-    match file {
+    match &args.output {
         None => output::print(&proposal.text),
         Some(file) => {
             for note in &proposal.notes {

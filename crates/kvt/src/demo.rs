@@ -7,7 +7,7 @@ use super::common::Overrides;
 use super::watch::Terminal;
 use super::{interrupt, output};
 use kvt_data::text::shell;
-use kvt_papers::{Demo, ReproduceError, demo};
+use kvt_papers::{Demo, demo};
 
 /// `kvt demo [--output DIR] [--device DEVICE]`
 ///
@@ -29,19 +29,12 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     interrupt::listen();
     let watch = Terminal::new("evaluating");
-    let done = demo(&args.output, &args.overrides.all(), &watch);
-    drop(watch);
     let Demo {
         outcome,
         runs,
         files,
-    } = match done {
-        Err(ReproduceError::Stopped) => {
-            output::status(&ReproduceError::Stopped.to_string());
-            return Ok(interrupt::exit_code());
-        }
-        done => done?,
-    };
+    } = demo(&args.output, &args.overrides.all(), &watch)?;
+    drop(watch);
     for warning in &outcome.warnings {
         output::warning(warning);
     }

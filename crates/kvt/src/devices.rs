@@ -1,11 +1,9 @@
 //! `kvt devices`
 
-use std::process::ExitCode;
-
 use super::output;
 use kvt_train::device::{self, Listing};
 
-pub(super) fn run() -> anyhow::Result<ExitCode> {
+pub(super) fn run() -> anyhow::Result<()> {
     let mut lines = Vec::new();
     let list = device::list();
     for Listing { kind, devices } in &list {
@@ -23,6 +21,5 @@ pub(super) fn run() -> anyhow::Result<ExitCode> {
     if let Some(auto) = device::automatic(list) {
         lines.push(format!("\n`auto` is `{}`", auto.name));
     }
-    output::print(&lines.join("\n"))?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&lines.join("\n"))
 }

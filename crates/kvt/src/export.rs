@@ -2,14 +2,11 @@
 
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use anyhow::bail;
 use clap::ValueEnum;
-use kvt_data::fs::check_writable;
 use kvt_tools::trained::Trained;
 
-use super::common::Overrides;
+use super::common::check_new;
 use super::trained;
 
 /// `kvt export --run RUN FILE.onnx` and `kvt export --config CONFIG --weights W FILE.onnx`
@@ -35,8 +32,6 @@ pub(super) struct Args {
     /// Replace FILE if it exists.
     #[arg(long)]
     force: bool,
-    #[command(flatten)]
-    overrides: Overrides,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -45,18 +40,11 @@ enum Format {
     Onnx,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (path, Format::Onnx) = (&args.file, args.format);
-    if path.extension().is_none_or(|ending| ending != "onnx") {
-        bail!("`{}` has another ending than `.onnx`", path.display());
-    }
-    if path.is_file() && !args.force {
-        bail!("`{}` exists: use `--force` or another name", path.display());
-    }
-    check_writable(path)?;
-    let trained = || args.trained.load_without_data(&args.overrides);
-    write(trained, args.batch.map(NonZeroUsize::from), path)?;
-    Ok(ExitCode::SUCCESS)
+    check_new(path, "onnx", args.force)?;
+    let trained = || args.trained.load_without_data();
+    write(trained, args.batch.map(NonZeroUsize::from), path)
 }
 
 #[cfg(feature = "export")]
@@ -97,5 +85,5 @@ fn write(
     _: Option<NonZeroUsize>,
     _: &Path,
 ) -> anyhow::Result<()> {
-    bail!("this kvt cannot write ONNX files: it was built without the feature `export`")
+    anyhow::bail!("this kvt cannot write ONNX files: it was built without the feature `export`")
 }

@@ -1,6 +1,5 @@
 //! Runs a verb in all processes of a job: one of them prints, and none is left waiting.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::output;
@@ -9,11 +8,11 @@ use kvt_train::world::{self, Cores, World, WorldError};
 
 /// Runs the work of a verb in this process, which may be one of several.
 ///
-/// The first process prints, and its exit code is the job's. An error that only one process has ends them all, since the others
+/// The first process prints, and its result is the job's. An error that only one process has ends them all, since the others
 /// may wait for it.
-pub(super) fn run(
-    work: impl FnOnce(&Arc<dyn World>) -> anyhow::Result<ExitCode>,
-) -> anyhow::Result<ExitCode> {
+pub(super) fn run<T: Default>(
+    work: impl FnOnce(&Arc<dyn World>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let world = world::start()?;
     if world.is_alone() {
         let done = world::start_threads()
@@ -40,7 +39,7 @@ pub(super) fn run(
                 done
             } else {
                 // A launcher kills the others as soon as one fails, perhaps before the first one has printed the error.
-                Ok(ExitCode::SUCCESS)
+                Ok(T::default())
             }
         }
     }

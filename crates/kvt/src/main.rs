@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use kvt_data::is_guarded;
+use kvt_papers::ReproduceError;
 use kvt_train::config::keys_named;
 use kvt_train::world;
 
@@ -141,27 +142,32 @@ fn main() -> ExitCode {
             Command::Demo(args) => demo::run(&args),
             Command::Train(args) => train::run(&args),
             Command::Finetune(args) => finetune::run(&args),
-            Command::Eval(args) => eval::run(&args),
-            Command::Probe(args) => probe::run(&args),
-            Command::Analyze(args) => analyze::run(&args),
+            Command::Eval(args) => whole(eval::run(&args)),
+            Command::Probe(args) => whole(probe::run(&args)),
+            Command::Analyze(args) => whole(analyze::run(&args)),
             Command::AttentionMap(args) => attention_map::run(&args),
             Command::AttributionMap(args) => attribution_map::run(&args),
             Command::Predict(args) => predict::run(&args),
-            Command::Export(args) => export::run(&args),
+            Command::Export(args) => whole(export::run(&args)),
             Command::Compare(args) => compare::run(&args),
-            Command::Report(args) => report::run(&args),
-            Command::Logits(args) => logits::run(&args),
-            Command::Bench(args) => bench::run(&args),
+            Command::Report(args) => whole(report::run(&args)),
+            Command::Logits(args) => whole(logits::run(&args)),
+            Command::Bench(args) => whole(bench::run(&args)),
             Command::Reproduce(args) => reproduce::run(&args),
-            Command::Models(args) => models::run(&args),
-            Command::Devices => devices::run(),
-            Command::Config(args) => config::run(&args),
+            Command::Models(args) => whole(models::run(&args)),
+            Command::Devices => whole(devices::run()),
+            Command::Config(args) => whole(config::run(&args)),
             Command::Data(args) => data::run(&args),
             Command::Weights(args) => weights::run(&args),
-            Command::Completions(args) => completions::run(&args),
-            Command::Man(args) => completions::man(&args),
+            Command::Completions(args) => whole(completions::run(&args)),
+            Command::Man(args) => whole(completions::man(&args)),
         });
     exit_code(done)
+}
+
+/// A verb that does all that it is asked, or fails.
+fn whole(done: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// The exit code of what was done; an error is printed.
@@ -169,6 +175,10 @@ fn exit_code(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_stop(&error) => {
+            output::status(&error.to_string());
+            interrupt::exit_code()
+        }
         Err(error) => {
             output::error(&format!("{error:#}"));
             ExitCode::FAILURE
@@ -242,6 +252,14 @@ fn takes_set(words: impl Iterator<Item = OsString>) -> bool {
     }
     verb.get_arguments()
         .any(|option| option.get_long() == Some("set"))
+}
+
+/// Whether the user or the system stopped the training of several runs.
+fn is_stop(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref::<ReproduceError>(),
+        Some(ReproduceError::Stopped)
+    )
 }
 
 /// Whether the reader of our output went away, as `| head` does, which is not an error.

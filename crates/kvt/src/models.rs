@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Subcommand};
@@ -64,15 +63,13 @@ enum What {
     },
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let text = match &args.what {
-        What::List { filter, weights } => {
-            if *weights {
-                published(filter.as_deref())?
-            } else {
-                list(filter.as_deref())?
-            }
-        }
+        What::List {
+            filter,
+            weights: true,
+        } => published(filter.as_deref())?,
+        What::List { filter, .. } => list(filter.as_deref())?,
         What::Show {
             name,
             config,
@@ -102,8 +99,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }
     };
-    output::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&text)
 }
 
 /// Whether a filter matches a name.
@@ -127,15 +123,20 @@ fn is_meant(filter: Option<&str>, name: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// The names, or words of names, that are spelt like a filter which matches none; `None` if there are none.
-fn meant(filter: &str, names: impl Iterator<Item = String>) -> Option<String> {
+/// What helps with a filter that matches none: the names, or words of names, that are spelt like it, and the command that `shows` all.
+fn hint(filter: &str, names: impl Iterator<Item = String>, shows: &str) -> String {
     let mut known: BTreeSet<String> = BTreeSet::new();
     for name in names {
         known.extend(name.split(['_', '.']).map(str::to_owned));
         known.insert(name);
     }
     let near = similar(filter.trim_matches('*'), known);
-    (!near.is_empty()).then(|| format!("did you mean {}?", quoted(&near)))
+    let meant = if near.is_empty() {
+        String::new()
+    } else {
+        format!("did you mean {}? ", quoted(&near))
+    };
+    format!("{meant}`{shows}` shows all")
 }
 
 /// The names of published weights.
@@ -158,9 +159,9 @@ fn published(filter: Option<&str>) -> anyhow::Result<String> {
         }
     }
     if let (Some(filter), true) = (filter, rows.is_empty()) {
-        let meant = meant(filter, Published::all().map(Published::name));
-        let meant = meant.unwrap_or_else(|| "`kvt models list --weights` shows all".to_owned());
-        bail!("no published weights are called like `{filter}`: {meant}");
+        let names = Published::all().map(Published::name);
+        let hint = hint(filter, names, "kvt models list --weights");
+        bail!("no published weights are called like `{filter}`: {hint}");
     }
     Ok(table(["weights", "of the model", "licence"], rows))
 }
@@ -196,9 +197,9 @@ fn list(filter: Option<&str>) -> anyhow::Result<String> {
     }
     if let (Some(filter), true, true) = (filter, rows.is_empty(), named.is_empty()) {
         let aliases = kvt_models::aliases().into_iter().map(|(alias, _)| alias);
-        let meant = meant(filter, kvt_models::names().into_iter().chain(aliases));
-        let meant = meant.unwrap_or_else(|| "`kvt models list` shows all".to_owned());
-        bail!("no model is called like `{filter}`: {meant}");
+        let names = kvt_models::names().into_iter().chain(aliases);
+        let hint = hint(filter, names, "kvt models list");
+        bail!("no model is called like `{filter}`: {hint}");
     }
     let aliases = if named.is_empty() {
         String::new()

@@ -1,7 +1,6 @@
 //! `kvt report`
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use super::common::{Overrides, counting, generating};
 use super::output;
@@ -54,7 +53,7 @@ pub(super) struct Args {
     title: Option<String>,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let records = args.runs.iter().map(|run| Record::read(run));
     let records = records.collect::<Result<Vec<_>, _>>()?;
     let mut report = Report::new(records, args.metric, args.title.clone())?;
@@ -87,7 +86,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         count => format!("{count} runs"),
     };
     output::status(&format!("the report of {runs} is in `{}`", out.display()));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 impl Args {

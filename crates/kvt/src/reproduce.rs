@@ -6,10 +6,7 @@ use std::process::ExitCode;
 use super::common::{Overrides, one_of, success_if};
 use super::watch::{Terminal, dry_run};
 use super::{interrupt, output};
-use kvt_papers::{
-    About, ITEMS, Item, Order, ReproduceError, Reproduced, Scale, Version, check, find, planned,
-    reproduce,
-};
+use kvt_papers::{ITEMS, Item, Order, Reproduced, Scale, Version, check, find, planned, reproduce};
 
 /// `kvt reproduce list`, `kvt reproduce NAME [--data PATH --scale SCALE] [--out DIR]`
 ///
@@ -73,9 +70,9 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.name == "list" {
-        let names = ITEMS.iter().map(|item| item.about().name.len());
+        let names = ITEMS.iter().map(|item| item.name.len());
         let width = names.max().unwrap_or(0);
-        for About { name, title, .. } in ITEMS.iter().map(|item| item.about()) {
+        for Item { name, title, .. } in &ITEMS {
             output::print(&format!("{name:width$}  {title}"))?;
         }
         return Ok(ExitCode::SUCCESS);
@@ -84,24 +81,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let order = args.order(item);
     check(item, args.scale, args.version, &order)?;
     if args.dry_run {
-        let name = item.about().name;
-        let [_, chosen] = planned(item, &order)?.ok_or(ReproduceError::NoRuns(name))?;
+        let [_, chosen] = planned(item, &order)?;
         return dry_run(&chosen, &order.devices, !order.as_is);
     }
-    if !item.about().scales.is_empty() {
+    if !item.scales.is_empty() {
         interrupt::listen();
     }
-    output::status(item.about().title);
+    output::status(item.title);
     let watch = Terminal::new("computing");
-    let done = reproduce(item, &order, &watch);
+    let Reproduced { paths, failures } = reproduce(item, &order, &watch)?;
     drop(watch);
-    let Reproduced { paths, failures } = match done {
-        Err(ReproduceError::Stopped) => {
-            output::status(&ReproduceError::Stopped.to_string());
-            return Ok(interrupt::exit_code());
-        }
-        done => done?,
-    };
     for path in paths {
         output::print(&format!("wrote `{}`", path.display()))?;
     }
@@ -145,12 +134,12 @@ const VERSIONS: [(Version, &str, &str); 2] = [
 ];
 
 impl Args {
-    fn order(&self, item: &dyn Item) -> Order {
+    fn order(&self, item: &Item) -> Order {
         let scale = self.scale;
         // By default the last version that has the item.
         let version = self
             .version
-            .or(item.about().versions.first().copied())
+            .or(item.versions.first().copied())
             .unwrap_or_default();
         let out = self.out.clone().unwrap_or_else(|| {
             let mut out = Path::new("runs").join("reproduce").join(&self.name);

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::common::{ConfigArgs, generating, one_of};
+use clap::ValueEnum;
+
+use super::common::{ConfigArgs, generating};
 use super::job;
 use super::training::{Display, carry_out, exit_code};
 use kvt_train::config::Plan;
@@ -22,7 +24,7 @@ pub(super) struct Args {
     #[command(flatten)]
     config: ConfigArgs,
     /// Go on with the run in `run.dir` where it was stopped; with `auto`, or begin it if there is none.
-    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", value_parser = one_of(RESUMES))]
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", value_enum)]
     resume: Option<Resume>,
     /// Go on from another checkpoint of the run: `best`, or a name in its `checkpoints`.
     #[arg(long, value_name = "CHECKPOINT", conflicts_with = "resume")]
@@ -35,20 +37,13 @@ pub(super) struct Args {
 }
 
 /// When a run goes on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum Resume {
+    /// It is an error if there is no run.
     Always,
+    /// Without a run, one begins.
     Auto,
 }
-
-const RESUMES: [(Resume, &str, &str); 2] = [
-    (
-        Resume::Always,
-        "always",
-        "It is an error if there is no run",
-    ),
-    (Resume::Auto, "auto", "Without a run, one begins"),
-];
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     job::run(|world| train(args, world))

@@ -1,4 +1,4 @@
-//! The options that name a trained model.
+//! The options that name a trained model, and what is changed about its configuration.
 
 use std::path::PathBuf;
 
@@ -41,47 +41,39 @@ pub(super) struct Args {
     /// `--set init.weights=FILE`.
     #[arg(long, value_name = "FILE", requires = "config", conflicts_with = "run")]
     weights: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
 }
 
 impl Args {
     /// Loads the model and checks that its weights are finite.
-    pub(super) fn load(&self, overrides: &Overrides) -> anyhow::Result<Trained> {
-        let (origin, overrides) = (self.origin()?, overrides.all());
+    pub(super) fn load(&self) -> anyhow::Result<Trained> {
+        let (origin, overrides) = (self.origin()?, self.overrides.all());
         Ok(Trained::load(&origin, &overrides, &mut output::warning)?)
     }
 
     /// The same for a verb that reads no image: a configuration may be without data.
-    pub(super) fn load_without_data(&self, overrides: &Overrides) -> anyhow::Result<Trained> {
-        let (origin, overrides) = (self.origin()?, overrides.all());
+    pub(super) fn load_without_data(&self) -> anyhow::Result<Trained> {
+        let (origin, overrides) = (self.origin()?, self.overrides.all());
         let warn = &mut output::warning;
         Ok(Trained::load_without_data(&origin, &overrides, warn)?)
     }
 
     /// The task of the model.
-    pub(super) fn task(&self, overrides: &Overrides) -> anyhow::Result<TaskKind> {
-        Ok(self.origin()?.task(&overrides.all())?)
+    pub(super) fn task(&self) -> anyhow::Result<TaskKind> {
+        Ok(self.origin()?.task(&self.overrides.all())?)
     }
 
     /// Loads a network for segmentation or detection and checks that its weights are finite.
-    pub(super) fn load_dense<N: DenseNetwork>(
-        &self,
-        overrides: &Overrides,
-    ) -> anyhow::Result<TrainedDense<N>> {
-        let (origin, overrides) = (self.origin()?, overrides.all());
-        Ok(TrainedDense::load(
-            &origin,
-            &overrides,
-            &mut output::warning,
-        )?)
+    pub(super) fn load_dense<N: DenseNetwork>(&self) -> anyhow::Result<TrainedDense<N>> {
+        let (origin, overrides) = (self.origin()?, self.overrides.all());
+        let warn = &mut output::warning;
+        Ok(TrainedDense::load(&origin, &overrides, warn)?)
     }
 
     /// A model of which only the backbone is used.
-    pub(super) fn load_backbone(
-        &self,
-        overrides: &Overrides,
-        random: bool,
-    ) -> anyhow::Result<Trained> {
-        let (origin, overrides) = (self.origin()?, overrides.all());
+    pub(super) fn load_backbone(&self, random: bool) -> anyhow::Result<Trained> {
+        let (origin, overrides) = (self.origin()?, self.overrides.all());
         let warn = &mut output::warning;
         Ok(Trained::load_backbone(&origin, &overrides, random, warn)?)
     }

@@ -27,11 +27,7 @@ pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyh
     output::status(&session.describe());
 
     let workload = session.workload();
-    let shown = if session.world().is_first() {
-        listener(display, &session.model_config().name(), workload)?
-    } else {
-        progress::silent()
-    };
+    let shown = listener(display, &session.model_config().name(), workload)?;
     let mut listener = Tallying::new(workload, shown);
     // On an error, too, the bar or the dashboard is closed before the error is printed.
     let end = session.train(&mut listener, &interrupt::STOP)?;
@@ -52,25 +48,19 @@ pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyh
     Ok(end)
 }
 
-#[cfg(feature = "tui")]
 fn listener(
     display: &Display,
     model: &str,
     workload: Workload,
 ) -> anyhow::Result<Box<dyn Listener>> {
-    if display.tui {
+    // Another process of a job than the first has plain lines, which it does not print.
+    #[cfg(feature = "tui")]
+    if display.tui && !output::is_silent() {
         let dashboard = super::tui::Dashboard::start(model, workload)?;
         return Ok(Box::new(dashboard));
     }
-    Ok(progress::listener(workload))
-}
-
-#[cfg(not(feature = "tui"))]
-fn listener(
-    _display: &Display,
-    _model: &str,
-    workload: Workload,
-) -> anyhow::Result<Box<dyn Listener>> {
+    #[cfg(not(feature = "tui"))]
+    let _ = (display, model);
     Ok(progress::listener(workload))
 }
 

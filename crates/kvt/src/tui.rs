@@ -1,6 +1,5 @@
 //! A listener for Burn's terminal dashboard. Burn's metric types, which change between its versions, are used only in this file.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -31,7 +30,6 @@ pub(super) struct Dashboard {
     renderer: TuiMetricsRendererWrapper,
     /// The key `q` asks to stop through this.
     interrupter: Interrupter,
-    metrics: HashMap<String, MetricId>,
     workload: Workload,
     start: Instant,
     eta: Eta,
@@ -45,7 +43,6 @@ impl Dashboard {
         }
         let interrupter = Interrupter::new();
         let mut renderer = TuiMetricsRendererWrapper::new(interrupter.clone(), None);
-        let mut metrics = HashMap::new();
         let mut shown = vec![
             (LOSS.to_owned(), None, false),
             (LEARNING_RATE.to_owned(), None, true),
@@ -66,12 +63,10 @@ impl Dashboard {
                 unit: unit.map(str::to_owned),
                 higher_is_better,
             });
-            let id = register(&mut renderer, &name, attributes);
-            metrics.insert(name, id);
+            register(&mut renderer, &name, attributes);
         }
         for name in [LEFT, NOTE] {
-            let id = register(&mut renderer, name, MetricAttributes::None);
-            metrics.insert(name.to_owned(), id);
+            register(&mut renderer, name, MetricAttributes::None);
         }
         let per_epoch = workload.steps_per_epoch.max(1);
         let epoch = usize::try_from(workload.done / per_epoch)?;
@@ -83,24 +78,10 @@ impl Dashboard {
         Ok(Self {
             renderer,
             interrupter,
-            metrics,
             workload,
             start: Instant::now(),
             eta: Eta::new(workload),
         })
-    }
-
-    fn state(&self, name: &str, value: f64) -> Option<MetricState> {
-        let id = self.metrics.get(name)?.clone();
-        let text = match name {
-            LEARNING_RATE => format!("{value:.3e}"),
-            _ => format!("{value:.4}"),
-        };
-        let entry = MetricEntry::new(id, SerializedEntry::new(text, value.to_string()));
-        Some(MetricState::Numeric(
-            entry,
-            Some(NumericEntry::Value(value)),
-        ))
     }
 
     fn step(&mut self, step: &StepRecord) {
@@ -109,9 +90,7 @@ impl Dashboard {
             (LEARNING_RATE, step.lr),
             (THROUGHPUT, step.images_per_second),
         ] {
-            if let Some(state) = self.state(name, value) {
-                self.renderer.update_train(state);
-            }
+            self.renderer.update_train(state(name, value));
         }
         let per_epoch = self.workload.steps_per_epoch.max(1);
         // Steps count from 1: the last step of an epoch is step `per_epoch`, not 0.
@@ -139,19 +118,17 @@ impl Dashboard {
 
     /// A line of text under its name, such as the last status line; Burn's own event log only counts events.
     fn tell(&mut self, name: &str, message: &str) {
-        if let Some(id) = self.metrics.get(name) {
-            let text = SerializedEntry::new(message.to_owned(), message.to_owned());
-            let entry = MetricEntry::new(id.clone(), text);
-            self.renderer.update_train(MetricState::Generic(entry));
-        }
+        let text = SerializedEntry::new(message.to_owned(), message.to_owned());
+        let entry = MetricEntry::new(id(name), text);
+        self.renderer.update_train(MetricState::Generic(entry));
     }
 
     fn eval(&mut self, eval: &EvalRecord) {
         for metric in self.workload.metrics {
-            let name = title(*metric, &eval.split);
             let value = eval.metrics.get(metric.name);
-            if let Some(state) = value.and_then(|value| self.state(&name, value)) {
-                self.renderer.update_valid(state);
+            if let Some(value) = value.filter(|_| self.workload.tells(*metric)) {
+                let name = title(*metric, &eval.split);
+                self.renderer.update_valid(state(&name, value));
             }
         }
     }
@@ -165,21 +142,29 @@ fn title(metric: Metric, split: &str) -> String {
     }
 }
 
+/// What a metric is known by.
+fn id(name: &str) -> MetricId {
+    MetricId::new(Arc::new(name.to_owned()))
+}
+
+/// A value of a metric.
+fn state(name: &str, value: f64) -> MetricState {
+    let text = match name {
+        LEARNING_RATE => format!("{value:.3e}"),
+        _ => format!("{value:.4}"),
+    };
+    let entry = MetricEntry::new(id(name), SerializedEntry::new(text, value.to_string()));
+    MetricState::Numeric(entry, Some(NumericEntry::Value(value)))
+}
+
 /// Registers a metric.
-fn register(
-    renderer: &mut TuiMetricsRendererWrapper,
-    name: &str,
-    attributes: MetricAttributes,
-) -> MetricId {
-    let name = Arc::new(name.to_owned());
-    let metric_id = MetricId::new(Arc::clone(&name));
+fn register(renderer: &mut TuiMetricsRendererWrapper, name: &str, attributes: MetricAttributes) {
     renderer.register_metric(MetricDefinition {
-        metric_id: metric_id.clone(),
-        name,
+        metric_id: id(name),
+        name: Arc::new(name.to_owned()),
         description: None,
         attributes,
     });
-    metric_id
 }
 
 impl Listener for Dashboard {

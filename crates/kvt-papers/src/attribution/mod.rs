@@ -14,6 +14,7 @@ mod rules;
 mod weights;
 
 use burn::tensor::Tensor;
+use kvt_models::vit::VitConfig;
 use kvt_models::{Model, ModelConfig};
 
 pub use error::AttributionError;
@@ -22,8 +23,8 @@ pub use picture::{NOTE, said};
 use self::back::Relevance;
 use self::forward::Forward;
 use self::weights::Weights;
+use kvt_train::judge::{best, likely};
 use kvt_train::knn_vote::read;
-use kvt_train::task::probability;
 
 /// How much each patch of an image supports a class.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,18 +53,15 @@ impl Attribution {
 
     /// The probability of the class: by the softmax of all logits, or [of labels](Self::of_labels) by the sigmoid of its own.
     pub fn probability(&self) -> f64 {
-        if self.has_labels {
-            let own = self.logits.get(self.class).copied();
-            return own.map_or(f64::NAN, probability);
-        }
-        let largest = self
-            .logits
-            .iter()
-            .copied()
-            .fold(f32::NEG_INFINITY, f32::max);
-        let weight = |logit: f32| f64::from(logit - largest).exp();
-        let own = self.logits.get(self.class).copied();
-        own.map_or(f64::NAN, weight) / self.logits.iter().copied().map(weight).sum::<f64>()
+        let count = self.logits.len();
+        let all = if self.has_labels {
+            likely(&self.logits, None, count)
+        } else {
+            best(&self.logits, None, count)
+        };
+        let number = self.class.to_string();
+        let own = all.iter().find(|guess| guess.class == number);
+        own.map_or(f64::NAN, |guess| guess.probability)
     }
 
     /// The smallest share of the patches whose relevance adds up to at least half of the total.
@@ -90,23 +88,27 @@ pub struct BlockAttribution {
     pub gradient: Vec<f32>,
 }
 
-/// Refuses models for which the rules do not define how relevance propagates.
+/// The configuration of a model for which the rules define how relevance propagates.
 ///
 /// # Errors
 /// If the model is not a DeiT, is distilled, or does not use softmax attention.
-pub fn check(model: &Model) -> Result<(), AttributionError> {
+pub fn check(model: &Model) -> Result<VitConfig, AttributionError> {
     let config = model.config();
     let name = config.name();
-    match &config {
-        ModelConfig::Vit(vit) if !vit.is_deit() => Err(AttributionError::Family(name)),
-        ModelConfig::Vit(vit) if vit.distilled => Err(AttributionError::Distilled(name)),
-        ModelConfig::Vit(vit) if !vit.attention.is_softmax() => Err(AttributionError::Kind {
-            name,
-            kind: vit.attention.kind(),
-        }),
-        ModelConfig::Vit(_) => Ok(()),
-        _ => Err(AttributionError::Family(name)),
-    }
+    let reason = match config {
+        ModelConfig::Vit(vit) if vit.is_deit() && vit.distilled => {
+            "it predicts from two tokens, but the rules support one; use a DeiT without distillation token".to_owned()
+        }
+        ModelConfig::Vit(vit) if vit.is_deit() && !vit.attention.is_softmax() => format!(
+            "its `{}` attention has no attention weights, which `dense` and `knn` have",
+            vit.attention.kind()
+        ),
+        ModelConfig::Vit(vit) if vit.is_deit() => return Ok(vit),
+        _ => "its rules are for a ViT with a class token in all blocks; take a DeiT, or `kvt attention-map`, which needs only \
+              attention weights"
+            .to_owned(),
+    };
+    Err(AttributionError::Undefined { name, reason })
 }
 
 /// Attributes a class to the patches of an image; by default the class with the largest logit.
@@ -124,11 +126,7 @@ pub fn attribute(
     image: Tensor<4>,
     class: Option<usize>,
 ) -> Result<Attribution, AttributionError> {
-    check(model)?;
-    let ModelConfig::Vit(config) = model.config() else {
-        let name = model.config().name();
-        return Err(AttributionError::Family(name));
-    };
+    let config = check(model)?;
     let [_, _, height, width] = image.dims();
     let side = config.patch_size.max(1);
     let grid = [height / side, width / side];

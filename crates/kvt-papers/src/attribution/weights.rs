@@ -1,6 +1,6 @@
 //! The weights of a DeiT, looked up by name.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use kvt_models::Model;
 use kvt_models::vit::VitConfig;
 use kvt_models::weights::StateDict;
@@ -42,24 +42,21 @@ impl Weights {
     ) -> Result<Self, AttributionError> {
         let state = StateDict::from_model(model).map_err(TrainError::from)?;
         let get = Reader { state, device };
-        let dim = config.embed_dim;
-        let hidden = get.rows("blocks.0.mlp.fc1.weight");
         let block = |number: usize| -> Result<BlockWeights, AttributionError> {
             let name = |part: &str| format!("blocks.{number}.{part}");
             Ok(BlockWeights {
-                norm1: get.norm(&name("norm1"), dim)?,
-                qkv: get.layer(&name("attn.qkv"), [3 * dim, dim])?,
-                proj: get.layer(&name("attn.proj"), [dim, dim])?,
-                norm2: get.norm(&name("norm2"), dim)?,
-                fc1: get.layer(&name("mlp.fc1"), [hidden, dim])?,
-                fc2: get.layer(&name("mlp.fc2"), [dim, hidden])?,
+                norm1: get.affine(&name("norm1"))?,
+                qkv: get.affine(&name("attn.qkv"))?,
+                proj: get.affine(&name("attn.proj"))?,
+                norm2: get.affine(&name("norm2"))?,
+                fc1: get.affine(&name("mlp.fc1"))?,
+                fc2: get.affine(&name("mlp.fc2"))?,
             })
         };
-        let classes = get.rows("head.weight");
         Ok(Self {
             blocks: (0..config.depth).map(block).collect::<Result<_, _>>()?,
-            norm: get.norm("norm", dim)?,
-            head: get.layer("head", [classes, dim])?,
+            norm: get.affine("norm")?,
+            head: get.affine("head")?,
         })
     }
 }
@@ -70,44 +67,21 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The number of rows of a weight; 0 if it is missing.
-    fn rows(&self, name: &str) -> usize {
-        let shape = self.state.get(name).map(|data| data.shape().to_vec());
-        shape.and_then(|shape| shape.first().copied()).unwrap_or(0)
-    }
-
-    fn tensor<const D: usize>(
-        &self,
-        name: &str,
-        shape: [usize; D],
-    ) -> Result<Tensor<D>, AttributionError> {
-        let expected = shape.iter().product();
-        let missing = || AttributionError::Weight {
-            name: name.to_owned(),
-            expected,
-        };
-        let data = self.state.get(name).ok_or_else(missing)?;
-        let numbers = data.clone().convert::<f32>().try_to_vec::<f32>();
-        let numbers = numbers.ok().filter(|numbers| numbers.len() == expected);
-        let data = TensorData::new(numbers.ok_or_else(missing)?, shape);
-        Ok(Tensor::from_data(data, self.device))
-    }
-
-    fn norm(&self, name: &str, dim: usize) -> Result<Affine<1>, AttributionError> {
-        Ok(Affine {
-            weight: self.tensor(&format!("{name}.weight"), [dim])?,
-            bias: self.tensor(&format!("{name}.bias"), [dim])?,
-        })
-    }
-
-    fn layer(&self, name: &str, shape: [usize; 2]) -> Result<Affine<2>, AttributionError> {
+    fn affine<const D: usize>(&self, name: &str) -> Result<Affine<D>, AttributionError> {
+        let weight: Tensor<D> = self.tensor(&format!("{name}.weight"))?;
         let bias = format!("{name}.bias");
-        Ok(Affine {
-            weight: self.tensor(&format!("{name}.weight"), shape)?,
-            bias: match self.state.get(&bias) {
-                Some(_) => self.tensor(&bias, [shape[0]])?,
-                None => Tensor::zeros([shape[0]], self.device),
-            },
-        })
+        let bias = match self.state.get(&bias) {
+            Some(_) => self.tensor(&bias)?,
+            None => Tensor::zeros([weight.dims()[0]], self.device),
+        };
+        Ok(Affine { weight, bias })
+    }
+
+    fn tensor<const D: usize>(&self, name: &str) -> Result<Tensor<D>, AttributionError> {
+        let found = self.state.get(name);
+        let found = found.filter(|data| data.shape().as_slice().len() == D);
+        let found = found.ok_or_else(|| AttributionError::Weight(name.to_owned()))?;
+        let data = found.clone().convert::<f32>();
+        Ok(Tensor::from_data(data, self.device))
     }
 }

@@ -63,7 +63,7 @@ pub fn demo(
 /// The runs, with all that they read and write in `folder`.
 fn sweep(folder: &Path, overrides: &[String]) -> Result<Sweep, ReproduceError> {
     let configs = Configs::embedded()?;
-    let inputs = CONFIGS.map(|name| configs.path().join(name));
+    let inputs = CONFIGS.map(|name| configs.path.join(name));
     let mut sweep = Sweep::of(&inputs, overrides, None, Some(folder))?;
     sweep.title = Some(TITLE.to_owned());
     for Cell {

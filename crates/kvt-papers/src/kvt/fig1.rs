@@ -1,7 +1,7 @@
 //! Figure 1: top-1 against the number of kept keys.
 
 use super::super::{
-    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
 };
 use super::paper::{FIG1, Sweep};
 use super::{cited, fields, ours, paired};
@@ -9,9 +9,6 @@ use kvt_tools::report::{PairedT, Statistic, difference_text};
 use kvt_train::plot::{Axis, Chart, Line, Names, beside};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells};
-
-/// Figure 1 of both versions.
-pub(crate) struct Fig1;
 
 /// A point of a panel.
 struct Point {
@@ -28,43 +25,40 @@ struct Point {
     best: Option<Statistic>,
 }
 
-impl Item for Fig1 {
-    fn about(&self) -> About {
-        About {
-            name: "fig1",
-            title: "KVT, figure 1: top-1 by the number of keys that are kept",
-            stated: "[KVT](https://arxiv.org/abs/2106.00515), Figure 1: top-1 on ImageNet-1k of DeiT-Tiny, CvT-13, Visformer-Tiny and PiT-Base by \
-             k, each beside its dense model. \"k ≈ n/2 at each scale stage for simple token generation methods and k ≈ 2n/3 or 4n/5 for \
-             complicated token generation methods.\" The heights of the points are drawn and nowhere printed.\n\n\
-             Not stated: seeds; which of PiT's four settings won (all lie within 0.1 points, below the 82.6 of Table 1); and how CvT-13 \
-             could keep 1600 of its 784 keys: 3136, 784 and 196 are its queries. With a stride of 1 for keys and values the counts fit, \
-             at 6.6 in place of 4.6 GMACs; `cvt-stride1` has them, and `cvt` has the same shares of the keys that there are.",
-            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
-            versions: &[Version::Eccv, Version::V1],
-            metrics: &[Metric::TOP1],
-            ..About::default()
-        }
-    }
+/// Figure 1 of both versions.
+pub(crate) const ITEM: Item = Item {
+    name: "fig1",
+    title: "KVT, figure 1: top-1 by the number of keys that are kept",
+    stated: "[KVT](https://arxiv.org/abs/2106.00515), Figure 1: top-1 on ImageNet-1k of DeiT-Tiny, CvT-13, Visformer-Tiny and PiT-Base by \
+     k, each beside its dense model. \"k ≈ n/2 at each scale stage for simple token generation methods and k ≈ 2n/3 or 4n/5 for \
+     complicated token generation methods.\" The heights of the points are drawn and nowhere printed.\n\n\
+     Not stated: seeds; which of PiT's four settings won (all lie within 0.1 points, below the 82.6 of Table 1); and how CvT-13 \
+     could keep 1600 of its 784 keys: 3136, 784 and 196 are its queries. With a stride of 1 for keys and values the counts fit, \
+     at 6.6 in place of 4.6 GMACs; `cvt-stride1` has them, and `cvt` has the same shares of the keys that there are.",
+    scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+    versions: &[Version::Eccv, Version::V1],
+    metrics: &[Metric::TOP1],
+    takes_known: true,
+    make: Make::OfRuns(compute),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let runs = Runs::of(self, order, watch)?;
-        let mut panels = Vec::new();
-        for panel in FIG1 {
-            panels.push((panel, points(panel.key, &runs)?));
-            // CvT-13 has a second panel, with a key at every token.
-            let stride1 = points(&format!("{}-stride1", panel.key), &runs)?;
-            if !stride1.is_empty() {
-                panels.push((panel, stride1));
-            }
+fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let mut panels = Vec::new();
+    for panel in FIG1 {
+        panels.push((panel, points(panel.key, runs)?));
+        // CvT-13 has a second panel, with a key at every token.
+        let stride1 = points(&format!("{}-stride1", panel.key), runs)?;
+        if !stride1.is_empty() {
+            panels.push((panel, stride1));
         }
-        Ok(Outcome {
-            csv: csv(&panels),
-            svg: svg(&panels).map_err(ReproduceError::Draw)?,
-            found: found(&panels, &runs, order),
-            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
-            failures: runs.failures,
-        })
     }
+    Ok(Outcome {
+        csv: csv(&panels),
+        svg: svg(&panels).map_err(ReproduceError::Draw)?,
+        found: found(&panels, runs, order),
+        ..Outcome::default()
+    })
 }
 
 /// The points of a panel, whose runs are called `<key>-k...`, sorted by the share of kept keys, and its dense model last.
@@ -98,9 +92,8 @@ fn points(key: &str, runs: &Runs) -> Result<Vec<Point>, ReproduceError> {
         });
     }
     points.sort_by(|a, b| {
-        (is_dense(a), a.share)
-            .partial_cmp(&(is_dense(b), b.share))
-            .unwrap_or(std::cmp::Ordering::Equal)
+        let dense = is_dense(a).cmp(&is_dense(b));
+        dense.then(a.share.total_cmp(&b.share))
     });
     Ok(points)
 }

@@ -1,7 +1,7 @@
 //! Figure 2: metrics of each layer.
 
 use super::super::{
-    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
 };
 use super::inside::LayersOfRow;
 use kvt_data::text::counted;
@@ -9,9 +9,6 @@ use kvt_train::analysis::Measure;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells, or_empty};
-
-/// Figure 2 of KVT.
-pub(crate) struct Fig2;
 
 /// The rows of the sweep and the names of their lines: k-NN first, as in the paper.
 const ROWS: [(&str, &str); 2] = [("knn", "k-NN"), ("dense", "dense")];
@@ -28,47 +25,45 @@ const PANELS: [(Measure, &str, &str); 4] = [
     (Measure::MlpRatio, "(d)", "0.2 to 1.0, nearly the same"),
 ];
 
-impl Item for Fig2 {
-    fn about(&self) -> About {
-        About {
-            name: "fig2",
-            title: "KVT, figure 2: similarity of tokens, spread of attention weights and residual ratios, layer by layer",
-            stated: "[KVT](https://arxiv.org/abs/2106.00515), section 4.5 and Figure 2: DeiT-Tiny, 12 layers, k-NN and dense, on ImageNet-1k. (a) The cosine \
-             similarity of the tokens is larger with k-NN attention; (b) the standard deviation of the attention weights is smoother; (c), (d) the \
-             ratios of the norms of both branches to that of the stream are nearly the same. Numbers are drawn and nowhere printed: those below are \
-             the ticks of the axes.\n\n\
-             Not stated: the images; which tensor is the token, and whether the class token counts; whether dropped keys count as zeros in the \
-             standard deviation, and by what it is divided; whether a norm is a token's. The conventions here are explained in \
-             `docs/concepts/analysis.md`; the table of all numbers has the others too.",
-            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
-            versions: &[Version::Eccv, Version::V1],
-            ..About::default()
-        }
-    }
+/// Figure 2 of KVT.
+pub(crate) const ITEM: Item = Item {
+    name: "fig2",
+    title: "KVT, figure 2: similarity of tokens, spread of attention weights and residual ratios, layer by layer",
+    stated: "[KVT](https://arxiv.org/abs/2106.00515), section 4.5 and Figure 2: DeiT-Tiny, 12 layers, k-NN and dense, on ImageNet-1k. (a) The cosine \
+     similarity of the tokens is larger with k-NN attention; (b) the standard deviation of the attention weights is smoother; (c), (d) the \
+     ratios of the norms of both branches to that of the stream are nearly the same. Numbers are drawn and nowhere printed: those below are \
+     the ticks of the axes.\n\n\
+     Not stated: the images; which tensor is the token, and whether the class token counts; whether dropped keys count as zeros in the \
+     standard deviation, and by what it is divided; whether a norm is a token's. The conventions here are explained in \
+     `docs/concepts/analysis.md`; the table of all numbers has the others too.",
+    scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+    versions: &[Version::Eccv, Version::V1],
+    metrics: &[Metric::TOP1],
+    make: Make::OfRuns(compute),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let runs = Runs::of(self, order, watch)?;
-        let mut rows = Vec::new();
-        for (done, (row, _)) in ROWS.into_iter().enumerate() {
-            rows.push(LayersOfRow::of(&runs, row, 0)?);
-            watch.progress(done + 1, ROWS.len());
-        }
-        let panels = PANELS.map(|(measure, panel, _)| LinePanel {
-            title: format!("{panel} {}", measure.title()),
-            x: Axis::linear("layer"),
-            y: Axis::linear(""),
-            lines: lines(&rows, measure),
-            y_holds: Vec::new(),
-        });
-        Ok(Outcome {
-            csv: csv(&rows),
-            svg: line_panels("KVT, figure 2: layer by layer", &panels, 2)
-                .map_err(ReproduceError::Draw)?,
-            found: found(&rows, &runs),
-            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
-            failures: runs.failures,
-        })
-    }
+fn compute(runs: &Runs, _: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let row = |place: usize| -> Result<LayersOfRow, ReproduceError> {
+        let row = LayersOfRow::of(runs, ROWS[place].0, 0)?;
+        watch.progress(place + 1, ROWS.len());
+        Ok(row)
+    };
+    let rows = [row(0)?, row(1)?];
+    let panels = PANELS.map(|(measure, panel, _)| LinePanel {
+        title: format!("{panel} {}", measure.title()),
+        x: Axis::linear("layer"),
+        y: Axis::linear(""),
+        lines: lines(&rows, measure),
+        y_holds: Vec::new(),
+    });
+    Ok(Outcome {
+        csv: csv(&rows),
+        svg: line_panels("KVT, figure 2: layer by layer", &panels, 2)
+            .map_err(ReproduceError::Draw)?,
+        found: found(&rows, runs),
+        ..Outcome::default()
+    })
 }
 
 fn lines(rows: &[LayersOfRow], measure: Measure) -> Vec<ErrorLine> {
@@ -105,11 +100,8 @@ fn csv(rows: &[LayersOfRow]) -> String {
     Table::new(header.split(','), lines).csv()
 }
 
-fn found(rows: &[LayersOfRow], runs: &Runs) -> String {
-    let [knn, dense] = [0, 1].map(|place| rows.get(place));
-    let (Some(knn), Some(dense)) = (knn, dense) else {
-        return String::new();
-    };
+fn found(rows: &[LayersOfRow; 2], runs: &Runs) -> String {
+    let [knn, dense] = rows;
     let count = |number: usize| counted(number, "seed");
     let count = match (dense.seeds.len(), knn.seeds.len()) {
         (dense, knn) if dense == knn => format!("{} of each row", count(dense)),

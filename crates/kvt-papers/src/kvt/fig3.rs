@@ -4,83 +4,74 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::super::{
-    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
 };
+use super::fig2;
 use kvt_tools::report::Statistic;
-use kvt_tools::sweep::Sweep;
 use kvt_train::analysis::Measure;
 use kvt_train::error::TrainError;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::run::{Event, LayerRecord, Metric, RunDir, read_log};
 use kvt_train::table::{Table, cells, or_empty};
 
-/// Figure 3 of KVT, from the runs of Figure 2.
-pub(crate) struct Fig3;
-
 /// The rows of the sweep, and the titles of their panels.
 const ROWS: [(&str, &str); 2] = [("dense", "dense"), ("knn", "k-NN")];
 /// The measure that is drawn; the CSV file also has [`Measure::NonlocalityRaw`].
 const DRAWN: Measure = Measure::Nonlocality;
 
-/// By layer and epoch, for each seed: the seed, the mean and its error.
-type ByLayer = BTreeMap<(usize, u32), Vec<(u64, f64, Option<f64>)>>;
+/// By layer and epoch, for each seed: the mean and its error.
+type ByLayer = BTreeMap<(usize, u32), Vec<(f64, Option<f64>)>>;
 
-impl Item for Fig3 {
-    fn about(&self) -> About {
-        About {
-            name: "fig3",
-            title: "KVT, figure 3: nonlocality of each layer, epoch by epoch",
-            stated: "[KVT](https://arxiv.org/abs/2106.00515), section 4.5 and Figure 3: nonlocality of DeiT-Tiny, k-NN and dense, over all training images of \
-             ImageNet-1k. \"Lower layers tend to focus more on the local areas (with more lines being pushed toward the bottom area)\", and \"the \
-             non-locality of different layers is spreading more evenly\". No number is printed.\n\n\
-             Not stated: the horizontal axis, which is taken from [ConViT](https://arxiv.org/abs/2103.10697), whose metric it is (a line for each layer \
-             over the epochs), and what becomes of the class token, which ConViT's layers do not have. Here it is left out, and the weights of each \
-             patch on the others are divided by their sum. The images of an epoch are `analysis.images` ones, at equal distances, without augmentation.",
-            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
-            versions: &[Version::Eccv],
-            ..About::default()
-        }
+/// Figure 3 of KVT, from the runs of Figure 2.
+pub(crate) const ITEM: Item = Item {
+    name: "fig3",
+    title: "KVT, figure 3: nonlocality of each layer, epoch by epoch",
+    stated: "[KVT](https://arxiv.org/abs/2106.00515), section 4.5 and Figure 3: nonlocality of DeiT-Tiny, k-NN and dense, over all training images of \
+     ImageNet-1k. \"Lower layers tend to focus more on the local areas (with more lines being pushed toward the bottom area)\", and \"the \
+     non-locality of different layers is spreading more evenly\". No number is printed.\n\n\
+     Not stated: the horizontal axis, which is taken from [ConViT](https://arxiv.org/abs/2103.10697), whose metric it is (a line for each layer \
+     over the epochs), and what becomes of the class token, which ConViT's layers do not have. Here it is left out, and the weights of each \
+     patch on the others are divided by their sum. The images of an epoch are `analysis.images` ones, at equal distances, without augmentation.",
+    scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+    versions: &[Version::Eccv],
+    metrics: &[Metric::TOP1],
+    sweep: |_, order| runs::sweep(&fig2::ITEM, order),
+    make: Make::OfRuns(compute),
+    ..Item::PLAIN
+};
+
+fn compute(runs: &Runs, _: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let mut numbers = Vec::new();
+    let (mut rows, mut without) = (Vec::new(), Vec::new());
+    for (row, title) in ROWS {
+        rows.push((title, of_row(runs, row, &mut numbers, &mut without)?));
     }
-
-    fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
-        runs::sweep("fig2", &[], order).map(Some)
+    let without = lacking(&without);
+    if !without.is_empty() {
+        watch.warn(&without);
     }
-
-    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let runs = Runs::of(self, order, watch)?;
-        let mut numbers = Vec::new();
-        let (mut rows, mut without) = (Vec::new(), Vec::new());
-        for (row, title) in ROWS {
-            rows.push((title, of_row(&runs, row, &mut numbers, &mut without)?));
-        }
-        let without = lacking(&without);
-        if !without.is_empty() {
-            watch.warn(&without);
-        }
-        let means = |row: &ByLayer| -> Vec<f64> {
-            let values = row.values().filter_map(|seeds| statistic(seeds));
-            values.map(|found| found.mean).collect()
-        };
-        let all: Vec<f64> = rows.iter().flat_map(|(_, row)| means(row)).collect();
-        let panels: Vec<_> = rows
-            .iter()
-            .map(|(title, row)| LinePanel {
-                title: (*title).to_owned(),
-                x: Axis::linear("epoch"),
-                y: Axis::linear("patches"),
-                lines: lines(row),
-                y_holds: all.clone(),
-            })
-            .collect();
-        let header = "run,seed,epoch,layer,split,images,nonlocality,nonlocality_se,nonlocality_raw,nonlocality_raw_se";
-        Ok(Outcome {
-            csv: Table::new(header.split(','), numbers).csv(),
-            svg: line_panels(self.about().title, &panels, 2).map_err(ReproduceError::Draw)?,
-            found: found(&rows, &without, &runs),
-            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
-            failures: runs.failures,
+    let means = |row: &ByLayer| -> Vec<f64> {
+        let values = row.values().filter_map(|seeds| statistic(seeds));
+        values.map(|found| found.mean).collect()
+    };
+    let all: Vec<f64> = rows.iter().flat_map(|(_, row)| means(row)).collect();
+    let panels: Vec<_> = rows
+        .iter()
+        .map(|(title, row)| LinePanel {
+            title: (*title).to_owned(),
+            x: Axis::linear("epoch"),
+            y: Axis::linear("patches"),
+            lines: lines(row),
+            y_holds: all.clone(),
         })
-    }
+        .collect();
+    let header = "run,seed,epoch,layer,split,images,nonlocality,nonlocality_se,nonlocality_raw,nonlocality_raw_se";
+    Ok(Outcome {
+        csv: Table::new(header.split(','), numbers).csv(),
+        svg: line_panels(ITEM.title, &panels, 2).map_err(ReproduceError::Draw)?,
+        found: found(&rows, &without, runs),
+        ..Outcome::default()
+    })
 }
 
 /// Reads the nonlocality from the logs of the finished runs of a row, and adds them as rows to `numbers`. Runs whose logs have none
@@ -108,12 +99,11 @@ fn of_row(
             };
             is_measured = true;
             let error = number(DRAWN, LayerRecord::ERROR);
-            let seed = cell.plan.seed;
             let key = (layer.layer, layer.epoch + 1);
-            by_layer.entry(key).or_default().push((seed, mean, error));
+            by_layer.entry(key).or_default().push((mean, error));
             numbers.push(cells([
                 &row,
-                &seed,
+                &cell.plan.seed,
                 &(layer.epoch + 1),
                 &layer.layer,
                 &layer.split,
@@ -145,8 +135,8 @@ fn lacking(without: &[String]) -> String {
 }
 
 /// The statistic of the means over the seeds.
-fn statistic(seeds: &[(u64, f64, Option<f64>)]) -> Option<Statistic> {
-    let means: Vec<f64> = seeds.iter().map(|(_, mean, _)| *mean).collect();
+fn statistic(seeds: &[(f64, Option<f64>)]) -> Option<Statistic> {
+    let means: Vec<f64> = seeds.iter().map(|(mean, _)| *mean).collect();
     Statistic::of(&means)
 }
 
@@ -156,7 +146,7 @@ fn lines(row: &ByLayer) -> Vec<ErrorLine> {
         let Some(found) = statistic(seeds) else {
             continue;
         };
-        let of_images = seeds.first().and_then(|(_, _, error)| *error);
+        let of_images = seeds.first().and_then(|(_, error)| *error);
         let new = || ErrorLine::new(format!("layer {layer}"), layer - 1, []);
         let line = lines.entry(*layer).or_insert_with(new);
         let point = (f64::from(*epoch), found.mean, found.spread.or(of_images));

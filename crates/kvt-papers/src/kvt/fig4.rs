@@ -1,7 +1,7 @@
 //! Figure 4: where the class token of the last layer looks, head by head.
 
 use super::super::{
-    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
 };
 use super::inside::{Inside, each_row};
 use super::pictures::{Sample, encoded, generated, validation};
@@ -11,9 +11,6 @@ use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells};
 use kvt_train::task::TaskKind;
 
-/// Figure 4 of KVT.
-pub(crate) struct Fig4;
-
 /// Images of each kind.
 const GENERATED: usize = 3;
 const VALIDATION: usize = 6;
@@ -22,73 +19,69 @@ const SIZES: [usize; 2] = [480, 224];
 /// How k-NN attention chooses its number of keys, in the table and in the CSV.
 const KEYS: [&str; 2] = ["k of the configuration", "k of training"];
 
-impl Item for Fig4 {
-    fn about(&self) -> About {
-        About {
-            name: "fig4",
-            title: "KVT, figure 4: attention of the class token in the last layer, head by head",
-            stated: "[KVT](https://arxiv.org/abs/2106.00515), section 4.7 and Figure 4 (Figure 3 of version 1): heads 0 to 5 of the last layer of DINO-Small, dense \
-             and k-NN. \"Different heads attend to different semantic regions\"; k-NN attention \"filters out most irrelevant information from background \
-             regions\".\n\n\
-             Not stated: the images, their size, and k. DINO's own program shows images of 480 pixels; with patches of 16 these have 901 tokens, of which \
-             k = 100 is a much smaller share than of the 197 in training. Here the images have the size of training and 480/224 times that size. At the \
-             larger size k-NN attention is shown twice: with the k of the configuration, where a share of the keys stays a share, and with as many keys \
-             as it kept in training.",
-            scales: &[Scale::Paper, Scale::CifarShort],
-            versions: &[Version::Eccv, Version::V1],
-            ..About::default()
-        }
-    }
+/// Figure 4 of KVT.
+pub(crate) const ITEM: Item = Item {
+    name: "fig4",
+    title: "KVT, figure 4: attention of the class token in the last layer, head by head",
+    stated: "[KVT](https://arxiv.org/abs/2106.00515), section 4.7 and Figure 4 (Figure 3 of version 1): heads 0 to 5 of the last layer of DINO-Small, dense \
+     and k-NN. \"Different heads attend to different semantic regions\"; k-NN attention \"filters out most irrelevant information from background \
+     regions\".\n\n\
+     Not stated: the images, their size, and k. DINO's own program shows images of 480 pixels; with patches of 16 these have 901 tokens, of which \
+     k = 100 is a much smaller share than of the 197 in training. Here the images have the size of training and 480/224 times that size. At the \
+     larger size k-NN attention is shown twice: with the k of the configuration, where a share of the keys stays a share, and with as many keys \
+     as it kept in training.",
+    scales: &[Scale::Paper, Scale::CifarShort],
+    versions: &[Version::Eccv, Version::V1],
+    make: Make::OfRuns(compute),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let runs = Runs::of(self, order, watch)?;
-        let mut csv = Vec::new();
-        let mut table = Vec::new();
-        // By attention; only generated images are in the picture that may be published.
-        let (mut drawn, mut seen) = (Vec::new(), Vec::new());
-        let seeds = each_row(&runs, watch, |(row, title), cell, inside| {
-            let side = inside.side()?;
-            let counted = inside.with_counts(cell)?;
-            let larger = larger(side, inside, &generated(&cell.plan, side, 1)?)?;
-            let (mut own, mut others) = (Vec::new(), Vec::new());
-            let as_configured = [side, larger].map(|side| (inside, KEYS[0], side));
-            let counted = counted.as_ref().map(|counted| (counted, KEYS[1], larger));
-            for (inside, keys, side) in as_configured.into_iter().chain(counted) {
-                let samples = generated(&cell.plan, side, GENERATED)?;
-                let maps = maps(inside, &samples)?;
-                for (sample, maps) in samples.iter().zip(&maps) {
-                    add(&mut csv, [row, keys], sample, side, maps);
-                }
-                table.push(line([title, keys], side, &maps));
-                rows(&mut own, [title, keys], &samples, &maps);
-                let samples = validation(&cell.plan, inside, side, VALIDATION)?;
-                let of_others = self::maps(inside, &samples)?;
-                rows(&mut others, [title, keys], &samples, &of_others);
+fn compute(runs: &Runs, _: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let mut csv = Vec::new();
+    let mut table = Vec::new();
+    // By attention; only generated images are in the picture that may be published.
+    let (mut drawn, mut seen) = (Vec::new(), Vec::new());
+    let seeds = each_row(runs, watch, |(row, title), cell, inside| {
+        let side = inside.side()?;
+        let counted = inside.with_counts(cell)?;
+        let larger = larger(side, inside, &generated(&cell.plan, side, 1)?)?;
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        let as_configured = [side, larger].map(|side| (inside, KEYS[0], side));
+        let counted = counted.as_ref().map(|counted| (counted, KEYS[1], larger));
+        for (inside, keys, side) in as_configured.into_iter().chain(counted) {
+            let samples = generated(&cell.plan, side, GENERATED)?;
+            let maps = maps(inside, &samples)?;
+            for (sample, maps) in samples.iter().zip(&maps) {
+                add(&mut csv, [row, keys], sample, side, maps);
             }
-            if counted.is_none() {
-                // Beside the third block of the other attention, whose number of keys can be chosen in two ways.
-                own.extend_from_within(own.len().saturating_sub(GENERATED)..);
-                others.extend_from_within(others.len().saturating_sub(VALIDATION)..);
-            }
-            drawn.push(own);
-            seen.push(others);
-            Ok(())
-        })?;
-        let picture = |columns| labelled(&joined(columns), NOTE).map_err(ReproduceError::Draw);
-        let (png, svg) = encoded(&picture(drawn)?)?;
-        let (others, _) = encoded(&picture(seen)?)?;
-        let header = "run,image,side,keys,head,row,column,weight";
-        Ok(Outcome {
-            csv: Table::new(header.split(','), csv).csv(),
-            svg,
-            found: found(&table, &seeds, &runs),
-            files: vec![
-                ("fig4.png".to_owned(), png),
-                ("fig4-val.png".to_owned(), others),
-            ],
-            failures: runs.failures,
-        })
-    }
+            table.push(line([title, keys], side, &maps));
+            rows(&mut own, [title, keys], &samples, &maps);
+            let samples = validation(&cell.plan, inside, side, VALIDATION)?;
+            let of_others = self::maps(inside, &samples)?;
+            rows(&mut others, [title, keys], &samples, &of_others);
+        }
+        if counted.is_none() {
+            // Beside the third block of the other attention, whose number of keys can be chosen in two ways.
+            own.extend_from_within(own.len().saturating_sub(GENERATED)..);
+            others.extend_from_within(others.len().saturating_sub(VALIDATION)..);
+        }
+        drawn.push(own);
+        seen.push(others);
+        Ok(())
+    })?;
+    let picture = |columns| labelled(&joined(columns), NOTE).map_err(ReproduceError::Draw);
+    let (png, svg) = encoded(&picture(drawn)?)?;
+    let (others, _) = encoded(&picture(seen)?)?;
+    let header = "run,image,side,keys,head,row,column,weight";
+    Ok(Outcome {
+        csv: Table::new(header.split(','), csv).csv(),
+        svg,
+        found: found(&table, &seeds, runs),
+        files: vec![
+            ("fig4.png".to_owned(), png),
+            ("fig4-val.png".to_owned(), others),
+        ],
+    })
 }
 
 /// The maps of the heads, image by image.

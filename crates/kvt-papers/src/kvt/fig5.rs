@@ -3,7 +3,7 @@
 use image::RgbImage;
 
 use super::super::{
-    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
 };
 use super::inside::{Inside, each_row};
 use super::pictures::{Sample, encoded, generated, validation};
@@ -12,9 +12,6 @@ use kvt_tools::probe::labelled;
 use kvt_train::error::TrainError;
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells};
-
-/// Figure 5 of KVT.
-pub(crate) struct Fig5;
 
 /// Images of each kind.
 const GENERATED: usize = 4;
@@ -27,47 +24,43 @@ struct Explained {
     found: Vec<(&'static str, Attribution)>,
 }
 
-impl Item for Fig5 {
-    fn about(&self) -> About {
-        About {
-            name: "fig5",
-            title: "KVT, figure 5: patches that speak for the class, by Transformer Attribution",
-            stated: "[KVT](https://arxiv.org/abs/2106.00515), section 4.7 and Figure 5 (Figure 4 of version 1): heat maps of DeiT-Tiny, dense and k-NN, by \
-             [Transformer Attribution](https://arxiv.org/abs/2012.09838), of a dog, a wheel, a ferret, a monitor, a hornbill, a chain and a crib. k-NN \
-             attention \"gives more accurate attention regions\". No number is printed.\n\n\
-             Not stated: for which class, that of the label or the one that the model takes the image for. Here it is the label of a validation image, and \
-             the largest logit for a generated one, which is of no class of the model.",
-            scales: &[Scale::Paper, Scale::CifarShort],
-            versions: &[Version::Eccv, Version::V1],
-            ..About::default()
-        }
-    }
+/// Figure 5 of KVT.
+pub(crate) const ITEM: Item = Item {
+    name: "fig5",
+    title: "KVT, figure 5: patches that speak for the class, by Transformer Attribution",
+    stated: "[KVT](https://arxiv.org/abs/2106.00515), section 4.7 and Figure 5 (Figure 4 of version 1): heat maps of DeiT-Tiny, dense and k-NN, by \
+     [Transformer Attribution](https://arxiv.org/abs/2012.09838), of a dog, a wheel, a ferret, a monitor, a hornbill, a chain and a crib. k-NN \
+     attention \"gives more accurate attention regions\". No number is printed.\n\n\
+     Not stated: for which class, that of the label or the one that the model takes the image for. Here it is the label of a validation image, and \
+     the largest logit for a generated one, which is of no class of the model.",
+    scales: &[Scale::Paper, Scale::CifarShort],
+    versions: &[Version::Eccv, Version::V1],
+    make: Make::OfRuns(compute),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let runs = Runs::of(self, order, watch)?;
-        let (mut drawn, mut seen): (Vec<Explained>, Vec<Explained>) = (Vec::new(), Vec::new());
-        let mut classes = Vec::new();
-        let seeds = each_row(&runs, watch, |(_, title), cell, inside| {
-            let side = inside.side()?;
-            classes = inside.splits.classes().to_vec();
-            let samples = generated(&cell.plan, side, GENERATED)?;
-            explain(inside, title, samples, &mut drawn)?;
-            let samples = validation(&cell.plan, inside, side, VALIDATION)?;
-            explain(inside, title, samples, &mut seen)
-        })?;
-        let (png, svg) = encoded(&picture(&drawn, &classes)?)?;
-        let (others, _) = encoded(&picture(&seen, &classes)?)?;
-        Ok(Outcome {
-            csv: csv(&drawn, &classes),
-            svg,
-            found: found([&drawn, &seen], &seeds, &classes, &runs),
-            files: vec![
-                ("fig5.png".to_owned(), png),
-                ("fig5-val.png".to_owned(), others),
-            ],
-            failures: runs.failures,
-        })
-    }
+fn compute(runs: &Runs, _: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let (mut drawn, mut seen): (Vec<Explained>, Vec<Explained>) = (Vec::new(), Vec::new());
+    let mut classes = Vec::new();
+    let seeds = each_row(runs, watch, |(_, title), cell, inside| {
+        let side = inside.side()?;
+        classes = inside.splits.classes().to_vec();
+        let samples = generated(&cell.plan, side, GENERATED)?;
+        explain(inside, title, samples, &mut drawn)?;
+        let samples = validation(&cell.plan, inside, side, VALIDATION)?;
+        explain(inside, title, samples, &mut seen)
+    })?;
+    let (png, svg) = encoded(&picture(&drawn, &classes)?)?;
+    let (others, _) = encoded(&picture(&seen, &classes)?)?;
+    Ok(Outcome {
+        csv: csv(&drawn, &classes),
+        svg,
+        found: found([&drawn, &seen], &seeds, &classes, runs),
+        files: vec![
+            ("fig5.png".to_owned(), png),
+            ("fig5-val.png".to_owned(), others),
+        ],
+    })
 }
 
 /// Adds what a model says of images, which are the same for each model.

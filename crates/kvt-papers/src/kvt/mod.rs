@@ -1,31 +1,19 @@
 //! [KVT](https://arxiv.org/abs/2106.00515): k-NN attention for boosting vision transformers (Wang et al., ECCV 2022).
 
-mod fig1;
-mod fig2;
-mod fig3;
-mod fig4;
-mod fig5;
+pub(super) mod fig1;
+pub(super) mod fig2;
+pub(super) mod fig3;
+pub(super) mod fig4;
+pub(super) mod fig5;
 mod inside;
-mod lemmas;
+pub(super) mod lemmas;
 mod paper;
 mod pictures;
-mod speed;
-mod table1;
-mod table2;
-mod table3;
-mod table4;
-
-pub(super) use fig1::Fig1;
-pub(super) use fig2::Fig2;
-pub(super) use fig3::Fig3;
-pub(super) use fig4::Fig4;
-pub(super) use fig5::Fig5;
-pub(super) use lemmas::Lemmas;
-pub(super) use speed::Speed;
-pub(super) use table1::Table1;
-pub(super) use table2::Table2;
-pub(super) use table3::Table3;
-pub(super) use table4::Table4;
+pub(super) mod speed;
+pub(super) mod table1;
+pub(super) mod table2;
+pub(super) mod table3;
+pub(super) mod table4;
 
 use kvt_models::StageSummary;
 

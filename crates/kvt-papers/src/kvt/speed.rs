@@ -1,16 +1,17 @@
 //! Version 1's Table 3: the time of an iteration.
 
-use super::super::{About, Item, Order, Outcome, ReproduceError, Version, Watch, table};
+use super::super::{Item, Make, Order, Outcome, ReproduceError, Version, Watch, table};
 use super::paper::SPEED_V1;
 use super::{cited, ratio};
 use kvt_tools::bench::{self, ModelCase, Rounds, StepMeasurement};
 use kvt_train::config::{Document, Plan};
 use kvt_train::device;
+use kvt_train::error::TrainError;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells, or_empty};
 
-/// The speed table of version 1.
-pub(crate) struct Speed {
+/// How much of it is computed.
+struct Speed {
     /// The model that is timed.
     model: &'static str,
     batch: usize,
@@ -57,43 +58,35 @@ const WAYS: [Way; 4] = [
     },
 ];
 
+const PAPER: Speed = Speed {
+    model: "deit_tiny_patch16_224",
+    batch: 16,
+    rounds: Rounds {
+        warmup: 1,
+        timed: 5,
+    },
+};
+
+/// The speed table of version 1.
+pub(crate) const ITEM: Item = Item {
+    name: "speed",
+    title: "KVT version 1, table 3: time of an iteration, slow and fast",
+    stated: "[KVT, version 1](https://arxiv.org/abs/2106.00515v1), appendix A.2, Table 3: seconds of an iteration of DeiT-Tiny on 8 V100 \
+     GPUs: the slow version, which chooses keys by distance and gathers them for each query, in PyTorch 8192 and with a CUDA \
+     kernel 1.55; the fast version (Algorithm 1) 0.45. The last version of the paper has no such table.\n\n\
+     Not stated: the batch, dense attention's time, and whether 8192 was measured. So only ratios can be compared with ours.",
+    versions: &[Version::V1],
+    takes_overrides: true,
+    make: Make::Alone(|order, watch| PAPER.compute(order, watch)),
+    ..Item::PLAIN
+};
+
 impl Speed {
-    pub(crate) const PAPER: Self = Self {
-        model: "deit_tiny_patch16_224",
-        batch: 16,
-        rounds: Rounds {
-            warmup: 1,
-            timed: 5,
-        },
-    };
-}
-
-impl Item for Speed {
-    fn about(&self) -> About {
-        About {
-            name: "speed",
-            title: "KVT version 1, table 3: time of an iteration, slow and fast",
-            stated: "[KVT, version 1](https://arxiv.org/abs/2106.00515v1), appendix A.2, Table 3: seconds of an iteration of DeiT-Tiny on 8 V100 \
-             GPUs: the slow version, which chooses keys by distance and gathers them for each query, in PyTorch 8192 and with a CUDA \
-             kernel 1.55; the fast version (Algorithm 1) 0.45. The last version of the paper has no such table.\n\n\
-             Not stated: the batch, dense attention's time, and whether 8192 was measured. So only ratios can be compared with ours.",
-            versions: &[Version::V1],
-            ..About::default()
-        }
-    }
-
-    fn takes_overrides(&self) -> bool {
-        true
-    }
-
     fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let mut cases = Vec::new();
-        for way in &WAYS {
-            cases.push(self.case(way, order)?);
-        }
+        let cases = WAYS.iter().map(|way| self.case(way, order));
+        let cases = cases.collect::<Result<Vec<_>, _>>()?;
         let plan = self.plan(&WAYS[0], order)?;
-        let device =
-            device::resolve(&plan.train.device).map_err(kvt_train::error::TrainError::from)?;
+        let device = device::resolve(&plan.train.device).map_err(TrainError::from)?;
         let rounds = self.rounds.warmup + self.rounds.timed;
         let found = bench::step(&cases, &device.device, self.rounds, |done| {
             watch.progress(done, rounds);
@@ -106,9 +99,7 @@ impl Item for Speed {
             ..Outcome::default()
         })
     }
-}
 
-impl Speed {
     /// The settings of a row; the user's overrides come last.
     fn plan(&self, way: &Way, order: &Order) -> Result<Plan, ReproduceError> {
         let text = format!(
@@ -119,7 +110,7 @@ impl Speed {
         let all: Vec<String> = own.chain(order.overrides.iter().cloned()).collect();
         let document = Document::of_words("the settings of the table", text, &all);
         let plan = document.and_then(|document| document.shared().plan_without_data());
-        plan.map_err(|error| ReproduceError::Config(Box::new(error)))
+        Ok(plan.map_err(|error| TrainError::from(Box::new(error)))?)
     }
 
     fn case(&self, way: &Way, order: &Order) -> Result<ModelCase, ReproduceError> {
@@ -131,8 +122,8 @@ impl Speed {
     }
 
     fn found(&self, found: &[StepMeasurement], device: &str) -> String {
-        let dense = found.first().map_or(f64::NAN, |dense| dense.step_ms);
-        let fast = ours(found, 2);
+        let ours = |way: usize| found.get(way).map_or(f64::NAN, |one| one.step_ms);
+        let (dense, fast) = (ours(0), ours(2));
         let [_, _, (_, paper_fast)] = SPEED_V1;
         let mut rows: Vec<Vec<String>> = WAYS
             .iter()
@@ -169,11 +160,6 @@ impl Speed {
             table(header.split(" | "), rows)
         )
     }
-}
-
-/// The milliseconds of a row.
-fn ours(found: &[StepMeasurement], way: usize) -> f64 {
-    found.get(way).map_or(f64::NAN, |one| one.step_ms)
 }
 
 fn csv(found: &[StepMeasurement]) -> String {
@@ -227,7 +213,7 @@ mod tests {
                 warmup: 0,
                 timed: 1,
             },
-            ..Speed::PAPER
+            ..PAPER
         };
         let overrides = [
             "train.device=cpu",

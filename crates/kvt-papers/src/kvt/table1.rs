@@ -3,7 +3,7 @@
 use kvt_models::Summary;
 
 use super::super::{
-    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
 };
 use super::paper::{CONV_NETS, System, TABLE1};
 use super::{bars, cited, fields, kept, ours, percent, short};
@@ -13,57 +13,55 @@ use kvt_train::plot::{Axis, Chart, Names};
 use kvt_train::run::{Metric, RunDir};
 use kvt_train::table::{Table, cells, or_empty};
 
-/// Table 1 of both versions.
-pub(crate) struct Table1;
-
 /// A row: a system with one kind of attention.
 struct Row<'a> {
     system: &'a System,
     attention: &'static str,
+    /// The same in words, with the mark of a row that is known.
+    words: String,
     paper: Option<f64>,
     summary: Option<Summary>,
     last: Option<Statistic>,
     best: Option<Statistic>,
 }
 
-impl Item for Table1 {
-    fn about(&self) -> About {
-        About {
-            name: "table1",
-            title: "KVT, table 1: top-1 of every system with dense and with k-NN attention",
-            stated: "[KVT](https://arxiv.org/abs/2106.00515), Table 1: top-1 on ImageNet-1k after the training of each system's own paper, \
-             once with dense attention and once with k-NN attention; DeiT-Tiny also with the slow version, which chooses keys by \
-             distance; Dino-Small by linear evaluation. One number for each, without a spread.\n\n\
-             Not stated: seeds, whether the last or the best epoch counts (the released code logs the best), and k for So-ViT, TNT, \
-             Swin, T2T-ViT, Dino, Twins and VOLO. The column GFLOPs mixes conventions: So-ViT's 1.3 and Twins' 8.3 leave out the products \
-             of queries, keys and values, the others include them; VOLO-D3's 67.9 matches neither of our counts (96.1 with the products). Version 1 has no VOLO, \
-             other numbers for CvT and TNT, and 17 convolutional networks.",
-            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
-            versions: &[Version::Eccv, Version::V1],
-            ..About::default()
-        }
-    }
+/// Table 1 of both versions.
+pub(crate) const ITEM: Item = Item {
+    name: "table1",
+    title: "KVT, table 1: top-1 of every system with dense and with k-NN attention",
+    stated: "[KVT](https://arxiv.org/abs/2106.00515), Table 1: top-1 on ImageNet-1k after the training of each system's own paper, \
+     once with dense attention and once with k-NN attention; DeiT-Tiny also with the slow version, which chooses keys by \
+     distance; Dino-Small by linear evaluation. One number for each, without a spread.\n\n\
+     Not stated: seeds, whether the last or the best epoch counts (the released code logs the best), and k for So-ViT, TNT, \
+     Swin, T2T-ViT, Dino, Twins and VOLO. The column GFLOPs mixes conventions: So-ViT's 1.3 and Twins' 8.3 leave out the products \
+     of queries, keys and values, the others include them; VOLO-D3's 67.9 matches neither of our counts (96.1 with the products). Version 1 has no VOLO, \
+     other numbers for CvT and TNT, and 17 convolutional networks.",
+    scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+    versions: &[Version::Eccv, Version::V1],
+    metrics: &[Metric::TOP1],
+    takes_known: true,
+    sweep,
+    make: Make::OfRuns(compute),
+    ..Item::PLAIN
+};
 
-    /// Without the systems that the version lacks.
-    fn sweep(&self, order: &Order) -> Result<Option<Sweep>, ReproduceError> {
-        let mut sweep = runs::sweep(self.about().name, &[], order)?;
-        let is_in = |row: &str| !is_lacking(row, order.version);
-        sweep.cells.retain(|cell| is_in(&cell.name));
-        sweep.pairs.retain(|pair| pair.iter().all(|row| is_in(row)));
-        Ok(Some(sweep))
-    }
+/// Without the systems that the version lacks.
+fn sweep(item: &Item, order: &Order) -> Result<Sweep, ReproduceError> {
+    let mut sweep = runs::sweep(item, order)?;
+    let is_in = |row: &str| !is_lacking(row, order.version);
+    sweep.cells.retain(|cell| is_in(&cell.name));
+    sweep.pairs.retain(|pair| pair.iter().all(|row| is_in(row)));
+    Ok(sweep)
+}
 
-    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let runs = Runs::of(self, order, watch)?;
-        let rows = rows(&runs, order.version)?;
-        Ok(Outcome {
-            csv: csv(&rows, order.version),
-            svg: svg(&rows).map_err(ReproduceError::Draw)?,
-            found: found(&rows, &runs, order),
-            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
-            failures: runs.failures,
-        })
-    }
+fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let rows = rows(runs, order.version)?;
+    Ok(Outcome {
+        csv: csv(&rows, order.version),
+        svg: svg(&rows).map_err(ReproduceError::Draw)?,
+        found: found(&rows, runs, order),
+        ..Outcome::default()
+    })
 }
 
 /// Whether a row of a sweep belongs to a system that a version lacks.
@@ -75,19 +73,11 @@ fn is_lacking(row: &str, version: Version) -> bool {
     })
 }
 
-/// The result of a finished cell: top-1 after the last epoch, or for a run without labels, the top-1 of linear evaluation.
-fn last(found: &Found) -> Option<f64> {
+/// Top-1 after the last and after the best epoch of a finished cell, or for a run without labels, of its linear evaluation.
+fn ends(found: &Found) -> [Option<f64>; 2] {
     match found.linear {
-        Some([last, _]) => Some(last),
-        None => found.last(Metric::TOP1),
-    }
-}
-
-/// The same for the best epoch.
-fn best(found: &Found) -> Option<f64> {
-    match found.linear {
-        Some([_, best]) => Some(best),
-        None => found.best(Metric::TOP1),
+        Some(ends) => ends.map(Some),
+        None => [found.last(Metric::TOP1), found.best(Metric::TOP1)],
     }
 }
 
@@ -98,11 +88,11 @@ fn rows(runs: &Runs, version: Version) -> Result<Vec<Row<'static>>, ReproduceErr
             continue;
         };
         let kinds = [
-            ("dense", Some(dense)),
-            ("knn", Some(knn)),
-            ("slow", system.slow),
+            ("dense", "dense", Some(dense)),
+            ("knn", "k-NN", Some(knn)),
+            ("slow", "k-NN, slow", system.slow),
         ];
-        for (attention, paper) in kinds {
+        for (attention, words, paper) in kinds {
             let name = format!("{}-{attention}", system.key);
             let cell = runs.cell(&name);
             if attention == "slow" && paper.is_none() && cell.is_none() {
@@ -111,10 +101,11 @@ fn rows(runs: &Runs, version: Version) -> Result<Vec<Row<'static>>, ReproduceErr
             rows.push(Row {
                 system,
                 attention,
+                words: words.to_owned() + runs.mark(&name),
                 paper,
                 summary: cell.map(summary).transpose()?,
-                last: runs.statistic(&name, last),
-                best: runs.statistic(&name, best),
+                last: runs.statistic(&name, |found| ends(found)[0]),
+                best: runs.statistic(&name, |found| ends(found)[1]),
             });
         }
     }
@@ -133,22 +124,13 @@ fn summary(cell: &Cell) -> Result<Summary, ReproduceError> {
     Ok(section.config(classes)?.summary())
 }
 
-/// The kind of attention in words.
-fn words(attention: &str) -> &'static str {
-    match attention {
-        "dense" => "dense",
-        "knn" => "k-NN",
-        _ => "k-NN, slow",
-    }
-}
-
 fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
     let header = "system | attention | parameters | MACs | without attention's | keys kept | *paper* | *ours*, last | \
                   *spread* | *ours*, best | *spread*";
     let mut text = format!(
         "{}, beside our runs at scale `{}`. Parameters and multiply-accumulate operations of one image are those of the \
-         model here: with the products of queries, keys and values, and without. Before a run is begun they are counted with the \
-         classes of its configuration, or 1,000.\n\n",
+         model here: with the products of queries, keys and values, and without. Of a run that has no folder here they are counted with \
+         the classes of its configuration, or 1,000.\n\n",
         cited(order.version, "Table 1, ImageNet-1k"),
         order.scale
     );
@@ -168,7 +150,7 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
 }
 
 fn line(row: &Row<'_>) -> Vec<String> {
-    let mut cells = vec![row.system.name.to_owned(), words(row.attention).to_owned()];
+    let mut cells = vec![row.system.name.to_owned(), row.words.clone()];
     match &row.summary {
         Some(summary) => {
             let kept: Vec<String> = summary.attending().map(kept).collect();

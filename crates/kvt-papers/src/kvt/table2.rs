@@ -1,7 +1,7 @@
 //! Table 2: top-1 by epoch.
 
 use super::super::{
-    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
 };
 use super::paper::{Convergence, TABLE2, TABLE2_EPOCHS};
 use super::{cited, fields, ours, paired, percent};
@@ -11,38 +11,32 @@ use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells, or_empty};
 
-/// Table 2 of both versions.
-pub(crate) struct Table2;
-
 /// The epochs of the smaller scales.
 const SHORT: [u32; 6] = [1, 2, 3, 5, 7, 10];
 
-impl Item for Table2 {
-    fn about(&self) -> About {
-        About {
-            name: "table2",
-            title: "KVT, table 2: top-1 by epoch with dense and with k-NN attention",
-            stated: "[KVT](https://arxiv.org/abs/2106.00515), Table 2: top-1 on ImageNet-1k after 10 to 300 epochs of DeiT-S, CvT-13 and \
-             T2T-ViT-t-19, once each. \"The convergence speed of k-NN attention is faster than full-connected attention, especially in the \
-             early stage of training.\" CvT's columns are others in version 1, where they are of the authors' own implementation.\n\n\
-             Not stated: seeds, and whether \"epoch 10\" is after 10 epochs or after 11; here it is after 10. T2T-ViT's columns are of the \
-             average of its weights (0.52 % after 10 epochs), and so are ours.",
-            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
-            versions: &[Version::Eccv, Version::V1],
-            ..About::default()
-        }
-    }
+/// Table 2 of both versions.
+pub(crate) const ITEM: Item = Item {
+    name: "table2",
+    title: "KVT, table 2: top-1 by epoch with dense and with k-NN attention",
+    stated: "[KVT](https://arxiv.org/abs/2106.00515), Table 2: top-1 on ImageNet-1k after 10 to 300 epochs of DeiT-S, CvT-13 and \
+     T2T-ViT-t-19, once each. \"The convergence speed of k-NN attention is faster than full-connected attention, especially in the \
+     early stage of training.\" CvT's columns are others in version 1, where they are of the authors' own implementation.\n\n\
+     Not stated: seeds, and whether \"epoch 10\" is after 10 epochs or after 11; here it is after 10. T2T-ViT's columns are of the \
+     average of its weights (0.52 % after 10 epochs), and so are ours.",
+    scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+    versions: &[Version::Eccv, Version::V1],
+    metrics: &[Metric::TOP1],
+    make: Make::OfRuns(compute),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let runs = Runs::of(self, order, watch)?;
-        Ok(Outcome {
-            csv: csv(&runs, order),
-            svg: svg(&runs, order).map_err(ReproduceError::Draw)?,
-            found: found(&runs, order),
-            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
-            failures: runs.failures,
-        })
-    }
+fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    Ok(Outcome {
+        csv: csv(runs, order),
+        svg: svg(runs, order).map_err(ReproduceError::Draw)?,
+        found: found(runs, order),
+        ..Outcome::default()
+    })
 }
 
 /// The numbers of finished epochs, one for each row.

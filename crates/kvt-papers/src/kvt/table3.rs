@@ -1,55 +1,49 @@
 //! Table 3: dense attention with a temperature.
 
 use super::super::{
-    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
 };
 use super::paper::{TABLE3, TABLE3_DENSE, TABLE3_KNN};
 use super::{cited, fields, ours, percent};
+use kvt_tools::report::Statistic;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells, or_empty};
 
-/// Table 3 of ECCV; in version 1, Table 3 is a different one, `speed`.
-pub(crate) struct Table3;
-
-/// A row: its name in the sweep, its label, its temperature, and the paper's number.
+/// A row: its name in the sweep, its label, its temperature, and the paper's number; none if training crashed there.
 struct Row {
     name: String,
     words: String,
     temperature: Option<f64>,
     paper: Option<f64>,
-    crashes: bool,
 }
 
-impl Item for Table3 {
-    fn about(&self) -> About {
-        About {
-            name: "table3",
-            title: "KVT, table 3: top-1 of dense attention by the temperature of its softmax",
-            stated: "[KVT](https://arxiv.org/abs/2106.00515), ECCV 2022, Table 3: top-1 of DeiT-Tiny on ImageNet-1k with \
-             `softmax(attn / t)`, where `attn` are the scores after their usual scale. \"Small t makes the training crash due to large \
-             value of attention values\": at 0.05 and 0.1. Dense attention (t = 1) has 72.2 %, the best temperature 72.5 %, k-NN \
-             attention 73.0 %.\n\n\
-             Not stated: seeds, and how a crash shows itself. Here it is a loss, a gradient or an evaluation that is not finite; such a \
-             run ends, and is reported as a crash. Version 1 does not have this table.",
-            scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
-            versions: &[Version::Eccv],
-            metrics: &[Metric::TOP1],
-            ..About::default()
-        }
-    }
+/// Table 3 of ECCV; in version 1, Table 3 is a different one, `speed`.
+pub(crate) const ITEM: Item = Item {
+    name: "table3",
+    title: "KVT, table 3: top-1 of dense attention by the temperature of its softmax",
+    stated: "[KVT](https://arxiv.org/abs/2106.00515), ECCV 2022, Table 3: top-1 of DeiT-Tiny on ImageNet-1k with \
+     `softmax(attn / t)`, where `attn` are the scores after their usual scale. \"Small t makes the training crash due to large \
+     value of attention values\": at 0.05 and 0.1. Dense attention (t = 1) has 72.2 %, the best temperature 72.5 %, k-NN \
+     attention 73.0 %.\n\n\
+     Not stated: seeds, and how a crash shows itself. Here it is a loss, a gradient or an evaluation that is not finite; such a \
+     run ends, and is reported as a crash. Version 1 does not have this table.",
+    scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
+    versions: &[Version::Eccv],
+    metrics: &[Metric::TOP1],
+    takes_known: true,
+    make: Make::OfRuns(compute),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let runs = Runs::of(self, order, watch)?;
-        let rows = rows();
-        Ok(Outcome {
-            csv: csv(&rows, &runs),
-            svg: svg(&rows, &runs).map_err(ReproduceError::Draw)?,
-            found: found(&rows, &runs, order),
-            files: vec![runs.file(self.about().name, &[Metric::TOP1])],
-            failures: runs.failures,
-        })
-    }
+fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let rows = rows();
+    Ok(Outcome {
+        csv: csv(&rows, runs),
+        svg: svg(&rows, runs).map_err(ReproduceError::Draw)?,
+        found: found(&rows, runs, order),
+        ..Outcome::default()
+    })
 }
 
 fn rows() -> Vec<Row> {
@@ -58,7 +52,6 @@ fn rows() -> Vec<Row> {
         words: format!("dense, t = {t}"),
         temperature: Some(*t),
         paper: *paper,
-        crashes: paper.is_none(),
     };
     let mut rows: Vec<Row> = TABLE3.iter().map(temperature).collect();
     let dense = Row {
@@ -66,7 +59,6 @@ fn rows() -> Vec<Row> {
         words: "dense, t = 1".to_owned(),
         temperature: Some(1.0),
         paper: Some(TABLE3_DENSE),
-        crashes: false,
     };
     let place = TABLE3.iter().take_while(|(t, _)| *t < 1.0).count();
     rows.insert(place, dense);
@@ -75,25 +67,16 @@ fn rows() -> Vec<Row> {
         words: "k-NN".to_owned(),
         temperature: None,
         paper: Some(TABLE3_KNN),
-        crashes: false,
     });
     rows
 }
 
 fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
     let lines = rows.iter().map(|row| {
-        let paper = if row.crashes {
-            "crash".to_owned()
-        } else {
-            percent(row.paper)
-        };
+        let paper = row.paper.map_or_else(crash, |paper| percent(Some(paper)));
         let [mean, spread] = own(row, runs);
-        [
-            row.words.clone() + runs.mark(&row.name),
-            paper,
-            mean,
-            spread,
-        ]
+        let words = row.words.clone() + runs.mark(&row.name);
+        [words, paper, mean, spread]
     });
     let mut text = format!(
         "{}, beside our runs at scale `{}`: top-1 in percent after the last epoch.\n\n{}",
@@ -107,32 +90,36 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
     text + &runs.notes(Metric::TOP1)
 }
 
+/// Our top-1 after the last epoch.
+fn last(row: &Row, runs: &Runs) -> Option<Statistic> {
+    runs.statistic(&row.name, |found| found.last(Metric::TOP1))
+}
+
+/// In place of a number.
+fn crash() -> String {
+    "crash".to_owned()
+}
+
 /// Our mean and its spread. A crash is a result: it is shown even if other seeds did not crash.
 fn own(row: &Row, runs: &Runs) -> [String; 2] {
-    let last = runs.statistic(&row.name, |found| found.last(Metric::TOP1));
-    let [mean, spread] = ours(last.as_ref());
+    let [mean, spread] = ours(last(row, runs).as_ref());
     match runs.crashed(&row.name) {
         (0, _) => [mean, spread],
-        (crashed, all) if crashed == all => ["crash".to_owned(), format!("(n = {all})")],
+        (crashed, all) if crashed == all => [crash(), format!("(n = {all})")],
         (crashed, all) => [mean, format!("{spread}, {crashed} of {all} crashed")],
     }
 }
 
 fn csv(rows: &[Row], runs: &Runs) -> String {
     let rows = rows.iter().map(|row| {
-        let last = runs.statistic(&row.name, |found| found.last(Metric::TOP1));
         let attention = match row.temperature {
             Some(_) => "dense",
             None => "knn",
         };
-        let paper = if row.crashes {
-            "crash".to_owned()
-        } else {
-            or_empty(row.paper)
-        };
+        let paper = row.paper.map_or_else(crash, |paper| paper.to_string());
         let first = cells([&attention, &or_empty(row.temperature), &paper]);
         let crashed = runs.crashed(&row.name).0.to_string();
-        [&first[..], &fields(last.as_ref()), &[crashed]].concat()
+        [&first[..], &fields(last(row, runs).as_ref()), &[crashed]].concat()
     });
     let header = "attention,temperature,paper,ours,spread,seeds,crashed";
     Table::new(header.split(','), rows).csv()
@@ -140,10 +127,7 @@ fn csv(rows: &[Row], runs: &Runs) -> String {
 
 fn svg(rows: &[Row], runs: &Runs) -> Result<String, String> {
     let temperatures: Vec<f64> = rows.iter().filter_map(|row| row.temperature).collect();
-    let mean = |row: &Row| {
-        let last = runs.statistic(&row.name, |found| found.last(Metric::TOP1));
-        last.map(|last| last.mean)
-    };
+    let mean = |row: &Row| last(row, runs).map(|last| last.mean);
     let dense = rows
         .iter()
         .filter_map(|row| Some((row.temperature?, mean(row)?)));

@@ -1,7 +1,7 @@
 //! Table 4: mIoU of UPerNet and box AP of Mask R-CNN, with dense and with k-NN attention.
 
 use super::super::{
-    About, Item, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
 };
 use super::paper::{Dense, TABLE4};
 use super::{bars, cited, fields, kept, ours, percent, short};
@@ -11,9 +11,6 @@ use kvt_train::plot::{Axis, Chart, Names};
 use kvt_train::run::{Metric, RunDir};
 use kvt_train::table::{Table, cells, or_empty};
 use kvt_train::task::{DenseSize, TaskKind};
-
-/// Table 4.
-pub(crate) struct Table4;
 
 /// The kinds of attention, by the ends of rows' names.
 const KINDS: [(&str, &str); 3] = [
@@ -88,46 +85,40 @@ struct Row {
     seeds: Vec<u64>,
 }
 
-impl Item for Table4 {
-    fn about(&self) -> About {
-        About {
-            name: "table4",
-            title: "KVT, table 4: mIoU of UPerNet and box AP of Mask R-CNN with dense and with k-NN attention",
-            stated: "[KVT](https://arxiv.org/abs/2106.00515), Table 4: box mAP of Mask R-CNN on COCO and mIoU of UPerNet on ADE20K, with Swin-T and \
-             Twins-SVT-B as backbones, pre-trained on ImageNet-1k, once with dense and once with k-NN attention. One number for each, \
-             without a spread. Mask R-CNN is trained for 36 epochs with Swin-T (3x) and for 12 with Twins-SVT-B (1x), so only the rows of one \
-             backbone can be compared.\n\n\
-             Not stated: k; whether the k-NN networks start from k-NN classifiers; seeds, spread, number of runs; mask AP; single- or \
-             multi-scale testing. The released code has neither detection nor segmentation. \
-             The dense numbers equal the published ones of the backbones' authors to the digit (UPerNet with Swin-T 44.51 with one scale, with \
-             Twins-SVT-B 47.4; Mask R-CNN with Swin-T 46.0, with Twins-SVT-B 45.2), so they are most likely quoted.\n\n\
-             Published checkpoints of one run differ by 0.5 and more: the authors' log of UPerNet with Twins-SVT-B evaluates 47.36, 47.07, \
-             **48.13**, 47.31 and **47.69** in the second half of one run. The gains of the table are 0.2 to 0.5. A comparison needs several seeds \
-             and the same rule (the last checkpoint) for both.\n\n\
-             So the table cannot be reproduced literally. It can be re-run with the recipes of the backbones' authors and our choice of k, four \
-             fifths of the keys, and that is what this page is.",
-            scales: &[Scale::Paper, Scale::Shapes, Scale::ShapesShort],
-            versions: &[Version::Eccv],
-            parts: &[UPERNET, MASK_RCNN],
-            metrics: &METRICS,
-        }
-    }
+/// Table 4.
+pub(crate) const ITEM: Item = Item {
+    name: "table4",
+    title: "KVT, table 4: mIoU of UPerNet and box AP of Mask R-CNN with dense and with k-NN attention",
+    stated: "[KVT](https://arxiv.org/abs/2106.00515), Table 4: box mAP of Mask R-CNN on COCO and mIoU of UPerNet on ADE20K, with Swin-T and \
+     Twins-SVT-B as backbones, pre-trained on ImageNet-1k, once with dense and once with k-NN attention. One number for each, \
+     without a spread. Mask R-CNN is trained for 36 epochs with Swin-T (3x) and for 12 with Twins-SVT-B (1x), so only the rows of one \
+     backbone can be compared.\n\n\
+     Not stated: k; whether the k-NN networks start from k-NN classifiers; seeds, spread, number of runs; mask AP; single- or \
+     multi-scale testing. The released code has neither detection nor segmentation. \
+     The dense numbers equal the published ones of the backbones' authors to the digit (UPerNet with Swin-T 44.51 with one scale, with \
+     Twins-SVT-B 47.4; Mask R-CNN with Swin-T 46.0, with Twins-SVT-B 45.2), so they are most likely quoted.\n\n\
+     Published checkpoints of one run differ by 0.5 and more: the authors' log of UPerNet with Twins-SVT-B evaluates 47.36, 47.07, \
+     **48.13**, 47.31 and **47.69** in the second half of one run. The gains of the table are 0.2 to 0.5. A comparison needs several seeds \
+     and the same rule (the last checkpoint) for both.\n\n\
+     So the table cannot be reproduced literally. It can be re-run with the recipes of the backbones' authors and our choice of k, four \
+     fifths of the keys, and that is what this page is.",
+    scales: &[Scale::Paper, Scale::Shapes, Scale::ShapesShort],
+    versions: &[Version::Eccv],
+    parts: &[UPERNET, MASK_RCNN],
+    metrics: &METRICS,
+    takes_known: true,
+    make: Make::OfRuns(compute),
+    ..Item::PLAIN
+};
 
-    fn is_in(&self, row: &str, part: &str) -> bool {
-        row.contains(MASK_RCNN) == (part == MASK_RCNN)
-    }
-
-    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let runs = Runs::of(self, order, watch)?;
-        let rows = rows(&runs)?;
-        Ok(Outcome {
-            csv: csv(&rows),
-            svg: svg(&rows).map_err(ReproduceError::Draw)?,
-            found: found(&rows, &runs, order),
-            files: vec![runs.file(self.about().name, &METRICS)],
-            failures: runs.failures,
-        })
-    }
+fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let rows = rows(runs)?;
+    Ok(Outcome {
+        csv: csv(&rows),
+        svg: svg(&rows).map_err(ReproduceError::Draw)?,
+        found: found(&rows, runs, order),
+        ..Outcome::default()
+    })
 }
 
 fn rows(runs: &Runs) -> Result<Vec<Row>, ReproduceError> {
@@ -215,21 +206,15 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
 
 /// A half's table, its seeds and its tests.
 fn part(half: &Half, rows: &[Row], runs: &Runs) -> String {
-    let Some((first, others)) = half.metrics.split_first() else {
-        return String::new();
-    };
-    let header = "backbone | method | attention | parameters | keys kept | padding of windows";
-    let more = [
-        format!("*paper*, {}", first.title),
-        "*ours*, last".to_owned(),
-        "*spread*".to_owned(),
-        "*ours*, best".to_owned(),
-        "*spread*".to_owned(),
-    ];
-    let others = others
-        .iter()
-        .map(|metric| format!("{}, last", metric.title));
-    let header = header.split(" | ").map(str::to_owned).chain(more);
+    let first = half.metrics[0];
+    let header = format!(
+        "backbone | method | attention | parameters | keys kept | padding of windows | *paper*, {} | *ours*, last | *spread* | \
+         *ours*, best | *spread*",
+        first.title
+    );
+    let others = half.metrics.iter().skip(1);
+    let others = others.map(|metric| format!("{}, last", metric.title));
+    let header = header.split(" | ").map(str::to_owned).chain(others);
     let own = || rows.iter().filter(|row| row.half.part == half.part);
     let seeds = own().filter(|row| !row.seeds.is_empty()).map(|row| {
         let seeds: Vec<String> = row.seeds.iter().map(u64::to_string).collect();
@@ -239,9 +224,9 @@ fn part(half: &Half, rows: &[Row], runs: &Runs) -> String {
         none if none.is_empty() => "No run of this half is finished.".to_owned(),
         all => format!("Seeds of this half: {}.", all.join("; ")),
     };
-    let mut tests = runs.pairs(*first);
-    tests.retain(|pair| pair.names.iter().all(|row| Table4.is_in(row, half.part)));
-    let tests = match pairs_markdown(&tests, *first) {
+    let mut tests = runs.pairs(first);
+    tests.retain(|pair| pair.names.iter().all(|row| ITEM.is_in(row, half.part)));
+    let tests = match pairs_markdown(&tests, first) {
         none if none.is_empty() => none,
         all => format!("\n#### Is it chance?\n\n{all}"),
     };
@@ -250,7 +235,7 @@ fn part(half: &Half, rows: &[Row], runs: &Runs) -> String {
         half.method,
         half.data,
         first.title,
-        table(header.chain(others), own().map(|row| line(row, runs)))
+        table(header, own().map(|row| line(row, runs)))
     )
 }
 

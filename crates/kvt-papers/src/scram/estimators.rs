@@ -4,15 +4,15 @@ use kvt_attention::AttentionError;
 use kvt_attention::scram::{Estimator, PatchMatch, Proposal, Tokens};
 use kvt_ops::Key;
 
-use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
 use super::input::{self, product};
 use super::{full, weights};
 use kvt_train::analysis::Moments;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
 
-/// Bias and spread of SCRAM's estimators.
-pub(crate) struct Estimators {
+/// How much of it is computed.
+struct Estimators {
     side: usize,
     samples: &'static [usize],
     draws: Draws,
@@ -34,14 +34,12 @@ const LENGTH: f64 = 2.0;
 /// Radii of the windows around the modes, whose keys are summed without sampling.
 const RADII: [usize; 3] = [0, 1, 2];
 
-impl Estimators {
-    /// The map of a vision transformer at 224 px.
-    pub(crate) const PAPER: Self = Self {
-        side: 14,
-        samples: &[1, 2, 4, 8, 16, 32, 64, 128, 256],
-        draws: Draws { pairs: 16, runs: 4 },
-    };
-}
+/// The map of a vision transformer at 224 px.
+const PAPER: Estimators = Estimators {
+    side: 14,
+    samples: &[1, 2, 4, 8, 16, 32, 64, 128, 256],
+    draws: Draws { pairs: 16, runs: 4 },
+};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Method {
@@ -91,21 +89,21 @@ struct Record {
     accepted: Option<f64>,
 }
 
-impl Item for Estimators {
-    fn about(&self) -> About {
-        About {
-            name: "scram-estimators",
-            title: "SCRAM: bias and spread of the estimators by the number of samples",
-            stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 4.2.2: sums over the keys that the search finds \"will almost always be \
-             biased\"; \"the Monte Carlo estimators we describe below do not have this drawback\": self-normalised importance sampling \
-             around the modes (equations 12 to 17), and Metropolis-Hastings chains that start at them. \"We never wish to use n or more \
-             samples\".\n\n\
-             Not stated: any number, α, the Gaussians' deviation φ, the number of modes and their separation L, the steps of the chains.",
-            ..About::default()
-        }
-    }
+/// Bias and spread of SCRAM's estimators.
+pub(crate) const ITEM: Item = Item {
+    name: "scram-estimators",
+    title: "SCRAM: bias and spread of the estimators by the number of samples",
+    stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 4.2.2: sums over the keys that the search finds \"will almost always be \
+     biased\"; \"the Monte Carlo estimators we describe below do not have this drawback\": self-normalised importance sampling \
+     around the modes (equations 12 to 17), and Metropolis-Hastings chains that start at them. \"We never wish to use n or more \
+     samples\".\n\n\
+     Not stated: any number, α, the Gaussians' deviation φ, the number of modes and their separation L, the steps of the chains.",
+    make: Make::Alone(|_, watch| PAPER.compute(watch)),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+impl Estimators {
+    fn compute(&self, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let key = Key::new(0).named("scram-estimators");
         let [queries, keys] = input::shifted(key, self.side, 9, DIM);
         let values = input::noise(key.named("values"), keys.len());
@@ -162,6 +160,86 @@ impl Item for Estimators {
             found: self.found(&records),
             ..Outcome::default()
         })
+    }
+
+    fn svg(&self, records: &[Record]) -> Result<String, String> {
+        type Point = (f64, Option<f64>);
+        let panel = |title: &str, of: fn(&Record) -> Option<Point>| {
+            let line = |(color, method): (usize, Method)| {
+                let own = records.iter().filter(|record| record.method == method);
+                let points = own.filter_map(|record| {
+                    let (value, error) = of(record)?;
+                    let error = error.map(|error| 100.0 * error);
+                    Some((record.samples, 100.0 * value, error))
+                });
+                ErrorLine {
+                    dashed: method == Method::Sparse,
+                    ..ErrorLine::new(method.name(), color, points)
+                }
+            };
+            let ticks = self.samples.iter().map(|samples| *samples as f64);
+            LinePanel {
+                title: title.to_owned(),
+                x: Axis::logarithmic("samples of a query, keys of a sum").at(ticks.collect()),
+                y: Axis::logarithmic("% of the exact output"),
+                lines: Method::ALL.into_iter().enumerate().map(line).collect(),
+                y_holds: Vec::new(),
+            }
+        };
+        let panels = [
+            panel("Bias, and its standard error", Record::bias),
+            panel("Spread", |record| Some((record.spread?.sqrt(), None))),
+        ];
+        line_panels(
+            "Estimates of dense attention beside the exact sum",
+            &panels,
+            2,
+        )
+    }
+
+    fn found(&self, records: &[Record]) -> String {
+        let row = |record: &Record| {
+            let mut row = vec![record.method.name().to_owned()];
+            row.extend(record.cells());
+            row
+        };
+        let rows: Vec<_> = records.iter().map(row).collect();
+        let header = "estimator | samples, or keys | bias, % | spread, % | spread by equation 15, % | effective samples | \
+                      accepted steps";
+        let at = |method: Method, samples: f64, cell: usize| {
+            let mut own = records.iter().filter(|record| record.method == method);
+            let found = own.find(|record| record.samples >= samples);
+            found.map_or_else(String::new, |record| record.cells()[cell].clone())
+        };
+        let Self { side, draws, .. } = self;
+        format!(
+            "A map of {side} x {side} with {DIM} channels: queries and keys are bicubic interpolations of 9 x 9 normal numbers with 5 % of \
+             noise, keys rolled by 5 rows and 3 columns; values are normal numbers. The search: κ = {KEPT}, L = {SEPARATION}, 8 iterations. \
+             *importance*: α = {ALPHA}, Gaussians of deviation {LENGTH}. *uniform*: the same with α = 0, which needs no search. *chains*: one \
+             from each mode, steps of deviation {LENGTH}, their samples counted together. *sparse*: the softmax over the keys in windows \
+             around the modes, b = 0, 1 and 2, which draws nothing.\n\n\
+             {} runs each, all queries. Bias is the length of the difference between the mean estimate and the exact output, divided by the \
+             length of the exact output, both over all queries; spread is the root of the summed variance of an estimate, divided by the same. \
+             The squared bias is the mean product of the errors of two means of {} runs each, {} times, so that spread does not \
+             count as bias; it is given where it is more than two standard errors, and else what it is less than. Equation 15 is with normalised \
+             weights.\n\n{}\n\
+             **So** no estimator is unbiased for so few samples, and none of them beats a sum: importance sampling around the modes has a bias of \
+             {} % with 64 samples and {} % with 256 (more than there are keys), and a single estimate is off by another {} % and {} %, while \
+             the sum over the {} keys of b = 2 is off by {} % and draws nothing. Uniform samples have more bias, {} % with 64, and the \
+             chains, which weigh all modes alike, the most, {} %.\n",
+            2 * draws.pairs * draws.runs,
+            draws.runs,
+            draws.pairs,
+            table(header.split(" | "), &rows),
+            at(Method::Mixture, 64.0, 1),
+            at(Method::Mixture, 256.0, 1),
+            at(Method::Mixture, 64.0, 2),
+            at(Method::Mixture, 256.0, 2),
+            at(Method::Sparse, 50.0, 0),
+            at(Method::Sparse, 50.0, 1),
+            at(Method::Uniform, 64.0, 1),
+            at(Method::Chains, 64.0, 1),
+        )
     }
 }
 
@@ -331,88 +409,6 @@ fn csv(records: &[Record]) -> String {
     });
     let header = "estimator,samples,bias_squared,standard_error,spread_squared,predicted_spread_squared,effective,accepted";
     Table::new(header.split(','), rows).csv()
-}
-
-impl Estimators {
-    fn svg(&self, records: &[Record]) -> Result<String, String> {
-        type Point = (f64, Option<f64>);
-        let panel = |title: &str, of: fn(&Record) -> Option<Point>| {
-            let line = |(color, method): (usize, Method)| {
-                let own = records.iter().filter(|record| record.method == method);
-                let points = own.filter_map(|record| {
-                    let (value, error) = of(record)?;
-                    let error = error.map(|error| 100.0 * error);
-                    Some((record.samples, 100.0 * value, error))
-                });
-                ErrorLine {
-                    dashed: method == Method::Sparse,
-                    ..ErrorLine::new(method.name(), color, points)
-                }
-            };
-            let ticks = self.samples.iter().map(|samples| *samples as f64);
-            LinePanel {
-                title: title.to_owned(),
-                x: Axis::logarithmic("samples of a query, keys of a sum").at(ticks.collect()),
-                y: Axis::logarithmic("% of the exact output"),
-                lines: Method::ALL.into_iter().enumerate().map(line).collect(),
-                y_holds: Vec::new(),
-            }
-        };
-        let panels = [
-            panel("Bias, and its standard error", Record::bias),
-            panel("Spread", |record| Some((record.spread?.sqrt(), None))),
-        ];
-        line_panels(
-            "Estimates of dense attention beside the exact sum",
-            &panels,
-            2,
-        )
-    }
-
-    fn found(&self, records: &[Record]) -> String {
-        let row = |record: &Record| {
-            let mut row = vec![record.method.name().to_owned()];
-            row.extend(record.cells());
-            row
-        };
-        let rows: Vec<_> = records.iter().map(row).collect();
-        let header = "estimator | samples, or keys | bias, % | spread, % | spread by equation 15, % | effective samples | \
-                      accepted steps";
-        let at = |method: Method, samples: f64, cell: usize| {
-            let mut own = records.iter().filter(|record| record.method == method);
-            let found = own.find(|record| record.samples >= samples);
-            found.map_or_else(String::new, |record| record.cells()[cell].clone())
-        };
-        let Self { side, draws, .. } = self;
-        format!(
-            "A map of {side} x {side} with {DIM} channels: queries and keys are bicubic interpolations of 9 x 9 normal numbers with 5 % of \
-             noise, keys rolled by 5 rows and 3 columns; values are normal numbers. The search: κ = {KEPT}, L = {SEPARATION}, 8 iterations. \
-             *importance*: α = {ALPHA}, Gaussians of deviation {LENGTH}. *uniform*: the same with α = 0, which needs no search. *chains*: one \
-             from each mode, steps of deviation {LENGTH}, their samples counted together. *sparse*: the softmax over the keys in windows \
-             around the modes, b = 0, 1 and 2, which draws nothing.\n\n\
-             {} runs each, all queries. Bias is the length of the difference between the mean estimate and the exact output, divided by the \
-             length of the exact output, both over all queries; spread is the root of the summed variance of an estimate, divided by the same. \
-             The squared bias is the mean product of the errors of two means of {} runs each, {} times, so that spread does not \
-             count as bias; it is given where it is more than two standard errors, and else what it is less than. Equation 15 is with normalised \
-             weights.\n\n{}\n\
-             **So** no estimator is unbiased for so few samples, and none of them beats a sum: importance sampling around the modes has a bias of \
-             {} % with 64 samples and {} % with 256 (more than there are keys), and a single estimate is off by another {} % and {} %, while \
-             the sum over the {} keys of b = 2 is off by {} % and draws nothing. Uniform samples have more bias, {} % with 64, and the \
-             chains, which weigh all modes alike, the most, {} %.\n",
-            2 * draws.pairs * draws.runs,
-            draws.runs,
-            draws.pairs,
-            table(header.split(" | "), &rows),
-            at(Method::Mixture, 64.0, 1),
-            at(Method::Mixture, 256.0, 1),
-            at(Method::Mixture, 64.0, 2),
-            at(Method::Mixture, 256.0, 2),
-            at(Method::Sparse, 50.0, 0),
-            at(Method::Sparse, 50.0, 1),
-            at(Method::Uniform, 64.0, 1),
-            at(Method::Chains, 64.0, 1),
-        )
-    }
 }
 
 #[cfg(test)]

@@ -3,13 +3,10 @@
 use kvt_attention::scram::{Fields, PatchMatch, Tokens};
 use kvt_ops::Key;
 
-use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{Item, Make, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, share, weights};
 use kvt_train::plot::{Panel, heat_maps};
 use kvt_train::table::{Table, cells};
-
-/// Figure 2 of SCRAM.
-pub(crate) struct Fig2;
 
 /// The number of queries, and of keys.
 const TOKENS: usize = 128;
@@ -23,69 +20,62 @@ const KEPT: usize = 5;
 const SEPARATION: usize = 8;
 const RADIUS: usize = 1;
 
-impl Item for Fig2 {
-    fn about(&self) -> About {
-        About {
-            name: "scram-fig2",
-            title: "SCRAM, figure 2: sparse and full attention maps",
-            stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: queries and keys are a low-rank approximation \
-             (singular value decomposition, `d_k = 4`) of a selected image; `n = H x W = 128 x 1`; maps of 128 x 128 \
-             after the softmax of each query, by top-κ(max), top-κ(mode) and full attention. \"Our sparse map is \
-             consistently finding the peaks of the full attention map.\"\n\n\
-             Not stated: the image, its scale, κ, the separation L, the radius b, and any number.",
-            ..About::default()
-        }
-    }
+/// Figure 2 of SCRAM.
+pub(crate) const ITEM: Item = Item {
+    name: "scram-fig2",
+    title: "SCRAM, figure 2: sparse and full attention maps",
+    stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: queries and keys are a low-rank approximation \
+     (singular value decomposition, `d_k = 4`) of a selected image; `n = H x W = 128 x 1`; maps of 128 x 128 \
+     after the softmax of each query, by top-κ(max), top-κ(mode) and full attention. \"Our sparse map is \
+     consistently finding the peaks of the full attention map.\"\n\n\
+     Not stated: the image, its scale, κ, the separation L, the radius b, and any number.",
+    make: Make::Alone(compute),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let picture = input::spots(Key::new(0).named("scram-fig2"), TOKENS);
-        let [queries, keys] = input::low_rank(&picture, TOKENS, RANK);
-        let queries: Vec<f32> = queries.iter().map(|x| (SHARPNESS * x) as f32).collect();
-        let keys: Vec<f32> = keys.iter().map(|x| *x as f32).collect();
-        let tokens = Tokens::new(&queries, &keys, RANK, [TOKENS, 1])?;
-        let scale = (RANK as f64).powf(-0.5);
-        let maps = [
-            Map::of("max", &tokens, 0, scale),
-            Map::of("mode", &tokens, SEPARATION, scale),
-        ];
-        watch.progress(1, 1);
-        let whole: Vec<f64> = (0..TOKENS)
-            .flat_map(|query| full(&tokens, query, scale))
-            .collect();
-        let panel = |name, values| Panel {
-            name,
-            columns: TOKENS,
-            values,
-        };
-        let panels = [
-            panel("full", &whole[..]),
-            panel("top-κ(max)", &maps[0].weights[..]),
-            panel("top-κ(mode)", &maps[1].weights[..]),
-        ];
-        let all = [
-            ("full", &whole),
-            ("max", &maps[0].weights),
-            ("mode", &maps[1].weights),
-        ];
-        let rows = all.iter().flat_map(|(name, values)| {
-            let seen = values.iter().enumerate();
-            let seen = seen.filter(|(_, weight)| **weight >= 5e-7);
-            seen.map(move |(i, weight)| {
-                cells([name, &(i / TOKENS), &(i % TOKENS), &format!("{weight:.6}")])
-            })
-        });
-        let csv = Table::new(["map", "query", "key", "weight"], rows).csv();
-        Ok(Outcome {
-            csv,
-            svg: heat_maps(
-                "Attention of each query (row) to each key (column)",
-                &panels,
-            )
-            .map_err(ReproduceError::Draw)?,
-            found: found(&maps),
-            ..Outcome::default()
+fn compute(_: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let picture = input::spots(Key::new(0).named("scram-fig2"), TOKENS);
+    let [queries, keys] = input::low_rank(&picture, TOKENS, RANK);
+    let queries: Vec<f32> = queries.iter().map(|x| (SHARPNESS * x) as f32).collect();
+    let keys: Vec<f32> = keys.iter().map(|x| *x as f32).collect();
+    let tokens = Tokens::new(&queries, &keys, RANK, [TOKENS, 1])?;
+    let scale = (RANK as f64).powf(-0.5);
+    let maps = [
+        Map::of("max", &tokens, 0, scale),
+        Map::of("mode", &tokens, SEPARATION, scale),
+    ];
+    watch.progress(1, 1);
+    let whole: Vec<f64> = (0..TOKENS)
+        .flat_map(|query| full(&tokens, query, scale))
+        .collect();
+    let all = [
+        ("full", "full", &whole),
+        ("max", "top-κ(max)", &maps[0].weights),
+        ("mode", "top-κ(mode)", &maps[1].weights),
+    ];
+    let panels = all.map(|(_, name, values)| Panel {
+        name,
+        columns: TOKENS,
+        values,
+    });
+    let rows = all.iter().flat_map(|(name, _, values)| {
+        let seen = values.iter().enumerate();
+        let seen = seen.filter(|(_, weight)| **weight >= 5e-7);
+        seen.map(move |(i, weight)| {
+            cells([name, &(i / TOKENS), &(i % TOKENS), &format!("{weight:.6}")])
         })
-    }
+    });
+    let csv = Table::new(["map", "query", "key", "weight"], rows).csv();
+    Ok(Outcome {
+        csv,
+        svg: heat_maps(
+            "Attention of each query (row) to each key (column)",
+            &panels,
+        )
+        .map_err(ReproduceError::Draw)?,
+        found: found(&maps),
+        ..Outcome::default()
+    })
 }
 
 /// A sparse map, and how much of the full one it covers.
@@ -174,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_peaks_of_the_full_map_are_found() {
-        let outcome = Fig2.compute(&Order::default(), &Heard::default()).unwrap();
+        let outcome = compute(&Order::default(), &Heard::default()).unwrap();
         // In every map, the weights of each query sum to 1; the omitted ones sum to less than 128 times 5e-7.
         for map in ["full", "max", "mode"] {
             let mut sums = vec![0.0; TOKENS];

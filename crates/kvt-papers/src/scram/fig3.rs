@@ -3,13 +3,10 @@
 use kvt_attention::scram::{PatchMatch, Tokens};
 use kvt_ops::Key;
 
-use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{Item, Make, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, weights};
 use kvt_train::plot::{Panel, heat_maps};
 use kvt_train::table::Table;
-
-/// Figure 3 of SCRAM.
-pub(crate) struct Fig3;
 
 /// Rows and columns of the map; not stated in the paper.
 const SIDE: usize = 16;
@@ -25,71 +22,69 @@ const KEPT: usize = 3;
 const SEPARATION: usize = 4;
 const RADIUS: usize = 1;
 
-impl Item for Fig3 {
-    fn about(&self) -> About {
-        About {
-            name: "scram-fig3",
-            title: "SCRAM, figure 3: the best keys and the modes of one query",
-            stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: self-attention of the query `q_4,5` to keys with \
-             three blobs. Top-κ(mode) \"spreads the sparse attention map over the 3 blobs\", while top-κ(max) \
-             \"clusters the attention around the blob with the highest activation\".\n\n\
-             Not stated: the size of the map, the blobs, the queries, κ, the separation L, the radius b.",
-            ..About::default()
-        }
-    }
+/// Figure 3 of SCRAM.
+pub(crate) const ITEM: Item = Item {
+    name: "scram-fig3",
+    title: "SCRAM, figure 3: the best keys and the modes of one query",
+    stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: self-attention of the query `q_4,5` to keys with \
+     three blobs. Top-κ(mode) \"spreads the sparse attention map over the 3 blobs\", while top-κ(max) \
+     \"clusters the attention around the blob with the highest activation\".\n\n\
+     Not stated: the size of the map, the blobs, the queries, κ, the separation L, the radius b.",
+    make: Make::Alone(compute),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let keys: Vec<f64> = (0..SIDE * SIDE)
-            .map(|key| BLOBS.iter().map(|blob| height(blob, key)).sum())
-            .collect();
-        let numbers: Vec<f32> = keys.iter().map(|x| *x as f32).collect();
-        let queries = vec![SHARPNESS as f32; SIDE * SIDE];
-        let tokens = Tokens::new(&queries, &numbers, 1, [SIDE, SIDE])?;
-        let query = QUERY[0] * SIDE + QUERY[1];
-        let search = |separation| {
-            let search = PatchMatch {
-                kept: KEPT,
-                separation,
-                iterations: 8,
-            };
-            let fields = search.search(&tokens, Key::new(0));
-            let keys = fields.candidates(0, query, RADIUS);
-            (
-                first(&fields, query, KEPT),
-                weights(&tokens, query, 1.0, &keys),
-            )
+fn compute(_: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let keys: Vec<f64> = (0..SIDE * SIDE)
+        .map(|key| BLOBS.iter().map(|blob| height(blob, key)).sum())
+        .collect();
+    let numbers: Vec<f32> = keys.iter().map(|x| *x as f32).collect();
+    let queries = vec![SHARPNESS as f32; SIDE * SIDE];
+    let tokens = Tokens::new(&queries, &numbers, 1, [SIDE, SIDE])?;
+    let query = QUERY[0] * SIDE + QUERY[1];
+    let search = |separation| {
+        let search = PatchMatch {
+            kept: KEPT,
+            separation,
+            iterations: 8,
         };
-        let (best, of_best) = search(0);
-        let (modes, of_modes) = search(SEPARATION);
-        watch.progress(1, 1);
-        let whole = full(&tokens, query, 1.0);
-        let panel = |name, values| Panel {
-            name,
-            columns: SIDE,
-            values,
-        };
-        let panels = [
-            panel("keys", &keys[..]),
-            panel("full", &whole[..]),
-            panel("top-κ(max)", &of_best[..]),
-            panel("top-κ(mode)", &of_modes[..]),
-        ];
-        let rows = (0..SIDE * SIDE).map(|key| {
-            let [key_value, full, best, mode] =
-                [&keys, &whole, &of_best, &of_modes].map(|values| format!("{:.6}", values[key]));
-            let (row, column) = ((key / SIDE).to_string(), (key % SIDE).to_string());
-            [row, column, key_value, full, best, mode]
-        });
-        let header = ["row", "column", "key", "full", "max", "mode"];
-        let csv = Table::new(header, rows).csv();
-        Ok(Outcome {
-            csv,
-            svg: heat_maps("Attention of one query to the keys of the map", &panels)
-                .map_err(ReproduceError::Draw)?,
-            found: found(&best, &modes),
-            ..Outcome::default()
-        })
-    }
+        let fields = search.search(&tokens, Key::new(0));
+        let keys = fields.candidates(0, query, RADIUS);
+        (
+            first(&fields, query, KEPT),
+            weights(&tokens, query, 1.0, &keys),
+        )
+    };
+    let (best, of_best) = search(0);
+    let (modes, of_modes) = search(SEPARATION);
+    watch.progress(1, 1);
+    let whole = full(&tokens, query, 1.0);
+    let panel = |name, values| Panel {
+        name,
+        columns: SIDE,
+        values,
+    };
+    let panels = [
+        panel("keys", &keys[..]),
+        panel("full", &whole[..]),
+        panel("top-κ(max)", &of_best[..]),
+        panel("top-κ(mode)", &of_modes[..]),
+    ];
+    let rows = (0..SIDE * SIDE).map(|key| {
+        let [key_value, full, best, mode] =
+            [&keys, &whole, &of_best, &of_modes].map(|values| format!("{:.6}", values[key]));
+        let (row, column) = ((key / SIDE).to_string(), (key % SIDE).to_string());
+        [row, column, key_value, full, best, mode]
+    });
+    let header = ["row", "column", "key", "full", "max", "mode"];
+    let csv = Table::new(header, rows).csv();
+    Ok(Outcome {
+        csv,
+        svg: heat_maps("Attention of one query to the keys of the map", &panels)
+            .map_err(ReproduceError::Draw)?,
+        found: found(&best, &modes),
+        ..Outcome::default()
+    })
 }
 
 /// The height of a blob at a key.
@@ -147,7 +142,7 @@ mod tests {
 
     #[test]
     fn modes_spread_over_the_blobs_and_the_best_keys_do_not() {
-        let outcome = Fig3.compute(&Order::default(), &Heard::default()).unwrap();
+        let outcome = compute(&Order::default(), &Heard::default()).unwrap();
         assert!(outcome.found.contains("| 1 | yes |"), "{}", outcome.found);
         assert!(
             outcome.found.contains("| 1 2 3 | yes |"),

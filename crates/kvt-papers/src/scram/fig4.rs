@@ -6,14 +6,14 @@ use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
 
 use super::super::fit::slope;
-use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
 use super::input;
 use kvt_tools::bench::{Timing, time};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::Table;
 
-/// Figure 4 of SCRAM.
-pub(crate) struct Fig4 {
+/// How much of it is computed.
+struct Fig4 {
     sides: &'static [usize],
     runs: usize,
 }
@@ -25,13 +25,11 @@ const KEPT: [usize; 3] = [1, 4, 8];
 /// The fit of the exponent leaves out smaller maps, where the cost of starting threads matters.
 const FITTED: usize = 1024;
 
-impl Fig4 {
-    /// The sizes are ours, the number of runs is stated.
-    pub(crate) const PAPER: Self = Self {
-        sides: &[16, 24, 32, 48, 64, 96, 128],
-        runs: 5,
-    };
-}
+/// The sizes are ours, the number of runs is stated.
+const PAPER: Fig4 = Fig4 {
+    sides: &[16, 24, 32, 48, 64, 96, 128],
+    runs: 5,
+};
 
 /// Times of one kind of attention: tokens and milliseconds.
 struct Times {
@@ -39,21 +37,21 @@ struct Times {
     by_tokens: Vec<(usize, Timing)>,
 }
 
-impl Item for Fig4 {
-    fn about(&self) -> About {
-        About {
-            name: "scram-fig4",
-            title: "SCRAM, figure 4: forward time by the number of tokens",
-            stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: time of a forward pass through one attention layer \
-             for several image sizes, `d_k = 3`, batch 1, mean of 5 runs, on one RTX 2080: full attention, the Sparse \
-             Transformer's, and PatchMatch for several κ(max). PatchMatch \"scales log-linear with respect to the image \
-             size\".\n\n\
-             Not stated: the sizes, the values of κ, what is attended to, the radius b. Memory and the backward pass were planned.",
-            ..About::default()
-        }
-    }
+/// Figure 4 of SCRAM.
+pub(crate) const ITEM: Item = Item {
+    name: "scram-fig4",
+    title: "SCRAM, figure 4: forward time by the number of tokens",
+    stated: "[SCRAM](https://arxiv.org/abs/1905.10308), section 5: time of a forward pass through one attention layer \
+     for several image sizes, `d_k = 3`, batch 1, mean of 5 runs, on one RTX 2080: full attention, the Sparse \
+     Transformer's, and PatchMatch for several κ(max). PatchMatch \"scales log-linear with respect to the image \
+     size\".\n\n\
+     Not stated: the sizes, the values of κ, what is attended to, the radius b. Memory and the backward pass were planned.",
+    make: Make::Alone(|_, watch| PAPER.compute(watch)),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+impl Fig4 {
+    fn compute(&self, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let device = Device::flex();
         let mut all = vec![Times {
             name: "full".to_owned(),
@@ -104,6 +102,50 @@ impl Item for Fig4 {
             ..Outcome::default()
         })
     }
+
+    fn svg(&self, all: &[Times]) -> Result<String, String> {
+        let line = |(color, times): (usize, &Times)| {
+            let points = times.by_tokens.iter();
+            let points = points.map(|(tokens, timing)| (*tokens as f64, timing.median));
+            Line::new(times.name.as_str(), color, points)
+        };
+        let ticks = self.sides.iter().map(|side| (side * side) as f64).collect();
+        let chart = Chart {
+            title: "Forward pass of one attention layer on this CPU",
+            x: Axis::logarithmic("tokens").at(ticks),
+            y: Axis::logarithmic("milliseconds"),
+            lines: all.iter().enumerate().map(line).collect(),
+            names: Names::Within(SeriesLabelPosition::UpperLeft),
+        };
+        chart.svg()
+    }
+
+    fn found(&self, all: &[Times]) -> String {
+        let mut header = vec!["attention".to_owned()];
+        header.extend(self.sides.iter().map(|side| format!("n = {}", side * side)));
+        header.push("exponent".to_owned());
+        let row = |times: &Times| {
+            let mut cells = vec![times.name.clone()];
+            cells.extend(
+                times
+                    .by_tokens
+                    .iter()
+                    .map(|(_, timing)| format!("{:.2}", timing.median)),
+            );
+            cells.push(format!("{:.2}", times.exponent()));
+            cells
+        };
+        format!(
+            "Milliseconds on this machine's CPU with {} threads, f32: the median of {} runs after one that does not \
+             count. One head, b = 0, 8 iterations, queries and keys as in `scram-recall` (smooth, the same picture \
+             at every size). Full attention is kvt's, which stores no scores. The Sparse Transformer's is left out. \
+             \"Exponent\" is the power of n with which the time grows, fitted from n = {FITTED} on: n^2 for full \
+             attention, and a little more than n for n log n.\n\n{}",
+            rayon::current_num_threads(),
+            self.runs,
+            table(header, all.iter().map(row))
+        )
+    }
 }
 
 /// Full attention, and PatchMatch for each κ.
@@ -150,55 +192,6 @@ impl Times {
     }
 }
 
-impl Fig4 {
-    fn svg(&self, all: &[Times]) -> Result<String, String> {
-        let line = |(color, times): (usize, &Times)| {
-            let points = times.by_tokens.iter();
-            let points = points.map(|(tokens, timing)| (*tokens as f64, timing.median));
-            Line::new(times.name.as_str(), color, points)
-        };
-        let chart = Chart {
-            title: "Forward pass of one attention layer on this CPU",
-            x: Axis::logarithmic("tokens").at(self
-                .sides
-                .iter()
-                .map(|side| (side * side) as f64)
-                .collect()),
-            y: Axis::logarithmic("milliseconds"),
-            lines: all.iter().enumerate().map(line).collect(),
-            names: Names::Within(SeriesLabelPosition::UpperLeft),
-        };
-        chart.svg()
-    }
-
-    fn found(&self, all: &[Times]) -> String {
-        let mut header = vec!["attention".to_owned()];
-        header.extend(self.sides.iter().map(|side| format!("n = {}", side * side)));
-        header.push("exponent".to_owned());
-        let row = |times: &Times| {
-            let mut cells = vec![times.name.clone()];
-            cells.extend(
-                times
-                    .by_tokens
-                    .iter()
-                    .map(|(_, timing)| format!("{:.2}", timing.median)),
-            );
-            cells.push(format!("{:.2}", times.exponent()));
-            cells
-        };
-        format!(
-            "Milliseconds on this machine's CPU with {} threads, f32: the median of {} runs after one that does not \
-             count. One head, b = 0, 8 iterations, queries and keys as in `scram-recall` (smooth, the same picture \
-             at every size). Full attention is kvt's, which stores no scores. The Sparse Transformer's is left out. \
-             \"Exponent\" is the power of n with which the time grows, fitted from n = {FITTED} on: n^2 for full \
-             attention, and a little more than n for n log n.\n\n{}",
-            rayon::current_num_threads(),
-            self.runs,
-            table(header, all.iter().map(row))
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -213,7 +206,7 @@ mod tests {
             runs: 1,
         };
         let heard = Heard::default();
-        let outcome = small.compute(&Order::default(), &heard).unwrap();
+        let outcome = small.compute(&heard).unwrap();
         assert_eq!(heard.steps(), [(1, 4), (2, 4), (3, 4), (4, 4)]);
         let lines: Vec<&str> = outcome.csv.lines().collect();
         assert_eq!(lines.len(), 1 + 4 * 2);

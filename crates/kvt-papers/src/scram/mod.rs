@@ -1,17 +1,11 @@
 //! [SCRAM](https://arxiv.org/abs/1905.10308) (Calian, Roelants et al., 2019).
 
-mod estimators;
-mod fig2;
-mod fig3;
-mod fig4;
+pub(super) mod estimators;
+pub(super) mod fig2;
+pub(super) mod fig3;
+pub(super) mod fig4;
 mod input;
-mod recall;
-
-pub(super) use estimators::Estimators;
-pub(super) use fig2::Fig2;
-pub(super) use fig3::Fig3;
-pub(super) use fig4::Fig4;
-pub(super) use recall::Recall;
+pub(super) mod recall;
 
 use kvt_attention::scram::{Fields, Tokens};
 

@@ -5,64 +5,47 @@ use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
 use rayon::prelude::*;
 
-use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, share};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells};
 
-/// Recall and attention mass of SCRAM.
-pub(crate) struct Recall {
+/// How much of it is computed.
+struct Recall {
     sides: &'static [usize],
 }
 
 const DIM: usize = 8;
-const KEPT: [usize; 3] = [1, 4, 8];
+const KEPT: [usize; 3] = [1, 4, MOST];
+const MOST: usize = 8;
 
-impl Recall {
-    /// Up to 16,384 tokens.
-    pub(crate) const PAPER: Self = Self {
-        sides: &[16, 32, 64, 128],
-    };
-}
+/// Up to 16,384 tokens.
+const PAPER: Recall = Recall {
+    sides: &[16, 32, 64, 128],
+};
 
-/// The structure of queries and keys.
-#[derive(Clone, Copy)]
-enum Features {
-    /// The same picture at every size.
-    Picture,
-    /// The same detail per token at every size.
-    Detail,
-    /// No spatial coherence.
-    Noise,
-}
+/// A structure of queries and keys: its name, and both by the side of the map, `[side * side, DIM]`.
+type Features = (&'static str, fn(usize) -> [Vec<f32>; 2]);
 
-impl Features {
-    const ALL: [Self; 3] = [Self::Picture, Self::Detail, Self::Noise];
+const FEATURES: [Features; 3] = [
+    ("same picture", |side| input::shifted(key(), side, 9, DIM)),
+    // The same detail per token at every size.
+    ("same detail", |side| {
+        input::shifted(key(), side, side / 4 + 1, DIM)
+    }),
+    // No spatial coherence.
+    ("white noise", |side| {
+        ["queries", "keys"].map(|name| input::noise(key().named(name), side * side * DIM))
+    }),
+];
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Picture => "same picture",
-            Self::Detail => "same detail",
-            Self::Noise => "white noise",
-        }
-    }
-
-    /// Queries and keys, `[side * side, DIM]`.
-    fn tokens(self, side: usize) -> [Vec<f32>; 2] {
-        let key = Key::new(0).named("scram-recall");
-        match self {
-            Self::Picture => input::shifted(key, side, 9, DIM),
-            Self::Detail => input::shifted(key, side, side / 4 + 1, DIM),
-            Self::Noise => {
-                ["queries", "keys"].map(|name| input::noise(key.named(name), side * side * DIM))
-            }
-        }
-    }
+fn key() -> Key {
+    Key::new(0).named("scram-recall")
 }
 
 /// The result of one search, compared with the best keys.
 struct Record {
-    features: Features,
+    features: &'static str,
     tokens: usize,
     kept: usize,
     recall: f64,
@@ -70,22 +53,22 @@ struct Record {
     mass: [f64; 2],
 }
 
-impl Item for Recall {
-    fn about(&self) -> About {
-        About {
-            name: "scram-recall",
-            title: "SCRAM: recall and attention mass of the search by the number of tokens",
-            stated: "[SCRAM](https://arxiv.org/abs/1905.10308) reports neither recall nor accuracy. It assumes that attention \
-             is spatially coherent: \"a shift in query along a spatial dimension is likely corresponding to an equal \
-             shift in key\".",
-            ..About::default()
-        }
-    }
+/// Recall and attention mass of SCRAM.
+pub(crate) const ITEM: Item = Item {
+    name: "scram-recall",
+    title: "SCRAM: recall and attention mass of the search by the number of tokens",
+    stated: "[SCRAM](https://arxiv.org/abs/1905.10308) reports neither recall nor accuracy. It assumes that attention \
+     is spatially coherent: \"a shift in query along a spatial dimension is likely corresponding to an equal \
+     shift in key\".",
+    make: Make::Alone(|_, watch| PAPER.compute(watch)),
+    ..Item::PLAIN
+};
 
-    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let (steps, mut done) = (self.sides.len() * Features::ALL.len(), 0);
+impl Recall {
+    fn compute(&self, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+        let (steps, mut done) = (self.sides.len() * FEATURES.len(), 0);
         let mut records = Vec::new();
-        for features in Features::ALL {
+        for features in FEATURES {
             for &side in self.sides {
                 records.extend(compare(features, side)?);
                 done += 1;
@@ -99,20 +82,67 @@ impl Item for Recall {
             ..Outcome::default()
         })
     }
+
+    fn svg(&self, records: &[Record]) -> Result<String, String> {
+        let mut lines = Vec::new();
+        for (color, (name, _)) in FEATURES.into_iter().enumerate() {
+            let shown = || {
+                let same = move |record: &&Record| record.kept == MOST && record.features == name;
+                records.iter().filter(same)
+            };
+            let recall = shown().map(|record| (record.tokens as f64, record.recall));
+            let mass =
+                shown().map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]));
+            lines.push(Line::new(format!("{name}: recall"), color, recall));
+            lines.push(Line::new(format!("{name}: mass"), color, mass).dashed());
+        }
+        let title = format!("PatchMatch against the exact top {MOST}");
+        let ticks = self.sides.iter().map(|side| (side * side) as f64).collect();
+        let chart = Chart {
+            title: &title,
+            x: Axis::logarithmic("tokens").at(ticks),
+            y: Axis::linear("share of the exact top k"),
+            lines,
+            names: Names::Within(SeriesLabelPosition::LowerLeft),
+        };
+        chart.svg()
+    }
+
+    fn found(&self, records: &[Record]) -> String {
+        let row = |record: &Record| {
+            vec![
+                record.features.to_owned(),
+                record.tokens.to_string(),
+                record.kept.to_string(),
+                share(record.recall),
+                share(record.mass[0] / record.mass[1]),
+                share(record.mass[1]),
+            ]
+        };
+        let header = "queries and keys | n | κ | recall@κ | attention mass, of the exact top κ | mass of the exact top κ, of all";
+        format!(
+            "Square maps, {DIM} channels, 8 iterations, b = 0. \"Same picture\" and \"same detail\" are bicubic \
+             interpolations of normal numbers with 5 % of noise, keys rolled by 5 rows and 3 columns: of 9 x 9 \
+             numbers at every size, or of one for every four tokens in each direction. \"White noise\" has no \
+             coherence: it breaks the assumption. Recall@κ is the share of the κ best keys that were found, in the \
+             mean over queries; the mass is the sum of the dense attention weights on the keys that were found, \
+             over that on the κ best ones. The figure has κ = {MOST}.\n\n{}",
+            table(header.split(" | "), records.iter().map(row))
+        )
+    }
 }
 
 /// One search for the most keys serves all κ: its first runs are the same as in a search for fewer keys.
-fn compare(features: Features, side: usize) -> Result<Vec<Record>, ReproduceError> {
-    let [queries, keys] = features.tokens(side);
+fn compare((features, tokens): Features, side: usize) -> Result<Vec<Record>, ReproduceError> {
+    let [queries, keys] = tokens(side);
     let tokens = Tokens::new(&queries, &keys, DIM, [side, side])?;
-    let most = KEPT.into_iter().max().unwrap_or(1);
     let search = PatchMatch {
-        kept: most,
+        kept: MOST,
         separation: 0,
         iterations: 8,
     };
     let found = search.search(&tokens, Key::new(0));
-    let exact = Fields::exact(&tokens, most, 0);
+    let exact = Fields::exact(&tokens, MOST, 0);
     let scale = (DIM as f64).powf(-0.5);
     let count = tokens.tokens();
     // Values per query, summed in order below: the result does not depend on the threads.
@@ -144,69 +174,11 @@ fn csv(records: &[Record]) -> String {
     let rows = records.iter().map(|record| {
         let [found, best] = record.mass.map(|mass| format!("{mass:.6}"));
         let recall = format!("{:.5}", record.recall);
-        let (features, tokens) = (record.features.name(), record.tokens);
+        let (features, tokens) = (record.features, record.tokens);
         cells([&features, &tokens, &record.kept, &recall, &found, &best])
     });
     let header = "features,tokens,kept,recall,mass_found,mass_best";
     Table::new(header.split(','), rows).csv()
-}
-
-impl Recall {
-    fn svg(&self, records: &[Record]) -> Result<String, String> {
-        let most = KEPT.into_iter().max().unwrap_or(1);
-        let mut lines = Vec::new();
-        for (color, features) in Features::ALL.into_iter().enumerate() {
-            let shown = || {
-                let same = move |record: &&Record| {
-                    record.kept == most && record.features.name() == features.name()
-                };
-                records.iter().filter(same)
-            };
-            let name = features.name();
-            let recall = shown().map(|record| (record.tokens as f64, record.recall));
-            let mass =
-                shown().map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]));
-            lines.push(Line::new(format!("{name}: recall"), color, recall));
-            lines.push(Line::new(format!("{name}: mass"), color, mass).dashed());
-        }
-        let title = format!("PatchMatch against the exact top {most}");
-        let chart = Chart {
-            title: &title,
-            x: Axis::logarithmic("tokens").at(self
-                .sides
-                .iter()
-                .map(|side| (side * side) as f64)
-                .collect()),
-            y: Axis::linear("share of the exact top k"),
-            lines,
-            names: Names::Within(SeriesLabelPosition::LowerLeft),
-        };
-        chart.svg()
-    }
-
-    fn found(&self, records: &[Record]) -> String {
-        let row = |record: &Record| {
-            vec![
-                record.features.name().to_owned(),
-                record.tokens.to_string(),
-                record.kept.to_string(),
-                share(record.recall),
-                share(record.mass[0] / record.mass[1]),
-                share(record.mass[1]),
-            ]
-        };
-        let header = "queries and keys | n | κ | recall@κ | attention mass, of the exact top κ | mass of the exact top κ, of all";
-        format!(
-            "Square maps, {DIM} channels, 8 iterations, b = 0. \"Same picture\" and \"same detail\" are bicubic \
-             interpolations of normal numbers with 5 % of noise, keys rolled by 5 rows and 3 columns: of 9 x 9 \
-             numbers at every size, or of one for every four tokens in each direction. \"White noise\" has no \
-             coherence: it breaks the assumption. Recall@κ is the share of the κ best keys that were found, in the \
-             mean over queries; the mass is the sum of the dense attention weights on the keys that were found, \
-             over that on the κ best ones. The figure has κ = {}.\n\n{}",
-            KEPT.into_iter().max().unwrap_or(1),
-            table(header.split(" | "), records.iter().map(row))
-        )
-    }
 }
 
 #[cfg(test)]
@@ -220,7 +192,7 @@ mod tests {
     fn coherence_is_what_the_search_lives_on() {
         let small = Recall { sides: &[16] };
         let heard = Heard::default();
-        let outcome = small.compute(&Order::default(), &heard).unwrap();
+        let outcome = small.compute(&heard).unwrap();
         assert_eq!(heard.steps().len(), 3);
         let of = |name: &str| {
             let line = outcome
@@ -248,8 +220,8 @@ mod tests {
         assert_eq!(outcome.csv.lines().count(), 1 + 9);
         assert!(outcome.svg.contains("white noise: mass"));
         assert_eq!(
-            compare(Features::Noise, 8).unwrap()[0].recall,
-            compare(Features::Noise, 8).unwrap()[0].recall
+            compare(FEATURES[2], 8).unwrap()[0].recall,
+            compare(FEATURES[2], 8).unwrap()[0].recall
         );
     }
 }

@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use kvt_attention::{AttentionConfig, Implementation, Neighbors, SoftmaxAttention};
 
 use super::{Common, kinds, print_peak, spread};
+use crate::common::named;
 use crate::table::table;
 use kvt_tools::bench::{self, AttentionCase, AttentionInput, AttentionShape, mebibytes};
 use kvt_train::device;
@@ -46,11 +47,11 @@ pub(super) struct AttentionArgs {
     #[arg(long, value_name = "K", value_delimiter = ',', value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     k: Vec<usize>,
     /// How k-NN attention is computed; several are measured in turn.
-    #[arg(long, value_delimiter = ',', default_value = "auto", value_parser = implementation)]
+    #[arg(long, value_delimiter = ',', default_value = "auto", value_parser = named(Implementation::ALL, Implementation::name))]
     implementation: Vec<Implementation>,
     /// What the scores are like: `normal`, with a `sink` (a key that nearly all queries like most), or many
     /// `equal` ones; several are measured in turn.
-    #[arg(long, value_delimiter = ',', default_value = "normal", value_parser = input)]
+    #[arg(long, value_delimiter = ',', default_value = "normal", value_parser = named(AttentionInput::ALL, AttentionInput::name))]
     input: Vec<AttentionInput>,
     /// Print the times of one case of `--kind`, for the process that measures all of them.
     #[arg(long, value_name = "CASE", hide = true, requires = "kind")]
@@ -151,23 +152,4 @@ fn shape(text: &str) -> Result<AttentionShape, String> {
         }
         _ => Err("expected four positive numbers: batch,heads,tokens,head_dim".to_owned()),
     }
-}
-
-fn implementation(text: &str) -> Result<Implementation, String> {
-    named(text, &Implementation::ALL, |implementation| {
-        implementation.name()
-    })
-}
-
-fn input(text: &str) -> Result<AttentionInput, String> {
-    named(text, &AttentionInput::ALL, |input| input.name())
-}
-
-/// The value with this name.
-fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
-    let found = all.iter().copied().find(|&one| name(one) == text);
-    found.ok_or_else(|| {
-        let names: Vec<&str> = all.iter().copied().map(name).collect();
-        format!("expected one of {}", names.join(", "))
-    })
 }

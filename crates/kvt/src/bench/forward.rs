@@ -9,7 +9,7 @@ use kvt_models::Precision;
 
 use super::model::MeasuredModel;
 use super::{Common, print_peak};
-use crate::common::one_of;
+use crate::common::named;
 use crate::output;
 use crate::table::table;
 use kvt_data::fs::{check_writable, write_text};
@@ -20,12 +20,6 @@ use kvt_train::table::Table;
 /// The files of `--out`.
 const CSV: &str = "forward.csv";
 const MARKDOWN: &str = "forward.md";
-
-const DTYPES: [(Precision, &str, &str); 3] = [
-    (Precision::F32, "f32", ""),
-    (Precision::Bf16, "bf16", ""),
-    (Precision::F16, "f16", ""),
-];
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -41,7 +35,7 @@ pub(super) struct ForwardArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,32", value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
     batch: Vec<usize>,
     /// Types of matrix products, measured in turn. As configured by default.
-    #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = one_of(DTYPES))]
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = named([Precision::F32, Precision::Bf16, Precision::F16], Precision::name))]
     dtype: Vec<Precision>,
     /// Folder for the table (CSV and Markdown).
     #[arg(long, alias = "output", value_name = "DIR")]

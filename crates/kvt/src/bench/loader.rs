@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
 use serde::Serialize;
 
-use crate::common::{ConfigArgs, bar, generating};
+use crate::common::{ConfigArgs, bar, generating, number};
 use crate::output;
 use crate::table::table;
 use kvt_data::fs::write_text;
@@ -31,7 +31,7 @@ pub(super) struct LoaderArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
     rounds: usize,
     /// Images per second that a device trains on: how many cores feed it?
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = number(|rate| rate > 0.0 && rate < 1e12, "a number of images per second"))]
     device_rate: Option<f64>,
     /// Also write the record to a file.
     #[arg(long, value_name = "FILE")]
@@ -47,13 +47,6 @@ struct Report<'a> {
     record: &'a LoaderMeasurement,
     device_rate: Option<f64>,
     cores: Option<u64>,
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(rate) if rate > 0.0 && rate < 1e12 => Ok(rate),
-        _ => Err("expected a number of images per second".to_owned()),
-    }
 }
 
 pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
@@ -85,9 +78,8 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
     let progress = bar("timing", args.rounds);
     let record = bench::loader(&plan, &splits, case, |done| {
         progress.set_position(done as u64);
-    });
+    })?;
     progress.finish_and_clear();
-    let record = record?;
     let cores = args
         .device_rate
         .map(|rate| (rate / record.images_per_second_per_core).ceil() as u64);

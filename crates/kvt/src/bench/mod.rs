@@ -9,7 +9,7 @@ mod model;
 mod step;
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitStatus};
 
 use clap::Subcommand;
 use clap::builder::RangedU64ValueParser;
@@ -81,7 +81,7 @@ struct Report<'a, R> {
     records: &'a [R],
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let json = match &args.what {
         What::Attention(AttentionArgs { common, .. })
         | What::Forward(ForwardArgs { common, .. })
@@ -97,12 +97,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         world::start_threads()?;
     }
     match &args.what {
-        What::Attention(args) => attention::run(args)?,
-        What::Forward(args) => forward::run(args)?,
-        What::Step(args) => step::run(args)?,
-        What::Loader(args) => loader::run(args)?,
+        What::Attention(args) => attention::run(args),
+        What::Forward(args) => forward::run(args),
+        What::Step(args) => step::run(args),
+        What::Loader(args) => loader::run(args),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 impl Common {
@@ -120,9 +119,9 @@ impl Common {
     ) -> anyhow::Result<R> {
         let rounds = self.rounds();
         let progress = bar("timing", rounds.warmup + rounds.timed);
-        let result = work(rounds, &mut |done| progress.set_position(done as u64));
-        progress.finish_and_clear();
-        Ok(result?)
+        Ok(work(rounds, &mut |done| {
+            progress.set_position(done as u64)
+        })?)
     }
 
     /// The peak memory of each case, measured in another process; `None` if that fails, since the times are valid without it.

@@ -1,6 +1,5 @@
 //! `kvt bench step`
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -37,13 +36,11 @@ pub(super) struct StepArgs {
 pub(super) fn run(args: &StepArgs) -> anyhow::Result<()> {
     job::run(|world| {
         if world.is_alone() {
-            measure(args)?;
+            measure(args)
         } else {
-            scale(args, world)?;
+            scale(args, world)
         }
-        Ok(ExitCode::SUCCESS)
-    })?;
-    Ok(())
+    })
 }
 
 /// Measures the steps of several processes alone and together, and how efficient they are together.

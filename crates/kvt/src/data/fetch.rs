@@ -1,7 +1,6 @@
 //! `kvt data fetch`
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use crate::common::counting;
 use crate::output;
@@ -22,10 +21,10 @@ pub(super) struct Args {
     output: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let Some(name) = &args.name else {
         output::print(&list())?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     };
     let set = Dataset::find(name)?;
     let out = match &args.output {
@@ -49,7 +48,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         set.licence,
         shell(&folder)
     ));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// All data sets, and what is said of their licences.

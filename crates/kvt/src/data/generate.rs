@@ -1,12 +1,9 @@
 //! `kvt data generate`
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::str::FromStr;
 
-use clap::ValueEnum;
-
-use crate::common::generating;
+use crate::common::{generating, one_of};
 use crate::output;
 use kvt_train::data::shapes::{Layout, ShapesConfig, ensure};
 
@@ -18,8 +15,8 @@ pub(super) struct Args {
     /// The folder to write.
     dir: PathBuf,
     /// One shape in an image, or scenes of several with masks and annotations.
-    #[arg(long, default_value = "folder")]
-    layout: Kind,
+    #[arg(long, default_value = "folder", value_parser = one_of(LAYOUTS))]
+    layout: Layout,
     /// Side of an image in pixels.
     #[arg(long, default_value_t = ShapesConfig::default().image_size)]
     image_size: u32,
@@ -50,11 +47,8 @@ pub(super) struct Args {
 }
 
 /// `data.shapes.layout`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    Folder,
-    Dense,
-}
+const LAYOUTS: [(Layout, &str, &str); 2] =
+    [(Layout::Folder, "folder", ""), (Layout::Dense, "dense", "")];
 
 /// Two numbers with a comma between them.
 fn pair<T: FromStr>(text: &str) -> Result<[T; 2], String> {
@@ -67,13 +61,10 @@ fn pair<T: FromStr>(text: &str) -> Result<[T; 2], String> {
     }
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let unset = ShapesConfig::default();
     let config = ShapesConfig {
-        layout: match args.layout {
-            Kind::Folder => Layout::Folder,
-            Kind::Dense => Layout::Dense,
-        },
+        layout: args.layout,
         objects: args.objects.unwrap_or(unset.objects),
         radius: args.radius.unwrap_or(unset.radius),
         image_size: args.image_size,
@@ -96,6 +87,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         made.val,
         made.classes.len(),
         made.dir.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }

@@ -11,6 +11,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use super::common::number;
+
 /// The default column of the labels.
 const LABEL: &str = "label";
 
@@ -42,19 +44,20 @@ enum What {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
-        What::Fetch(args) => fetch::run(args),
-        What::Generate(args) => generate::run(args),
-        What::Score(args) => score::run(args),
-        What::Split(args) => split::run(args),
-        What::Pack(args) => pack::run(args),
-        What::Check(args) => check::run(args),
+        What::Fetch(args) => fetch::run(args)?,
+        What::Generate(args) => generate::run(args)?,
+        What::Score(args) => score::run(args)?,
+        What::Split(args) => split::run(args)?,
+        What::Pack(args) => pack::run(args)?,
+        What::Check(args) => return check::run(args),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A share of the images.
 fn share(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(share) if (0.0..1.0).contains(&share) && share > 0.0 => Ok(share),
-        _ => Err("expected a number above 0 and below 1".to_owned()),
-    }
+    number(
+        |share| share > 0.0 && share < 1.0,
+        "a number above 0 and below 1",
+    )(text)
 }

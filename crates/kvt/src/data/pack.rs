@@ -1,7 +1,6 @@
 //! `kvt data pack`
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
 
@@ -36,7 +35,7 @@ pub(super) struct Args {
     shard_size: u64,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let data = DataConfig {
         path: args.dir.clone(),
         class_order: if args.natural_order {
@@ -67,14 +66,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let progress = bar("packing", images);
     let packed = pack(&splits, &args.out, args.shard_size << 20, &mut |done| {
         progress.set_position(done as u64);
-    });
+    })?;
     progress.finish_and_clear();
-    let packed = packed?;
     output::print(&format!(
         "wrote {} images in {} shards to `{}`; train on them with `data.kind = \"tar\"` and `data.path`",
         packed.images,
         packed.shards,
         args.out.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }

@@ -1,7 +1,6 @@
 //! `kvt data score`
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use serde_json::Value;
 
@@ -27,11 +26,11 @@ pub(super) struct Args {
     json: bool,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let scores = score(&args.annotations, &args.detections)?;
     if args.json {
         output::print(&format!("{:#}", Value::from(scores.json(args.per_class))))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     output::print(&format!(
         "{} in {}, as pycocotools counts, in percent\n\n{}",
@@ -42,5 +41,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.per_class {
         output::print(&format!("\n{}", class_scores_table(&scores)))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -1,7 +1,6 @@
 //! `kvt data split`
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use crate::common::warn_of_others;
 use crate::output;
@@ -17,7 +16,7 @@ pub(super) struct Args {
     val_fraction: f64,
 }
 
-pub(super) fn run(Args { dir, val_fraction }: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(Args { dir, val_fraction }: &Args) -> anyhow::Result<()> {
     let data = DataConfig {
         kind: whole_kind(dir),
         path: dir.clone(),
@@ -33,6 +32,5 @@ pub(super) fn run(Args { dir, val_fraction }: &Args) -> anyhow::Result<ExitCode>
             lines.push(format!("{name}\t{}", path.display()));
         }
     }
-    output::print(&lines.join("\n"))?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&lines.join("\n"))
 }

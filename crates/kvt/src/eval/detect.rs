@@ -1,7 +1,5 @@
 //! `kvt eval` of detection.
 
-use std::process::ExitCode;
-
 use anyhow::bail;
 use serde_json::Value;
 
@@ -13,7 +11,7 @@ use kvt_data::fs::{check_writable, write_text};
 use kvt_data::text::counted;
 use kvt_tools::trained::Detector;
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     args.refuse("for classifiers: this model finds objects, in the images of `--split`")?;
     if let Some(out) = &args.out {
         let is_json = out.extension().is_some_and(|ending| ending == "json");
@@ -26,7 +24,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Check the file before evaluating the images.
         check_writable(out)?;
     }
-    let trained: Detector = args.trained.load_dense(&args.overrides)?;
+    let trained: Detector = args.trained.load_dense()?;
     let images = args.of_split(&trained.plan, Some(&trained.classes))?;
     // The data has the classes of the run, whatever they are called here.
     let trained = trained.named(args.classes.as_deref())?;

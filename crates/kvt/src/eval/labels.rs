@@ -1,7 +1,5 @@
 //! `kvt eval` of several labels for each image.
 
-use std::process::ExitCode;
-
 use serde_json::json;
 
 use super::Args;
@@ -15,11 +13,11 @@ use kvt_train::task::check_classes;
 /// The table of classes.
 const TABLE: &str = "labels.csv";
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     args.refuse(
         "for one class per image: this model gives any number of labels, to the images of `--split`",
     )?;
-    let trained = args.trained.load(&args.overrides)?;
+    let trained = args.trained.load()?;
     // The data has the classes of the run, whatever they are called here.
     let images = args.images(&trained)?;
     check_classes(&trained.model.config(), &images.source)?;

@@ -5,12 +5,11 @@ mod labels;
 mod segment;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::bail;
 use serde_json::{Map, Value, json};
 
-use super::common::{Overrides, SPLITS, counting, generating, one_of, results_folder, split_name};
+use super::common::{SPLITS, counting, generating, one_of, results_folder, split_name};
 use super::output;
 use super::table::table;
 use kvt_data::fs::check_writable;
@@ -29,8 +28,6 @@ use kvt_train::task::{TaskKind, check_classes};
 pub(super) struct Args {
     #[command(flatten)]
     trained: super::trained::Args,
-    #[command(flatten)]
-    overrides: Overrides,
     /// Which split.
     #[arg(long, default_value = "val", value_parser = one_of(SPLITS))]
     split: Split,
@@ -62,17 +59,14 @@ pub(super) struct Args {
     real: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match args.trained.task(&args.overrides)? {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    match args.trained.task()? {
         TaskKind::Segment => return segment::run(args),
         TaskKind::Detect => return detect::run(args),
         TaskKind::MultiLabel => return labels::run(args),
         TaskKind::Classify | TaskKind::Dino => {}
     }
-    let trained = args
-        .trained
-        .load(&args.overrides)?
-        .named(args.classes.as_deref())?;
+    let trained = args.trained.load()?.named(args.classes.as_deref())?;
     let images = args.images(&trained)?;
     let (config, source) = (trained.model.config(), &images.source);
     check_classes(&config, source)?;
@@ -112,7 +106,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         output::status(&format!("tables and a picture are in `{}`", out.display()));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 impl Args {
@@ -163,12 +157,12 @@ impl Args {
     }
 
     /// Says that the file of `--out` was written, or a table in its folder.
-    fn wrote(&self, table: Option<&str>) -> anyhow::Result<ExitCode> {
+    fn wrote(&self, table: Option<&str>) -> anyhow::Result<()> {
         if let Some(out) = &self.out {
             let file = table.map_or_else(|| out.clone(), |table| out.join(table));
             output::status(&format!("wrote `{}`", file.display()));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     /// The images of the split.

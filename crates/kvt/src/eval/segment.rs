@@ -1,7 +1,5 @@
 //! `kvt eval` of segmentation.
 
-use std::process::ExitCode;
-
 use super::Args;
 use crate::common::counting;
 use crate::output;
@@ -12,9 +10,9 @@ use kvt_tools::trained::{SegmentResults, Segmenter};
 /// The table of classes.
 const TABLE: &str = "iou.csv";
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     args.refuse("for classifiers: this model labels pixels, of the images of `--split`")?;
-    let trained: Segmenter = args.trained.load_dense(&args.overrides)?;
+    let trained: Segmenter = args.trained.load_dense()?;
     let images = args.of_split(&trained.plan, Some(&trained.classes))?;
     // The data has the classes of the run, whatever they are called here.
     let trained = trained.named(args.classes.as_deref())?;

@@ -5,7 +5,6 @@ mod split;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::ArgGroup;
@@ -57,7 +56,7 @@ pub(super) struct Args {
     split: split::Args,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     check_writable(&args.output)?;
     if let Some(run) = &args.split.run {
         return split::run(run, args);
@@ -101,5 +100,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         config.name(),
         device.name
     ));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -17,7 +17,7 @@ pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Resu
         file: "painted image",
     };
     check(args, &answer)?;
-    let trained: Detector = args.trained.load_dense(&args.overrides)?;
+    let trained: Detector = args.trained.load_dense()?;
     let trained = trained.named(args.classes.as_deref())?;
     let found = trained.plan.detect.score;
     if let Some(score) = args.min_score.filter(|score| *score < found) {

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 
 use self::rows::Rows;
-use super::common::{Overrides, bar, success_if};
+use super::common::{bar, number, success_if};
 use super::images::expand;
 use super::output;
 use kvt_data::escape::one_line;
@@ -32,8 +32,6 @@ pub(super) struct Args {
     /// Image files, folders of images, or patterns such as `photos/*.jpg`.
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<PathBuf>,
-    #[command(flatten)]
-    overrides: Overrides,
     /// Classes to show per image: by default 5, of several labels per image all above their threshold.
     #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     top: Option<usize>,
@@ -50,7 +48,7 @@ pub(super) struct Args {
     #[arg(long, requires = "output")]
     masks: bool,
     /// Of detection: paint only objects with at least this score, 0.3 by default, and not less than `detect.score`; `--json` has all above that.
-    #[arg(long, value_name = "SCORE", value_parser = share, conflicts_with = "json")]
+    #[arg(long, value_name = "SCORE", value_parser = number(|score| (0.0..=1.0).contains(&score), "a number from 0 to 1"), conflicts_with = "json")]
     min_score: Option<f64>,
 }
 
@@ -66,7 +64,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if files.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
-    let task = args.trained.task(&args.overrides)?;
+    let task = args.trained.task()?;
     if args.masks && task != TaskKind::Segment {
         let has = match task {
             TaskKind::Detect => "finds objects",
@@ -95,10 +93,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         check_writable(path)?;
     }
-    let trained = args
-        .trained
-        .load(&args.overrides)?
-        .named(args.classes.as_deref())?;
+    let trained = args.trained.load()?.named(args.classes.as_deref())?;
     let count = match &args.output {
         Some(path) => into_file(path, args, &trained, &files)?,
         None => {
@@ -187,14 +182,6 @@ fn table_or_folder(text: &str) -> Result<PathBuf, String> {
         Ok(path)
     } else {
         Err("expected a file that ends in `.csv` or `.json`".to_owned())
-    }
-}
-
-/// A probability.
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => Err("expected a number from 0 to 1".to_owned()),
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Resu
         file: if args.masks { "mask" } else { "painted image" },
     };
     check(args, &answer)?;
-    let trained: Segmenter = args.trained.load_dense(&args.overrides)?;
+    let trained: Segmenter = args.trained.load_dense()?;
     let trained = trained.named(args.classes.as_deref())?;
     each(
         args,

@@ -3,14 +3,13 @@
 mod linear;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::ValueEnum;
 use serde_json::json;
 
 use self::linear::linear_probe;
-use super::common::{Overrides, counting, generating, one_of};
+use super::common::{counting, generating, named, number};
 use super::table::table;
 use super::{output, trained};
 use kvt_data::fs::write_text;
@@ -35,8 +34,6 @@ pub(super) struct Args {
     method: Method,
     #[command(flatten)]
     trained: trained::Args,
-    #[command(flatten)]
-    overrides: Overrides,
     /// What is judged: the features of the model, those of its random weights, or the pixels themselves.
     #[arg(long, value_enum, default_value_t = Features::Model)]
     features: Features,
@@ -45,7 +42,7 @@ pub(super) struct Args {
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     neighbors: Vec<usize>,
     /// knn: what cosines are divided by.
-    #[arg(long, default_value_t = KnnVote::TEMPERATURE)]
+    #[arg(long, default_value_t = KnnVote::TEMPERATURE, value_parser = number(is_positive, POSITIVE))]
     temperature: f64,
     /// Training images, at equal distances, that are used; 0 is all of them.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -61,7 +58,7 @@ pub(super) struct Args {
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     batch_size: usize,
     /// linear: the learning rate of 256 images per update.
-    #[arg(long, default_value_t = LinearRecipe::default().lr)]
+    #[arg(long, default_value_t = LinearRecipe::default().lr, value_parser = number(is_positive, POSITIVE))]
     lr: f64,
     /// Judge another image folder, `DIR/<class>/*`, with the classes of the training images, in place of the validation images.
     #[arg(long, value_name = "DIR")]
@@ -74,7 +71,7 @@ pub(super) struct Args {
     avgpool: bool,
     /// linear: how training images are cut: as in DINO (area 0.08 to 1, bilinear, flips), by the configuration, or not, so that
     /// their features are computed once.
-    #[arg(long, default_value = Crops::Dino.name(), value_parser = one_of(CROPS))]
+    #[arg(long, default_value = Crops::Dino.name(), value_parser = named([Crops::Dino, Crops::Config, Crops::None], Crops::name))]
     crops: Crops,
     /// A folder for the table (CSV and JSON), the curves of linear, and with knn a picture of neighbours.
     #[arg(long, alias = "out", value_name = "DIR")]
@@ -103,23 +100,14 @@ struct Results {
     rows: Vec<Vec<f64>>,
 }
 
-/// Only names: the option that takes them explains them.
-const CROPS: [(Crops, &str, &str); 3] = [
-    (Crops::Dino, "dino", ""),
-    (Crops::Config, "config", ""),
-    (Crops::None, "none", ""),
-];
+/// What a temperature and a learning rate are.
+const POSITIVE: &str = "a number above 0";
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if !(args.temperature.is_finite() && args.temperature > 0.0) {
-        bail!(
-            "`--temperature` is {}: expected a number above 0",
-            args.temperature
-        );
-    }
-    if !(args.lr.is_finite() && args.lr > 0.0) {
-        bail!("`--lr` is {}: expected a number above 0", args.lr);
-    }
+fn is_positive(number: f64) -> bool {
+    number.is_finite() && number > 0.0
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if args.method == Method::Linear && args.crops != Crops::None && args.train_images > 0 {
         bail!(
             "`--train-images` takes `--crops none` with `--method linear`: set `data.subset` instead"
@@ -143,8 +131,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         format!("{:#}", results.to_json())
     } else {
         results.to_text()
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn prepare(args: &Args) -> anyhow::Result<Subject> {
@@ -155,7 +142,7 @@ fn prepare(args: &Args) -> anyhow::Result<Subject> {
         device,
         classes,
         size,
-    } = args.trained.load_backbone(&args.overrides, random)?;
+    } = args.trained.load_backbone(random)?;
     let blocks = args.blocks.unwrap_or(match args.method {
         Method::Knn => 1,
         Method::Linear => 4,

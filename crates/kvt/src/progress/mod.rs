@@ -29,19 +29,6 @@ pub(super) fn listener(workload: Workload) -> Box<dyn Listener> {
     }
 }
 
-/// The listener of a process that prints nothing.
-pub(super) fn silent() -> Box<dyn Listener> {
-    struct Silent;
-
-    impl Listener for Silent {
-        fn event(&mut self, _event: &Event) -> Result<(), RunError> {
-            Ok(())
-        }
-    }
-
-    Box::new(Silent)
-}
-
 /// What both kinds of progress know of a run.
 struct Run {
     workload: Workload,

@@ -1,9 +1,7 @@
 //! `kvt weights export`
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use crate::common::Overrides;
 use crate::{output, trained};
 
 /// `kvt weights export --run RUN FOLDER`
@@ -20,23 +18,20 @@ pub(super) struct Args {
     /// The folder to write; it may exist if it is empty.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    #[command(flatten)]
-    overrides: Overrides,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let folder = &args.folder;
     // Known before a model is read.
     if folder.exists() && fs_err::read_dir(folder)?.next().is_some() {
         anyhow::bail!("`{}` is not empty: choose another folder", folder.display());
     }
-    let trained = args.trained.load_without_data(&args.overrides)?;
+    let trained = args.trained.load_without_data()?;
     trained.write_timm(folder)?;
     output::print(&format!(
         "wrote {} to `{}`: timm.create_model(\"local-dir:{}\", pretrained=True)",
         trained.model.config().name(),
         folder.display(),
         folder.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }

@@ -1,9 +1,9 @@
 //! `kvt weights fetch`
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use super::check_output;
+use super::ENDING;
+use crate::common::check_new;
 use crate::output;
 use kvt_train::fetch::Published;
 
@@ -23,10 +23,10 @@ pub(super) struct Args {
     force: bool,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let weights = Published::find(&args.name)?;
     if let Some(path) = &args.output {
-        check_output(path, args.force)?;
+        check_new(path, ENDING, args.force)?;
     }
     let file = weights.file()?;
     let file = match &args.output {
@@ -41,8 +41,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         None => file,
     };
-    output::print(&file.display().to_string())?;
-    Ok(ExitCode::SUCCESS)
+    output::print(&file.display().to_string())
 }
 
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {

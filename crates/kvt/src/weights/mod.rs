@@ -3,7 +3,7 @@
 mod export;
 mod fetch;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -14,16 +14,18 @@ use kvt_models::weights::{
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
-use super::common::{ModelArgs, classes, success_if};
+use super::common::{ModelArgs, check_new, classes, success_if};
 use super::output;
 use super::table::{grouped, table};
-use kvt_data::fs::check_writable;
 use kvt_data::text::counted;
 use kvt_tools::average::average;
 use kvt_train::device;
 use kvt_train::fetch::locate;
 use kvt_train::task::write_weights;
 use kvt_train::task::{part_of_backbone, read_weights};
+
+/// The ending of the files that are written.
+const ENDING: &str = "safetensors";
 
 /// `kvt weights inspect FILE`, `kvt weights convert IN OUT --model NAME`, `kvt weights average FILE... --output FILE`,
 /// `kvt weights export --run RUN FOLDER` and `kvt weights fetch NAME`
@@ -122,12 +124,13 @@ enum Names {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
-        What::Inspect(args) => inspect(args),
-        What::Convert(args) => convert(args),
-        What::Average(args) => mean(args),
-        What::Export(args) => export::run(args),
-        What::Fetch(args) => fetch::run(args),
+        What::Inspect(args) => return inspect(args),
+        What::Convert(args) => convert(args)?,
+        What::Average(args) => mean(args)?,
+        What::Export(args) => export::run(args)?,
+        What::Fetch(args) => fetch::run(args)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
@@ -245,9 +248,9 @@ fn names(layout: Layout) -> &'static str {
     }
 }
 
-fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
+fn convert(args: &Convert) -> anyhow::Result<()> {
     let path = &args.output;
-    check_output(path, args.force)?;
+    check_new(path, ENDING, args.force)?;
     let weights = read_weights(&locate(&args.input)?)?;
     if let Some(text) = not_finite(&weights) {
         output::warning(&format!("of the numbers {text}"));
@@ -274,13 +277,12 @@ fn convert(args: &Convert) -> anyhow::Result<ExitCode> {
         // Not always `layout`: timm has no CvT.
         names(model.layout(&converted)),
         names(from),
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 /// Writes the mean of the weights of several files.
-fn mean(args: &Average) -> anyhow::Result<ExitCode> {
-    check_output(&args.output, args.force)?;
+fn mean(args: &Average) -> anyhow::Result<()> {
+    check_new(&args.output, ENDING, args.force)?;
     let mean = average(&args.files)?;
     if let Some(text) = not_finite(&mean) {
         output::warning(&format!("of the numbers {text}"));
@@ -291,25 +293,7 @@ fn mean(args: &Average) -> anyhow::Result<ExitCode> {
         counted(args.files.len(), "file"),
         counted(mean.len(), "tensor"),
         args.output.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Refuses a file that cannot be written, or that exists unless `force` is set.
-fn check_output(path: &Path, force: bool) -> anyhow::Result<()> {
-    if path
-        .extension()
-        .is_none_or(|ending| ending != "safetensors")
-    {
-        bail!(
-            "`{}` has another ending than `.safetensors`, the only format that is written",
-            path.display()
-        );
-    }
-    if path.is_file() && !force {
-        bail!("`{}` exists: use `--force` or another name", path.display());
-    }
-    Ok(check_writable(path)?)
+    ))
 }
 
 /// The model, by default with as many classes as the weights have.

@@ -170,7 +170,8 @@ fn attribution_is_refused_where_it_is_not_defined() {
     let small = "img_size = 32\nembed_dim = 8\ndepth = 1\nnum_heads = 2\nnum_classes = 3\n";
     assert!(of("deit_tiny_patch16_224", small).is_ok());
     let refused = of("deit_tiny_distilled_patch16_224", small).unwrap_err();
-    assert!(matches!(refused, AttributionError::Distilled(_)));
+    assert!(matches!(refused, AttributionError::Undefined { .. }));
+    assert!(refused.to_string().contains("two tokens"), "{refused}");
     let linear = format!("{small}[attention]\nkind = \"linear\"\n");
     let refused = of("deit_tiny_patch16_224", &linear).unwrap_err();
     assert!(

@@ -31,6 +31,17 @@ fn every_configuration_is_accepted() {
     }
 }
 
+/// What images without folders of classes need is quoted whole, with the table that may stand in for the folders.
+#[test]
+fn a_message_about_loose_images_is_quoted() {
+    let workspace = Workspace::empty();
+    workspace.images("photos", 2);
+    let error = workspace.error(&["data", "check", "photos"]);
+    let quoted = error.trim().strip_prefix("error: ").unwrap();
+    let page = fs_err::read_to_string(root().join("docs/guide/troubleshooting.md")).unwrap();
+    assert!(page.contains(&format!("| `` {quoted} `` | ")), "{quoted}");
+}
+
 pub(crate) fn root() -> PathBuf {
     crates_dir().join("..").canonicalize().unwrap()
 }

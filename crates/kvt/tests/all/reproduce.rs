@@ -412,3 +412,63 @@ fn every_item_of_runs_makes_its_files() {
         "{page}"
     );
 }
+
+/// The accuracies of known runs are on the page. What their table lacks is left empty, and the page says why.
+#[test]
+fn known_runs_of_table_1_have_accuracies_and_no_counts_of_images() {
+    let workspace = Workspace::with_data(6, 4);
+    tiny_items(&workspace);
+    let item = [
+        "reproduce",
+        "table1",
+        "--data",
+        "data",
+        "--scale",
+        "cifar-short",
+        "--version",
+        "v1",
+    ];
+    let folder = "runs/reproduce/table1/cifar-short/v1";
+    let results = || {
+        let csv = workspace.read(&format!("{folder}/table1.csv"));
+        // Behind what the size of the model says.
+        let values = csv.lines().map(|line| line.split(',').skip(9));
+        let values = values.map(|line| line.collect::<Vec<_>>().join(","));
+        let page = workspace.read(&format!("{folder}/table1.md"));
+        (values.collect::<Vec<_>>(), page)
+    };
+    workspace.kvt(&item).assert().success();
+    let (values, page) = results();
+    assert!(
+        page.contains("; seed 4: ") && !page.contains('†') && !page.contains("no counts"),
+        "{page}"
+    );
+
+    // One run is trained again, with the same numbers.
+    let table = workspace.read(&format!("{folder}/table1-runs.csv"));
+    let some = table
+        .lines()
+        .filter(|line| !line.starts_with("deit-tiny-knn,4,"));
+    let some: String = some.map(|line| format!("{line}\n")).collect();
+    workspace.write("known.csv", some);
+    fs_err::remove_dir_all(workspace.path("runs")).unwrap();
+    let known = [&item[..], &["--known", "known.csv"]].concat();
+    workspace.kvt(&known).assert().success();
+    assert_eq!(
+        workspace.entries("runs/table1/runs"),
+        ["deit-tiny-knn-seed4"]
+    );
+    let (again, page) = results();
+    assert_eq!(again, values);
+    for text in [
+        "| DeiT-Tiny | dense † | ",
+        "| DeiT-Tiny | k-NN † | ",
+        "taken from `known.csv`: deit-tiny-dense-seed3, deit-tiny-dense-seed4, deit-tiny-knn-seed3\n",
+        "A seed has no counts where the numbers of one of its two runs are those of an earlier table: ",
+    ] {
+        assert!(page.contains(text), "{text}\n{page}");
+    }
+    let mut lines = page.lines();
+    let pair = lines.find(|line| line.starts_with("| deit-tiny-knn minus deit-tiny-dense | "));
+    assert!(pair.unwrap().ends_with(" |  |"), "{page}");
+}

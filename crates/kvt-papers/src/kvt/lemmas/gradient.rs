@@ -23,7 +23,7 @@ pub(super) struct Found {
     /// For each kind of attention: errors of the closed forms for `W_Q` and `W_K`, and the smaller error of equation 15.
     pub(super) errors: Vec<(&'static str, [f64; 3])>,
     /// Trace of the variance divided by its trace with all keys, for each k.
-    pub(super) curves: Vec<Curve>,
+    pub(super) curve: Curve,
     /// The number of draws, out of `of`, in which k-NN attention has the larger trace.
     pub(super) larger: usize,
     pub(super) of: usize,
@@ -69,7 +69,7 @@ pub(super) fn compute(draws: usize) -> Result<Found, ReproduceError> {
     };
     Ok(Found {
         errors,
-        curves: vec![curve],
+        curve,
         larger,
         of,
     })

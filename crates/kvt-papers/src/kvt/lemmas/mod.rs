@@ -11,48 +11,46 @@ use kvt_ops::Key;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::super::fit::slope;
-use super::super::{About, Item, Order, Outcome, ReproduceError, Watch, table};
+use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
 use kvt_train::analysis::Estimate;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
 
-/// Lemmas 1 to 3 of KVT.
-pub(crate) struct Lemmas {
+/// How much of it is computed.
+struct Lemmas {
     draws: usize,
 }
 
+/// With as many draws as the reference script.
+const PAPER: Lemmas = Lemmas { draws: 200 };
+
+/// Lemmas 1 to 3 of KVT.
+pub(crate) const ITEM: Item = Item {
+    name: "lemmas",
+    title: "KVT, lemmas 1 to 3 as numbers",
+    stated: "[KVT](https://arxiv.org/abs/2106.00515), section 3.3, and the appendix of version 1.\n\n\
+     - **Lemma 1.** The gradient of an output with respect to `W_Q` is proportional to the variance of the tokens under the attention weights, \
+     `Var = sum_t a_t x_t^T x_t - m^T m`. \"Since k-NN attention only uses patches with large similarity\", its variance \"will be \
+     smaller\". The paper leaves out the factor `1 / sqrt(d)`, and its equation 15 for `W_K` has `x_l[i] W_Q[:,j]^T Var W_V`.\n\
+     - **Lemma 2.** The output differs from the mean of the tokens that are relevant to the query by `O(k^-1/2 + c rho_k)`, `rho_k` \
+     the share of irrelevant tokens among the k selected ones: smaller with a well chosen k than with all tokens.\n\
+     - **Lemma 3.** With `O(n d^-c)` selected keys no relevant one is lost: fewer are needed in more dimensions.\n\n\
+     Constants are not tested: they are loose, the bound of lemma 2 becomes negative without irrelevant tokens, and its proof exchanges \
+     two of them.",
+    make: Make::Alone(|_, watch| PAPER.compute(watch)),
+    ..Item::PLAIN
+};
+
 impl Lemmas {
-    /// With as many draws as the reference script.
-    pub(crate) const PAPER: Self = Self { draws: 200 };
-}
-
-impl Item for Lemmas {
-    fn about(&self) -> About {
-        About {
-            name: "lemmas",
-            title: "KVT, lemmas 1 to 3 as numbers",
-            stated: "[KVT](https://arxiv.org/abs/2106.00515), section 3.3, and the appendix of version 1.\n\n\
-             - **Lemma 1.** The gradient of an output with respect to `W_Q` is proportional to the variance of the tokens under the attention weights, \
-             `Var = sum_t a_t x_t^T x_t - m^T m`. \"Since k-NN attention only uses patches with large similarity\", its variance \"will be \
-             smaller\". The paper leaves out the factor `1 / sqrt(d)`, and its equation 15 for `W_K` has `x_l[i] W_Q[:,j]^T Var W_V`.\n\
-             - **Lemma 2.** The output differs from the mean of the tokens that are relevant to the query by `O(k^-1/2 + c rho_k)`, `rho_k` \
-             the share of irrelevant tokens among the k selected ones: smaller with a well chosen k than with all tokens.\n\
-             - **Lemma 3.** With `O(n d^-c)` selected keys no relevant one is lost: fewer are needed in more dimensions.\n\n\
-             Constants are not tested: they are loose, the bound of lemma 2 becomes negative without irrelevant tokens, and its proof exchanges \
-             two of them.",
-            ..About::default()
-        }
-    }
-
-    fn compute(&self, _order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    fn compute(&self, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let first = gradient::compute(self.draws)?;
         watch.progress(1, 3);
         let second = noise::compute(self.draws)?;
         watch.progress(2, 3);
         let third = relevant::compute(self.draws);
         watch.progress(3, 3);
-        let curves = first.curves.iter().chain([&second, &third]);
-        let points = curves.clone().flat_map(|curve| {
+        let curves = [&first.curve, &second, &third];
+        let points = curves.into_iter().flat_map(|curve| {
             let points = curve.points.iter();
             points.map(move |(x, found)| (curve, x, found))
         });
@@ -68,7 +66,7 @@ impl Item for Lemmas {
         });
         let header = "lemma,quantity,x,mean,standard_error,draws";
         let csv = Table::new(header.split(','), rows).csv();
-        let panels: Vec<_> = curves.map(Curve::panel).collect();
+        let panels = curves.map(Curve::panel);
         let title = "Lemmas 1 to 3: mean and standard error over draws";
         Ok(Outcome {
             csv,
@@ -188,9 +186,7 @@ mod tests {
     #[test]
     fn lemmas_are_as_in_pytorch() {
         let outcome = Lemmas { draws: 40 };
-        let outcome = outcome
-            .compute(&Order::default(), &Heard::default())
-            .unwrap();
+        let outcome = outcome.compute(&Heard::default()).unwrap();
         let rows: Vec<Vec<&str>> = outcome
             .csv
             .lines()

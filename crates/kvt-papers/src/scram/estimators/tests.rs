@@ -97,7 +97,7 @@ fn a_page_has_every_estimator() {
         draws: Draws { pairs: 4, runs: 2 },
     };
     let heard = Heard::default();
-    let outcome = small.compute(&Order::default(), &heard).unwrap();
+    let outcome = small.compute(&heard).unwrap();
     assert_eq!(heard.steps().last(), Some(&(9, 9)));
     let rows: Vec<Vec<&str>> = outcome
         .csv
@@ -124,7 +124,7 @@ fn a_page_has_every_estimator() {
     for rows in [&mixture, &uniform] {
         assert!(number(rows[2][4]) < 0.1 * number(rows[0][4]), "{rows:?}");
     }
-    assert_eq!(outcome, small.compute(&Order::default(), &heard).unwrap());
+    assert_eq!(outcome, small.compute(&heard).unwrap());
 }
 
 #[test]
