@@ -11,6 +11,7 @@ use kvt_tools::bench::BenchError;
 use kvt_tools::report::ReportError;
 use kvt_tools::sweep::SweepError;
 use kvt_tools::trained::TrainedError;
+use kvt_train::config::ConfigError;
 use kvt_train::error::TrainError;
 
 /// Why an item was not computed.
@@ -58,6 +59,9 @@ pub enum ReproduceError {
     /// A run cannot be reported on.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// The given settings are wrong.
+    #[error(transparent)]
+    Config(Box<ConfigError>),
     /// The configuration of a model is wrong.
     #[error(transparent)]
     Model(#[from] ModelError),

@@ -1,9 +1,9 @@
 //! `kvt completions` and `kvt man`: shell completions and manual pages, made from the same declaration as the help pages.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 
 use super::{Cli, output};
@@ -30,23 +30,44 @@ pub(super) struct ManArgs {
 
 /// Prints the completions of a shell.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut command = Cli::command();
-    // With all its help texts.
-    command.build();
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "kvt", &mut script);
+    clap_complete::generate(args.shell, &mut command(), NAME, &mut script);
     output::print(&String::from_utf8(script)?)
 }
 
 /// Writes the manual pages.
-pub(super) fn man(ManArgs { dir }: &ManArgs) -> anyhow::Result<()> {
-    fs_err::create_dir_all(dir)?;
-    clap_mangen::generate_to(Cli::command(), dir)
-        .with_context(|| format!("could not write the pages into `{}`", dir.display()))?;
+pub(super) fn man(args: &ManArgs) -> anyhow::Result<()> {
+    fs_err::create_dir_all(&args.dir)?;
+    let mut left = vec![(NAME.to_owned(), command())];
+    let mut pages = 0;
+    while let Some((name, command)) = left.pop() {
+        for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            // A page for `help` would only repeat the others.
+            if verb.get_name() != "help" {
+                left.push((format!("{name}-{}", verb.get_name()), verb.clone()));
+            }
+        }
+        let mut page = Vec::new();
+        clap_mangen::Man::new(command)
+            .title(name.to_uppercase())
+            .render(&mut page)?;
+        let path = args.dir.join(format!("{name}.1"));
+        kvt_data::fs::write_atomic(&path, |file| file.write_all(&page))?;
+        pages += 1;
+    }
     output::status(&format!(
-        "wrote the pages into `{}`: `man {}`",
-        dir.display(),
-        dir.join("kvt.1").display()
+        "wrote {pages} pages into `{}`: `man {}`",
+        args.dir.display(),
+        args.dir.join("kvt.1").display()
     ));
     Ok(())
+}
+
+const NAME: &str = "kvt";
+
+/// The command line with all its help texts.
+fn command() -> Command {
+    let mut command = Cli::command();
+    command.build();
+    command
 }

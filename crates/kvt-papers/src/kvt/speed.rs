@@ -6,7 +6,6 @@ use super::{cited, ratio};
 use kvt_tools::bench::{self, ModelCase, Rounds, StepMeasurement};
 use kvt_train::config::{Document, Plan};
 use kvt_train::device;
-use kvt_train::error::TrainError;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells, or_empty};
 
@@ -86,7 +85,8 @@ impl Speed {
         let cases = WAYS.iter().map(|way| self.case(way, order));
         let cases = cases.collect::<Result<Vec<_>, _>>()?;
         let plan = self.plan(&WAYS[0], order)?;
-        let device = device::resolve(&plan.train.device).map_err(TrainError::from)?;
+        let device =
+            device::resolve(&plan.train.device).map_err(kvt_train::error::TrainError::from)?;
         let rounds = self.rounds.warmup + self.rounds.timed;
         let found = bench::step(&cases, &device.device, self.rounds, |done| {
             watch.progress(done, rounds);
@@ -110,7 +110,7 @@ impl Speed {
         let all: Vec<String> = own.chain(order.overrides.iter().cloned()).collect();
         let document = Document::of_words("the settings of the table", text, &all);
         let plan = document.and_then(|document| document.shared().plan_without_data());
-        Ok(plan.map_err(|error| TrainError::from(Box::new(error)))?)
+        plan.map_err(|error| ReproduceError::Config(Box::new(error)))
     }
 
     fn case(&self, way: &Way, order: &Order) -> Result<ModelCase, ReproduceError> {
