@@ -120,7 +120,7 @@ impl Common {
         let rounds = self.rounds();
         let progress = bar("timing", rounds.warmup + rounds.timed);
         Ok(work(rounds, &mut |done| {
-            progress.set_position(done as u64)
+            progress.set_position(done as u64);
         })?)
     }
 

@@ -96,9 +96,12 @@ impl OptimName {
     }
 }
 
+/// A `clip` key, its value, and how it clips.
+type ClipKey = (&'static str, f64, fn(f64) -> Clip);
+
 impl OptimConfig {
-    /// The `clip` keys, their values, and how these clip. At most one is above 0.
-    pub(crate) fn clips(&self) -> [(&'static str, f64, fn(f64) -> Clip); 4] {
+    /// The `clip` keys. At most one is above 0.
+    pub(crate) fn clips(&self) -> [ClipKey; 4] {
         [
             ("clip_norm", self.clip_norm, Clip::Norm),
             ("clip_value", self.clip_value, Clip::Value),

@@ -137,7 +137,7 @@ impl Network for DinoNetwork {
 
     fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
         let (backbone, report) = load_backbone(self.backbone, state)?;
-        let (head, rows) = state::load(self.head, HEAD, state)?;
+        let (head, rows) = state::load(self.head, HEAD, state, Outcome::Missing)?;
         let of_head = LoadReport { rows };
         if !of_head.fits() {
             return Err(WeightsError::Incompatible {
