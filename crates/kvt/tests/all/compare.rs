@@ -147,14 +147,20 @@ fn configurations_are_a_sweep_without_a_file() {
         let elsewhere = [&both[..], &["--devices", devices]].concat();
         workspace.kvt(&elsewhere).assert().success();
     }
-    // Those that are not judged need it, and it is looked for once.
-    for run in ["dense", "knn"] {
-        fs_err::remove_file(workspace.path(&format!("runs/{run}/predictions.csv"))).unwrap();
+    // To be judged they need it. Without it they are named, and their numbers are in the table all the same.
+    for file in [
+        "runs/dense/predictions.csv",
+        "runs/knn/predictions.csv",
+        "cmp/table.csv",
+    ] {
+        fs_err::remove_file(workspace.path(file)).unwrap();
     }
     let output = workspace.kvt(&elsewhere).assert().code(1);
     let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
-    let lines = said.lines().filter(|line| line.contains("rocm"));
-    assert_eq!(lines.count(), 1, "{said}");
+    let named =
+        "error: runs `dense-seed3`, `knn-seed3` failed: it is trained, but was not judged: ";
+    assert!(said.contains(named) && said.contains("rocm"), "{said}");
+    assert_eq!(workspace.read("cmp/table.csv").lines().count(), 3);
     workspace.kvt(&both).assert().success();
 
     let refused = |arguments: &[&str]| {
