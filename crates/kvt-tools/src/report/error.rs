@@ -31,8 +31,8 @@ pub enum ReportError {
         /// Tables of epochs whose log was lost.
         kept: Vec<PathBuf>,
     },
-    /// A metric that no run was evaluated by.
-    #[error("no run was evaluated by `{metric}`, but by {instead}")]
+    /// A metric that no run is evaluated by.
+    #[error("no run is evaluated by `{metric}`, but by {instead}")]
     NoSuchMetric {
         /// Its name.
         metric: &'static str,

@@ -31,7 +31,7 @@ pub use format::{difference as difference_text, interval as interval_text};
 pub use judged::{JUDGEMENT_FILES, save_judgement};
 pub(crate) use labels::{RunNames, heading, labels, title};
 pub use metric::named_metric;
-pub(crate) use metric::{best_metric, check_metric, metrics};
+pub(crate) use metric::{best_metric, best_of_tasks, check_metric, check_tasks, metrics};
 pub use own::report_itself;
 pub(crate) use plot::{PLOTS, save_plots};
 pub use plot::{Plot, draw};

@@ -305,10 +305,30 @@ fn runs_are_compared_by_what_they_are_judged_by() {
     assert_eq!(metric(&named), found("feature_std"));
     // One that none of them has is refused before anything is written.
     let error = workspace.error(&["compare", "one", "two", "--metric", "top1", "--out", "new"]);
-    insta::assert_snapshot!(error, @"error: no run was evaluated by `top1`, but by `feature_std`, `knn`");
+    insta::assert_snapshot!(error, @"error: no run is evaluated by `top1`, but by `feature_std`, `knn`");
     assert!(!workspace.path("new").exists());
     let error = workspace.error(&["compare", "run", "--metric", "micro_f1", "--out", "new"]);
     assert!(error.ends_with("; did you mean `macro_f1`?\n"), "{error}");
+}
+
+/// Nothing is trained for a table that cannot be made.
+#[test]
+fn a_metric_that_no_run_can_have_is_refused_before_training() {
+    let workspace = Workspace::with_data(6, 2);
+    let sweep = "metric = \"knn\"\n[[run]]\nconfig = \"tiny.toml\"\n";
+    workspace.write("sweep.toml", sweep);
+    for arguments in [
+        &["compare", "tiny.toml", "--metric", "miou"][..],
+        &["compare", "tiny.toml", "--metric", "miou", "--dry-run"],
+        &["compare", "sweep.toml"],
+    ] {
+        let error = workspace.error(arguments);
+        assert!(
+            error.contains("no run is evaluated by `") && error.contains("`, but by `loss`, "),
+            "{error}"
+        );
+    }
+    assert!(!workspace.path("run").exists() && !workspace.path("runs").exists());
 }
 
 /// Only seeds of one configuration are averaged, and a run counts once.

@@ -456,7 +456,7 @@ fn what_cannot_be_reported_is_an_error() {
     let error = Report::new(records, Some(Metric::BOX_AP), None).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no run was evaluated by `box_ap`, but by `loss`, `top1`, `top5`"
+        "no run is evaluated by `box_ap`, but by `loss`, `top1`, `top5`"
     );
     // Nothing is known of a run that was not evaluated yet.
     let young = runs.add("young", "", &[epoch(0, 1.0)]);
