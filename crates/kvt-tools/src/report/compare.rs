@@ -63,7 +63,7 @@ impl Comparison {
         let groups = by_label(curves);
         let epochs = columns(&evaluated(curves, metric));
         let best = |run: &Curve| run.best(metric);
-        let last = |run: &Curve| run.values(val(metric)).last().map(|(_, value)| value);
+        let last = |run: &Curve| run.last(metric);
         let last_ema = |run: &Curve| run.values(ema(metric)).last().map(|(_, value)| value);
         let rows = groups
             .iter()
@@ -86,7 +86,7 @@ impl Comparison {
             [(_, first), (_, second)] => Some(Difference {
                 cells: epochs
                     .iter()
-                    .map(|epoch| subtract(first, second, |run| at(run, metric, *epoch)))
+                    .map(|epoch| subtract(first, second, |run| run.at(metric, *epoch)))
                     .collect(),
                 best: subtract(first, second, best),
                 last: subtract(first, second, last),
@@ -104,12 +104,6 @@ impl Comparison {
 
 fn name<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(metric.name)
-}
-
-fn at(run: &Curve, metric: Metric, epoch: u32) -> Option<f64> {
-    run.values(val(metric))
-        .find(|(other, _)| *other == epoch)
-        .map(|(_, value)| value)
 }
 
 fn summary(runs: &[&Curve], of: impl Fn(&Curve) -> Option<f64>) -> Option<Statistic> {

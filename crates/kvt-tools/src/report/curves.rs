@@ -49,6 +49,17 @@ impl Curve {
         }
     }
 
+    /// The metric after the last evaluated epoch.
+    pub(crate) fn last(&self, metric: Metric) -> Option<f64> {
+        self.values(val(metric)).last().map(|(_, value)| value)
+    }
+
+    /// The metric after so many finished epochs.
+    pub(crate) fn at(&self, metric: Metric, epochs: u32) -> Option<f64> {
+        let found = self.values(val(metric)).find(|(done, _)| *done == epochs);
+        found.map(|(_, value)| value)
+    }
+
     /// The values of one measurement: finished epochs (from 1) and value, ascending.
     pub(super) fn values(
         &self,

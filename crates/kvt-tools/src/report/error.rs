@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use kvt_data::text::quoted;
 use kvt_train::config::ConfigError;
 use kvt_train::run::RunError;
 
@@ -74,26 +75,19 @@ fn before(kept: &[PathBuf]) -> String {
     if kept.is_empty() {
         return ": there is nothing to report before the first one".to_owned();
     }
-    let kept: Vec<String> = kept
-        .iter()
-        .map(|table| format!("`{}`", table.display()))
-        .collect();
-    format!(
-        " since its log was lost: the earlier epochs are in {}",
-        kept.join(", ")
-    )
+    let kept = shown(kept);
+    format!(" since its log was lost: the earlier epochs are in {kept}")
 }
 
 /// Names the runs that have not finished an epoch.
 fn unfinished(runs: &[PathBuf]) -> String {
     match runs {
         [run] => format!("run `{}` has not", run.display()),
-        runs => {
-            let names: Vec<String> = runs
-                .iter()
-                .map(|run| format!("`{}`", run.display()))
-                .collect();
-            format!("none of the runs ({}) has", names.join(", "))
-        }
+        runs => format!("none of the runs ({}) has", shown(runs)),
     }
+}
+
+fn shown(paths: &[PathBuf]) -> String {
+    let paths = paths.iter().map(|path| path.display().to_string());
+    quoted(&paths.collect::<Vec<_>>())
 }

@@ -105,7 +105,7 @@ impl Found {
     /// The metric after the last evaluated epoch.
     #[must_use]
     pub fn last(&self, metric: Metric) -> Option<f64> {
-        self.values(metric).last().map(|(_, value)| value)
+        self.curve.last(metric)
     }
 
     /// The metric after the best epoch.
@@ -117,17 +117,6 @@ impl Found {
     /// The metric after `epochs` finished epochs.
     #[must_use]
     pub fn at(&self, metric: Metric, epochs: u32) -> Option<f64> {
-        let mut values = self.values(metric);
-        values
-            .find(|(done, _)| *done == epochs)
-            .map(|(_, value)| value)
-    }
-
-    /// Finished epochs and the metric after each, where it is finite.
-    fn values(&self, metric: Metric) -> impl Iterator<Item = (u32, f64)> {
-        self.curve.epochs.iter().filter_map(move |point| {
-            let value = point.val.get(metric.name)?;
-            value.is_finite().then_some((point.epoch + 1, value))
-        })
+        self.curve.at(metric, epochs)
     }
 }

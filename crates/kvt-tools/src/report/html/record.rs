@@ -1,10 +1,10 @@
 //! What a run's folder contains, without its images.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::super::RunNames;
 use super::super::read::{label_of, points};
-use super::super::{Curve, ReportError, RunFacts};
+use super::super::{Curve, ReportError, RunFacts, RunNames, names_of};
 use kvt_data::regular;
 use kvt_data::text::counted;
 use kvt_train::config::{Plan, load_run_plan};
@@ -143,9 +143,7 @@ impl Record {
 
     /// The names that its line may have.
     pub(super) fn names(&self) -> RunNames {
-        let path = self.path.display().to_string();
-        let short = |name: &str| label_of(name, self.plan.seed).to_owned();
-        [short(&self.name), short(&path), path]
+        names_of(&self.name, &self.path, self.plan.seed)
     }
 
     /// The number of finished epochs.
@@ -225,13 +223,9 @@ impl Record {
     /// The names of the evaluated metrics, for the weights and for their average.
     pub(super) fn measured(&self) -> [Vec<String>; 2] {
         fn names<'a>(metrics: impl Iterator<Item = &'a Metrics>) -> Vec<String> {
-            let mut names: Vec<String> = metrics
-                .flat_map(Metrics::iter)
-                .map(|(name, _)| name.to_owned())
-                .collect();
-            names.sort();
-            names.dedup();
-            names
+            let names = metrics.flat_map(Metrics::iter);
+            let names: BTreeSet<String> = names.map(|(name, _)| name.to_owned()).collect();
+            names.into_iter().collect()
         }
         let rows = || self.rows.iter();
         [
