@@ -13,6 +13,7 @@ use super::chart::color_class;
 use super::markup::Markup;
 use crate::groups::grouped;
 use crate::probe::{HeadMap, draw_map};
+use kvt_train::judge::Guess;
 use kvt_train::plot::encode_png;
 
 /// Pictures up to this side are stored losslessly and shown with sharp pixels.
@@ -32,7 +33,7 @@ pub struct Sample {
     /// The image as the model sees it.
     pub picture: RgbImage,
     /// The most probable classes with their probabilities, best first; none from a backbone without a head.
-    pub guesses: Vec<(String, f64)>,
+    pub guesses: Vec<Guess>,
     /// The attention of the class token in the last block that has a map, head by head; empty if no block has one.
     pub maps: Vec<HeadMap>,
 }
@@ -151,7 +152,7 @@ fn said(page: &mut Markup, report: &Report, sample: &Sample, maps: &[String]) {
                 page.text(report.name(sample.run));
             });
         }
-        for (rank, (class, probability)) in sample.guesses.iter().enumerate() {
+        for (rank, Guess { class, probability }) in sample.guesses.iter().enumerate() {
             let (kind, mark) = match (rank, sample.is_right(class)) {
                 (0, Some(true)) => ("guess first is-right", "✓ "),
                 (0, Some(false)) => ("guess first is-wrong", "✗ taken for "),
