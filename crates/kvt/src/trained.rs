@@ -47,14 +47,19 @@ impl Args {
     /// Loads the model and checks that its weights are finite.
     pub(super) fn load(&self, overrides: &Overrides) -> anyhow::Result<Trained> {
         let (origin, overrides) = (self.origin()?, overrides.all());
-        Ok(Trained::load(&origin, &overrides, &mut output::warning)?)
+        Ok(Trained::load(
+            &origin,
+            &overrides,
+            true,
+            &mut output::warning,
+        )?)
     }
 
     /// The same for a verb that reads no image: a configuration may be without data.
     pub(super) fn load_without_data(&self, overrides: &Overrides) -> anyhow::Result<Trained> {
         let (origin, overrides) = (self.origin()?, overrides.all());
         let warn = &mut output::warning;
-        Ok(Trained::load_without_data(&origin, &overrides, warn)?)
+        Ok(Trained::load(&origin, &overrides, false, warn)?)
     }
 
     /// The task of the model.

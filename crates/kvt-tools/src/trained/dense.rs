@@ -6,10 +6,9 @@ use kvt_models::dense::{DenseKind, read_dense};
 use kvt_models::weights::{self, StateDict, WeightsError};
 
 use super::{
-    Choice, Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_of, plan_of,
-    weights_of,
+    Choice, Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_of, weights_of,
 };
-use kvt_train::config::{Plan, load_plan};
+use kvt_train::config::Plan;
 use kvt_train::device::ResolvedDevice;
 use kvt_train::fetch::locate;
 use kvt_train::run::RunDir;
@@ -38,24 +37,19 @@ impl<N: DenseNetwork> TrainedDense<N> {
         overrides: &[String],
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
-        match origin {
-            Origin::Run {
-                folder,
-                checkpoint,
-                weights,
-            } => {
-                let run = RunDir::open(folder)?;
-                let plan = plan_of(&run, overrides, warn)?;
-                Self::of_run(&run, plan, checkpoint, *weights, warn)
-            }
-            Origin::Config { file, weights } => {
-                let mut plan = load_plan(file, overrides)?;
-                if let Some(weights) = weights {
-                    plan.init.weights = Some(weights.clone());
-                }
-                Self::configured(plan, warn)
+        let (plan, run) = origin.open(overrides, true, warn)?;
+        let trained = match run {
+            Some((run, name, choice)) => Self::of_run(&run, plan, name, choice, warn)?,
+            None => Self::configured(plan, warn)?,
+        };
+        for (name, data) in trained.network.state_dict()?.iter() {
+            let count = data.iter::<f32>().filter(|x| !x.is_finite()).count();
+            if count > 0 {
+                let name = name.to_owned();
+                return Err(WeightsError::NotFinite { name, count }.into());
             }
         }
+        Ok(trained)
     }
 
     /// The network in a checkpoint of a run.
@@ -75,13 +69,12 @@ impl<N: DenseNetwork> TrainedDense<N> {
         if let Some(warning) = warning {
             warn(&warning.to_string());
         }
-        Self {
+        Ok(Self {
             plan,
             network,
             device,
             classes,
-        }
-        .checked()
+        })
     }
 
     /// The network of a plan with the weights of `init.weights`, which must have its heads.
@@ -104,24 +97,12 @@ impl<N: DenseNetwork> TrainedDense<N> {
         for name in unused {
             warn(&format!("`{name}` of the weights is not used"));
         }
-        Self {
+        Ok(Self {
             plan,
             network,
             device,
             classes,
-        }
-        .checked()
-    }
-
-    fn checked(self) -> Result<Self, TrainedError> {
-        for (name, data) in self.network.state_dict()?.iter() {
-            let count = data.iter::<f32>().filter(|x| !x.is_finite()).count();
-            if count > 0 {
-                let name = name.to_owned();
-                return Err(WeightsError::NotFinite { name, count }.into());
-            }
-        }
-        Ok(self)
+        })
     }
 
     /// The same with the class names of a file, if one is given.

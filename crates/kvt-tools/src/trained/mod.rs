@@ -31,7 +31,7 @@ pub use self::segment::{Seen, SegmentResults, Segmenter};
 use kvt_data::augment::Transform;
 use kvt_data::text::{LARGEST_LIST, read_text};
 use kvt_data::{DataError, Split, open_part};
-use kvt_train::config::{Document, Plan, load_plan, load_run_plan};
+use kvt_train::config::{Document, Plan, load_run_plan};
 use kvt_train::device::{self, ResolvedDevice};
 use kvt_train::run::RunDir;
 use kvt_train::splits::eval_transform;
@@ -64,6 +64,56 @@ pub enum Origin {
     },
 }
 
+/// A run, the name of its checkpoint, and which of its weights.
+type Checkpoint<'a> = (RunDir, &'a str, Choice);
+
+impl Origin {
+    /// The plan, with a warning if its images may be others, and the checkpoint if it is a run; `with_data` says whether a configuration
+    /// must have data.
+    fn open(
+        &self,
+        overrides: &[String],
+        with_data: bool,
+        warn: Warn<'_>,
+    ) -> Result<(Plan, Option<Checkpoint<'_>>), TrainedError> {
+        match self {
+            Self::Run {
+                folder,
+                checkpoint,
+                weights,
+            } => {
+                let run = RunDir::open(folder)?;
+                let (plan, warning) = load_run_plan(&run, overrides)?;
+                check_positions(&run, &plan.model.backbone()?)?;
+                if let Some(warning) = warning {
+                    warn(&warning);
+                }
+                Ok((plan, Some((run, checkpoint.as_str(), *weights))))
+            }
+            Self::Config { file, weights } => {
+                let document = Document::load(file, overrides).map_err(Box::new)?;
+                let plan = if with_data {
+                    document.plan()
+                } else {
+                    document.plan_without_data()
+                };
+                let mut plan = plan.map_err(Box::new)?;
+                plan.init.weights = weights.clone().or(plan.init.weights);
+                Ok((plan, None))
+            }
+        }
+    }
+
+    /// The task of the plan.
+    ///
+    /// # Errors
+    /// If the plan cannot be read.
+    pub fn task(&self, overrides: &[String]) -> Result<TaskKind, TrainedError> {
+        let (plan, _) = self.open(overrides, true, &mut |_| {})?;
+        Ok(plan.task)
+    }
+}
+
 /// Which weights of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
@@ -92,59 +142,25 @@ pub struct Trained {
 }
 
 impl Trained {
-    /// A classifier, whose weights are finite.
+    /// A classifier, whose weights are finite. `with_data` says whether a configuration must have data, which it may lack where no image is
+    /// read.
     ///
     /// # Errors
     /// If the run is not that of a classifier, something that it consists of cannot be read, or they do not match.
     pub fn load(
         origin: &Origin,
         overrides: &[String],
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainedError> {
-        Self::classifier(origin, overrides, true, warn)
-    }
-
-    /// As [`Trained::load`], where no image is read: a configuration may be without data.
-    ///
-    /// # Errors
-    /// As [`Trained::load`].
-    pub fn load_without_data(
-        origin: &Origin,
-        overrides: &[String],
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainedError> {
-        Self::classifier(origin, overrides, false, warn)
-    }
-
-    /// A classifier; `with_data` says whether a configuration must have data.
-    fn classifier(
-        origin: &Origin,
-        overrides: &[String],
         with_data: bool,
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
-        let trained = match origin {
-            Origin::Run {
-                folder,
-                checkpoint,
-                weights,
-            } => {
-                let run = RunDir::open(folder)?;
-                let plan = not_of_pixels(plan_of(&run, overrides, warn)?)?;
-                if plan.task == TaskKind::Dino {
-                    return Err(TrainedError::NoClasses(folder.clone()));
-                }
-                Self::of_run(&run, plan, checkpoint, *weights, warn)?
+        let (plan, run) = origin.open(overrides, with_data, warn)?;
+        let plan = not_of_pixels(plan)?;
+        let trained = match run {
+            Some((run, ..)) if plan.task == TaskKind::Dino => {
+                return Err(TrainedError::NoClasses(run.path().to_owned()));
             }
-            Origin::Config { file, weights } => {
-                let document = Document::load(file, overrides).map_err(Box::new)?;
-                let plan = if with_data {
-                    document.plan()
-                } else {
-                    document.plan_without_data()
-                };
-                Self::configured(plan.map_err(Box::new)?, weights.as_deref(), warn)?
-            }
+            Some((run, name, choice)) => Self::of_run(&run, plan, name, choice, warn)?,
+            None => Self::configured(plan, warn)?,
         };
         trained.model.check_finite()?;
         Ok(trained)
@@ -160,24 +176,16 @@ impl Trained {
         random: bool,
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
-        let trained = match origin {
-            Origin::Run {
-                folder,
-                checkpoint,
-                weights,
-            } => {
-                let run = RunDir::open(folder)?;
-                let plan = not_of_pixels(plan_of(&run, overrides, warn)?)?;
-                if random {
-                    let classes = run.read_classes()?;
-                    Self::without_head(plan, Some(classes), warn)?
-                } else {
-                    Self::of_run(&run, plan, checkpoint, *weights, warn)?
-                }
+        let (plan, run) = origin.open(overrides, true, warn)?;
+        let plan = not_of_pixels(plan)?;
+        let trained = match run {
+            Some((run, ..)) if random => {
+                let classes = run.read_classes()?;
+                Self::without_head(plan, Some(classes), warn)?
             }
-            Origin::Config { file, weights } => {
-                let plan = not_of_pixels(load_plan(file, overrides)?)?;
-                let weights = weights.clone().or_else(|| plan.init.weights.clone());
+            Some((run, name, choice)) => Self::of_run(&run, plan, name, choice, warn)?,
+            None => {
+                let weights = plan.init.weights.clone();
                 let classes = classes_of_data(&plan);
                 let mut trained = Self::without_head(plan, classes, warn)?;
                 match weights {
@@ -238,15 +246,7 @@ impl Trained {
         })
     }
 
-    fn configured(
-        plan: Plan,
-        weights: Option<&Path>,
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainedError> {
-        let mut plan = not_of_pixels(plan)?;
-        if let Some(weights) = weights {
-            plan.init.weights = Some(weights.to_owned());
-        }
+    fn configured(plan: Plan, warn: Warn<'_>) -> Result<Self, TrainedError> {
         let Some(path) = &plan.init.weights else {
             let hint = "use `--weights FILE` or set `init.weights`";
             return Err(TrainedError::NoWeights(hint));
@@ -318,7 +318,7 @@ impl Trained {
 }
 
 /// Refuses a plan whose network classifies pixels or finds objects.
-fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
+pub(crate) fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
     match plan.task {
         TaskKind::Segment => Err(TrainedError::Pixels),
         TaskKind::Detect => Err(TrainedError::Objects),
@@ -366,16 +366,6 @@ fn classes_of_data(plan: &Plan) -> Option<Vec<String>> {
     }
     let source = open_part(&data, Split::Train, None).ok()?;
     Some(source.classes)
-}
-
-/// The plan of a run, with a warning if its images may be others.
-fn plan_of(run: &RunDir, overrides: &[String], warn: Warn<'_>) -> Result<Plan, TrainedError> {
-    let (plan, warning) = load_run_plan(run, overrides)?;
-    check_positions(run, &plan.model.backbone()?)?;
-    if let Some(warning) = warning {
-        warn(&warning);
-    }
-    Ok(plan)
 }
 
 /// The backbone from a weight file of a classifier, or of a DINO student or teacher.

@@ -172,7 +172,7 @@ impl<'a> Shown<'a> {
         let origin = asked.origin(path);
         // If no classes are evaluated, the backbone of DINO is enough.
         let trained = if asked.is_judged {
-            Trained::load(&origin, &asked.overrides, warn)?
+            Trained::load(&origin, &asked.overrides, true, warn)?
         } else {
             Trained::load_backbone(&origin, &asked.overrides, false, warn)?
         };
