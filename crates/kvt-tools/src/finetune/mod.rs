@@ -136,7 +136,8 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
         }
     }
     let dir = Path::new("runs").join("finetune").join(images.name());
-    table.insert("run".to_owned(), one("dir", text(&dir)?));
+    let run = Table::from_iter([("dir".to_owned(), text(&dir)?)]);
+    table.insert("run".to_owned(), run.into());
     let head: Vec<String> = [
         "A configuration for `kvt train`, with settings for small data. Keys that are not here have their defaults: \
          `kvt config print FILE` shows all, `kvt config check FILE` checks them."
@@ -263,11 +264,6 @@ fn text(path: &Path) -> Result<Value, FinetuneError> {
         Some(path) => Ok(path.into()),
         None => Err(FinetuneError::NotUtf8(path.to_owned())),
     }
-}
-
-/// A table with one key.
-fn one(key: &str, value: Value) -> Value {
-    Table::from_iter([(key.to_owned(), value)]).into()
 }
 
 /// Number of parameters of the model in a `[model]` section.

@@ -246,11 +246,10 @@ impl<'a> Shown<'a> {
     /// The class, or all labels, and the file of an image.
     fn named(&self, index: u32) -> (Vec<String>, String) {
         let source = &self.images.source;
-        let sample = source.samples.get(index as usize);
         let labels = source.labels(index).iter();
         let names = labels.filter_map(|label| source.classes.get(*label as usize));
-        let file = sample.map(|sample| sample.path.display().to_string());
-        (names.cloned().collect(), file.unwrap_or_default())
+        let file = self.images.path(index).display().to_string();
+        (names.cloned().collect(), file)
     }
 
     /// An image as the model sees it.

@@ -35,7 +35,8 @@ pub struct Record {
     pub(super) rows: Vec<EpochRow>,
     pub(super) notes: Vec<Note>,
     pub(super) model: Option<ModelFacts>,
-    progress: Progress,
+    /// How it ended, if it is not finished.
+    unfinished: Option<&'static str>,
 }
 
 /// Name, size and cost of a run's model.
@@ -47,16 +48,6 @@ pub(super) struct ModelFacts {
     pub(super) macs: u64,
     /// How many keys each query attends to, stage by stage: `32 of 65`.
     pub(super) keys: String,
-}
-
-/// How far a run has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    Finished,
-    /// Stopped by the user, and not continued.
-    Stopped,
-    /// Still training, or killed: the folder does not show which.
-    Open,
 }
 
 impl Record {
@@ -81,7 +72,7 @@ impl Record {
             }
         }
         let rows = rows.rows;
-        let progress = progress(&plan, &log.events);
+        let unfinished = unfinished(&plan, &log.events);
         let environment =
             Environment::read(&run.environment()).map_err(|error| warnings.push(error.to_string()));
         let classes = run
@@ -111,7 +102,7 @@ impl Record {
             warnings,
             rows,
             notes,
-            progress,
+            unfinished,
         })
     }
 
@@ -170,13 +161,9 @@ impl Record {
     /// A note if the run is unfinished or was never evaluated.
     pub(super) fn state(&self) -> Option<String> {
         let (name, epochs) = (&self.name, self.epochs_of_all());
-        let how = match self.progress {
-            Progress::Finished => None,
-            Progress::Stopped => Some("was stopped"),
-            Progress::Open => Some("is still in training, or was killed,"),
-        };
-        let done =
-            how.map(|how| format!("`{name}` {how} after {epochs}: its numbers are those of now"));
+        let done = self
+            .unfinished
+            .map(|how| format!("`{name}` {how} after {epochs}: its numbers are those of now"));
         let evaluated = self.rows.iter().any(|row| row.val.is_some());
         let unjudged = (!evaluated && self.epochs() > 0)
             .then(|| format!("`{name}` has not been evaluated yet"));
@@ -240,13 +227,14 @@ fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// How far a run has come, from its plan and its log.
-fn progress(plan: &Plan, events: &[Event]) -> Progress {
+/// What has become of a run that is not finished, from its plan and its log.
+fn unfinished(plan: &Plan, events: &[Event]) -> Option<&'static str> {
     let is_stopped = matches!(events.last(), Some(Event::Note(note)) if note.topic == Topic::Stop);
     match (Record::is_finished(plan, events), is_stopped) {
-        (true, _) => Progress::Finished,
-        (false, true) => Progress::Stopped,
-        (false, false) => Progress::Open,
+        (true, _) => None,
+        (false, true) => Some("was stopped"),
+        // The folder does not show which.
+        (false, false) => Some("is still in training, or was killed,"),
     }
 }
 
@@ -292,13 +280,13 @@ mod tests {
         let stop = Event::Note(Note::new(20, Topic::Stop, "stopped"));
         let mut events = vec![eval(0, "val", 50.0), epoch(0, 1.0), stop];
         assert!(!Record::is_finished(&short, &events));
-        assert_eq!(progress(&short, &events), Progress::Stopped);
+        assert_eq!(unfinished(&short, &events), Some("was stopped"));
         events.push(eval(1, "val", 60.0));
         assert!(Record::is_finished(&short, &events));
         assert!(!Record::is_finished(&whole, &events));
         events.extend([epoch(1, 1.0), epoch(2, 1.0)]);
         assert!(Record::is_finished(&whole, &events));
-        assert_eq!(progress(&whole, &events), Progress::Finished);
+        assert_eq!(unfinished(&whole, &events), None);
         // Or when evaluations no longer improve.
         let mut early = vec![epoch(0, 1.0)];
         assert!(!Record::is_finished(&whole, &early));
@@ -307,6 +295,6 @@ mod tests {
             Topic::Patience,
             "finished early",
         )));
-        assert_eq!(progress(&whole, &early), Progress::Finished);
+        assert_eq!(unfinished(&whole, &early), None);
     }
 }
