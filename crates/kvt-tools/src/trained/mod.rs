@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kvt_models::Model;
 use kvt_models::weights::{LoadOptions, LoadReport, Outcome, recognise};
+use kvt_models::{Model, ModelConfig};
 
 pub use self::dense::TrainedDense;
 pub use self::detect::{Detector, LEAST_SCORE, Spotted};
@@ -178,16 +178,17 @@ impl Trained {
     ) -> Result<Self, TrainedError> {
         let (plan, run) = origin.open(overrides, true, warn)?;
         let plan = not_of_pixels(plan)?;
+        let config = plan.model.backbone()?;
         let trained = match run {
             Some((run, ..)) if random => {
                 let classes = run.read_classes()?;
-                Self::without_head(plan, Some(classes), warn)?
+                Self::random(plan, &config, Some(classes), warn)?
             }
             Some((run, name, choice)) => Self::of_run(&run, plan, name, choice, warn)?,
             None => {
                 let weights = plan.init.weights.clone();
                 let classes = classes_of_data(&plan);
-                let mut trained = Self::without_head(plan, classes, warn)?;
+                let mut trained = Self::random(plan, &config, classes, warn)?;
                 match weights {
                     _ if random => {}
                     None => {
@@ -216,43 +217,36 @@ impl Trained {
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
         let classes = run.read_classes()?;
-        if plan.task == TaskKind::Dino {
+        let is_dino = plan.task == TaskKind::Dino;
+        let config = if is_dino {
+            plan.model.backbone()?
+        } else {
+            plan.model.config(Some(classes.len()))?
+        };
+        let trained = Self::random(plan, &config, Some(classes), warn)?;
+        let (model, warning) = if is_dino {
             let role = match choice {
                 Choice::Reported => DinoRole::Teacher,
                 Choice::Average => return Err(TrainedError::NoAverage),
                 Choice::Raw => DinoRole::Student,
             };
-            let trained = Self::without_head(plan, Some(classes), warn)?;
-            let (model, warning) = load_checkpoint_backbone(run, checkpoint, role, trained.model)?;
-            if let Some(warning) = warning {
-                warn(&warning.to_string());
-            }
-            return Ok(Self { model, ..trained });
-        }
-        let device = device_of(&plan, warn)?;
-        let config = plan.model.config(Some(classes.len()))?;
-        let model = build_model(&plan, &config, &inner(&device))?;
-        let weights = weights_of(&plan, choice);
-        let (model, warning) = load_checkpoint_model(run, checkpoint, weights, model)?;
+            load_checkpoint_backbone(run, checkpoint, role, trained.model)?
+        } else {
+            let weights = weights_of(&trained.plan, choice);
+            load_checkpoint_model(run, checkpoint, weights, trained.model)?
+        };
         if let Some(warning) = warning {
             warn(&warning.to_string());
         }
-        Ok(Self {
-            plan,
-            model,
-            device,
-            classes: Some(classes),
-            size: config.img_size().sides(),
-        })
+        Ok(Self { model, ..trained })
     }
 
     fn configured(plan: Plan, warn: Warn<'_>) -> Result<Self, TrainedError> {
-        let Some(path) = &plan.init.weights else {
+        let Some(path) = plan.init.weights.clone() else {
             let hint = "use `--weights FILE` or set `init.weights`";
             return Err(TrainedError::NoWeights(hint));
         };
-        let device = device_of(&plan, warn)?;
-        let state = read_for(&plan.model.backbone()?, path)?;
+        let state = read_for(&plan.model.backbone()?, &path)?;
         // So that the head can be checked against them. Without them it is that of the weights, unless the plan has a number.
         let classes = classes_of_data(&plan);
         let count = match &classes {
@@ -263,29 +257,23 @@ impl Trained {
             None => None,
         };
         let config = plan.model.config(count)?;
-        let model = build_model(&plan, &config, &inner(&device))?;
+        let trained = Self::random(plan, &config, classes, warn)?;
         // Never reset the head: a random head would be evaluated as if it had been trained.
-        let (model, report) = with_weights(path, &state, model)?;
+        let (model, report) = with_weights(&path, &state, trained.model)?;
         warn_of_unused(&report, warn);
-        Ok(Self {
-            plan,
-            model,
-            device,
-            classes,
-            size: config.img_size().sides(),
-        })
+        Ok(Self { model, ..trained })
     }
 
-    /// A model with random weights, and the smallest classification head.
-    fn without_head(
+    /// A model with random weights.
+    fn random(
         plan: Plan,
+        config: &ModelConfig,
         classes: Option<Vec<String>>,
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
         let device = device_of(&plan, warn)?;
-        let config = plan.model.backbone()?;
         Ok(Self {
-            model: build_model(&plan, &config, &inner(&device))?,
+            model: build_model(&plan, config, &inner(&device))?,
             plan,
             device,
             classes,
