@@ -23,7 +23,7 @@ mod statistic;
 
 pub use alike::RunFacts;
 pub(crate) use alike::unlike;
-pub use compare::{Comparison, Difference, Row};
+pub use compare::{Comparison, Row, Values};
 pub(crate) use confusion::draw_confusion;
 pub use curves::{Curve, EpochPoint};
 pub use error::ReportError;
