@@ -84,10 +84,8 @@ impl KindCase {
     /// The line of a case before it is measured, or with the reason why it cannot be used.
     pub fn record(&self) -> KindMeasurement {
         let refused = self.check().err();
-        let cost = match &refused {
-            None => Some(self.attention.cost(&self.place())),
-            Some(_) => None,
-        };
+        let cost = || self.attention.cost(&self.place());
+        let cost = refused.is_none().then(cost);
         KindMeasurement {
             kind: self.attention.kind(),
             shape: self.shape,

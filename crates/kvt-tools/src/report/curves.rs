@@ -7,7 +7,7 @@ use crate::groups::grouped;
 use kvt_train::run::{Metric, Metrics};
 
 /// One run's measurements.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Curve {
     /// Name of the configuration; runs of the same name are averaged.
     pub label: String,

@@ -71,25 +71,17 @@ pub fn carry_out(
                 End::Busy(holder) => watch.say(&format!("{name}: {holder} trains it")),
                 End::Finished | End::Crashed | End::Before | End::Stopped => {}
             }
-            if let Some(place) = ends
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get_mut(number)
-            {
-                *place = end;
-            }
+            let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+            ends[number] = end;
         }
     };
-    match devices {
-        [] => work(None),
-        [device] => work(Some(device)),
-        devices => std::thread::scope(|scope| {
-            let work = &work;
-            for device in devices {
-                scope.spawn(move || work(Some(device)));
-            }
-        }),
-    }
+    std::thread::scope(|scope| {
+        let work = &work;
+        for device in devices.iter().skip(1) {
+            scope.spawn(move || work(Some(device)));
+        }
+        work(devices.first());
+    });
     Ok(ends.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 

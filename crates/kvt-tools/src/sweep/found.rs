@@ -5,7 +5,7 @@ use crate::report::{Curve, read_curve};
 use kvt_train::run::{Environment, Event, Metric, RunDir, read_log};
 
 /// The state and the results of a cell.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// Its state.
     pub state: State,
@@ -40,14 +40,8 @@ impl Found {
                 seed: cell.plan.seed,
                 epochs: Vec::new(),
             },
-            predictions: None,
-            linear: None,
-            images: None,
-            eval_images: None,
-            seconds: 0.0,
-            environment: None,
-            unread: Vec::new(),
             state,
+            ..Self::default()
         };
         if let Some(known) = cell.known.as_ref().filter(|_| found.is_known(cell)) {
             known.tell(cell, &mut found);

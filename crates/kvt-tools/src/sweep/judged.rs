@@ -31,23 +31,11 @@ impl Predictions {
         Ok(images.map(|images| Self { images }))
     }
 
-    /// The number of images.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.images.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.images.is_empty()
-    }
-
     /// How many images only this model gets right, and how many only the other one; `None` if their images differ.
     #[must_use]
     pub fn discordant(&self, other: &Self) -> Option<[u64; 2]> {
         let mut alone = [0; 2];
-        if self.len() != other.len() {
+        if self.images.len() != other.images.len() {
             return None;
         }
         for ([image, class, first], [same, other_class, second]) in

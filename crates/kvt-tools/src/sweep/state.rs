@@ -15,9 +15,10 @@ use kvt_train::run::{Event, RunDir, RunError, Topic, read_log};
 pub const CRASH: &str = "crash.txt";
 
 /// The state of a cell.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum State {
     /// There is no run yet.
+    #[default]
     Missing,
     /// It was started, and this many of its epochs are done.
     Begun(u32),
