@@ -101,7 +101,7 @@ fn finished(
     let names: Vec<String> = std::iter::once("image".to_owned()).chain(epochs).collect();
     let size = (cell.1 as usize, cell.0 as usize);
     let sheet = render(rows, &names, size).map_err(PreviewError::Draw)?;
-    let sheet = with_legend(&sheet, classes, Some(splits.classes())).map_err(PreviewError::Draw)?;
+    let sheet = with_legend(&sheet, classes, splits.classes()).map_err(PreviewError::Draw)?;
     encode_png(&sheet, sheet.width(), sheet.height()).map_err(PreviewError::Draw)
 }
 

@@ -57,9 +57,6 @@ pub enum ReportError {
     /// A failure of the file system; the message names the path.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A plot was asked for in a format that is not drawn.
-    #[error("plot `{}` has an unknown extension: expected `.svg` or `.png`", .0.display())]
-    Extension(PathBuf),
     /// The drawing library failed.
     #[error("could not draw `{}`: {reason}", .path.display())]
     Draw {

@@ -1,8 +1,8 @@
 //! The state and the results of a cell, read from its folder.
 
 use super::{Cell, Predictions, State, SweepError, linear};
-use crate::report::{Curve, read_curve};
-use kvt_train::run::{Environment, Event, Metric, RunDir, read_log};
+use crate::report::{Curve, points};
+use kvt_train::run::{Environment, EpochRows, Event, Metric, RunDir, read_log};
 
 /// The state and the results of a cell.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,7 +56,9 @@ impl Found {
         if let (State::Begun(0) | State::Crashed(_), false) = (&found.state, run.log().exists()) {
             return Ok(found);
         }
-        for event in read_log(&run.log())?.events {
+        let mut rows = EpochRows::default();
+        for event in &read_log(&run.log())?.events {
+            rows.push(event);
             match event {
                 Event::Epoch(epoch) => {
                     let images = epoch.images_per_second * epoch.seconds;
@@ -68,8 +70,7 @@ impl Found {
             }
         }
         if found.state == State::Finished {
-            let report = cell.plan.ema.report;
-            found.curve = read_curve(&run, cell.name.as_str(), cell.plan.seed, report)?.0;
+            found.curve.epochs = points(&rows.rows, cell.plan.ema.report);
             found.predictions = found.readable(Predictions::read(cell.dir()));
             found.linear = found.readable(linear::read(cell));
         }
