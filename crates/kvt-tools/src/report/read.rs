@@ -92,7 +92,7 @@ mod tests {
         let (curve, warning) = read_curve(&run, 7, EmaReport::Raw).unwrap();
         assert_eq!(warning, None);
         let expected = Curve {
-            label: "dense".to_owned(),
+            label: String::new(),
             seed: 7,
             epochs: vec![
                 EpochPoint {
