@@ -112,17 +112,7 @@ impl Costs {
 /// The cost of a plan; `counts` remembers the sizes of data sets.
 fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, TrainError> {
     let data = &plan.data;
-    let key = format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
-        data.kind,
-        data.path,
-        data.subset,
-        data.val_fraction,
-        data.train,
-        data.val,
-        data.images,
-        data.list
-    );
+    let key = format!("{data:?}");
     let [train, val] = match counts.get(&key) {
         Some(known) => *known,
         None => *counts.entry(key).or_insert(count(data)?),

@@ -167,10 +167,8 @@ impl Record {
         let evaluated = self.rows.iter().any(|row| row.val.is_some());
         let unjudged = (!evaluated && self.epochs() > 0)
             .then(|| format!("`{name}` has not been evaluated yet"));
-        match (done, unjudged) {
-            (Some(done), Some(unjudged)) => Some(format!("{done}; {unjudged}")),
-            (done, unjudged) => done.or(unjudged),
-        }
+        let all: Vec<String> = done.into_iter().chain(unjudged).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// The first epoch (from 1) with the best value, and that value.
