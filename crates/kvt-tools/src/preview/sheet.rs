@@ -118,26 +118,21 @@ fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> 
         // Their sheets are others.
         TaskKind::Segment | TaskKind::Detect => Vec::new(),
     };
-    let count = COLUMNS as usize - 1;
-    Ok(match views.as_slice() {
-        [view] => (0..count)
-            .map(|epoch| Column {
-                name: format!("epoch {}", epoch + 1),
-                transform: Arc::clone(view),
-                epoch: epoch as u64,
-                view: 0,
-            })
-            .collect(),
-        views => (0..)
-            .zip(views.iter().take(count))
-            .map(|(view, transform)| Column {
-                name: format!("view {}", view + 1),
-                transform: Arc::clone(transform),
-                epoch: 0,
-                view,
-            })
-            .collect(),
-    })
+    let is_one = views.len() == 1;
+    let column = |number: usize| {
+        let (kind, epoch, view) = if is_one {
+            ("epoch", number as u64, 0)
+        } else {
+            ("view", 0, number)
+        };
+        Some(Column {
+            name: format!("{kind} {}", number + 1),
+            transform: Arc::clone(views.get(view)?),
+            epoch,
+            view,
+        })
+    };
+    Ok((0..COLUMNS as usize - 1).filter_map(column).collect())
 }
 
 /// Images at equal distances: in a folder sorted by class, these are of several classes.

@@ -60,18 +60,22 @@ impl<N: DenseNetwork> TrainedDense<N> {
         choice: Choice,
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
-        let classes = run.read_classes()?;
-        let device = device_of(&plan, warn)?;
-        let config = plan.model.backbone()?;
-        let network = N::build(&plan, &config, classes.len(), &inner(&device))?;
-        let weights = weights_of(&plan, choice);
-        let (network, warning) = load_checkpoint_model(run, checkpoint, weights, network)?;
+        let trained = Self::random(plan, run.read_classes()?, warn)?;
+        let weights = weights_of(&trained.plan, choice);
+        let (network, warning) = load_checkpoint_model(run, checkpoint, weights, trained.network)?;
         if let Some(warning) = warning {
             warn(&warning.to_string());
         }
+        Ok(Self { network, ..trained })
+    }
+
+    /// A network with random weights.
+    fn random(plan: Plan, classes: Vec<String>, warn: Warn<'_>) -> Result<Self, TrainedError> {
+        let device = device_of(&plan, warn)?;
+        let config = plan.model.backbone()?;
         Ok(Self {
+            network: N::build(&plan, &config, classes.len(), &inner(&device))?,
             plan,
-            network,
             device,
             classes,
         })
@@ -90,19 +94,13 @@ impl<N: DenseNetwork> TrainedDense<N> {
             return Err(TrainedError::NoHeads(path.clone()));
         }
         let classes = classes_of_data(&plan).unwrap_or_else(|| numbered::<N>(&read.state));
-        let device = device_of(&plan, warn)?;
-        let network = N::build(&plan, &config, classes.len(), &inner(&device))?;
-        let (network, unused) = network.load_state_dict(&read.state)?;
+        let trained = Self::random(plan, classes, warn)?;
+        let (network, unused) = trained.network.load_state_dict(&read.state)?;
         drop(read);
         for name in unused {
             warn(&format!("`{name}` of the weights is not used"));
         }
-        Ok(Self {
-            plan,
-            network,
-            device,
-            classes,
-        })
+        Ok(Self { network, ..trained })
     }
 
     /// The same with the class names of a file, if one is given.
