@@ -80,16 +80,6 @@ impl Markup {
         self.sentence("p", &[("class", "note")], text);
     }
 
-    /// A row of a table: a heading, and cells.
-    pub(super) fn row<'a>(&mut self, heading: &str, cells: impl IntoIterator<Item = &'a str>) {
-        self.within("tr", &[], |page| {
-            page.element("th", &[("scope", "row")], heading);
-            for cell in cells {
-                page.element("td", &[], cell);
-            }
-        });
-    }
-
     /// A table that scrolls on its own if the page is narrow: its first row, unless that is empty, and what `rows` writes.
     pub(super) fn table<'a>(
         &mut self,
@@ -120,9 +110,12 @@ impl Markup {
     ) {
         self.table("numbers", header, |page| {
             for row in rows {
-                if let Some((heading, cells)) = row.split_first() {
-                    page.row(heading, cells.iter().map(String::as_str));
-                }
+                page.within("tr", &[], |page| {
+                    if let Some((heading, cells)) = row.split_first() {
+                        page.element("th", &[("scope", "row")], heading);
+                        cells.iter().for_each(|cell| page.element("td", &[], cell));
+                    }
+                });
             }
         });
     }
