@@ -221,11 +221,8 @@ fn remove_earlier(folder: &Path, written: &[PathBuf]) -> Result<(), SweepError> 
 
 /// The curves of the finished runs. A run may end within its first epoch.
 fn finished(found: &[Found]) -> Vec<Curve> {
-    let mut finished: Vec<Curve> = found
-        .iter()
-        .filter(|found| found.is_finished())
-        .map(|found| found.curve.clone())
-        .collect();
-    finished.retain(|curve| !curve.epochs.is_empty());
-    finished
+    let finished = found.iter().filter(|found| found.is_finished());
+    let curves = finished.map(|found| &found.curve);
+    let curves = curves.filter(|curve| !curve.epochs.is_empty());
+    curves.cloned().collect()
 }
