@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             return Err(ReproduceError::Stopped.into());
         }
     }
-    let outcome = sweep.finish(&ends, args.metric)?;
+    let outcome = sweep.finish(&ends)?;
     show(&sweep, &outcome)
 }
 
@@ -107,7 +107,9 @@ impl Args {
             }
         }
         sweep.title = sweep.title.or_else(|| self.title.clone());
-        Ok(sweep.with_known(&self.known, self.metric.as_slice())?)
+        Ok(sweep
+            .with_metric(self.metric)?
+            .with_known(&self.known, &[])?)
     }
 }
 

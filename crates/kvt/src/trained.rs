@@ -49,14 +49,15 @@ impl Args {
     /// Loads the model and checks that its weights are finite.
     pub(super) fn load(&self) -> anyhow::Result<Trained> {
         let (origin, overrides) = (self.origin()?, self.overrides.all());
-        Ok(Trained::load(&origin, &overrides, &mut output::warning)?)
+        let warn = &mut output::warning;
+        Ok(Trained::load(&origin, &overrides, true, warn)?)
     }
 
     /// The same for a verb that reads no image: a configuration may be without data.
     pub(super) fn load_without_data(&self) -> anyhow::Result<Trained> {
         let (origin, overrides) = (self.origin()?, self.overrides.all());
         let warn = &mut output::warning;
-        Ok(Trained::load_without_data(&origin, &overrides, warn)?)
+        Ok(Trained::load(&origin, &overrides, false, warn)?)
     }
 
     /// The task of the model.

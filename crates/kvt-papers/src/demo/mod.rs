@@ -46,7 +46,7 @@ pub fn demo(
     if ends.contains(&End::Stopped) {
         return Err(ReproduceError::Stopped);
     }
-    let outcome = sweep.finish(&ends, None)?;
+    let outcome = sweep.finish(&ends)?;
     let runs: Vec<PathBuf> = sweep.cells.iter().map(|cell| cell.dir().into()).collect();
     let files = if sweep.found()?.iter().all(Found::is_finished) {
         report(folder, &runs, overrides, watch)?

@@ -21,6 +21,17 @@ pub struct AttentionShape {
 }
 
 impl AttentionShape {
+    /// A small problem of the same kind, for the one-time costs of a process, such as threads and code, which do not belong to the
+    /// operation.
+    pub(super) fn small(self) -> Self {
+        Self {
+            batch: 1,
+            heads: 1,
+            tokens: self.tokens.min(64),
+            ..self
+        }
+    }
+
     /// The sizes in this order, as those of a tensor.
     #[must_use]
     pub fn sizes(self) -> [usize; 4] {
@@ -96,14 +107,8 @@ impl AttentionCase {
         )?)
     }
 
-    /// Output and gradients, so that nothing is optimised away as unused.
     fn forward_backward(&self, inputs: &[Tensor<4>; 3]) -> Result<Vec<Tensor<4>>, BenchError> {
-        let leaves = inputs.clone().map(Tensor::require_grad);
-        let out = self.forward(leaves.clone())?;
-        let mut gradients = out.backward();
-        let mut results = vec![out];
-        results.extend(leaves.iter().filter_map(|x| x.grad_remove(&mut gradients)));
-        Ok(results)
+        with_gradients(inputs, |leaves| self.forward(leaves))
     }
 
     /// The memory of one forward and backward pass in this process.
@@ -112,20 +117,27 @@ impl AttentionCase {
     /// If the device fails.
     pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
         let device = device.clone().autodiff();
-        // One-time costs of the process, such as threads and code, do not belong to the operation.
         let small = Self {
-            shape: AttentionShape {
-                batch: 1,
-                heads: 1,
-                tokens: self.shape.tokens.min(64),
-                ..self.shape
-            },
+            shape: self.shape.small(),
             ..*self
         };
         small.forward_backward(&small.inputs(&device))?;
         let inputs = self.inputs(&device);
         peak_of(&device, || self.forward_backward(&inputs))
     }
+}
+
+/// The output of an operation and the gradients of its inputs, so that nothing is optimised away as unused.
+pub(super) fn with_gradients(
+    inputs: &[Tensor<4>; 3],
+    operation: impl FnOnce([Tensor<4>; 3]) -> Result<Tensor<4>, BenchError>,
+) -> Result<Vec<Tensor<4>>, BenchError> {
+    let leaves = inputs.clone().map(Tensor::require_grad);
+    let out = operation(leaves.clone())?;
+    let mut gradients = out.backward();
+    let mut results = vec![out];
+    results.extend(leaves.iter().filter_map(|x| x.grad_remove(&mut gradients)));
+    Ok(results)
 }
 
 /// Times the cases in turn, round by round. `progress` is called with the number of completed rounds.

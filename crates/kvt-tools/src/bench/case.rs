@@ -69,7 +69,7 @@ impl ModelCase {
     }
 
     /// Parameters, and multiply-accumulate operations of an image.
-    pub(super) fn size(&self) -> (usize, u64) {
+    pub(crate) fn size(&self) -> (usize, u64) {
         let dense = self.dense.as_ref();
         let size = dense.and_then(|plan| {
             let classes = match plan.task {

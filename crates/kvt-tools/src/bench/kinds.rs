@@ -6,6 +6,7 @@ use kvt_attention::{AttentionConfig, AttentionError, BurnInit, Mechanism, Mixer,
 use kvt_ops::Key;
 use serde::{Deserialize, Serialize};
 
+use super::attention::with_gradients;
 use super::timing::{Rounds, Timing, time};
 use super::{AttentionInput, AttentionShape, BenchError, peak_of};
 
@@ -83,10 +84,8 @@ impl KindCase {
     /// The line of a case before it is measured, or with the reason why it cannot be used.
     pub fn record(&self) -> KindMeasurement {
         let refused = self.check().err();
-        let cost = match &refused {
-            None => Some(self.attention.cost(&self.place())),
-            Some(_) => None,
-        };
+        let cost = || self.attention.cost(&self.place());
+        let cost = refused.is_none().then(cost);
         KindMeasurement {
             kind: self.attention.kind(),
             shape: self.shape,
@@ -121,7 +120,7 @@ impl KindCase {
             let [q, k, v] = running.inputs.clone().map(Tensor::inner);
             let context = running.place.context(Phase::Eval);
             let ahead = time(device, || Ok(mixer.attend(q, k, v, context)))?;
-            let there_and_back = time(device, || Ok(running.forward_backward(round)))?;
+            let there_and_back = time(device, || running.forward_backward(round))?;
             if round >= rounds.warmup {
                 forward.push(ahead);
                 both.push(there_and_back);
@@ -139,35 +138,24 @@ impl KindCase {
     /// If it cannot be used at this size, or the device fails.
     pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
         let small = Self {
-            shape: AttentionShape {
-                batch: 1,
-                heads: 1,
-                tokens: self.shape.tokens.min(64),
-                ..self.shape
-            },
+            shape: self.shape.small(),
             ..self.clone()
         };
-        // One-time costs of the process, such as threads and code, do not belong to the operation. Not every kind can be
-        // used with so few tokens.
+        // Not every kind can be used with so few tokens.
         if small.check().is_ok() {
-            small.start(device)?.forward_backward(0);
+            small.start(device)?.forward_backward(0)?;
         }
         let running = self.start(device)?;
-        peak_of(device, || Ok(running.forward_backward(0)))
+        peak_of(device, || running.forward_backward(0))
     }
 }
 
 impl Running {
-    /// Output and gradients, so that nothing is optimised away as unused.
-    fn forward_backward(&self, round: usize) -> Vec<Tensor<4>> {
-        let leaves = self.inputs.clone().map(Tensor::require_grad);
+    fn forward_backward(&self, round: usize) -> Result<Vec<Tensor<4>>, BenchError> {
         let phase = Phase::Train(Key::new(0).child(round as u64));
-        let [q, k, v] = leaves.clone();
-        let out = self.mixer.attend(q, k, v, self.place.context(phase));
-        let mut gradients = out.backward();
-        let mut results = vec![out];
-        results.extend(leaves.iter().filter_map(|x| x.grad_remove(&mut gradients)));
-        results
+        with_gradients(&self.inputs, |[q, k, v]| {
+            Ok(self.mixer.attend(q, k, v, self.place.context(phase)))
+        })
     }
 }
 

@@ -35,19 +35,24 @@ const OBJECTS: usize = 7;
 pub(super) type Ahead = Box<dyn Fn() -> Result<(), BenchError>>;
 
 /// A network of any task.
-pub(super) struct Running(Box<dyn Trains>);
-
-/// A network that makes steps.
-trait Trains {
+pub(super) trait Running {
+    /// A step with one micro-batch of each process.
     fn update(&mut self, processes: &Processes) -> Result<Update, BenchError>;
 
-    /// The network without autodiff, on the same images.
+    /// A forward pass without autodiff on the same images.
     fn ahead(&self) -> Ahead;
 
+    /// Whether it has a loss scale, with which some steps are skipped at first.
     fn is_scaled(&self) -> bool;
 
-    /// The number of trained parameters.
+    /// The number of parameters that a step changes.
     fn trained(&self) -> usize;
+
+    /// Steps until one is made.
+    fn make_one(&mut self) -> Result<(), BenchError> {
+        while !self.update(&Processes::alone())?.made {}
+        Ok(())
+    }
 }
 
 /// A network of a task.
@@ -59,65 +64,41 @@ struct Steps<T: Task> {
     ahead: fn(&T::Network, Tensor<4>) -> Result<(), BenchError>,
 }
 
-impl Running {
-    /// A network whose next step is made, not skipped.
-    pub(super) fn new(case: &ModelCase, device: &Device) -> Result<Self, BenchError> {
-        let mut running = Self::fresh(case, device)?;
-        // A skipped update takes less time than one that is made.
-        if running.0.is_scaled() {
-            running.make_one()?;
+/// A network whose next step is made, not skipped.
+pub(super) fn ready(case: &ModelCase, device: &Device) -> Result<Box<dyn Running>, BenchError> {
+    let mut running = fresh(case, device)?;
+    // A skipped update takes less time than one that is made.
+    if running.is_scaled() {
+        running.make_one()?;
+    }
+    Ok(running)
+}
+
+/// A network before its first step.
+pub(super) fn fresh(case: &ModelCase, device: &Device) -> Result<Box<dyn Running>, BenchError> {
+    let device = device.clone().autodiff();
+    let images = case.images(&device);
+    let plan = case.dense.as_ref();
+    Ok(match plan.map(|plan| (plan, plan.task)) {
+        Some((plan, TaskKind::Detect)) => {
+            Box::new(objects(case, plan, images, &device).map_err(failed)?)
         }
-        Ok(running)
-    }
-
-    /// A network before its first step. With a loss scale, some steps are skipped at first.
-    pub(super) fn fresh(case: &ModelCase, device: &Device) -> Result<Self, BenchError> {
-        let device = device.clone().autodiff();
-        let images = case.images(&device);
-        let plan = case.dense.as_ref();
-        let running: Box<dyn Trains> = match plan.map(|plan| (plan, plan.task)) {
-            Some((plan, TaskKind::Detect)) => {
-                Box::new(objects(case, plan, images, &device).map_err(failed)?)
-            }
-            Some((plan, _)) => Box::new(pixels(case, plan, images, &device).map_err(failed)?),
-            None => {
-                let model = case.config.init(&device, Key::new(0))?;
-                let model = model.with_precision(case.precision);
-                let model = case.lora.attach(model, &device, 0)?;
-                let classes = case.config.num_classes();
-                let labels = (0..case.batch).map(|image| (image % classes) as u32);
-                let task = Classify::new(&Plan::default(), None);
-                let labels = labels.collect();
-                let ahead = |model: &Model, images| {
-                    drop(model.forward(images, Phase::Eval));
-                    Ok(())
-                };
-                Box::new(Steps::new(case, (task, model), images, labels, ahead))
-            }
-        };
-        Ok(Self(running))
-    }
-
-    /// Steps until one is made.
-    pub(super) fn make_one(&mut self) -> Result<(), BenchError> {
-        while !self.0.update(&Processes::alone())?.made {}
-        Ok(())
-    }
-
-    /// A step with one micro-batch of each process.
-    pub(super) fn step_with(&mut self, processes: &Processes) -> Result<(), BenchError> {
-        self.0.update(processes).map(drop)
-    }
-
-    /// A forward pass without autodiff on the same images.
-    pub(super) fn ahead(&self) -> Ahead {
-        self.0.ahead()
-    }
-
-    /// The number of parameters that a step changes.
-    pub(super) fn trained(&self) -> usize {
-        self.0.trained()
-    }
+        Some((plan, _)) => Box::new(pixels(case, plan, images, &device).map_err(failed)?),
+        None => {
+            let model = case.config.init(&device, Key::new(0))?;
+            let model = model.with_precision(case.precision);
+            let model = case.lora.attach(model, &device, 0)?;
+            let classes = case.config.num_classes();
+            let labels = (0..case.batch).map(|image| (image % classes) as u32);
+            let task = Classify::new(&Plan::default(), None);
+            let labels = labels.collect();
+            let ahead = |model: &Model, images| {
+                drop(model.forward(images, Phase::Eval));
+                Ok(())
+            };
+            Box::new(Steps::new(case, (task, model), images, labels, ahead))
+        }
+    })
 }
 
 fn failed(error: impl Into<TrainError>) -> BenchError {
@@ -232,7 +213,7 @@ impl<T: Task<Target: Clone>> Steps<T> {
     }
 }
 
-impl<T: Task<Target: Clone> + 'static> Trains for Steps<T> {
+impl<T: Task<Target: Clone> + 'static> Running for Steps<T> {
     fn update(&mut self, processes: &Processes) -> Result<Update, BenchError> {
         let (batch, start) = (self.batch.clone(), Position::default());
         let reader = self.reader.as_ref();

@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
-use super::running::Running;
+use super::running::{Running as _, ready};
 use super::timing::{Rounds, Timing, time};
 use super::{BenchError, ModelCase};
 use kvt_train::engine::Processes;
@@ -48,7 +48,7 @@ pub fn scaling(
     progress: impl FnMut(usize),
 ) -> Result<Vec<ScalingMeasurement>, BenchError> {
     let world = all.world();
-    let new = |case| Running::new(case, device);
+    let new = |case| ready(case, device);
     let running = cases.iter().map(new).collect::<Result<Vec<_>, _>>()?;
     // Separate weights: those of the joint steps remain identical in all processes.
     let apart = cases
@@ -61,12 +61,12 @@ pub fn scaling(
         // All processes wait until all are ready.
         world.gather(0.0)?;
         let alone = match apart {
-            Some(running) => time(device, || running.step_with(&single))?,
+            Some(running) => time(device, || running.update(&single))?,
             None => 0.0,
         };
         world.gather(0.0)?;
         all.waited();
-        let together = time(device, || running.step_with(all))?;
+        let together = time(device, || running.update(all))?;
         Ok([alone, together, 1e3 * all.waited()])
     })?;
     let records = cases.iter().zip(&both).zip(times);

@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use kvt_models::ImgSize;
 use serde::{Deserialize, Serialize};
 
-use super::running::Running;
+use super::running::{Running as _, fresh, ready};
 use super::timing::{Rounds, Timing, time};
 use super::{BenchError, ModelCase, peak_of};
 use kvt_train::engine::Processes;
@@ -56,7 +56,7 @@ impl ModelCase {
     pub fn step_peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
         // The steps that look for the loss scale are measured, too: the allocator keeps their memory,
         // so that a step after them would seem to need none.
-        let mut running = Running::fresh(self, device)?;
+        let mut running = fresh(self, device)?;
         peak_of(device, || running.make_one())
     }
 }
@@ -71,14 +71,12 @@ pub fn step(
     rounds: Rounds,
     progress: impl FnMut(usize),
 ) -> Result<Vec<StepMeasurement>, BenchError> {
-    let mut running = cases
-        .iter()
-        .map(|case| Running::new(case, device))
-        .collect::<Result<Vec<_>, _>>()?;
+    let running = cases.iter().map(|case| ready(case, device));
+    let mut running = running.collect::<Result<Vec<_>, _>>()?;
     let times = rounds.in_turn(&mut running, progress, |running| {
         let ahead = running.ahead();
         let ahead = time(device, &ahead)?;
-        let whole = time(device, || running.step_with(&Processes::alone()))?;
+        let whole = time(device, || running.update(&Processes::alone()))?;
         Ok([ahead, whole])
     })?;
     let records = cases.iter().zip(&running).zip(times);

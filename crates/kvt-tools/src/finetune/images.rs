@@ -22,21 +22,11 @@ const MEASURED: usize = 15;
 /// The images of a user.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Images {
-    kind: DataKind,
-    /// `data.path`.
-    pub(super) path: PathBuf,
+    pub(super) data: DataConfig,
     /// The names of the splits in it; without them it contains all images, or CIFAR's own two splits.
     splits: Option<[&'static str; 2]>,
-    /// `data.label_column`.
-    label_column: String,
-    /// `data.labels`.
-    labels: String,
     /// Tables of labels of which none is chosen.
     tables: Vec<String>,
-    /// The fraction of each class for validation.
-    val_fraction: f64,
-    /// `data.subset`.
-    subset: usize,
     pub(super) classes: usize,
     /// Number of training images.
     pub(super) train: usize,
@@ -54,26 +44,32 @@ impl Images {
     pub(super) fn of(folder: &Path, chosen: &Document) -> Result<Self, FinetuneError> {
         let mut images = Self::by_layout(folder)?;
         if let Some(column) = chosen.value("data.label_column").and_then(Value::as_str) {
-            images.label_column = column.to_owned();
+            column.clone_into(&mut images.data.label_column);
         }
-        images.labels = match chosen.value("data.labels").and_then(Value::as_str) {
+        images.data.labels = match chosen.value("data.labels").and_then(Value::as_str) {
             Some(labels) => labels.to_owned(),
             None => images.usual_table(folder),
         };
-        if !images.labels.is_empty() {
-            (images.kind, images.splits) = (DataKind::Folder, None);
-            folder.clone_into(&mut images.path);
-            let is_divided = kvt_data::has_splits(&images.config())?;
-            images.val_fraction = if is_divided { 0.0 } else { VAL_FRACTION };
+        if !images.data.labels.is_empty() {
+            images.splits = None;
+            images.data = DataConfig {
+                kind: DataKind::Folder,
+                path: folder.to_owned(),
+                labels: images.data.labels,
+                label_column: images.data.label_column,
+                ..DataConfig::default()
+            };
+            let is_divided = kvt_data::has_splits(&images.data)?;
+            images.data.val_fraction = if is_divided { 0.0 } else { VAL_FRACTION };
         }
         if let Some(share) = chosen.value("data.val_fraction").and_then(Value::as_float) {
-            images.val_fraction = share;
+            images.data.val_fraction = share;
         }
         let subset = chosen.value("data.subset").and_then(Value::as_integer);
         if let Some(subset) = subset.and_then(|subset| usize::try_from(subset).ok()) {
-            images.subset = subset;
+            images.data.subset = subset;
         }
-        let [train, _] = kvt_data::open(&images.config(), None)?;
+        let [train, _] = kvt_data::open(&images.data, None)?;
         if let [class] = train.classes.as_slice() {
             return Err(FinetuneError::Train(TrainError::OneClass {
                 class: class.clone(),
@@ -98,18 +94,20 @@ impl Images {
         };
         // For a link, its own name, which the user knows; `.` and `..` have none.
         let name = named(folder).or_else(|| named(&folder.canonicalize().ok()?));
-        Ok(Self {
+        let mut data = DataConfig {
             kind,
             path,
+            ..DataConfig::default()
+        };
+        if let Some(splits) = splits {
+            [data.train, data.val] = splits.map(str::to_owned);
+        } else if kind != DataKind::Cifar {
+            data.val_fraction = VAL_FRACTION;
+        }
+        Ok(Self {
+            data,
             splits,
-            label_column: DataConfig::default().label_column,
-            labels: String::new(),
             tables: Vec::new(),
-            val_fraction: match (kind, splits) {
-                (DataKind::Cifar, _) | (_, Some(_)) => 0.0,
-                (_, None) => VAL_FRACTION,
-            },
-            subset: 0,
             classes: 0,
             train: 0,
             side: None,
@@ -121,15 +119,15 @@ impl Images {
     /// The table of labels in a folder of images without splits or folders of classes: the one with the usual name, or the only one. Of
     /// others none is chosen.
     fn usual_table(&mut self, folder: &Path) -> String {
-        if self.kind != DataKind::Folder || self.splits.is_some() {
+        if self.data.kind != DataKind::Folder || self.splits.is_some() {
             return String::new();
         }
         let mut tables = kvt_data::label_tables(folder);
-        let has_classes = |images: &Self| {
-            kvt_data::open(&images.config(), None).is_ok_and(|[train, _]| train.classes.len() > 1)
+        let has_classes = |data: &DataConfig| {
+            kvt_data::open(data, None).is_ok_and(|[train, _]| train.classes.len() > 1)
         };
         // A list of some of the images that happens to be beside them does not replace their folders.
-        if tables.is_empty() || has_classes(self) {
+        if tables.is_empty() || has_classes(&self.data) {
             self.tables = tables;
             return String::new();
         }
@@ -143,25 +141,6 @@ impl Images {
         }
     }
 
-    fn config(&self) -> DataConfig {
-        let default = DataConfig::default();
-        let [train, val] = match self.splits {
-            Some(splits) => splits.map(str::to_owned),
-            None => [default.train, default.val],
-        };
-        DataConfig {
-            kind: self.kind,
-            path: self.path.clone(),
-            train,
-            val,
-            val_fraction: self.val_fraction,
-            subset: self.subset,
-            label_column: self.label_column.clone(),
-            labels: self.labels.clone(),
-            ..DataConfig::default()
-        }
-    }
-
     /// The name of a run on these images.
     pub(super) fn name(&self) -> &str {
         &self.name
@@ -169,13 +148,14 @@ impl Images {
 
     /// The keys of `[data]`.
     pub(super) fn keys(&self) -> Result<Table, FinetuneError> {
-        let kind = Value::try_from(self.kind);
+        let data = &self.data;
+        let kind = Value::try_from(data.kind);
         let mut keys = Table::from_iter([
             (
                 "kind".to_owned(),
                 kind.map_err(|error| FinetuneError::Config(error.into()))?,
             ),
-            ("path".to_owned(), text(&self.path)?),
+            ("path".to_owned(), text(&data.path)?),
             // With few images, none is dropped.
             ("drop_last".to_owned(), false.into()),
         ]);
@@ -183,18 +163,19 @@ impl Images {
             keys.insert("train".to_owned(), train.into());
             keys.insert("val".to_owned(), val.into());
         }
-        if !self.labels.is_empty() {
-            keys.insert("labels".to_owned(), self.labels.clone().into());
+        if !data.labels.is_empty() {
+            keys.insert("labels".to_owned(), data.labels.clone().into());
         }
-        if self.val_fraction > 0.0 {
-            keys.insert("val_fraction".to_owned(), self.val_fraction.into());
+        if data.val_fraction > 0.0 {
+            keys.insert("val_fraction".to_owned(), data.val_fraction.into());
         }
         Ok(keys)
     }
 
     /// A description of the folder.
     pub(super) fn describe(&self) -> String {
-        let kind = match self.kind {
+        let data = &self.data;
+        let kind = match data.kind {
             // No folder is taken for one of masks or of objects.
             DataKind::Folder | DataKind::Shapes | DataKind::Masks | DataKind::Coco => "",
             DataKind::Tar => " (tar shards)",
@@ -206,16 +187,16 @@ impl Images {
                 "validated on those in `{test}`, which choose the best checkpoint: there are no others"
             ),
             Some([_, val]) => format!("validated on those in `{val}`"),
-            None if self.val_fraction == 0.0 && !self.labels.is_empty() => {
-                format!("divided by `{}`", self.labels)
+            None if data.val_fraction == 0.0 && !data.labels.is_empty() => {
+                format!("divided by `{}`", data.labels)
             }
-            None if self.val_fraction == 0.0 => "validated on its test images".to_owned(),
+            None if data.val_fraction == 0.0 => "validated on its test images".to_owned(),
             None => format!(
                 "{:.0} % of each class are kept for validation",
-                100.0 * self.val_fraction
+                100.0 * data.val_fraction
             ),
         };
-        let labels = match self.labels.as_str() {
+        let labels = match data.labels.as_str() {
             "" => String::new(),
             labels => format!(", labels of `{labels}`"),
         };
@@ -225,7 +206,7 @@ impl Images {
         };
         format!(
             "images   `{}`{kind}{labels}: {} classes, {} images to train on, {validation}{unused}",
-            self.path.display(),
+            data.path.display(),
             self.classes,
             self.train
         )

@@ -1,7 +1,7 @@
 //! A plan for a user's own classes: from a folder of images and trained weights to a configuration.
 //!
 //! Classes, number of images, model and normalisation are read from the images and the weights. The rest is a recipe
-//! for small data ([`Recipe`]). The result is an ordinary [`Document`], so that the run has a complete `config.toml`,
+//! for small data. The result is an ordinary [`Document`], so that the run has a complete `config.toml`,
 //! and every other command works with it.
 
 mod error;
@@ -19,12 +19,12 @@ use kvt_models::ImgSize;
 use toml::{Table, Value};
 
 pub use self::error::FinetuneError;
-pub use self::recipe::Recipe;
 use kvt_train::config::{Document, ModelSection, Plan, load_plan};
 use kvt_train::run::RunDir;
 use kvt_train::task::{Freeze, check_positions, run_of};
 
 use self::images::Images;
+use self::recipe::Recipe;
 use self::small::Small;
 use self::source::Source;
 
@@ -136,7 +136,8 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
         }
     }
     let dir = Path::new("runs").join("finetune").join(images.name());
-    table.insert("run".to_owned(), one("dir", text(&dir)?));
+    let run = Table::from_iter([("dir".to_owned(), text(&dir)?)]);
+    table.insert("run".to_owned(), run.into());
     let head: Vec<String> = [
         "A configuration for `kvt train`, with settings for small data. Keys that are not here have their defaults: \
          `kvt config print FILE` shows all, `kvt config check FILE` checks them."
@@ -182,7 +183,7 @@ pub fn resume(folder: Option<&Path>, choices: &Choices) -> Result<Plan, Finetune
     let run = RunDir::open(&dir).map_err(kvt_train::error::TrainError::from)?;
     let mut overrides = choices.overrides()?;
     if let Some(images) = images {
-        overrides.insert(0, set("data.path", &text(&images.path)?));
+        overrides.insert(0, set("data.path", &text(&images.data.path)?));
     }
     let mut plan = load_plan(&run.config(), &overrides)?;
     // Even if the folder has moved since the run was started.
@@ -263,11 +264,6 @@ fn text(path: &Path) -> Result<Value, FinetuneError> {
         Some(path) => Ok(path.into()),
         None => Err(FinetuneError::NotUtf8(path.to_owned())),
     }
-}
-
-/// A table with one key.
-fn one(key: &str, value: Value) -> Value {
-    Table::from_iter([(key.to_owned(), value)]).into()
 }
 
 /// Number of parameters of the model in a `[model]` section.

@@ -31,72 +31,66 @@ const LEAST_STEPS: usize = 4;
 
 /// The settings of a fine-tuning run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recipe {
+pub(super) struct Recipe {
     /// Number of epochs.
-    pub epochs: u32,
+    epochs: u32,
     /// Images per update.
-    pub batch_size: usize,
+    batch_size: usize,
     /// Learning rate of the head for `lr_batch` images.
-    pub lr: f64,
+    lr: f64,
     /// See `optim.lr_batch`.
-    pub lr_batch: usize,
+    lr_batch: usize,
     /// The learning rate of each layer, as a fraction of the next layer's.
-    pub layer_decay: f64,
+    layer_decay: f64,
     /// Weight decay.
-    pub weight_decay: f64,
+    weight_decay: f64,
     /// Stochastic depth of the last block.
-    pub drop_path: f64,
+    drop_path: f64,
     /// Fraction of the target that is distributed over all classes.
-    pub label_smoothing: f64,
+    label_smoothing: f64,
     /// Epochs of warm-up.
-    pub warmup_epochs: f64,
+    warmup_epochs: f64,
     /// RandAugment, as timm's policy string.
-    pub auto: &'static str,
+    auto: &'static str,
 }
 
 impl Recipe {
     /// The recipe for `images` training images and a model with `params` parameters.
-    #[must_use]
-    pub fn new(images: usize, params: usize, freeze: Freeze) -> Self {
+    pub(super) fn new(images: usize, params: usize, freeze: Freeze) -> Self {
         let epochs = epochs(images, IMAGES_SEEN, EPOCHS);
-        let batch_size = batch(images, BATCH);
-        let warmup_epochs = f64::from(epochs) / 10.0;
-        match freeze {
-            Freeze::None => Self {
-                epochs,
-                batch_size,
-                lr: 5e-4,
-                lr_batch: 128,
-                layer_decay: match params {
-                    // ViT-B and similar sizes.
-                    50_000_000..200_000_000 => 0.65,
-                    _ => 0.75,
-                },
-                weight_decay: 0.05,
-                drop_path: 0.1,
-                label_smoothing: 0.1,
-                warmup_epochs,
-                auto: "rand-m9-mstd0.5-inc1",
+        let whole = Self {
+            epochs,
+            batch_size: batch(images, BATCH),
+            lr: 5e-4,
+            lr_batch: 128,
+            layer_decay: match params {
+                // ViT-B and similar sizes.
+                50_000_000..200_000_000 => 0.65,
+                _ => 0.75,
             },
+            weight_decay: 0.05,
+            drop_path: 0.1,
+            label_smoothing: 0.1,
+            warmup_epochs: f64::from(epochs) / 10.0,
+            auto: "rand-m9-mstd0.5-inc1",
+        };
+        match freeze {
+            Freeze::None => whole,
             Freeze::Backbone => Self {
-                epochs,
-                batch_size,
                 lr: 4e-3,
-                lr_batch: 128,
                 layer_decay: 1.0,
                 weight_decay: 0.0,
                 drop_path: 0.0,
                 label_smoothing: 0.0,
-                warmup_epochs,
                 auto: "",
+                ..whole
             },
         }
     }
 
     /// For a model with random weights: DeiT's settings (Touvron et al. 2021, table 9) without mixing of images, and with
     /// more epochs for fewer images.
-    #[must_use]
-    pub fn from_scratch(images: usize, params: usize) -> Self {
+    pub(super) fn from_scratch(images: usize, params: usize) -> Self {
         let recipe = Self::new(images, params, Freeze::None);
         let epochs = epochs(images, SCRATCH_IMAGES_SEEN, SCRATCH_EPOCHS);
         Self {
@@ -119,11 +113,10 @@ impl Recipe {
             lr: 1e-3,
             lr_batch: SMALL_BATCH,
             layer_decay: 1.0,
-            weight_decay: 0.05,
             drop_path: 0.05,
-            label_smoothing: 0.1,
             warmup_epochs: f64::from(epochs) / 10.0,
             auto: "",
+            ..Self::new(images, 0, Freeze::None)
         }
     }
 

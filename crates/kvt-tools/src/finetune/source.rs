@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::small::Small;
 use super::timm::{TimmConfig, name_of, normalisation};
 use super::{FinetuneError, params, without_tag};
-use crate::trained::TrainedError;
+use crate::trained::not_of_pixels;
 use kvt_train::config::{Plan, load_plan};
 use kvt_train::error::TrainError;
 use kvt_train::fetch::{Published, locate};
@@ -137,18 +137,17 @@ impl Source {
 
 /// The best weights of a run, or the last if none was evaluated: the reported weights, with DINO those of the teacher.
 fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
-    let plan = load_plan(&run.config(), &[])?;
+    let plan = not_of_pixels(load_plan(&run.config(), &[])?)?;
     let checkpoints = Checkpoints::new(run.checkpoints());
     let found = match checkpoints.load(Which::Best) {
         Err(RunError::NoCheckpoint { .. }) => checkpoints.load(Which::Last),
         found => found,
     };
     let (checkpoint, _) = found.map_err(TrainError::from)?;
-    Ok(match plan.task {
-        TaskKind::Classify | TaskKind::MultiLabel => checkpoint.file(plan.ema.report.file()),
-        TaskKind::Segment => return Err(TrainedError::Pixels.into()),
-        TaskKind::Detect => return Err(TrainedError::Objects.into()),
-        TaskKind::Dino => checkpoint.file(&task_file(TEACHER)),
+    Ok(if plan.task == TaskKind::Dino {
+        checkpoint.file(&task_file(TEACHER))
+    } else {
+        checkpoint.file(plan.ema.report.file())
     })
 }
 

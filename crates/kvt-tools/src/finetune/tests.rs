@@ -449,7 +449,10 @@ fn folders_are_splits_where_classes_are_in_them() {
 
     // A class called `train`.
     images(&photos.join("train"), 5);
-    assert_eq!((of(&photos).train, of(&photos).path), (16, photos.clone()));
+    assert_eq!(
+        (of(&photos).train, of(&photos).data.path),
+        (16, photos.clone())
+    );
 
     let split = folder.path().join("split");
     for class in ["a", "b"] {
@@ -457,14 +460,14 @@ fn folders_are_splits_where_classes_are_in_them() {
     }
     let only_train = of(&split);
     assert_eq!(
-        (only_train.train, only_train.path),
+        (only_train.train, only_train.data.path),
         (6, split.join("train"))
     );
     for class in ["a", "b"] {
         images(&split.join("test").join(class), 1);
     }
     let both = of(&split);
-    assert_eq!((both.train, &both.path), (8, &split));
+    assert_eq!((both.train, &both.data.path), (8, &split));
     let keys = both.keys().unwrap();
     assert_eq!(
         (keys["train"].as_str(), keys["val"].as_str()),

@@ -21,13 +21,13 @@ const LONGEST: usize = 28;
 pub fn with_legend(
     picture: &RgbImage,
     classes: &[usize],
-    names: Option<&[String]>,
+    names: &[String],
 ) -> Result<RgbImage, String> {
     let words: Vec<([u8; 3], String)> = classes
         .iter()
         .map(|&class| {
-            let name = names.and_then(|names| names.get(class));
-            let name = name.cloned().unwrap_or_else(|| class.to_string());
+            let name = names.get(class).cloned();
+            let name = name.unwrap_or_else(|| class.to_string());
             (object_color(class), shortened(&name, LONGEST))
         })
         .collect();
@@ -64,7 +64,7 @@ mod tests {
     fn every_class_has_its_patch_and_name() {
         let picture = RgbImage::from_pixel(300, 40, Rgb([9; 3]));
         let names = ["sky", "a rather long name of a class"].map(str::to_owned);
-        let shown = with_legend(&picture, &[0, 1, 5], Some(&names)).unwrap();
+        let shown = with_legend(&picture, &[0, 1, 5], &names).unwrap();
         // One column, since a name takes more than half of the width.
         assert_eq!(shown.dimensions(), (300, 40 + GAP + 3 * LINE));
         assert_eq!(
@@ -79,16 +79,16 @@ mod tests {
         let ink = shown.pixels().filter(|pixel| pixel.0 == [0x33; 3]).count();
         assert!(ink > 30, "{ink} pixels of text");
         // Short names share lines; without classes there is nothing below.
-        let short = with_legend(&picture, &[2, 3, 4, 5], None).unwrap();
+        let short = with_legend(&picture, &[2, 3, 4, 5], &[]).unwrap();
         assert_eq!(short.height(), 40 + GAP + LINE);
-        assert_eq!(with_legend(&picture, &[], None).unwrap(), picture);
+        assert_eq!(with_legend(&picture, &[], &[]).unwrap(), picture);
     }
 
     /// A picture of a few pixels still has room for names.
     #[test]
     fn small_pictures_grow() {
         let picture = RgbImage::from_pixel(8, 8, Rgb([9; 3]));
-        let shown = with_legend(&picture, &[0], None).unwrap();
+        let shown = with_legend(&picture, &[0], &[]).unwrap();
         assert_eq!(shown.dimensions(), (NARROWEST, 8 + GAP + LINE));
     }
 }

@@ -30,23 +30,18 @@ fn chosen() -> Vec<[u8; 3]> {
         .iter()
         .map(|color| [color.0, color.1, color.2])
         .collect();
-    let all = LEVELS
-        .iter()
-        .flat_map(|&red| LEVELS.iter().map(move |&green| (red, green)));
-    let all = all.flat_map(|(red, green)| LEVELS.iter().map(move |&blue| [red, green, blue]));
+    let count = LEVELS.len();
+    let all = (0..count.pow(3)).map(|n| {
+        let levels = [n / count.pow(2), n / count % count, n % count];
+        levels.map(|level| LEVELS[level])
+    });
     // Each with its distance to the nearest colour that is taken; white is that of no class.
-    let mut left: Vec<([u8; 3], u32)> = all
-        .map(|color| {
-            let taken = colors.iter().chain(&[[255; 3]]);
-            (
-                color,
-                taken
-                    .map(|other| distance(color, *other))
-                    .min()
-                    .unwrap_or(0),
-            )
-        })
-        .collect();
+    let with_distance = |color| {
+        let taken = colors.iter().chain(&[[255; 3]]);
+        let nearest = taken.map(|other| distance(color, *other)).min();
+        (color, nearest.unwrap_or(0))
+    };
+    let mut left: Vec<([u8; 3], u32)> = all.map(with_distance).collect();
     while colors.len() < usize::from(IGNORED) {
         // Of equally distant ones the first, so that the order is fixed.
         let farthest = left.iter().rev().max_by_key(|(_, distance)| *distance);

@@ -7,12 +7,12 @@ use image::{Rgb, RgbImage};
 use kvt_ops::Key;
 
 use super::PreviewError;
-use super::sheet::{COLUMNS, chosen, render};
+use super::sheet::{COLUMNS, Row, path, render, rows};
 use crate::paint::{
     PaintedObject, classes_of, fitted, painted, with_boxes, with_legend, with_masks,
 };
 use kvt_data::augment::{DetectTrain, JointTrain, ObjectMask, Objects, ObjectsError};
-use kvt_data::{DataError, DecodeError, ImageObjects, OnError, image_key};
+use kvt_data::{DataError, DecodeError, ImageObjects, image_key};
 use kvt_train::config::Plan;
 use kvt_train::plot::encode_png;
 use kvt_train::splits::{Splits, image_limits};
@@ -43,7 +43,7 @@ pub(super) fn draw(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, PreviewError
             maps.push(map.labels);
         }
         maps.push(map.labels);
-        Ok(pictures)
+        Ok((name(splits, number), pictures))
     })?;
     let classes = classes_of(maps.iter().map(Vec::as_slice));
     finished(&rows, cell, &classes, splits)
@@ -69,7 +69,7 @@ pub(super) fn draw_objects(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, Prev
             let objects = of_augmented(objects);
             pictures.push(boxed(&image, &objects, cell, Some((most, most)))?);
         }
-        Ok(pictures)
+        Ok((name(splits, number), pictures))
     })?;
     // Augmentation adds no class.
     classes.sort_unstable();
@@ -77,50 +77,17 @@ pub(super) fn draw_objects(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, Prev
     finished(&rows, cell, &classes, splits)
 }
 
-/// The name of an image and its pictures.
-type Row = (String, Vec<RgbImage>);
-
-/// A row for each of some images, which `read` reads and `row` draws.
-fn rows<T>(
-    plan: &Plan,
-    splits: &Splits,
-    read: impl Fn(u32) -> Result<T, DecodeError>,
-    mut row: impl FnMut(T, u32) -> Result<Vec<RgbImage>, PreviewError>,
-) -> Result<Vec<Row>, PreviewError> {
-    let (mut rows, mut unreadable) = (Vec::new(), None);
-    for index in chosen(splits.train.samples.len()) {
-        // The loader's indices have 32 bits.
-        let number = u32::try_from(index).unwrap_or(u32::MAX);
-        let image = match read(number) {
-            Ok(image) => image,
-            // The run skips it, too.
-            Err(error) if plan.data.on_error == OnError::Skip => {
-                unreadable.get_or_insert(error);
-                continue;
-            }
-            Err(error) => return Err(DataError::from(error).into()),
-        };
-        let pictures = row(image, number)?;
-        let path = path(splits, number);
-        let name = path.file_stem().map(|stem| stem.to_string_lossy());
-        rows.push((name.unwrap_or_default().into_owned(), pictures));
-    }
-    match unreadable {
-        Some(error) if rows.is_empty() => Err(DataError::from(error).into()),
-        _ => Ok(rows),
-    }
+/// The name of an image's file.
+fn name(splits: &Splits, number: u32) -> String {
+    let path = path(splits, number);
+    let name = path.file_stem().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// The keys of an image in the first epochs: the draws are the same as in the run.
 fn keys(plan: &Plan, number: u32) -> impl Iterator<Item = Key> {
     let seed = plan.seed;
     (0..u64::from(COLUMNS) - 1).map(move |epoch| image_key(seed, epoch, number))
-}
-
-/// The file of a training image.
-fn path(splits: &Splits, number: u32) -> PathBuf {
-    let sample = splits.train.samples.get(number as usize);
-    sample.map(|sample| sample.path.clone()).unwrap_or_default()
 }
 
 /// A PNG of rows, with the names of classes below.
@@ -134,7 +101,7 @@ fn finished(
     let names: Vec<String> = std::iter::once("image".to_owned()).chain(epochs).collect();
     let size = (cell.1 as usize, cell.0 as usize);
     let sheet = render(rows, &names, size).map_err(PreviewError::Draw)?;
-    let sheet = with_legend(&sheet, classes, Some(splits.classes())).map_err(PreviewError::Draw)?;
+    let sheet = with_legend(&sheet, classes, splits.classes()).map_err(PreviewError::Draw)?;
     encode_png(&sheet, sheet.width(), sheet.height()).map_err(PreviewError::Draw)
 }
 

@@ -1,5 +1,6 @@
 //! A contact sheet: some training images, each as in evaluation and as augmented in several epochs.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use image::imageops::{self, FilterType};
@@ -7,7 +8,7 @@ use image::{Rgb, RgbImage};
 
 use super::PreviewError;
 use kvt_data::augment::{AugmentConfig, Transform};
-use kvt_data::{DataError, OnError, View, image_key, view_key};
+use kvt_data::{DataError, DecodeError, OnError, View, image_key, view_key};
 use kvt_train::config::Plan;
 use kvt_train::plot::{encode_png, write};
 use kvt_train::splits::{Splits, eval_transform, image_limits};
@@ -31,23 +32,8 @@ pub(super) fn draw(
 ) -> Result<Vec<u8>, PreviewError> {
     let plain = eval_transform(plan, size)?;
     let columns = columns(plan, size)?;
-    let mut rows = Vec::new();
-    let mut unreadable = None;
-    for index in chosen(splits.train.samples.len()) {
-        let Some(sample) = splits.train.samples.get(index) else {
-            continue;
-        };
-        // The loader's indices have 32 bits.
-        let number = u32::try_from(index).unwrap_or(u32::MAX);
-        let image = match splits.train.raster(number, image_limits(plan)) {
-            Ok(image) => image,
-            // The run skips it, too.
-            Err(error) if plan.data.on_error == OnError::Skip => {
-                unreadable.get_or_insert(error);
-                continue;
-            }
-            Err(error) => return Err(DataError::from(error).into()),
-        };
+    let read = |number| splits.train.raster(number, image_limits(plan));
+    let rows = rows(plan, splits, read, |image, number| {
         let mut pictures = Vec::new();
         let evaluation = std::iter::once((&plain, 0, 0));
         let training = columns
@@ -57,11 +43,11 @@ pub(super) fn draw(
             // The draws are the same as in the run.
             let key = view_key(image_key(plan.seed, epoch, number), view);
             let own = transform.size();
-            let view =
-                View::of(image.clone(), transform, key).map_err(|source| DataError::Augment {
-                    path: sample.path.clone(),
-                    source,
-                })?;
+            let view = View::of(image.clone(), transform, key);
+            let view = view.map_err(|source| DataError::Augment {
+                path: path(splits, number),
+                source,
+            })?;
             let picture = picture(&view.pixels, own, &plan.augment);
             pictures.push(if own == size {
                 picture
@@ -71,18 +57,49 @@ pub(super) fn draw(
                 imageops::resize(&picture, width, height, FilterType::Nearest)
             });
         }
-        let class = splits.classes().get(sample.label as usize);
-        rows.push((class.cloned().unwrap_or_default(), pictures));
+        let sample = splits.train.samples.get(number as usize);
+        let class = sample.and_then(|sample| splits.classes().get(sample.label as usize));
+        Ok((class.cloned().unwrap_or_default(), pictures))
+    })?;
+    let mut names: Vec<String> = vec!["evaluation".to_owned()];
+    names.extend(columns.into_iter().map(|column| column.name));
+    let sheet = render(&rows, &names, size).map_err(PreviewError::Draw)?;
+    encode_png(&sheet, sheet.width(), sheet.height()).map_err(PreviewError::Draw)
+}
+
+/// The name of an image and its pictures.
+pub(super) type Row = (String, Vec<RgbImage>);
+
+/// A row for each of some images, which `read` reads and `row` draws.
+pub(super) fn rows<T>(
+    plan: &Plan,
+    splits: &Splits,
+    read: impl Fn(u32) -> Result<T, DecodeError>,
+    mut row: impl FnMut(T, u32) -> Result<Row, PreviewError>,
+) -> Result<Vec<Row>, PreviewError> {
+    let (mut rows, mut unreadable) = (Vec::new(), None);
+    for index in chosen(splits.train.samples.len()) {
+        // The loader's indices have 32 bits.
+        let number = u32::try_from(index).unwrap_or(u32::MAX);
+        match read(number) {
+            Ok(image) => rows.push(row(image, number)?),
+            // The run skips it, too.
+            Err(error) if plan.data.on_error == OnError::Skip => {
+                unreadable.get_or_insert(error);
+            }
+            Err(error) => return Err(DataError::from(error).into()),
+        }
     }
     match unreadable {
         Some(error) if rows.is_empty() => Err(DataError::from(error).into()),
-        _ => {
-            let mut names: Vec<String> = vec!["evaluation".to_owned()];
-            names.extend(columns.into_iter().map(|column| column.name));
-            let sheet = render(&rows, &names, size).map_err(PreviewError::Draw)?;
-            encode_png(&sheet, sheet.width(), sheet.height()).map_err(PreviewError::Draw)
-        }
+        _ => Ok(rows),
     }
+}
+
+/// The file of a training image.
+pub(super) fn path(splits: &Splits, number: u32) -> PathBuf {
+    let sample = splits.train.samples.get(number as usize);
+    sample.map(|sample| sample.path.clone()).unwrap_or_default()
 }
 
 /// The training images in a column.
@@ -101,30 +118,25 @@ fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> 
         // Their sheets are others.
         TaskKind::Segment | TaskKind::Detect => Vec::new(),
     };
-    let count = COLUMNS as usize - 1;
-    Ok(match views.as_slice() {
-        [view] => (0..count)
-            .map(|epoch| Column {
-                name: format!("epoch {}", epoch + 1),
-                transform: Arc::clone(view),
-                epoch: epoch as u64,
-                view: 0,
-            })
-            .collect(),
-        views => (0..)
-            .zip(views.iter().take(count))
-            .map(|(view, transform)| Column {
-                name: format!("view {}", view + 1),
-                transform: Arc::clone(transform),
-                epoch: 0,
-                view,
-            })
-            .collect(),
-    })
+    let is_one = views.len() == 1;
+    let column = |number: usize| {
+        let (kind, epoch, view) = if is_one {
+            ("epoch", number as u64, 0)
+        } else {
+            ("view", 0, number)
+        };
+        Some(Column {
+            name: format!("{kind} {}", number + 1),
+            transform: Arc::clone(views.get(view)?),
+            epoch,
+            view,
+        })
+    };
+    Ok((0..COLUMNS as usize - 1).filter_map(column).collect())
 }
 
 /// Images at equal distances: in a folder sorted by class, these are of several classes.
-pub(super) fn chosen(images: usize) -> impl Iterator<Item = usize> {
+fn chosen(images: usize) -> impl Iterator<Item = usize> {
     let rows = ROWS.min(images);
     (0..rows).map(move |row| (2 * row + 1) * images / (2 * rows))
 }
@@ -156,7 +168,7 @@ pub fn picture(
 
 /// A row for each image, below a line with the name of its class.
 pub(super) fn render(
-    rows: &[(String, Vec<RgbImage>)],
+    rows: &[Row],
     names: &[String],
     size: (usize, usize),
 ) -> Result<RgbImage, String> {
@@ -180,13 +192,9 @@ pub(super) fn render(
     write(&mut sheet, LETTERS, &texts)?;
     for (row, (_, pictures)) in (0..).zip(rows) {
         for (column, picture) in (0..).zip(pictures) {
-            let (x0, y0) = (left(column), top(row) + LINE + GAP);
-            for (x, y) in (0..cell_width).flat_map(|x| (0..cell_height).map(move |y| (x, y))) {
-                let pixel = *picture.get_pixel(x / factor, y / factor);
-                if let Some(place) = sheet.get_pixel_mut_checked(x0 + x, y0 + y) {
-                    *place = pixel;
-                }
-            }
+            let large = imageops::resize(picture, cell_width, cell_height, FilterType::Nearest);
+            let (x, y) = (left(column), top(row) + LINE + GAP);
+            imageops::replace(&mut sheet, &large, x.into(), y.into());
         }
     }
     Ok(sheet)

@@ -46,30 +46,24 @@ pub(crate) fn cut_images(
     size: (usize, usize),
     crops: Crops,
 ) -> Result<(Plan, Splits), DataError> {
-    let own = &plan.augment;
-    let mut plan = each_image_once(plan);
+    let mut plan = plan.clone();
+    // As the original's loader, whatever the training run has: each image once, in a new order, with the last short batch.
+    plan.data.repeats = 1;
+    plan.data.replicas = 1;
+    plan.data.shuffle = true;
+    plan.data.drop_last = false;
     if crops == Crops::Dino {
         plan.augment = AugmentConfig {
             preset: Preset::Imagenet,
             interpolation: Interpolation::Bilinear,
-            mean: own.mean.clone(),
-            std: own.std.clone(),
+            mean: plan.augment.mean,
+            std: plan.augment.std,
             ..AugmentConfig::default()
         };
     }
     let view = train_transform(&plan, size)?;
     let splits = splits.clone().with_train_views(vec![Arc::new(view)]);
     Ok((plan, splits))
-}
-
-/// The settings of the original's loader, whatever the training run has: each image once, in a new order, with the last short batch.
-fn each_image_once(plan: &Plan) -> Plan {
-    let mut plan = plan.clone();
-    plan.data.repeats = 1;
-    plan.data.replicas = 1;
-    plan.data.shuffle = true;
-    plan.data.drop_last = false;
-    plan
 }
 
 /// The batches of an epoch from features that were computed once, in a new order in each epoch.

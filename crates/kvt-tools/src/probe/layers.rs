@@ -146,32 +146,18 @@ pub fn attention_maps(
     let _ = model.backbone.features(images, &ask, Phase::Eval);
     let seen = rows.seen.into_inner();
     let blocks = seen.len();
-    let numbered = (1..).zip(seen);
-    let chosen: Vec<_> = match which {
-        Layers::Last => {
-            let numbered: Vec<_> = numbered.collect();
-            // If no block has maps, the last one gives the reason.
-            let place = numbered
-                .iter()
-                .rposition(|(_, seen)| seen.weights.is_ok())
-                .unwrap_or(blocks.saturating_sub(1));
-            numbered.into_iter().skip(place).take(1).collect()
-        }
-        Layers::All => {
-            let all: Vec<_> = numbered.collect();
-            let has_any = all.iter().any(|(_, seen)| seen.weights.is_ok());
-            let is_wanted = |seen: &Seen| seen.weights.is_ok() || !has_any;
-            all.into_iter()
-                .filter(|(_, seen)| is_wanted(seen))
-                .collect()
-        }
-        Layers::One(layer) => numbered.filter(|(number, _)| *number == layer).collect(),
+    // If no block has maps, the last one gives the reason.
+    let last = seen.iter().rposition(|seen| seen.weights.is_ok());
+    let is_chosen = |layer: usize, seen: &Seen| match which {
+        Layers::Last => layer == last.map_or(blocks, |place| place + 1),
+        Layers::All => seen.weights.is_ok() || last.is_none(),
+        Layers::One(one) => layer == one,
     };
-    if chosen.is_empty() {
-        return Ok(Err(NoMap::NoSuchLayer(blocks)));
-    }
-    let mut all = Vec::with_capacity(chosen.len());
-    for (layer, seen) in chosen {
+    let mut all = Vec::new();
+    for (layer, seen) in (1..).zip(seen) {
+        if !is_chosen(layer, &seen) {
+            continue;
+        }
         let row = match seen.weights {
             Ok(found) => found,
             Err(reason) => return Ok(Err(reason)),
@@ -181,6 +167,9 @@ pub fn attention_maps(
             looking: row.looking,
             maps: maps(row)?,
         });
+    }
+    if all.is_empty() {
+        return Ok(Err(NoMap::NoSuchLayer(blocks)));
     }
     Ok(Ok(all))
 }

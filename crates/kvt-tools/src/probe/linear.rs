@@ -4,7 +4,7 @@
 use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_ops::Key;
-use rand_distr::{Distribution, Normal};
+use rand_distr::{Distribution, StandardNormal};
 
 use kvt_train::error::TrainError;
 use kvt_train::judge::{Correct, correct};
@@ -59,13 +59,10 @@ impl LinearProbe {
     /// A layer with normally distributed weights and zero bias.
     pub fn new(dim: usize, classes: usize, device: &Device, key: Key) -> Self {
         let mut rng = key.rng();
-        let count = dim * classes;
-        let values: Vec<f32> = match Normal::new(0.0, STD) {
-            Ok(normal) => normal.sample_iter(&mut rng).take(count).collect(),
-            // Unreachable: the deviation is a positive constant.
-            Err(_) => vec![0.0; count],
-        };
-        Self::from_weights(TensorData::new(values, [dim, classes]), device)
+        let draw = |_| -> f32 { StandardNormal.sample(&mut rng) };
+        let values = (0..dim * classes).map(draw).map(|value| STD * value);
+        let values = TensorData::new(values.collect::<Vec<_>>(), [dim, classes]);
+        Self::from_weights(values, device)
     }
 
     /// A layer with these weights, `[dim, classes]`, and zero bias.

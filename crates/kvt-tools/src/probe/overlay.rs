@@ -96,11 +96,10 @@ fn grey(Rgb([red, green, blue]): Rgb<u8>) -> Rgb<u8> {
 
 /// A share of one colour over another.
 fn mixed(under: Rgb<u8>, over: Rgb<u8>, share: f64) -> Rgb<u8> {
-    let mut pixel = under;
-    for (level, over) in pixel.0.iter_mut().zip(over.0) {
-        *level = (f64::from(*level) * (1.0 - share) + f64::from(over) * share).round() as u8;
-    }
-    pixel
+    let level = |under: u8, over: u8| f64::from(under) * (1.0 - share) + f64::from(over) * share;
+    Rgb(std::array::from_fn(|c| {
+        level(under.0[c], over.0[c]).round() as u8
+    }))
 }
 
 #[cfg(test)]

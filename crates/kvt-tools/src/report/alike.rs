@@ -1,5 +1,6 @@
 //! Whether runs can be compared at all: how they differ besides the model and the recipe.
 
+use crate::groups::{grouped, unique};
 use kvt_data::DataConfig;
 use kvt_data::text::quoted;
 use kvt_train::config::Plan;
@@ -87,25 +88,17 @@ fn groups<T: PartialEq>(
     value: impl Fn(&RunFacts) -> &T,
     words: impl Fn(&T) -> String,
 ) -> Option<String> {
-    let mut groups: Vec<(&T, Vec<String>)> = Vec::new();
-    for run in runs {
-        let (value, name) = (value(run), run.name.clone());
-        match groups.iter_mut().find(|(known, _)| *known == value) {
-            // The seeds of a configuration have one name.
-            Some((_, names)) if names.contains(&name) => {}
-            Some((_, names)) => names.push(name),
-            None => groups.push((value, vec![name])),
-        }
-    }
-    if groups.len() < 2 {
+    let groups = grouped(runs.iter().map(|run| (value(run), run.name.clone())));
+    let count = groups.len();
+    if count < 2 {
         return None;
     }
-    let shown = groups.iter().take(GROUPS);
-    let mut told: Vec<String> = shown
-        .map(|(value, names)| format!("{}: {}", quoted(names), words(value)))
-        .collect();
-    if groups.len() > GROUPS {
-        told.push(format!("and {} more", groups.len() - GROUPS));
+    // The seeds of a configuration have one name.
+    let told =
+        |(value, names): (&T, Vec<String>)| format!("{}: {}", quoted(&unique(names)), words(value));
+    let mut told: Vec<String> = groups.into_iter().take(GROUPS).map(told).collect();
+    if count > GROUPS {
+        told.push(format!("and {} more", count - GROUPS));
     }
     Some(told.join("; "))
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde::{Serialize, Serializer};
 
 use super::columns::columns;
-use super::curves::{by_label, ema, mean_curve, val};
+use super::curves::{by_label, ema, val};
 use super::{Curve, Statistic};
 use kvt_train::run::Metric;
 
@@ -19,28 +19,45 @@ pub struct Row {
     pub label: String,
     /// Number of runs.
     pub runs: usize,
+    /// Its values, over the runs that have them.
+    #[serde(flatten)]
+    pub values: Values,
+    /// The last evaluated epoch with the EMA of the weights, over the runs that keep one.
+    pub last_ema: Option<Statistic>,
+}
+
+/// The values of a row.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Values {
     /// One cell per column of the table.
     pub cells: Vec<Option<Statistic>>,
     /// Each run's best epoch.
     pub best: Option<Statistic>,
     /// Each run's last evaluated epoch.
     pub last: Option<Statistic>,
-    /// The last evaluated epoch with the EMA of the weights, over the runs that keep one.
-    pub last_ema: Option<Statistic>,
 }
 
-/// Second row minus first.
-///
-/// Where the same seeds have a value in both rows, the spread is over the differences seed by seed; otherwise only the difference
-/// of the means is known.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Difference {
-    /// One cell per column of the table.
-    pub cells: Vec<Option<Statistic>>,
-    /// Difference of the best epochs.
-    pub best: Option<Statistic>,
-    /// Difference of the last epochs.
-    pub last: Option<Statistic>,
+impl Values {
+    /// What `combine` makes of a value of each run, for all values of a row.
+    fn new(
+        epochs: &[u32],
+        metric: Metric,
+        combine: impl Fn(&dyn Fn(&Curve) -> Option<f64>) -> Option<Statistic>,
+    ) -> Self {
+        let cells = epochs.iter();
+        let cells = cells.map(|epoch| combine(&|run: &Curve| run.at(metric, *epoch)));
+        Self {
+            cells: cells.collect(),
+            best: combine(&|run: &Curve| run.best(metric)),
+            last: combine(&|run: &Curve| run.last(metric)),
+        }
+    }
+
+    /// All cells of the row, in order.
+    pub(super) fn all(&self) -> impl Iterator<Item = Option<&Statistic>> {
+        let cells = self.cells.iter().map(Option::as_ref);
+        cells.chain([self.best.as_ref(), self.last.as_ref()])
+    }
 }
 
 /// A table of a metric by finished epochs.
@@ -53,8 +70,9 @@ pub struct Comparison {
     pub epochs: Vec<u32>,
     /// One row per label, in order of first appearance.
     pub rows: Vec<Row>,
-    /// With exactly two rows, their difference.
-    pub difference: Option<Difference>,
+    /// With exactly two rows, the second minus the first. Where the same seeds have a value in both rows, the spread is over the
+    /// differences seed by seed; otherwise only the difference of the means is known.
+    pub difference: Option<Values>,
 }
 
 impl Comparison {
@@ -62,35 +80,21 @@ impl Comparison {
     pub fn new(curves: &[Curve], metric: Metric) -> Self {
         let groups = by_label(curves);
         let epochs = columns(&evaluated(curves, metric));
-        let best = |run: &Curve| run.best(metric);
-        let last = |run: &Curve| run.values(val(metric)).last().map(|(_, value)| value);
         let last_ema = |run: &Curve| run.values(ema(metric)).last().map(|(_, value)| value);
         let rows = groups
             .iter()
-            .map(|(label, runs)| {
-                let mean = mean_curve(runs, val(metric));
-                Row {
-                    label: (*label).to_owned(),
-                    runs: runs.len(),
-                    cells: epochs
-                        .iter()
-                        .map(|epoch| mean.get(epoch).copied())
-                        .collect(),
-                    best: summary(runs, best),
-                    last: summary(runs, last),
-                    last_ema: summary(runs, last_ema),
-                }
+            .map(|(label, runs)| Row {
+                label: (*label).to_owned(),
+                runs: runs.len(),
+                values: Values::new(&epochs, metric, |of| summary(runs, of)),
+                last_ema: summary(runs, last_ema),
             })
             .collect();
         let difference = match groups.as_slice() {
-            [(_, first), (_, second)] => Some(Difference {
-                cells: epochs
-                    .iter()
-                    .map(|epoch| subtract(first, second, |run| at(run, metric, *epoch)))
-                    .collect(),
-                best: subtract(first, second, best),
-                last: subtract(first, second, last),
-            }),
+            [(_, first), (_, second)] => {
+                let subtracted = Values::new(&epochs, metric, |of| subtract(first, second, of));
+                Some(subtracted)
+            }
             _ => None,
         };
         Self {
@@ -104,12 +108,6 @@ impl Comparison {
 
 fn name<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(metric.name)
-}
-
-fn at(run: &Curve, metric: Metric, epoch: u32) -> Option<f64> {
-    run.values(val(metric))
-        .find(|(other, _)| *other == epoch)
-        .map(|(_, value)| value)
 }
 
 fn summary(runs: &[&Curve], of: impl Fn(&Curve) -> Option<f64>) -> Option<Statistic> {
@@ -223,13 +221,13 @@ pub(super) mod tests {
         };
         assert_eq!((dense.label.as_str(), dense.runs), ("dense", 2));
         // (10, 14): deviations -2, 2; sum of squares 8; over n - 1 = 1.
-        close(dense.cells[0], 12.0, Some(8.0_f64.sqrt()), 2);
-        close(dense.cells[1], 21.0, Some(2.0_f64.sqrt()), 2);
-        close(dense.cells[2], 30.0, None, 1);
+        close(dense.values.cells[0], 12.0, Some(8.0_f64.sqrt()), 2);
+        close(dense.values.cells[1], 21.0, Some(2.0_f64.sqrt()), 2);
+        close(dense.values.cells[2], 30.0, None, 1);
         // Best and last per run: 30 of seed 0, 22 of seed 1.
-        close(dense.best, 26.0, Some(32.0_f64.sqrt()), 2);
-        close(dense.last, 26.0, Some(32.0_f64.sqrt()), 2);
-        close(knn.cells[1], 24.0, Some(0.0), 2);
+        close(dense.values.best, 26.0, Some(32.0_f64.sqrt()), 2);
+        close(dense.values.last, 26.0, Some(32.0_f64.sqrt()), 2);
+        close(knn.values.cells[1], 24.0, Some(0.0), 2);
     }
 
     #[test]
@@ -252,7 +250,7 @@ pub(super) mod tests {
             curve("a", 1, &[Some(3.0), Some(5.0)]),
         ];
         let table = Comparison::new(&curves, TOP1);
-        close(table.rows[0].cells[1], 5.0, None, 1);
+        close(table.rows[0].values.cells[1], 5.0, None, 1);
     }
 
     #[test]
@@ -262,7 +260,7 @@ pub(super) mod tests {
             point.val = Metrics::from([("loss", loss), ("top1", 10.0)]);
         }
         let table = Comparison::new(&[run], Metric::LOSS);
-        close(table.rows[0].best, 1.0, None, 1);
-        close(table.rows[0].last, 1.5, None, 1);
+        close(table.rows[0].values.best, 1.0, None, 1);
+        close(table.rows[0].values.last, 1.5, None, 1);
     }
 }

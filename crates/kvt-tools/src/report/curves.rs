@@ -7,7 +7,7 @@ use crate::groups::grouped;
 use kvt_train::run::{Metric, Metrics};
 
 /// One run's measurements.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Curve {
     /// Name of the configuration; runs of the same name are averaged.
     pub label: String,
@@ -47,6 +47,17 @@ impl Curve {
         } else {
             values.min_by(f64::total_cmp)
         }
+    }
+
+    /// The metric after the last evaluated epoch.
+    pub(crate) fn last(&self, metric: Metric) -> Option<f64> {
+        self.values(val(metric)).last().map(|(_, value)| value)
+    }
+
+    /// The metric after so many finished epochs.
+    pub(crate) fn at(&self, metric: Metric, epochs: u32) -> Option<f64> {
+        let found = self.values(val(metric)).find(|(done, _)| *done == epochs);
+        found.map(|(_, value)| value)
     }
 
     /// The values of one measurement: finished epochs (from 1) and value, ascending.

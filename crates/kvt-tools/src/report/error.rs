@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use kvt_data::text::quoted;
 use kvt_train::config::ConfigError;
 use kvt_train::run::RunError;
 
@@ -31,8 +32,8 @@ pub enum ReportError {
         /// Tables of epochs whose log was lost.
         kept: Vec<PathBuf>,
     },
-    /// A metric that no run was evaluated by.
-    #[error("no run was evaluated by `{metric}`, but by {instead}")]
+    /// A metric that no run is evaluated by.
+    #[error("no run is evaluated by `{metric}`, but by {instead}")]
     NoSuchMetric {
         /// Its name.
         metric: &'static str,
@@ -56,9 +57,6 @@ pub enum ReportError {
     /// A failure of the file system; the message names the path.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A plot was asked for in a format that is not drawn.
-    #[error("plot `{}` has an unknown extension: expected `.svg` or `.png`", .0.display())]
-    Extension(PathBuf),
     /// The drawing library failed.
     #[error("could not draw `{}`: {reason}", .path.display())]
     Draw {
@@ -74,26 +72,19 @@ fn before(kept: &[PathBuf]) -> String {
     if kept.is_empty() {
         return ": there is nothing to report before the first one".to_owned();
     }
-    let kept: Vec<String> = kept
-        .iter()
-        .map(|table| format!("`{}`", table.display()))
-        .collect();
-    format!(
-        " since its log was lost: the earlier epochs are in {}",
-        kept.join(", ")
-    )
+    let kept = shown(kept);
+    format!(" since its log was lost: the earlier epochs are in {kept}")
 }
 
 /// Names the runs that have not finished an epoch.
 fn unfinished(runs: &[PathBuf]) -> String {
     match runs {
         [run] => format!("run `{}` has not", run.display()),
-        runs => {
-            let names: Vec<String> = runs
-                .iter()
-                .map(|run| format!("`{}`", run.display()))
-                .collect();
-            format!("none of the runs ({}) has", names.join(", "))
-        }
+        runs => format!("none of the runs ({}) has", shown(runs)),
     }
+}
+
+fn shown(paths: &[PathBuf]) -> String {
+    let paths = paths.iter().map(|path| path.display().to_string());
+    quoted(&paths.collect::<Vec<_>>())
 }

@@ -37,15 +37,11 @@ pub(super) fn value(value: Option<&Statistic>, metric: Metric) -> String {
 
 /// `mean`, or `mean ± spread` where there is a spread; a dash where there is nothing.
 fn statistic(value: Option<&Statistic>, decimals: usize, number: impl Fn(f64) -> String) -> String {
-    match value {
-        None => "–".to_owned(),
-        Some(Statistic {
-            mean,
-            spread: Some(spread),
-            ..
-        }) => format!("{} ± {spread:.decimals$}", number(*mean)),
-        Some(Statistic { mean, .. }) => number(*mean),
-    }
+    let Some(value) = value else {
+        return "–".to_owned();
+    };
+    let spread = value.spread.map(|spread| format!(" ± {spread:.decimals$}"));
+    number(value.mean) + &spread.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Which runs share a row and a line: those that differ by their seed alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::curves::by_label;
+use super::read::label_of;
 use super::{Curve, ReportError};
 use kvt_train::config::{Plan, diff};
 
@@ -26,6 +28,13 @@ const LETTERS: usize = 70;
 
 /// How a run may be called, from short to long; the last name is its own.
 pub(crate) type RunNames = [String; 3];
+
+/// The names of a run with this name of its folder: short without the suffix of its seed.
+pub(crate) fn names_of(name: &str, folder: &Path, seed: u64) -> RunNames {
+    let path = folder.display().to_string();
+    let short = |name: &str| label_of(name, seed).to_owned();
+    [short(name), short(&path), path]
+}
 
 /// The label of each run, and why some have a longer name, in sentences.
 ///
@@ -130,7 +139,7 @@ mod tests {
         let plans: Vec<Plan> = runs.iter().map(|(_, set)| plan(set)).collect();
         let named = runs.iter().zip(&plans).map(|((path, _), plan)| {
             let name = path.rsplit('/').next().unwrap();
-            let short = |name: &str| super::super::label_of(name, plan.seed).to_owned();
+            let short = |name: &str| label_of(name, plan.seed).to_owned();
             ([short(name), short(path), (*path).to_owned()], plan)
         });
         labels(&named.collect::<Vec<_>>()).unwrap()

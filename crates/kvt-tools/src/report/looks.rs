@@ -29,9 +29,7 @@ pub(super) fn paired(mut series: Vec<Series>) -> Vec<Series> {
     let Some(found) = found else {
         return series;
     };
-    let mut models: Vec<&str> = found.iter().map(|(model, _)| model.as_str()).collect();
-    models.sort_unstable();
-    models.dedup();
+    let models = unique(found.iter().map(|(model, _)| model.as_str()));
     let is_whole = |model: &&str| {
         let kinds = found.iter().filter(|(other, _)| other == model);
         let kinds: Vec<bool> = kinds.map(|(_, is_knn)| *is_knn).collect();
@@ -40,9 +38,8 @@ pub(super) fn paired(mut series: Vec<Series>) -> Vec<Series> {
     if models.len() < 2 || !models.iter().all(is_whole) || series.iter().any(|line| line.dashed) {
         return series;
     }
-    let models = unique(found.iter().map(|(model, _)| model));
     for (line, (model, is_knn)) in series.iter_mut().zip(&found) {
-        let number = models.iter().position(|other| *other == model);
+        let number = models.iter().position(|other| other == model);
         line.color = color(number.unwrap_or_default());
         line.dashed = *is_knn;
     }

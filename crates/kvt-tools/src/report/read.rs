@@ -11,7 +11,6 @@ use kvt_train::run::{EpochRow, EpochRows, EvalRecord, Metrics, RunDir, Warning, 
 /// When the log is missing.
 pub(crate) fn read_curve(
     run: &RunDir,
-    label: impl Into<String>,
     seed: u64,
     report: EmaReport,
 ) -> Result<(Curve, Option<Warning>), ReportError> {
@@ -21,15 +20,15 @@ pub(crate) fn read_curve(
         rows.push(event);
     }
     let curve = Curve {
-        label: label.into(),
         seed,
         epochs: points(&rows.rows, report),
+        ..Curve::default()
     };
     Ok((curve, log.warning))
 }
 
 /// The measurements of the epochs, with the validation numbers of the weights that the run reports.
-pub(super) fn points(rows: &[EpochRow], report: EmaReport) -> Vec<EpochPoint> {
+pub(crate) fn points(rows: &[EpochRow], report: EmaReport) -> Vec<EpochPoint> {
     rows.iter().map(|row| point(row, report)).collect()
 }
 
@@ -90,10 +89,10 @@ mod tests {
         let mut file = fs::OpenOptions::new().append(true).open(run.log()).unwrap();
         file.write_all(b"{\"kind\":\"epo").unwrap();
         let run = RunDir::open(folder.path()).unwrap();
-        let (curve, warning) = read_curve(&run, "dense", 7, EmaReport::Raw).unwrap();
+        let (curve, warning) = read_curve(&run, 7, EmaReport::Raw).unwrap();
         assert_eq!(warning, None);
         let expected = Curve {
-            label: "dense".to_owned(),
+            label: String::new(),
             seed: 7,
             epochs: vec![
                 EpochPoint {
@@ -116,7 +115,7 @@ mod tests {
         };
         assert_eq!(curve, expected);
 
-        let (curve, _) = read_curve(&run, "dense", 7, EmaReport::Ema).unwrap();
+        let (curve, _) = read_curve(&run, 7, EmaReport::Ema).unwrap();
         let first = EpochPoint {
             val: Metrics::from([("loss", 1.25), ("top1", 40.0), ("top5", 90.5)]),
             ema: Metrics::default(),
@@ -129,7 +128,7 @@ mod tests {
     fn a_missing_log_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(folder.path(), false).unwrap();
-        let error = read_curve(&run, "x", 0, EmaReport::Raw).unwrap_err();
+        let error = read_curve(&run, 0, EmaReport::Raw).unwrap_err();
         assert!(error.to_string().contains("log.jsonl"), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use comfy_table::presets::{ASCII_MARKDOWN, UTF8_HORIZONTAL_ONLY};
 use comfy_table::{CellAlignment, TableComponent};
 
 use super::format::{difference, value};
-use super::{Comparison, Difference, Row, Statistic};
+use super::{Comparison, Row, Statistic};
 use kvt_data::escape::{markdown, one_line};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, or_empty};
@@ -47,8 +47,7 @@ impl Comparison {
         });
         let header = ["model", "runs"].map(str::to_owned).into_iter();
         let rows = self.rows.iter().map(|row| {
-            let cells = cells(&row.cells, row.best.as_ref(), row.last.as_ref());
-            let numbers = cells.flat_map(|cell| {
+            let numbers = row.values.all().flat_map(|cell| {
                 let spread = cell.and_then(|cell| cell.spread);
                 [cell.map(|cell| cell.mean), spread].map(or_empty)
             });
@@ -77,7 +76,8 @@ impl Comparison {
         }
         let mut thinned = self.clone();
         thin(&mut thinned.epochs);
-        thinned.rows.iter_mut().for_each(|row| thin(&mut row.cells));
+        let rows = thinned.rows.iter_mut();
+        rows.for_each(|row| thin(&mut row.values.cells));
         if let Some(difference) = &mut thinned.difference {
             thin(&mut difference.cells);
         }
@@ -104,29 +104,17 @@ impl Comparison {
 
     /// The cells of the table, line by line; the first line has the names of the columns.
     pub(super) fn lines(&self, label: impl Fn(&str) -> String) -> Vec<Vec<String>> {
-        let mut lines = vec![
-            std::iter::once("epoch".to_owned())
-                .chain(self.columns())
-                .collect(),
-        ];
+        let first = std::iter::once("epoch".to_owned());
+        let mut lines = vec![first.chain(self.columns()).collect()];
         for row in &self.rows {
-            let cells = cells(&row.cells, row.best.as_ref(), row.last.as_ref())
-                .map(|cell| row.text(cell, self.metric));
+            let cells = row.values.all();
+            let cells = cells.map(|cell| row.text(cell, self.metric));
             lines.push(std::iter::once(label(&row.label)).chain(cells).collect());
         }
-        if let Some(Difference {
-            cells: c,
-            best,
-            last,
-        }) = &self.difference
-        {
-            let cells =
-                cells(c, best.as_ref(), last.as_ref()).map(|cell| difference(cell, self.metric));
-            lines.push(
-                std::iter::once("difference".to_owned())
-                    .chain(cells)
-                    .collect(),
-            );
+        if let Some(values) = &self.difference {
+            let cells = values.all().map(|cell| difference(cell, self.metric));
+            let first = std::iter::once("difference".to_owned());
+            lines.push(first.chain(cells).collect());
         }
         lines
     }
@@ -198,19 +186,9 @@ impl Row {
     }
 
     fn has_gaps(&self) -> bool {
-        cells(&self.cells, self.best.as_ref(), self.last.as_ref())
-            .chain([self.last_ema.as_ref()])
-            .flatten()
-            .any(|cell| cell.runs < self.runs)
+        let mut all = self.values.all().chain([self.last_ema.as_ref()]).flatten();
+        all.any(|cell| cell.runs < self.runs)
     }
-}
-
-fn cells<'a>(
-    cells: &'a [Option<Statistic>],
-    best: Option<&'a Statistic>,
-    last: Option<&'a Statistic>,
-) -> impl Iterator<Item = Option<&'a Statistic>> {
-    cells.iter().map(Option::as_ref).chain([best, last])
 }
 
 #[cfg(test)]

@@ -71,39 +71,28 @@ pub fn carry_out(
                 End::Busy(holder) => watch.say(&format!("{name}: {holder} trains it")),
                 End::Finished | End::Crashed | End::Before | End::Stopped => {}
             }
-            if let Some(place) = ends
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get_mut(number)
-            {
-                *place = end;
-            }
+            let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+            ends[number] = end;
         }
     };
-    match devices {
-        [] => work(None),
-        [device] => work(Some(device)),
-        devices => std::thread::scope(|scope| {
-            let work = &work;
-            for device in devices {
-                scope.spawn(move || work(Some(device)));
-            }
-        }),
-    }
+    std::thread::scope(|scope| {
+        let work = &work;
+        for device in devices.iter().skip(1) {
+            scope.spawn(move || work(Some(device)));
+        }
+        work(devices.first());
+    });
     Ok(ends.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Refuses devices that cannot train or judge what is left, which else every cell would find out. Where nothing is left, none is asked for.
+/// Refuses devices that cannot train what is left, which else every cell would find out. Where nothing is left, none is asked for. A cell
+/// that is only left to judge finds out by itself: its numbers are there without its judgement.
 ///
 /// # Errors
-/// If this machine lacks one of the `devices`, or without them, the device of a cell that is left to train or judge, or if it cannot compute
-/// in the precision of such a cell.
+/// If this machine lacks one of the `devices`, or without them, the device of a cell that is left to train, or if it cannot compute in the
+/// precision of such a cell.
 pub fn check_devices(sweep: &Sweep, devices: &[String]) -> Result<(), SweepError> {
-    let is_left = |cell: &&Cell| match State::of(cell) {
-        State::Missing | State::Begun(_) => true,
-        State::Finished => !judged::is_judged(cell),
-        State::Known | State::Crashed(_) | State::Foreign(_) => false,
-    };
+    let is_left = |cell: &&Cell| matches!(State::of(cell), State::Missing | State::Begun(_));
     let left = sweep.cells.iter().filter(is_left);
     for ((name, _), cell) in needed(left, devices) {
         let device = device::resolve(name).map_err(TrainError::from)?;

@@ -10,15 +10,10 @@ use kvt_data::{DataConfig, DataError, Split, open_part};
 use kvt_train::config::Plan;
 use kvt_train::device;
 use kvt_train::error::TrainError;
-use kvt_train::task::{DenseSize, TaskKind};
+use kvt_train::task::TaskKind;
 
 /// Pixels of the images in a measured step: 128 images of 32 px are a whole batch, and 16 of 224 px need little memory.
 const PIXELS: usize = 16 * 224 * 224;
-
-/// Classes of pixels, if these are not known before the images are there: they cost little.
-const PIXEL_CLASSES: usize = 150;
-/// Classes of objects, likewise.
-const OBJECT_CLASSES: usize = 80;
 
 /// The cost of an update in forward passes: a backward pass costs twice as much as a forward pass.
 const UPDATE: f64 = 3.0;
@@ -117,17 +112,7 @@ impl Costs {
 /// The cost of a plan; `counts` remembers the sizes of data sets.
 fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, TrainError> {
     let data = &plan.data;
-    let key = format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
-        data.kind,
-        data.path,
-        data.subset,
-        data.val_fraction,
-        data.train,
-        data.val,
-        data.images,
-        data.list
-    );
+    let key = format!("{data:?}");
     let [train, val] = match counts.get(&key) {
         Some(known) => *known,
         None => *counts.entry(key).or_insert(count(data)?),
@@ -151,13 +136,8 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
         trained: trained * views(plan),
         evaluated: evaluations as f64 * val as f64,
     };
-    let macs = match plan.task {
-        TaskKind::Segment => DenseSize::of(plan, PIXEL_CLASSES)?.macs,
-        TaskKind::Detect => DenseSize::of(plan, OBJECT_CLASSES)?.macs,
-        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {
-            plan.model.config(None)?.summary().macs.total()
-        }
-    };
+    // The classes of pixels or objects are not known before the images are there, and cost little.
+    let (_, macs) = ModelCase::of("", plan, 1)?.size();
     let images = UPDATE * passes.trained + passes.evaluated;
     Ok(Cost {
         images: train,

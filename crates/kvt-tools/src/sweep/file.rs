@@ -10,7 +10,7 @@ use super::error::wrong;
 use super::given::Given;
 use super::{Cell, SweepError};
 use crate::probe::Crops;
-use crate::report::named_metric;
+use crate::report::{check_tasks, named_metric};
 use kvt_data::fs::parent;
 use kvt_data::text::read_text;
 use kvt_train::config::{ConfigError, Document, Plan, diff};
@@ -181,6 +181,26 @@ impl Sweep {
             pairs: file.pairs,
             given: Vec::new(),
         })
+    }
+
+    /// The same sweep with another metric of its tables, if one is given.
+    ///
+    /// # Errors
+    /// If no run can have the metric, which else would come out only after all are trained. Runs that are only read are not asked here:
+    /// their logs say what they have.
+    pub fn with_metric(mut self, metric: Option<Metric>) -> Result<Self, SweepError> {
+        self.metric = metric.or(self.metric);
+        if let (Some(metric), false) = (self.metric, self.cells.is_empty()) {
+            let read = self.given.iter().filter_map(|given| match given {
+                Given::Run(plan) => Some(plan.task),
+                Given::Cell(_) => None,
+            });
+            check_tasks(
+                metric,
+                self.cells.iter().map(|cell| cell.plan.task).chain(read),
+            )?;
+        }
+        Ok(self)
     }
 
     /// The same sweep with `count` seeds for each row, counted up from its first one.

@@ -1,11 +1,11 @@
 //! The state and the results of a cell, read from its folder.
 
 use super::{Cell, Predictions, State, SweepError, linear};
-use crate::report::{Curve, read_curve};
-use kvt_train::run::{Environment, Event, Metric, RunDir, read_log};
+use crate::report::{Curve, points};
+use kvt_train::run::{Environment, EpochRows, Event, Metric, RunDir, read_log};
 
 /// The state and the results of a cell.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// Its state.
     pub state: State,
@@ -40,14 +40,8 @@ impl Found {
                 seed: cell.plan.seed,
                 epochs: Vec::new(),
             },
-            predictions: None,
-            linear: None,
-            images: None,
-            eval_images: None,
-            seconds: 0.0,
-            environment: None,
-            unread: Vec::new(),
             state,
+            ..Self::default()
         };
         if let Some(known) = cell.known.as_ref().filter(|_| found.is_known(cell)) {
             known.tell(cell, &mut found);
@@ -62,7 +56,9 @@ impl Found {
         if let (State::Begun(0) | State::Crashed(_), false) = (&found.state, run.log().exists()) {
             return Ok(found);
         }
-        for event in read_log(&run.log())?.events {
+        let mut rows = EpochRows::default();
+        for event in &read_log(&run.log())?.events {
+            rows.push(event);
             match event {
                 Event::Epoch(epoch) => {
                     let images = epoch.images_per_second * epoch.seconds;
@@ -74,8 +70,7 @@ impl Found {
             }
         }
         if found.state == State::Finished {
-            let report = cell.plan.ema.report;
-            found.curve = read_curve(&run, cell.name.as_str(), cell.plan.seed, report)?.0;
+            found.curve.epochs = points(&rows.rows, cell.plan.ema.report);
             found.predictions = found.readable(Predictions::read(cell.dir()));
             found.linear = found.readable(linear::read(cell));
         }
@@ -105,7 +100,7 @@ impl Found {
     /// The metric after the last evaluated epoch.
     #[must_use]
     pub fn last(&self, metric: Metric) -> Option<f64> {
-        self.values(metric).last().map(|(_, value)| value)
+        self.curve.last(metric)
     }
 
     /// The metric after the best epoch.
@@ -117,17 +112,6 @@ impl Found {
     /// The metric after `epochs` finished epochs.
     #[must_use]
     pub fn at(&self, metric: Metric, epochs: u32) -> Option<f64> {
-        let mut values = self.values(metric);
-        values
-            .find(|(done, _)| *done == epochs)
-            .map(|(_, value)| value)
-    }
-
-    /// Finished epochs and the metric after each, where it is finite.
-    fn values(&self, metric: Metric) -> impl Iterator<Item = (u32, f64)> {
-        self.curve.epochs.iter().filter_map(move |point| {
-            let value = point.val.get(metric.name)?;
-            value.is_finite().then_some((point.epoch + 1, value))
-        })
+        self.curve.at(metric, epochs)
     }
 }

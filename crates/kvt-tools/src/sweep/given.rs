@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Cell, Found, Sweep, SweepError};
-use crate::report::{Curve, RunFacts, RunNames, label_of, labels, read_curve, unlike};
+use crate::report::{Curve, RunFacts, RunNames, labels, names_of, read_curve, unlike};
 use kvt_train::config::{Document, Plan, load_run_plan};
 use kvt_train::error::TrainError;
 use kvt_train::run::RunDir;
@@ -132,10 +132,9 @@ impl Sweep {
                 Given::Run(plan) => {
                     let path = &plan.run.dir;
                     let name = path.file_name().unwrap_or(path.as_os_str());
-                    let (name, path) = (name.to_string_lossy(), path.display().to_string());
-                    let short = |name: &str| label_of(name, plan.seed).to_owned();
                     // Runs in different folders may have the same name.
-                    let names = [short(&name), short(&path), path.clone()];
+                    let names = names_of(&name.to_string_lossy(), path, plan.seed);
+                    let path = path.display().to_string();
                     let row = Row::read(plan, &path, names, &mut warnings)?;
                     if row.curve.epochs.is_empty() {
                         warnings.push(format!("run `{path}` has no finished epoch"));
@@ -172,7 +171,7 @@ impl Row {
         warnings: &mut Vec<String>,
     ) -> Result<Self, SweepError> {
         let run = RunDir::open(&plan.run.dir)?;
-        let (curve, warning) = read_curve(&run, "", plan.seed, plan.ema.report)?;
+        let (curve, warning) = read_curve(&run, plan.seed, plan.ema.report)?;
         warnings.extend(warning.map(|warning| warning.to_string()));
         // The classes only serve a warning: a run without them can still be compared.
         let classes = run.read_classes().unwrap_or_default();

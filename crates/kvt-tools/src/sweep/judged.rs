@@ -9,7 +9,7 @@ use kvt_data::Split;
 use kvt_data::fs::write_text;
 use kvt_train::config::Plan;
 use kvt_train::judge::Judgement;
-use kvt_train::run::{LINEAR, PREDICTIONS, RunDir};
+use kvt_train::run::{PREDICTIONS, RunDir};
 use kvt_train::table::Table;
 use kvt_train::task::TaskKind;
 
@@ -31,23 +31,11 @@ impl Predictions {
         Ok(images.map(|images| Self { images }))
     }
 
-    /// The number of images.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.images.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.images.is_empty()
-    }
-
     /// How many images only this model gets right, and how many only the other one; `None` if their images differ.
     #[must_use]
     pub fn discordant(&self, other: &Self) -> Option<[u64; 2]> {
         let mut alone = [0; 2];
-        if self.len() != other.len() {
+        if self.images.len() != other.images.len() {
             return None;
         }
         for ([image, class, first], [same, other_class, second]) in
@@ -80,22 +68,12 @@ impl Predictions {
     }
 }
 
-/// Whether [`judge`] has nothing left to do.
-pub(super) fn is_judged(cell: &Cell) -> bool {
-    has_predictions(cell) && (cell.linear.is_none() || cell.dir().join(LINEAR).exists())
-}
-
-/// Whether a trained cell has its predictions, if its task makes any.
-fn has_predictions(cell: &Cell) -> bool {
-    cell.plan.task != TaskKind::Classify || cell.dir().join(PREDICTIONS).exists()
-}
-
 /// Judges a trained cell, unless that was done: by its predictions for the validation images, or by linear evaluation of its
 /// features. `false` if a stop was requested before the end. `plan` has the cell's settings, with the device that is free.
 pub(super) fn judge(cell: &Cell, plan: &Plan, watch: &dyn Watch) -> Result<bool, SweepError> {
-    if !has_predictions(cell) {
-        let predictions = predict(plan, watch)?;
-        write_text(&cell.dir().join(PREDICTIONS), &predictions.to_csv())?;
+    let path = cell.dir().join(PREDICTIONS);
+    if cell.plan.task == TaskKind::Classify && !path.exists() {
+        write_text(&path, &predict(plan, watch)?.to_csv())?;
     }
     match cell.linear {
         Some(crops) => linear::judge(cell, plan, crops, watch),

@@ -9,12 +9,11 @@ use super::{
 };
 use crate::groups::grouped;
 use crate::report::{
-    Comparison, Curve, PLOTS, best_metric, check_metric, metrics, save_plots, title,
+    Comparison, Curve, PLOTS, best_metric, best_of_tasks, check_metric, metrics, save_plots, title,
 };
 use kvt_data::escape::markdown;
 use kvt_data::fs::{remove_leftovers, write_text};
 use kvt_train::run::Metric;
-use kvt_train::task::{Classify, Detect, Dino, MultiLabel, Segment, Task as _, TaskKind};
 
 /// The files of the results: the table as a page and for programs, the state of each cell, the tests of the pairs.
 const TABLES: [&str; 3] = ["table.md", "table.csv", "table.json"];
@@ -49,12 +48,12 @@ pub struct Outcome {
 
 impl Sweep {
     /// Writes the tables and the plots of the runs that are finished, in place of those of an earlier comparison in the same folder.
-    /// `ends` has the outcomes of the cells, if they were carried out now; `metric` replaces the sweep's own.
+    /// `ends` has the outcomes of the cells, if they were carried out now.
     ///
     /// # Errors
     /// [`SweepError::Nothing`] without any result, that is, no table, crash or failure. Other errors if no run has the metric, a run
     /// cannot be read or a file cannot be written.
-    pub fn finish(&self, ends: &[End], metric: Option<Metric>) -> Result<Outcome, SweepError> {
+    pub fn finish(&self, ends: &[End]) -> Result<Outcome, SweepError> {
         let found = self.found()?;
         let Beside {
             curves,
@@ -74,17 +73,14 @@ impl Sweep {
         if !has_table && crashes.is_empty() && failures.is_empty() {
             return Err(SweepError::Nothing);
         }
-        let asked = metric.or(self.metric);
-        if let Some(metric) = asked {
-            check_metric(metric, &curves)?;
-        }
-        let metric = asked.unwrap_or_else(|| {
-            if has_table {
-                best_metric(&curves)
-            } else {
-                self.best_metric()
+        let metric = match self.metric {
+            Some(metric) => {
+                check_metric(metric, &curves)?;
+                metric
             }
-        });
+            None if has_table => best_metric(&curves),
+            None => self.best_metric(),
+        };
         let has_result = has_table || !crashes.is_empty();
         let mut written = Vec::new();
         if !self.cells.is_empty() && has_result {
@@ -167,18 +163,7 @@ impl Sweep {
 
     /// The metric where no run is finished.
     pub(super) fn best_metric(&self) -> Metric {
-        let are_all = |task| self.cells.iter().all(|cell| cell.plan.task == task);
-        if are_all(TaskKind::Dino) {
-            Dino::BEST
-        } else if are_all(TaskKind::MultiLabel) {
-            MultiLabel::BEST
-        } else if are_all(TaskKind::Segment) {
-            Segment::BEST
-        } else if are_all(TaskKind::Detect) {
-            Detect::BEST
-        } else {
-            Classify::BEST
-        }
+        best_of_tasks(self.cells.iter().map(|cell| cell.plan.task))
     }
 
     fn save(
@@ -236,11 +221,8 @@ fn remove_earlier(folder: &Path, written: &[PathBuf]) -> Result<(), SweepError> 
 
 /// The curves of the finished runs. A run may end within its first epoch.
 fn finished(found: &[Found]) -> Vec<Curve> {
-    let mut finished: Vec<Curve> = found
-        .iter()
-        .filter(|found| found.is_finished())
-        .map(|found| found.curve.clone())
-        .collect();
-    finished.retain(|curve| !curve.epochs.is_empty());
-    finished
+    let finished = found.iter().filter(|found| found.is_finished());
+    let curves = finished.map(|found| &found.curve);
+    let curves = curves.filter(|curve| !curve.epochs.is_empty());
+    curves.cloned().collect()
 }

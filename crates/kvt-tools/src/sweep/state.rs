@@ -7,7 +7,7 @@ use super::Cell;
 use crate::report::html::Record;
 use kvt_data::regular;
 use kvt_data::text::counted;
-use kvt_train::config::{Plan, diff, load_plan};
+use kvt_train::config::{diff, load_plan};
 use kvt_train::run::{Event, RunDir, RunError, Topic, read_log};
 
 /// The file in a run's folder with the message of a crash: values that were not finite. The same configuration would crash again, so
@@ -15,9 +15,10 @@ use kvt_train::run::{Event, RunDir, RunError, Topic, read_log};
 pub const CRASH: &str = "crash.txt";
 
 /// The state of a cell.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum State {
     /// There is no run yet.
+    #[default]
     Missing,
     /// It was started, and this many of its epochs are done.
     Begun(u32),
@@ -35,9 +36,10 @@ impl State {
     /// Reads the state of a cell. A finished run in its folder counts before what is known of it.
     #[must_use]
     pub fn of(cell: &Cell) -> Self {
-        match (&cell.known, Self::in_folder(cell)) {
-            (Some(known), own) if own != Self::Finished => known.state(),
-            (_, own) => own,
+        let own = Self::in_folder(cell).unwrap_or_else(Self::Foreign);
+        match &cell.known {
+            Some(known) if own != Self::Finished => known.state(),
+            _ => own,
         }
     }
 
@@ -47,41 +49,39 @@ impl State {
         matches!(self, Self::Finished | Self::Known)
     }
 
-    fn in_folder(cell: &Cell) -> Self {
+    /// The state of the run in a cell's folder, or why it is not the cell's.
+    fn in_folder(cell: &Cell) -> Result<Self, String> {
         let run = match RunDir::open(cell.dir()) {
-            Ok(run) => run,
-            Err(RunError::NotARun(_)) => return Self::Missing,
-            Err(error) => return Self::Foreign(error.to_string()),
+            Err(RunError::NotARun(_)) => return Ok(Self::Missing),
+            opened => opened.map_err(|error| error.to_string())?,
         };
-        let started = match load_plan(&run.config(), &[]) {
-            Ok(started) => started,
-            Err(error) => return Self::Foreign(error.to_string()),
-        };
-        match differences(&started, &cell.plan) {
-            Ok(differences) if differences.is_empty() => {}
-            Ok(differences) => {
-                return Self::Foreign(format!(
-                    "run `{}` was started with another configuration ({differences}): give it another name, \
-                     `run.dir` or output (`init.weights` starts from its weights), or remove the run",
-                    cell.dir().display()
-                ));
-            }
-            Err(problem) => return Self::Foreign(problem),
+        let started = load_plan(&run.config(), &[]).map_err(|error| error.to_string())?;
+        // Those that prevent a resume.
+        let differences = diff(&started, &cell.plan).map_err(|error| error.to_string())?;
+        let refused = differences.iter().filter(|one| !one.is_harmless);
+        let refused: Vec<String> = refused.map(ToString::to_string).collect();
+        if !refused.is_empty() {
+            return Err(format!(
+                "run `{}` was started with another configuration ({}): give it another name, \
+                 `run.dir` or output (`init.weights` starts from its weights), or remove the run",
+                cell.dir().display(),
+                refused.join(", ")
+            ));
         }
         let log = read_log(&run.log());
         let events = log.map(|log| log.events).unwrap_or_default();
         // The last event of a run is logged after its weights were saved. A run that crashed may have been trained to its end since.
         if Record::is_finished(&cell.plan, &events) {
-            return Self::Finished;
+            return Ok(Self::Finished);
         }
         if let Ok(message) = regular::read_to_string(&cell.dir().join(CRASH)) {
-            return Self::Crashed(message.trim().to_owned());
+            return Ok(Self::Crashed(message.trim().to_owned()));
         }
         let mut epochs = events.iter().filter_map(|event| match event {
             Event::Epoch(epoch) => Some(epoch.epoch + 1),
             _ => None,
         });
-        Self::Begun(epochs.next_back().unwrap_or(0))
+        Ok(Self::Begun(epochs.next_back().unwrap_or(0)))
     }
 }
 
@@ -127,12 +127,4 @@ impl fmt::Display for State {
             Self::Foreign(_) => f.pad("another run"),
         }
     }
-}
-
-/// The settings of a cell that differ from those of the run in its folder and prevent a resume, in words; empty if there are none.
-fn differences(started: &Plan, plan: &Plan) -> Result<String, String> {
-    let all = diff(started, plan).map_err(|error| error.to_string())?;
-    let refused = all.iter().filter(|one| !one.is_harmless);
-    let words: Vec<String> = refused.map(ToString::to_string).collect();
-    Ok(words.join(", "))
 }

@@ -6,10 +6,9 @@ use kvt_models::dense::{DenseKind, read_dense};
 use kvt_models::weights::{self, StateDict, WeightsError};
 
 use super::{
-    Choice, Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_of, plan_of,
-    weights_of,
+    Choice, Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_of, weights_of,
 };
-use kvt_train::config::{Plan, load_plan};
+use kvt_train::config::Plan;
 use kvt_train::device::ResolvedDevice;
 use kvt_train::fetch::locate;
 use kvt_train::run::RunDir;
@@ -38,24 +37,19 @@ impl<N: DenseNetwork> TrainedDense<N> {
         overrides: &[String],
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
-        match origin {
-            Origin::Run {
-                folder,
-                checkpoint,
-                weights,
-            } => {
-                let run = RunDir::open(folder)?;
-                let plan = plan_of(&run, overrides, warn)?;
-                Self::of_run(&run, plan, checkpoint, *weights, warn)
-            }
-            Origin::Config { file, weights } => {
-                let mut plan = load_plan(file, overrides)?;
-                if let Some(weights) = weights {
-                    plan.init.weights = Some(weights.clone());
-                }
-                Self::configured(plan, warn)
+        let (plan, run) = origin.open(overrides, true, warn)?;
+        let trained = match run {
+            Some((run, name, choice)) => Self::of_run(&run, plan, name, choice, warn)?,
+            None => Self::configured(plan, warn)?,
+        };
+        for (name, data) in trained.network.state_dict()?.iter() {
+            let count = data.iter::<f32>().filter(|x| !x.is_finite()).count();
+            if count > 0 {
+                let name = name.to_owned();
+                return Err(WeightsError::NotFinite { name, count }.into());
             }
         }
+        Ok(trained)
     }
 
     /// The network in a checkpoint of a run.
@@ -66,22 +60,25 @@ impl<N: DenseNetwork> TrainedDense<N> {
         choice: Choice,
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
-        let classes = run.read_classes()?;
-        let device = device_of(&plan, warn)?;
-        let config = plan.model.backbone()?;
-        let network = N::build(&plan, &config, classes.len(), &inner(&device))?;
-        let weights = weights_of(&plan, choice);
-        let (network, warning) = load_checkpoint_model(run, checkpoint, weights, network)?;
+        let trained = Self::random(plan, run.read_classes()?, warn)?;
+        let weights = weights_of(&trained.plan, choice);
+        let (network, warning) = load_checkpoint_model(run, checkpoint, weights, trained.network)?;
         if let Some(warning) = warning {
             warn(&warning.to_string());
         }
-        Self {
+        Ok(Self { network, ..trained })
+    }
+
+    /// A network with random weights.
+    fn random(plan: Plan, classes: Vec<String>, warn: Warn<'_>) -> Result<Self, TrainedError> {
+        let device = device_of(&plan, warn)?;
+        let config = plan.model.backbone()?;
+        Ok(Self {
+            network: N::build(&plan, &config, classes.len(), &inner(&device))?,
             plan,
-            network,
             device,
             classes,
-        }
-        .checked()
+        })
     }
 
     /// The network of a plan with the weights of `init.weights`, which must have its heads.
@@ -97,31 +94,13 @@ impl<N: DenseNetwork> TrainedDense<N> {
             return Err(TrainedError::NoHeads(path.clone()));
         }
         let classes = classes_of_data(&plan).unwrap_or_else(|| numbered::<N>(&read.state));
-        let device = device_of(&plan, warn)?;
-        let network = N::build(&plan, &config, classes.len(), &inner(&device))?;
-        let (network, unused) = network.load_state_dict(&read.state)?;
+        let trained = Self::random(plan, classes, warn)?;
+        let (network, unused) = trained.network.load_state_dict(&read.state)?;
         drop(read);
         for name in unused {
             warn(&format!("`{name}` of the weights is not used"));
         }
-        Self {
-            plan,
-            network,
-            device,
-            classes,
-        }
-        .checked()
-    }
-
-    fn checked(self) -> Result<Self, TrainedError> {
-        for (name, data) in self.network.state_dict()?.iter() {
-            let count = data.iter::<f32>().filter(|x| !x.is_finite()).count();
-            if count > 0 {
-                let name = name.to_owned();
-                return Err(WeightsError::NotFinite { name, count }.into());
-            }
-        }
-        Ok(self)
+        Ok(Self { network, ..trained })
     }
 
     /// The same with the class names of a file, if one is given.

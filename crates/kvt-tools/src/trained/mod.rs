@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kvt_models::Model;
 use kvt_models::weights::{LoadOptions, LoadReport, Outcome, recognise};
+use kvt_models::{Model, ModelConfig};
 
 pub use self::dense::TrainedDense;
 pub use self::detect::{Detector, LEAST_SCORE, Spotted};
@@ -31,7 +31,7 @@ pub use self::segment::{Seen, SegmentResults, Segmenter};
 use kvt_data::augment::Transform;
 use kvt_data::text::{LARGEST_LIST, read_text};
 use kvt_data::{DataError, Split, open_part};
-use kvt_train::config::{Document, Plan, load_plan, load_run_plan};
+use kvt_train::config::{Document, Plan, load_run_plan};
 use kvt_train::device::{self, ResolvedDevice};
 use kvt_train::recipe::EmaReport;
 use kvt_train::run::RunDir;
@@ -65,6 +65,56 @@ pub enum Origin {
     },
 }
 
+/// A run, the name of its checkpoint, and which of its weights.
+type Checkpoint<'a> = (RunDir, &'a str, Choice);
+
+impl Origin {
+    /// The plan, with a warning if its images may be others, and the checkpoint if it is a run; `with_data` says whether a configuration
+    /// must have data.
+    fn open(
+        &self,
+        overrides: &[String],
+        with_data: bool,
+        warn: Warn<'_>,
+    ) -> Result<(Plan, Option<Checkpoint<'_>>), TrainedError> {
+        match self {
+            Self::Run {
+                folder,
+                checkpoint,
+                weights,
+            } => {
+                let run = RunDir::open(folder)?;
+                let (plan, warning) = load_run_plan(&run, overrides)?;
+                check_positions(&run, &plan.model.backbone()?)?;
+                if let Some(warning) = warning {
+                    warn(&warning);
+                }
+                Ok((plan, Some((run, checkpoint.as_str(), *weights))))
+            }
+            Self::Config { file, weights } => {
+                let document = Document::load(file, overrides).map_err(Box::new)?;
+                let plan = if with_data {
+                    document.plan()
+                } else {
+                    document.plan_without_data()
+                };
+                let mut plan = plan.map_err(Box::new)?;
+                plan.init.weights = weights.clone().or(plan.init.weights);
+                Ok((plan, None))
+            }
+        }
+    }
+
+    /// The task of the plan.
+    ///
+    /// # Errors
+    /// If the plan cannot be read.
+    pub fn task(&self, overrides: &[String]) -> Result<TaskKind, TrainedError> {
+        let (plan, _) = self.open(overrides, true, &mut |_| {})?;
+        Ok(plan.task)
+    }
+}
+
 /// Which weights of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
@@ -93,59 +143,25 @@ pub struct Trained {
 }
 
 impl Trained {
-    /// A classifier, whose weights are finite.
+    /// A classifier, whose weights are finite. `with_data` says whether a configuration must have data, which it may lack where no image is
+    /// read.
     ///
     /// # Errors
     /// If the run is not that of a classifier, something that it consists of cannot be read, or they do not match.
     pub fn load(
         origin: &Origin,
         overrides: &[String],
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainedError> {
-        Self::classifier(origin, overrides, true, warn)
-    }
-
-    /// As [`Trained::load`], where no image is read: a configuration may be without data.
-    ///
-    /// # Errors
-    /// As [`Trained::load`].
-    pub fn load_without_data(
-        origin: &Origin,
-        overrides: &[String],
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainedError> {
-        Self::classifier(origin, overrides, false, warn)
-    }
-
-    /// A classifier; `with_data` says whether a configuration must have data.
-    fn classifier(
-        origin: &Origin,
-        overrides: &[String],
         with_data: bool,
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
-        let trained = match origin {
-            Origin::Run {
-                folder,
-                checkpoint,
-                weights,
-            } => {
-                let run = RunDir::open(folder)?;
-                let plan = not_of_pixels(plan_of(&run, overrides, warn)?)?;
-                if plan.task == TaskKind::Dino {
-                    return Err(TrainedError::NoClasses(folder.clone()));
-                }
-                Self::of_run(&run, plan, checkpoint, *weights, warn)?
+        let (plan, run) = origin.open(overrides, with_data, warn)?;
+        let plan = not_of_pixels(plan)?;
+        let trained = match run {
+            Some((run, ..)) if plan.task == TaskKind::Dino => {
+                return Err(TrainedError::NoClasses(run.path().to_owned()));
             }
-            Origin::Config { file, weights } => {
-                let document = Document::load(file, overrides).map_err(Box::new)?;
-                let plan = if with_data {
-                    document.plan()
-                } else {
-                    document.plan_without_data()
-                };
-                Self::configured(plan.map_err(Box::new)?, weights.as_deref(), warn)?
-            }
+            Some((run, name, choice)) => Self::of_run(&run, plan, name, choice, warn)?,
+            None => Self::configured(plan, warn)?,
         };
         trained.model.check_finite()?;
         Ok(trained)
@@ -161,26 +177,19 @@ impl Trained {
         random: bool,
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
-        let trained = match origin {
-            Origin::Run {
-                folder,
-                checkpoint,
-                weights,
-            } => {
-                let run = RunDir::open(folder)?;
-                let plan = not_of_pixels(plan_of(&run, overrides, warn)?)?;
-                if random {
-                    let classes = run.read_classes()?;
-                    Self::without_head(plan, Some(classes), warn)?
-                } else {
-                    Self::of_run(&run, plan, checkpoint, *weights, warn)?
-                }
+        let (plan, run) = origin.open(overrides, true, warn)?;
+        let plan = not_of_pixels(plan)?;
+        let config = plan.model.backbone()?;
+        let trained = match run {
+            Some((run, ..)) if random => {
+                let classes = run.read_classes()?;
+                Self::random(plan, &config, Some(classes), warn)?
             }
-            Origin::Config { file, weights } => {
-                let plan = not_of_pixels(load_plan(file, overrides)?)?;
-                let weights = weights.clone().or_else(|| plan.init.weights.clone());
+            Some((run, name, choice)) => Self::of_run(&run, plan, name, choice, warn)?,
+            None => {
+                let weights = plan.init.weights.clone();
                 let classes = classes_of_data(&plan);
-                let mut trained = Self::without_head(plan, classes, warn)?;
+                let mut trained = Self::random(plan, &config, classes, warn)?;
                 match weights {
                     _ if random => {}
                     None => {
@@ -209,51 +218,36 @@ impl Trained {
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
         let classes = run.read_classes()?;
-        if plan.task == TaskKind::Dino {
+        let is_dino = plan.task == TaskKind::Dino;
+        let config = if is_dino {
+            plan.model.backbone()?
+        } else {
+            plan.model.config(Some(classes.len()))?
+        };
+        let trained = Self::random(plan, &config, Some(classes), warn)?;
+        let (model, warning) = if is_dino {
             let role = match choice {
                 Choice::Reported => DinoRole::Teacher,
                 Choice::Average => return Err(TrainedError::NoAverage),
                 Choice::Raw => DinoRole::Student,
             };
-            let trained = Self::without_head(plan, Some(classes), warn)?;
-            let (model, warning) = load_checkpoint_backbone(run, checkpoint, role, trained.model)?;
-            if let Some(warning) = warning {
-                warn(&warning.to_string());
-            }
-            return Ok(Self { model, ..trained });
-        }
-        let device = device_of(&plan, warn)?;
-        let config = plan.model.config(Some(classes.len()))?;
-        let model = build_model(&plan, &config, &inner(&device))?;
-        let weights = weights_of(&plan, choice);
-        let (model, warning) = load_checkpoint_model(run, checkpoint, weights, model)?;
+            load_checkpoint_backbone(run, checkpoint, role, trained.model)?
+        } else {
+            let weights = weights_of(&trained.plan, choice);
+            load_checkpoint_model(run, checkpoint, weights, trained.model)?
+        };
         if let Some(warning) = warning {
             warn(&warning.to_string());
         }
-        Ok(Self {
-            plan,
-            model,
-            device,
-            classes: Some(classes),
-            size: config.img_size().sides(),
-        })
+        Ok(Self { model, ..trained })
     }
 
-    fn configured(
-        plan: Plan,
-        weights: Option<&Path>,
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainedError> {
-        let mut plan = not_of_pixels(plan)?;
-        if let Some(weights) = weights {
-            plan.init.weights = Some(weights.to_owned());
-        }
-        let Some(path) = &plan.init.weights else {
+    fn configured(plan: Plan, warn: Warn<'_>) -> Result<Self, TrainedError> {
+        let Some(path) = plan.init.weights.clone() else {
             let hint = "use `--weights FILE` or set `init.weights`";
             return Err(TrainedError::NoWeights(hint));
         };
-        let device = device_of(&plan, warn)?;
-        let state = read_for(&plan.model.backbone()?, path)?;
+        let state = read_for(&plan.model.backbone()?, &path)?;
         // So that the head can be checked against them. Without them it is that of the weights, unless the plan has a number.
         let classes = classes_of_data(&plan);
         let count = match &classes {
@@ -264,29 +258,23 @@ impl Trained {
             None => None,
         };
         let config = plan.model.config(count)?;
-        let model = build_model(&plan, &config, &inner(&device))?;
+        let trained = Self::random(plan, &config, classes, warn)?;
         // Never reset the head: a random head would be evaluated as if it had been trained.
-        let (model, report) = with_weights(path, &state, model)?;
+        let (model, report) = with_weights(&path, &state, trained.model)?;
         warn_of_unused(&report, warn);
-        Ok(Self {
-            plan,
-            model,
-            device,
-            classes,
-            size: config.img_size().sides(),
-        })
+        Ok(Self { model, ..trained })
     }
 
-    /// A model with random weights, and the smallest classification head.
-    fn without_head(
+    /// A model with random weights.
+    fn random(
         plan: Plan,
+        config: &ModelConfig,
         classes: Option<Vec<String>>,
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
         let device = device_of(&plan, warn)?;
-        let config = plan.model.backbone()?;
         Ok(Self {
-            model: build_model(&plan, &config, &inner(&device))?,
+            model: build_model(&plan, config, &inner(&device))?,
             plan,
             device,
             classes,
@@ -319,7 +307,7 @@ impl Trained {
 }
 
 /// Refuses a plan whose network classifies pixels or finds objects.
-fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
+pub(crate) fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
     match plan.task {
         TaskKind::Segment => Err(TrainedError::Pixels),
         TaskKind::Detect => Err(TrainedError::Objects),
@@ -367,16 +355,6 @@ fn classes_of_data(plan: &Plan) -> Option<Vec<String>> {
     }
     let source = open_part(&data, Split::Train, None).ok()?;
     Some(source.classes)
-}
-
-/// The plan of a run, with a warning if its images may be others.
-fn plan_of(run: &RunDir, overrides: &[String], warn: Warn<'_>) -> Result<Plan, TrainedError> {
-    let (plan, warning) = load_run_plan(run, overrides)?;
-    check_positions(run, &plan.model.backbone()?)?;
-    if let Some(warning) = warning {
-        warn(&warning);
-    }
-    Ok(plan)
 }
 
 /// The backbone from a weight file of a classifier, or of a DINO student or teacher.

@@ -6,7 +6,7 @@ use std::path::Path;
 use kvt_data::fs::{write_folder, write_text};
 use kvt_models::ModelConfig;
 use kvt_models::weights::StateDict;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Trained, TrainedError};
 use kvt_data::augment::{CropMode, Interpolation};
@@ -44,21 +44,19 @@ impl Trained {
             TaskKind::MultiLabel => "sigmoid",
             TaskKind::Classify | TaskKind::Dino | TaskKind::Segment | TaskKind::Detect => "softmax",
         };
-        facts.insert("activation".to_owned(), json!(activation));
-        facts.insert("model".to_owned(), json!(self.model.config().name()));
-        facts.extend(
-            self.classes
-                .as_ref()
-                .map(|names| ("classes".to_owned(), json!(names))),
-        );
+        facts["activation"] = json!(activation);
+        facts["model"] = json!(self.model.config().name());
+        if let Some(names) = &self.classes {
+            facts["classes"] = json!(names);
+        }
+        let facts = facts.as_object().into_iter().flatten();
         facts
-            .into_iter()
-            .map(|(key, value)| (key, value.to_string()))
+            .map(|(key, value)| (key.clone(), value.to_string()))
             .collect()
     }
 
     /// timm's settings of how images are prepared for evaluation.
-    fn preparation(&self) -> Map<String, Value> {
+    fn preparation(&self) -> Value {
         let (augment, config) = (&self.plan.augment, self.model.config());
         let interpolation = match augment.interpolation {
             Interpolation::Bilinear => "bilinear",
@@ -70,42 +68,35 @@ impl Trained {
             CropMode::Squash => "squash",
             CropMode::Border => "border",
         };
-        let facts = [
-            (
-                "input_size",
-                json!([config.in_chans(), self.size.0, self.size.1]),
-            ),
-            ("interpolation", json!(interpolation)),
-            ("crop_pct", json!(augment.crop_pct)),
-            ("crop_mode", json!(crop_mode)),
-            ("mean", json!(augment.mean)),
-            ("std", json!(augment.std)),
-        ];
-        facts
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect()
+        json!({
+            "input_size": [config.in_chans(), self.size.0, self.size.1],
+            "interpolation": interpolation,
+            "crop_pct": augment.crop_pct,
+            "crop_mode": crop_mode,
+            "mean": augment.mean,
+            "std": augment.std,
+        })
     }
 }
 
 /// The content of `config.json`.
 fn timm_config(
     config: &ModelConfig,
-    mut pretrained: Map<String, Value>,
+    mut pretrained: Value,
     classes: Option<&[String]>,
 ) -> Result<Value, TrainedError> {
     let not_there = || TrainedError::NotInTimm(config.name());
     let name = config.in_timm().ok_or_else(not_there)?;
     let usual = ModelConfig::by_name(&name).map_err(|_| not_there())?;
-    pretrained.insert("num_classes".to_owned(), json!(config.num_classes()));
+    pretrained["num_classes"] = json!(config.num_classes());
     // timm's models have one size unless they are told another.
-    pretrained.insert("fixed_input_size".to_owned(), json!(true));
-    let mut arguments = Map::new();
+    pretrained["fixed_input_size"] = json!(true);
+    let mut arguments = json!({});
     if config.img_size() != usual.img_size() {
-        arguments.insert("img_size".to_owned(), json!(config.img_size()));
+        arguments["img_size"] = json!(config.img_size());
     }
     if config.in_chans() != usual.in_chans() {
-        arguments.insert("in_chans".to_owned(), json!(config.in_chans()));
+        arguments["in_chans"] = json!(config.in_chans());
     }
     let mut all = json!({
         "architecture": name,
@@ -113,8 +104,8 @@ fn timm_config(
         "model_args": arguments,
         "pretrained_cfg": pretrained,
     });
-    if let (Some(names), Some(all)) = (classes, all.as_object_mut()) {
-        all.insert("label_names".to_owned(), json!(names));
+    if let Some(names) = classes {
+        all["label_names"] = json!(names);
     }
     Ok(all)
 }
@@ -131,7 +122,7 @@ mod tests {
         let config = ModelConfig::by_name(name).unwrap().with(overrides).unwrap();
         timm_config(
             &config,
-            Map::new(),
+            json!({}),
             Some(&["cat".to_owned(), "dog".to_owned()]),
         )
     }

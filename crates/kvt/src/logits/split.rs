@@ -43,7 +43,7 @@ pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<()> {
         weights: choice(own.ema, false),
     };
     let warn = &mut output::warning;
-    let trained = Trained::load(&origin, &args.overrides.all(), warn)?;
+    let trained = Trained::load(&origin, &args.overrides.all(), true, warn)?;
     let (plan, classes) = (&trained.plan, trained.classes.as_deref());
     let images = Images::of_split(own.split, plan, classes, &mut generating(), warn)?;
     let config = trained.model.config();

@@ -147,14 +147,20 @@ fn configurations_are_a_sweep_without_a_file() {
         let elsewhere = [&both[..], &["--devices", devices]].concat();
         workspace.kvt(&elsewhere).assert().success();
     }
-    // Those that are not judged need it, and it is looked for once.
-    for run in ["dense", "knn"] {
-        fs_err::remove_file(workspace.path(&format!("runs/{run}/predictions.csv"))).unwrap();
+    // To be judged they need it. Without it they are named, and their numbers are in the table all the same.
+    for file in [
+        "runs/dense/predictions.csv",
+        "runs/knn/predictions.csv",
+        "cmp/table.csv",
+    ] {
+        fs_err::remove_file(workspace.path(file)).unwrap();
     }
     let output = workspace.kvt(&elsewhere).assert().code(1);
     let said = String::from_utf8(output.get_output().stderr.clone()).unwrap();
-    let lines = said.lines().filter(|line| line.contains("rocm"));
-    assert_eq!(lines.count(), 1, "{said}");
+    let named =
+        "error: runs `dense-seed3`, `knn-seed3` failed: it is trained, but was not judged: ";
+    assert!(said.contains(named) && said.contains("rocm"), "{said}");
+    assert_eq!(workspace.read("cmp/table.csv").lines().count(), 3);
     workspace.kvt(&both).assert().success();
 
     let refused = |arguments: &[&str]| {
@@ -299,10 +305,30 @@ fn runs_are_compared_by_what_they_are_judged_by() {
     assert_eq!(metric(&named), found("feature_std"));
     // One that none of them has is refused before anything is written.
     let error = workspace.error(&["compare", "one", "two", "--metric", "top1", "--out", "new"]);
-    insta::assert_snapshot!(error, @"error: no run was evaluated by `top1`, but by `feature_std`, `knn`");
+    insta::assert_snapshot!(error, @"error: no run is evaluated by `top1`, but by `feature_std`, `knn`");
     assert!(!workspace.path("new").exists());
     let error = workspace.error(&["compare", "run", "--metric", "micro_f1", "--out", "new"]);
     assert!(error.ends_with("; did you mean `macro_f1`?\n"), "{error}");
+}
+
+/// Nothing is trained for a table that cannot be made.
+#[test]
+fn a_metric_that_no_run_can_have_is_refused_before_training() {
+    let workspace = Workspace::with_data(6, 2);
+    let sweep = "metric = \"knn\"\n[[run]]\nconfig = \"tiny.toml\"\n";
+    workspace.write("sweep.toml", sweep);
+    for arguments in [
+        &["compare", "tiny.toml", "--metric", "miou"][..],
+        &["compare", "tiny.toml", "--metric", "miou", "--dry-run"],
+        &["compare", "sweep.toml"],
+    ] {
+        let error = workspace.error(arguments);
+        assert!(
+            error.contains("no run is evaluated by `") && error.contains("`, but by `loss`, "),
+            "{error}"
+        );
+    }
+    assert!(!workspace.path("run").exists() && !workspace.path("runs").exists());
 }
 
 /// Only seeds of one configuration are averaged, and a run counts once.

@@ -188,7 +188,7 @@ fn a_report_of_dino() {
     assert!(!html.contains("class=\"guess"));
     let error = workspace.error(&["report", "run", "--metric", "top1"]);
     assert!(
-        error.contains("no run was evaluated by `top1`, but by `feature_std`, `knn`"),
+        error.contains("no run is evaluated by `top1`, but by `feature_std`, `knn`"),
         "{error}"
     );
     assert_eq!(workspace.read("run/report.html"), html);

@@ -133,16 +133,9 @@ fn label(page: &mut Markup, anchor: &str, [x, y]: [f64; 2], text: &str) {
 
 /// A line with its numbers, its band and its dots.
 fn one(page: &mut Markup, line: &Series, place: &Place) {
-    let x: Vec<String> = line
-        .line
-        .iter()
-        .map(|(epoch, _)| epoch.to_string())
-        .collect();
-    let y: Vec<String> = line
-        .line
-        .iter()
-        .map(|(_, value)| value.to_string())
-        .collect();
+    let points = line.line.iter();
+    let both = points.map(|(epoch, value)| (epoch.to_string(), value.to_string()));
+    let (x, y): (Vec<_>, Vec<_>) = both.unzip();
     // A single run has no spread.
     let spread = line.spreads.iter();
     let spread: Vec<String> = spread

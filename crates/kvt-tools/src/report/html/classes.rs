@@ -84,31 +84,26 @@ fn matrix(page: &mut Markup, judged: &Classified) {
         page.note(text);
         return;
     }
-    page.table("matrix", |page| {
-        let names = judged.classes.iter().map(String::as_str);
-        page.header(std::iter::once("true \\ predicted").chain(names));
-        page.within("tbody", &[], |page| {
-            for row in 0..classes {
-                page.within("tr", &[], |page| {
-                    page.element("th", &[("scope", "row")], name(judged, row));
-                    for column in 0..classes {
-                        let images = judged.found.1.count(row, column);
-                        let class = cell_class(row, column, share(row, images));
-                        let words = format!(
-                            "{images} of {} taken for {}",
-                            name(judged, row),
-                            name(judged, column)
-                        );
-                        let count = match images {
-                            0 => String::new(),
-                            images => images.to_string(),
-                        };
-                        let attributes = [("class", &*class), ("title", &*words)];
-                        page.element("td", &attributes, &count);
-                    }
-                });
-            }
-        });
+    let names = judged.classes.iter().map(String::as_str);
+    let header = std::iter::once("true \\ predicted").chain(names);
+    page.table("matrix", header, |page| {
+        for row in 0..classes {
+            page.within("tr", &[], |page| {
+                page.element("th", &[("scope", "row")], name(judged, row));
+                for column in 0..classes {
+                    let images = judged.found.1.count(row, column);
+                    let class = cell_class(row, column, share(row, images));
+                    let [label, predicted] = [row, column].map(|class| name(judged, class));
+                    let words = format!("{images} of {label} taken for {predicted}");
+                    let count = match images {
+                        0 => String::new(),
+                        images => images.to_string(),
+                    };
+                    let attributes = [("class", &*class), ("title", &*words)];
+                    page.element("td", &attributes, &count);
+                }
+            });
+        }
     });
     page.note("Confusion matrix, in images: rows are true classes, columns predicted ones.");
 }

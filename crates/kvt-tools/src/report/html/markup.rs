@@ -80,31 +80,25 @@ impl Markup {
         self.sentence("p", &[("class", "note")], text);
     }
 
-    /// A row of a table: a heading, and cells.
-    pub(super) fn row<'a>(&mut self, heading: &str, cells: impl IntoIterator<Item = &'a str>) {
-        self.within("tr", &[], |page| {
-            page.element("th", &[("scope", "row")], heading);
-            for cell in cells {
-                page.element("td", &[], cell);
-            }
-        });
-    }
-
-    /// The first row of a table.
-    pub(super) fn header<'a>(&mut self, cells: impl IntoIterator<Item = &'a str>) {
-        self.within("thead", &[], |page| {
-            page.within("tr", &[], |page| {
-                for cell in cells {
-                    page.element("th", &[("scope", "col")], cell);
-                }
-            });
-        });
-    }
-
-    /// A table that scrolls on its own if the page is narrow.
-    pub(super) fn table(&mut self, class: &'static str, inner: impl FnOnce(&mut Self)) {
+    /// A table that scrolls on its own if the page is narrow: its first row, unless that is empty, and what `rows` writes.
+    pub(super) fn table<'a>(
+        &mut self,
+        class: &'static str,
+        header: impl IntoIterator<Item = &'a str>,
+        rows: impl FnOnce(&mut Self),
+    ) {
+        let mut header = header.into_iter().peekable();
         self.within("div", &[("class", "wide")], |page| {
-            page.within("table", &[("class", class)], inner);
+            page.within("table", &[("class", class)], |page| {
+                if header.peek().is_some() {
+                    page.within("thead", &[], |page| {
+                        page.within("tr", &[], |page| {
+                            header.for_each(|cell| page.element("th", &[("scope", "col")], cell));
+                        });
+                    });
+                }
+                page.within("tbody", &[], rows);
+            });
         });
     }
 
@@ -114,15 +108,15 @@ impl Markup {
         header: impl IntoIterator<Item = &'a str>,
         rows: impl IntoIterator<Item = Vec<String>>,
     ) {
-        self.table("numbers", |page| {
-            page.header(header);
-            page.within("tbody", &[], |page| {
-                for row in rows {
+        self.table("numbers", header, |page| {
+            for row in rows {
+                page.within("tr", &[], |page| {
                     if let Some((heading, cells)) = row.split_first() {
-                        page.row(heading, cells.iter().map(String::as_str));
+                        page.element("th", &[("scope", "row")], heading);
+                        cells.iter().for_each(|cell| page.element("td", &[], cell));
                     }
-                }
-            });
+                });
+            }
         });
     }
 

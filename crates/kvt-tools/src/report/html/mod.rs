@@ -32,6 +32,7 @@ pub use self::samples::Sample;
 use self::markup::Markup;
 use self::page::Part;
 use super::{Curve, ReportError, RunFacts, best_metric, check_metric, heading, labels, unlike};
+use crate::groups::unique;
 use kvt_data::fs::write_text;
 use kvt_train::judge::Judgement;
 use kvt_train::run::Metric;
@@ -81,12 +82,8 @@ impl Report {
             return Err(ReportError::NoRuns);
         }
         for (number, record) in records.iter().enumerate() {
-            let folder = record.folder();
-            if records
-                .iter()
-                .take(number)
-                .any(|other| other.folder() == folder)
-            {
+            let mut before = records.iter().take(number);
+            if before.any(|other| other.folder() == record.folder()) {
                 return Err(ReportError::Twice(record.path.clone()));
             }
         }
@@ -103,10 +100,7 @@ impl Report {
                 record.call_by_path();
             }
         }
-        let names: Vec<_> = records.iter().map(Record::names).collect();
-        let runs = names
-            .into_iter()
-            .zip(records.iter().map(|record| &record.plan));
+        let runs = records.iter().map(|record| (record.names(), &record.plan));
         let (labels, named) = labels(&runs.collect::<Vec<_>>())?;
         for (record, label) in records.iter_mut().zip(labels) {
             record.curve.label = label;
@@ -215,17 +209,10 @@ impl Report {
 
     /// The index of a run's label among all labels: runs with the same label have the same colour.
     fn label_number(&self, run: usize) -> usize {
-        let mut labels: Vec<&str> = Vec::new();
-        let mut number = 0;
-        for record in self.records.iter().take(run + 1) {
-            let label = record.curve.label.as_str();
-            let known = labels.iter().position(|other| *other == label);
-            number = known.unwrap_or(labels.len());
-            if known.is_none() {
-                labels.push(label);
-            }
-        }
-        number
+        let labels = self.records.iter().map(|record| &record.curve.label);
+        let own = labels.clone().nth(run);
+        let number = unique(labels).iter().position(|label| Some(*label) == own);
+        number.unwrap_or_default()
     }
 }
 

@@ -1,12 +1,10 @@
 //! What is alike for runs that label pixels and runs that find objects: their models, and how painted images are shown.
 
-use std::path::Path;
-
 use image::RgbImage;
 
 use super::images::{Asked, validation_images};
 use super::markup::Markup;
-use super::samples::data_uri;
+use super::samples::{data_uri, file};
 use super::{Report, ReportError};
 use crate::groups::{grouped, unique};
 use crate::trained::{Images, TrainedDense, TrainedError, Warn};
@@ -122,11 +120,7 @@ pub(super) fn painted(page: &mut Markup, report: &Report) -> Result<(), ReportEr
                     if report.records.len() > 1 {
                         page.element("strong", &[], report.name(painted.run));
                     }
-                    let file = Path::new(&painted.image).file_name();
-                    let file = file
-                        .and_then(|name| name.to_str())
-                        .unwrap_or(&painted.image);
-                    page.element("span", &[("class", "file")], file);
+                    page.element("span", &[("class", "file")], file(&painted.image));
                     if !painted.words.is_empty() {
                         page.element("span", &[], &painted.words);
                     }

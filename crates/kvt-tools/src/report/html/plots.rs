@@ -1,9 +1,11 @@
 //! The curves of a report.
 
+use super::super::curves::by_label;
 use super::super::{Curve, Plot};
 use super::Report;
 use super::chart;
 use super::markup::Markup;
+use crate::groups::unique;
 use kvt_train::run::Metric;
 
 /// All plots that have data.
@@ -15,24 +17,16 @@ pub(super) fn all(page: &mut Markup, report: &Report, curves: &[Curve]) {
             metrics.push(Metric::TOP5);
         }
         metrics.push(Metric::FEATURE_STD);
-        for (number, metric) in metrics.iter().enumerate() {
-            let is_new = metrics.iter().position(|other| other == metric) == Some(number);
-            // The loss shares a plot with the training loss.
-            if is_new && *metric != Metric::LOSS {
-                chart::draw(page, Plot::Metric(*metric), curves);
-            }
+        // The loss shares a plot with the training loss.
+        metrics.retain(|metric| *metric != Metric::LOSS);
+        for metric in unique(metrics) {
+            chart::draw(page, Plot::Metric(metric), curves);
         }
         for plot in [Plot::Loss, Plot::LearningRate, Plot::Throughput] {
             chart::draw(page, plot, curves);
         }
     });
-    let same = |one: &Curve| {
-        curves
-            .iter()
-            .filter(|curve| curve.label == one.label)
-            .count()
-    };
-    if curves.iter().any(|curve| same(curve) > 1) {
+    if by_label(curves).iter().any(|(_, runs)| runs.len() > 1) {
         page.note("A line is the mean over the runs of one name, its band one sample standard deviation to each side.");
     }
 }

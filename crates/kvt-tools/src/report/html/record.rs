@@ -1,10 +1,10 @@
 //! What a run's folder contains, without its images.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::super::RunNames;
 use super::super::read::{label_of, points};
-use super::super::{Curve, ReportError, RunFacts};
+use super::super::{Curve, ReportError, RunFacts, RunNames, names_of};
 use kvt_data::regular;
 use kvt_data::text::counted;
 use kvt_train::config::{Plan, load_run_plan};
@@ -35,7 +35,8 @@ pub struct Record {
     pub(super) rows: Vec<EpochRow>,
     pub(super) notes: Vec<Note>,
     pub(super) model: Option<ModelFacts>,
-    progress: Progress,
+    /// How it ended, if it is not finished.
+    unfinished: Option<&'static str>,
 }
 
 /// Name, size and cost of a run's model.
@@ -47,16 +48,6 @@ pub(super) struct ModelFacts {
     pub(super) macs: u64,
     /// How many keys each query attends to, stage by stage: `32 of 65`.
     pub(super) keys: String,
-}
-
-/// How far a run has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    Finished,
-    /// Stopped by the user, and not continued.
-    Stopped,
-    /// Still training, or killed: the folder does not show which.
-    Open,
 }
 
 impl Record {
@@ -81,7 +72,7 @@ impl Record {
             }
         }
         let rows = rows.rows;
-        let progress = progress(&plan, &log.events);
+        let unfinished = unfinished(&plan, &log.events);
         let environment =
             Environment::read(&run.environment()).map_err(|error| warnings.push(error.to_string()));
         let classes = run
@@ -111,7 +102,7 @@ impl Record {
             warnings,
             rows,
             notes,
-            progress,
+            unfinished,
         })
     }
 
@@ -143,9 +134,7 @@ impl Record {
 
     /// The names that its line may have.
     pub(super) fn names(&self) -> RunNames {
-        let path = self.path.display().to_string();
-        let short = |name: &str| label_of(name, self.plan.seed).to_owned();
-        [short(&self.name), short(&path), path]
+        names_of(&self.name, &self.path, self.plan.seed)
     }
 
     /// The number of finished epochs.
@@ -172,20 +161,14 @@ impl Record {
     /// A note if the run is unfinished or was never evaluated.
     pub(super) fn state(&self) -> Option<String> {
         let (name, epochs) = (&self.name, self.epochs_of_all());
-        let how = match self.progress {
-            Progress::Finished => None,
-            Progress::Stopped => Some("was stopped"),
-            Progress::Open => Some("is still in training, or was killed,"),
-        };
-        let done =
-            how.map(|how| format!("`{name}` {how} after {epochs}: its numbers are those of now"));
+        let done = self
+            .unfinished
+            .map(|how| format!("`{name}` {how} after {epochs}: its numbers are those of now"));
         let evaluated = self.rows.iter().any(|row| row.val.is_some());
         let unjudged = (!evaluated && self.epochs() > 0)
             .then(|| format!("`{name}` has not been evaluated yet"));
-        match (done, unjudged) {
-            (Some(done), Some(unjudged)) => Some(format!("{done}; {unjudged}")),
-            (done, unjudged) => done.or(unjudged),
-        }
+        let all: Vec<String> = done.into_iter().chain(unjudged).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// The first epoch (from 1) with the best value, and that value.
@@ -225,13 +208,9 @@ impl Record {
     /// The names of the evaluated metrics, for the weights and for their average.
     pub(super) fn measured(&self) -> [Vec<String>; 2] {
         fn names<'a>(metrics: impl Iterator<Item = &'a Metrics>) -> Vec<String> {
-            let mut names: Vec<String> = metrics
-                .flat_map(Metrics::iter)
-                .map(|(name, _)| name.to_owned())
-                .collect();
-            names.sort();
-            names.dedup();
-            names
+            let names = metrics.flat_map(Metrics::iter);
+            let names: BTreeSet<String> = names.map(|(name, _)| name.to_owned()).collect();
+            names.into_iter().collect()
         }
         let rows = || self.rows.iter();
         [
@@ -246,13 +225,14 @@ fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// How far a run has come, from its plan and its log.
-fn progress(plan: &Plan, events: &[Event]) -> Progress {
+/// What has become of a run that is not finished, from its plan and its log.
+fn unfinished(plan: &Plan, events: &[Event]) -> Option<&'static str> {
     let is_stopped = matches!(events.last(), Some(Event::Note(note)) if note.topic == Topic::Stop);
     match (Record::is_finished(plan, events), is_stopped) {
-        (true, _) => Progress::Finished,
-        (false, true) => Progress::Stopped,
-        (false, false) => Progress::Open,
+        (true, _) => None,
+        (false, true) => Some("was stopped"),
+        // The folder does not show which.
+        (false, false) => Some("is still in training, or was killed,"),
     }
 }
 
@@ -298,13 +278,13 @@ mod tests {
         let stop = Event::Note(Note::new(20, Topic::Stop, "stopped"));
         let mut events = vec![eval(0, "val", 50.0), epoch(0, 1.0), stop];
         assert!(!Record::is_finished(&short, &events));
-        assert_eq!(progress(&short, &events), Progress::Stopped);
+        assert_eq!(unfinished(&short, &events), Some("was stopped"));
         events.push(eval(1, "val", 60.0));
         assert!(Record::is_finished(&short, &events));
         assert!(!Record::is_finished(&whole, &events));
         events.extend([epoch(1, 1.0), epoch(2, 1.0)]);
         assert!(Record::is_finished(&whole, &events));
-        assert_eq!(progress(&whole, &events), Progress::Finished);
+        assert_eq!(unfinished(&whole, &events), None);
         // Or when evaluations no longer improve.
         let mut early = vec![epoch(0, 1.0)];
         assert!(!Record::is_finished(&whole, &early));
@@ -313,6 +293,6 @@ mod tests {
             Topic::Patience,
             "finished early",
         )));
-        assert_eq!(progress(&whole, &early), Progress::Finished);
+        assert_eq!(unfinished(&whole, &early), None);
     }
 }

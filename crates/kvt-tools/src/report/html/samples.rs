@@ -13,6 +13,7 @@ use super::chart::color_class;
 use super::markup::Markup;
 use crate::groups::grouped;
 use crate::probe::{HeadMap, draw_map};
+use kvt_train::judge::Guess;
 use kvt_train::plot::encode_png;
 
 /// Pictures up to this side are stored losslessly and shown with sharp pixels.
@@ -32,7 +33,7 @@ pub struct Sample {
     /// The image as the model sees it.
     pub picture: RgbImage,
     /// The most probable classes with their probabilities, best first; none from a backbone without a head.
-    pub guesses: Vec<(String, f64)>,
+    pub guesses: Vec<Guess>,
     /// The attention of the class token in the last block that has a map, head by head; empty if no block has one.
     pub maps: Vec<HeadMap>,
 }
@@ -66,20 +67,12 @@ pub(super) fn chosen(report: &Report) -> Result<Markup, ReportError> {
 /// The images that runs got wrong with the highest confidence, run by run.
 pub(super) fn mistakes(report: &Report) -> Result<Markup, ReportError> {
     let mut page = Markup::default();
-    for run in 0..report.records.len() {
-        let own = || {
-            report
-                .mistakes
-                .iter()
-                .filter(move |sample| sample.run == run)
-        };
-        if own().next().is_none() {
-            continue;
-        }
+    let mistakes = report.mistakes.iter().map(|sample| (sample.run, sample));
+    for (run, own) in grouped(mistakes) {
         if report.records.len() > 1 {
             page.element("h3", &[], report.name(run));
         }
-        cards(&mut page, report, own())?;
+        cards(&mut page, report, own)?;
     }
     Ok(page)
 }
@@ -108,13 +101,11 @@ fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), Repor
         return Ok(());
     };
     let picture = data_uri(&first.picture)?;
-    let maps: Vec<Vec<String>> = all
-        .iter()
-        .map(|sample| {
-            let maps = sample.maps.iter().map(|map| data_uri(&draw_map(map)));
-            maps.collect::<Result<Vec<_>, ReportError>>()
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let maps = all.iter().map(|sample| {
+        let maps = sample.maps.iter().map(|map| data_uri(&draw_map(map)));
+        maps.collect::<Result<Vec<_>, _>>()
+    });
+    let maps = maps.collect::<Result<Vec<_>, _>>()?;
     page.within("figure", &[("class", "card")], |page| {
         let names = first.classes.join(", ");
         let words = format!("image of class {names}");
@@ -151,7 +142,7 @@ fn said(page: &mut Markup, report: &Report, sample: &Sample, maps: &[String]) {
                 page.text(report.name(sample.run));
             });
         }
-        for (rank, (class, probability)) in sample.guesses.iter().enumerate() {
+        for (rank, Guess { class, probability }) in sample.guesses.iter().enumerate() {
             let (kind, mark) = match (rank, sample.is_right(class)) {
                 (0, Some(true)) => ("guess first is-right", "✓ "),
                 (0, Some(false)) => ("guess first is-wrong", "✗ taken for "),
@@ -186,7 +177,7 @@ fn said(page: &mut Markup, report: &Report, sample: &Sample, maps: &[String]) {
 }
 
 /// The name of a file without its folders.
-fn file(image: &str) -> &str {
+pub(super) fn file(image: &str) -> &str {
     let name = Path::new(image).file_name();
     name.and_then(|name| name.to_str()).unwrap_or(image)
 }

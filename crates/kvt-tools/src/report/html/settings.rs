@@ -54,35 +54,33 @@ pub(super) fn differences(page: &mut Markup, records: &[Record], found: &[Differ
         page.element("p", &[], "The configurations are the same, key by key.");
         return;
     }
-    page.table("keys-of-runs", |page| {
-        let names = records.iter().map(|record| record.name.as_str());
-        page.header(std::iter::once("key").chain(names));
-        page.within("tbody", &[], |page| {
-            for differing in found {
-                let class = if differing.is_harmless {
-                    "harmless"
-                } else {
-                    ""
-                };
-                page.within("tr", &[("class", class)], |page| {
-                    page.within("th", &[("scope", "row")], |page| {
-                        page.within("code", &[], |page| {
-                            for part in differing.key.split_inclusive('.') {
-                                page.text(part);
-                                // A narrow page may break the line here.
-                                page.void("wbr", &[]);
-                            }
-                        });
+    let names = records.iter().map(|record| record.name.as_str());
+    let header = std::iter::once("key").chain(names);
+    page.table("keys-of-runs", header, |page| {
+        for differing in found {
+            let class = if differing.is_harmless {
+                "harmless"
+            } else {
+                ""
+            };
+            page.within("tr", &[("class", class)], |page| {
+                page.within("th", &[("scope", "row")], |page| {
+                    page.within("code", &[], |page| {
+                        for part in differing.key.split_inclusive('.') {
+                            page.text(part);
+                            // A narrow page may break the line here.
+                            page.void("wbr", &[]);
+                        }
                     });
-                    for value in &differing.values {
-                        page.within("td", &[], |page| match value {
-                            Some(value) => page.element("code", &[], value),
-                            None => page.text("not set"),
-                        });
-                    }
                 });
-            }
-        });
+                for value in &differing.values {
+                    page.within("td", &[], |page| match value {
+                        Some(value) => page.element("code", &[], value),
+                        None => page.text("not set"),
+                    });
+                }
+            });
+        }
     });
     if found.iter().any(|differing| differing.is_harmless) {
         page.note("Grey keys do not change the result.");
@@ -100,22 +98,22 @@ pub(super) fn configurations(page: &mut Markup, records: &[Record]) {
 
 /// The machines and programs of the runs.
 pub(super) fn environments(page: &mut Markup, records: &[Record]) {
-    page.table("keys-of-runs", |page| {
-        if records.len() > 1 {
-            let names = records.iter().map(|record| record.name.as_str());
-            page.header(std::iter::once("").chain(names));
+    let header = match records {
+        // A single run needs no name.
+        [_] => Vec::new(),
+        several => {
+            let names = several.iter().map(|record| record.name.as_str());
+            std::iter::once("").chain(names).collect()
         }
-        page.within("tbody", &[], |page| {
-            for (name, of) in FIELDS {
-                let unknown = || "unknown".to_owned();
-                let values: Vec<String> = records
-                    .iter()
-                    .map(|record| record.environment.as_ref().and_then(of))
-                    .map(|value| value.unwrap_or_else(unknown))
-                    .collect();
-                one_field(page, name, &values);
-            }
-        });
+    };
+    page.table("keys-of-runs", header, |page| {
+        for (name, of) in FIELDS {
+            let values = records.iter().map(|record| {
+                let value = record.environment.as_ref().and_then(of);
+                value.unwrap_or_else(|| "unknown".to_owned())
+            });
+            one_field(page, name, &values.collect::<Vec<_>>());
+        }
     });
 }
 

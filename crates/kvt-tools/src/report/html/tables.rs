@@ -7,6 +7,7 @@ use super::markup::Markup;
 use super::record::Record;
 use kvt_train::plot::{duration, grouped, human, with_unit};
 use kvt_train::run::{EvalRecord, Topic};
+use kvt_train::table::cells;
 
 /// Maximum number of notes shown per run.
 const NOTES: usize = 100;
@@ -18,25 +19,23 @@ pub(super) fn runs(page: &mut Markup, report: &Report) {
         return;
     }
     let title = report.metric.title;
-    page.table("numbers", |page| {
-        let [best, last] = [format!("best {title}"), format!("last {title}")];
-        page.header([
-            "run",
-            &*best,
-            "of epoch",
-            &*last,
-            "epochs",
-            "training time",
-            "images/s",
-            "parameters",
-            "MACs",
-            "keys per query",
-        ]);
-        page.within("tbody", &[], |page| {
-            for (number, record) in report.records.iter().enumerate() {
-                line(page, report, number, record);
-            }
-        });
+    let [best, last] = [format!("best {title}"), format!("last {title}")];
+    let header = [
+        "run",
+        &*best,
+        "of epoch",
+        &*last,
+        "epochs",
+        "training time",
+        "images/s",
+        "parameters",
+        "MACs",
+        "keys per query",
+    ];
+    page.table("numbers", header, |page| {
+        for (number, record) in report.records.iter().enumerate() {
+            line(page, report, number, record);
+        }
     });
 }
 
@@ -142,30 +141,25 @@ pub(super) fn comparison(page: &mut Markup, report: &Report, curves: &[Curve]) {
 pub(super) fn epochs(page: &mut Markup, record: &Record) {
     page.folded(&format!("All epochs of {}", record.name), |page| {
         let [own, ema] = record.measured();
-        page.table("numbers", |page| {
-            let mut header = ["epoch", "train_loss", "lr"].map(str::to_owned).to_vec();
-            for (split, names) in [(EvalRecord::VAL, &own), (EvalRecord::VAL_EMA, &ema)] {
-                header.extend(names.iter().map(|name| format!("{split}_{name}")));
+        let mut header = ["epoch", "train_loss", "lr"].map(str::to_owned).to_vec();
+        for (split, names) in [(EvalRecord::VAL, &own), (EvalRecord::VAL_EMA, &ema)] {
+            header.extend(names.iter().map(|name| format!("{split}_{name}")));
+        }
+        header.extend(["seconds", "images_per_second"].map(str::to_owned));
+        let rows = record.rows.iter().map(|row| {
+            let train = &row.train;
+            let epoch = train.epoch + 1;
+            let mut cells = Vec::from(cells([&epoch, &train.train_loss, &train.lr]));
+            for (eval, names) in [(&row.val, &own), (&row.val_ema, &ema)] {
+                cells.extend(names.iter().map(|name| {
+                    let value = eval.as_ref().and_then(|eval| eval.metrics.get(name));
+                    value.map_or_else(dash, |value| value.to_string())
+                }));
             }
-            header.extend(["seconds", "images_per_second"].map(str::to_owned));
-            page.header(header.iter().map(String::as_str));
-            page.within("tbody", &[], |page| {
-                for row in &record.rows {
-                    let train = &row.train;
-                    let mut cells = vec![train.train_loss.to_string(), train.lr.to_string()];
-                    for (eval, names) in [(&row.val, &own), (&row.val_ema, &ema)] {
-                        cells.extend(names.iter().map(|name| {
-                            let value = eval.as_ref().and_then(|eval| eval.metrics.get(name));
-                            value.map_or_else(dash, |value| value.to_string())
-                        }));
-                    }
-                    cells.push(short_number(train.seconds));
-                    cells.push(short_number(train.images_per_second));
-                    let epoch = (train.epoch + 1).to_string();
-                    page.row(&epoch, cells.iter().map(String::as_str));
-                }
-            });
+            cells.extend([train.seconds, train.images_per_second].map(short_number));
+            cells
         });
+        page.numbers(header.iter().map(String::as_str), rows);
     });
     if !record.notes.is_empty() {
         page.folded(&format!("Notes of {}", record.name), |page| {

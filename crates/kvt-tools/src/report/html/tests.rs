@@ -12,7 +12,7 @@ use super::*;
 use crate::events::{epoch, eval};
 use crate::probe::HeadMap;
 use kvt_data::Batch;
-use kvt_train::judge::Judgement;
+use kvt_train::judge::Guess;
 use kvt_train::plot::color;
 use kvt_train::run::{EpochsCsv, Event, JsonlLog, Listener, Note, RunDir, Topic};
 use kvt_train::task::Evaluation;
@@ -168,13 +168,17 @@ fn full(runs: &Runs) -> Report {
         classes: ["cat", NASTY, "dog"].map(str::to_owned).to_vec(),
         found: (Evaluation::default(), judgement),
     });
+    let guess = |class: &str, probability| Guess {
+        class: class.to_owned(),
+        probability,
+    };
     for run in [0, 1] {
         report.samples.push(Sample {
             run,
             image: format!("{NASTY}.png"),
             classes: vec![NASTY.to_owned()],
             picture: picture(),
-            guesses: vec![(NASTY.to_owned(), 0.75), ("cat".to_owned(), 0.25)],
+            guesses: vec![guess(NASTY, 0.75), guess("cat", 0.25)],
             maps: vec![HeadMap {
                 grid: [2, 2],
                 weights: vec![0.0, 0.5, 0.25, 0.0],
@@ -187,7 +191,7 @@ fn full(runs: &Runs) -> Report {
         image: "x".to_owned(),
         classes: vec!["cat".to_owned()],
         picture: RgbImage::from_pixel(80, 80, Rgb([9, 99, 199])),
-        guesses: vec![(NASTY.to_owned(), 1.0)],
+        guesses: vec![guess(NASTY, 1.0)],
         maps: Vec::new(),
     });
     report.remarks.push(NASTY.to_owned());
@@ -456,7 +460,7 @@ fn what_cannot_be_reported_is_an_error() {
     let error = Report::new(records, Some(Metric::BOX_AP), None).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no run was evaluated by `box_ap`, but by `loss`, `top1`, `top5`"
+        "no run is evaluated by `box_ap`, but by `loss`, `top1`, `top5`"
     );
     // Nothing is known of a run that was not evaluated yet.
     let young = runs.add("young", "", &[epoch(0, 1.0)]);

@@ -9,11 +9,9 @@ pub use self::paint::Seen;
 pub use self::results::SegmentResults;
 use super::dense::TrainedDense;
 use super::judge::{check_loss, judged};
-use super::{Images, Origin, TrainedError, Warn, plan_of};
-use kvt_train::config::load_plan;
-use kvt_train::run::RunDir;
+use super::{Images, TrainedError, Warn};
 use kvt_train::splits::prepared_batches;
-use kvt_train::task::{SegmentEvaluation, TaskKind, eval_images, evaluate_segments};
+use kvt_train::task::{SegmentEvaluation, eval_images, evaluate_segments};
 use kvt_train::world::Alone;
 
 /// A network for segmentation that is ready to predict.
@@ -42,19 +40,5 @@ impl Segmenter {
         })?;
         check_loss(evaluation.images, evaluation.loss())?;
         Ok(evaluation)
-    }
-}
-
-impl Origin {
-    /// The task of the plan.
-    ///
-    /// # Errors
-    /// If the plan cannot be read.
-    pub fn task(&self, overrides: &[String]) -> Result<TaskKind, TrainedError> {
-        let plan = match self {
-            Self::Run { folder, .. } => plan_of(&RunDir::open(folder)?, overrides, &mut |_| {})?,
-            Self::Config { file, .. } => load_plan(file, overrides)?,
-        };
-        Ok(plan.task)
     }
 }

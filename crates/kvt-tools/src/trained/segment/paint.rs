@@ -88,7 +88,7 @@ impl Seen {
         let maps: Vec<&[u8]> = maps.map(|map| map.labels.as_slice()).collect();
         let pictures: Vec<RgbImage> = maps.iter().map(|map| painted(&self.picture, map)).collect();
         let pictures = side_by_side(&pictures.iter().collect::<Vec<_>>(), LEAST_SIDE);
-        with_legend(&pictures, &classes_of(maps), Some(names)).map_err(TrainedError::Draw)
+        with_legend(&pictures, &classes_of(maps), names).map_err(TrainedError::Draw)
     }
 
     /// The same at a smaller size, of at most `most` pixels on the longer side, for pages.
