@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
-use super::running::{Running as _, ready};
+use super::running::ready;
 use super::timing::{Rounds, Timing, time};
 use super::{BenchError, ModelCase};
 use kvt_train::engine::Processes;

@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use kvt_models::ImgSize;
 use serde::{Deserialize, Serialize};
 
-use super::running::{Running as _, fresh, ready};
+use super::running::{fresh, ready};
 use super::timing::{Rounds, Timing, time};
 use super::{BenchError, ModelCase, peak_of};
 use kvt_train::engine::Processes;

@@ -44,7 +44,7 @@ pub(crate) fn check_tasks(
     tasks: impl Iterator<Item = TaskKind>,
 ) -> Result<(), ReportError> {
     let all = tasks.flat_map(|task| of_task(task).1);
-    check(metric, all.map(|metric| metric.name).collect())
+    check(metric, &all.map(|metric| metric.name).collect())
 }
 
 /// The metric with a name.
@@ -66,10 +66,10 @@ pub(crate) fn check_metric(metric: Metric, curves: &[Curve]) -> Result<(), Repor
     let points = curves.iter().flat_map(|curve| &curve.epochs);
     let measured = points.flat_map(|point| [&point.val, &point.ema, &point.best]);
     let names = measured.flat_map(Metrics::iter).map(|(name, _)| name);
-    check(metric, names.collect())
+    check(metric, &names.collect())
 }
 
-fn check(metric: Metric, names: BTreeSet<&str>) -> Result<(), ReportError> {
+fn check(metric: Metric, names: &BTreeSet<&str>) -> Result<(), ReportError> {
     if names.is_empty() || names.contains(metric.name) {
         return Ok(());
     }
