@@ -35,9 +35,8 @@ pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
         .enumerate()
         .find(|(_, weight)| !(least..=most).contains(*weight))
     {
-        let expected = format!(
-            "weights from {least:e} to {most:e}, unlike that of class {class}, counted from 0"
-        );
+        let expected =
+            format!("a weight from {least:e} to {most:e} for class {class}, counted from 0");
         checks.refuse(key, &format!("{wrong:?}"), &expected);
     }
 }

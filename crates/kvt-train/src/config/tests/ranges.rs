@@ -200,7 +200,7 @@ fn every_number_has_a_range() {
 #[test]
 fn a_tiny_weight_of_a_class_is_named() {
     let set = "loss.class_weights=[1.0, 1e-45, 0.5]";
-    assert_snapshot!(error_of(SMALL, &[set]), @"--set loss.class_weights=[1.0, 1e-45, 0.5]: invalid value `1e-45` for `loss.class_weights`: expected weights from 1e-18 to 1e18, unlike that of class 1, counted from 0");
+    assert_snapshot!(error_of(SMALL, &[set]), @"--set loss.class_weights=[1.0, 1e-45, 0.5]: invalid value `1e-45` for `loss.class_weights`: expected a weight from 1e-18 to 1e18 for class 1, counted from 0");
     assert!(plan_of(SMALL, &["loss.class_weights=[1e-18, 1e18]"]).is_ok());
 }
 
