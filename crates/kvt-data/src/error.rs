@@ -39,10 +39,15 @@ pub enum DataError {
     /// The images are directly in the split's folder.
     #[error(
         "`{}` holds images but no class folders: move each image into a folder named by its class, `{}/<class>/*.jpg`, \
-         or name a table with their paths and labels in `data.labels`",
-        .0.display(), .0.display()
+         or name a table with their paths and labels in `data.labels`{}",
+        path.display(), path.display(), such_as(tables)
     )]
-    FlatFolder(PathBuf),
+    FlatFolder {
+        /// The folder.
+        path: PathBuf,
+        /// The tables of labels in it.
+        tables: Vec<String>,
+    },
     /// A class folder without a supported image.
     #[error("class folder `{}` has no image{}", path.display(), instead(others))]
     EmptyClass {
@@ -388,6 +393,13 @@ impl DataError {
     pub(crate) fn write(path: &Path, reason: &impl ToString) -> Self {
         let (path, reason) = (path.to_owned(), reason.to_string());
         Self::Write { path, reason }
+    }
+}
+
+fn such_as(tables: &[String]) -> String {
+    match tables {
+        [] => String::new(),
+        tables => format!(", such as {}", quoted(tables)),
     }
 }
 

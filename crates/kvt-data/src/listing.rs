@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use crate::source::{is_usual, splits_among};
-use crate::{DataError, DataKind, file, is_whole};
+use crate::{DataError, DataKind, file, is_whole, label_tables};
 
 /// The extensions of supported images.
 const READ: [&str; 8] = ["jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff", "gif"];
@@ -133,7 +133,10 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
     }
     match (found.names.is_empty(), found.unlisted.first(), flat) {
         (true, Some(first), _) => Err(DataError::Unlisted(first.clone())),
-        (true, None, true) => Err(DataError::FlatFolder(root.to_owned())),
+        (true, None, true) => Err(DataError::FlatFolder {
+            path: root.to_owned(),
+            tables: label_tables(root),
+        }),
         (true, None, false) => Err(without_classes(root)),
         (false, ..) => Ok(found),
     }

@@ -252,7 +252,13 @@ mod tests {
     fn mistakes_are_named() {
         let open = |dir: &Path| Source::open(dir, ClassOrder::Byte).unwrap_err();
         let dir = folder(&["1.png", "2.png"]);
-        assert!(matches!(open(dir.path()), DataError::FlatFolder(_)));
+        let flat = || open(dir.path()).to_string();
+        assert!(flat().ends_with("labels in `data.labels`"), "{}", flat());
+        for table in ["b.csv", "a.tsv"] {
+            fs_err::write(dir.path().join(table), "path,label\n1.png,x\n").unwrap();
+        }
+        let words = "in `data.labels`, such as `a.tsv`, `b.csv`";
+        assert!(flat().ends_with(words), "{}", flat());
         assert!(matches!(
             open(&dir.path().join("train")),
             DataError::MissingFolder(_)
