@@ -1,5 +1,6 @@
 //! Errors between a folder and a batch.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization;
@@ -160,7 +161,7 @@ pub enum DataError {
     #[error("`{}` has no shards: expected `*.tar` files as WebDataset and `kvt data pack` write them", .0.display())]
     NoShards(PathBuf),
     /// An unusable shard.
-    #[error("shard `{}`{}: {fault}", shard.display(), in_shard(member))]
+    #[error("shard `{}`{}: {fault}", shard.display(), around(", `", member, "`"))]
     Shard {
         /// The shard.
         shard: PathBuf,
@@ -189,7 +190,7 @@ pub enum DataError {
         fault: ParquetFault,
     },
     /// Shards or Parquet files without an image.
-    #[error("the files in `{}`{} hold no image", path.display(), of_split(split))]
+    #[error("the files in `{}`{} hold no image", path.display(), around(" of the split `", split, "`"))]
     NoImages {
         /// The folder.
         path: PathBuf,
@@ -451,7 +452,10 @@ pub enum ShardFault {
     #[error("a label of {0} bytes: expected a whole number, in at most 32")]
     LongLabel(u64),
     /// A label that is not a number, or is too large.
-    #[error("label `{label}` is not a whole number{}", below(*classes))]
+    #[error(
+        "label `{label}` is not a whole number{}",
+        around(" below ", classes, ", the number of classes")
+    )]
     Label {
         /// The label.
         label: String,
@@ -505,7 +509,7 @@ pub enum ParquetFault {
     /// A label that is not a class.
     #[error(
         "column `{column}`, row {row}: label {label} is not a number from 0{}; -1 in all rows is a split without labels",
-        up_to(*classes)
+        around(" to ", &classes.and_then(|count| count.checked_sub(1)), "")
     )]
     Label {
         /// The column.
@@ -549,9 +553,10 @@ pub enum ParquetFault {
     OtherClasses(PathBuf),
 }
 
-fn up_to(classes: Option<usize>) -> String {
-    let last = classes.and_then(|count| count.checked_sub(1));
-    last.map_or(String::new(), |last| format!(" to {last}"))
+/// What is there, in words around it; nothing if it is not.
+fn around<T: Display>(before: &str, value: &Option<T>, behind: &str) -> String {
+    let value = value.as_ref();
+    value.map_or_else(String::new, |value| format!("{before}{value}{behind}"))
 }
 
 fn expected(split: &Option<String>) -> String {
@@ -560,21 +565,6 @@ fn expected(split: &Option<String>) -> String {
             " of a split `{split}` (`{split}-00000-of-00001.parquet`, ... or `{split}/*.parquet`)"
         )
     })
-}
-
-fn of_split(split: &Option<String>) -> String {
-    let split = split.as_ref();
-    split.map_or(String::new(), |name| format!(" of the split `{name}`"))
-}
-
-fn below(classes: Option<usize>) -> String {
-    let words = |count: usize| format!(" below {count}, the number of classes");
-    classes.map_or(String::new(), words)
-}
-
-fn in_shard(member: &Option<String>) -> String {
-    let member = member.as_ref();
-    member.map_or(String::new(), |name| format!(", `{name}`"))
 }
 
 /// The first five images, masks and names without a partner.

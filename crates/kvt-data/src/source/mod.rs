@@ -74,16 +74,17 @@ enum Place {
 }
 
 /// The content of an image's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Coding {
     /// An image file.
+    #[default]
     File,
     /// The red, green and blue planes of a square, as in CIFAR.
     Planes { side: u32 },
 }
 
 /// The labelled images of one split. Each can be read independently, in any order.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Source {
     /// Their folder.
     pub root: PathBuf,
@@ -185,19 +186,7 @@ impl Source {
             root,
             classes,
             samples,
-            others: OtherFormats::default(),
-            beside: OtherFormats::default(),
-            notes: Vec::new(),
-            files: Vec::new(),
-            tables: Arc::from([]),
-            is_numbered: false,
-            are_labels: false,
-            class_columns: None,
-            coding: Coding::File,
-            cache: None,
-            masks: None,
-            objects: None,
-            label_sets: None,
+            ..Self::default()
         })
     }
 
