@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use tempfile::NamedTempFile;
 
-pub(crate) use self::staging::Staging;
+use self::staging::Staging;
 use self::target::Target;
 use self::temporary::Mark;
 pub use self::temporary::abandon;
