@@ -11,7 +11,7 @@ use super::sheet::{COLUMNS, chosen, render};
 use crate::paint::{
     PaintedObject, classes_of, fitted, painted, with_boxes, with_legend, with_masks,
 };
-use kvt_data::augment::{DetectTrain, JointTrain, ObjectMask, Objects, ObjectsError};
+use kvt_data::augment::{JointTrain, ObjectMask, Objects, ObjectsError, PrepareObjects};
 use kvt_data::{DataError, DecodeError, ImageObjects, OnError, image_key};
 use kvt_train::config::Plan;
 use kvt_train::plot::encode_png;
@@ -54,7 +54,7 @@ pub(super) fn draw_objects(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, Prev
     let limits = image_limits(plan);
     let most = plan.multiscale.max;
     let train =
-        DetectTrain::new(&plan.multiscale, &plan.augment, limits).map_err(DataError::from)?;
+        PrepareObjects::train(&plan.multiscale, &plan.augment, limits).map_err(DataError::from)?;
     let cell = (MOST_OBJECTS.min(most), MOST_OBJECTS.min(most));
     let mut classes = Vec::new();
     let read = |number| splits.train.annotated(number, limits);

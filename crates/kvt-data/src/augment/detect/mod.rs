@@ -30,19 +30,10 @@ const SIZES_BEFORE: [u32; 3] = [400, 500, 600];
 /// Smallest and largest side of a crop, in pixels.
 const CROP: [u32; 2] = [384, 600];
 
-/// Images with objects for training.
+/// Images with objects, for training or for an evaluation.
 #[derive(Debug, Clone)]
-pub struct DetectTrain {
+pub struct PrepareObjects {
     config: MultiscaleConfig,
-    levels: Levels,
-    limits: ImageLimits,
-}
-
-/// Images with objects for evaluation.
-#[derive(Debug, Clone)]
-pub struct DetectEval {
-    /// Longest and shortest side.
-    scale: [u32; 2],
     levels: Levels,
     limits: ImageLimits,
 }
@@ -102,11 +93,7 @@ impl Steps {
             ((width, height), crop)
         });
         let shown = before.map_or(size, |(_, crop)| (crop.width, crop.height));
-        let short = if config.sizes.is_empty() {
-            config.max
-        } else {
-            one_of("size", &config.sizes)
-        };
+        let short = one_of("size", &config.sizes);
         Self {
             flips,
             before,
@@ -149,12 +136,12 @@ impl Steps {
     }
 }
 
-impl DetectTrain {
-    /// With mean and deviation of `augment`; images beyond `limits` are unreadable.
+impl PrepareObjects {
+    /// For training, with mean and deviation of `augment`; images beyond `limits` are unreadable.
     ///
     /// # Errors
     /// [`AugmentError::Setting`] if a value is invalid.
-    pub fn new(
+    pub fn train(
         config: &MultiscaleConfig,
         augment: &AugmentConfig,
         limits: ImageLimits,
@@ -165,6 +152,25 @@ impl DetectTrain {
             levels: Levels::new(&augment.mean, &augment.std),
             limits,
         })
+    }
+
+    /// For an evaluation, which draws nothing: images have the largest of the sizes.
+    ///
+    /// # Errors
+    /// As [`train`](Self::train).
+    pub fn evaluation(
+        config: &MultiscaleConfig,
+        augment: &AugmentConfig,
+        limits: ImageLimits,
+    ) -> Result<Self, AugmentError> {
+        checked(config)?;
+        let config = MultiscaleConfig {
+            sizes: vec![config.largest()],
+            crop_before: false,
+            hflip: 0.0,
+            ..config.clone()
+        };
+        Self::train(&config, augment, limits)
     }
 
     /// The augmented image before normalisation, and its objects.
@@ -183,9 +189,24 @@ impl DetectTrain {
         let steps = Steps::draw(&self.config, image.dimensions(), key);
         steps.within(self.limits)?.apply(image, found)
     }
+
+    /// An image as the model sees it in an evaluation, without objects.
+    ///
+    /// # Errors
+    /// If it has no pixels, would have more than `data.max_pixels`, or cannot be resized.
+    pub fn image(&self, image: RgbImage) -> Result<Image, AugmentError> {
+        let (width, height) = image.dimensions();
+        if width == 0 || height == 0 {
+            return Err(AugmentError::Empty);
+        }
+        let scale = long_first(self.config.max, self.config.largest());
+        let size = fitted((width, height), scale);
+        within(size, self.limits, "multiscale.sizes")?;
+        Ok(normalized(&self.levels, resize(image, size)?))
+    }
 }
 
-impl Prepare<Objects> for DetectTrain {
+impl Prepare<Objects> for PrepareObjects {
     fn prepare(
         &self,
         source: &Source,
@@ -195,59 +216,6 @@ impl Prepare<Objects> for DetectTrain {
         let (image, found) = source.annotated(index, self.limits)?;
         let augmented = self.augment(image, found, key);
         let (image, target) = augmented.map_err(|error| failed(source, index, error))?;
-        Ok(Example {
-            views: vec![normalized(&self.levels, image)],
-            target,
-        })
-    }
-}
-
-impl DetectEval {
-    /// With mean and deviation of `augment`; images beyond `limits` are unreadable.
-    ///
-    /// # Errors
-    /// [`AugmentError::Setting`] if a value is invalid.
-    pub fn new(
-        config: &MultiscaleConfig,
-        augment: &AugmentConfig,
-        limits: ImageLimits,
-    ) -> Result<Self, AugmentError> {
-        checked(config)?;
-        Ok(Self {
-            scale: long_first(config.max, config.largest()),
-            levels: Levels::new(&augment.mean, &augment.std),
-            limits,
-        })
-    }
-
-    /// An image as the model sees it.
-    ///
-    /// # Errors
-    /// If it has no pixels, would have more than `data.max_pixels`, or cannot be resized.
-    pub fn image(&self, image: RgbImage) -> Result<Image, AugmentError> {
-        let (width, height) = image.dimensions();
-        if width == 0 || height == 0 {
-            return Err(AugmentError::Empty);
-        }
-        let size = fitted((width, height), self.scale);
-        within(size, self.limits, "multiscale.sizes")?;
-        Ok(normalized(&self.levels, resize(image, size)?))
-    }
-}
-
-impl Prepare<Objects> for DetectEval {
-    fn prepare(&self, source: &Source, index: u32, _: Key) -> Result<Example<Objects>, DataError> {
-        let (image, found) = source.annotated(index, self.limits)?;
-        let steps = Steps {
-            flips: false,
-            before: None,
-            size: fitted(image.dimensions(), self.scale),
-        };
-        let resized = steps
-            .within(self.limits)
-            .map_err(ObjectsError::from)
-            .and_then(|steps| steps.apply(image, found));
-        let (image, target) = resized.map_err(|error| failed(source, index, error))?;
         Ok(Example {
             views: vec![normalized(&self.levels, image)],
             target,
