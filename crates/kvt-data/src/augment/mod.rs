@@ -27,7 +27,7 @@ pub use config::{AugmentConfig, CropMode, Interpolation, Preset};
 pub use crop::{Crop, center_crop, random_resized_crop};
 pub use detect::{MultiscaleConfig, ObjectMask, Objects, ObjectsError, PrepareObjects};
 pub use erase::{EraseMode, Patch, RandomErasing};
-pub use jitter::{Adjustment, ColorJitter};
+pub use jitter::ColorJitter;
 pub use joint::{DenseConfig, JointEval, JointTrain};
 pub use normalization::Normalization;
 pub use part::{Look, Part};

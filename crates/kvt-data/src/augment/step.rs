@@ -59,10 +59,8 @@ impl Step {
             Self::Jitter { jitter, prob } => {
                 let key = key.named("jitter");
                 if happens(key.named("prob"), *prob) {
-                    let adjustments = jitter.draw(key);
-                    adjustments
-                        .into_iter()
-                        .for_each(|one| one.apply(&mut image));
+                    let adjustments = jitter.draw(key).into_iter();
+                    image = adjustments.fold(image, |image, one| one.apply(image));
                 }
             }
             Self::Grayscale { prob } => {

@@ -7,9 +7,7 @@ use kvt_ops::Key;
 use serde_json::Value;
 
 use super::*;
-use crate::augment::{
-    Adjustment, AugmentConfig, CropMode, EraseMode, Interpolation, Preset, Transform, ops,
-};
+use crate::augment::{AugmentConfig, CropMode, EraseMode, Interpolation, Preset, Transform, ops};
 use crate::{ImageLimits, decode_bytes};
 
 const ALPHA: ImageLimits = ImageLimits {
@@ -132,10 +130,10 @@ fn operations_on_grey_and_on_rgba_are_pillows() {
             "posterize" => ops::posterize(&mut image, 3),
             "solarize" => ops::solarize(&mut image, 100),
             "sharpness" => ops::sharpness(&mut image, 1.6),
-            "brightness" => Adjustment::Brightness(1.6).apply(&mut image),
-            "contrast" => Adjustment::Contrast(1.6).apply(&mut image),
-            "color" => Adjustment::Saturation(1.6).apply(&mut image),
-            _ => Adjustment::Hue(0.3).apply(&mut image),
+            "brightness" => ops::brightness(&mut image, 1.6),
+            "contrast" => ops::contrast(&mut image, 1.6),
+            "color" => ops::color(&mut image, 1.6),
+            _ => ops::hue(&mut image, 0.3),
         }
         image
     };

@@ -91,6 +91,8 @@ pub enum Op {
     Contrast(f64),
     Brightness(f64),
     Sharpness(f64),
+    /// By a fraction of the colour circle. No policy has it.
+    Hue(f64),
     ShearX(f64, Sampling),
     ShearY(f64, Sampling),
     /// By pixels.
@@ -253,6 +255,7 @@ impl Op {
             Self::Contrast(factor) => ops::contrast(&mut image, factor),
             Self::Brightness(factor) => ops::brightness(&mut image, factor),
             Self::Sharpness(factor) => ops::sharpness(&mut image, factor),
+            Self::Hue(turns) => ops::hue(&mut image, turns),
             Self::GaussianBlur(radius) => ops::gaussian_blur(&mut image, radius),
             Self::Rotate(degrees, sampling) => return ops::rotate(&image, degrees, sampling),
             Self::ShearX(factor, sampling) => return ops::shear_x(&image, factor, sampling),
