@@ -200,9 +200,6 @@ fn checked(config: &DenseConfig, limits: ImageLimits) -> Result<(), AugmentError
     };
     schema::check(config)
         .map_err(|(key, refusal)| refuse(&key, refusal.value, &refusal.expected))?;
-    if let Some((key, value, expected)) = config.reversed().next() {
-        return Err(refuse(key, value, expected));
-    }
     let [height, width] = config.crop;
     if u64::from(height) * u64::from(width) > limits.max_pixels {
         let expected = format!("at most `data.max_pixels` = {} pixels", limits.max_pixels);

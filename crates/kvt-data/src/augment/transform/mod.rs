@@ -125,10 +125,6 @@ impl Transform {
         schema::check(config).map_err(|(key, refusal)| {
             refuse(&format!("augment.{key}"), refusal.value, &refusal.expected)
         })?;
-        if let Some((key, pair)) = config.reversed().next() {
-            let (key, value) = (format!("augment.{key}"), format!("{pair:?}"));
-            return Err(refuse(&key, value, "the smaller value first"));
-        }
         if !matches!(config.channels(), 1 | 3 | 4) || config.std.len() != config.channels() {
             let value = format!("{:?}, and `augment.std` {:?}", config.mean, config.std);
             let expected = "1, 3 or 4 numbers, one for each channel, in both";

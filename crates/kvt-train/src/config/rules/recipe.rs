@@ -88,13 +88,7 @@ pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
 }
 
 /// `[mix]`.
-pub(super) fn mixing(mix: &mut MixConfig, checks: &mut Checks<'_>) {
-    if let Some(pair @ [low, high]) = mix.cutmix_minmax
-        && low > high
-    {
-        let (key, pair) = ("mix.cutmix_minmax", format!("{pair:?}"));
-        checks.refuse(key, &pair, "the smaller value first");
-    }
+pub(super) fn mixing(mix: &mut MixConfig) {
     if !mix.is_on() {
         *mix = MixConfig::default();
     }

@@ -257,7 +257,7 @@ fn settings_of_scenes_have_an_order_and_count_only_for_scenes() {
     assert_eq!(of(&with("data.shapes.objects=[2, 5]")).objects, [2, 5]);
     assert_eq!(of(&["data.shapes.objects=[2, 5]"]).objects, [1, 2]);
     let sets = with("data.shapes.objects=[3, 1]");
-    assert_snapshot!(error_of(SMALL, &sets), @"--set data.shapes.objects=[3, 1]: invalid value `[3, 1]` for `data.shapes.objects`: expected two numbers, the smaller one first");
+    assert_snapshot!(error_of(SMALL, &sets), @"--set data.shapes.objects=[3, 1]: invalid value `[3, 1]` for `data.shapes.objects`: expected the smaller value first");
 }
 
 /// The largest allowed numbers do not overflow when they are multiplied.
