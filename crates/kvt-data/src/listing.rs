@@ -166,13 +166,9 @@ fn splits_in(root: &Path, folders: &[String]) -> Option<Vec<String>> {
             return None;
         }
         let inner = |name: &String| {
-            let entries = std::fs::read_dir(root.join(name))
-                .into_iter()
-                .flatten()
-                .flatten();
-            let shown = entries.filter(|entry| !is_hidden(&entry.file_name()));
-            let dirs = shown.filter(|entry| entry.path().is_dir());
-            dirs.map(|entry| entry.file_name()).collect::<HashSet<_>>()
+            let dirs = shown(&root.join(name)).filter(|path| path.is_dir());
+            let names = dirs.filter_map(|dir| dir.file_name().map(OsStr::to_owned));
+            names.collect::<HashSet<_>>()
         };
         let is_split = |name: &&String| is_usual(name) && !holds_images(&root.join(name));
         let of_split = inner(folders.iter().find(is_split)?);
@@ -193,9 +189,22 @@ fn holds_images(dir: &Path) -> bool {
 
 /// Whether a folder in this one, other than a hidden one, directly contains an image: then these folders are classes.
 pub(super) fn holds_classes(root: &Path) -> bool {
-    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
-    let mut folders = entries.filter(|entry| !is_hidden(&entry.file_name()));
-    folders.any(|entry| holds_images(&entry.path()))
+    shown(root).any(|folder| holds_images(&folder))
+}
+
+/// What is directly in a folder, without hidden entries; nothing if it cannot be listed.
+pub(super) fn shown(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let shown = entries.filter(|entry| !is_hidden(&entry.file_name()));
+    shown.map(|entry| entry.path())
+}
+
+/// The files in a folder with this extension, by the bytes of their names, without hidden ones.
+pub(super) fn with_ending(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let is_right = |path: &PathBuf| path.extension().is_some_and(|found| found == ending);
+    let mut files: Vec<PathBuf> = shown(dir).filter(is_right).collect();
+    files.sort_by(|a, b| bytes(a).cmp(bytes(b)));
+    files
 }
 
 /// The content of a class folder, including its subfolders.
@@ -314,6 +323,6 @@ fn ending(path: &Path) -> Option<String> {
     Some(path.extension()?.to_str()?.to_ascii_lowercase())
 }
 
-pub(super) fn is_hidden(name: &OsStr) -> bool {
+fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }

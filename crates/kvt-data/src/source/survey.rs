@@ -100,7 +100,7 @@ fn survey(root: &Path, split: &str, label_column: &str) -> Result<Survey, DataEr
     };
     if shards::is_here(&dir) {
         if split.is_empty() {
-            refuse_side_by_side(&dir, &shards::files(&dir)?)?;
+            refuse_side_by_side(&dir, &shards::files(&dir))?;
         }
         return Ok(shards::open(&dir, None)?.surveyed());
     }

@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fs_err as fs;
 use rayon::prelude::*;
 
 pub use self::footer::is_guarded;
@@ -69,15 +68,9 @@ pub(super) fn others(root: &Path, splits: &[&str]) -> OtherFormats {
 
 /// The files of a folder, or otherwise of its folder `data`, with matching names, ordered by the bytes of the names.
 fn list(dir: &Path, is_right: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let of = |dir: &Path| -> Vec<PathBuf> {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        let files = entries.map(|entry| entry.path()).filter(|path| {
-            let stem = path.file_stem().unwrap_or_default();
-            let is_file = path.extension().is_some_and(|ending| ending == ENDING);
-            is_file && !listing::is_hidden(stem) && is_right(&stem.to_string_lossy())
-        });
-        let mut files: Vec<PathBuf> = files.collect();
-        files.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
+    let of = |dir: &Path| {
+        let mut files = listing::with_ending(dir, ENDING);
+        files.retain(|path| is_right(&path.file_stem().unwrap_or_default().to_string_lossy()));
         files
     };
     let files = of(dir);

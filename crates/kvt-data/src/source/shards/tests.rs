@@ -1,5 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use fs_err as fs;
+
 use super::*;
 use crate::{ClassOrder, ImageLimits, pack};
 
