@@ -63,10 +63,7 @@ impl<T> Prepare<T> for Views<T> {
         let picture = source.decode(index, self.limits, look)?;
         let views = self.augment(picture, key);
         Ok(Example {
-            views: views.map_err(|source| DataError::Augment {
-                path: sample.path.clone(),
-                source,
-            })?,
+            views: views.map_err(|error| error.at(&sample.path))?,
             target: (self.target)(sample),
         })
     }

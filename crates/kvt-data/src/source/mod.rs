@@ -129,8 +129,13 @@ struct Known<'a> {
 impl Source {
     /// The names of numbered files that are missing between others.
     pub fn gaps(&self) -> Vec<String> {
+        gaps(self.holders())
+    }
+
+    /// The files that hold several images each.
+    fn holders(&self) -> impl Iterator<Item = &Path> {
         let tables = self.tables.iter().map(|table| table.path.as_path());
-        gaps(self.files.iter().map(PathBuf::as_path).chain(tables))
+        self.files.iter().map(PathBuf::as_path).chain(tables)
     }
 
     /// What a table of labels leaves out, as warnings.
@@ -203,9 +208,7 @@ impl Source {
 
     /// Where the images are: their files, if these hold several images each, or otherwise their folder.
     pub fn place(&self) -> String {
-        let tables = self.tables.iter().map(|table| table.path.as_path());
-        let paths = self.files.iter().map(PathBuf::as_path).chain(tables);
-        let files: Vec<_> = paths.map(Path::display).collect();
+        let files: Vec<_> = self.holders().map(Path::display).collect();
         match files.as_slice() {
             [] => format!("`{}`", self.root.display()),
             [file] => format!("`{file}`"),

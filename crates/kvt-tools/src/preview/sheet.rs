@@ -58,10 +58,7 @@ pub(super) fn draw(
             let key = view_key(image_key(plan.seed, epoch, number), view);
             let own = transform.size();
             let view =
-                View::of(image.clone(), transform, key).map_err(|source| DataError::Augment {
-                    path: sample.path.clone(),
-                    source,
-                })?;
+                View::of(image.clone(), transform, key).map_err(|error| error.at(&sample.path))?;
             let picture = picture(&view.pixels, own, &plan.augment);
             pictures.push(if own == size {
                 picture

@@ -7,6 +7,8 @@ mod config;
 mod objects;
 mod placement;
 
+use std::path::PathBuf;
+
 use image::{RgbImage, imageops};
 use kvt_ops::Key;
 use rand::RngExt;
@@ -15,7 +17,7 @@ pub use self::config::MultiscaleConfig;
 pub use self::objects::{ObjectMask, Objects};
 use self::placement::Side;
 use super::joint::geometry::{fitted, resize};
-use super::joint::{normalized, of_sample, within};
+use super::joint::{normalized, within};
 use super::normalize::Levels;
 use super::resize::cut;
 use super::{AugmentConfig, AugmentError, Crop};
@@ -23,7 +25,7 @@ use crate::batch::Image;
 use crate::coco::Fault;
 use crate::prepare::{Example, Prepare};
 use crate::source::ImageObjects;
-use crate::{DataError, ImageLimits, Source, schema};
+use crate::{DataError, DecodeError, ImageLimits, Source};
 
 /// Shorter sides before a crop, in pixels.
 const SIZES_BEFORE: [u32; 3] = [400, 500, 600];
@@ -53,6 +55,19 @@ pub enum ObjectsError {
         /// What is wrong with it.
         fault: Fault,
     },
+}
+
+impl ObjectsError {
+    /// That of an image, with its path. A bad annotation makes a bad sample.
+    pub fn at(self, path: PathBuf) -> DataError {
+        match self {
+            Self::Image(error) => error.at(path),
+            error @ Self::Annotation { .. } => DataError::Decode(DecodeError {
+                path,
+                reason: error.to_string(),
+            }),
+        }
+    }
 }
 
 /// What is done to an image: the steps in their order.
@@ -215,7 +230,7 @@ impl Prepare<Objects> for PrepareObjects {
     ) -> Result<Example<Objects>, DataError> {
         let (image, found) = source.annotated(index, self.limits)?;
         let augmented = self.augment(image, found, key);
-        let (image, target) = augmented.map_err(|error| failed(source, index, error))?;
+        let (image, target) = augmented.map_err(|error| error.at(source.path_of(index)))?;
         Ok(Example {
             views: vec![normalized(&self.levels, image)],
             target,
@@ -229,27 +244,14 @@ fn long_first(max: u32, short: u32) -> [u32; 2] {
 }
 
 fn checked(config: &MultiscaleConfig) -> Result<(), AugmentError> {
-    let refuse = |key: &str, value: String, expected: String| AugmentError::Setting {
-        key: format!("multiscale.{key}"),
-        value,
-        expected,
-    };
-    schema::check(config)
-        .map_err(|(key, refusal)| refuse(&key, refusal.value, refusal.expected))?;
+    AugmentError::check("multiscale", config)?;
     match config.misfit() {
-        Some((key, value, expected)) => Err(refuse(key, value, expected)),
+        Some((key, value, expected)) => Err(AugmentError::Setting {
+            key: format!("multiscale.{key}"),
+            value,
+            expected,
+        }),
         None => Ok(()),
-    }
-}
-
-/// A bad annotation makes a bad sample.
-fn failed(source: &Source, index: u32, error: ObjectsError) -> DataError {
-    match error {
-        ObjectsError::Image(error) => of_sample(source, index, error),
-        error @ ObjectsError::Annotation { .. } => match source.sample(index) {
-            Ok(sample) => sample.error(error.to_string()).into(),
-            Err(error) => error.into(),
-        },
     }
 }
 

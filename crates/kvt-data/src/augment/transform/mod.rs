@@ -2,15 +2,19 @@
 
 mod fit;
 
+use std::path::PathBuf;
+
 use fast_image_resize::{FilterType, ResizeError};
 use image::{GrayImage, Luma, Rgb, RgbImage, imageops};
 use rand::RngExt;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::augment::normalize::Levels;
 use crate::augment::resize::{resize, resize_crop};
 use crate::augment::{AugmentConfig, Interpolation, Preset, RandomErasing, Step, ops};
 use crate::raster::Raster;
-use crate::schema;
+use crate::{DataError, schema};
 use kvt_ops::Key;
 
 /// Invalid settings, or an image that cannot be transformed.
@@ -69,6 +73,25 @@ pub enum AugmentError {
     Resize(#[from] ResizeError),
 }
 
+impl AugmentError {
+    /// That of an image, with its path.
+    pub fn at(self, path: impl Into<PathBuf>) -> DataError {
+        DataError::Augment {
+            path: path.into(),
+            source: self,
+        }
+    }
+
+    /// Refuses the first value of a section that its schema rejects.
+    pub(super) fn check<T: JsonSchema + Serialize>(section: &str, config: &T) -> Result<(), Self> {
+        schema::check(config).map_err(|(key, refusal)| Self::Setting {
+            key: format!("{section}.{key}"),
+            value: refusal.value,
+            expected: refusal.expected,
+        })
+    }
+}
+
 /// Turns a decoded image into normalised numbers.
 #[derive(Debug, Clone)]
 pub struct Transform {
@@ -122,9 +145,7 @@ impl Transform {
                 "1 to 65535 pixels",
             )),
         };
-        schema::check(config).map_err(|(key, refusal)| {
-            refuse(&format!("augment.{key}"), refusal.value, &refusal.expected)
-        })?;
+        AugmentError::check("augment", config)?;
         if !matches!(config.channels(), 1 | 3 | 4) || config.std.len() != config.channels() {
             let value = format!("{:?}, and `augment.std` {:?}", config.mean, config.std);
             let expected = "1, 3 or 4 numbers, one for each channel, in both";
