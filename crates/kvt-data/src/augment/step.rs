@@ -40,9 +40,9 @@ pub enum Step {
 }
 
 impl Step {
-    /// The steps of `augment.auto` and `augment.color_jitter`. `size` is (height, width) in pixels.
-    pub(super) fn of(config: &AugmentConfig, size: (usize, usize)) -> Result<Vec<Self>, AutoError> {
-        let auto = AutoAugment::new(config, size)?.map(Self::Auto);
+    /// The steps of `augment.auto` and `augment.color_jitter`.
+    pub(super) fn of(config: &AugmentConfig) -> Result<Vec<Self>, AutoError> {
+        let auto = AutoAugment::new(config)?.map(Self::Auto);
         let jitter = config.jitters().then(|| Self::Jitter {
             jitter: ColorJitter::uniform(config.color_jitter),
             prob: 1.0,

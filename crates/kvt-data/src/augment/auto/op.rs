@@ -34,8 +34,6 @@ pub enum OpName {
     SharpnessIncreasing,
     ShearX,
     ShearY,
-    TranslateX,
-    TranslateY,
     TranslateXRel,
     TranslateYRel,
     Desaturate,
@@ -50,8 +48,6 @@ pub struct Context {
     pub interpolation: Interpolation,
     /// The fill colour for pixels outside a moved image: the mean of the data.
     pub fill: [u8; 3],
-    /// `TranslateX` and `TranslateY` at full magnitude, in pixels.
-    pub translate_pixels: f64,
     /// `TranslateXRel` and `TranslateYRel` at full magnitude, as a fraction of the side.
     pub translate_share: f64,
 }
@@ -95,9 +91,6 @@ pub enum Op {
     Hue(f64),
     ShearX(f64, Sampling),
     ShearY(f64, Sampling),
-    /// By pixels.
-    TranslateX(f64, Sampling),
-    TranslateY(f64, Sampling),
     /// By a fraction of the image's side.
     TranslateXRel(f64, Sampling),
     TranslateYRel(f64, Sampling),
@@ -146,14 +139,12 @@ impl Magnitude {
 }
 
 impl Context {
-    /// timm's settings: the mean of the data as fill colour, and shifts of up to 45 % of the image's shorter side. `size` is
-    /// (height, width) in pixels.
+    /// timm's settings: the mean of the data as fill colour, and shifts of up to 45 % of the image's side.
     #[must_use]
-    pub fn new(config: &AugmentConfig, size: (usize, usize)) -> Self {
+    pub fn new(config: &AugmentConfig) -> Self {
         Self {
             interpolation: config.interpolation,
             fill: config.mean_color().0,
-            translate_pixels: (size.0.min(size.1) as f64 * 0.45).floor(),
             translate_share: 0.45,
         }
     }
@@ -204,7 +195,6 @@ impl Draw {
         let bits = (level * 4.0) as u32;
         let threshold = ((level * 256.0) as u32).min(256);
         let shear = signed(level * 0.3);
-        let pixels = signed(level * context.translate_pixels);
         let share = signed(level * context.translate_share);
         match self.name {
             OpName::AutoContrast => Op::AutoContrast,
@@ -227,8 +217,6 @@ impl Draw {
             OpName::SharpnessIncreasing => Op::Sharpness(increasing),
             OpName::ShearX => Op::ShearX(shear, sampling),
             OpName::ShearY => Op::ShearY(shear, sampling),
-            OpName::TranslateX => Op::TranslateX(pixels, sampling),
-            OpName::TranslateY => Op::TranslateY(pixels, sampling),
             OpName::TranslateXRel => Op::TranslateXRel(share, sampling),
             OpName::TranslateYRel => Op::TranslateYRel(share, sampling),
             OpName::Desaturate => Op::Color(1.0 - between(0.5, 1.0)),
@@ -260,12 +248,6 @@ impl Op {
             Self::Rotate(degrees, sampling) => return ops::rotate(&image, degrees, sampling),
             Self::ShearX(factor, sampling) => return ops::shear_x(&image, factor, sampling),
             Self::ShearY(factor, sampling) => return ops::shear_y(&image, factor, sampling),
-            Self::TranslateX(pixels, sampling) => {
-                return ops::translate_x(&image, pixels, sampling);
-            }
-            Self::TranslateY(pixels, sampling) => {
-                return ops::translate_y(&image, pixels, sampling);
-            }
             Self::TranslateXRel(share, sampling) => {
                 return ops::translate_x(&image, share * f64::from(image.width()), sampling);
             }
