@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 pub use self::coco::{CocoCheck, CocoChecks, check_coco};
 pub use self::masks::{MaskCheck, MaskChecks, check_masks};
-use crate::source::{Survey, detected, label_set_surveys, labelled_surveys, surveys};
+use crate::source::{detected, label_set_surveys, labelled_surveys, surveys};
 use crate::{
     ColorKind, DataConfig, DataError, DataKind, DecodeError, ImageLimits, OtherFormats, Source,
     TRAIN, Unlisted, VAL, file, is_split, test_split,
@@ -220,16 +220,16 @@ pub fn check_labels(data: &DataConfig, limits: ImageLimits) -> Result<Check, Dat
 }
 
 /// Reads every image of these splits.
-fn report(surveys: &[(String, Survey)], limits: ImageLimits) -> Check {
-    let sources: Vec<&Source> = surveys.iter().map(|(_, survey)| &survey.source).collect();
+fn report(surveys: &[(String, Source)], limits: ImageLimits) -> Check {
+    let sources: Vec<&Source> = surveys.iter().map(|(_, source)| source).collect();
     let (found, duplicates) = look_at_all(&sources, limits, |source, _, bytes| {
         let decoded = source.picture(&bytes?, limits)?;
         Ok::<_, String>((decoded.image.dimensions(), decoded.color))
     });
     let mut splits = Vec::new();
-    for ((name, survey), images) in surveys.iter().zip(found) {
-        let mut split = SplitCheck::unread(name, survey);
-        for (sample, image) in survey.source.samples.iter().zip(images) {
+    for ((name, source), images) in surveys.iter().zip(found) {
+        let mut split = SplitCheck::unread(name, source);
+        for (sample, image) in source.samples.iter().zip(images) {
             match image {
                 Ok((size, color)) => split.count(size, color),
                 Err(reason) if file::is_dead_link(&sample.path) => {
@@ -241,7 +241,7 @@ fn report(surveys: &[(String, Survey)], limits: ImageLimits) -> Check {
         splits.push(split);
     }
     let same_classes = surveys.windows(2).all(|pair| match pair {
-        [(_, a), (_, b)] => a.source.classes == b.source.classes,
+        [(_, a), (_, b)] => a.classes == b.classes,
         _ => true,
     });
     Check {
@@ -253,15 +253,14 @@ fn report(surveys: &[(String, Survey)], limits: ImageLimits) -> Check {
 
 impl SplitCheck {
     /// What is known before an image is read.
-    fn unread(name: &str, survey: &Survey) -> Self {
-        let source = &survey.source;
+    fn unread(name: &str, source: &Source) -> Self {
         let classes = source.classes.iter().cloned();
         Self {
             name: name.to_owned(),
             images: source.samples.len(),
             classes: classes.zip(source.class_counts()).collect(),
             label_sets: LabelCounts::of(source),
-            unlisted: survey.unlisted.clone(),
+            unlisted: source.unlisted.clone(),
             others: source.others.clone(),
             beside: source.beside.clone(),
             gaps: source.gaps(),

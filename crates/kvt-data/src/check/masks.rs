@@ -1,7 +1,7 @@
 //! `kvt data check` of images with masks: reads every pair once and reports what is wrong with it.
 
 use super::{Duplicate, look_at_all, uncounted, wider};
-use crate::source::{Survey, Unpaired, mask_survey};
+use crate::source::{Unpaired, mask_survey};
 use crate::{
     DataConfig, DataError, DecodeError, IGNORED, ImageLimits, OtherFormats, Source, Unlisted,
 };
@@ -73,28 +73,24 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
     } else {
         vec![data.train.as_str(), data.val.as_str()]
     };
-    let mut surveys: Vec<(&str, Survey, Unpaired)> = Vec::new();
+    let mut surveys: Vec<(&str, Source, Unpaired)> = Vec::new();
     for name in splits_of {
-        let before = surveys.first().map(|(_, survey, _)| &survey.source);
-        let (survey, unpaired) = mask_survey(data, name, before)?;
-        surveys.push((name, survey, unpaired));
+        let before = surveys.first().map(|(_, source, _)| source);
+        let (source, unpaired) = mask_survey(data, name, before)?;
+        surveys.push((name, source, unpaired));
     }
-    let sources: Vec<&Source> = surveys
-        .iter()
-        .map(|(_, survey, _)| &survey.source)
-        .collect();
+    let sources: Vec<&Source> = surveys.iter().map(|(_, source, _)| source).collect();
     let (found, duplicates) = look_at_all(&sources, limits, |source, index, _| {
         pair(source, index, limits)
     });
     let mut splits = Vec::new();
-    for ((name, survey, unpaired), pairs) in surveys.iter().zip(found) {
-        let source = &survey.source;
+    for ((name, source, unpaired), pairs) in surveys.iter().zip(found) {
         let mut check = MaskCheck {
             name: if name.is_empty() { "all" } else { *name }.to_owned(),
             images: source.samples.len(),
             classes: uncounted(source),
             unpaired: unpaired.clone(),
-            unlisted: survey.unlisted.clone(),
+            unlisted: source.unlisted.clone(),
             others: source.others.clone(),
             ..MaskCheck::default()
         };

@@ -30,7 +30,7 @@ use self::masks::Masks;
 use self::objects::Objects;
 use self::parquet::Table;
 use crate::DataError;
-use crate::listing::OtherFormats;
+use crate::listing::{OtherFormats, Unlisted};
 use crate::text::quoted;
 
 pub use self::parquet::is_guarded;
@@ -50,7 +50,7 @@ pub(super) use splits::detected;
 pub use splits::{
     Split, is_split, is_whole, split_name, test_split, unused_splits, unused_splits_of, whole_kind,
 };
-pub(super) use survey::{Survey, coco_survey, label_set_surveys, mask_survey, surveys};
+pub(super) use survey::{coco_survey, label_set_surveys, mask_survey, surveys};
 
 /// One labelled image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,6 +96,8 @@ pub struct Source {
     pub others: OtherFormats,
     /// Files in shards that are neither an image nor a label, and Parquet files of no split, which were ignored.
     pub beside: OtherFormats,
+    /// Links that are dead or circular, and folders that cannot be listed. Only a check passes over them.
+    pub(crate) unlisted: Vec<Unlisted>,
     /// Warnings about what a table of labels leaves out.
     notes: Vec<String>,
     /// The files that contain several images each.
