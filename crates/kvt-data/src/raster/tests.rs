@@ -47,8 +47,7 @@ fn levels(channels: usize) -> AugmentConfig {
 fn seen(transform: &Transform, image: Raster) -> Vec<u8> {
     let (height, width) = transform.size();
     let (plane, channels) = (height * width, transform.channels());
-    let mut out = vec![f32::NAN; channels * plane];
-    transform.apply(image, Key::new(3), &mut out).unwrap();
+    let out = transform.apply(image, Key::new(3)).unwrap().pixels;
     let level = |at: usize| (255.0 * out[at % channels * plane + at / channels]).round() as u8;
     (0..out.len()).map(level).collect()
 }
@@ -223,9 +222,8 @@ fn alpha_goes_with_its_colours() {
         mean: vec![2.0; 4],
         ..levels(4)
     };
-    let mut out = vec![f32::NAN; 4 * 9 * 13];
     let transform = Transform::train(&erased, size).unwrap();
-    transform.apply(image, Key::new(1), &mut out).unwrap();
+    let out = transform.apply(image, Key::new(1)).unwrap().pixels;
     let (first, others) = out.split_at(9 * 13);
     assert!(first.contains(&0.0) && first.iter().any(|value| *value < 0.0));
     for channel in others.chunks(9 * 13) {

@@ -214,11 +214,8 @@ mod tests {
             },
             (4, 6),
         );
-        let mut numbers = vec![0.0; 3 * 24];
-        transform
-            .unwrap()
-            .apply(image.clone(), Key::new(0), &mut numbers)
-            .unwrap();
+        let shown = transform.unwrap().apply(image.clone(), Key::new(0));
+        let numbers = shown.unwrap().pixels;
         assert_eq!(picture(&numbers, (4, 6), &AugmentConfig::default()), image);
     }
 

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::augment::normalize::Levels;
 use crate::augment::resize::{resize, resize_crop};
 use crate::augment::{AugmentConfig, Interpolation, Preset, RandomErasing, Step, ops};
+use crate::batch::Image;
 use crate::raster::Raster;
 use crate::{DataError, schema};
 use kvt_ops::Key;
@@ -59,14 +60,6 @@ pub enum AugmentError {
         height: u32,
         /// The minimum side.
         least: u32,
-    },
-    /// A buffer whose length does not match one image.
-    #[error("the output holds {found} numbers, but an image of this size has {expected}")]
-    Output {
-        /// Length of the buffer.
-        found: usize,
-        /// Channels x height x width.
-        expected: usize,
     },
     /// The resize itself failed.
     #[error("could not resize the image: {0}")]
@@ -195,37 +188,21 @@ impl Transform {
         self.levels.channels()
     }
 
-    /// Transforms one image and writes it normalised, `[channels, height, width]`, to `out`. An evaluation does not use the key.
+    /// Transforms one image. An evaluation does not use the key.
     ///
     /// # Errors
     ///
-    /// If an image has no pixels, or `out` has the wrong length.
-    pub fn apply(
-        &self,
-        image: impl Into<Raster>,
-        key: Key,
-        out: &mut [f32],
-    ) -> Result<(), AugmentError> {
+    /// If the image has no pixels, or cannot be resized.
+    pub fn apply(&self, image: impl Into<Raster>, key: Key) -> Result<Image, AugmentError> {
         let (image, flip) = self.pixels(image, key)?;
-        self.finish(&image, flip, key, out)
+        Ok(self.finished(&image, flip, key))
     }
 
-    /// Writes an image of the final size, normalised and erased, to a buffer of the right length.
-    pub(super) fn finish(
-        &self,
-        image: &Raster,
-        flip: bool,
-        key: Key,
-        out: &mut [f32],
-    ) -> Result<(), AugmentError> {
-        let plane = image.rgb.width() as usize * image.rgb.height() as usize;
-        let expected = self.channels() * plane;
-        if out.len() != expected {
-            let found = out.len();
-            return Err(AugmentError::Output { found, expected });
-        }
-        self.normalize(image, flip, key, out);
-        Ok(())
+    /// An image of the final size, normalised and erased.
+    pub(super) fn finished(&self, image: &Raster, flip: bool, key: Key) -> Image {
+        let mut finished = Image::zeros(self.size(), self.channels());
+        self.normalize(image, flip, key, &mut finished.pixels);
+        finished
     }
 
     /// Writes an image of the final size, normalised, `[channels, height, width]`, flipped if requested, and erases parts of it.
