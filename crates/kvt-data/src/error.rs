@@ -197,14 +197,6 @@ pub enum DataError {
         /// The requested split.
         split: Option<String>,
     },
-    /// An invalid list of classes.
-    #[error("`{}` is not a JSON list of class names: {reason}", path.display())]
-    ClassList {
-        /// The file.
-        path: PathBuf,
-        /// The parser's message.
-        reason: String,
-    },
     /// Two classes with the same name.
     #[error(
         "two of the classes of `{}` are called `{class}`, and labels are matched by name: give each a name of its own",
@@ -365,14 +357,6 @@ pub enum DataError {
     /// The folder for the generated data set contains something else.
     #[error("`{}` is not empty and does not contain a generated data set: choose another `data.path`", .0.display())]
     NotShapes(PathBuf),
-    /// An unreadable manifest of a generated data set.
-    #[error("`{}` is not a manifest of a generated data set: {reason}", path.display())]
-    Manifest {
-        /// The manifest file.
-        path: PathBuf,
-        /// The parser's message.
-        reason: String,
-    },
     /// An image that could not be written.
     #[error("could not write `{}`: {reason}", path.display())]
     Write {

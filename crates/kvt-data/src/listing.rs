@@ -207,16 +207,18 @@ pub(super) fn with_ending(dir: &Path, ending: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The content of a class folder, including its subfolders.
+/// The picture files in a folder and its subfolders, without hidden ones.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
-    /// All entries with the name of an image; those that are not readable files are unreadable images.
-    pub(super) images: Vec<PathBuf>,
-    pub(super) others: OtherFormats,
+pub struct Files {
+    /// All entries with the name of an image, by name; those that are not readable files are unreadable images.
+    pub images: Vec<PathBuf>,
+    /// Those in other formats.
+    pub others: OtherFormats,
+    /// Dead and circular links, and folders that cannot be listed.
     pub(super) unlisted: Vec<Unlisted>,
 }
 
-impl Listing {
+impl Files {
     /// Adds the ignored entries of another class.
     pub(super) fn merge_rest(&mut self, other: Self) {
         self.others.merge(other.others);
@@ -225,8 +227,8 @@ impl Listing {
 }
 
 /// Lists a class folder. Links are followed; hidden files and folders, and files with other extensions, are ignored.
-pub(super) fn images(dir: &Path) -> Listing {
-    let mut listing = Listing::default();
+pub(super) fn images(dir: &Path) -> Files {
+    let mut listing = Files::default();
     let entries = WalkDir::new(dir)
         .follow_links(true)
         .min_depth(1)
@@ -269,28 +271,15 @@ pub(super) fn images(dir: &Path) -> Listing {
     listing
 }
 
-/// The picture files in a folder and its subfolders, without hidden ones.
-#[derive(Debug, Default)]
-pub struct Files {
-    /// Those that are read, by name.
-    pub images: Vec<PathBuf>,
-    /// Those in other formats.
-    pub others: OtherFormats,
-}
-
 /// The picture files in a folder and its subfolders.
 ///
 /// # Errors
 /// For a dead or circular link, or a folder that cannot be listed.
 pub fn image_files(dir: &Path) -> Result<Files, DataError> {
-    let Listing {
-        images,
-        others,
-        unlisted,
-    } = images(dir);
-    match unlisted.into_iter().next() {
-        Some(first) => Err(DataError::Unlisted(first)),
-        None => Ok(Files { images, others }),
+    let files = images(dir);
+    match files.unlisted.first() {
+        Some(first) => Err(DataError::Unlisted(first.clone())),
+        None => Ok(files),
     }
 }
 

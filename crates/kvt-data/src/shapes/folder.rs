@@ -78,9 +78,9 @@ fn found(config: &ShapesConfig, dir: &Path) -> Result<Summary, DataError> {
     if !path.is_file() {
         return Err(DataError::NotShapes(dir.to_owned()));
     }
-    let manifest_error = |reason| DataError::Manifest {
-        path: path.clone(),
-        reason,
+    let manifest_error = |reason: String| {
+        let reason = format!("it is no manifest of a generated data set: {reason}");
+        DataError::records(&path, reason)
     };
     let found: Manifest = toml::from_str(&regular::read_to_string(&path)?)
         .map_err(|error| manifest_error(error.message().to_owned()))?;

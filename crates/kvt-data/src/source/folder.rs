@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Place, Sample, Source};
 use crate::DataError;
-use crate::listing::{self, Classes, Listing};
+use crate::listing::{self, Classes, Files};
 
 /// How class folders become labels 0, 1, 2, ...
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -83,9 +83,9 @@ impl Source {
 
     fn list(root: PathBuf, classes: Classes) -> Result<Self, DataError> {
         let mut samples = Vec::new();
-        let mut rest = Listing {
+        let mut rest = Files {
             unlisted: classes.unlisted,
-            ..Listing::default()
+            ..Files::default()
         };
         for (label, class) in (0..).zip(&classes.names) {
             let mut found = listing::images(&root.join(class));

@@ -11,7 +11,7 @@ use super::labels::{Labels, Row, whole};
 use super::names::{TEST, usual};
 use super::splits::{Split, usual_name};
 use super::{Place, Sample, Source, share};
-use crate::listing::{self, Listing};
+use crate::listing::{self, Files};
 use crate::text::{LARGEST_LIST, counted, is_handed_over, quoted, read_text};
 use crate::{ClassNames, DataConfig, DataError, OnError};
 
@@ -346,7 +346,7 @@ impl<'a> Table<'a> {
     /// Warnings about what is not read: images that no row names, columns, rows of other splits; and pictures of other formats.
     fn unused(&self) -> (Vec<String>, listing::OtherFormats) {
         let table = self.labels.path.display();
-        let Listing { images, others, .. } = listing::images(&self.data.path);
+        let Files { images, others, .. } = listing::images(&self.data.path);
         let rows = self.labels.rows.iter();
         let named: HashSet<PathBuf> = rows.map(|row| whole(&row.path)).collect();
         let mut extra = images.iter().filter(|path| !named.contains(&whole(path)));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::classes::{names, numbers};
 use super::masks::{Masks, Values};
 use super::{Place, Sample, Source};
-use crate::listing::{self, Listing};
+use crate::listing::{self, Files};
 use crate::text::{LARGEST_LIST, is_handed_over, read_text};
 use crate::{ClassNames, DataConfig, DataError, IGNORED, ZeroMeans};
 
@@ -146,7 +146,7 @@ fn paired(images: ByStem, mut masks: ByStem, unpaired: &mut Unpaired) -> Vec<(Pa
 }
 
 /// The picture files of a folder. Those with another suffix are not part of the data.
-fn by_stem(root: &Path, suffix: &str) -> Result<(ByStem, Listing), DataError> {
+fn by_stem(root: &Path, suffix: &str) -> Result<(ByStem, Files), DataError> {
     let mut listing = listing::images(root);
     let mut found = BTreeMap::new();
     for path in std::mem::take(&mut listing.images) {

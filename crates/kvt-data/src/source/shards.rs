@@ -94,9 +94,8 @@ pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 fn read_classes(path: &Path) -> Result<Vec<String>, DataError> {
-    serde_json::from_str(&read_text(path, LARGEST_LIST)?).map_err(|error| DataError::ClassList {
-        path: path.to_owned(),
-        reason: error.to_string(),
+    serde_json::from_str(&read_text(path, LARGEST_LIST)?).map_err(|error| {
+        DataError::records(path, format!("it is no JSON list of class names: {error}"))
     })
 }
 
@@ -109,13 +108,11 @@ fn numbers<'a>(
     let count = largest.map_or(0, |label| label.saturating_add(1));
     // An identifier is not a class number, and would need a list of billions of names.
     if count > MAX_CLASSES {
-        return Err(DataError::ClassList {
-            path: list,
-            reason: format!(
-                "there is none, and a label is {}: number the classes from 0, or write their names to this file",
-                count - 1
-            ),
-        });
+        let reason = format!(
+            "there is no such list, and a label is {}: number the classes from 0, or write their names to this file",
+            count - 1
+        );
+        return Err(DataError::records(list, reason));
     }
     Ok((0..count).map(|label| label.to_string()).collect())
 }

@@ -246,13 +246,20 @@ impl Op {
             Self::Hue(turns) => ops::hue(&mut image, turns),
             Self::GaussianBlur(radius) => ops::gaussian_blur(&mut image, radius),
             Self::Rotate(degrees, sampling) => return ops::rotate(&image, degrees, sampling),
-            Self::ShearX(factor, sampling) => return ops::shear_x(&image, factor, sampling),
-            Self::ShearY(factor, sampling) => return ops::shear_y(&image, factor, sampling),
+            // Shows at (x, y) what is `factor` y further right, and so on.
+            Self::ShearX(factor, sampling) => {
+                return ops::affine(&image, [1.0, factor, 0.0, 0.0, 1.0, 0.0], sampling);
+            }
+            Self::ShearY(factor, sampling) => {
+                return ops::affine(&image, [1.0, 0.0, 0.0, factor, 1.0, 0.0], sampling);
+            }
             Self::TranslateXRel(share, sampling) => {
-                return ops::translate_x(&image, share * f64::from(image.width()), sampling);
+                let pixels = share * f64::from(image.width());
+                return ops::affine(&image, [1.0, 0.0, pixels, 0.0, 1.0, 0.0], sampling);
             }
             Self::TranslateYRel(share, sampling) => {
-                return ops::translate_y(&image, share * f64::from(image.height()), sampling);
+                let pixels = share * f64::from(image.height());
+                return ops::affine(&image, [1.0, 0.0, 0.0, 0.0, 1.0, pixels], sampling);
             }
         }
         image

@@ -36,30 +36,6 @@ pub fn affine(image: &RgbImage, matrix: [f64; 6], sampling: Sampling) -> RgbImag
     }
 }
 
-/// Samples the image `factor` y further right in row y.
-#[must_use]
-pub fn shear_x(image: &RgbImage, factor: f64, sampling: Sampling) -> RgbImage {
-    affine(image, [1.0, factor, 0.0, 0.0, 1.0, 0.0], sampling)
-}
-
-/// Samples the image `factor` x further down in column x.
-#[must_use]
-pub fn shear_y(image: &RgbImage, factor: f64, sampling: Sampling) -> RgbImage {
-    affine(image, [1.0, 0.0, 0.0, factor, 1.0, 0.0], sampling)
-}
-
-/// Samples the image `pixels` further right, so that it moves to the left.
-#[must_use]
-pub fn translate_x(image: &RgbImage, pixels: f64, sampling: Sampling) -> RgbImage {
-    affine(image, [1.0, 0.0, pixels, 0.0, 1.0, 0.0], sampling)
-}
-
-/// Samples the image `pixels` further down, so that it moves up.
-#[must_use]
-pub fn translate_y(image: &RgbImage, pixels: f64, sampling: Sampling) -> RgbImage {
-    affine(image, [1.0, 0.0, 0.0, 0.0, 1.0, pixels], sampling)
-}
-
 /// Pillow's `Image.rotate`: counter-clockwise around the centre, with unchanged size.
 #[must_use]
 pub fn rotate(image: &RgbImage, degrees: f64, sampling: Sampling) -> RgbImage {

@@ -87,8 +87,8 @@ fn whole_pixels_are_only_moved() {
     let image = Golden::open().image("input.square");
     let fill = [1, 2, 3];
     for filter in [Resample::Bilinear, Resample::Bicubic] {
-        let moved = translate_x(&image, 4.0, Sampling { filter, fill });
-        let moved = translate_y(&moved, -2.0, Sampling { filter, fill });
+        let matrix = [1.0, 0.0, 4.0, 0.0, 1.0, -2.0];
+        let moved = affine(&image, matrix, Sampling { filter, fill });
         for (x, y, pixel) in moved.enumerate_pixels() {
             let source = (y >= 2)
                 .then(|| image.get_pixel_checked(x + 4, y - 2))
