@@ -57,7 +57,7 @@ impl MaskChecks {
 struct Pair {
     size: (u32, u32),
     /// Pixels by label.
-    pixels: Vec<u64>,
+    pixels: [u64; 256],
 }
 
 /// Reads every image with its mask of both splits of a configuration, on all cores.
@@ -108,11 +108,9 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
 /// What an image and its mask have.
 fn pair(source: &Source, index: u32, limits: ImageLimits) -> Result<Pair, DecodeError> {
     let (image, map) = source.pair(index, limits)?;
-    let mut pixels = vec![0; usize::from(IGNORED) + 1];
+    let mut pixels = [0; 256];
     for label in map.labels {
-        if let Some(count) = pixels.get_mut(usize::from(label)) {
-            *count += 1;
-        }
+        pixels[usize::from(label)] += 1;
     }
     Ok(Pair {
         size: image.dimensions(),
@@ -126,6 +124,6 @@ impl MaskCheck {
         for ((_, all), own) in self.classes.iter_mut().zip(&pair.pixels) {
             *all += own;
         }
-        self.ignored += pair.pixels.last().copied().unwrap_or(0);
+        self.ignored += pair.pixels[usize::from(IGNORED)];
     }
 }

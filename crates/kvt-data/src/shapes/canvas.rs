@@ -54,11 +54,10 @@ impl Canvas {
         let side = self.side as f32;
         for row in rows {
             for column in columns.clone() {
+                let at = row * self.side + column;
                 let center = ((column as f32 + 0.5) / side, (row as f32 + 0.5) / side);
-                if inside(center.0, center.1)
-                    && let Some(top) = self.layers.get_mut(row * self.side + column)
-                {
-                    *top = layer;
+                if inside(center.0, center.1) {
+                    self.layers[at] = layer;
                 }
                 let hits = (0..SAMPLES * SAMPLES)
                     .filter(|i| {
@@ -72,10 +71,8 @@ impl Canvas {
                 }
                 let alpha = hits as f32 / (SAMPLES * SAMPLES) as f32;
                 let paint = color(center.0, center.1);
-                if let Some(pixel) = self.pixels.get_mut(row * self.side + column) {
-                    for (old, new) in pixel.iter_mut().zip(paint) {
-                        *old += alpha * (new - *old);
-                    }
+                for (old, new) in self.pixels[at].iter_mut().zip(paint) {
+                    *old += alpha * (new - *old);
                 }
             }
         }

@@ -91,11 +91,7 @@ fn background(key: Key) -> (impl FnMut(f32, f32) -> Color, Color) {
         .collect();
     let noise = move |x: f32, y: f32, cells: f32| {
         let (x, y) = (x * cells, y * cells);
-        let at = |i: usize, j: usize| {
-            grid.get((j % GRID) * GRID + i % GRID)
-                .copied()
-                .unwrap_or(0.0)
-        };
+        let at = |i: usize, j: usize| grid[(j % GRID) * GRID + i % GRID];
         let (i, j) = (x.floor() as usize, y.floor() as usize);
         let (u, v) = (x - x.floor(), y - y.floor());
         let upper = at(i, j) * (1.0 - u) + at(i + 1, j) * u;
@@ -210,9 +206,7 @@ fn shading(rng: &mut ChaCha8Rng, color: Color) -> impl FnMut(f32, f32) -> Color 
 }
 
 fn random_figure(rng: &mut ChaCha8Rng) -> Figure {
-    let [first, ..] = Figure::ALL;
-    let number = rng.random_range(0..Figure::ALL.len() as u32) as usize;
-    Figure::ALL.get(number).copied().unwrap_or(first)
+    Figure::ALL[rng.random_range(0..Figure::ALL.len() as u32) as usize]
 }
 
 pub(super) fn random_color(rng: &mut ChaCha8Rng) -> Color {

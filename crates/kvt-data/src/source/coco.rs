@@ -101,10 +101,7 @@ fn refuse_missing(source: &Source) -> Result<(), DataError> {
     // On many threads, since each query of a remote disk is slow.
     let samples = source.samples.par_iter();
     let missing = samples.filter(|sample| !sample.path.is_file());
-    let name = |sample: &Sample| {
-        let inner = sample.path.strip_prefix(&source.root);
-        inner.unwrap_or(&sample.path).display().to_string()
-    };
+    let name = |sample: &Sample| source.relative(sample).display().to_string();
     let missing: Vec<String> = missing.map(name).collect();
     let Some(coco) = source.coco().filter(|_| !missing.is_empty()) else {
         return Ok(());

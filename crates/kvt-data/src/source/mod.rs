@@ -167,6 +167,11 @@ impl Source {
             .collect()
     }
 
+    /// The path of an image, relative to the folder, which can be moved.
+    pub(crate) fn relative<'a>(&self, sample: &'a Sample) -> &'a Path {
+        sample.path.strip_prefix(&self.root).unwrap_or(&sample.path)
+    }
+
     /// Whether the images are in tables.
     fn is_table(&self) -> bool {
         !self.tables.is_empty()

@@ -81,29 +81,23 @@ fn list(dir: &Path, is_right: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     }
 }
 
-/// One of the numbered files of a set, and how many its name says there are.
-struct Numbered<'a> {
-    number: u32,
-    of: u32,
-    path: &'a PathBuf,
-}
-
 /// Rejects sets of numbered files that are not whole.
 fn refuse_parts(files: &[PathBuf]) -> Result<(), DataError> {
-    let mut sets: BTreeMap<_, Vec<Numbered<'_>>> = BTreeMap::new();
+    // Of each set the files with their number, and how many their name says there are.
+    let mut sets: BTreeMap<_, Vec<(u32, u32, &PathBuf)>> = BTreeMap::new();
     for path in files {
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         if let Some((set, number, of)) = stem.and_then(part) {
             let set = sets.entry((path.parent(), set)).or_default();
-            set.push(Numbered { number, of, path });
+            set.push((number, of, path));
         }
     }
     for parts in sets.values() {
-        let Some(&Numbered { of, path, .. }) = parts.first() else {
+        let Some(&(_, of, path)) = parts.first() else {
             continue;
         };
-        let same = parts.iter().filter(|part| part.of == of);
-        let there: BTreeSet<u32> = same.map(|part| part.number).collect();
+        let same = parts.iter().filter(|(_, own, _)| *own == of);
+        let there: BTreeSet<u32> = same.map(|(number, ..)| *number).collect();
         // Some programs count from 1.
         let first = u32::from(there.contains(&of));
         let absent = (first..first + of).filter(|number| !there.contains(number));
