@@ -75,7 +75,6 @@ pub struct LabelCounts {
 
 impl LabelCounts {
     /// The mean number of labels of so many images.
-    #[must_use]
     pub fn mean(&self, images: usize) -> f64 {
         self.all as f64 / images.max(1) as f64
     }

@@ -22,7 +22,6 @@ pub struct ColorJitter {
 
 impl ColorJitter {
     /// timm's `color_jitter` with one number: the same range for all except the hue, which does not change.
-    #[must_use]
     pub fn uniform(strength: f64) -> Self {
         Self {
             brightness: strength,
@@ -33,7 +32,6 @@ impl ColorJitter {
     }
 
     /// The adjustments for one image, in order.
-    #[must_use]
     pub fn draw(&self, key: Key) -> Vec<Op> {
         let mut rng = key.rng();
         let mut share = || rng.random::<f64>();

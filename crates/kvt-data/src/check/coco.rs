@@ -47,7 +47,6 @@ pub struct CocoChecks {
 
 impl CocoCheck {
     /// The number of objects that are trained on.
-    #[must_use]
     pub fn objects(&self) -> usize {
         self.classes.iter().map(|(_, objects)| objects).sum()
     }
@@ -56,7 +55,6 @@ impl CocoCheck {
 impl CocoChecks {
     /// Whether training can work: everything is readable and valid, both splits have the same classes, and objects. A class without objects
     /// is possible.
-    #[must_use]
     pub fn is_sound(&self) -> bool {
         self.same_classes
             && self.splits.iter().all(|split| {

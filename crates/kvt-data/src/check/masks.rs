@@ -41,7 +41,6 @@ pub struct MaskChecks {
 impl MaskChecks {
     /// Whether training can work: everything is readable and has its partner, and each split has two classes. A class without
     /// pixels is possible.
-    #[must_use]
     pub fn is_sound(&self) -> bool {
         self.splits.iter().all(|split| {
             let there = split.classes.iter().filter(|(_, pixels)| *pixels > 0);

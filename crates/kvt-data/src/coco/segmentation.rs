@@ -33,7 +33,6 @@ pub enum Segmentation {
 
 impl Segmentation {
     /// Whether there is only a box.
-    #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }

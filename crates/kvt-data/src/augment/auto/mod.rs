@@ -73,7 +73,6 @@ impl AutoAugment {
 
 impl Policy {
     /// Draws for one image.
-    #[must_use]
     pub fn draw(&self, key: Key) -> Drawn {
         let rng = &mut key.rng();
         match self {

@@ -140,7 +140,6 @@ impl Magnitude {
 
 impl Context {
     /// timm's settings: the mean of the data as fill colour, and shifts of up to 45 % of the image's side.
-    #[must_use]
     pub fn new(config: &AugmentConfig) -> Self {
         Self {
             interpolation: config.interpolation,
@@ -183,7 +182,6 @@ impl Draw {
     }
 
     /// The operation's arguments at this magnitude: timm's `LEVEL_TO_ARG`.
-    #[must_use]
     pub fn op(&self, context: &Context) -> Op {
         let level = self.magnitude / FULL;
         let signed = |value: f64| if self.is_negative { -value } else { value };
