@@ -36,10 +36,9 @@ from torchvision.transforms import functional
 from common import golden, save, save_json
 
 FILL = (124, 116, 104)
-TRANSLATE = 14
-FILTERS = {"nearest": Image.NEAREST, "bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
+FILTERS = {"bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
 # Names of timm whose effect has a direction.
-SIGNED = {"Rotate", "ShearX", "ShearY", "TranslateX", "TranslateY", "TranslateXRel", "TranslateYRel"}
+SIGNED = {"Rotate", "ShearX", "ShearY", "TranslateXRel", "TranslateYRel"}
 
 
 def inputs(seed):
@@ -64,7 +63,7 @@ def draw(name, magnitude, negative=False, bilinear=False, share=0.0):
 
 def hparams(draw, translate_pct=0.45):
     return dict(
-        img_mean=FILL, translate_const=TRANSLATE, translate_pct=translate_pct, magnitude_max=30,
+        img_mean=FILL, translate_pct=translate_pct, magnitude_max=30,
         interpolation=Image.BILINEAR if draw["bilinear"] else Image.BICUBIC,
     )
 
@@ -110,15 +109,11 @@ def calls():
     found += [("picture", "hue", turns, "") for turns in (-0.5, -0.1, 0.0, 0.037, 0.3)]
     found += [("picture", "blur", radius, "") for radius in (0.3, 3.3, 12.0)] + [("tiny", "blur", 2.0, "")]
     found += [("picture", "blend", share, "") for share in (0.25, 1.0)]
-    found += [("picture", name, value, "nearest") for name, value in
-              [("shear_x", 0.21), ("shear_y", -0.13), ("translate_x", 5.6), ("translate_y", -7.5), ("rotate", 17.0)]]
     found += [("picture", "rotate", 123.4, "bicubic"), ("tiny", "rotate", -20.0, "bilinear"), ("tiny", "rotate", 20.0, "bicubic")]
     return found
 
 
 def call(image, name, value, filter):
-    moved = dict(resample=FILTERS.get(filter), fillcolor=FILL)
-    move = lambda *matrix: image.transform(image.size, Image.AFFINE, matrix, **moved)
     match name:
         case "autocontrast": return ImageOps.autocontrast(image)
         case "equalize": return ImageOps.equalize(image)
@@ -127,11 +122,7 @@ def call(image, name, value, filter):
         case "hue": return functional.adjust_hue(image, value)
         case "blur": return image.filter(ImageFilter.GaussianBlur(value))
         case "blend": return Image.blend(image, ImageOps.invert(image), value)
-        case "shear_x": return move(1, value, 0, 0, 1, 0)
-        case "shear_y": return move(1, 0, 0, value, 1, 0)
-        case "translate_x": return move(1, 0, value, 0, 1, 0)
-        case "translate_y": return move(1, 0, 0, 0, 1, value)
-        case "rotate": return image.rotate(value, **moved)
+        case "rotate": return image.rotate(value, resample=FILTERS[filter], fillcolor=FILL)
 
 
 CHAINS = [
@@ -228,7 +219,7 @@ def write(path, images, all_draws, all_calls, chained, seed):
     add("calls", (call(images[image], *rest) for image, *rest in all_calls))
     add("chains", (chain(case, images[chained]) for case in CHAINS))
     add("fits", (fit(case, images[chained]) for case in FITS))
-    config = dict(fill=FILL, translate=TRANSLATE, chained=chained)
+    config = dict(fill=FILL, chained=chained)
     save(path, tensors, config, seed, draws=all_draws, calls=all_calls, chains=CHAINS, fits=FITS, policies=policies(), sets=sets())
 
 

@@ -29,9 +29,9 @@ pub struct View {
 
 /// Images on the host. Classification has one view of each image; self-supervised training has many, of several sizes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Batch<T = u32> {
+pub struct Batch<T = u32, V = View> {
     /// The views, each of all `n` images in the same order.
-    pub views: Vec<View>,
+    pub views: Vec<V>,
     /// The target of each image, `[n]`: its class, unless a task uses something else.
     pub targets: Vec<T>,
     /// Index of each image in [`Source::samples`](crate::Source::samples), `[n]`.
@@ -39,17 +39,6 @@ pub struct Batch<T = u32> {
 }
 
 impl Image {
-    /// A decoded image, transformed with the draws of `key`.
-    pub(crate) fn of(
-        image: impl Into<Raster>,
-        transform: &Transform,
-        key: Key,
-    ) -> Result<Self, AugmentError> {
-        let mut own = Self::zeros(transform.size(), transform.channels());
-        transform.apply(image, key, &mut own.pixels)?;
-        Ok(own)
-    }
-
     /// Writes the image at the top left of one of `size` (height, width), which is at least as large.
     pub(crate) fn write_into(&self, out: &mut [f32], (height, width): (usize, usize)) {
         if self.size == (height, width) {
@@ -90,7 +79,7 @@ impl View {
         transform: &Transform,
         key: Key,
     ) -> Result<Self, AugmentError> {
-        let image = Image::of(image, transform, key)?;
+        let image = transform.apply(image, key)?;
         Ok(Self::whole(image.pixels, transform.channels(), image.size))
     }
 
@@ -135,7 +124,7 @@ impl View {
     }
 }
 
-impl<T> Batch<T> {
+impl<T, V> Batch<T, V> {
     /// Number of images.
     pub fn len(&self) -> usize {
         self.indices.len()

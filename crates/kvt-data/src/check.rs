@@ -10,10 +10,10 @@ use rayon::prelude::*;
 
 pub use self::coco::{CocoCheck, CocoChecks, check_coco};
 pub use self::masks::{MaskCheck, MaskChecks, check_masks};
-use crate::source::{Survey, detected, label_set_surveys, labelled_surveys, surveys};
+use crate::source::{detected, label_set_surveys, labelled_surveys, surveys};
 use crate::{
-    ColorKind, DataConfig, DataError, DataKind, ImageLimits, OtherFormats, Sample, Source, TRAIN,
-    Unlisted, VAL, file, is_split, test_split,
+    ColorKind, DataConfig, DataError, DataKind, DecodeError, ImageLimits, OtherFormats, Source,
+    TRAIN, Unlisted, VAL, file, is_split, test_split,
 };
 
 /// The findings of [`check_folder`].
@@ -28,7 +28,7 @@ pub struct Check {
 }
 
 /// One split of the data set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SplitCheck {
     /// The split's name, as the data has it.
     pub name: String,
@@ -39,9 +39,9 @@ pub struct SplitCheck {
     /// How many labels images have, where they can have any number.
     pub label_sets: Option<LabelCounts>,
     /// Images that cannot be decoded.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<DecodeError>,
     /// Links to missing images, which are also unreadable.
-    pub dead_links: Vec<Unreadable>,
+    pub dead_links: Vec<DecodeError>,
     /// Other links that are dead or circular, and folders that cannot be listed.
     pub unlisted: Vec<Unlisted>,
     /// Files in image formats that are not supported.
@@ -75,7 +75,6 @@ pub struct LabelCounts {
 
 impl LabelCounts {
     /// The mean number of labels of so many images.
-    #[must_use]
     pub fn mean(&self, images: usize) -> f64 {
         self.all as f64 / images.max(1) as f64
     }
@@ -107,15 +106,6 @@ pub struct Imbalance<'a> {
 
 /// From this ratio on, a network that is trained on classes as they are tends to neglect the small ones.
 const UNBALANCED: f64 = 5.0;
-
-/// An image that cannot be decoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable {
-    /// The file.
-    pub path: PathBuf,
-    /// The reason.
-    pub reason: String,
-}
 
 /// Files with the same content, from at least two splits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,11 +146,6 @@ impl Check {
                     }
             })
     }
-}
-
-struct Seen {
-    hash: blake3::Hash,
-    image: Result<((u32, u32), ColorKind), String>,
 }
 
 /// Reads every image of a folder on all cores: of these splits, and where they are `train` and `val` as by default, those of them that
@@ -234,67 +219,52 @@ pub fn check_labels(data: &DataConfig, limits: ImageLimits) -> Result<Check, Dat
 }
 
 /// Reads every image of these splits.
-fn report(surveys: &[(String, Survey)], limits: ImageLimits) -> Check {
-    let mut contents = Contents::default();
-    let mut reports = Vec::new();
-    for (split, (name, survey)) in surveys.iter().enumerate() {
-        let source = &survey.source;
-        let samples = source.samples.par_iter();
-        let seen: Vec<_> = samples.map(|s| look(source, s, limits)).collect();
-        let mut report = SplitCheck::unread(name, survey);
-        for (sample, seen) in source.samples.iter().zip(seen) {
-            let path = sample.path.as_path();
-            let unreadable = |reason| Unreadable {
-                path: path.to_owned(),
-                reason,
-            };
-            match seen {
-                Ok(Seen { hash, image }) => {
-                    contents.add(*hash.as_bytes(), split, path);
-                    match image {
-                        Ok((size, color)) => report.count(size, color),
-                        Err(reason) => report.unreadable.push(unreadable(reason)),
-                    }
+fn report(surveys: &[(String, Source)], limits: ImageLimits) -> Check {
+    let sources: Vec<&Source> = surveys.iter().map(|(_, source)| source).collect();
+    let (found, duplicates) = look_at_all(&sources, limits, |source, _, bytes| {
+        let decoded = source.picture(&bytes?, limits)?;
+        Ok::<_, String>((decoded.image.dimensions(), decoded.color))
+    });
+    let mut splits = Vec::new();
+    for ((name, source), images) in surveys.iter().zip(found) {
+        let mut split = SplitCheck::unread(name, source);
+        for (sample, image) in source.samples.iter().zip(images) {
+            match image {
+                Ok((size, color)) => split.count(size, color),
+                Err(reason) if file::is_dead_link(&sample.path) => {
+                    split.dead_links.push(sample.error(reason));
                 }
-                Err(reason) if file::is_dead_link(path) => {
-                    report.dead_links.push(unreadable(reason));
-                }
-                Err(reason) => report.unreadable.push(unreadable(reason)),
+                Err(reason) => split.unreadable.push(sample.error(reason)),
             }
         }
-        reports.push(report);
+        splits.push(split);
     }
     let same_classes = surveys.windows(2).all(|pair| match pair {
-        [(_, a), (_, b)] => a.source.classes == b.source.classes,
+        [(_, a), (_, b)] => a.classes == b.classes,
         _ => true,
     });
     Check {
-        splits: reports,
+        splits,
         same_classes,
-        duplicates: contents.duplicates(),
+        duplicates,
     }
 }
 
 impl SplitCheck {
     /// What is known before an image is read.
-    fn unread(name: &str, survey: &Survey) -> Self {
-        let source = &survey.source;
+    fn unread(name: &str, source: &Source) -> Self {
         let classes = source.classes.iter().cloned();
         Self {
             name: name.to_owned(),
             images: source.samples.len(),
             classes: classes.zip(source.class_counts()).collect(),
             label_sets: LabelCounts::of(source),
-            unreadable: Vec::new(),
-            dead_links: Vec::new(),
-            unlisted: survey.unlisted.clone(),
+            unlisted: source.unlisted.clone(),
             others: source.others.clone(),
             beside: source.beside.clone(),
             gaps: source.gaps(),
             notes: source.notes().to_vec(),
-            sizes: None,
-            grey: 0,
-            cmyk: 0,
+            ..Self::default()
         }
     }
 
@@ -308,28 +278,45 @@ impl SplitCheck {
     }
 }
 
-/// Where each content is, over several splits of one kind. Paths are copied only where a content is in several: there may be millions.
-#[derive(Debug, Default)]
-struct Contents<'a>(BTreeMap<[u8; 32], Vec<(usize, &'a Path)>>);
-
-impl<'a> Contents<'a> {
-    fn add(&mut self, hash: [u8; 32], split: usize, path: &'a Path) {
-        self.0.entry(hash).or_default().push((split, path));
-    }
-
-    /// The files whose content is in several splits.
-    fn duplicates(self) -> Vec<Duplicate> {
-        let in_both = self.0.into_values().filter(|same| {
-            let first = same.first().map(|(split, _)| *split);
-            same.iter().any(|(split, _)| Some(*split) != first)
+/// Reads every image of some splits on all cores: what `look` finds by its index and its bytes, split by split, and the files whose
+/// content is in several. Paths are copied for these only: there may be millions.
+fn look_at_all<T: Send>(
+    sources: &[&Source],
+    limits: ImageLimits,
+    look: impl Fn(&Source, u32, Result<Vec<u8>, String>) -> T + Sync,
+) -> (Vec<Vec<T>>, Vec<Duplicate>) {
+    let mut contents: BTreeMap<[u8; 32], Vec<(usize, &Path)>> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (split, source) in sources.iter().enumerate() {
+        let samples = source.samples.par_iter().enumerate();
+        let seen = samples.map(|(index, sample)| {
+            let bytes = source.bytes(sample, limits);
+            let hash = bytes
+                .as_ref()
+                .ok()
+                .map(|bytes| *blake3::hash(bytes).as_bytes());
+            // The loader's indices have 32 bits.
+            (hash, look(source, index as u32, bytes))
         });
-        let duplicates = in_both.map(|same| Duplicate {
-            paths: same.into_iter().map(|(_, path)| path.to_owned()).collect(),
-        });
-        let mut duplicates: Vec<Duplicate> = duplicates.collect();
-        duplicates.sort_by(|a, b| a.paths.cmp(&b.paths));
-        duplicates
+        let (hashes, own): (Vec<Option<[u8; 32]>>, Vec<T>) = seen.unzip();
+        for (sample, hash) in source.samples.iter().zip(hashes) {
+            if let Some(hash) = hash {
+                let same = contents.entry(hash).or_default();
+                same.push((split, sample.path.as_path()));
+            }
+        }
+        found.push(own);
     }
+    let in_several = contents.into_values().filter(|same| {
+        let first = same.first().map(|(split, _)| *split);
+        same.iter().any(|(split, _)| Some(*split) != first)
+    });
+    let duplicates = in_several.map(|same| Duplicate {
+        paths: same.into_iter().map(|(_, path)| path.to_owned()).collect(),
+    });
+    let mut duplicates: Vec<Duplicate> = duplicates.collect();
+    duplicates.sort_by(|a, b| a.paths.cmp(&b.paths));
+    (found, duplicates)
 }
 
 /// The smallest and the largest (width, height) by area, with one more.
@@ -346,15 +333,6 @@ fn wider(sizes: Option<((u32, u32), (u32, u32))>, size: (u32, u32)) -> ((u32, u3
 fn uncounted<N: Default>(source: &Source) -> Vec<(String, N)> {
     let classes = source.classes.iter().cloned();
     classes.map(|class| (class, N::default())).collect()
-}
-
-fn look(source: &Source, sample: &Sample, limits: ImageLimits) -> Result<Seen, String> {
-    let bytes = source.bytes(sample, limits)?;
-    let picture = source.picture(&bytes, limits);
-    Ok(Seen {
-        hash: blake3::hash(&bytes),
-        image: picture.map(|decoded| (decoded.image.dimensions(), decoded.color)),
-    })
 }
 
 #[cfg(test)]

@@ -113,7 +113,6 @@ section! {
 
 impl DataConfig {
     /// Whether each image has a mask of classes.
-    #[must_use]
     pub fn is_masks(&self) -> bool {
         let is_dense = |shapes: &ShapesConfig| shapes.layout == Layout::Dense;
         let is_scenes = || self.shapes.as_ref().is_some_and(is_dense);
@@ -121,19 +120,16 @@ impl DataConfig {
     }
 
     /// Whether each image can have objects with boxes, see [`as_objects`](Self::as_objects).
-    #[must_use]
     pub fn is_objects(&self) -> bool {
         self.kind == DataKind::Coco || (self.kind == DataKind::Shapes && self.is_masks())
     }
 
     /// Whether training batches are of one orientation. Generated scenes are squares, all of one.
-    #[must_use]
     pub fn groups_orientation(&self) -> bool {
         self.kind == DataKind::Coco && self.group_orientation
     }
 
     /// The file of a split's annotations: that of training, of validation, or the usual one of another split.
-    #[must_use]
     pub fn annotations(&self, split: &str) -> PathBuf {
         let own = if split == self.train {
             &self.train_annotations
@@ -152,7 +148,6 @@ impl DataConfig {
 
     /// The settings of a folder with annotations as COCO has them, or of generated scenes; `None` for another folder. COCO's splits
     /// are found by themselves where there are none of the given names.
-    #[must_use]
     pub fn of_coco(dir: &Path, [train, val]: [&str; 2]) -> Option<Self> {
         let named = |[train, val]: [&str; 2]| Self {
             kind: DataKind::Coco,
@@ -179,7 +174,6 @@ impl DataConfig {
 
     /// The settings by which the objects of images are read: generated scenes have COCO's annotations, whose names are those of the
     /// generator. Other data stays as it is. [`open`](crate::open) and its like read scenes as images with masks unless they get these.
-    #[must_use]
     pub fn as_objects(&self) -> Cow<'_, Self> {
         if self.kind != DataKind::Shapes || !self.is_objects() {
             return Cow::Borrowed(self);
@@ -200,13 +194,11 @@ impl DataConfig {
 
     /// Whether each image can have any number of labels: by a table of labels, or by texts or a column for each class in Parquet
     /// files.
-    #[must_use]
     pub fn can_have_label_sets(&self) -> bool {
         !self.labels.is_empty() || self.kind == DataKind::Parquet
     }
 
     /// The settings by which any number of labels of each image is read.
-    #[must_use]
     pub fn as_label_sets(&self) -> Cow<'_, Self> {
         Cow::Owned(Self {
             label_sets: true,
@@ -304,7 +296,6 @@ pub enum Workers {
 
 impl Workers {
     /// The number of threads of a process that has `cores` for itself.
-    #[must_use]
     pub fn count(self, cores: usize) -> usize {
         match self {
             Self::Auto => cores.min(8),

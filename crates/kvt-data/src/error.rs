@@ -1,5 +1,6 @@
 //! Errors between a folder and a batch.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization;
@@ -39,10 +40,15 @@ pub enum DataError {
     /// The images are directly in the split's folder.
     #[error(
         "`{}` holds images but no class folders: move each image into a folder named by its class, `{}/<class>/*.jpg`, \
-         or name a table with their paths and labels in `data.labels`",
-        .0.display(), .0.display()
+         or name a table with their paths and labels in `data.labels`{}",
+        path.display(), path.display(), such_as(tables)
     )]
-    FlatFolder(PathBuf),
+    FlatFolder {
+        /// The folder.
+        path: PathBuf,
+        /// The tables of labels in it.
+        tables: Vec<String>,
+    },
     /// A class folder without a supported image.
     #[error("class folder `{}` has no image{}", path.display(), instead(others))]
     EmptyClass {
@@ -155,7 +161,7 @@ pub enum DataError {
     #[error("`{}` has no shards: expected `*.tar` files as WebDataset and `kvt data pack` write them", .0.display())]
     NoShards(PathBuf),
     /// An unusable shard.
-    #[error("shard `{}`{}: {fault}", shard.display(), in_shard(member))]
+    #[error("shard `{}`{}: {fault}", shard.display(), around(", `", member, "`"))]
     Shard {
         /// The shard.
         shard: PathBuf,
@@ -184,20 +190,12 @@ pub enum DataError {
         fault: ParquetFault,
     },
     /// Shards or Parquet files without an image.
-    #[error("the files in `{}`{} hold no image", path.display(), of_split(split))]
+    #[error("the files in `{}`{} hold no image", path.display(), around(" of the split `", split, "`"))]
     NoImages {
         /// The folder.
         path: PathBuf,
         /// The requested split.
         split: Option<String>,
-    },
-    /// An invalid list of classes.
-    #[error("`{}` is not a JSON list of class names: {reason}", path.display())]
-    ClassList {
-        /// The file.
-        path: PathBuf,
-        /// The parser's message.
-        reason: String,
     },
     /// Two classes with the same name.
     #[error(
@@ -359,14 +357,6 @@ pub enum DataError {
     /// The folder for the generated data set contains something else.
     #[error("`{}` is not empty and does not contain a generated data set: choose another `data.path`", .0.display())]
     NotShapes(PathBuf),
-    /// An unreadable manifest of a generated data set.
-    #[error("`{}` is not a manifest of a generated data set: {reason}", path.display())]
-    Manifest {
-        /// The manifest file.
-        path: PathBuf,
-        /// The parser's message.
-        reason: String,
-    },
     /// An image that could not be written.
     #[error("could not write `{}`: {reason}", path.display())]
     Write {
@@ -388,6 +378,13 @@ impl DataError {
     pub(crate) fn write(path: &Path, reason: &impl ToString) -> Self {
         let (path, reason) = (path.to_owned(), reason.to_string());
         Self::Write { path, reason }
+    }
+}
+
+fn such_as(tables: &[String]) -> String {
+    match tables {
+        [] => String::new(),
+        tables => format!(", such as {}", quoted(tables)),
     }
 }
 
@@ -439,7 +436,10 @@ pub enum ShardFault {
     #[error("a label of {0} bytes: expected a whole number, in at most 32")]
     LongLabel(u64),
     /// A label that is not a number, or is too large.
-    #[error("label `{label}` is not a whole number{}", below(*classes))]
+    #[error(
+        "label `{label}` is not a whole number{}",
+        around(" below ", classes, ", the number of classes")
+    )]
     Label {
         /// The label.
         label: String,
@@ -493,7 +493,7 @@ pub enum ParquetFault {
     /// A label that is not a class.
     #[error(
         "column `{column}`, row {row}: label {label} is not a number from 0{}; -1 in all rows is a split without labels",
-        up_to(*classes)
+        around(" to ", &classes.and_then(|count| count.checked_sub(1)), "")
     )]
     Label {
         /// The column.
@@ -537,9 +537,10 @@ pub enum ParquetFault {
     OtherClasses(PathBuf),
 }
 
-fn up_to(classes: Option<usize>) -> String {
-    let last = classes.and_then(|count| count.checked_sub(1));
-    last.map_or(String::new(), |last| format!(" to {last}"))
+/// What is there, in words around it; nothing if it is not.
+fn around<T: Display>(before: &str, value: &Option<T>, behind: &str) -> String {
+    let value = value.as_ref();
+    value.map_or_else(String::new, |value| format!("{before}{value}{behind}"))
 }
 
 fn expected(split: &Option<String>) -> String {
@@ -548,21 +549,6 @@ fn expected(split: &Option<String>) -> String {
             " of a split `{split}` (`{split}-00000-of-00001.parquet`, ... or `{split}/*.parquet`)"
         )
     })
-}
-
-fn of_split(split: &Option<String>) -> String {
-    let split = split.as_ref();
-    split.map_or(String::new(), |name| format!(" of the split `{name}`"))
-}
-
-fn below(classes: Option<usize>) -> String {
-    let words = |count: usize| format!(" below {count}, the number of classes");
-    classes.map_or(String::new(), words)
-}
-
-fn in_shard(member: &Option<String>) -> String {
-    let member = member.as_ref();
-    member.map_or(String::new(), |name| format!(", `{name}`"))
 }
 
 /// The first five images, masks and names without a partner.

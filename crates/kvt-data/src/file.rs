@@ -1,6 +1,5 @@
 //! The bytes of an image file, which are read only if it is a regular file with an acceptable size.
 
-use std::io::Read;
 use std::path::Path;
 
 use crate::regular;
@@ -72,18 +71,11 @@ impl ImageLimits {
 /// The reason, as text: the file is missing, a dead link, not a regular file (reading a pipe could block forever, and a
 /// device has no end), larger than [`ImageLimits::file_bytes`], or unreadable.
 pub(super) fn read(path: &Path, limits: ImageLimits) -> Result<Vec<u8>, String> {
-    let most = limits.file_bytes();
     let file = regular::open(path).map_err(|error| why(path, &error))?;
     // `fs_err` would repeat the path.
     let words = |error: std::io::Error| error.to_string();
-    let size = file.metadata().map_err(words)?.len();
-    limits.check_bytes(size)?;
-    let mut bytes = Vec::with_capacity(size as usize);
-    // The file may grow, and some file systems do not report a size.
-    let mut file = file.take(most.saturating_add(1));
-    file.read_to_end(&mut bytes).map_err(words)?;
-    limits.check_bytes(bytes.len() as u64)?;
-    Ok(bytes)
+    limits.check_bytes(file.metadata().map_err(words)?.len())?;
+    regular::content(file, limits.file_bytes()).map_err(words)
 }
 
 /// Why a path cannot be read: the system's message, with the target if the path is a link.

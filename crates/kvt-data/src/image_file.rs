@@ -20,10 +20,7 @@ impl View {
         transform: &Transform,
     ) -> Result<Self, DataError> {
         let image = decode_raster(path, limits)?;
-        Self::of(image, transform, Key::new(0)).map_err(|source| DataError::Augment {
-            path: path.to_owned(),
-            source,
-        })
+        Self::of(image, transform, Key::new(0)).map_err(|error| error.at(path))
     }
 }
 

@@ -44,7 +44,7 @@ pub use batch::{Batch, Image, View};
 pub use batches_by_orientation::{oriented_batch_count, oriented_order};
 pub use check::{
     Check, CocoCheck, CocoChecks, Duplicate, Imbalance, LabelCounts, MaskCheck, MaskChecks,
-    SplitCheck, Unreadable, check_coco, check_folder, check_labels, check_masks,
+    SplitCheck, check_coco, check_folder, check_labels, check_masks,
 };
 pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use crate::source::{is_usual, splits_among};
-use crate::{DataError, DataKind, file, is_whole};
+use crate::{DataError, DataKind, file, is_whole, label_tables};
 
 /// The extensions of supported images.
 const READ: [&str; 8] = ["jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff", "gif"];
@@ -133,7 +133,10 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
     }
     match (found.names.is_empty(), found.unlisted.first(), flat) {
         (true, Some(first), _) => Err(DataError::Unlisted(first.clone())),
-        (true, None, true) => Err(DataError::FlatFolder(root.to_owned())),
+        (true, None, true) => Err(DataError::FlatFolder {
+            path: root.to_owned(),
+            tables: label_tables(root),
+        }),
         (true, None, false) => Err(without_classes(root)),
         (false, ..) => Ok(found),
     }
@@ -163,13 +166,9 @@ fn splits_in(root: &Path, folders: &[String]) -> Option<Vec<String>> {
             return None;
         }
         let inner = |name: &String| {
-            let entries = std::fs::read_dir(root.join(name))
-                .into_iter()
-                .flatten()
-                .flatten();
-            let shown = entries.filter(|entry| !is_hidden(&entry.file_name()));
-            let dirs = shown.filter(|entry| entry.path().is_dir());
-            dirs.map(|entry| entry.file_name()).collect::<HashSet<_>>()
+            let dirs = shown(&root.join(name)).filter(|path| path.is_dir());
+            let names = dirs.filter_map(|dir| dir.file_name().map(OsStr::to_owned));
+            names.collect::<HashSet<_>>()
         };
         let is_split = |name: &&String| is_usual(name) && !holds_images(&root.join(name));
         let of_split = inner(folders.iter().find(is_split)?);
@@ -190,21 +189,36 @@ fn holds_images(dir: &Path) -> bool {
 
 /// Whether a folder in this one, other than a hidden one, directly contains an image: then these folders are classes.
 pub(super) fn holds_classes(root: &Path) -> bool {
-    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
-    let mut folders = entries.filter(|entry| !is_hidden(&entry.file_name()));
-    folders.any(|entry| holds_images(&entry.path()))
+    shown(root).any(|folder| holds_images(&folder))
 }
 
-/// The content of a class folder, including its subfolders.
+/// What is directly in a folder, without hidden entries; nothing if it cannot be listed.
+pub(super) fn shown(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let shown = entries.filter(|entry| !is_hidden(&entry.file_name()));
+    shown.map(|entry| entry.path())
+}
+
+/// The files in a folder with this extension, by the bytes of their names, without hidden ones.
+pub(super) fn with_ending(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let is_right = |path: &PathBuf| path.extension().is_some_and(|found| found == ending);
+    let mut files: Vec<PathBuf> = shown(dir).filter(is_right).collect();
+    files.sort_by(|a, b| bytes(a).cmp(bytes(b)));
+    files
+}
+
+/// The picture files in a folder and its subfolders, without hidden ones.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
-    /// All entries with the name of an image; those that are not readable files are unreadable images.
-    pub(super) images: Vec<PathBuf>,
-    pub(super) others: OtherFormats,
+pub struct Files {
+    /// All entries with the name of an image, by name; those that are not readable files are unreadable images.
+    pub images: Vec<PathBuf>,
+    /// Those in other formats.
+    pub others: OtherFormats,
+    /// Dead and circular links, and folders that cannot be listed.
     pub(super) unlisted: Vec<Unlisted>,
 }
 
-impl Listing {
+impl Files {
     /// Adds the ignored entries of another class.
     pub(super) fn merge_rest(&mut self, other: Self) {
         self.others.merge(other.others);
@@ -213,8 +227,8 @@ impl Listing {
 }
 
 /// Lists a class folder. Links are followed; hidden files and folders, and files with other extensions, are ignored.
-pub(super) fn images(dir: &Path) -> Listing {
-    let mut listing = Listing::default();
+pub(super) fn images(dir: &Path) -> Files {
+    let mut listing = Files::default();
     let entries = WalkDir::new(dir)
         .follow_links(true)
         .min_depth(1)
@@ -257,28 +271,15 @@ pub(super) fn images(dir: &Path) -> Listing {
     listing
 }
 
-/// The picture files in a folder and its subfolders, without hidden ones.
-#[derive(Debug, Default)]
-pub struct Files {
-    /// Those that are read, by name.
-    pub images: Vec<PathBuf>,
-    /// Those in other formats.
-    pub others: OtherFormats,
-}
-
 /// The picture files in a folder and its subfolders.
 ///
 /// # Errors
 /// For a dead or circular link, or a folder that cannot be listed.
 pub fn image_files(dir: &Path) -> Result<Files, DataError> {
-    let Listing {
-        images,
-        others,
-        unlisted,
-    } = images(dir);
-    match unlisted.into_iter().next() {
-        Some(first) => Err(DataError::Unlisted(first)),
-        None => Ok(Files { images, others }),
+    let files = images(dir);
+    match files.unlisted.first() {
+        Some(first) => Err(DataError::Unlisted(first.clone())),
+        None => Ok(files),
     }
 }
 
@@ -311,6 +312,6 @@ fn ending(path: &Path) -> Option<String> {
     Some(path.extension()?.to_str()?.to_ascii_lowercase())
 }
 
-pub(super) fn is_hidden(name: &OsStr) -> bool {
+fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }

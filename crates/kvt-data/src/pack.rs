@@ -9,8 +9,8 @@ use crate::decode::{NOT_AN_IMAGE, format_of};
 use crate::fs::{sync_folder, write_atomic, write_folder};
 use crate::source::{CLASSES, LABEL, SHARD};
 use crate::{
-    DataConfig, DataError, DataKind, DecodeError, ImageLimits, Source, TRAIN, VAL, is_whole,
-    listing, open, open_split, split_name,
+    DataConfig, DataError, DataKind, ImageLimits, Source, TRAIN, VAL, is_whole, listing, open,
+    open_split, split_name,
 };
 
 /// The result of packing.
@@ -111,10 +111,7 @@ fn pack_split(
     let mut shards = 0;
     let mut shard: Option<(Shard, u64)> = None;
     for (index, sample) in source.samples.iter().enumerate() {
-        let unreadable = |reason| DecodeError {
-            path: sample.path.clone(),
-            reason,
-        };
+        let unreadable = |reason| sample.error(reason);
         let bytes = source
             .bytes(sample, ImageLimits::default())
             .map_err(unreadable)?;

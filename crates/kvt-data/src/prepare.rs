@@ -63,10 +63,7 @@ impl<T> Prepare<T> for Views<T> {
         let picture = source.decode(index, self.limits, look)?;
         let views = self.augment(picture, key);
         Ok(Example {
-            views: views.map_err(|source| DataError::Augment {
-                path: sample.path.clone(),
-                source,
-            })?,
+            views: views.map_err(|error| error.at(&sample.path))?,
             target: (self.target)(sample),
         })
     }
@@ -85,18 +82,13 @@ impl<T> Views<T> {
         let image = match picture {
             Picture::Whole(image) => image,
             // Requested by the only view.
-            Picture::Part(part) => {
-                let mut view = Image::zeros(first.size(), first.channels());
-                first.apply_part(&part, key, &mut view.pixels)?;
-                return Ok(vec![view]);
-            }
+            Picture::Part(part) => return Ok(vec![first.apply_part(&part, key)?]),
         };
         let views = (1..).zip(others);
-        let views = views
-            .map(|(number, transform)| Image::of(image.clone(), transform, view_key(key, number)));
+        let views = views.map(|(number, view)| view.apply(image.clone(), view_key(key, number)));
         let others: Vec<Image> = views.collect::<Result<_, _>>()?;
         // Last, so that a single view does not need a copy of the image.
-        let mut views = vec![Image::of(image, first, key)?];
+        let mut views = vec![first.apply(image, key)?];
         views.extend(others);
         Ok(views)
     }

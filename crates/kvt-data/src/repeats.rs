@@ -60,10 +60,8 @@ impl Sampler {
             };
         }
         let places = self.repeated(images).map(|place| {
-            let (round, place) = (
-                place / (images * self.repeats),
-                place % (images * self.repeats),
-            );
+            let list = images * self.repeats;
+            let (round, place) = (place / list, place % list);
             let copy = round * self.repeats + place % self.repeats;
             // The number of copies is at most images times repeats, which is small.
             let copy = u32::try_from(copy).unwrap_or(u32::MAX);
@@ -100,11 +98,7 @@ impl Sampler {
     /// The positions in the padded list of repeated images, divided among the replicas: whole micro-batches in turn, then
     /// the rest of each replica.
     fn repeated(&self, images: usize) -> impl Iterator<Item = usize> {
-        let Self {
-            batch_size,
-            replicas,
-            ..
-        } = *self;
+        let (batch_size, replicas) = (self.batch_size, self.replicas);
         let own = self.places(images) / replicas;
         let whole = own / batch_size;
         let of = move |replica: usize, places: std::ops::Range<usize>| {

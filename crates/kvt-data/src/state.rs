@@ -1,7 +1,5 @@
 //! The identity of the images of a run, so that it is not resumed with different ones.
 
-use std::path::Path;
-
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +49,7 @@ fn listing(folders: &[&Source]) -> u64 {
     let mut hash = blake3::Hasher::new();
     for folder in folders {
         for sample in &folder.samples {
-            hash.update(relative(folder, sample).as_os_str().as_encoded_bytes());
+            hash.update(folder.relative(sample).as_os_str().as_encoded_bytes());
             hash.update(b"\0");
             hash.update(&sample.label.to_le_bytes());
         }
@@ -86,11 +84,6 @@ fn sizes(folders: [&Source; 2]) -> u64 {
         }
     }
     short(&hash)
-}
-
-fn relative<'a>(folder: &Source, sample: &'a Sample) -> &'a Path {
-    let path = &sample.path;
-    path.strip_prefix(&folder.root).unwrap_or(path)
 }
 
 /// The first 64 bits of a hash.

@@ -4,16 +4,8 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{Batch, View};
 
-/// A batch on a device.
-#[derive(Debug, Clone)]
-pub struct DeviceBatch<T = u32> {
-    /// The views, `[n, channels, height, width]` each.
-    pub views: Vec<Tensor<4>>,
-    /// The target of each image, `[n]`.
-    pub targets: Vec<T>,
-    /// Index of each image in its source, `[n]`.
-    pub indices: Vec<u32>,
-}
+/// A batch on a device, with views `[n, channels, height, width]`.
+pub type DeviceBatch<T = u32> = Batch<T, Tensor<4>>;
 
 impl View {
     /// The pixels as `[n, channels, height, width]`. They are moved, not copied: a view can take hundreds of megabytes.
@@ -37,18 +29,6 @@ impl<T> Batch<T> {
             targets: self.targets,
             indices: self.indices,
         }
-    }
-}
-
-impl<T> DeviceBatch<T> {
-    /// Number of images.
-    pub fn len(&self) -> usize {
-        self.indices.len()
-    }
-
-    /// Whether it contains no images.
-    pub fn is_empty(&self) -> bool {
-        self.indices.is_empty()
     }
 }
 

@@ -68,8 +68,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         |done| progress.set_position(done as u64),
     );
     progress.finish_and_clear();
-    for skipped in batches.skipped() {
-        output::warning(&skipped.to_string());
+    for warning in batches.warnings() {
+        output::warning(&warning);
     }
     let layers = layers?;
     let images = layers.first().map_or(0, |layer| layer.images());

@@ -38,7 +38,7 @@ fn named(argument: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let Files { images, others } = image_files(folder)?;
+    let Files { images, others, .. } = image_files(folder)?;
     if let Some(warning) = others.warning(folder) {
         output::warning(&warning);
     }

@@ -12,9 +12,9 @@ section! {
         /// Random resized crop and flip, random crop with padding and flip, or nothing.
         pub preset: Preset = Preset::Imagenet;
         /// Smallest and largest area of the random resized crop as a share of the image; only imagenet.
-        pub scale: [f64; 2] = [0.08, 1.0], "x-range" = "(0, 1]";
+        pub scale: [f64; 2] = [0.08, 1.0], "x-range" = "(0, 1]", "x-order" = "rising";
         /// Smallest and largest width / height of the random resized crop; only imagenet.
-        pub ratio: [f64; 2] = [3.0 / 4.0, 4.0 / 3.0], "x-range" = "(0, inf)";
+        pub ratio: [f64; 2] = [3.0 / 4.0, 4.0 / 3.0], "x-range" = "(0, inf)", "x-order" = "rising";
         /// Probability of a horizontal flip.
         pub hflip: f64 = Preset::Imagenet.hflip(),
             "x-range" = "[0, 1]", "x-default" = "`0.5`, with none `0.0`";
@@ -53,12 +53,6 @@ section! {
 }
 
 impl AugmentConfig {
-    /// The pairs whose first value is larger than the second.
-    pub fn reversed(&self) -> impl Iterator<Item = (&'static str, [f64; 2])> + use<> {
-        let pairs = [("scale", self.scale), ("ratio", self.ratio)];
-        pairs.into_iter().filter(|(_, [low, high])| low > high)
-    }
-
     /// The channels of the images: 1 is grey, 3 red, green and blue, 4 these and alpha.
     pub fn channels(&self) -> usize {
         self.mean.len()

@@ -126,9 +126,9 @@ mod tests {
         assert_eq!(sizes, [(48, 64), (48, 64), (24, 32), (24, 32), (24, 32)]);
         let image = RgbImage::from_fn(80, 60, |x, y| Rgb([x as u8 * 3, y as u8 * 4, 77]));
         for view in &views {
-            let mut out = vec![f32::NAN; 3 * view.size().0 * view.size().1];
-            view.apply(image.clone(), Key::new(1), &mut out).unwrap();
-            assert!(out.iter().all(|value| value.is_finite()));
+            let found = view.apply(image.clone(), Key::new(1)).unwrap();
+            assert_eq!(found.size, view.size());
+            assert!(found.pixels.iter().all(|value| value.is_finite()));
         }
         let error = MultiCrop {
             local_scale: (0.5, 0.1),
@@ -154,11 +154,7 @@ mod tests {
         let image = RgbImage::from_fn(40, 40, |x, y| Rgb([x as u8 * 6, y as u8 * 6, 200]));
         let shown = |crop: MultiCrop| -> Vec<Vec<f32>> {
             let views = crop.views(&AugmentConfig::default()).unwrap();
-            let show = |view: &Transform| {
-                let mut out = vec![0.0; 3 * view.size().0 * view.size().1];
-                view.apply(image.clone(), Key::new(5), &mut out).unwrap();
-                out
-            };
+            let show = |view: &Transform| view.apply(image.clone(), Key::new(5)).unwrap().pixels;
             views.iter().map(show).collect()
         };
         let changed = |crop: MultiCrop| -> Vec<bool> {

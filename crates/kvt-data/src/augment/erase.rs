@@ -56,7 +56,6 @@ type Rectangle = [usize; 4];
 
 impl RandomErasing {
     /// The settings `augment.erase`, `erase_mode` and `erase_count`; `None` if the probability is 0.
-    #[must_use]
     pub fn new(config: &AugmentConfig) -> Option<Self> {
         (config.erase > 0.0).then_some(Self {
             probability: config.erase,
@@ -69,7 +68,6 @@ impl RandomErasing {
     /// The patches for one image of `size` (height, width) in pixels: with the given probability, 1 to `erase_count`
     /// rectangles, which share an area of 2 to 33 %, with a height / width log-uniform from 0.3 to 3.33. Later patches cover
     /// earlier ones.
-    #[must_use]
     pub fn patches(&self, size: (usize, usize), key: Key) -> Vec<Patch> {
         let mut rng = key.rng();
         let rectangles = self.rectangles(size, &mut || rng.random());

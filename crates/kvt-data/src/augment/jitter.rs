@@ -1,11 +1,10 @@
 //! Random brightness, contrast, saturation and hue.
 
-use image::RgbImage;
 use kvt_ops::Key;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
-use super::ops;
+use super::auto::Op;
 
 /// torchvision's `ColorJitter`: each factor uniform around 1, the hue around 0, the four in random order. Adjustments with
 /// an empty range are skipped.
@@ -21,22 +20,8 @@ pub struct ColorJitter {
     pub hue: f64,
 }
 
-/// One of the four adjustments and its drawn value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Adjustment {
-    /// A factor of the brightness.
-    Brightness(f64),
-    /// A factor of the contrast.
-    Contrast(f64),
-    /// A factor of the saturation.
-    Saturation(f64),
-    /// A fraction of the colour circle.
-    Hue(f64),
-}
-
 impl ColorJitter {
     /// timm's `color_jitter` with one number: the same range for all except the hue, which does not change.
-    #[must_use]
     pub fn uniform(strength: f64) -> Self {
         Self {
             brightness: strength,
@@ -47,8 +32,7 @@ impl ColorJitter {
     }
 
     /// The adjustments for one image, in order.
-    #[must_use]
-    pub fn draw(&self, key: Key) -> Vec<Adjustment> {
+    pub fn draw(&self, key: Key) -> Vec<Op> {
         let mut rng = key.rng();
         let mut share = || rng.random::<f64>();
         let mut factor = |range: f64| {
@@ -56,29 +40,17 @@ impl ColorJitter {
             low + (1.0 + range - low) * share()
         };
         let drawn = [
-            Adjustment::Brightness(factor(self.brightness)),
-            Adjustment::Contrast(factor(self.contrast)),
-            Adjustment::Saturation(factor(self.saturation)),
-            Adjustment::Hue(self.hue * (2.0 * share() - 1.0)),
+            Op::Brightness(factor(self.brightness)),
+            Op::Contrast(factor(self.contrast)),
+            Op::Color(factor(self.saturation)),
+            Op::Hue(self.hue * (2.0 * share() - 1.0)),
         ];
         let ranges = [self.brightness, self.contrast, self.saturation, self.hue];
         let drawn = ranges.into_iter().zip(drawn);
         let active = drawn.filter(|(range, _)| *range > 0.0);
-        let mut order: Vec<Adjustment> = active.map(|(_, adjustment)| adjustment).collect();
+        let mut order: Vec<Op> = active.map(|(_, adjustment)| adjustment).collect();
         order.shuffle(&mut rng);
         order
-    }
-}
-
-impl Adjustment {
-    /// Applies the adjustment to an image.
-    pub fn apply(self, image: &mut RgbImage) {
-        match self {
-            Self::Brightness(factor) => ops::brightness(image, factor),
-            Self::Contrast(factor) => ops::contrast(image, factor),
-            Self::Saturation(factor) => ops::color(image, factor),
-            Self::Hue(turns) => ops::hue(image, turns),
-        }
     }
 }
 
@@ -86,12 +58,13 @@ impl Adjustment {
 mod tests {
     use super::*;
 
-    fn of(adjustment: Adjustment) -> (usize, f64) {
+    fn of(adjustment: Op) -> (usize, f64) {
         match adjustment {
-            Adjustment::Brightness(factor) => (0, factor),
-            Adjustment::Contrast(factor) => (1, factor),
-            Adjustment::Saturation(factor) => (2, factor),
-            Adjustment::Hue(turns) => (3, turns),
+            Op::Brightness(factor) => (0, factor),
+            Op::Contrast(factor) => (1, factor),
+            Op::Color(factor) => (2, factor),
+            Op::Hue(turns) => (3, turns),
+            other => unreachable!("{other:?}"),
         }
     }
 

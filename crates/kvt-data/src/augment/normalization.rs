@@ -25,19 +25,23 @@ impl From<&AugmentConfig> for Normalization {
 impl Normalization {
     /// The 8-bit pixels of normalised images, as numbers from 0 to 255.
     pub fn undo(&self, images: Tensor<4>) -> Tensor<4> {
-        let [mean, std] = self.in_levels(&images.device());
+        let [mean, std] = self.tensors(255.0, &images.device());
         (images * std + mean).round()
     }
 
     /// Normalised images from 8-bit pixels, as timm's prefetching loader normalises them.
     pub fn apply(&self, pixels: Tensor<4>) -> Tensor<4> {
-        let [mean, std] = self.in_levels(&pixels.device());
+        let [mean, std] = self.tensors(255.0, &pixels.device());
         (pixels - mean) / std
     }
 
-    /// Mean and standard deviation in pixel levels, `[1, channels, 1, 1]`.
-    fn in_levels(&self, device: &Device) -> [Tensor<4>; 2] {
-        [&self.mean, &self.std].map(|values| channels(values, 255.0, device))
+    /// Mean and standard deviation, `[1, channels, 1, 1]`; `unit` is the full range of a pixel.
+    fn tensors(&self, unit: f64, device: &Device) -> [Tensor<4>; 2] {
+        [&self.mean, &self.std].map(|values| {
+            let values: Vec<f32> = values.iter().map(|value| (value * unit) as f32).collect();
+            let shape = [1, values.len(), 1, 1];
+            Tensor::from_data(TensorData::new(values, shape), device)
+        })
     }
 
     /// Converts images with this normalisation to the normalisation `other`, `[n, channels, height, width]`.
@@ -47,15 +51,8 @@ impl Normalization {
             return images;
         }
         let device = images.device();
-        let [mean, std] = [&self.mean, &self.std].map(|values| channels(values, 1.0, &device));
-        let [to_mean, to_std] =
-            [&other.mean, &other.std].map(|values| channels(values, 1.0, &device));
+        let [mean, std] = self.tensors(1.0, &device);
+        let [to_mean, to_std] = other.tensors(1.0, &device);
         (images * std + mean - to_mean) / to_std
     }
-}
-
-fn channels(values: &[f64], unit: f64, device: &Device) -> Tensor<4> {
-    let values: Vec<f32> = values.iter().map(|value| (value * unit) as f32).collect();
-    let shape = [1, values.len(), 1, 1];
-    Tensor::from_data(TensorData::new(values, shape), device)
 }

@@ -6,6 +6,7 @@ use kvt_ops::Key;
 use crate::augment::crop::{Crop, random_resized_crop};
 use crate::augment::resize::resize_box;
 use crate::augment::{AugmentError, Preset, Transform};
+use crate::batch::Image;
 use crate::raster::Raster;
 
 /// The part of an image that a transform uses, and its target size.
@@ -48,10 +49,10 @@ impl Transform {
     ///
     /// # Errors
     ///
-    /// If the crop is not in the part, or `out` has the wrong length.
-    pub fn apply_part(&self, part: &Part, key: Key, out: &mut [f32]) -> Result<(), AugmentError> {
+    /// If the crop is not in the part.
+    pub fn apply_part(&self, part: &Part, key: Key) -> Result<Image, AugmentError> {
         let (image, flip) = self.part_pixels(part, key)?;
-        self.finish(&image, flip, key, out)
+        Ok(self.finished(&image, flip, key))
     }
 
     /// The image at its final size, and whether it must still be flipped.

@@ -40,9 +40,9 @@ pub enum Step {
 }
 
 impl Step {
-    /// The steps of `augment.auto` and `augment.color_jitter`. `size` is (height, width) in pixels.
-    pub(super) fn of(config: &AugmentConfig, size: (usize, usize)) -> Result<Vec<Self>, AutoError> {
-        let auto = AutoAugment::new(config, size)?.map(Self::Auto);
+    /// The steps of `augment.auto` and `augment.color_jitter`.
+    pub(super) fn of(config: &AugmentConfig) -> Result<Vec<Self>, AutoError> {
+        let auto = AutoAugment::new(config)?.map(Self::Auto);
         let jitter = config.jitters().then(|| Self::Jitter {
             jitter: ColorJitter::uniform(config.color_jitter),
             prob: 1.0,
@@ -59,10 +59,8 @@ impl Step {
             Self::Jitter { jitter, prob } => {
                 let key = key.named("jitter");
                 if happens(key.named("prob"), *prob) {
-                    let adjustments = jitter.draw(key);
-                    adjustments
-                        .into_iter()
-                        .for_each(|one| one.apply(&mut image));
+                    let adjustments = jitter.draw(key).into_iter();
+                    image = adjustments.fold(image, |image, one| one.apply(image));
                 }
             }
             Self::Grayscale { prob } => {

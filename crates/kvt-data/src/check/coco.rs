@@ -1,16 +1,14 @@
 //! `kvt data check` of images with objects: reads every image and every annotation once and reports what is wrong with them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rayon::prelude::*;
-
-use super::{Contents, Duplicate, Unreadable, uncounted, wider};
+use super::{Duplicate, look_at_all, uncounted, wider};
 use crate::coco::{BadAnnotation, LeftOut};
 use crate::source::coco_survey;
 use crate::{DataConfig, DataError, DecodeError, ImageLimits, Source};
 
 /// One split of images with objects.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct CocoCheck {
     /// The split's name, as the configuration has it.
     pub name: String,
@@ -31,7 +29,7 @@ pub struct CocoCheck {
     /// Invalid annotations.
     pub bad: Vec<BadAnnotation>,
     /// Images that are missing, cannot be read, or have another size than the annotations say.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<DecodeError>,
     /// Smallest and largest (width, height) by area, in pixels, as the annotations say.
     pub sizes: Option<((u32, u32), (u32, u32))>,
 }
@@ -49,7 +47,6 @@ pub struct CocoChecks {
 
 impl CocoCheck {
     /// The number of objects that are trained on.
-    #[must_use]
     pub fn objects(&self) -> usize {
         self.classes.iter().map(|(_, objects)| objects).sum()
     }
@@ -58,7 +55,6 @@ impl CocoCheck {
 impl CocoChecks {
     /// Whether training can work: everything is readable and valid, both splits have the same classes, and objects. A class without objects
     /// is possible.
-    #[must_use]
     pub fn is_sound(&self) -> bool {
         self.same_classes
             && self.splits.iter().all(|split| {
@@ -75,49 +71,23 @@ impl CocoChecks {
 /// result, not an error.
 pub fn check_coco(data: &DataConfig, limits: ImageLimits) -> Result<CocoChecks, DataError> {
     let data = &*data.as_objects();
-    let names = [&data.train, &data.val];
-    let sources = [
+    let [train, val] = [
         coco_survey(data, &data.train)?,
         coco_survey(data, &data.val)?,
     ];
-    let mut contents = Contents::default();
-    let mut splits = Vec::new();
-    for (number, (name, source)) in names.into_iter().zip(&sources).enumerate() {
-        let indices = 0..u32::try_from(source.samples.len()).unwrap_or(u32::MAX);
-        let seen: Vec<_> = indices
-            .into_par_iter()
-            .map(|index| look(source, index, limits))
-            .collect();
-        let mut check = CocoCheck::of(name, source);
-        for (hash, unreadable) in seen {
-            if let Some((hash, path)) = hash {
-                contents.add(hash, number, path);
-            }
-            check.unreadable.extend(unreadable);
-        }
-        splits.push(check);
-    }
-    let [train, val] = &sources;
-    Ok(CocoChecks {
-        same_classes: train.classes == val.classes,
-        duplicates: contents.duplicates(),
-        splits,
-    })
-}
-
-/// The hash of an image's file with its path, if it can be read, and what is wrong with the image.
-fn look(
-    source: &Source,
-    index: u32,
-    limits: ImageLimits,
-) -> (Option<([u8; 32], &Path)>, Option<Unreadable>) {
-    let hash = source.sample(index).ok().and_then(|sample| {
-        let bytes = source.bytes(sample, limits).ok()?;
-        Some((*blake3::hash(&bytes).as_bytes(), sample.path.as_path()))
+    let (bad, duplicates) = look_at_all(&[&train, &val], limits, |source, index, _| {
+        source.annotated(index, limits).err()
     });
-    let bad = source.annotated(index, limits).err();
-    let bad = bad.map(|DecodeError { path, reason }| Unreadable { path, reason });
-    (hash, bad)
+    let splits = [(&data.train, &train), (&data.val, &val)].into_iter();
+    let splits = splits.zip(bad).map(|((name, source), bad)| CocoCheck {
+        unreadable: bad.into_iter().flatten().collect(),
+        ..CocoCheck::of(name, source)
+    });
+    Ok(CocoChecks {
+        splits: splits.collect(),
+        same_classes: train.classes == val.classes,
+        duplicates,
+    })
 }
 
 impl CocoCheck {
@@ -125,16 +95,10 @@ impl CocoCheck {
     fn of(name: &str, source: &Source) -> Self {
         let mut check = Self {
             name: name.to_owned(),
-            annotations: PathBuf::new(),
             images: source.samples.len(),
-            without_objects: 0,
             classes: uncounted(source),
             left_out: LeftOut::ALL.map(|reason| (reason, 0)).into(),
-            without_mask: 0,
-            id_zero: 0,
-            bad: Vec::new(),
-            unreadable: Vec::new(),
-            sizes: None,
+            ..Self::default()
         };
         if let Some(coco) = source.coco() {
             check.annotations.clone_from(&coco.path);

@@ -1,13 +1,13 @@
 //! `kvt data check` of images with masks: reads every pair once and reports what is wrong with it.
 
-use rayon::prelude::*;
-
-use super::{Contents, Duplicate, Unreadable, uncounted, wider};
-use crate::source::{Survey, Unpaired, mask_survey};
-use crate::{DataConfig, DataError, IGNORED, ImageLimits, OtherFormats, Sample, Source, Unlisted};
+use super::{Duplicate, look_at_all, uncounted, wider};
+use crate::source::{Unpaired, mask_survey};
+use crate::{
+    DataConfig, DataError, DecodeError, IGNORED, ImageLimits, OtherFormats, Source, Unlisted,
+};
 
 /// One split of images with masks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MaskCheck {
     /// The split's name, as the configuration has it.
     pub name: String,
@@ -18,7 +18,7 @@ pub struct MaskCheck {
     /// Pixels without a class.
     pub ignored: u64,
     /// Pairs of which one file cannot be read, or that do not fit together.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<DecodeError>,
     /// Images without a mask, masks without an image.
     pub unpaired: Unpaired,
     /// Links that are dead or circular, and folders that cannot be listed.
@@ -41,7 +41,6 @@ pub struct MaskChecks {
 impl MaskChecks {
     /// Whether training can work: everything is readable and has its partner, and each split has two classes. A class without
     /// pixels is possible.
-    #[must_use]
     pub fn is_sound(&self) -> bool {
         self.splits.iter().all(|split| {
             let there = split.classes.iter().filter(|(_, pixels)| *pixels > 0);
@@ -57,7 +56,7 @@ impl MaskChecks {
 struct Pair {
     size: (u32, u32),
     /// Pixels by label.
-    pixels: Vec<u64>,
+    pixels: [u64; 256],
 }
 
 /// Reads every image with its mask of both splits of a configuration, on all cores.
@@ -73,79 +72,49 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
     } else {
         vec![data.train.as_str(), data.val.as_str()]
     };
-    let mut surveys: Vec<(&str, Survey, Unpaired)> = Vec::new();
+    let mut surveys: Vec<(&str, Source, Unpaired)> = Vec::new();
     for name in splits_of {
-        let before = surveys.first().map(|(_, survey, _)| &survey.source);
-        let (survey, unpaired) = mask_survey(data, name, before)?;
-        surveys.push((name, survey, unpaired));
+        let before = surveys.first().map(|(_, source, _)| source);
+        let (source, unpaired) = mask_survey(data, name, before)?;
+        surveys.push((name, source, unpaired));
     }
-    let mut contents = Contents::default();
+    let sources: Vec<&Source> = surveys.iter().map(|(_, source, _)| source).collect();
+    let (found, duplicates) = look_at_all(&sources, limits, |source, index, _| {
+        pair(source, index, limits)
+    });
     let mut splits = Vec::new();
-    for (number, (name, survey, unpaired)) in surveys.iter().enumerate() {
-        let source = &survey.source;
-        let seen: Vec<_> = (0..source.samples.len())
-            .into_par_iter()
-            .map(|index| look(source, index, limits))
-            .collect();
+    for ((name, source, unpaired), pairs) in surveys.iter().zip(found) {
         let mut check = MaskCheck {
             name: if name.is_empty() { "all" } else { *name }.to_owned(),
             images: source.samples.len(),
             classes: uncounted(source),
-            ignored: 0,
-            unreadable: Vec::new(),
             unpaired: unpaired.clone(),
-            unlisted: survey.unlisted.clone(),
+            unlisted: source.unlisted.clone(),
             others: source.others.clone(),
-            sizes: None,
+            ..MaskCheck::default()
         };
-        for (Sample { path, .. }, (hash, pair)) in source.samples.iter().zip(seen) {
-            if let Some(hash) = hash {
-                contents.add(hash, number, path);
-            }
+        for pair in pairs {
             match pair {
                 Ok(pair) => check.count(&pair),
-                Err(reason) => check.unreadable.push(Unreadable {
-                    path: path.clone(),
-                    reason,
-                }),
+                Err(bad) => check.unreadable.push(bad),
             }
         }
         splits.push(check);
     }
-    Ok(MaskChecks {
-        duplicates: contents.duplicates(),
-        splits,
-    })
+    Ok(MaskChecks { splits, duplicates })
 }
 
-/// The hash of an image's file, if it can be read, and the pair.
-fn look(
-    source: &Source,
-    index: usize,
-    limits: ImageLimits,
-) -> (Option<[u8; 32]>, Result<Pair, String>) {
-    let bytes = source
-        .samples
-        .get(index)
-        .map(|sample| source.bytes(sample, limits));
-    let hash = bytes
-        .and_then(Result::ok)
-        .map(|bytes| *blake3::hash(&bytes).as_bytes());
-    // The loader's indices have 32 bits.
-    let number = u32::try_from(index).unwrap_or(u32::MAX);
-    let pair = source.pair(number, limits).map(|(image, map)| {
-        let mut pixels = vec![0; usize::from(IGNORED) + 1];
-        for label in map.labels {
-            if let Some(count) = pixels.get_mut(usize::from(label)) {
-                *count += 1;
-            }
-        }
-        Pair {
-            size: image.dimensions(),
-            pixels,
-        }
-    });
-    (hash, pair.map_err(|error| error.reason))
+/// What an image and its mask have.
+fn pair(source: &Source, index: u32, limits: ImageLimits) -> Result<Pair, DecodeError> {
+    let (image, map) = source.pair(index, limits)?;
+    let mut pixels = [0; 256];
+    for label in map.labels {
+        pixels[usize::from(label)] += 1;
+    }
+    Ok(Pair {
+        size: image.dimensions(),
+        pixels,
+    })
 }
 
 impl MaskCheck {
@@ -154,6 +123,6 @@ impl MaskCheck {
         for ((_, all), own) in self.classes.iter_mut().zip(&pair.pixels) {
             *all += own;
         }
-        self.ignored += pair.pixels.last().copied().unwrap_or(0);
+        self.ignored += pair.pixels[usize::from(IGNORED)];
     }
 }

@@ -88,19 +88,17 @@ pub enum CocoError {
     },
     /// Image files that are not in the folder.
     #[error(
-        "{count} of the images of `{}` are not in `{}`: {}{}; `data.path` and the split name this folder, `data.on_error = \"skip\"` \
-         passes over what is missing",
-        path.display(), folder.display(), quoted(first), more(*count, first)
+        "{} of the images of `{}` are not in `{}`: {}; `data.path` and the split name this folder, `data.on_error = \"skip\"` passes over \
+         what is missing",
+        missing.len(), path.display(), folder.display(), quoted(missing)
     )]
     Missing {
         /// The annotation file.
         path: PathBuf,
         /// The folder of the images.
         folder: PathBuf,
-        /// Number of missing files.
-        count: usize,
-        /// The names of the first ones.
-        first: Vec<String>,
+        /// The names of the missing files.
+        missing: Vec<String>,
     },
     /// No image to train on.
     #[error(
@@ -170,8 +168,4 @@ pub enum Fault {
     /// Runs that are no mask of the image.
     #[error(transparent)]
     Runs(#[from] RleError),
-}
-
-fn more(count: usize, first: &[String]) -> &'static str {
-    if count > first.len() { ", ..." } else { "" }
 }

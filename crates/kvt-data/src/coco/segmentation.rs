@@ -33,7 +33,6 @@ pub enum Segmentation {
 
 impl Segmentation {
     /// Whether there is only a box.
-    #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }
@@ -43,13 +42,6 @@ impl Segmentation {
     /// # Errors
     /// If the runs are of another image, or do not cover it.
     pub fn mask(&self, image: (u32, u32)) -> Result<Option<Rle>, Fault> {
-        let fits = |found: (u32, u32)| {
-            if found == image {
-                Ok(())
-            } else {
-                Err(Fault::Size { found, image })
-            }
-        };
         match self {
             Self::None => Ok(None),
             Self::Polygons(parts) => {
@@ -58,14 +50,13 @@ impl Segmentation {
                 let parts = parts.split_first();
                 Ok(parts.map(|(first, rest)| first.union(rest)).transpose()?)
             }
-            Self::Runs { size, counts } => {
-                fits(*size)?;
-                Ok(Some(Rle::new(image, counts.to_vec())?))
+            &(Self::Runs { size: found, .. } | Self::Text { size: found, .. })
+                if found != image =>
+            {
+                Err(Fault::Size { found, image })
             }
-            Self::Text { size, counts } => {
-                fits(*size)?;
-                Ok(Some(Rle::from_text(image, counts)?))
-            }
+            Self::Runs { counts, .. } => Ok(Some(Rle::new(image, counts.to_vec())?)),
+            Self::Text { counts, .. } => Ok(Some(Rle::from_text(image, counts)?)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::io::Cursor;
 
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
 
-use super::{LFS_POINTER, MAX_SIDE, caught};
+use super::{MAX_SIDE, caught};
 use crate::LabelMap;
 use crate::file::ImageLimits;
 
@@ -17,13 +17,7 @@ const TRUNCATED: &str = "the file is truncated";
 /// # Errors
 /// The reason, as text: it is no such file, damaged, too large, or has a value above 255.
 pub fn decode_mask(bytes: &[u8], limits: ImageLimits) -> Result<LabelMap, String> {
-    if bytes.is_empty() {
-        return Err("the file is empty".to_owned());
-    }
-    if bytes.starts_with(LFS_POINTER) {
-        return Err("a Git LFS pointer, not the mask: run `git lfs pull`".to_owned());
-    }
-    caught(|| decode(bytes, limits))
+    caught(bytes, "mask", || decode(bytes, limits))
 }
 
 fn decode(bytes: &[u8], limits: ImageLimits) -> Result<LabelMap, String> {

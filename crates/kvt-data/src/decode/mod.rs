@@ -166,13 +166,7 @@ impl Stored {
 
 /// Decodes the bytes of an image file without applying the orientation.
 pub(super) fn decode_stored(bytes: &[u8], limits: ImageLimits) -> Result<Stored, String> {
-    if bytes.is_empty() {
-        return Err("the file is empty".to_owned());
-    }
-    if bytes.starts_with(LFS_POINTER) {
-        return Err("a Git LFS pointer, not the image: run `git lfs pull`".to_owned());
-    }
-    caught(|| decode_checked(bytes, limits))
+    caught(bytes, "image", || decode_checked(bytes, limits))
 }
 
 /// Width and height of an image file in pixels, from its header.
@@ -181,15 +175,28 @@ pub(super) fn decode_stored(bytes: &[u8], limits: ImageLimits) -> Result<Stored,
 ///
 /// The reason, as text.
 pub(super) fn dimensions(bytes: &[u8]) -> Result<(u32, u32), String> {
-    caught(|| {
+    caught(bytes, "image", || {
         let format = format_of(bytes)?;
         let reader = ImageReader::with_format(Cursor::new(bytes), format);
         reader.into_dimensions().map_err(|error| error.to_string())
     })
 }
 
-/// What a decoder reads. They are third-party code that reads hostile input: a panic means a bad file and must not end the run.
-fn caught<T>(read: impl FnOnce() -> Result<T, String> + UnwindSafe) -> Result<T, String> {
+/// What a decoder reads of the bytes of an image or a mask. They are third-party code that reads hostile input: a panic means a bad file
+/// and must not end the run.
+fn caught<T>(
+    bytes: &[u8],
+    what: &str,
+    read: impl FnOnce() -> Result<T, String> + UnwindSafe,
+) -> Result<T, String> {
+    if bytes.is_empty() {
+        return Err("the file is empty".to_owned());
+    }
+    if bytes.starts_with(LFS_POINTER) {
+        return Err(format!(
+            "a Git LFS pointer, not the {what}: run `git lfs pull`"
+        ));
+    }
     catch_unwind(read)
         .unwrap_or_else(|panic| Err(format!("the decoder panicked: {}", panic_message(&*panic))))
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use tempfile::NamedTempFile;
 
-pub(crate) use self::staging::Staging;
+use self::staging::Staging;
 use self::target::Target;
 use self::temporary::Mark;
 pub use self::temporary::abandon;
@@ -94,8 +94,9 @@ fn stage(
     };
     let to = match Target::of(path).map_err(|error| named(path, &error))? {
         Target::File(to) => to,
-        Target::Stream(stream) => {
-            let mut opened = stream.open().map_err(|error| named(path, &error))?;
+        Target::Stream(stream, descriptor) => {
+            let opened = target::open(&stream, descriptor);
+            let mut opened = opened.map_err(|error| named(path, &error))?;
             return fill(&mut opened, path).map(|()| None);
         }
     };
@@ -165,7 +166,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
             Ok(())
         }
         // A pipe that is opened and closed has ended for its reader.
-        Target::Stream(_) => Ok(()),
+        Target::Stream(..) => Ok(()),
     }
 }
 

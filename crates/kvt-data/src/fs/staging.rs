@@ -22,7 +22,7 @@ const REMOVED: &str = "-old";
 
 /// A folder owned by this process; removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Staging {
+pub(super) struct Staging {
     folder: TempDir,
     /// Held until the folder is removed.
     _lock: File,
@@ -35,7 +35,7 @@ impl Staging {
     ///
     /// # Errors
     /// If a folder or file cannot be created.
-    pub(crate) fn create(parent: &Path) -> io::Result<Self> {
+    pub(super) fn create(parent: &Path) -> io::Result<Self> {
         loop {
             let (folder, mark) = Mark::on(|| {
                 let mut builder = tempfile::Builder::new();
@@ -54,7 +54,7 @@ impl Staging {
     }
 
     /// The path of the folder that is to be renamed. It is within the temporary folder, because only its owner can enter that.
-    pub(crate) fn data(&self) -> PathBuf {
+    pub(super) fn data(&self) -> PathBuf {
         self.folder.path().join(DATA)
     }
 
@@ -62,7 +62,7 @@ impl Staging {
     ///
     /// # Errors
     /// If it cannot be renamed.
-    pub(crate) fn keep(self, to: &Path) -> io::Result<()> {
+    pub(super) fn keep(self, to: &Path) -> io::Result<()> {
         let data = self.data();
         let Self {
             folder,

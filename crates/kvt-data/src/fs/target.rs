@@ -14,16 +14,9 @@ const LINKS: usize = 40;
 pub(super) enum Target {
     /// A file, or the place of one. It is no link.
     File(PathBuf),
-    /// What can only be written into.
-    Stream(Stream),
-}
-
-/// A device, a pipe, or what an open descriptor leads to.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Stream {
-    path: PathBuf,
-    /// The number of the descriptor, if it is one of this process, as behind `/dev/stdout`.
-    descriptor: Option<u32>,
+    /// A device, a pipe, or what an open descriptor leads to, which can only be written into: its path, and the number of the descriptor, if
+    /// it is one of this process, as behind `/dev/stdout`.
+    Stream(PathBuf, Option<u32>),
 }
 
 impl Target {
@@ -36,8 +29,7 @@ impl Target {
         let mut path = path.to_owned();
         for _ in 0..LINKS {
             if let Some(descriptor) = descriptor(&path) {
-                let descriptor = Some(descriptor);
-                return Ok(Self::Stream(Stream { path, descriptor }));
+                return Ok(Self::Stream(path, Some(descriptor)));
             }
             // An error is that it is no link.
             let Ok(link) = std::fs::read_link(&path) else {
@@ -62,8 +54,7 @@ impl Target {
             ));
         }
         if !found.is_file() {
-            let descriptor = None;
-            return Ok(Self::Stream(Stream { path, descriptor }));
+            return Ok(Self::Stream(path, None));
         }
         if found.permissions().readonly() {
             return Err(io::Error::new(
@@ -88,36 +79,36 @@ fn descriptor(path: &Path) -> Option<u32> {
         .then_some(number)
 }
 
-impl Stream {
-    /// Opens it for writing.
-    ///
-    /// # Errors
-    /// If it cannot be opened, or is a pipe from which nothing reads.
-    pub(super) fn open(&self) -> io::Result<File> {
-        #[cfg(unix)]
-        {
-            use std::os::fd::AsFd as _;
-            use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
-            // The same open file as that of our other output, so that neither overwrites the other.
-            match self.descriptor {
-                Some(1) => return Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
-                Some(2) => return Ok(io::stderr().as_fd().try_clone_to_owned()?.into()),
-                _ => {}
-            }
-            if std::fs::metadata(&self.path)?.file_type().is_fifo() {
-                // To open a pipe waits for a reader, perhaps forever; to open it like this is an error if there is none.
-                let mut now = OpenOptions::new();
-                now.write(true).custom_flags(libc::O_NONBLOCK);
-                let _kept = now.open(&self.path).map_err(|error| {
-                    if error.raw_os_error() == Some(libc::ENXIO) {
-                        io::Error::new(error.kind(), "nothing reads from this pipe")
-                    } else {
-                        error
-                    }
-                })?;
-                return OpenOptions::new().write(true).open(&self.path);
-            }
+/// Opens a stream for writing.
+///
+/// # Errors
+/// If it cannot be opened, or is a pipe from which nothing reads.
+pub(super) fn open(path: &Path, descriptor: Option<u32>) -> io::Result<File> {
+    #[cfg(unix)]
+    {
+        use std::os::fd::AsFd as _;
+        use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+        // The same open file as that of our other output, so that neither overwrites the other.
+        match descriptor {
+            Some(1) => return Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+            Some(2) => return Ok(io::stderr().as_fd().try_clone_to_owned()?.into()),
+            _ => {}
         }
-        OpenOptions::new().append(true).open(&self.path)
+        if std::fs::metadata(path)?.file_type().is_fifo() {
+            // To open a pipe waits for a reader, perhaps forever; to open it like this is an error if there is none.
+            let mut now = OpenOptions::new();
+            now.write(true).custom_flags(libc::O_NONBLOCK);
+            let _kept = now.open(path).map_err(|error| {
+                if error.raw_os_error() == Some(libc::ENXIO) {
+                    io::Error::new(error.kind(), "nothing reads from this pipe")
+                } else {
+                    error
+                }
+            })?;
+            return OpenOptions::new().write(true).open(path);
+        }
     }
+    #[cfg(not(unix))]
+    let _ = descriptor;
+    OpenOptions::new().append(true).open(path)
 }

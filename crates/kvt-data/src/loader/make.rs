@@ -82,21 +82,17 @@ impl<T> LoaderConfig<T> {
             if unreadable.contains(&index) {
                 continue;
             }
-            let error = match self.prepare.prepare(&self.source, index, key) {
+            let bad = match self.prepare.prepare(&self.source, index, key) {
                 Ok(example) => {
                     skipped.extend(first_bad);
                     return Ok(Some((index, example)));
                 }
-                Err(DataError::Decode(error)) => error,
+                Err(DataError::Decode(bad)) => bad,
                 Err(error) => return Err(error),
             };
             if self.on_error == OnError::Fail {
-                return Err(error.into());
+                return Err(bad.into());
             }
-            let bad = Skipped {
-                path: error.path,
-                reason: error.reason,
-            };
             unreadable.insert(index);
             // Beyond the limit, it is useless to continue.
             if unreadable.len() > self.max_skipped {

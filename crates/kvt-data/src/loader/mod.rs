@@ -6,7 +6,6 @@
 mod make;
 
 use std::collections::HashSet;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ pub use self::make::image_key;
 use self::make::{Made, too_many};
 use crate::ordered::Ordered;
 use crate::prepare::Prepare;
-use crate::{Batch, DataError, OnError, Source, batch_count};
+use crate::{Batch, DataError, DecodeError, OnError, Source, batch_count};
 
 /// The purpose of the batches, which determines the treatment of incomplete batches and unreadable images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,20 +63,8 @@ pub struct LoaderConfig<T = u32> {
     pub max_skipped: usize,
 }
 
-/// A skipped image.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
-    /// The file.
-    pub path: PathBuf,
-    /// Why it is unreadable.
-    pub reason: String,
-}
-
-impl fmt::Display for Skipped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "skipped `{}`: {}", self.path.display(), self.reason)
-    }
-}
+/// A skipped image, and why it is unreadable.
+pub type Skipped = DecodeError;
 
 /// The batches of one epoch. It ends after the last batch or the first error; dropping it stops the workers.
 pub struct Loader<T = u32> {
@@ -142,6 +129,12 @@ impl<T> Loader<T> {
     /// The images skipped so far, in the order of the epoch, each once. Counted from [`LoaderConfig::first_batch`] on.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
+    }
+
+    /// A warning of each of them.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let skipped = self.skipped.iter();
+        skipped.map(|bad| format!("skipped `{}`: {}", bad.path.display(), bad.reason))
     }
 
     /// A training batch is empty only if no image of the whole epoch is readable. Skipping it, as in an evaluation,

@@ -7,9 +7,7 @@ use kvt_ops::Key;
 use serde_json::Value;
 
 use super::*;
-use crate::augment::{
-    Adjustment, AugmentConfig, CropMode, EraseMode, Interpolation, Preset, Transform, ops,
-};
+use crate::augment::{AugmentConfig, CropMode, EraseMode, Interpolation, Preset, Transform, ops};
 use crate::{ImageLimits, decode_bytes};
 
 const ALPHA: ImageLimits = ImageLimits {
@@ -49,8 +47,7 @@ fn levels(channels: usize) -> AugmentConfig {
 fn seen(transform: &Transform, image: Raster) -> Vec<u8> {
     let (height, width) = transform.size();
     let (plane, channels) = (height * width, transform.channels());
-    let mut out = vec![f32::NAN; channels * plane];
-    transform.apply(image, Key::new(3), &mut out).unwrap();
+    let out = transform.apply(image, Key::new(3)).unwrap().pixels;
     let level = |at: usize| (255.0 * out[at % channels * plane + at / channels]).round() as u8;
     (0..out.len()).map(level).collect()
 }
@@ -132,10 +129,10 @@ fn operations_on_grey_and_on_rgba_are_pillows() {
             "posterize" => ops::posterize(&mut image, 3),
             "solarize" => ops::solarize(&mut image, 100),
             "sharpness" => ops::sharpness(&mut image, 1.6),
-            "brightness" => Adjustment::Brightness(1.6).apply(&mut image),
-            "contrast" => Adjustment::Contrast(1.6).apply(&mut image),
-            "color" => Adjustment::Saturation(1.6).apply(&mut image),
-            _ => Adjustment::Hue(0.3).apply(&mut image),
+            "brightness" => ops::brightness(&mut image, 1.6),
+            "contrast" => ops::contrast(&mut image, 1.6),
+            "color" => ops::color(&mut image, 1.6),
+            _ => ops::hue(&mut image, 0.3),
         }
         image
     };
@@ -225,9 +222,8 @@ fn alpha_goes_with_its_colours() {
         mean: vec![2.0; 4],
         ..levels(4)
     };
-    let mut out = vec![f32::NAN; 4 * 9 * 13];
     let transform = Transform::train(&erased, size).unwrap();
-    transform.apply(image, Key::new(1), &mut out).unwrap();
+    let out = transform.apply(image, Key::new(1)).unwrap().pixels;
     let (first, others) = out.split_at(9 * 13);
     assert!(first.contains(&0.0) && first.iter().any(|value| *value < 0.0));
     for channel in others.chunks(9 * 13) {

@@ -13,6 +13,7 @@ use serde_json::{Map, Number, Value};
 /// `pub key: type = default, "attribute" = value;`. The attributes are keywords of JSON schema, and
 ///
 /// - `"x-range"`: the interval of every number in the value, such as `"[0, 1)"`; `inf` for no limit;
+/// - `"x-order"`: that of the numbers of a list, `"rising"` or `"falling"`; equal ones may follow each other;
 /// - `"x-default"`: the default as text, if it depends on other keys;
 /// - `"x-resume" = "free"`: a resumed run can change it.
 #[doc(hidden)]
@@ -199,6 +200,8 @@ mod tests {
             small: u32 = 0;
             /// A text.
             text: String = "x".to_owned(), "minLength" = 1;
+            /// Two numbers in an order.
+            ends: [u32; 2] = [3, 1], "x-order" = "falling";
         }
     }
 
@@ -261,6 +264,8 @@ mod tests {
         assert_eq!(refused(&|s| s.pair[0] = 1e31), some("pair", "1e31"));
         assert_eq!(refused(&|s| s.pair[0] = f64::NAN), some("pair", "nan"));
         assert_eq!(refused(&|s| s.text = " ".to_owned()), some("text", "\" \""));
+        assert_eq!(refused(&|s| s.ends = [2, 2]), None);
+        assert_eq!(refused(&|s| s.ends = [1, 3]), some("ends", "[1, 3]"));
         let largest = u64::MAX.to_string();
         assert_eq!(
             refused(&|s| s.count = Some(u64::MAX)),

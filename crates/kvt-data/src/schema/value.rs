@@ -25,10 +25,14 @@ pub fn refusals(schema: &Value, value: &toml::Value) -> Vec<Refusal> {
     let allowed = match (kind(schema), value) {
         _ if schema.get("x-range").is_some() => false,
         ("array", toml::Value::Array(items)) if length(items.len(), "Items") => {
-            let items = items.iter().zip(std::iter::repeat(schema.get("items")));
-            return items
+            let each = items.iter().zip(std::iter::repeat(schema.get("items")));
+            let mut refused: Vec<Refusal> = each
                 .flat_map(|(item, schema)| schema.map_or_else(Vec::new, |s| refusals(s, item)))
                 .collect();
+            if refused.is_empty() {
+                refused.extend(disorder(schema, items));
+            }
+            return refused;
         }
         ("boolean", toml::Value::Boolean(_)) => true,
         ("integer" | "number", &toml::Value::Integer(number)) => in_range(schema, number as f64),
@@ -45,6 +49,24 @@ pub fn refusals(schema: &Value, value: &toml::Value) -> Vec<Refusal> {
     } else {
         vec![refusal(schema, value)]
     }
+}
+
+/// The refusal of numbers that are not in the order of their list.
+fn disorder(schema: &Value, items: &[toml::Value]) -> Option<Refusal> {
+    let (sign, expected) = match schema.get("x-order")?.as_str()? {
+        "rising" => (1.0, "the smaller value first"),
+        _ => (-1.0, "the larger value first"),
+    };
+    let number = |item: &toml::Value| match *item {
+        toml::Value::Integer(number) => sign * number as f64,
+        toml::Value::Float(number) => sign * number,
+        _ => 0.0,
+    };
+    let is_sorted = items.iter().map(number).is_sorted();
+    (!is_sorted).then(|| Refusal {
+        value: toml::Value::Array(items.to_vec()).to_string(),
+        expected: expected.to_owned(),
+    })
 }
 
 /// A description of the allowed values.

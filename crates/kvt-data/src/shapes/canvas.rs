@@ -2,6 +2,8 @@
 
 use image::{Rgb, RgbImage};
 
+use super::scene::Pose;
+
 /// Points per pixel side: 4 x 4 samples.
 const SAMPLES: usize = 4;
 
@@ -33,25 +35,29 @@ impl Canvas {
         }
     }
 
-    /// Paints the points in `inside`, none of which is further than `reach` from (x, y), with opaque colours, as part of `layer`.
+    /// Paints the points in `inside`, which gets them in the coordinates of `pose` and has none further than 1 from its centre, with
+    /// opaque colours, as part of `layer`.
     pub(super) fn paint(
         &mut self,
         layer: u8,
-        (x, y): (f32, f32),
-        reach: f32,
+        pose: &Pose,
         mut color: impl FnMut(f32, f32) -> Color,
         inside: impl Fn(f32, f32) -> bool,
     ) {
-        let (columns, rows) = (self.range(x, reach), self.range(y, reach));
+        let inside = |x, y| {
+            let (x, y) = pose.local(x, y);
+            inside(x, y)
+        };
+        let (x, y) = pose.center;
+        let (columns, rows) = (self.range(x, pose.size), self.range(y, pose.size));
         let step = 1.0 / (self.side * SAMPLES) as f32;
         let side = self.side as f32;
         for row in rows {
             for column in columns.clone() {
+                let at = row * self.side + column;
                 let center = ((column as f32 + 0.5) / side, (row as f32 + 0.5) / side);
-                if inside(center.0, center.1)
-                    && let Some(top) = self.layers.get_mut(row * self.side + column)
-                {
-                    *top = layer;
+                if inside(center.0, center.1) {
+                    self.layers[at] = layer;
                 }
                 let hits = (0..SAMPLES * SAMPLES)
                     .filter(|i| {
@@ -65,10 +71,8 @@ impl Canvas {
                 }
                 let alpha = hits as f32 / (SAMPLES * SAMPLES) as f32;
                 let paint = color(center.0, center.1);
-                if let Some(pixel) = self.pixels.get_mut(row * self.side + column) {
-                    for (old, new) in pixel.iter_mut().zip(paint) {
-                        *old += alpha * (new - *old);
-                    }
+                for (old, new) in self.pixels[at].iter_mut().zip(paint) {
+                    *old += alpha * (new - *old);
                 }
             }
         }

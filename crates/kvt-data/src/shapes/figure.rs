@@ -31,20 +31,6 @@ impl Figure {
         Self::Pentagon,
     ];
 
-    /// All shapes in the order of the classes of scenes, whose first four are told apart with few pixels.
-    pub(super) const OF_SCENES: [Self; 10] = [
-        Self::Circle,
-        Self::Square,
-        Self::Triangle,
-        Self::Cross,
-        Self::Star,
-        Self::Ring,
-        Self::Crescent,
-        Self::Diamond,
-        Self::Hexagon,
-        Self::Pentagon,
-    ];
-
     /// The class name.
     pub fn name(self) -> &'static str {
         match self {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{Layout, ShapesConfig};
 use super::{Figure, dense, render};
-use crate::fs::{Staging, parent, remove_leftovers};
+use crate::fs::{parent, remove_leftovers, write_folder};
 use crate::{DataError, Split, regular};
 use kvt_ops::Key;
 
@@ -78,9 +78,9 @@ fn found(config: &ShapesConfig, dir: &Path) -> Result<Summary, DataError> {
     if !path.is_file() {
         return Err(DataError::NotShapes(dir.to_owned()));
     }
-    let manifest_error = |reason| DataError::Manifest {
-        path: path.clone(),
-        reason,
+    let manifest_error = |reason: String| {
+        let reason = format!("it is no manifest of a generated data set: {reason}");
+        DataError::records(&path, reason)
     };
     let found: Manifest = toml::from_str(&regular::read_to_string(&path)?)
         .map_err(|error| manifest_error(error.message().to_owned()))?;
@@ -122,29 +122,24 @@ fn make(
     dir: &Path,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Summary, DataError> {
-    let parent = parent(dir);
-    fs_err::create_dir_all(parent)?;
-    remove_leftovers(parent);
-    // Next to the target, so that the last step is a rename.
-    let staging = Staging::create(parent)?;
-    let root = staging.data();
-    match config.layout {
-        Layout::Folder => write_classes(config, &root, progress)?,
-        Layout::Dense => dense::write(config, &root, progress)?,
-    }
-    let manifest = Manifest {
-        version: VERSION,
-        shapes: config.clone(),
-    };
-    let path = root.join(MANIFEST);
-    let text = toml::to_string(&manifest).map_err(|error| DataError::write(&path, &error))?;
-    fs_err::write(&path, config.in_manifest(&text))?;
-    // Not all systems can rename onto an empty folder; a non-empty folder is not removed.
-    let _ = std::fs::remove_dir(dir);
-    match staging.keep(dir) {
+    let made = write_folder(dir, |root| {
+        match config.layout {
+            Layout::Folder => write_classes(config, root, progress)?,
+            Layout::Dense => dense::write(config, root, progress)?,
+        }
+        let manifest = Manifest {
+            version: VERSION,
+            shapes: config.clone(),
+        };
+        let path = root.join(MANIFEST);
+        let text = toml::to_string(&manifest).map_err(|error| DataError::write(&path, &error))?;
+        fs_err::write(&path, config.in_manifest(&text))?;
+        Ok::<(), DataError>(())
+    });
+    match made {
         Ok(()) => Ok(Summary::of(config, dir, true)),
+        Err(error) if is_vacant(dir)? => Err(error),
         // Another process finished first.
-        Err(error) if is_vacant(dir)? => Err(error.into()),
         Err(_) => found(config, dir),
     }
 }

@@ -9,7 +9,7 @@ use super::figure::Figure;
 use kvt_ops::Key;
 
 /// The minimum distance, in RGB of 0..1, between the colours of shape and background.
-pub(super) const CONTRAST: f32 = 0.35;
+const CONTRAST: f32 = 0.35;
 /// Pieces of clutter at `clutter = 1`.
 const CLUTTER: f32 = 16.0;
 
@@ -23,6 +23,18 @@ pub(super) struct Pose {
 }
 
 impl Pose {
+    /// A random place and rotation, wholly inside the image.
+    pub(super) fn somewhere(size: f32, rng: &mut ChaCha8Rng) -> Self {
+        Self {
+            center: (
+                uniform(rng, size, 1.0 - size),
+                uniform(rng, size, 1.0 - size),
+            ),
+            axis: direction(rng),
+            size,
+        }
+    }
+
     /// The point in the coordinates of the object.
     pub(super) fn local(&self, x: f32, y: f32) -> (f32, f32) {
         let (dx, dy) = (
@@ -47,29 +59,13 @@ impl Pose {
 pub fn render(figure: Figure, side: usize, clutter: f32, occlusion: f32, key: Key) -> RgbImage {
     // Each part has a separate generator, so that more clutter does not move the shape.
     let mut rng = key.named("target").rng();
-    let size = uniform(&mut rng, 0.25, 0.4);
-    let center = (
-        uniform(&mut rng, size, 1.0 - size),
-        uniform(&mut rng, size, 1.0 - size),
-    );
-    let target = Pose {
-        center,
-        axis: direction(&mut rng),
-        size,
-    };
+    let target = Pose::somewhere(uniform(&mut rng, 0.25, 0.4), &mut rng);
     let (ground, ground_color) = background(key);
-    let mut color = random_color(&mut rng);
-    while distance(color, ground_color) < CONTRAST {
-        color = random_color(&mut rng);
-    }
-
+    let color = color_unlike(ground_color, &mut rng);
     let mut canvas = Canvas::new(side, ground);
     add_clutter(&mut canvas, clutter, &mut key.named("clutter").rng());
     let shade = shading(&mut rng, color);
-    canvas.paint(GROUND, center, size, shade, |x, y| {
-        let (x, y) = target.local(x, y);
-        figure.contains(x, y)
-    });
+    canvas.paint(GROUND, &target, shade, |x, y| figure.contains(x, y));
     occlude(
         &mut canvas,
         figure,
@@ -95,11 +91,7 @@ fn background(key: Key) -> (impl FnMut(f32, f32) -> Color, Color) {
         .collect();
     let noise = move |x: f32, y: f32, cells: f32| {
         let (x, y) = (x * cells, y * cells);
-        let at = |i: usize, j: usize| {
-            grid.get((j % GRID) * GRID + i % GRID)
-                .copied()
-                .unwrap_or(0.0)
-        };
+        let at = |i: usize, j: usize| grid[(j % GRID) * GRID + i % GRID];
         let (i, j) = (x.floor() as usize, y.floor() as usize);
         let (u, v) = (x - x.floor(), y - y.floor());
         let upper = at(i, j) * (1.0 - u) + at(i + 1, j) * u;
@@ -132,21 +124,13 @@ fn add_clutter(canvas: &mut Canvas, clutter: f32, rng: &mut ChaCha8Rng) {
         let stretch = uniform(rng, 0.3, 0.9);
         let figure = random_figure(rng);
         let cut = uniform(rng, -0.1, 0.3);
-        canvas.paint(
-            GROUND,
-            pose.center,
-            pose.size,
-            |_, _| color,
-            |x, y| {
-                let (x, y) = pose.local(x, y);
-                match kind {
-                    // An ellipse, at most half as large as the smallest target.
-                    0 => (2.0 * x) * (2.0 * x) + (2.0 * y / stretch) * (2.0 * y / stretch) < 1.0,
-                    1 => x.abs() < 0.95 && y.abs() < 0.12,
-                    _ => x > cut && figure.contains(x, y),
-                }
-            },
-        );
+        let inside = |x: f32, y: f32| match kind {
+            // An ellipse, at most half as large as the smallest target.
+            0 => (2.0 * x) * (2.0 * x) + (2.0 * y / stretch) * (2.0 * y / stretch) < 1.0,
+            1 => x.abs() < 0.95 && y.abs() < 0.12,
+            _ => x > cut && figure.contains(x, y),
+        };
+        canvas.paint(GROUND, &pose, |_, _| color, inside);
     }
 }
 
@@ -190,7 +174,6 @@ pub(super) fn occlude(
         let color = random_color(rng);
         let bar = rng.random::<bool>();
         let inside = |x: f32, y: f32| {
-            let (x, y) = pose.local(x, y);
             if bar {
                 x.abs() < 0.95 && y.abs() < 0.2
             } else {
@@ -200,11 +183,14 @@ pub(super) fn occlude(
         let left: Vec<_> = visible
             .iter()
             .copied()
-            .filter(|&(x, y)| !inside(x, y))
+            .filter(|&(x, y)| {
+                let (x, y) = pose.local(x, y);
+                !inside(x, y)
+            })
             .collect();
         if total - left.len() as f32 <= allowed * total && left.len() < visible.len() {
             let shade = shading(rng, color);
-            canvas.paint(GROUND, pose.center, pose.size, shade, inside);
+            canvas.paint(GROUND, &pose, shade, inside);
             visible = left;
         }
     }
@@ -220,16 +206,23 @@ fn shading(rng: &mut ChaCha8Rng, color: Color) -> impl FnMut(f32, f32) -> Color 
 }
 
 fn random_figure(rng: &mut ChaCha8Rng) -> Figure {
-    let [first, ..] = Figure::ALL;
-    let number = rng.random_range(0..Figure::ALL.len() as u32) as usize;
-    Figure::ALL.get(number).copied().unwrap_or(first)
+    Figure::ALL[rng.random_range(0..Figure::ALL.len() as u32) as usize]
 }
 
 pub(super) fn random_color(rng: &mut ChaCha8Rng) -> Color {
     [(); 3].map(|()| uniform(rng, 0.05, 0.95))
 }
 
-pub(super) fn distance(a: Color, b: Color) -> f32 {
+/// A colour that contrasts with another one.
+pub(super) fn color_unlike(ground: Color, rng: &mut ChaCha8Rng) -> Color {
+    let mut color = random_color(rng);
+    while distance(color, ground) < CONTRAST {
+        color = random_color(rng);
+    }
+    color
+}
+
+fn distance(a: Color, b: Color) -> f32 {
     a.iter()
         .zip(b)
         .map(|(a, b)| (a - b) * (a - b))
@@ -242,7 +235,7 @@ pub(super) fn uniform(rng: &mut ChaCha8Rng, low: f32, high: f32) -> f32 {
 }
 
 /// A random unit vector, from a point of the disc: square roots are exactly rounded, sines are not.
-pub(super) fn direction(rng: &mut ChaCha8Rng) -> (f32, f32) {
+fn direction(rng: &mut ChaCha8Rng) -> (f32, f32) {
     loop {
         let (x, y) = (uniform(rng, -1.0, 1.0), uniform(rng, -1.0, 1.0));
         let square = x * x + y * y;

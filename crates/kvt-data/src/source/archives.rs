@@ -17,7 +17,7 @@ pub(super) fn listed(
     let source = if data.kind == DataKind::Tar {
         let dir = split.map_or_else(|| root.clone(), |split| root.join(split));
         if !shards::is_here(&dir) && shards::is_here(root) {
-            refuse_side_by_side(root, &shards::files(root)?)?;
+            refuse_side_by_side(root, &shards::files(root))?;
         }
         shards::open(&dir, known.map(|known| known.classes))?
     } else {

@@ -12,8 +12,6 @@ use crate::{DataConfig, DataError, OnError};
 
 /// Images with a shorter side are not trained on, as in mmdetection.
 const LEAST_SIDE: u32 = 32;
-/// Names of missing files in a message.
-const FIRST: usize = 5;
 
 /// All images of a split, which is in a folder of this name; with `classes` given, these must be its classes.
 ///
@@ -103,20 +101,15 @@ fn refuse_missing(source: &Source) -> Result<(), DataError> {
     // On many threads, since each query of a remote disk is slow.
     let samples = source.samples.par_iter();
     let missing = samples.filter(|sample| !sample.path.is_file());
-    let missing: Vec<&PathBuf> = missing.map(|sample| &sample.path).collect();
+    let name = |sample: &Sample| source.relative(sample).display().to_string();
+    let missing: Vec<String> = missing.map(name).collect();
     let Some(coco) = source.coco().filter(|_| !missing.is_empty()) else {
         return Ok(());
-    };
-    let first = missing.iter().take(FIRST);
-    let name = |path: &&PathBuf| {
-        let inner = path.strip_prefix(&source.root).unwrap_or(path);
-        inner.display().to_string()
     };
     Err(DataError::Coco(CocoError::Missing {
         path: coco.path.clone(),
         folder: source.root.clone(),
-        count: missing.len(),
-        first: first.map(name).collect(),
+        missing,
     }))
 }
 

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Sample, Source, Survey};
+use super::{Place, Sample, Source};
 use crate::DataError;
-use crate::listing::{self, Classes, Listing};
+use crate::listing::{self, Classes, Files};
 
 /// How class folders become labels 0, 1, 2, ...
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -42,7 +42,7 @@ impl Source {
     /// If a folder is missing or cannot be listed or has no class folders, a class folder has no image, or a link to a
     /// folder is dead or circular.
     pub fn open(dir: impl Into<PathBuf>, order: ClassOrder) -> Result<Self, DataError> {
-        Survey::of(dir, order)?.strict()
+        Self::survey(dir, order)?.strict()
     }
 
     /// Lists an image folder whose classes must be exactly these, in any order; labels follow the given list.
@@ -70,13 +70,11 @@ impl Source {
             });
         }
         listed.names = classes.to_vec();
-        Survey::list(root, listed)?.strict()
+        Self::list(root, listed)?.strict()
     }
-}
 
-impl Survey {
     /// Lists everything that exists. Only a folder with nothing to list is an error.
-    pub(crate) fn of(dir: impl Into<PathBuf>, order: ClassOrder) -> Result<Self, DataError> {
+    pub(super) fn survey(dir: impl Into<PathBuf>, order: ClassOrder) -> Result<Self, DataError> {
         let root = dir.into();
         let mut classes = listing::classes(&root)?;
         order.sort(&mut classes.names);
@@ -85,29 +83,21 @@ impl Survey {
 
     fn list(root: PathBuf, classes: Classes) -> Result<Self, DataError> {
         let mut samples = Vec::new();
-        let mut empty = Vec::new();
-        let mut rest = Listing {
+        let mut rest = Files {
             unlisted: classes.unlisted,
-            ..Listing::default()
+            ..Files::default()
         };
         for (label, class) in (0..).zip(&classes.names) {
-            let dir = root.join(class);
-            let mut found = listing::images(&dir);
+            let mut found = listing::images(&root.join(class));
             let images = std::mem::take(&mut found.images);
-            if images.is_empty() {
-                empty.push(dir);
-            }
             let place = Place::File;
             samples.extend(images.into_iter().map(|path| Sample { path, label, place }));
             rest.merge_rest(found);
         }
         Ok(Self {
-            source: Source {
-                others: rest.others,
-                ..Source::new(root, classes.names, samples)?
-            },
+            others: rest.others,
             unlisted: rest.unlisted,
-            empty,
+            ..Self::new(root, classes.names, samples)?
         })
     }
 }
@@ -252,7 +242,13 @@ mod tests {
     fn mistakes_are_named() {
         let open = |dir: &Path| Source::open(dir, ClassOrder::Byte).unwrap_err();
         let dir = folder(&["1.png", "2.png"]);
-        assert!(matches!(open(dir.path()), DataError::FlatFolder(_)));
+        let flat = || open(dir.path()).to_string();
+        assert!(flat().ends_with("labels in `data.labels`"), "{}", flat());
+        for table in ["b.csv", "a.tsv"] {
+            fs_err::write(dir.path().join(table), "path,label\n1.png,x\n").unwrap();
+        }
+        let words = "in `data.labels`, such as `a.tsv`, `b.csv`";
+        assert!(flat().ends_with(words), "{}", flat());
         assert!(matches!(
             open(&dir.path().join("train")),
             DataError::MissingFolder(_)

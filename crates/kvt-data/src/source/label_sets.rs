@@ -69,13 +69,11 @@ pub(super) fn numbers_of(
 
 impl Source {
     /// Whether each image has any number of labels.
-    #[must_use]
     pub fn has_label_sets(&self) -> bool {
         self.label_sets.is_some()
     }
 
     /// The labels of an image, in order: one, unless [`has_label_sets`](Self::has_label_sets).
-    #[must_use]
     pub fn labels(&self, index: u32) -> &[u32] {
         let place = index as usize;
         match &self.label_sets {
@@ -88,7 +86,6 @@ impl Source {
     }
 
     /// The number of images without a label.
-    #[must_use]
     pub fn unlabelled(&self) -> usize {
         let sets = self.label_sets.as_deref().unwrap_or_default();
         sets.iter().filter(|labels| labels.is_empty()).count()

@@ -10,8 +10,8 @@ use super::label_sets::{labels_in, numbers_of};
 use super::labels::{Labels, Row, whole};
 use super::names::{TEST, usual};
 use super::splits::{Split, usual_name};
-use super::{Place, Sample, Source, Survey, share};
-use crate::listing::{self, Listing};
+use super::{Place, Sample, Source, share};
+use crate::listing::{self, Files};
 use crate::text::{LARGEST_LIST, counted, is_handed_over, quoted, read_text};
 use crate::{ClassNames, DataConfig, DataError, OnError};
 
@@ -80,7 +80,7 @@ pub(super) fn open_split(
 
 /// The splits `data.train`, `data.val` and that of test images, or all images with `data.val_fraction`, by their names, for a check:
 /// missing images are no error.
-pub(crate) fn surveys(data: &DataConfig) -> Result<Vec<(String, Survey)>, DataError> {
+pub(crate) fn surveys(data: &DataConfig) -> Result<Vec<(String, Source)>, DataError> {
     let table = Table::read(data)?;
     let mut splits = Vec::new();
     if data.val_fraction > 0.0 {
@@ -92,8 +92,8 @@ pub(crate) fn surveys(data: &DataConfig) -> Result<Vec<(String, Survey)>, DataEr
     }
     let classes = table.classes(None, &splits)?;
     let of = |name: String, split| {
-        let survey = table.source(split, &classes, OnError::Skip)?.surveyed();
-        Ok::<_, DataError>((name, survey))
+        let source = table.source(split, &classes, OnError::Skip)?;
+        Ok::<_, DataError>((name, source))
     };
     let mut surveys = if splits.is_empty() {
         vec![of(data.path.display().to_string(), None)?]
@@ -104,7 +104,7 @@ pub(crate) fn surveys(data: &DataConfig) -> Result<Vec<(String, Survey)>, DataEr
         each.collect::<Result<_, _>>()?
     };
     if let Some((_, first)) = surveys.first_mut() {
-        (first.source.notes, first.source.others) = table.unused();
+        (first.notes, first.others) = table.unused();
     }
     Ok(surveys)
 }
@@ -346,7 +346,7 @@ impl<'a> Table<'a> {
     /// Warnings about what is not read: images that no row names, columns, rows of other splits; and pictures of other formats.
     fn unused(&self) -> (Vec<String>, listing::OtherFormats) {
         let table = self.labels.path.display();
-        let Listing { images, others, .. } = listing::images(&self.data.path);
+        let Files { images, others, .. } = listing::images(&self.data.path);
         let rows = self.labels.rows.iter();
         let named: HashSet<PathBuf> = rows.map(|row| whole(&row.path)).collect();
         let mut extra = images.iter().filter(|path| !named.contains(&whole(path)));

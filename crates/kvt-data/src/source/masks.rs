@@ -60,13 +60,7 @@ impl Masks {
     pub(crate) fn labels(&self, mut map: LabelMap) -> Result<LabelMap, String> {
         let width = map.size.1.max(1);
         for (at, value) in map.labels.iter_mut().enumerate() {
-            let Some(label) = self
-                .values
-                .labels
-                .get(usize::from(*value))
-                .copied()
-                .flatten()
-            else {
+            let Some(label) = self.values.labels[usize::from(*value)] else {
                 return Err(format!(
                     "pixel ({}, {}) has the value {value}, which is none of the {} classes and not `data.ignore`: see \
                      `data.zero`, `data.map` and `data.classes`",

@@ -30,7 +30,7 @@ use self::masks::Masks;
 use self::objects::Objects;
 use self::parquet::Table;
 use crate::DataError;
-use crate::listing::OtherFormats;
+use crate::listing::{OtherFormats, Unlisted};
 use crate::text::quoted;
 
 pub use self::parquet::is_guarded;
@@ -50,7 +50,7 @@ pub(super) use splits::detected;
 pub use splits::{
     Split, is_split, is_whole, split_name, test_split, unused_splits, unused_splits_of, whole_kind,
 };
-pub(super) use survey::{Survey, coco_survey, label_set_surveys, mask_survey, surveys};
+pub(super) use survey::{coco_survey, label_set_surveys, mask_survey, surveys};
 
 /// One labelled image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,16 +74,17 @@ enum Place {
 }
 
 /// The content of an image's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Coding {
     /// An image file.
+    #[default]
     File,
     /// The red, green and blue planes of a square, as in CIFAR.
     Planes { side: u32 },
 }
 
 /// The labelled images of one split. Each can be read independently, in any order.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Source {
     /// Their folder.
     pub root: PathBuf,
@@ -95,6 +96,8 @@ pub struct Source {
     pub others: OtherFormats,
     /// Files in shards that are neither an image nor a label, and Parquet files of no split, which were ignored.
     pub beside: OtherFormats,
+    /// Links that are dead or circular, and folders that cannot be listed. Only a check passes over them.
+    pub(crate) unlisted: Vec<Unlisted>,
     /// Warnings about what a table of labels leaves out.
     notes: Vec<String>,
     /// The files that contain several images each.
@@ -128,8 +131,13 @@ struct Known<'a> {
 impl Source {
     /// The names of numbered files that are missing between others.
     pub fn gaps(&self) -> Vec<String> {
+        gaps(self.holders())
+    }
+
+    /// The files that hold several images each.
+    fn holders(&self) -> impl Iterator<Item = &Path> {
         let tables = self.tables.iter().map(|table| table.path.as_path());
-        gaps(self.files.iter().map(PathBuf::as_path).chain(tables))
+        self.files.iter().map(PathBuf::as_path).chain(tables)
     }
 
     /// What a table of labels leaves out, as warnings.
@@ -159,6 +167,11 @@ impl Source {
             .collect()
     }
 
+    /// The path of an image, relative to the folder, which can be moved.
+    pub(crate) fn relative<'a>(&self, sample: &'a Sample) -> &'a Path {
+        sample.path.strip_prefix(&self.root).unwrap_or(&sample.path)
+    }
+
     /// Whether the images are in tables.
     fn is_table(&self) -> bool {
         !self.tables.is_empty()
@@ -185,19 +198,7 @@ impl Source {
             root,
             classes,
             samples,
-            others: OtherFormats::default(),
-            beside: OtherFormats::default(),
-            notes: Vec::new(),
-            files: Vec::new(),
-            tables: Arc::from([]),
-            is_numbered: false,
-            are_labels: false,
-            class_columns: None,
-            coding: Coding::File,
-            cache: None,
-            masks: None,
-            objects: None,
-            label_sets: None,
+            ..Self::default()
         })
     }
 
@@ -214,9 +215,7 @@ impl Source {
 
     /// Where the images are: their files, if these hold several images each, or otherwise their folder.
     pub fn place(&self) -> String {
-        let tables = self.tables.iter().map(|table| table.path.as_path());
-        let paths = self.files.iter().map(PathBuf::as_path).chain(tables);
-        let files: Vec<_> = paths.map(Path::display).collect();
+        let files: Vec<_> = self.holders().map(Path::display).collect();
         match files.as_slice() {
             [] => format!("`{}`", self.root.display()),
             [file] => format!("`{file}`"),

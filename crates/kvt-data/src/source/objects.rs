@@ -1,6 +1,6 @@
 //! Images with objects: what an annotation file says about the samples of a source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use image::RgbImage;
@@ -54,10 +54,8 @@ impl Objects {
     pub(super) fn class_counts(&self) -> Vec<usize> {
         let mut counts = vec![0; self.coco.categories.len()];
         for image in self.all() {
-            let mut labels: Vec<usize> = image.trained().map(|object| object.label).collect();
-            labels.sort_unstable();
-            labels.dedup();
-            for label in labels {
+            let labels = image.trained().map(|object| object.label);
+            for label in labels.collect::<BTreeSet<usize>>() {
                 if let Some(count) = counts.get_mut(label) {
                     *count += 1;
                 }

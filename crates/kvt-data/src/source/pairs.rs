@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::classes::{names, numbers};
 use super::masks::{Masks, Values};
-use super::{Place, Sample, Source, Survey};
-use crate::listing::{self, Listing};
+use super::{Place, Sample, Source};
+use crate::listing::{self, Files};
 use crate::text::{LARGEST_LIST, is_handed_over, read_text};
 use crate::{ClassNames, DataConfig, DataError, IGNORED, ZeroMeans};
 
@@ -39,7 +39,7 @@ pub(super) fn survey(
     split: Option<&str>,
     before: Option<&Source>,
     known: Option<&[String]>,
-) -> Result<(Survey, Unpaired), DataError> {
+) -> Result<(Source, Unpaired), DataError> {
     let is_listed = !data.list.is_empty();
     let dir = |folder: &str| match split {
         Some(split) if !is_listed => data.path.join(folder).join(split),
@@ -83,16 +83,12 @@ pub(super) fn survey(
     };
     let source = Source {
         others: image_listing.others,
+        unlisted: [image_listing.unlisted, mask_listing.unlisted].concat(),
         masks: Some(Arc::new(masks)),
         is_numbered,
         ..Source::new(root, names, samples.collect())?
     };
-    let survey = Survey {
-        source,
-        unlisted: [image_listing.unlisted, mask_listing.unlisted].concat(),
-        empty: Vec::new(),
-    };
-    Ok((survey, unpaired))
+    Ok((source, unpaired))
 }
 
 /// The images of a split, each with its mask, as [`survey`]; with `classes` given, these must be its classes.
@@ -102,8 +98,8 @@ pub(super) fn open(
     before: Option<&Source>,
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
-    let (survey, unpaired) = survey(data, split, before, classes)?;
-    let source = survey.strict()?;
+    let (source, unpaired) = survey(data, split, before, classes)?;
+    let source = source.strict()?;
     if unpaired.count() > 0 {
         return Err(DataError::Unpaired {
             path: source.root,
@@ -150,7 +146,7 @@ fn paired(images: ByStem, mut masks: ByStem, unpaired: &mut Unpaired) -> Vec<(Pa
 }
 
 /// The picture files of a folder. Those with another suffix are not part of the data.
-fn by_stem(root: &Path, suffix: &str) -> Result<(ByStem, Listing), DataError> {
+fn by_stem(root: &Path, suffix: &str) -> Result<(ByStem, Files), DataError> {
     let mut listing = listing::images(root);
     let mut found = BTreeMap::new();
     for path in std::mem::take(&mut listing.images) {

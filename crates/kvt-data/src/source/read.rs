@@ -108,10 +108,7 @@ impl Source {
         key: Key,
     ) -> Result<View, DataError> {
         let image = self.raster(index, limits)?;
-        View::of(image, transform, key).map_err(|source| DataError::Augment {
-            path: self.path_of(index),
-            source,
-        })
+        View::of(image, transform, key).map_err(|error| error.at(self.path_of(index)))
     }
 
     /// The whole image of a sample, from memory if it is kept there.

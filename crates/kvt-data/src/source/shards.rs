@@ -10,7 +10,6 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use fs_err as fs;
 use rayon::prelude::*;
 use tar::{Archive, Entry, EntryType};
 
@@ -35,16 +34,16 @@ const BLOCK: u64 = 512;
 
 /// Whether a folder contains shards.
 pub(super) fn is_here(dir: &Path) -> bool {
-    files(dir).is_ok_and(|shards| !shards.is_empty())
+    !files(dir).is_empty()
 }
 
 /// The images of the shards in a folder, in the order of the shards' names and of their positions. Without a list of names
 /// in the folder, the classes are `names`, or otherwise the numbers up to the largest label.
 pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataError> {
-    let files = match files(dir) {
-        Ok(files) if !files.is_empty() => files,
-        _ => return Err(DataError::NoShards(dir.to_owned())),
-    };
+    let files = files(dir);
+    if files.is_empty() {
+        return Err(DataError::NoShards(dir.to_owned()));
+    }
     let found: Result<Vec<_>, DataError> = files.par_iter().map(|shard| index(shard)).collect();
     let [mut others, mut beside] = [OtherFormats::default(), OtherFormats::default()];
     let mut members = Vec::new();
@@ -90,23 +89,13 @@ pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataE
 }
 
 /// The shards of a folder, ordered by the bytes of their names.
-pub(super) fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut shards = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        let is_shard = path.extension().is_some_and(|ending| ending == SHARD);
-        if is_shard && !listing::is_hidden(path.file_name().unwrap_or_default()) {
-            shards.push(path);
-        }
-    }
-    shards.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
-    Ok(shards)
+pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
+    listing::with_ending(dir, SHARD)
 }
 
 fn read_classes(path: &Path) -> Result<Vec<String>, DataError> {
-    serde_json::from_str(&read_text(path, LARGEST_LIST)?).map_err(|error| DataError::ClassList {
-        path: path.to_owned(),
-        reason: error.to_string(),
+    serde_json::from_str(&read_text(path, LARGEST_LIST)?).map_err(|error| {
+        DataError::records(path, format!("it is no JSON list of class names: {error}"))
     })
 }
 
@@ -119,13 +108,11 @@ fn numbers<'a>(
     let count = largest.map_or(0, |label| label.saturating_add(1));
     // An identifier is not a class number, and would need a list of billions of names.
     if count > MAX_CLASSES {
-        return Err(DataError::ClassList {
-            path: list,
-            reason: format!(
-                "there is none, and a label is {}: number the classes from 0, or write their names to this file",
-                count - 1
-            ),
-        });
+        let reason = format!(
+            "there is no such list, and a label is {}: number the classes from 0, or write their names to this file",
+            count - 1
+        );
+        return Err(DataError::records(list, reason));
     }
     Ok((0..count).map(|label| label.to_string()).collect())
 }

@@ -146,9 +146,7 @@ pub fn whole_kind(root: &Path) -> DataKind {
 
 /// Whether a folder contains folders other than hidden ones.
 fn has_folders(folder: &Path) -> bool {
-    let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
-    let mut folders = entries.filter(|entry| entry.path().is_dir());
-    folders.any(|entry| !listing::is_hidden(&entry.file_name()))
+    listing::shown(folder).any(|path| path.is_dir())
 }
 
 /// Rejects class folders instead of the folders of the two splits.
@@ -182,7 +180,7 @@ pub(super) fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
     if splits.len() < 2 {
         splits.clear();
         match data.kind {
-            DataKind::Tar => refuse_side_by_side(&data.path, &shards::files(&data.path)?)?,
+            DataKind::Tar => refuse_side_by_side(&data.path, &shards::files(&data.path))?,
             DataKind::Parquet => {
                 splits = splits_of_files(&parquet::all_files(&data.path)).unwrap_or_default();
             }

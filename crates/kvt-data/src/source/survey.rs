@@ -1,6 +1,6 @@
 //! Splits as a check looks at them: with the problems of their listing, of which training would stop at the first.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::archives::{cifar_split, label_sets};
 use super::names::TEST;
@@ -8,43 +8,22 @@ use super::splits::{
     Split, divided, is_split, name, refuse_side_by_side, refuse_splits, split_name,
 };
 use super::{Source, Unpaired, cifar, coco, pairs, parquet, shards};
-use crate::listing::{self, Unlisted};
-use crate::{ClassOrder, DataConfig, DataError, DataKind};
+use crate::{ClassOrder, DataConfig, DataError, DataKind, listing};
 
-/// A source, and the problems of its listing.
-#[derive(Debug)]
-pub(crate) struct Survey {
-    pub(crate) source: Source,
-    pub(crate) unlisted: Vec<Unlisted>,
-    /// Classes without an image.
-    pub(crate) empty: Vec<PathBuf>,
-}
-
-impl Survey {
+impl Source {
     /// The source, if its listing has no errors.
-    pub(super) fn strict(self) -> Result<Source, DataError> {
-        if let Some(first) = self.unlisted.into_iter().next() {
-            return Err(DataError::Unlisted(first));
+    pub(super) fn strict(self) -> Result<Self, DataError> {
+        if let Some(first) = self.unlisted.first() {
+            return Err(DataError::Unlisted(first.clone()));
         }
-        match self.empty.into_iter().next() {
+        let empty = self.class_counts().iter().position(|count| *count == 0);
+        let empty = empty.and_then(|class| Some(self.root.join(self.classes.get(class)?)));
+        match empty {
             Some(path) => Err(DataError::EmptyClass {
                 others: listing::images(&path).others,
                 path,
             }),
-            None => Ok(self.source),
-        }
-    }
-}
-
-impl Source {
-    /// The survey of a source whose listing can have no problems other than empty classes.
-    pub(super) fn surveyed(self) -> Survey {
-        let counts = self.class_counts().into_iter().zip(&self.classes);
-        let empty = counts.filter(|(count, _)| *count == 0);
-        Survey {
-            empty: empty.map(|(_, class)| self.root.join(class)).collect(),
-            unlisted: Vec::new(),
-            source: self,
+            None => Ok(self),
         }
     }
 }
@@ -57,19 +36,19 @@ pub(crate) fn surveys(
     root: &Path,
     splits: &[&str],
     label_column: &str,
-) -> Result<Vec<Survey>, DataError> {
-    let mut surveys: Vec<Survey> = Vec::new();
+) -> Result<Vec<Source>, DataError> {
+    let mut surveys: Vec<Source> = Vec::new();
     for split in splits {
         surveys.push(survey(root, split, label_column)?);
     }
     if let Some(first) = surveys.first_mut()
-        && first.source.is_table()
+        && first.is_table()
         && splits != [""]
     {
-        first.source.beside = parquet::others(root, splits);
+        first.beside = parquet::others(root, splits);
     }
     let names = shared_classes(&surveys);
-    for Survey { source, .. } in &mut surveys {
+    for source in &mut surveys {
         if source.is_numbered && source.classes.len() <= names.len() {
             source.classes.clone_from(&names);
         }
@@ -78,20 +57,19 @@ pub(crate) fn surveys(
 }
 
 /// The classes of splits that do not name theirs.
-fn shared_classes(surveys: &[Survey]) -> Vec<String> {
+fn shared_classes(surveys: &[Source]) -> Vec<String> {
     if let Some(first) = surveys.first()
-        && !first.source.is_numbered
+        && !first.is_numbered
     {
-        return first.source.classes.clone();
+        return first.classes.clone();
     }
-    let mut sources: Vec<&Source> = surveys.iter().map(|survey| &survey.source).collect();
-    sources.retain(|source| source.is_numbered);
-    let longest = sources.iter().max_by_key(|source| source.classes.len());
+    let numbered = surveys.iter().filter(|source| source.is_numbered);
+    let longest = numbered.max_by_key(|source| source.classes.len());
     longest.map_or_else(Vec::new, |source| source.classes.clone())
 }
 
 /// A split with its classes by their bytes, as without a configuration: a check counts them in any order.
-fn survey(root: &Path, split: &str, label_column: &str) -> Result<Survey, DataError> {
+fn survey(root: &Path, split: &str, label_column: &str) -> Result<Source, DataError> {
     let order = ClassOrder::Byte;
     // Without a name, the whole folder is used.
     let dir = match split {
@@ -100,43 +78,41 @@ fn survey(root: &Path, split: &str, label_column: &str) -> Result<Survey, DataEr
     };
     if shards::is_here(&dir) {
         if split.is_empty() {
-            refuse_side_by_side(&dir, &shards::files(&dir)?)?;
+            refuse_side_by_side(&dir, &shards::files(&dir))?;
         }
-        return Ok(shards::open(&dir, None)?.surveyed());
+        return shards::open(&dir, None);
     }
     let files = parquet::files(root, split);
     if !files.is_empty() {
-        return Ok(parquet::open(root, &files, (label_column, false), order, None)?.surveyed());
+        return parquet::open(root, &files, (label_column, false), order, None);
     }
     if !dir.exists() && cifar::is_here(root) {
-        return Ok(cifar_split(root, split)?.surveyed());
+        return cifar_split(root, split);
     }
-    Survey::of(dir, order)
+    Source::survey(dir, order)
 }
 
 /// The splits of tables with any number of labels for an image, and that of test images, by their names for a check; all images are one
 /// with `data.val_fraction`.
-pub(crate) fn label_set_surveys(data: &DataConfig) -> Result<Vec<(String, Survey)>, DataError> {
+pub(crate) fn label_set_surveys(data: &DataConfig) -> Result<Vec<(String, Source)>, DataError> {
     if data.val_fraction > 0.0 {
         refuse_splits(data)?;
         let name = data.path.display().to_string();
-        return Ok(vec![(name, label_sets(data, None, None)?.surveyed())]);
+        return Ok(vec![(name, label_sets(data, None, None)?)]);
     }
     let own = [name(data, Split::Train)?, name(data, Split::Val)?];
     let test = TEST
         .into_iter()
         .find(|test| is_split(data.kind, &data.path, test));
     let test = test.filter(|test| !own.contains(test));
-    let mut surveys: Vec<(String, Survey)> = Vec::new();
+    let mut surveys: Vec<(String, Source)> = Vec::new();
     for split in own.into_iter().chain(test) {
-        let classes = surveys
-            .first()
-            .map(|(_, train)| train.source.classes.as_slice());
-        let survey = label_sets(data, Some(split), classes)?.surveyed();
+        let classes = surveys.first().map(|(_, train)| train.classes.as_slice());
+        let survey = label_sets(data, Some(split), classes)?;
         surveys.push((split.to_owned(), survey));
     }
     if let Some((_, train)) = surveys.first_mut() {
-        train.source.beside = parquet::others(&data.path, &own);
+        train.beside = parquet::others(&data.path, &own);
     }
     Ok(surveys)
 }
@@ -147,7 +123,7 @@ pub(crate) fn mask_survey(
     data: &DataConfig,
     split: &str,
     before: Option<&Source>,
-) -> Result<(Survey, Unpaired), DataError> {
+) -> Result<(Source, Unpaired), DataError> {
     let data = &*data.as_read();
     let split = split_name(DataKind::Masks, &divided(data), split).unwrap_or(split);
     pairs::survey(data, (!split.is_empty()).then_some(split), before, None)

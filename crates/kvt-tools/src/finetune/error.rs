@@ -95,6 +95,18 @@ pub enum FinetuneError {
         /// Their names.
         names: Vec<String>,
     },
+    /// Several tables of labels, none of which has the usual name, and no folders of classes.
+    #[error(
+        "`{}` has no folders of classes, but several tables of labels, {}: choose with `--set data.labels=FILE`, or none with \
+         `--set data.labels=`",
+        .path.display(), quoted(.tables)
+    )]
+    SeveralTables {
+        /// The folder.
+        path: PathBuf,
+        /// The tables in it.
+        tables: Vec<String>,
+    },
     /// The `[model]` section of a plan does not describe a valid model.
     #[error("the model of the weights cannot be created: {0}")]
     Model(String),

@@ -48,7 +48,7 @@ impl Images {
         }
         images.data.labels = match chosen.value("data.labels").and_then(Value::as_str) {
             Some(labels) => labels.to_owned(),
-            None => images.usual_table(folder),
+            None => images.usual_table(folder)?,
         };
         if !images.data.labels.is_empty() {
             images.splits = None;
@@ -116,11 +116,10 @@ impl Images {
         })
     }
 
-    /// The table of labels in a folder of images without splits or folders of classes: the one with the usual name, or the only one. Of
-    /// others none is chosen.
-    fn usual_table(&mut self, folder: &Path) -> String {
+    /// The table of labels in a folder of images without splits or folders of classes: the one with the usual name, or the only one.
+    fn usual_table(&mut self, folder: &Path) -> Result<String, FinetuneError> {
         if self.data.kind != DataKind::Folder || self.splits.is_some() {
-            return String::new();
+            return Ok(String::new());
         }
         let mut tables = kvt_data::label_tables(folder);
         let has_classes = |data: &DataConfig| {
@@ -129,15 +128,15 @@ impl Images {
         // A list of some of the images that happens to be beside them does not replace their folders.
         if tables.is_empty() || has_classes(&self.data) {
             self.tables = tables;
-            return String::new();
+            return Ok(String::new());
         }
         let only = (tables.len() == 1).then_some(0);
         match tables.iter().position(|name| name == LABELS).or(only) {
-            Some(place) => tables.swap_remove(place),
-            None => {
-                self.tables = tables;
-                String::new()
-            }
+            Some(place) => Ok(tables.swap_remove(place)),
+            None => Err(FinetuneError::SeveralTables {
+                path: folder.to_owned(),
+                tables,
+            }),
         }
     }
 

@@ -373,7 +373,7 @@ fn labels_are_those_of_a_table() {
     );
 }
 
-/// A table with another name counts if it is the only one; of several none does, and the user is told the key.
+/// A table with another name counts if it is the only one; of several none does, and the user is told which there are.
 #[test]
 fn a_table_of_labels_is_found() {
     let folder = workspace("w.safetensors");
@@ -407,6 +407,10 @@ fn a_table_of_labels_is_found() {
     let expected = "`, labels of `names.csv`: 2 classes, 2 images";
     assert!(found.contains(expected), "{found}");
     write("more.csv");
+    let several = Images::of(&photos, &Choices::default().document().unwrap());
+    let said = several.unwrap_err().to_string();
+    let tables = "several tables of labels, `more.csv` and `names.csv`: choose with";
+    assert!(said.contains(tables), "{said}");
     write("labels.csv");
     assert_eq!(labels(&[]).as_deref(), Some("labels.csv"));
 }

@@ -11,7 +11,7 @@ use super::sheet::{COLUMNS, Row, path, render, rows};
 use crate::paint::{
     PaintedObject, classes_of, fitted, painted, with_boxes, with_legend, with_masks,
 };
-use kvt_data::augment::{DetectTrain, JointTrain, ObjectMask, Objects, ObjectsError};
+use kvt_data::augment::{JointTrain, ObjectMask, Objects, ObjectsError, PrepareObjects};
 use kvt_data::{DataError, DecodeError, ImageObjects, image_key};
 use kvt_train::config::Plan;
 use kvt_train::plot::encode_png;
@@ -34,10 +34,7 @@ pub(super) fn draw(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, PreviewError
         let mut pictures = vec![celled(&painted(&image, &map.labels), cell, None)];
         for key in keys(plan, number) {
             let augmented = joint.augment(image.clone(), &map, key);
-            let (image, map) = augmented.map_err(|source| DataError::Augment {
-                path: path(splits, number),
-                source,
-            })?;
+            let (image, map) = augmented.map_err(|error| error.at(path(splits, number)))?;
             let picture = painted(&image, &map.labels);
             pictures.push(celled(&picture, cell, Some((width, height))));
             maps.push(map.labels);
@@ -54,12 +51,12 @@ pub(super) fn draw_objects(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, Prev
     let limits = image_limits(plan);
     let most = plan.multiscale.max;
     let train =
-        DetectTrain::new(&plan.multiscale, &plan.augment, limits).map_err(DataError::from)?;
+        PrepareObjects::train(&plan.multiscale, &plan.augment, limits).map_err(DataError::from)?;
     let cell = (MOST_OBJECTS.min(most), MOST_OBJECTS.min(most));
     let mut classes = Vec::new();
     let read = |number| splits.train.annotated(number, limits);
     let rows = rows(plan, splits, read, |(image, found), number| {
-        let refused = |error| refused(error, path(splits, number));
+        let refused = |error: ObjectsError| error.at(path(splits, number));
         let objects = annotated(found).map_err(refused)?;
         let mut pictures = vec![boxed(&image, &objects, cell, None)?];
         classes.extend(objects.iter().map(|one| one.label));
@@ -133,17 +130,6 @@ fn of_augmented(objects: Objects) -> Vec<PaintedObject> {
         }
     });
     all.collect()
-}
-
-/// An annotation that is not of its image, or an image that cannot be augmented.
-fn refused(error: ObjectsError, path: PathBuf) -> DataError {
-    match error {
-        ObjectsError::Image(source) => DataError::Augment { path, source },
-        error => DataError::from(DecodeError {
-            path,
-            reason: error.to_string(),
-        }),
-    }
 }
 
 /// An image with its objects in a cell, as [`celled`] has it; lines are as thick as those of the cell.

@@ -44,10 +44,7 @@ pub(super) fn draw(
             let key = view_key(image_key(plan.seed, epoch, number), view);
             let own = transform.size();
             let view = View::of(image.clone(), transform, key);
-            let view = view.map_err(|source| DataError::Augment {
-                path: path(splits, number),
-                source,
-            })?;
+            let view = view.map_err(|error| error.at(path(splits, number)))?;
             let picture = picture(&view.pixels, own, &plan.augment);
             pictures.push(if own == size {
                 picture
@@ -225,11 +222,8 @@ mod tests {
             },
             (4, 6),
         );
-        let mut numbers = vec![0.0; 3 * 24];
-        transform
-            .unwrap()
-            .apply(image.clone(), Key::new(0), &mut numbers)
-            .unwrap();
+        let shown = transform.unwrap().apply(image.clone(), Key::new(0));
+        let numbers = shown.unwrap().pixels;
         assert_eq!(picture(&numbers, (4, 6), &AugmentConfig::default()), image);
     }
 

@@ -62,8 +62,8 @@ impl Subject {
             progress(done, all);
             self.extractor.features(images)
         });
-        for skipped in batches.skipped() {
-            warn(&skipped.to_string());
+        for warning in batches.warnings() {
+            warn(&warning);
         }
         rows
     }

@@ -20,8 +20,8 @@ pub(super) fn judged<T: Send + 'static, E>(
     let all = images.source.samples.len();
     progress(0, all);
     let evaluation = evaluate(&mut batches, &mut |done| progress(done, all));
-    for skipped in batches.skipped() {
-        warn(&skipped.to_string());
+    for warning in batches.warnings() {
+        warn(&warning);
     }
     Ok(evaluation?)
 }

@@ -54,8 +54,7 @@ fn a_run_of_rectangles_predicts_what_the_library_does() {
     let (model, _) = model.load(&weights, LoadOptions::default()).unwrap();
     let transform = Transform::evaluation(&plan.augment, (16, 24)).unwrap();
     let image = image::open(workspace.path(IMAGE)).unwrap().into_rgb8();
-    let mut pixels = vec![0.0; 3 * 16 * 24];
-    transform.apply(image, Key::new(0), &mut pixels).unwrap();
+    let pixels = transform.apply(image, Key::new(0)).unwrap().pixels;
     let images = Tensor::<4>::from_data(TensorData::new(pixels, [1, 3, 16, 24]), &Device::flex());
     let expected = softmax(model.forward(images, Phase::Eval), 1).into_data();
     let expected = expected.try_to_vec::<f32>().unwrap();

@@ -39,7 +39,6 @@ impl AutoError {
     }
 
     /// What is expected, and instead of what.
-    #[must_use]
     pub fn wanted(&self) -> String {
         match self.part.as_str() {
             "" => format!("{} in the place of nothing", self.expected),

@@ -48,16 +48,16 @@ pub struct AutoAugment {
 }
 
 impl AutoAugment {
-    /// The policy of `augment.auto` for images of `size` (height, width) in pixels, or `None` if it is empty.
+    /// The policy of `augment.auto`, or `None` if it is empty.
     ///
     /// # Errors
     /// If the string does not follow timm's grammar.
-    pub fn new(config: &AugmentConfig, size: (usize, usize)) -> Result<Option<Self>, AutoError> {
+    pub fn new(config: &AugmentConfig) -> Result<Option<Self>, AutoError> {
         if config.auto.is_empty() {
             return Ok(None);
         }
         let policy: Policy = config.auto.parse()?;
-        let mut context = Context::new(config, size);
+        let mut context = Context::new(config);
         if matches!(policy, Policy::AugMix(_)) {
             context.translate_share = 0.3;
         }
@@ -73,7 +73,6 @@ impl AutoAugment {
 
 impl Policy {
     /// Draws for one image.
-    #[must_use]
     pub fn draw(&self, key: Key) -> Drawn {
         let rng = &mut key.rng();
         match self {

@@ -34,8 +34,6 @@ pub enum OpName {
     SharpnessIncreasing,
     ShearX,
     ShearY,
-    TranslateX,
-    TranslateY,
     TranslateXRel,
     TranslateYRel,
     Desaturate,
@@ -50,8 +48,6 @@ pub struct Context {
     pub interpolation: Interpolation,
     /// The fill colour for pixels outside a moved image: the mean of the data.
     pub fill: [u8; 3],
-    /// `TranslateX` and `TranslateY` at full magnitude, in pixels.
-    pub translate_pixels: f64,
     /// `TranslateXRel` and `TranslateYRel` at full magnitude, as a fraction of the side.
     pub translate_share: f64,
 }
@@ -91,11 +87,10 @@ pub enum Op {
     Contrast(f64),
     Brightness(f64),
     Sharpness(f64),
+    /// By a fraction of the colour circle. No policy has it.
+    Hue(f64),
     ShearX(f64, Sampling),
     ShearY(f64, Sampling),
-    /// By pixels.
-    TranslateX(f64, Sampling),
-    TranslateY(f64, Sampling),
     /// By a fraction of the image's side.
     TranslateXRel(f64, Sampling),
     TranslateYRel(f64, Sampling),
@@ -144,14 +139,11 @@ impl Magnitude {
 }
 
 impl Context {
-    /// timm's settings: the mean of the data as fill colour, and shifts of up to 45 % of the image's shorter side. `size` is
-    /// (height, width) in pixels.
-    #[must_use]
-    pub fn new(config: &AugmentConfig, size: (usize, usize)) -> Self {
+    /// timm's settings: the mean of the data as fill colour, and shifts of up to 45 % of the image's side.
+    pub fn new(config: &AugmentConfig) -> Self {
         Self {
             interpolation: config.interpolation,
             fill: config.mean_color().0,
-            translate_pixels: (size.0.min(size.1) as f64 * 0.45).floor(),
             translate_share: 0.45,
         }
     }
@@ -190,7 +182,6 @@ impl Draw {
     }
 
     /// The operation's arguments at this magnitude: timm's `LEVEL_TO_ARG`.
-    #[must_use]
     pub fn op(&self, context: &Context) -> Op {
         let level = self.magnitude / FULL;
         let signed = |value: f64| if self.is_negative { -value } else { value };
@@ -202,7 +193,6 @@ impl Draw {
         let bits = (level * 4.0) as u32;
         let threshold = ((level * 256.0) as u32).min(256);
         let shear = signed(level * 0.3);
-        let pixels = signed(level * context.translate_pixels);
         let share = signed(level * context.translate_share);
         match self.name {
             OpName::AutoContrast => Op::AutoContrast,
@@ -225,8 +215,6 @@ impl Draw {
             OpName::SharpnessIncreasing => Op::Sharpness(increasing),
             OpName::ShearX => Op::ShearX(shear, sampling),
             OpName::ShearY => Op::ShearY(shear, sampling),
-            OpName::TranslateX => Op::TranslateX(pixels, sampling),
-            OpName::TranslateY => Op::TranslateY(pixels, sampling),
             OpName::TranslateXRel => Op::TranslateXRel(share, sampling),
             OpName::TranslateYRel => Op::TranslateYRel(share, sampling),
             OpName::Desaturate => Op::Color(1.0 - between(0.5, 1.0)),
@@ -253,21 +241,23 @@ impl Op {
             Self::Contrast(factor) => ops::contrast(&mut image, factor),
             Self::Brightness(factor) => ops::brightness(&mut image, factor),
             Self::Sharpness(factor) => ops::sharpness(&mut image, factor),
+            Self::Hue(turns) => ops::hue(&mut image, turns),
             Self::GaussianBlur(radius) => ops::gaussian_blur(&mut image, radius),
             Self::Rotate(degrees, sampling) => return ops::rotate(&image, degrees, sampling),
-            Self::ShearX(factor, sampling) => return ops::shear_x(&image, factor, sampling),
-            Self::ShearY(factor, sampling) => return ops::shear_y(&image, factor, sampling),
-            Self::TranslateX(pixels, sampling) => {
-                return ops::translate_x(&image, pixels, sampling);
+            // Shows at (x, y) what is `factor` y further right, and so on.
+            Self::ShearX(factor, sampling) => {
+                return ops::affine(&image, [1.0, factor, 0.0, 0.0, 1.0, 0.0], sampling);
             }
-            Self::TranslateY(pixels, sampling) => {
-                return ops::translate_y(&image, pixels, sampling);
+            Self::ShearY(factor, sampling) => {
+                return ops::affine(&image, [1.0, 0.0, 0.0, factor, 1.0, 0.0], sampling);
             }
             Self::TranslateXRel(share, sampling) => {
-                return ops::translate_x(&image, share * f64::from(image.width()), sampling);
+                let pixels = share * f64::from(image.width());
+                return ops::affine(&image, [1.0, 0.0, pixels, 0.0, 1.0, 0.0], sampling);
             }
             Self::TranslateYRel(share, sampling) => {
-                return ops::translate_y(&image, share * f64::from(image.height()), sampling);
+                let pixels = share * f64::from(image.height());
+                return ops::affine(&image, [1.0, 0.0, 0.0, 0.0, 1.0, pixels], sampling);
             }
         }
         image

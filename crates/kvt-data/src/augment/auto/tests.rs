@@ -16,7 +16,9 @@ fn operations_are_exactly_as_pillow_has_them() {
     let context = golden.context(0.45);
     let cases: Vec<(String, DrawCase)> = golden.list("draws");
     let mut seen = std::collections::BTreeSet::new();
-    for (index, (image, case)) in cases.iter().enumerate() {
+    // The file also has shifts by pixels, which no policy has.
+    let known = cases.iter().enumerate();
+    for (index, (image, case)) in known.filter(|(_, (_, case))| case.is_known()) {
         let draw = case.draw();
         seen.insert(format!("{:?}", draw.name));
         let found = draw
@@ -385,16 +387,13 @@ fn the_context_follows_the_configuration() {
             interpolation,
             ..AugmentConfig::default()
         };
-        AutoAugment::new(&config, (224, 196)).unwrap()
+        AutoAugment::new(&config).unwrap()
     };
     assert_eq!(of("", Interpolation::Bicubic), None);
     let rand = of("rand-m9", Interpolation::Bicubic).unwrap();
-    // ImageNet's mean, int(196 * 0.45).
+    // ImageNet's mean.
     assert_eq!(rand.context.fill, [124, 116, 104]);
-    assert_eq!(
-        (rand.context.translate_pixels, rand.context.translate_share),
-        (88.0, 0.45)
-    );
+    assert_eq!(rand.context.translate_share, 0.45);
     assert_eq!(
         of("augmix", Interpolation::Bicubic)
             .unwrap()

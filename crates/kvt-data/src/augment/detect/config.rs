@@ -20,17 +20,12 @@ section! {
 
 impl MultiscaleConfig {
     /// The largest of the shorter sides.
-    #[must_use]
     pub fn largest(&self) -> u32 {
         self.sizes.iter().copied().max().unwrap_or(self.max)
     }
 
     /// A key whose value does not fit the others, with the value and what is expected.
-    #[must_use]
     pub fn misfit(&self) -> Option<(&'static str, String, String)> {
-        if self.sizes.is_empty() {
-            return Some(("sizes", "[]".to_owned(), "one size or more".to_owned()));
-        }
         (self.max < self.largest()).then(|| {
             let expected = format!("at least {}, the largest of `sizes`", self.largest());
             ("max", self.max.to_string(), expected)

@@ -7,6 +7,8 @@ mod config;
 mod objects;
 mod placement;
 
+use std::path::PathBuf;
+
 use image::{RgbImage, imageops};
 use kvt_ops::Key;
 use rand::RngExt;
@@ -15,7 +17,7 @@ pub use self::config::MultiscaleConfig;
 pub use self::objects::{ObjectMask, Objects};
 use self::placement::Side;
 use super::joint::geometry::{fitted, resize};
-use super::joint::{normalized, of_sample, within};
+use super::joint::{normalized, within};
 use super::normalize::Levels;
 use super::resize::cut;
 use super::{AugmentConfig, AugmentError, Crop};
@@ -23,26 +25,17 @@ use crate::batch::Image;
 use crate::coco::Fault;
 use crate::prepare::{Example, Prepare};
 use crate::source::ImageObjects;
-use crate::{DataError, ImageLimits, Source, schema};
+use crate::{DataError, DecodeError, ImageLimits, Source};
 
 /// Shorter sides before a crop, in pixels.
 const SIZES_BEFORE: [u32; 3] = [400, 500, 600];
 /// Smallest and largest side of a crop, in pixels.
 const CROP: [u32; 2] = [384, 600];
 
-/// Images with objects for training.
+/// Images with objects, for training or for an evaluation.
 #[derive(Debug, Clone)]
-pub struct DetectTrain {
+pub struct PrepareObjects {
     config: MultiscaleConfig,
-    levels: Levels,
-    limits: ImageLimits,
-}
-
-/// Images with objects for evaluation.
-#[derive(Debug, Clone)]
-pub struct DetectEval {
-    /// Longest and shortest side.
-    scale: [u32; 2],
     levels: Levels,
     limits: ImageLimits,
 }
@@ -62,6 +55,19 @@ pub enum ObjectsError {
         /// What is wrong with it.
         fault: Fault,
     },
+}
+
+impl ObjectsError {
+    /// That of an image, with its path. A bad annotation makes a bad sample.
+    pub fn at(self, path: PathBuf) -> DataError {
+        match self {
+            Self::Image(error) => error.at(path),
+            error @ Self::Annotation { .. } => DataError::Decode(DecodeError {
+                path,
+                reason: error.to_string(),
+            }),
+        }
+    }
 }
 
 /// What is done to an image: the steps in their order.
@@ -102,11 +108,7 @@ impl Steps {
             ((width, height), crop)
         });
         let shown = before.map_or(size, |(_, crop)| (crop.width, crop.height));
-        let short = if config.sizes.is_empty() {
-            config.max
-        } else {
-            one_of("size", &config.sizes)
-        };
+        let short = one_of("size", &config.sizes);
         Self {
             flips,
             before,
@@ -149,12 +151,12 @@ impl Steps {
     }
 }
 
-impl DetectTrain {
-    /// With mean and deviation of `augment`; images beyond `limits` are unreadable.
+impl PrepareObjects {
+    /// For training, with mean and deviation of `augment`; images beyond `limits` are unreadable.
     ///
     /// # Errors
     /// [`AugmentError::Setting`] if a value is invalid.
-    pub fn new(
+    pub fn train(
         config: &MultiscaleConfig,
         augment: &AugmentConfig,
         limits: ImageLimits,
@@ -165,6 +167,25 @@ impl DetectTrain {
             levels: Levels::new(&augment.mean, &augment.std),
             limits,
         })
+    }
+
+    /// For an evaluation, which draws nothing: images have the largest of the sizes.
+    ///
+    /// # Errors
+    /// As [`train`](Self::train).
+    pub fn evaluation(
+        config: &MultiscaleConfig,
+        augment: &AugmentConfig,
+        limits: ImageLimits,
+    ) -> Result<Self, AugmentError> {
+        checked(config)?;
+        let config = MultiscaleConfig {
+            sizes: vec![config.largest()],
+            crop_before: false,
+            hflip: 0.0,
+            ..config.clone()
+        };
+        Self::train(&config, augment, limits)
     }
 
     /// The augmented image before normalisation, and its objects.
@@ -183,44 +204,8 @@ impl DetectTrain {
         let steps = Steps::draw(&self.config, image.dimensions(), key);
         steps.within(self.limits)?.apply(image, found)
     }
-}
 
-impl Prepare<Objects> for DetectTrain {
-    fn prepare(
-        &self,
-        source: &Source,
-        index: u32,
-        key: Key,
-    ) -> Result<Example<Objects>, DataError> {
-        let (image, found) = source.annotated(index, self.limits)?;
-        let augmented = self.augment(image, found, key);
-        let (image, target) = augmented.map_err(|error| failed(source, index, error))?;
-        Ok(Example {
-            views: vec![normalized(&self.levels, image)],
-            target,
-        })
-    }
-}
-
-impl DetectEval {
-    /// With mean and deviation of `augment`; images beyond `limits` are unreadable.
-    ///
-    /// # Errors
-    /// [`AugmentError::Setting`] if a value is invalid.
-    pub fn new(
-        config: &MultiscaleConfig,
-        augment: &AugmentConfig,
-        limits: ImageLimits,
-    ) -> Result<Self, AugmentError> {
-        checked(config)?;
-        Ok(Self {
-            scale: long_first(config.max, config.largest()),
-            levels: Levels::new(&augment.mean, &augment.std),
-            limits,
-        })
-    }
-
-    /// An image as the model sees it.
+    /// An image as the model sees it in an evaluation, without objects.
     ///
     /// # Errors
     /// If it has no pixels, would have more than `data.max_pixels`, or cannot be resized.
@@ -229,25 +214,23 @@ impl DetectEval {
         if width == 0 || height == 0 {
             return Err(AugmentError::Empty);
         }
-        let size = fitted((width, height), self.scale);
+        let scale = long_first(self.config.max, self.config.largest());
+        let size = fitted((width, height), scale);
         within(size, self.limits, "multiscale.sizes")?;
         Ok(normalized(&self.levels, resize(image, size)?))
     }
 }
 
-impl Prepare<Objects> for DetectEval {
-    fn prepare(&self, source: &Source, index: u32, _: Key) -> Result<Example<Objects>, DataError> {
+impl Prepare<Objects> for PrepareObjects {
+    fn prepare(
+        &self,
+        source: &Source,
+        index: u32,
+        key: Key,
+    ) -> Result<Example<Objects>, DataError> {
         let (image, found) = source.annotated(index, self.limits)?;
-        let steps = Steps {
-            flips: false,
-            before: None,
-            size: fitted(image.dimensions(), self.scale),
-        };
-        let resized = steps
-            .within(self.limits)
-            .map_err(ObjectsError::from)
-            .and_then(|steps| steps.apply(image, found));
-        let (image, target) = resized.map_err(|error| failed(source, index, error))?;
+        let augmented = self.augment(image, found, key);
+        let (image, target) = augmented.map_err(|error| error.at(source.path_of(index)))?;
         Ok(Example {
             views: vec![normalized(&self.levels, image)],
             target,
@@ -261,27 +244,14 @@ fn long_first(max: u32, short: u32) -> [u32; 2] {
 }
 
 fn checked(config: &MultiscaleConfig) -> Result<(), AugmentError> {
-    let refuse = |key: &str, value: String, expected: String| AugmentError::Setting {
-        key: format!("multiscale.{key}"),
-        value,
-        expected,
-    };
-    schema::check(config)
-        .map_err(|(key, refusal)| refuse(&key, refusal.value, refusal.expected))?;
+    AugmentError::check("multiscale", config)?;
     match config.misfit() {
-        Some((key, value, expected)) => Err(refuse(key, value, expected)),
+        Some((key, value, expected)) => Err(AugmentError::Setting {
+            key: format!("multiscale.{key}"),
+            value,
+            expected,
+        }),
         None => Ok(()),
-    }
-}
-
-/// A bad annotation makes a bad sample.
-fn failed(source: &Source, index: u32, error: ObjectsError) -> DataError {
-    match error {
-        ObjectsError::Image(error) => of_sample(source, index, error),
-        error @ ObjectsError::Annotation { .. } => match source.sample(index) {
-            Ok(sample) => sample.error(error.to_string()).into(),
-            Err(error) => error.into(),
-        },
     }
 }
 

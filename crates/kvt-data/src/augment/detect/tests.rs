@@ -208,7 +208,7 @@ fn image_boxes_and_masks_go_together() {
         ..MultiscaleConfig::default()
     };
     let train =
-        DetectTrain::new(&config, &AugmentConfig::default(), ImageLimits::default()).unwrap();
+        PrepareObjects::train(&config, &AugmentConfig::default(), ImageLimits::default()).unwrap();
     let (mut sizes, mut lefts) = (std::collections::BTreeSet::new(), 0);
     for key in 0..30 {
         let (image, objects) = train
@@ -288,7 +288,8 @@ fn draws_are_those_of_the_recipe() {
 #[test]
 fn wrong_settings_are_refused() {
     let refused = |config: MultiscaleConfig| {
-        let made = DetectTrain::new(&config, &AugmentConfig::default(), ImageLimits::default());
+        let made =
+            PrepareObjects::train(&config, &AugmentConfig::default(), ImageLimits::default());
         made.unwrap_err().to_string()
     };
     let max = refused(MultiscaleConfig {
@@ -323,8 +324,11 @@ fn more_than_the_most_pixels_are_refused() {
     };
     let of = |max_pixels| {
         let limits = ImageLimits::of(max_pixels);
-        let train = DetectTrain::new(&config, &augment, limits).unwrap();
-        (train, DetectEval::new(&config, &augment, limits).unwrap())
+        let train = PrepareObjects::train(&config, &augment, limits).unwrap();
+        (
+            train,
+            PrepareObjects::evaluation(&config, &augment, limits).unwrap(),
+        )
     };
     // 12 x 10 to 24 x 20 pixels.
     let (image, coco) = scene(&two());
@@ -345,7 +349,7 @@ fn more_than_the_most_pixels_are_refused() {
         ..config
     };
     let limits = ImageLimits::of(100_000);
-    let train = DetectTrain::new(&config, &augment, limits).unwrap();
+    let train = PrepareObjects::train(&config, &augment, limits).unwrap();
     let texts = (0..20).filter_map(|key| {
         let found = train.augment(image.clone(), objects_of(&coco), Key::new(key));
         Some(found.err()?.to_string())
@@ -433,7 +437,7 @@ fn batches(config: LoaderConfig<Objects>) -> Vec<crate::Batch<Objects>> {
 fn batches_do_not_depend_on_the_workers() {
     let (_dir, source, _) = folder();
     let train =
-        DetectTrain::new(&small(), &AugmentConfig::default(), ImageLimits::default()).unwrap();
+        PrepareObjects::train(&small(), &AugmentConfig::default(), ImageLimits::default()).unwrap();
     let config = |workers, first_batch| LoaderConfig {
         workers,
         first_batch,
@@ -481,7 +485,8 @@ fn batches_do_not_depend_on_the_workers() {
 fn evaluation_resizes_alone() {
     let (_dir, _, val) = folder();
     let eval =
-        DetectEval::new(&small(), &AugmentConfig::default(), ImageLimits::default()).unwrap();
+        PrepareObjects::evaluation(&small(), &AugmentConfig::default(), ImageLimits::default())
+            .unwrap();
     let config = LoaderConfig {
         order: vec![6, 0],
         batch_size: 1,
@@ -524,7 +529,7 @@ fn a_batch_has_images_of_one_orientation() {
         crop_before: false,
         ..small()
     };
-    let train = DetectTrain::new(&config, &AugmentConfig::default(), ImageLimits::default());
+    let train = PrepareObjects::train(&config, &AugmentConfig::default(), ImageLimits::default());
     let train = Arc::new(train.unwrap());
     let wide = source.orientations().unwrap();
     assert_eq!(wide, [false, false, true, true, true, true, true]);

@@ -8,9 +8,9 @@ section! {
     pub struct DenseConfig {
         /// Longest and shortest side that an image is resized to, in pixels: the larger size that keeps both. An evaluation
         /// resizes to it; training multiplies it by a random number.
-        pub scale: [u32; 2] = [2048, 512], "x-range" = "[1, 65500]";
+        pub scale: [u32; 2] = [2048, 512], "x-range" = "[1, 65500]", "x-order" = "falling";
         /// Smallest and largest of these numbers.
-        pub ratio: [f64; 2] = [0.5, 2.0], "x-range" = "[0.01, 100]";
+        pub ratio: [f64; 2] = [0.5, 2.0], "x-range" = "[0.01, 100]", "x-order" = "rising";
         /// Height and width of the random crop in pixels, and of a training image: a smaller one gets a border that is ignored.
         pub crop: [u32; 2] = [512, 512], "x-range" = "[1, 65500]";
         /// A crop is drawn again, up to ten times, while a class has this share of its pixels or more, or has all of them; 1 keeps the
@@ -20,27 +20,5 @@ section! {
         pub hflip: f64 = 0.5, "x-range" = "[0, 1]";
         /// Whether training changes brightness, contrast, saturation and hue, each with probability one half.
         pub photometric: bool = true;
-    }
-}
-
-impl DenseConfig {
-    /// The pairs whose values are in the wrong order, with what is expected.
-    pub fn reversed(&self) -> impl Iterator<Item = (&'static str, String, &'static str)> + use<> {
-        let [long, short] = self.scale;
-        let [low, high] = self.ratio;
-        let scale = (
-            "scale",
-            format!("[{long}, {short}]"),
-            "the longer side first",
-        );
-        let ratio = (
-            "ratio",
-            format!("[{low:?}, {high:?}]"),
-            "the smaller value first",
-        );
-        let wrong = [(long < short, scale), (low > high, ratio)];
-        wrong
-            .into_iter()
-            .filter_map(|(is_wrong, pair)| is_wrong.then_some(pair))
     }
 }

@@ -94,9 +94,7 @@ fn is_mixed(map: &LabelMap, crop: Crop, most: f64) -> bool {
     }
     let mut counts = [0_u32; 256];
     for label in rows_of(map, crop).flatten() {
-        if let Some(count) = counts.get_mut(usize::from(*label)) {
-            *count += 1;
-        }
+        counts[usize::from(*label)] += 1;
     }
     counts[usize::from(IGNORED)] = 0;
     let classes = counts.iter().filter(|count| **count > 0).count();

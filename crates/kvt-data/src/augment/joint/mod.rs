@@ -17,7 +17,7 @@ use crate::augment::normalize::Levels;
 use crate::augment::{AugmentConfig, AugmentError};
 use crate::batch::Image;
 use crate::prepare::{Example, Prepare};
-use crate::{DataError, ImageLimits, LabelMap, Source, schema};
+use crate::{DataError, ImageLimits, LabelMap, Source};
 
 /// Images with masks for training.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ impl Prepare<LabelMap> for JointTrain {
     ) -> Result<Example<LabelMap>, DataError> {
         let (image, map) = source.pair(index, self.limits)?;
         let augmented = self.augment(image, &map, key);
-        let (image, map) = augmented.map_err(|error| of_sample(source, index, error))?;
+        let (image, map) = augmented.map_err(|error| error.at(source.path_of(index)))?;
         let [height, width] = self.config.crop;
         let size = (height as usize, width as usize);
         Ok(Example {
@@ -157,7 +157,7 @@ impl Prepare<LabelMap> for JointEval {
         let (image, target) = source.pair(index, self.limits)?;
         let image = self.image(image);
         Ok(Example {
-            views: vec![image.map_err(|error| of_sample(source, index, error))?],
+            views: vec![image.map_err(|error| error.at(source.path_of(index)))?],
             target,
         })
     }
@@ -193,29 +193,16 @@ pub(super) fn within(
 }
 
 fn checked(config: &DenseConfig, limits: ImageLimits) -> Result<(), AugmentError> {
-    let refuse = |key: &str, value: String, expected: &str| AugmentError::Setting {
-        key: format!("dense.{key}"),
-        value,
-        expected: expected.to_owned(),
-    };
-    schema::check(config)
-        .map_err(|(key, refusal)| refuse(&key, refusal.value, &refusal.expected))?;
-    if let Some((key, value, expected)) = config.reversed().next() {
-        return Err(refuse(key, value, expected));
-    }
-    let [height, width] = config.crop;
-    if u64::from(height) * u64::from(width) > limits.max_pixels {
-        let expected = format!("at most `data.max_pixels` = {} pixels", limits.max_pixels);
-        return Err(refuse("crop", format!("[{height}, {width}]"), &expected));
+    AugmentError::check("dense", config)?;
+    let ([height, width], most) = (config.crop, limits.max_pixels);
+    if u64::from(height) * u64::from(width) > most {
+        return Err(AugmentError::Setting {
+            key: "dense.crop".to_owned(),
+            value: format!("[{height}, {width}]"),
+            expected: format!("at most `data.max_pixels` = {most} pixels"),
+        });
     }
     Ok(())
-}
-
-pub(super) fn of_sample(source: &Source, index: u32, error: AugmentError) -> DataError {
-    DataError::Augment {
-        path: source.path_of(index),
-        source: error,
-    }
 }
 
 pub(super) fn normalized(levels: &Levels, image: RgbImage) -> Image {

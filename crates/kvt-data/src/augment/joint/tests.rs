@@ -189,7 +189,7 @@ fn wrong_settings_are_refused() {
     });
     assert_eq!(
         scale,
-        "`dense.scale` is [512, 2048]: expected the longer side first"
+        "`dense.scale` is [512, 2048]: expected the larger value first"
     );
     let ratio = refused(DenseConfig {
         ratio: [2.0, 0.5],

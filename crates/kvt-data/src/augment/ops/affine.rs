@@ -9,8 +9,6 @@ use image::{Rgb, RgbImage, imageops};
 /// Interpolation between pixels, as in Pillow's `Image.transform`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resample {
-    /// The pixel that contains the point.
-    Nearest,
     /// Linear between two rows and columns.
     Bilinear,
     /// Cubic (a = -1) over four rows and columns; the resize, in contrast, uses a = -0.5.
@@ -33,34 +31,9 @@ pub fn affine(image: &RgbImage, matrix: [f64; 6], sampling: Sampling) -> RgbImag
     let source = Source::of(image);
     let fill = sampling.fill;
     match sampling.filter {
-        Resample::Nearest => nearest(image, matrix, fill),
         Resample::Bilinear => source.at_places(matrix, fill, |x, y| source.bilinear(x, y)),
         Resample::Bicubic => source.at_places(matrix, fill, |x, y| source.bicubic(x, y)),
     }
-}
-
-/// Samples the image `factor` y further right in row y.
-#[must_use]
-pub fn shear_x(image: &RgbImage, factor: f64, sampling: Sampling) -> RgbImage {
-    affine(image, [1.0, factor, 0.0, 0.0, 1.0, 0.0], sampling)
-}
-
-/// Samples the image `factor` x further down in column x.
-#[must_use]
-pub fn shear_y(image: &RgbImage, factor: f64, sampling: Sampling) -> RgbImage {
-    affine(image, [1.0, 0.0, 0.0, factor, 1.0, 0.0], sampling)
-}
-
-/// Samples the image `pixels` further right, so that it moves to the left.
-#[must_use]
-pub fn translate_x(image: &RgbImage, pixels: f64, sampling: Sampling) -> RgbImage {
-    affine(image, [1.0, 0.0, pixels, 0.0, 1.0, 0.0], sampling)
-}
-
-/// Samples the image `pixels` further down, so that it moves up.
-#[must_use]
-pub fn translate_y(image: &RgbImage, pixels: f64, sampling: Sampling) -> RgbImage {
-    affine(image, [1.0, 0.0, 0.0, 0.0, 1.0, pixels], sampling)
 }
 
 /// Pillow's `Image.rotate`: counter-clockwise around the centre, with unchanged size.
@@ -213,43 +186,4 @@ fn cubic([a, b, c, d]: [f64; 4], rest: f64) -> f64 {
     let second = 2.0 * (a - b) + c - d;
     let third = -a + b - c + d;
     b + rest * (first + rest * (second + rest * third))
-}
-
-/// Pillow's separate code paths for the nearest pixel: sums along a row if the axes do not mix, otherwise 16.16 fixed point.
-fn nearest(image: &RgbImage, [a, b, c, d, e, f]: [f64; 6], fill: [u8; 3]) -> RgbImage {
-    let (width, height) = image.dimensions();
-    let mut out = RgbImage::from_pixel(width, height, Rgb(fill));
-    let read = |x: i64, y: i64| {
-        let inside = u32::try_from(x).ok().zip(u32::try_from(y).ok());
-        inside.and_then(|(x, y)| image.get_pixel_checked(x, y))
-    };
-    if b == 0.0 && d == 0.0 {
-        let mut y = f + e * 0.5;
-        for row in out.rows_mut() {
-            let mut x = c + a * 0.5;
-            for pixel in row {
-                if let Some(found) = read(x.floor() as i64, y.floor() as i64) {
-                    *pixel = *found;
-                }
-                x += a;
-            }
-            y += e;
-        }
-        return out;
-    }
-    let fixed = |number: f64| (number * 65_536.0 + 0.5).floor() as i64;
-    let (right, down) = ([fixed(a), fixed(d)], [fixed(b), fixed(e)]);
-    let mut start = [fixed(c + a * 0.5 + b * 0.5), fixed(f + d * 0.5 + e * 0.5)];
-    for row in out.rows_mut() {
-        let [mut x, mut y] = start;
-        for pixel in row {
-            if let Some(found) = read(x >> 16, y >> 16) {
-                *pixel = *found;
-            }
-            x += right[0];
-            y += right[1];
-        }
-        start = [start[0] + down[0], start[1] + down[1]];
-    }
-    out
 }

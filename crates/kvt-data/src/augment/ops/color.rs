@@ -3,7 +3,6 @@
 use image::RgbImage;
 
 /// Pillow's grey value of an RGB pixel: ITU-R 601-2 luma, in 16-bit fixed point, rounded.
-#[must_use]
 pub fn luma([r, g, b]: [u8; 3]) -> u8 {
     ((u32::from(r) * 19_595 + u32::from(g) * 38_470 + u32::from(b) * 7_471 + 0x8000) >> 16) as u8
 }

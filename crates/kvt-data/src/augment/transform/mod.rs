@@ -2,15 +2,20 @@
 
 mod fit;
 
+use std::path::PathBuf;
+
 use fast_image_resize::{FilterType, ResizeError};
 use image::{GrayImage, Luma, Rgb, RgbImage, imageops};
 use rand::RngExt;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::augment::normalize::Levels;
 use crate::augment::resize::{resize, resize_crop};
 use crate::augment::{AugmentConfig, Interpolation, Preset, RandomErasing, Step, ops};
+use crate::batch::Image;
 use crate::raster::Raster;
-use crate::schema;
+use crate::{DataError, schema};
 use kvt_ops::Key;
 
 /// Invalid settings, or an image that cannot be transformed.
@@ -56,17 +61,28 @@ pub enum AugmentError {
         /// The minimum side.
         least: u32,
     },
-    /// A buffer whose length does not match one image.
-    #[error("the output holds {found} numbers, but an image of this size has {expected}")]
-    Output {
-        /// Length of the buffer.
-        found: usize,
-        /// Channels x height x width.
-        expected: usize,
-    },
     /// The resize itself failed.
     #[error("could not resize the image: {0}")]
     Resize(#[from] ResizeError),
+}
+
+impl AugmentError {
+    /// That of an image, with its path.
+    pub fn at(self, path: impl Into<PathBuf>) -> DataError {
+        DataError::Augment {
+            path: path.into(),
+            source: self,
+        }
+    }
+
+    /// Refuses the first value of a section that its schema rejects.
+    pub(super) fn check<T: JsonSchema + Serialize>(section: &str, config: &T) -> Result<(), Self> {
+        schema::check(config).map_err(|(key, refusal)| Self::Setting {
+            key: format!("{section}.{key}"),
+            value: refusal.value,
+            expected: refusal.expected,
+        })
+    }
 }
 
 /// Turns a decoded image into normalised numbers.
@@ -122,19 +138,13 @@ impl Transform {
                 "1 to 65535 pixels",
             )),
         };
-        schema::check(config).map_err(|(key, refusal)| {
-            refuse(&format!("augment.{key}"), refusal.value, &refusal.expected)
-        })?;
-        if let Some((key, pair)) = config.reversed().next() {
-            let (key, value) = (format!("augment.{key}"), format!("{pair:?}"));
-            return Err(refuse(&key, value, "the smaller value first"));
-        }
+        AugmentError::check("augment", config)?;
         if !matches!(config.channels(), 1 | 3 | 4) || config.std.len() != config.channels() {
             let value = format!("{:?}, and `augment.std` {:?}", config.mean, config.std);
             let expected = "1, 3 or 4 numbers, one for each channel, in both";
             return Err(refuse("augment.mean", value, expected));
         }
-        let steps = config.check_auto().and_then(|()| Step::of(config, size));
+        let steps = config.check_auto().and_then(|()| Step::of(config));
         let steps = steps.map_err(|error| {
             refuse(
                 "augment.auto",
@@ -178,37 +188,21 @@ impl Transform {
         self.levels.channels()
     }
 
-    /// Transforms one image and writes it normalised, `[channels, height, width]`, to `out`. An evaluation does not use the key.
+    /// Transforms one image. An evaluation does not use the key.
     ///
     /// # Errors
     ///
-    /// If an image has no pixels, or `out` has the wrong length.
-    pub fn apply(
-        &self,
-        image: impl Into<Raster>,
-        key: Key,
-        out: &mut [f32],
-    ) -> Result<(), AugmentError> {
+    /// If the image has no pixels, or cannot be resized.
+    pub fn apply(&self, image: impl Into<Raster>, key: Key) -> Result<Image, AugmentError> {
         let (image, flip) = self.pixels(image, key)?;
-        self.finish(&image, flip, key, out)
+        Ok(self.finished(&image, flip, key))
     }
 
-    /// Writes an image of the final size, normalised and erased, to a buffer of the right length.
-    pub(super) fn finish(
-        &self,
-        image: &Raster,
-        flip: bool,
-        key: Key,
-        out: &mut [f32],
-    ) -> Result<(), AugmentError> {
-        let plane = image.rgb.width() as usize * image.rgb.height() as usize;
-        let expected = self.channels() * plane;
-        if out.len() != expected {
-            let found = out.len();
-            return Err(AugmentError::Output { found, expected });
-        }
-        self.normalize(image, flip, key, out);
-        Ok(())
+    /// An image of the final size, normalised and erased.
+    pub(super) fn finished(&self, image: &Raster, flip: bool, key: Key) -> Image {
+        let mut finished = Image::zeros(self.size(), self.channels());
+        self.normalize(image, flip, key, &mut finished.pixels);
+        finished
     }
 
     /// Writes an image of the final size, normalised, `[channels, height, width]`, flipped if requested, and erases parts of it.

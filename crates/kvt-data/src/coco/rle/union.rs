@@ -1,7 +1,5 @@
 //! The union of masks: an object can have several parts.
 
-use std::iter::Peekable;
-
 use super::{Rle, RleError};
 
 impl Rle {
@@ -10,57 +8,37 @@ impl Rle {
     /// # Errors
     /// If their images differ in size.
     pub fn union(&self, others: &[Self]) -> Result<Self, RleError> {
-        let mut union = self.clone();
-        for other in others {
-            if other.size != self.size {
-                return Err(RleError::Sizes {
-                    first: self.size,
-                    other: other.size,
-                });
-            }
-            union = union.united(other);
+        if let Some(other) = others.iter().find(|other| other.size != self.size) {
+            return Err(RleError::Sizes {
+                first: self.size,
+                other: other.size,
+            });
         }
-        Ok(union)
-    }
-
-    fn united(&self, other: &Self) -> Self {
-        let pixels = self.size.0 * self.size.1;
-        let mut spans = merged(self.spans(), other.spans());
+        if others.is_empty() {
+            return Ok(self.clone());
+        }
+        let masks = std::iter::once(self).chain(others);
+        let mut spans: Vec<(u32, u32)> = masks.flat_map(|mask| mask.spans()).collect();
+        spans.sort_unstable();
+        let mut spans = spans.into_iter().peekable();
         let mut counts = Vec::new();
-        let (mut at, mut open) = (0, spans.next());
-        while let Some((start, mut end)) = open {
-            open = spans.next();
-            while let Some((_, next)) = open.filter(|(start, _)| *start <= end) {
-                end = end.max(next);
-                open = spans.next();
+        let mut at = 0;
+        while let Some((start, count)) = spans.next() {
+            let mut end = start + count;
+            while let Some((next, count)) = spans.next_if(|(next, _)| *next <= end) {
+                end = end.max(next + count);
             }
             counts.extend([start - at, end - start]);
             at = end;
         }
         // Runs end with the image, without an empty one. A mask without pixels has the one outside.
+        let pixels = self.size.0 * self.size.1;
         if at < pixels || counts.is_empty() {
             counts.push(pixels - at);
         }
-        Self {
+        Ok(Self {
             size: self.size,
             counts,
-        }
+        })
     }
-}
-
-/// Start and end of the runs of both, in the order of their starts.
-fn merged(
-    ours: impl Iterator<Item = (u32, u32)>,
-    theirs: impl Iterator<Item = (u32, u32)>,
-) -> impl Iterator<Item = (u32, u32)> {
-    let mut ours: Peekable<_> = ours.peekable();
-    let mut theirs: Peekable<_> = theirs.peekable();
-    std::iter::from_fn(move || {
-        let run = match (ours.peek(), theirs.peek()) {
-            (Some(a), Some(b)) if b.0 < a.0 => theirs.next(),
-            (Some(_), _) => ours.next(),
-            (None, _) => theirs.next(),
-        };
-        run.map(|(start, count)| (start, start + count))
-    })
 }

@@ -9,7 +9,7 @@ use crate::coco::rle::{Rle, RleError};
 use crate::shapes::canvas::{Canvas, Color, GROUND};
 use crate::shapes::config::ShapesConfig;
 use crate::shapes::figure::Figure;
-use crate::shapes::scene::{CONTRAST, Pose, direction, distance, occlude, random_color, uniform};
+use crate::shapes::scene::{Pose, color_unlike, occlude, random_color, uniform};
 use kvt_ops::Key;
 
 /// Pieces of clutter at `clutter = 1`.
@@ -69,20 +69,8 @@ pub(super) fn render(config: &ShapesConfig, split: Split, index: usize) -> Resul
     let placed = placed(config, split, index);
     for (layer, Placed { figure, pose, .. }) in (GROUND + 1..).zip(&placed) {
         let mut rng = key.named("color").child(u64::from(layer)).rng();
-        let mut color = random_color(&mut rng);
-        while distance(color, ground_color) < CONTRAST {
-            color = random_color(&mut rng);
-        }
-        canvas.paint(
-            layer,
-            pose.center,
-            pose.size,
-            |_, _| color,
-            |x, y| {
-                let (x, y) = pose.local(x, y);
-                figure.contains(x, y)
-            },
-        );
+        let color = color_unlike(ground_color, &mut rng);
+        canvas.paint(layer, pose, |_, _| color, |x, y| figure.contains(x, y));
     }
     for (number, Placed { figure, pose, .. }) in (1..).zip(&placed) {
         let mut rng = key.named("occluder").child(number).rng();
@@ -128,35 +116,17 @@ fn background(key: Key) -> (impl FnMut(f32, f32) -> Color, Color) {
 fn add_clutter(canvas: &mut Canvas, clutter: f64, rng: &mut ChaCha8Rng) {
     let most = (clutter * CLUTTER).round() as u32;
     for _ in 0..rng.random_range(0..=most) {
-        let pose = somewhere(uniform(rng, 0.02, 0.06), rng);
+        let pose = Pose::somewhere(uniform(rng, 0.02, 0.06), rng);
         let color = random_color(rng);
         let is_bar = rng.random::<bool>();
-        canvas.paint(
-            GROUND,
-            pose.center,
-            pose.size,
-            |_, _| color,
-            |x, y| {
-                let (x, y) = pose.local(x, y);
-                if is_bar {
-                    x.abs() < 0.95 && y.abs() < 0.15
-                } else {
-                    x * x + 4.0 * y * y < 1.0
-                }
-            },
-        );
-    }
-}
-
-/// A random place and rotation, wholly inside the image.
-fn somewhere(size: f32, rng: &mut ChaCha8Rng) -> Pose {
-    Pose {
-        size,
-        center: (
-            uniform(rng, size, 1.0 - size),
-            uniform(rng, size, 1.0 - size),
-        ),
-        axis: direction(rng),
+        let inside = |x: f32, y: f32| {
+            if is_bar {
+                x.abs() < 0.95 && y.abs() < 0.15
+            } else {
+                x * x + 4.0 * y * y < 1.0
+            }
+        };
+        canvas.paint(GROUND, &pose, |_, _| color, inside);
     }
 }
 
@@ -174,7 +144,7 @@ pub(super) fn placed(config: &ShapesConfig, split: Split, index: usize) -> Vec<P
         } else {
             drawn
         };
-        let poses = (0..TRIES).map(|_| somewhere(uniform(rng, smallest, largest), rng));
+        let poses = (0..TRIES).map(|_| Pose::somewhere(uniform(rng, smallest, largest), rng));
         let mut free = poses.filter(|pose| placed.iter().all(|other| is_apart(pose, &other.pose)));
         if let (Some(pose), Some(figure)) = (free.next(), config.figures().nth(class)) {
             placed.push(Placed {

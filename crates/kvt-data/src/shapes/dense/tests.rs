@@ -398,7 +398,7 @@ fn other_settings_are_refused_and_bad_ones_named() {
     });
     assert_eq!(
         message,
-        "`data.shapes.objects` is [3, 1]: expected two numbers, the smaller one first"
+        "`data.shapes.objects` is [3, 1]: expected the smaller value first"
     );
     let message = refused(ShapesConfig {
         radius: [0.3, 0.6],
@@ -414,7 +414,7 @@ fn other_settings_are_refused_and_bad_ones_named() {
     });
     assert_eq!(
         message,
-        "`data.shapes.radius` is [0.3, 0.2]: expected two numbers, the smaller one first"
+        "`data.shapes.radius` is [0.3, 0.2]: expected the smaller value first"
     );
     let message = refused(ShapesConfig {
         classes: 0,

@@ -220,6 +220,23 @@ fn mistakes_are_named() {
     }
 }
 
+/// What is in the file says what it is: the one that is no picture is an error once it is read.
+#[test]
+fn a_picture_may_have_no_ending() {
+    let table = "path,label,split\n0a1b,x,train\nb.png,y,train\nc,x,val\n";
+    let (dir, data) = folder(&["0a1b", "b.png", "c"], table);
+    let pixel = image::RgbImage::from_pixel(1, 1, image::Rgb([7; 3]));
+    let path = dir.path().join("0a1b");
+    pixel
+        .save_with_format(path, image::ImageFormat::Png)
+        .unwrap();
+    let [train, val] = open(&data, None).unwrap();
+    let limits = ImageLimits::default();
+    assert_eq!(train.image(0, limits).unwrap(), pixel);
+    let error = val.image(0, limits).unwrap_err().to_string();
+    assert!(error.contains("the file is empty"), "{error}");
+}
+
 #[test]
 fn the_classes_of_a_run_are_those_of_the_data() {
     let table = "path,label,split\na.png,x,train\nb.png,y,val\n";

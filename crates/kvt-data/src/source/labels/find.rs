@@ -12,10 +12,8 @@ const HEAD: u64 = 1 << 16;
 /// The tables of labels directly in a folder, as `data.labels` names them: files that end in `.csv` or `.tsv`, with the columns `path` and
 /// `label`. Sorted; hidden ones are passed over.
 pub fn label_tables(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let shown = entries.filter(|entry| !listing::is_hidden(&entry.file_name()));
-    let tables = shown.filter(|entry| is_table(&entry.path()));
-    let names = tables.filter_map(|entry| entry.file_name().into_string().ok());
+    let tables = listing::shown(folder).filter(|path| is_table(path));
+    let names = tables.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
     let mut names: Vec<String> = names.collect();
     names.sort();
     names

@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fs_err as fs;
 use rayon::prelude::*;
 
 pub use self::footer::is_guarded;
@@ -69,15 +68,9 @@ pub(super) fn others(root: &Path, splits: &[&str]) -> OtherFormats {
 
 /// The files of a folder, or otherwise of its folder `data`, with matching names, ordered by the bytes of the names.
 fn list(dir: &Path, is_right: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let of = |dir: &Path| -> Vec<PathBuf> {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        let files = entries.map(|entry| entry.path()).filter(|path| {
-            let stem = path.file_stem().unwrap_or_default();
-            let is_file = path.extension().is_some_and(|ending| ending == ENDING);
-            is_file && !listing::is_hidden(stem) && is_right(&stem.to_string_lossy())
-        });
-        let mut files: Vec<PathBuf> = files.collect();
-        files.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
+    let of = |dir: &Path| {
+        let mut files = listing::with_ending(dir, ENDING);
+        files.retain(|path| is_right(&path.file_stem().unwrap_or_default().to_string_lossy()));
         files
     };
     let files = of(dir);
@@ -88,29 +81,23 @@ fn list(dir: &Path, is_right: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     }
 }
 
-/// One of the numbered files of a set, and how many its name says there are.
-struct Numbered<'a> {
-    number: u32,
-    of: u32,
-    path: &'a PathBuf,
-}
-
 /// Rejects sets of numbered files that are not whole.
 fn refuse_parts(files: &[PathBuf]) -> Result<(), DataError> {
-    let mut sets: BTreeMap<_, Vec<Numbered<'_>>> = BTreeMap::new();
+    // Of each set the files with their number, and how many their name says there are.
+    let mut sets: BTreeMap<_, Vec<(u32, u32, &PathBuf)>> = BTreeMap::new();
     for path in files {
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         if let Some((set, number, of)) = stem.and_then(part) {
             let set = sets.entry((path.parent(), set)).or_default();
-            set.push(Numbered { number, of, path });
+            set.push((number, of, path));
         }
     }
     for parts in sets.values() {
-        let Some(&Numbered { of, path, .. }) = parts.first() else {
+        let Some(&(_, of, path)) = parts.first() else {
             continue;
         };
-        let same = parts.iter().filter(|part| part.of == of);
-        let there: BTreeSet<u32> = same.map(|part| part.number).collect();
+        let same = parts.iter().filter(|(_, own, _)| *own == of);
+        let there: BTreeSet<u32> = same.map(|(number, ..)| *number).collect();
         // Some programs count from 1.
         let first = u32::from(there.contains(&of));
         let absent = (first..first + of).filter(|number| !there.contains(number));

@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use fs_err as fs;
 use image::{Rgb, RgbImage};
 use tempfile::TempDir;
 

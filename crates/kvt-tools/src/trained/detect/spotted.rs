@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Detector;
 use crate::paint::{PaintedObject, fitted, side_by_side, with_boxes, with_masks};
 use crate::trained::{Images, TrainedError};
-use kvt_data::augment::{AugmentError, DetectEval, ObjectMask};
+use kvt_data::augment::{AugmentError, ObjectMask, PrepareObjects};
 use kvt_data::{DataError, ImageObjects, View, decode};
 use kvt_train::splits::{PAD_OBJECTS, image_limits};
 use kvt_train::task::{FoundObject, ScoreError, find_objects};
@@ -79,7 +79,8 @@ impl Detector {
             path: path.to_owned(),
             source,
         };
-        let prepare = DetectEval::new(&plan.multiscale, &plan.augment, image_limits(plan));
+        let prepare =
+            PrepareObjects::evaluation(&plan.multiscale, &plan.augment, image_limits(plan));
         let image = prepare
             .and_then(|prepare| prepare.image(picture.clone()))
             .map_err(refused)?;

@@ -3,7 +3,7 @@
 use crate::config::Plan;
 use crate::config::document::Checks;
 use crate::data::shapes::{Layout, ShapesConfig};
-use crate::data::{Balance, DataConfig, DataError, DataKind, DecodeMode, OnError};
+use crate::data::{Balance, DataConfig, DataKind, DecodeMode, OnError};
 use crate::task::TaskKind;
 
 /// Where the images are, the keys of their kind, and the order in which an epoch has them.
@@ -107,12 +107,6 @@ fn generated(shapes: &mut ShapesConfig, subset: usize, checks: &mut Checks<'_>) 
     if shapes.layout == Layout::Folder {
         let unused = ShapesConfig::default();
         (shapes.objects, shapes.radius) = (unused.objects, unused.radius);
-    }
-    if let Err(DataError::ShapesConfig { key, refusal }) = shapes.validate() {
-        let key = format!("data.shapes.{key}");
-        if !checks.refuses(&key) {
-            checks.refuse(&key, &refusal.value, &refusal.expected);
-        }
     }
     if !checks.refuses("data.shapes.classes") && !checks.refuses("data.shapes.train_per_class") {
         let all = shapes.classes * shapes.train_per_class;

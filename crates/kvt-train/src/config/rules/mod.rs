@@ -33,7 +33,7 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     recipe(plan, checks);
     channels(plan, checks);
     augment(&mut plan.augment, checks);
-    mixing(&mut plan.mix, checks);
+    mixing(&mut plan.mix);
     if plan.task == TaskKind::MultiLabel {
         checks.by_default("loss.kind", &mut plan.loss.kind, LossKind::Bce);
         checks.by_default("loss.label_smoothing", &mut plan.loss.label_smoothing, 0.0);
@@ -92,10 +92,6 @@ fn augment(augment: &mut AugmentConfig, checks: &mut Checks<'_>) {
     let preset = augment.preset;
     checks.by_default("augment.hflip", &mut augment.hflip, preset.hflip());
     checks.by_default("augment.crop_pct", &mut augment.crop_pct, preset.crop_pct());
-    for (key, [low, high]) in augment.reversed() {
-        let (key, pair) = (format!("augment.{key}"), format!("[{low:?}, {high:?}]"));
-        checks.refuse(&key, &pair, "the smaller value first");
-    }
     if let Err(error) = augment.check_auto() {
         checks.refuse(
             "augment.auto",

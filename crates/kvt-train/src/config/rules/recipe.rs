@@ -35,9 +35,8 @@ pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
         .enumerate()
         .find(|(_, weight)| !(least..=most).contains(*weight))
     {
-        let expected = format!(
-            "weights from {least:e} to {most:e}, unlike that of class {class}, counted from 0"
-        );
+        let expected =
+            format!("a weight from {least:e} to {most:e} for class {class}, counted from 0");
         checks.refuse(key, &format!("{wrong:?}"), &expected);
     }
 }
@@ -90,13 +89,7 @@ pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
 }
 
 /// `[mix]`.
-pub(super) fn mixing(mix: &mut MixConfig, checks: &mut Checks<'_>) {
-    if let Some(pair @ [low, high]) = mix.cutmix_minmax
-        && low > high
-    {
-        let (key, pair) = ("mix.cutmix_minmax", format!("{pair:?}"));
-        checks.refuse(key, &pair, "the smaller value first");
-    }
+pub(super) fn mixing(mix: &mut MixConfig) {
     if !mix.is_on() {
         *mix = MixConfig::default();
     }

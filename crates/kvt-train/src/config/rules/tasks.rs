@@ -35,10 +35,6 @@ pub(super) fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
         plan.dino = DinoConfig::default();
         return;
     }
-    for (key, [low, high]) in plan.dino.reversed() {
-        let (key, pair) = (format!("dino.{key}"), format!("[{low:?}, {high:?}]"));
-        checks.refuse(&key, &pair, "the smaller value first");
-    }
     conflicts(plan, check_dino, checks);
 }
 
@@ -63,9 +59,6 @@ pub(super) fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
             );
         }
         return;
-    }
-    for (key, pair, expected) in plan.dense.reversed() {
-        checks.refuse(&format!("dense.{key}"), &pair, expected);
     }
     let segment = &mut plan.segment;
     if hides_padding(&plan.model, "segment.window_padding", checks) {

@@ -127,7 +127,7 @@ fn mistakes_of_all_kinds_are_reported_together() {
       |             ^
       help: add `kind = "knn"` under `[model.attention]`, or "dense"
 
-    configs/x.toml:9:9: invalid value `[2.0, 1.0]` for `augment.ratio`: expected the smaller value first
+    configs/x.toml:9:9: invalid value `[2, 1]` for `augment.ratio`: expected the smaller value first
       |
     9 | ratio = [2, 1]
       |         ^^^^^^

@@ -200,7 +200,7 @@ fn every_number_has_a_range() {
 #[test]
 fn a_tiny_weight_of_a_class_is_named() {
     let set = "loss.class_weights=[1.0, 1e-45, 0.5]";
-    assert_snapshot!(error_of(SMALL, &[set]), @"--set loss.class_weights=[1.0, 1e-45, 0.5]: invalid value `1e-45` for `loss.class_weights`: expected weights from 1e-18 to 1e18, unlike that of class 1, counted from 0");
+    assert_snapshot!(error_of(SMALL, &[set]), @"--set loss.class_weights=[1.0, 1e-45, 0.5]: invalid value `1e-45` for `loss.class_weights`: expected a weight from 1e-18 to 1e18 for class 1, counted from 0");
     assert!(plan_of(SMALL, &["loss.class_weights=[1e-18, 1e18]"]).is_ok());
 }
 
@@ -257,7 +257,7 @@ fn settings_of_scenes_have_an_order_and_count_only_for_scenes() {
     assert_eq!(of(&with("data.shapes.objects=[2, 5]")).objects, [2, 5]);
     assert_eq!(of(&["data.shapes.objects=[2, 5]"]).objects, [1, 2]);
     let sets = with("data.shapes.objects=[3, 1]");
-    assert_snapshot!(error_of(SMALL, &sets), @"--set data.shapes.objects=[3, 1]: invalid value `[3, 1]` for `data.shapes.objects`: expected two numbers, the smaller one first");
+    assert_snapshot!(error_of(SMALL, &sets), @"--set data.shapes.objects=[3, 1]: invalid value `[3, 1]` for `data.shapes.objects`: expected the smaller value first");
 }
 
 /// The largest allowed numbers do not overflow when they are multiplied.

@@ -14,7 +14,7 @@ section! {
         pub cutmix: f64 = 0.0, "x-range" = "[0, 1000]";
         /// Smallest and largest side of the CutMix rectangle as a share of the image's side, instead of drawing its area;
         /// switches CutMix on.
-        pub cutmix_minmax: Option<[f64; 2]> = None, "x-range" = "[0, 1]", "x-default" = "none: by `cutmix`";
+        pub cutmix_minmax: Option<[f64; 2]> = None, "x-range" = "[0, 1]", "x-order" = "rising", "x-default" = "none: by `cutmix`";
         /// Alpha of MixToken: the tokens of a rectangle come from another image, its share of the map is about
         /// 1 - Beta(alpha, alpha), the same rectangle for a micro-batch. Only for models with an output for every token: VOLO.
         /// 0 is off.

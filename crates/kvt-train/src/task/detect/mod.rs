@@ -16,7 +16,7 @@ mod score;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
-use kvt_data::augment::{DetectEval, DetectTrain, Objects};
+use kvt_data::augment::{Objects, PrepareObjects};
 use kvt_models::ModelConfig;
 use kvt_models::dense::mask_rcnn::{self, Bitmap, DetectLosses, MaskRcnn};
 use kvt_ops::{Key, Phase};
@@ -65,7 +65,7 @@ impl Detect {
 /// If settings are inconsistent.
 pub fn eval_objects(plan: &Plan) -> Result<Arc<dyn Prepare<Objects>>, DataError> {
     let limits = image_limits(plan);
-    let images = DetectEval::new(&plan.multiscale, &plan.augment, limits)?;
+    let images = PrepareObjects::evaluation(&plan.multiscale, &plan.augment, limits)?;
     Ok(Arc::new(images))
 }
 
@@ -102,7 +102,7 @@ impl Task for Detect {
 
     fn prepare(plan: &Plan, _: &Splits) -> Result<Arc<dyn Prepare<Objects>>, DataError> {
         let limits = image_limits(plan);
-        let images = DetectTrain::new(&plan.multiscale, &plan.augment, limits)?;
+        let images = PrepareObjects::train(&plan.multiscale, &plan.augment, limits)?;
         Ok(Arc::new(images))
     }
 

@@ -33,13 +33,13 @@ section! {
         /// How much of the centre of the teacher's outputs stays at each update.
         pub center_momentum: f64 = 0.9, "x-range" = "[0, 1]";
         /// Smallest and largest area of the two global views, as a share of the image; they have the model's `img_size`.
-        pub global_scale: [f64; 2] = [0.4, 1.0], "x-range" = "(0, 1]";
+        pub global_scale: [f64; 2] = [0.4, 1.0], "x-range" = "(0, 1]", "x-order" = "rising";
         /// Number of local views, which the student alone sees.
         pub local_views: usize = 8, "x-range" = "[0, 64]";
         /// Height and width of the local views in pixels.
         pub local_size: usize = 96, "x-range" = "[1, 65535]";
         /// Smallest and largest area of a local view, as a share of the image.
-        pub local_scale: [f64; 2] = [0.05, 0.4], "x-range" = "(0, 1]";
+        pub local_scale: [f64; 2] = [0.05, 0.4], "x-range" = "(0, 1]", "x-order" = "rising";
         /// Probability of colour jitter in each view: brightness and contrast by up to 0.4, saturation by 0.2, hue by 0.1.
         pub color_jitter: f64 = 0.8, "x-range" = "[0, 1]";
         /// Probability that a view is made grey.
@@ -47,7 +47,7 @@ section! {
         /// Probability of a Gaussian blur in the first global view, the second one, and the local views.
         pub blur: [f64; 3] = [1.0, 0.1, 0.5], "x-range" = "[0, 1]";
         /// Smallest and largest standard deviation of the blur, in pixels.
-        pub blur_radius: [f64; 2] = [0.1, 2.0], "x-range" = "[0, 100]";
+        pub blur_radius: [f64; 2] = [0.1, 2.0], "x-range" = "[0, 100]", "x-order" = "rising";
         /// Probability that the second global view is solarised from level 128 on.
         pub solarize: f64 = 0.2, "x-range" = "[0, 1]";
         /// Evaluation during training: training images, at equal distances, that the k-NN classifier knows; 0 is all of them.
@@ -97,16 +97,6 @@ impl DinoConfig {
             blur_radius: self.blur_radius.into(),
             solarize: self.solarize,
         }
-    }
-
-    /// The pairs whose first value is larger than the second.
-    pub(crate) fn reversed(&self) -> impl Iterator<Item = (&'static str, [f64; 2])> + use<> {
-        let pairs = [
-            ("global_scale", self.global_scale),
-            ("local_scale", self.local_scale),
-            ("blur_radius", self.blur_radius),
-        ];
-        pairs.into_iter().filter(|(_, [low, high])| low > high)
     }
 
     /// The maximum entropy of the teacher, in nats.

@@ -78,7 +78,7 @@ fn what_does_not_apply_is_refused() {
         ),
         ("model.img_size=[64, 96]", "`dense.crop` sets the size"),
         ("data.kind=folder", "needs a mask of classes"),
-        ("dense.scale=[32, 64]", "the longer side first"),
+        ("dense.scale=[32, 64]", "the larger value first"),
         ("augment.auto=rand-m9", "as `[dense]` says"),
         ("augment.preset=cifar", "as `[dense]` says"),
         ("model.num_classes=3", "is that of the masks"),
