@@ -11,6 +11,9 @@ use crate::world::on_device::testing::{Does, Fake, asked};
 use crate::world::on_device::{DeviceSums, GradientSum};
 use crate::world::threads;
 
+/// No test waits for so long.
+const LIMIT: Duration = Duration::from_mins(10);
+
 /// Parameters of some lengths, with ids that are unique to this process.
 fn network(lengths: &[usize]) -> Vec<Param<Tensor<1>>> {
     let zeros = |length: &usize| {
@@ -62,7 +65,7 @@ fn of_two_processes(on_devices: bool) -> Vec<(Found, Option<Vec<usize>>)> {
         let (fake, log) = Fake::new(ranks[rank].clone(), Does::Sums(0));
         let way = if on_devices {
             let name = "fake 1".to_owned();
-            let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), name);
+            let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), name, LIMIT);
             GradientSum::Device(Arc::new(sums))
         } else {
             GradientSum::Host
@@ -92,7 +95,8 @@ fn a_device_that_cannot_sum_is_an_error_of_all() {
         let rank = world.rank();
         let does = [Does::Hangs, Does::FailsAfter(0)][rank].clone();
         let (fake, _) = Fake::new(ranks[rank].clone(), does);
-        let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), "fake 1".to_owned());
+        let name = "fake 1".to_owned();
+        let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), name, LIMIT);
         let processes = Processes::new(world, true).with_way(GradientSum::Device(Arc::new(sums)));
         let network = network(&[3]);
         let gradient = Tensor::ones([3], &Device::flex());
