@@ -21,7 +21,6 @@ use crate::recipe::{
     Accumulator, Clip, Counts, Ema, Gradients, LossScale, Optimizer, Position, Rates,
 };
 use crate::task::Task;
-use crate::world::{Failure, WorldError};
 
 /// Everything that updates change: what a checkpoint saves.
 pub struct TrainState<T: Task> {
@@ -75,30 +74,22 @@ pub struct Pending {
 /// and task, unless the device refused the update: then see [`TrainState::finish`].
 #[derive(Debug, thiserror::Error)]
 pub enum UpdateError {
-    /// A micro-batch is not available. The state is as before, including what earlier micro-batches of the update changed.
-    #[error(transparent)]
-    Data(DataError),
-    /// The task has no loss for a micro-batch. The state is as before. Other processes of the job do not know of it.
-    #[error(transparent)]
-    Task(Box<TrainError>),
     /// The loss or the gradient is not finite.
     #[error("loss {}, gradient norm {}: not finite", .0.loss, .0.grad_norm)]
     NotFinite(Update),
     /// The device refused a finite update, because an earlier one was not finite and had not been finished first.
     #[error("the device made no update after one that was not finite")]
     Refused(Update),
-    /// The loss does not depend on any parameter, or all of them were left out.
-    #[error("no parameter got a gradient")]
-    NoGradient,
-    /// The device failed.
-    #[error("the device failed: {0}")]
-    Execution(String),
-    /// A process of the job failed.
-    #[error("{}", .0.message)]
-    Job(Failure),
-    /// The processes of the job lost each other.
+    /// A micro-batch is not available, the task has no loss for it, or no parameter has a gradient: the state is as before, including
+    /// what earlier micro-batches of the update changed. Or the device failed, or a process of the job.
     #[error(transparent)]
-    World(#[from] WorldError),
+    Failed(Box<TrainError>),
+}
+
+impl From<TrainError> for UpdateError {
+    fn from(error: TrainError) -> Self {
+        Self::Failed(Box::new(error))
+    }
 }
 
 impl<T: Task> TrainState<T> {
@@ -163,7 +154,7 @@ impl<T: Task> TrainState<T> {
             Err(error) => {
                 before.restore(&self.network);
                 self.task.undo();
-                return Err(error);
+                return Err(error.into());
             }
         };
         let images = accumulated.images;
@@ -173,10 +164,10 @@ impl<T: Task> TrainState<T> {
         let gradients = accumulated.accumulator.finish();
         let mut gradients = processes
             .reduce(gradients, image_counts, &self.network)?
-            .ok_or(UpdateError::NoGradient)?
+            .ok_or(TrainError::NoGradient)?
             .unscaled(self.loss_scale.map_or(1.0, LossScale::factor));
         self.task.before_clip(&mut gradients, &self.network, at);
-        let norm = gradients.norm().ok_or(UpdateError::NoGradient)?;
+        let norm = gradients.norm().ok_or(TrainError::NoGradient)?;
         let share = |(loss, count): (Tensor<1>, usize)| loss * (count as f64 / images as f64);
         let weighted_losses = accumulated.losses.into_iter().map(share);
         let summed = Summed {
@@ -205,7 +196,7 @@ impl<T: Task> TrainState<T> {
         mut micro_batches: impl Iterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
         at: Position,
         seed: u64,
-    ) -> Result<Accumulated, UpdateError> {
+    ) -> Result<Accumulated, TrainError> {
         let mut all = Accumulated::default();
         while let Some(mut round) = processes.round(micro_batches.next())? {
             if let Some(batch) = round.batch.take() {
@@ -213,8 +204,7 @@ impl<T: Task> TrainState<T> {
                 let (micro_batch_at, count) = (at.later(place), batch.len());
                 let phase = Phase::Train(micro_batch_at.forward_key(seed));
                 let (task, network) = (&mut self.task, &self.network);
-                let loss = round.within(|| task.loss(network, batch, micro_batch_at, phase));
-                let loss = loss.map_err(|error| UpdateError::Task(Box::new(error)))?;
+                let loss = round.within(|| task.loss(network, batch, micro_batch_at, phase))?;
                 let (weighted, weight) = round.weighed(loss.clone(), count);
                 let scaled = match self.loss_scale {
                     Some(scale) => weighted * scale.factor(),
@@ -339,7 +329,7 @@ impl<T: Task> TrainState<T> {
         processes: &Processes,
         at: Position,
         settings: UpdateSettings,
-    ) -> Result<(), UpdateError> {
+    ) -> Result<(), TrainError> {
         let ema = self.ema.take();
         self.ema = ema.map(|ema| ema.update(&self.network, settings.ema_decay));
         if let Some((sum, rows)) = self.task.sums() {

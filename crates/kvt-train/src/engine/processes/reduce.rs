@@ -12,6 +12,7 @@ use kvt_ops::in_type;
 
 use super::places::Places;
 use super::{Processes, read};
+use crate::error::TrainError;
 use crate::recipe::Gradients;
 use crate::world::WorldError;
 use crate::world::on_device::{DeviceSums, GradientSum};
@@ -34,7 +35,7 @@ impl Processes {
         own: Option<Gradients>,
         (own_images, images): (usize, usize),
         network: &impl Module,
-    ) -> Result<Option<Gradients>, WorldError> {
+    ) -> Result<Option<Gradients>, TrainError> {
         if self.world.is_alone() {
             return Ok(own);
         }

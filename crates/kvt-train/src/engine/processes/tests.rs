@@ -107,15 +107,15 @@ fn a_device_that_cannot_sum_is_an_error_of_all() {
         assert!(
             matches!(
                 error,
-                WorldError::Sums {
+                TrainError::World(WorldError::Sums {
                     rank: 1,
                     size: 2,
                     ..
-                }
+                })
             ),
             "{error:?}"
         );
-        assert!(TrainError::from(error).is_known_to_all());
+        assert!(error.is_known_to_all());
     }
 }
 
@@ -159,7 +159,7 @@ fn a_device_that_fails_is_told_to_all() {
     let found = threads(2, |world| {
         let own = match world.rank() {
             0 => Ok(vec![1.0, 7.0]),
-            _ => Err(UpdateError::Execution("lost".to_owned())),
+            _ => Err(TrainError::Execution("lost".to_owned())),
         };
         let own_place = [world.rank()];
         let error = Processes::new(world, true).losses(own, &own_place, 2);

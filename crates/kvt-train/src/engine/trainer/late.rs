@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::reports::Times;
 use super::{Trainer, due};
 use crate::engine::reader::{Reading, read};
-use crate::engine::{Reader, Started, TrainError, UpdateError};
+use crate::engine::{Reader, Started, TrainError};
 use crate::recipe::Position;
 use crate::task::{Signals, Task, Tell, Unread};
 
@@ -102,7 +102,7 @@ impl<T: Task> Trainer<'_, '_, T> {
                 .map(|numbers| Told::OnItsWay(numbers, tell)),
             None => read(numbers).map(|numbers| Told::Known(tell(&numbers))),
         };
-        told.map(Some).map_err(|error| self.failed(error, 0))
+        told.map(Some)
     }
 
     /// Waits for the pending update, if there is one, adds it to the sums and reports it.
@@ -121,7 +121,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             Told::OnItsWay(numbers, tell) => Ok(tell(&numbers.wait()?)),
         };
         let settled = finished.and_then(|update| {
-            let signals: Option<Result<Signals, UpdateError>> = step.signals.map(told);
+            let signals: Option<Result<Signals, TrainError>> = step.signals.map(told);
             Ok((update, signals.transpose()?))
         });
         let (update, signals) = match settled {

@@ -260,15 +260,10 @@ impl<T: Task> Trainer<'_, '_, T> {
     /// The error of an update of `count` micro-batches from the current position on.
     fn failed(&self, error: UpdateError, count: usize) -> TrainError {
         match error {
-            UpdateError::Data(error) => error.into(),
-            UpdateError::Task(error) => *error,
             UpdateError::NotFinite(update) => self.not_finite(&update, count),
             // Each update is settled before the next one.
             UpdateError::Refused(_) => TrainError::Execution(error.to_string()),
-            UpdateError::Execution(reason) => TrainError::Execution(reason),
-            UpdateError::NoGradient => TrainError::NoGradient,
-            UpdateError::Job(failure) => TrainError::Job(failure),
-            UpdateError::World(error) => error.into(),
+            UpdateError::Failed(error) => *error,
         }
     }
 
