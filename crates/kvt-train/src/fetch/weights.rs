@@ -9,7 +9,7 @@ use super::hub::Hub;
 use super::listen::telling;
 
 /// The weights of timm's hub for models that kvt has: a line for each model, by timm's name, with the tags of its weights, timm's default
-/// first. Written by `scripts/weights/published.py` from timm 1.0.31.
+/// first. Written by `scripts/weights/published.py`, which says from which version of timm.
 const PUBLISHED: &str = include_str!("published.txt");
 
 /// Weights of a model on timm's hub.
