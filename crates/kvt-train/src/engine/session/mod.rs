@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use kvt_models::ModelConfig;
 
-use self::start::{compare_with_started, environment, open_splits, record_start};
+use self::start::{compare_with_started, open_splits, record_start};
 use self::state::initial_state;
 pub use self::workload::Workload;
 use super::checkpoint::Checkpointer;
@@ -25,7 +25,7 @@ use crate::config::{self, Plan};
 use crate::device::{self, ResolvedDevice};
 use crate::recipe::Schedule;
 use crate::run::{
-    Event, HyperParameters, Listener, Note, RunDir, RunError, Topic, Warning, Which,
+    Environment, Event, HyperParameters, Listener, Note, RunDir, RunError, Topic, Warning, Which,
     forget_judgement,
 };
 use crate::splits::Splits;
@@ -137,7 +137,8 @@ impl<T: Task> Session<T> {
 
         // Before the folder is locked: this runs `git`, and its forked child holds every lock for a moment, even if this process
         // is killed meanwhile.
-        let environment = environment(&device);
+        let words = format!("{} ({})", device.name, device.description);
+        let environment = Environment::collect(words);
         let run = RunDir::create(&plan.run.dir, resume)?;
         if !resume {
             record_start(&run, &plan, &splits, &environment, &mut notes)?;

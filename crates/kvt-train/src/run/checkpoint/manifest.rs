@@ -29,10 +29,11 @@ struct FileEntry {
 
 impl Manifest {
     /// Syncs the files `names` of `folder` to disk and then writes its manifest.
-    pub(super) fn seal<'a>(folder: &Path, names: impl Iterator<Item = &'a str>) -> io::Result<()> {
+    pub(super) fn seal(folder: &Path, names: &[String]) -> io::Result<()> {
         let manifest = Self {
             format: FORMAT,
             files: names
+                .iter()
                 .map(|name| FileEntry::seal(folder, name))
                 .collect::<io::Result<_>>()?,
         };
@@ -137,7 +138,7 @@ mod tests {
     fn a_manifest_that_lacks_what_is_required_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), "1").unwrap();
-        Manifest::seal(folder.path(), ["a"].into_iter()).unwrap();
+        Manifest::seal(folder.path(), &["a".to_owned()]).unwrap();
         assert!(Manifest::verify(folder.path(), "a").unwrap().lists("a"));
         let error = Manifest::verify(folder.path(), "b").unwrap_err();
         assert!(error.to_string().contains("does not list `b`"), "{error}");
