@@ -5,7 +5,7 @@
 //! `HParamsPluginData`: `session_start_info` 3, with the map `hparams` 1 and `start_time_secs` 5; `google.protobuf.Value`:
 //! `number_value` 2, `string_value` 3, `bool_value` 4.
 
-use super::Message;
+use super::{Message, event};
 
 /// Names and values, in the order of the names.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,10 +51,7 @@ impl HyperParameters {
         value.bytes(9, &metadata.0);
         let mut summary = Message::default();
         summary.bytes(1, &value.0);
-        let mut event = Message::default();
-        event.double(1, wall_time);
-        event.bytes(5, &summary.0);
-        event.0
+        event(wall_time, None, 5, &summary.0)
     }
 }
 
