@@ -26,7 +26,7 @@ pub use alone::{Alone, alone};
 pub use cores::{Cores, own_cores, share_cores, start_threads};
 pub use error::WorldError;
 pub use launcher::start;
-pub use threads::{Threads, threads};
+pub use threads::threads;
 
 /// The rank of a process on its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
