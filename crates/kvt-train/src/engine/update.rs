@@ -1,7 +1,7 @@
 //! One update of the weights, for training and for `kvt bench step`:
 //! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`; in f16 with a scaled loss.
 //!
-//! The host reads loss and norm before it continues, and decides about the update: [`TrainState::update_with`]. Or, with a
+//! The host reads loss and norm before it continues, and decides about the update: [`TrainState::update`]. Or, with a
 //! [`Reader`], the device decides, and the host reads while the device works on the next update: [`TrainState::start`], then
 //! [`TrainState::finish`].
 
@@ -109,35 +109,23 @@ impl<T: Task> TrainState<T> {
         at: Position,
         settings: UpdateSettings,
     ) -> Result<Update, UpdateError> {
-        self.update_with(&Processes::alone(), micro_batches, at, settings)
+        match self.start(&Processes::alone(), micro_batches, at, settings, None)? {
+            Started::Done(update) => Ok(update),
+            Started::OnItsWay(pending) => self.finish(pending),
+        }
     }
 
     /// One update by all processes of a job: `micro_batches` are those of this process, every n-th of the update's, starting with
     /// its own rank. All random numbers depend on the index of the micro-batch among those of all processes, so that the number
     /// of processes does not matter.
     ///
-    /// # Errors
-    /// As [`update`](Self::update), in all processes.
-    pub fn update_with(
-        &mut self,
-        processes: &Processes,
-        micro_batches: impl IntoIterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
-        at: Position,
-        settings: UpdateSettings,
-    ) -> Result<Update, UpdateError> {
-        match self.start(processes, micro_batches, at, settings, None)? {
-            Started::Done(update) => Ok(update),
-            Started::OnItsWay(pending) => self.finish(pending),
-        }
-    }
-
-    /// As [`update_with`](Self::update_with). With a reader, the host does not wait for the device if it need not know the result
-    /// before the next update: in a single process, with an optimizer that supports the device's decision (AdamW), and without a
-    /// loss scale. The device makes the update if loss and gradients are finite. If they are not, it makes neither this update
-    /// nor later ones, until [`finish`](Self::finish) reports it.
+    /// Without a reader, the update is done when this returns. With a reader, the host does not wait for the device if it need not
+    /// know the result before the next update: in a single process, with an optimizer that supports the device's decision (AdamW),
+    /// and without a loss scale. The device makes the update if loss and gradients are finite. If they are not, it makes neither
+    /// this update nor later ones, until [`finish`](Self::finish) reports it.
     ///
     /// # Errors
-    /// As [`update`](Self::update).
+    /// As [`update`](Self::update), in all processes.
     pub fn start(
         &mut self,
         processes: &Processes,
