@@ -15,6 +15,7 @@ use kvt_train::engine::{
 use kvt_train::recipe::{Clip, Ema, LossScale, OptimConfig, OptimName, Optimizer, Position, Rates};
 use kvt_train::run::Event;
 use kvt_train::task::{Classify, Dino, Task, TaskKind};
+use kvt_train::world::on_device::GradientSum;
 use kvt_train::world::threads;
 use serde_json::Value;
 
@@ -266,7 +267,7 @@ fn what_is_not_finite_changes_nothing_at_once() {
 #[test]
 fn processes_wait_for_each_update() {
     let done = threads(2, |world| {
-        let processes = Processes::new(world, false);
+        let processes = Processes::new(world, false, GradientSum::Host);
         let mut state = state(OptimName::Adamw);
         let (at, settings) = (Position::default(), settings(Clip::Off));
         let reader = Reader::start();

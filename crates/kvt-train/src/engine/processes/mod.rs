@@ -87,23 +87,17 @@ impl<T> Round<T> {
 impl Processes {
     /// A single process.
     pub fn alone() -> Self {
-        Self::new(alone(), false)
+        Self::new(alone(), false, GradientSum::Host)
     }
 
-    /// The processes of a world. With `joint`, batch norms normalise by the images of all of them.
-    pub fn new(world: Arc<dyn World>, joint: bool) -> Self {
+    /// The processes of a world. With `joint`, batch norms normalise by the images of all of them; `way` is how gradients are summed.
+    pub fn new(world: Arc<dyn World>, joint: bool, way: GradientSum) -> Self {
         Self {
             world,
             joint,
-            way: GradientSum::Host,
+            way,
             waited: Arc::default(),
         }
-    }
-
-    /// The same processes with another way of summing gradients.
-    #[must_use]
-    pub fn with_way(self, way: GradientSum) -> Self {
-        Self { way, ..self }
     }
 
     /// The world of the processes.

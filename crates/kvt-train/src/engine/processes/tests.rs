@@ -70,7 +70,7 @@ fn of_two_processes(on_devices: bool) -> Vec<(Found, Option<Vec<usize>>)> {
         } else {
             GradientSum::Host
         };
-        let processes = Processes::new(world, true).with_way(way);
+        let processes = Processes::new(world, true, way);
         let mean = processes.reduce(Some(own), (images, 8), &network).unwrap();
         let mut mean = mean.unwrap();
         let values = network
@@ -97,7 +97,7 @@ fn a_device_that_cannot_sum_is_an_error_of_all() {
         let (fake, _) = Fake::new(ranks[rank].clone(), does);
         let name = "fake 1".to_owned();
         let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), name, LIMIT);
-        let processes = Processes::new(world, true).with_way(GradientSum::Device(Arc::new(sums)));
+        let processes = Processes::new(world, true, GradientSum::Device(Arc::new(sums)));
         let network = network(&[3]);
         let gradient = Tensor::ones([3], &Device::flex());
         let own = Gradients::of_tensors(vec![(network[0].id, gradient)]);
@@ -122,7 +122,7 @@ fn a_device_that_cannot_sum_is_an_error_of_all() {
 #[test]
 fn nobody_may_have_a_gradient() {
     let found = threads(2, |world| {
-        let processes = Processes::new(world, true);
+        let processes = Processes::new(world, true, GradientSum::Host);
         let mean = processes.reduce(None, (0, 4), &network(&[3])).unwrap();
         mean.is_none()
     });
@@ -145,7 +145,7 @@ fn losses_are_in_the_order_of_the_micro_batches() {
             0 => (vec![1.0, 3.0, 7.0], vec![0, 2]),
             _ => (vec![2.0, 7.5], vec![1]),
         };
-        Processes::new(world, true)
+        Processes::new(world, true, GradientSum::Host)
             .losses(Ok(own), &places, 3)
             .unwrap()
     });
@@ -162,7 +162,7 @@ fn a_device_that_fails_is_told_to_all() {
             _ => Err(TrainError::Execution("lost".to_owned())),
         };
         let own_place = [world.rank()];
-        let error = Processes::new(world, true).losses(own, &own_place, 2);
+        let error = Processes::new(world, true, GradientSum::Host).losses(own, &own_place, 2);
         error.unwrap_err().to_string()
     });
     for text in found {

@@ -242,8 +242,7 @@ impl<T: Task> Session<T> {
             checkpoints,
             // A run that starts over has not resumed anything.
             saved: self.resumed.is_some_and(|(offset, _)| offset > 0),
-            processes: Processes::new(self.world, self.plan.train.sync_batch_norm)
-                .with_way(self.way),
+            processes: Processes::new(self.world, self.plan.train.sync_batch_norm, self.way),
             late: Late::by(self.reader),
             skipped: Vec::new(),
             recorder: &mut recorder,
