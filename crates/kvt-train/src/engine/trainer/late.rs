@@ -13,7 +13,7 @@ use crate::recipe::Position;
 use crate::task::{Signals, Task, Tell, Unread};
 
 /// The reader of a run, and the pending update.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Late {
     /// Reads the numbers of an update; without a reader the host waits for each update.
     pub(super) reader: Option<Reader>,
@@ -26,7 +26,6 @@ pub struct Late {
 }
 
 /// A started update, with everything to be reported about it.
-#[derive(Debug)]
 pub(super) struct Step {
     pub(super) started: Started,
     /// The positions before and after it.
@@ -46,15 +45,6 @@ pub(super) struct Step {
 pub(super) enum Told {
     Known(Signals),
     OnItsWay(Reading, Tell),
-}
-
-impl std::fmt::Debug for Told {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Known(signals) => signals.fmt(f),
-            Self::OnItsWay(reading, _) => reading.fmt(f),
-        }
-    }
 }
 
 impl Late {

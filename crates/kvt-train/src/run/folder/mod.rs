@@ -147,18 +147,15 @@ impl RunDir {
         self.path.join(CHECKPOINTS)
     }
 
-    /// Renames the log, so that a run that starts over does not overwrite it; `None` if there is none.
+    /// Renames the log, so that a run that starts over does not overwrite it. Returns its new path.
     ///
     /// # Errors
     /// If it cannot be renamed.
-    pub fn set_log_aside(&self) -> Result<Option<PathBuf>, RunError> {
+    pub fn set_log_aside(&self) -> Result<PathBuf, RunError> {
         let log = self.log();
-        if !log.exists() {
-            return Ok(None);
-        }
         let kept = free_path(&log);
         fs::rename(log, &kept)?;
-        Ok(Some(kept))
+        Ok(kept)
     }
 
     /// Keeps a copy of the log before a part of it is cut off.
