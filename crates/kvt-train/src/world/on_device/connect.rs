@@ -44,7 +44,7 @@ fn of_cuda(device: &ResolvedDevice) -> (Offer, Option<Box<dyn Library>>) {
         card: device.card(),
         engine,
     };
-    let library = super::nccl::Library::new(device.device.clone());
+    let library = super::nccl::Library(device.device.clone());
     (offer, Some(Box::new(library)))
 }
 
