@@ -66,14 +66,12 @@ impl Processes {
             GradientSum::Device(sums) => self.on_device(sums, own, &device)?,
             GradientSum::Host | GradientSum::HostInstead(_) => self.on_host(own, &device)?,
         };
-        let mut by_place: Vec<Option<Tensor<1>>> = vec![None; places.ids.len()];
-        for (place, sum) in buckets.into_iter().flatten().zip(sums) {
-            by_place[place] = Some(sum);
-        }
-        let mut summed: Vec<(ParamId, Tensor<1>)> = Vec::new();
-        for (id, sum) in places.ids.iter().zip(by_place) {
-            summed.extend(sum.map(|sum| (*id, sum)));
-        }
+        let mut sums: Vec<(usize, Tensor<1>)> = buckets.into_iter().flatten().zip(sums).collect();
+        sums.sort_by_key(|(place, _)| *place);
+        let summed = sums
+            .into_iter()
+            .map(|(place, sum)| (places.ids[place], sum));
+        let summed: Vec<(ParamId, Tensor<1>)> = summed.collect();
         Ok((!summed.is_empty()).then(|| Gradients::of_tensors(summed)))
     }
 

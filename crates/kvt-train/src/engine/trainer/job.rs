@@ -47,17 +47,6 @@ impl<T: Task> Trainer<'_, '_, T> {
         reported
     }
 
-    /// An error in all processes if they skipped too many images in total. Called after the update with the last of these images
-    /// was counted, so that the saved weights and position are consistent.
-    pub(super) fn refuse_skipped(&self) -> Result<(), TrainError> {
-        if self.processes.world().is_alone() {
-            // A single loader counts its own images.
-            Ok(())
-        } else {
-            self.refuse_more(&self.skipped)
-        }
-    }
-
     /// The unreadable images of an evaluation, as in [`pass_over`](Self::pass_over).
     pub(super) fn pass_over_in_evaluation(
         &mut self,
@@ -89,8 +78,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(all.into_iter().filter_map(image).collect())
     }
 
-    /// The loader's limit on skipped images, applied to all processes.
-    fn refuse_more(&self, all: &[Skipped]) -> Result<(), TrainError> {
+    /// An error in all processes if they skipped too many images in total: the limit of a loader, applied to all.
+    pub(super) fn refuse_more(&self, all: &[Skipped]) -> Result<(), TrainError> {
         let max = self.plan.data.max_skipped;
         match all.last() {
             Some(last) if all.len() > max => {

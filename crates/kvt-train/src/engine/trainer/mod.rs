@@ -153,7 +153,9 @@ impl<T: Task> Trainer<'_, '_, T> {
             if is_known {
                 self.settle()?;
             }
-            self.refuse_skipped()?;
+            // The update with the last of these images is counted, so that the saved weights and position are consistent. A single
+            // loader counts its own images.
+            self.refuse_more(&self.skipped)?;
             let position = self.progress.position;
             if due(position.step, self.plan.checkpoint.every_steps) {
                 self.settle()?;

@@ -74,10 +74,7 @@ impl RunDir {
         if !holds_run(path) {
             return Err(no_run(path));
         }
-        Ok(Self {
-            path: path.to_owned(),
-            lock: None,
-        })
+        Ok(Self::of_another(path))
     }
 
     /// The folder that another process of the job writes; it need not exist here.
