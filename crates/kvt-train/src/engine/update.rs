@@ -157,14 +157,11 @@ impl<T: Task> TrainState<T> {
         self.task.before_clip(&mut gradients, &self.network, at);
         let norm = gradients.norm().ok_or(TrainError::NoGradient)?;
         let share = |(loss, count): (Tensor<1>, usize)| loss * (count as f64 / images as f64);
-        let weighted_losses = accumulated.losses.into_iter().map(share);
+        let losses = std::mem::take(&mut accumulated.losses).into_iter();
         let summed = Summed {
             gradients,
-            numbers: pack(weighted_losses.collect(), norm),
-            images,
-            places: accumulated.places,
-            micro_batches: accumulated.micro_batches,
-            is_uneven: accumulated.is_uneven,
+            numbers: pack(losses.map(share).collect(), norm),
+            passes: accumulated,
             before,
         };
         match reader.filter(|_| self.may_be_late(processes)) {
@@ -228,7 +225,7 @@ impl<T: Task> TrainState<T> {
         let pending = Pending {
             // Queued ahead of the work on the weights.
             reading: reader.read(with_decision(summed.numbers, decision))?,
-            images: summed.images,
+            images: summed.passes.images,
             before: summed.before,
             optimizer_counts,
         };
@@ -248,9 +245,9 @@ impl<T: Task> TrainState<T> {
         settings: UpdateSettings,
     ) -> Result<Update, UpdateError> {
         // The only place where the host waits for the device.
-        let values = read(summed.numbers);
-        let values = processes.losses(values, &summed.places, summed.micro_batches)?;
-        let update = Update::unpack(&values, summed.images);
+        let (values, passes) = (read(summed.numbers), summed.passes);
+        let values = processes.losses(values, &passes.places, passes.micro_batches)?;
+        let update = Update::unpack(&values, passes.images);
         if !update.is_finite() {
             summed.before.restore(&self.network);
             self.task.undo();
@@ -265,7 +262,7 @@ impl<T: Task> TrainState<T> {
                 ..update
             });
         }
-        if summed.is_uneven {
+        if passes.is_uneven {
             // The forward passes changed this state in the first process; averages and teachers take it from the network.
             processes.share_untrained(&self.network)?;
         }
@@ -347,9 +344,6 @@ struct Summed {
     gradients: Gradients,
     /// As [`pack`] makes them.
     numbers: Tensor<1>,
-    images: usize,
-    places: Vec<usize>,
-    micro_batches: usize,
-    is_uneven: bool,
+    passes: Accumulated,
     before: Untrained,
 }

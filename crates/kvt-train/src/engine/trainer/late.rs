@@ -5,10 +5,9 @@
 
 use std::time::Instant;
 
-use super::reports::Times;
 use super::{Trainer, due};
 use crate::engine::reader::{Reading, read};
-use crate::engine::{Reader, Started, TrainError};
+use crate::engine::{LogSums, Reader, Started, TrainError};
 use crate::recipe::Position;
 use crate::task::{Signals, Task, Tell, Unread};
 
@@ -121,19 +120,24 @@ impl<T: Task> Trainer<'_, '_, T> {
                 return Err(self.failed(error, step.count));
             }
         };
-        let times = Times {
+        let one = LogSums {
+            updates: 1,
+            unmade: u64::from(!update.made),
+            loss: update.loss,
+            grad_norm: if update.made { update.grad_norm } else { 0.0 },
+            images: update.images as u64,
             seconds: self.late.lap(Instant::now()),
             data_wait: step.data_wait,
             communication: step.communication,
         };
         let sums = &mut self.progress.sums;
         sums.loss += update.loss * update.images as f64;
-        sums.images += update.images as u64;
-        sums.seconds += times.seconds;
-        sums.data_wait += times.data_wait;
-        sums.communication += times.communication;
+        sums.images += one.images;
+        sums.seconds += one.seconds;
+        sums.data_wait += one.data_wait;
+        sums.communication += one.communication;
         sums.lr = step.lr;
-        self.report_step(&update, step.after, step.lr, times, signals)?;
+        self.report_step(&update, step.after, step.lr, one, signals)?;
         self.report_unmade(&update, step.after)
     }
 }

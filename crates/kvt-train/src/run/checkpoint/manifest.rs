@@ -88,24 +88,17 @@ impl FileEntry {
 
     fn verify(&self, folder: &Path) -> Result<(), RunError> {
         let name = &self.name;
+        let broken = |how: &str| Err(RunError::broken(folder, format!("`{name}` {how}")));
         if !is_file_name(name) {
-            return Err(RunError::broken(
-                folder,
-                format!("`{name}` is not a file name"),
-            ));
+            return broken("is not a file name");
         }
         match measure(&folder.join(name)) {
-            Ok((size, _)) if size != self.size => Err(RunError::broken(
-                folder,
-                format!("`{name}` has {size} bytes instead of {}", self.size),
-            )),
-            Ok((_, blake3)) if blake3 != self.blake3 => {
-                Err(RunError::broken(folder, format!("`{name}` was altered")))
+            Ok((size, _)) if size != self.size => {
+                broken(&format!("has {size} bytes instead of {}", self.size))
             }
+            Ok((_, blake3)) if blake3 != self.blake3 => broken("was altered"),
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(RunError::broken(folder, format!("`{name}` is missing")))
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => broken("is missing"),
             Err(error) => Err(error.into()),
         }
     }
