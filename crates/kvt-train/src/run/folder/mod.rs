@@ -2,7 +2,6 @@
 
 mod lock;
 
-use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -224,14 +223,9 @@ fn is_free(path: &Path) -> Result<bool, RunError> {
     let is_started = lock::is_ours(&path.join(LOCK));
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name();
-        let ours = is_started
-            && [LOCK, ENVIRONMENT, CLASSES]
-                .map(OsStr::new)
-                .contains(&name.as_os_str());
-        let is_temporary = name
-            .to_str()
-            .is_some_and(|name| name.starts_with(TEMPORARY_PREFIX));
-        if !ours && !is_temporary {
+        let name = name.to_str().unwrap_or_default();
+        let ours = is_started && [LOCK, ENVIRONMENT, CLASSES].contains(&name);
+        if !ours && !name.starts_with(TEMPORARY_PREFIX) {
             return Ok(false);
         }
     }

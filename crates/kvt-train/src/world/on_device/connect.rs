@@ -139,25 +139,24 @@ fn try_out(sums: &DeviceSums, device: &Device, library: &'static str) -> Result<
     const LENGTHS: [usize; 2] = [1000, 24];
 
     let (rank, size) = (sums.world.rank(), sums.world.size());
-    let bucket = |of: &dyn Fn(usize) -> usize, number: usize, length: usize| -> Vec<f32> {
-        (0..length).map(|place| of(number + place) as f32).collect()
-    };
-    let numbers = |of: &dyn Fn(usize) -> usize| -> Vec<Vec<f32>> {
+    let buckets = |first: usize, factor: usize| {
         let lengths = LENGTHS.into_iter().enumerate();
-        lengths
-            .map(|(number, length)| bucket(of, number, length))
-            .collect()
+        lengths.map(move |(number, length)| -> Vec<f32> {
+            let places = number..number + length;
+            places
+                .map(|place| (first + factor * place) as f32)
+                .collect()
+        })
     };
-    let ranks = size * (size - 1) / 2;
-    let own = numbers(&|number| rank + number).into_iter();
-    let expected = numbers(&|number| ranks + size * number);
+    let own = buckets(rank, 1);
+    let expected = buckets(size * (size - 1) / 2, size);
 
     let exchange = sums.prepare(own.map(|own| Tensor::from_data(own.as_slice(), device)));
     let found = exchange.finish()?.into_iter().map(|found| {
         let found = found.try_into_data().ok().map(TensorData::convert::<f32>);
         found.and_then(|found| found.try_into_vec::<f32>().ok())
     });
-    let own = if found.eq(expected.into_iter().map(Some)) {
+    let own = if found.eq(expected.map(Some)) {
         Ok(true)
     } else {
         Err(EngineError {

@@ -31,12 +31,13 @@ use super::{World, WorldError};
 pub struct DeviceSums {
     world: Arc<dyn World>,
     engine: Mutex<Box<dyn Engine>>,
+    /// The library that sums, and its version.
     name: String,
     limit: Duration,
 }
 
 impl DeviceSums {
-    /// With an engine that all processes of a world have joined; `name` is its library and version. Sums that take longer than
+    /// With an engine that all processes of a world have joined, and the name of its library. Sums that take longer than
     /// `limit` are aborted.
     pub(crate) fn new(
         world: Arc<dyn World>,
@@ -50,11 +51,6 @@ impl DeviceSums {
             name,
             limit,
         }
-    }
-
-    /// The library that sums, and its version.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// Takes the buckets of an update one by one, and waits for the device of this process. All processes must pass the same
@@ -107,10 +103,9 @@ impl Exchange<'_> {
 }
 
 /// How gradients are summed over the processes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub enum GradientSum {
     /// In host memory.
-    #[default]
     Host,
     /// In host memory although there are CUDA GPUs, with the reason.
     HostInstead(String),
@@ -126,10 +121,10 @@ impl GradientSum {
             Self::HostInstead(reason) => Some(format!(
                 "gradients are summed in host memory, which is slower than on the GPUs: {reason}"
             )),
-            Self::Device(sums) => Some(format!(
-                "gradients are summed on the GPUs by {}",
-                sums.name()
-            )),
+            Self::Device(sums) => {
+                let name = &sums.name;
+                Some(format!("gradients are summed on the GPUs by {name}"))
+            }
         }
     }
 

@@ -198,7 +198,7 @@ fn connected_within(
         let words = match &way {
             GradientSum::Host => "host".to_owned(),
             GradientSum::HostInstead(reason) => reason.clone(),
-            GradientSum::Device(sums) => sums.name().to_owned(),
+            GradientSum::Device(sums) => sums.name.clone(),
         };
         (words, log.map(|log| asked(&log)))
     })
