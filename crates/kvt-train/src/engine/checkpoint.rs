@@ -61,7 +61,7 @@ impl Checkpointer {
     /// For the checkpoints of a run on these images. The latest `keep_last` of them are kept.
     pub fn new(run: &RunDir, data: DataState, keep_last: usize) -> Self {
         Self {
-            checkpoints: Checkpoints::of(run).keep_last(keep_last),
+            checkpoints: Checkpoints::of(run, keep_last),
             run: run.clone(),
             data,
         }

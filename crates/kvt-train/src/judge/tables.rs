@@ -128,11 +128,8 @@ impl Judgement {
             let counts = (0..names.len()).map(|predicted| self.count(label, predicted).to_string());
             iter::once(name.clone()).chain(counts).collect::<Vec<_>>()
         });
-        Table::new(
-            iter::once("class").chain(names.iter().map(String::as_str)),
-            rows,
-        )
-        .csv()
+        let names = names.iter().map(String::as_str);
+        Table::new(iter::once("class").chain(names), rows).csv()
     }
 
     /// The classes with their shares.

@@ -16,7 +16,7 @@ use kvt_train::recipe::{Clip, Ema, LossScale, OptimConfig, OptimName, Optimizer,
 use kvt_train::run::Event;
 use kvt_train::task::{Classify, Dino, Task, TaskKind};
 use kvt_train::world::on_device::GradientSum;
-use kvt_train::world::threads;
+use kvt_train::world::{alone, threads};
 use serde_json::Value;
 
 use crate::support::{Heard, Workspace, set, steps};
@@ -328,7 +328,7 @@ fn run_of<T: Task>(plan: Plan, (start, stop): (Start<'_>, Option<u64>), is_late:
         events: Vec::new(),
         stop: stop.map(|at| (at, &flag)),
     };
-    let session = Session::<T>::prepare(plan, start, &mut |_, _| {}).unwrap();
+    let session = Session::<T>::prepare(alone(), plan, start, &mut |_, _| {}).unwrap();
     let end = session.with_reader(reader).train(&mut heard, &flag);
     (end, heard.events)
 }

@@ -147,10 +147,13 @@ impl Processes {
 
     fn shared(&self, world: Arc<dyn World>) -> Shared {
         let used = Arc::new(AtomicBool::new(false));
-        let sums = Sums {
+        let members = Self {
             world,
+            ..self.clone()
+        };
+        let sums = Sums {
+            members,
             used: Arc::clone(&used),
-            waited: Arc::clone(&self.waited),
         };
         Shared {
             group: Group::new(Arc::new(sums), self.joint),
@@ -222,13 +225,9 @@ impl Processes {
     }
 
     fn note(&self, time: Duration) {
-        note(&self.waited, time);
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.waited.fetch_add(nanos, Ordering::Relaxed);
     }
-}
-
-fn note(waited: &AtomicU64, time: Duration) {
-    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    waited.fetch_add(nanos, Ordering::Relaxed);
 }
 
 /// Copies a tensor to the host: NaN if it cannot be read, so that all processes notice.
@@ -242,27 +241,26 @@ fn read(tensor: Tensor<1>, into: &mut [f32]) {
 /// The sums that layers request.
 #[derive(Debug)]
 struct Sums {
-    world: Arc<dyn World>,
+    members: Processes,
     used: Arc<AtomicBool>,
-    waited: Arc<AtomicU64>,
 }
 
 impl Collective for Sums {
     fn rank(&self) -> usize {
-        self.world.rank()
+        self.members.world.rank()
     }
 
     fn size(&self) -> usize {
-        self.world.size()
+        self.members.world.size()
     }
 
     fn sum(&self, values: &mut [f32]) {
         self.used.store(true, Ordering::Relaxed);
-        let start = Instant::now();
-        if self.world.sum_f32(values).is_err() {
+        let members = &self.members;
+        let summed = members.timed(|| members.world.sum_f32(values));
+        if summed.is_err() {
             values.fill(f32::NAN);
         }
-        note(&self.waited, start.elapsed());
     }
 }
 

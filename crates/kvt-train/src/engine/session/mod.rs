@@ -30,8 +30,8 @@ use crate::run::{
 };
 use crate::splits::Splits;
 use crate::task::{Task, Weights};
+use crate::world::World;
 use crate::world::on_device::GradientSum;
-use crate::world::{World, alone};
 
 /// A run of a task that is ready to train.
 pub struct Session<T: Task> {
@@ -78,20 +78,6 @@ impl Start<'_> {
 }
 
 impl<T: Task> Session<T> {
-    /// Prepares a run: a new one, or the one in `run.dir`. `generating` receives the progress of a data set that is generated on
-    /// first use.
-    ///
-    /// # Errors
-    /// If the folder, the data, the device or the model is not available, or a resumed run was started with another
-    /// configuration.
-    pub fn prepare(
-        plan: Plan,
-        start: Start<'_>,
-        generating: &mut dyn FnMut(usize, usize),
-    ) -> Result<Self, TrainError> {
-        Self::prepare_alone(alone(), plan, start, generating)
-    }
-
     /// [`prepare`](Self::prepare) in the first or only process of a world.
     fn prepare_alone(
         world: Arc<dyn World>,

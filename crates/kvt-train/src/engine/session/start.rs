@@ -7,7 +7,7 @@ use crate::config::{Effect, Plan, diff, load_plan, resolved_toml};
 use crate::engine::TrainError;
 use crate::run::{Environment, Note, RunDir, RunError, Topic};
 use crate::splits::Splits;
-use kvt_data::fs::write_atomic;
+use kvt_data::fs::write_text;
 
 /// The images of a plan with their own classes, and the problem with the class list of a resumed run, if any. The list may be
 /// wrong rather than the data: the checkpoint decides. It does not know names, so as many classes with other names are refused.
@@ -78,10 +78,7 @@ pub(super) fn record_start(
     notes.extend(warnings.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
     run.write_classes(splits.classes())?;
     let config = resolved_toml(plan).map_err(Box::new)?;
-    write_atomic(&run.config(), |file| {
-        std::io::Write::write_all(file, config.as_bytes())
-    })?;
-    Ok(())
+    Ok(write_text(&run.config(), &config)?)
 }
 
 /// Refuses to resume with a configuration that would change the results; returns a note for each harmless difference.

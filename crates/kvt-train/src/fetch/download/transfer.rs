@@ -112,10 +112,8 @@ fn receive(
     told: Told<'_>,
 ) -> Result<Sum, FetchError> {
     let mut done = part.len()?;
-    let mut answer = match done {
-        0 => request(url, None, FOLLOWED)?,
-        done => request(url, Some(format!("bytes={done}-")), FOLLOWED)?,
-    };
+    let range = (done > 0).then(|| format!("bytes={done}-"));
+    let mut answer = request(url, range, FOLLOWED)?;
     // The server has nothing more to send, or cannot begin within a file.
     if done > 0 && answer.status() != StatusCode::PARTIAL_CONTENT {
         part.file.set_len(0)?;

@@ -90,20 +90,12 @@ impl Checkpoints {
         }
     }
 
-    /// The checkpoints of a run that this process writes.
-    pub fn of(run: &RunDir) -> Self {
+    /// The checkpoints of a run that this process writes. Those of `keep_last` of the latest steps are kept, of at least one.
+    pub fn of(run: &RunDir, keep_last: usize) -> Self {
         Self {
+            folder: run.checkpoints(),
             run: Some(run.clone()),
-            ..Self::new(run.checkpoints())
-        }
-    }
-
-    /// Keeps the checkpoints of this many of the latest steps, at least one, instead of only `last`.
-    #[must_use]
-    pub fn keep_last(self, steps: usize) -> Self {
-        Self {
-            keep_last: steps.max(1),
-            ..self
+            keep_last: keep_last.max(1),
         }
     }
 
