@@ -7,7 +7,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use crate::run::RunError;
-use kvt_data::fs::write_atomic;
+use kvt_data::fs::{if_there, write_atomic};
 use kvt_data::regular;
 
 const FORMAT: u32 = 1;
@@ -45,10 +45,8 @@ impl Manifest {
     /// Checks that `folder` has every file its manifest lists, unaltered, and that `required` is one of them.
     pub(super) fn verify(folder: &Path, required: &str) -> Result<Self, RunError> {
         let broken = |reason: String| RunError::broken(folder, reason);
-        let text = regular::read(&folder.join(MANIFEST)).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => broken(format!("`{MANIFEST}` is missing")),
-            _ => error.into(),
-        })?;
+        let text = if_there(regular::read(&folder.join(MANIFEST)))?;
+        let text = text.ok_or_else(|| broken(format!("`{MANIFEST}` is missing")))?;
         let manifest: Self = serde_json::from_slice(&text)
             .map_err(|error| broken(format!("`{MANIFEST}` does not parse: {error}")))?;
         if manifest.format != FORMAT {
@@ -92,14 +90,13 @@ impl FileEntry {
         if !is_file_name(name) {
             return broken("is not a file name");
         }
-        match measure(&folder.join(name)) {
-            Ok((size, _)) if size != self.size => {
+        match if_there(measure(&folder.join(name)))? {
+            Some((size, _)) if size != self.size => {
                 broken(&format!("has {size} bytes instead of {}", self.size))
             }
-            Ok((_, blake3)) if blake3 != self.blake3 => broken("was altered"),
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => broken("is missing"),
-            Err(error) => Err(error.into()),
+            Some((_, blake3)) if blake3 != self.blake3 => broken("was altered"),
+            Some(_) => Ok(()),
+            None => broken("is missing"),
         }
     }
 }

@@ -32,7 +32,7 @@ use self::name::Name;
 pub use self::name::Stage;
 pub use self::recover::Settled;
 use super::{RunDir, RunError, Warning};
-use kvt_data::fs::{parent, sync_folder, write_atomic};
+use kvt_data::fs::{if_there, parent, sync_folder, write_atomic};
 use kvt_data::regular;
 
 const STATE: &str = "state.json";
@@ -234,10 +234,8 @@ impl Checkpoints {
     /// The name in a pointer file; `None` if there is no such file.
     fn pointer(&self, pointer: &str) -> Result<Option<String>, RunError> {
         let path = self.folder.join(pointer);
-        let text = match regular::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.into()),
+        let Some(text) = if_there(regular::read_to_string(&path))? else {
+            return Ok(None);
         };
         let name = text.trim();
         if is_file_name(name) {

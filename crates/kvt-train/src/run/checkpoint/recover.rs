@@ -3,7 +3,6 @@
 //! The choice changes nothing, so that a refused resume leaves the folder as it was. [`Checkpoints::settle`] then updates the
 //! folder to match the choice.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -12,6 +11,7 @@ use super::manifest::is_file_name;
 use super::name::{Name, Stage};
 use super::{BEST, Checkpoint, Checkpoints, LAST, Which};
 use crate::run::{RunError, Warning};
+use kvt_data::fs::if_there;
 
 /// Prefix of the names of checkpoints that were taken out of use.
 const SET_ASIDE: &str = "set-aside-";
@@ -104,10 +104,8 @@ impl Checkpoints {
             }
         }
         settled.best_is_lost = best.is_some();
-        match fs::remove_file(self.folder.join(BEST)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
-        }
+        if_there(fs::remove_file(self.folder.join(BEST)))?;
+        Ok(())
     }
 
     /// The path of a checkpoint in this folder: a bare name, or a path that leads into it.
