@@ -52,6 +52,7 @@ mod tests {
             Correct { top1: 1, top5: 5 }
         );
         assert_eq!(correct(&[f32::NAN; 7], &[0], 7), Correct::default());
+        assert_eq!(correct(&[1.0, f32::NAN], &[0], 2), Correct::default());
     }
 
     #[test]
