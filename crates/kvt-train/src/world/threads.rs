@@ -128,7 +128,9 @@ impl World for Threads {
 
     fn sum_f32(&self, values: &mut [f32]) -> Result<(), WorldError> {
         let mut wide: Vec<f64> = values.iter().copied().map(f64::from).collect();
-        self.sum_by(&mut wide, |sum, own| f64::from(sum as f32 + own as f32))?;
+        self.sum_by(&mut wide, |sum: f64, own: f64| {
+            f64::from(sum as f32 + own as f32)
+        })?;
         for (value, sum) in values.iter_mut().zip(wide) {
             *value = sum as f32;
         }
