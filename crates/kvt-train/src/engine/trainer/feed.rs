@@ -34,13 +34,24 @@ impl<T: Send + 'static> Feed<T> {
         }
     }
 
-    /// The next `count` micro-batches, or as many as are left. With `go_on`, the one after them is also fetched.
-    pub(super) fn window(&mut self, count: usize, go_on: bool) -> Window<'_, T> {
-        Window {
-            feed: self,
-            left: count,
-            go_on,
-        }
+    /// The next `count` micro-batches, or as many as are left: those of an update. With `go_on`, the one after them is also fetched.
+    pub(super) fn window(
+        &mut self,
+        count: usize,
+        go_on: bool,
+    ) -> impl Iterator<Item = Uploaded<T>> {
+        let mut left = count;
+        std::iter::from_fn(move || {
+            if left == 0 {
+                if go_on && self.ahead.is_none() {
+                    self.ahead = self.fetch();
+                }
+                return None;
+            }
+            let batch = self.next()?;
+            left -= 1;
+            Some(batch)
+        })
     }
 
     /// The unreadable images of the micro-batches yielded so far, in the order of the epoch.
@@ -68,29 +79,6 @@ impl<T: Send + 'static> Feed<T> {
         };
         // Nothing was fetched since, so these are the images skipped up to this micro-batch.
         self.skipped = self.loader.skipped().len();
-        Some(batch)
-    }
-}
-
-/// The micro-batches of an update.
-pub(super) struct Window<'a, T> {
-    feed: &'a mut Feed<T>,
-    left: usize,
-    go_on: bool,
-}
-
-impl<T: Send + 'static> Iterator for Window<'_, T> {
-    type Item = Uploaded<T>;
-
-    fn next(&mut self) -> Option<Uploaded<T>> {
-        if self.left == 0 {
-            if self.go_on && self.feed.ahead.is_none() {
-                self.feed.ahead = self.feed.fetch();
-            }
-            return None;
-        }
-        let batch = self.feed.next()?;
-        self.left -= 1;
         Some(batch)
     }
 }
@@ -176,8 +164,8 @@ mod tests {
         let (_dir, mut feed) = feed(OnError::Fail);
         let found = feed.window(2, true).collect();
         assert_eq!(indices(found), [[0, 1], [2, 3]]);
-        let mut window = feed.window(2, true);
-        assert!(matches!(window.next(), Some(Err(DataError::Decode(_)))));
+        let found = feed.window(2, true).next();
+        assert!(matches!(found, Some(Err(DataError::Decode(_)))));
         assert!(feed.next().is_none());
     }
 }
