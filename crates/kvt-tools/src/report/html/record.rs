@@ -155,7 +155,7 @@ impl Record {
 
     /// The tables of its epochs that were kept, one whenever a resume found the log lost: those that have any, oldest first.
     pub(super) fn kept_epochs(&self) -> impl Iterator<Item = PathBuf> {
-        let tables = (1..).map(|number| self.path.join(format!("epochs.csv.{number}")));
+        let tables = (1..).map(move |number| self.path.join(format!("epochs.csv.{number}")));
         let has_rows = |table: &PathBuf| {
             let text = regular::read_to_string(table).unwrap_or_default();
             text.lines().count() > 1
