@@ -100,7 +100,7 @@ fn finetune(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
     }
     let world = Arc::clone(world);
     let session =
-        Session::<Classify>::prepare_in(world, plan, start, &mut generating()).map_err(with_out)?;
+        Session::<Classify>::prepare(world, plan, start, &mut generating()).map_err(with_out)?;
     Ok(exit_code(carry_out(session, &args.display)?))
 }
 

@@ -79,6 +79,6 @@ fn train_task<T: Task>(
     display: &Display,
 ) -> anyhow::Result<End> {
     let world = Arc::clone(world);
-    let session = Session::<T>::prepare_in(world, plan, start, &mut generating())?;
+    let session = Session::<T>::prepare(world, plan, start, &mut generating())?;
     carry_out(session, display)
 }

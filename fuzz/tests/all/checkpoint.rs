@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
-use kvt_train::run::{Checkpoints, FileWriter, RunError, Stage, Which};
+use kvt_train::run::{Checkpoints, RunError, Stage, Which};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -23,12 +23,14 @@ enum Damage {
 fn sound(folder: &Path) -> Vec<PathBuf> {
     let checkpoints = Checkpoints::new(folder);
     for (step, best) in [(10, true), (20, false)] {
-        let write = |path: &Path| fs::write(path, format!("weights after {step}"));
-        let mut write = |path: &Path| write(path).map_err(RunError::from);
+        let files = |folder: &Path| -> Result<_, RunError> {
+            let name = "model.safetensors".to_owned();
+            fs::write(folder.join(&name), format!("weights after {step}"))?;
+            Ok(vec![name])
+        };
         let state = serde_json::json!({"step": step, "loss": 0.5});
-        let files: &mut [FileWriter<'_, RunError>] = &mut [("model.safetensors", &mut write)];
         checkpoints
-            .save(step, Stage::Done, files, &state, best)
+            .save(step, (Stage::Done, best), &state, files)
             .unwrap();
     }
     let mut paths = Vec::new();
@@ -114,10 +116,10 @@ fn read(folder: &Path) {
 
 /// A run that goes on leaves an orderly folder, whatever it found.
 fn settle(checkpoints: &Checkpoints) {
-    let Ok(mut recovered) = checkpoints.recover(Which::Last) else {
+    let Ok((mut recovered, _)) = checkpoints.recover(Which::Last) else {
         return;
     };
-    let path = recovered.checkpoint.path().to_owned();
+    let path = recovered.path().to_owned();
     // A folder in the place of a pointer is not deleted, but named.
     let settled = match checkpoints.settle(&mut recovered, Some(Some(10))) {
         Ok(settled) => settled,

@@ -249,6 +249,18 @@ pub fn free_path(path: &Path) -> PathBuf {
     }
 }
 
+/// What an operation on a file or folder gave; `None` if there is no such file or folder.
+///
+/// # Errors
+/// Any other error.
+pub fn if_there<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The folder that contains `path`; `.` for a bare file name.
 pub fn parent(path: &Path) -> &Path {
     match path.parent() {

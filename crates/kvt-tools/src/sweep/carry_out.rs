@@ -214,7 +214,7 @@ fn session<T: Task>(
     watch: &dyn Watch,
 ) -> Result<engine::End, TrainError> {
     let mut generating = |done, of| watch.generating(done, of);
-    let session = Session::<T>::prepare(plan, start, &mut generating)?;
+    let session = Session::<T>::prepare(kvt_train::world::alone(), plan, start, &mut generating)?;
     watch.say(&format!("{name}: {}", session.describe()));
     let mut listener = watch.training(name, session.workload(), alone);
     session.train(listener.as_mut(), watch.stop())

@@ -26,8 +26,7 @@ pub fn figure(title: &str, models: &[(String, &[Layer])]) -> Result<String, Stri
             y_holds: Vec::new(),
         }
     };
-    let panels: Vec<_> = Measure::SHOWN.into_iter().map(of_measure).collect();
     let measured = |panel: &LinePanel<'_>| panel.lines.iter().any(|line| !line.points.is_empty());
-    let panels: Vec<_> = panels.into_iter().filter(measured).collect();
-    line_panels(title, &panels, 2)
+    let panels = Measure::SHOWN.into_iter().map(of_measure).filter(measured);
+    line_panels(title, &panels.collect::<Vec<_>>(), 2)
 }

@@ -17,7 +17,7 @@ use super::progress::{Best, Progress};
 use super::{Recorder, TrainError, TrainState};
 use crate::data::DataState;
 use crate::recipe::{Ema, EmaReport, LossScale, Network};
-use crate::run::{Checkpoint, Checkpoints, FileWriter, RunDir, Stage, Warning, Which};
+use crate::run::{Checkpoint, Checkpoints, RunDir, Stage, Warning, Which};
 use crate::task::{EMA, MODEL, OTHER_TASK, Task, load_network, read_listed, task_file};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
@@ -61,7 +61,7 @@ impl Checkpointer {
     /// For the checkpoints of a run on these images. The latest `keep_last` of them are kept.
     pub fn new(run: &RunDir, data: DataState, keep_last: usize) -> Self {
         Self {
-            checkpoints: Checkpoints::of(run).keep_last(keep_last),
+            checkpoints: Checkpoints::of(run, keep_last),
             run: run.clone(),
             data,
         }
@@ -86,7 +86,7 @@ impl Checkpointer {
         state: &TrainState<T>,
         progress: &Progress,
         recorder: &Recorder<'_>,
-        (stage, best): (Stage, bool),
+        kind: (Stage, bool),
     ) -> Result<Vec<Warning>, TrainError> {
         let (moments, updates) = state.optimizer.state();
         let mut tensors = vec![
@@ -101,16 +101,16 @@ impl Checkpointer {
             (EmaReport::Raw, Some(&state.network)),
             (EmaReport::Ema, average),
         ];
-        for (kind, network) in both {
+        for (which, network) in both {
             let Some(network) = network else { continue };
-            let [factors, adapted] = kind.apart();
+            let [factors, adapted] = which.apart();
             let own = network.factors()?;
             if own.is_empty() {
                 continue;
             }
             tensors.push((factors.to_owned(), own));
             // An average adapts the same weights.
-            if kind == EmaReport::Raw {
+            if which == EmaReport::Raw {
                 tensors.push((adapted.to_owned(), network.adapted()?));
             }
         }
@@ -127,23 +127,14 @@ impl Checkpointer {
             log_offset: recorder.log_offset(),
             data: self.data,
         };
-        let metadata = BTreeMap::new();
-        let mut writers: Vec<_> = tensors
-            .iter()
-            .map(|(name, tensors)| {
-                let write = |path: &Path| Ok(weights::write(path, tensors, &metadata)?);
-                (name.as_str(), write)
-            })
-            .collect();
-        let mut files: Vec<FileWriter<'_, TrainError>> = writers
-            .iter_mut()
-            .map(|(name, write)| (*name, write as _))
-            .collect();
+        let files = |folder: &Path| -> Result<_, TrainError> {
+            for (name, tensors) in &tensors {
+                weights::write(&folder.join(name), tensors, &BTreeMap::new())?;
+            }
+            Ok(tensors.into_iter().map(|(name, _)| name).collect())
+        };
         let step = progress.position.step;
-        let saved = self
-            .checkpoints
-            .save(step, stage, &mut files, &state, best)?;
-        Ok(saved.warnings)
+        self.checkpoints.save(step, kind, &state, files)
     }
 
     /// Restores a checkpoint into a freshly made state. If it fits, `before` is called with its step, and then the folder is updated:
@@ -158,8 +149,7 @@ impl Checkpointer {
         fresh: TrainState<T>,
         before: impl FnOnce(u64) -> Result<(), TrainError>,
     ) -> Result<Restored<T>, TrainError> {
-        let mut recovered = self.checkpoints.recover(which)?;
-        let checkpoint = &recovered.checkpoint;
+        let (mut checkpoint, warning) = self.checkpoints.recover(which)?;
         let mut saved: State = checkpoint.state()?;
         if !saved.data.agrees(&self.data) {
             return Err(TrainError::DataChanged {
@@ -168,13 +158,13 @@ impl Checkpointer {
                 new: self.data,
             });
         }
-        let state = load_state(checkpoint, &saved, fresh)?;
+        let state = load_state(&checkpoint, &saved, fresh)?;
         before(saved.progress.position.step)?;
-        let mut warnings: Vec<Warning> = recovered.warning.take().into_iter().collect();
+        let mut warnings: Vec<Warning> = warning.into_iter().collect();
         let best = saved.progress.best;
         let settled = self
             .checkpoints
-            .settle(&mut recovered, best.map(|best| best.step))?;
+            .settle(&mut checkpoint, best.map(|best| best.step))?;
         warnings.extend(settled.warnings);
         if let (true, Some(Best { epoch, value, .. })) = (settled.best_is_lost, best) {
             let metric = T::BEST.name;

@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-use super::UpdateError;
+use super::TrainError;
 
 /// Reads tensors on a thread beside the one that submits work to the device.
 ///
@@ -19,11 +19,11 @@ pub struct Reader {
 }
 
 /// A tensor, and the channel for its numbers.
-type Request = (TensorData, Sender<Result<Vec<f64>, UpdateError>>);
+type Request = (TensorData, Sender<Result<Vec<f64>, TrainError>>);
 
 /// Numbers that are still being read.
 #[derive(Debug)]
-pub(super) struct Reading(Receiver<Result<Vec<f64>, UpdateError>>);
+pub(super) struct Reading(Receiver<Result<Vec<f64>, TrainError>>);
 
 impl Reader {
     /// A reader for an asynchronous device. On the CPU there is nothing to wait for: `None`.
@@ -52,7 +52,7 @@ impl Reader {
     }
 
     /// Starts to read a tensor.
-    pub(super) fn read(&self, tensor: Tensor<1>) -> Result<Reading, UpdateError> {
+    pub(super) fn read(&self, tensor: Tensor<1>) -> Result<Reading, TrainError> {
         let data = data_of(tensor)?;
         let (answer, answered) = channel();
         let ask = self.ask.as_ref().ok_or_else(lost)?;
@@ -74,30 +74,30 @@ impl Drop for Reader {
 
 impl Reading {
     /// Waits for the numbers.
-    pub(super) fn wait(self) -> Result<Vec<f64>, UpdateError> {
+    pub(super) fn wait(self) -> Result<Vec<f64>, TrainError> {
         self.0.recv().map_err(|_| lost())?
     }
 }
 
 /// The numbers of a tensor, on the host.
-pub(super) fn read(tensor: Tensor<1>) -> Result<Vec<f64>, UpdateError> {
+pub(super) fn read(tensor: Tensor<1>) -> Result<Vec<f64>, TrainError> {
     numbers(data_of(tensor)?)
 }
 
-fn data_of(tensor: Tensor<1>) -> Result<TensorData, UpdateError> {
+fn data_of(tensor: Tensor<1>) -> Result<TensorData, TrainError> {
     let data = tensor.try_into_data();
-    data.map_err(|error| UpdateError::Execution(error.to_string()))
+    data.map_err(|error| TrainError::Execution(error.to_string()))
 }
 
 /// The device is read here at the latest, which can fail.
-fn numbers(data: TensorData) -> Result<Vec<f64>, UpdateError> {
+fn numbers(data: TensorData) -> Result<Vec<f64>, TrainError> {
     let numbers = data.try_into_vec_as::<f64>();
-    numbers.map_err(|error| UpdateError::Execution(error.to_string()))
+    numbers.map_err(|error| TrainError::Execution(error.to_string()))
 }
 
 /// The thread ends if a driver panics while the device is read.
-fn lost() -> UpdateError {
-    UpdateError::Execution("its numbers cannot be read".to_owned())
+fn lost() -> TrainError {
+    TrainError::Execution("its numbers cannot be read".to_owned())
 }
 
 #[cfg(test)]
@@ -124,13 +124,13 @@ mod tests {
         let bool = DType::Bool(BoolStore::Native);
         let data = TensorData::from_bytes_vec(vec![7], [1], bool);
         let error = numbers(data.clone()).unwrap_err();
-        assert!(matches!(error, UpdateError::Execution(_)), "{error}");
+        assert!(matches!(error, TrainError::Execution(_)), "{error}");
         // The thread continues.
         let reader = Reader::start().unwrap();
         let (answer, answered) = channel();
         reader.ask.as_ref().unwrap().send((data, answer)).unwrap();
         let error = Reading(answered).wait().unwrap_err();
-        assert!(matches!(error, UpdateError::Execution(_)), "{error}");
+        assert!(matches!(error, TrainError::Execution(_)), "{error}");
         let tensor = Tensor::from_data([4.0f32], &Device::flex());
         assert_eq!(reader.read(tensor).unwrap().wait().unwrap(), [4.0]);
     }

@@ -20,9 +20,8 @@ struct Files {
     /// Checked before each write.
     run: RunDir,
     log: JsonlLog,
-    epochs: EpochsCsv,
-    layers: LayersCsv,
-    tensorboard: Option<TensorBoard>,
+    /// What is made of the log, and can be made of it again.
+    others: Vec<Box<dyn Listener>>,
 }
 
 impl<'a> Recorder<'a> {
@@ -56,15 +55,14 @@ impl<'a> Recorder<'a> {
             }
         };
         let steps = resumed.map(|(_, steps)| steps);
-        let files = Files {
-            run: run.clone(),
-            log,
-            epochs: EpochsCsv::new(&run.epochs_csv(), metrics, &logged)?,
-            layers: LayersCsv::new(&run.layers_csv(), &logged)?,
-            tensorboard: tensorboard
-                .map(|parameters| TensorBoard::new(&run.tensorboard(), steps, &logged, parameters))
-                .transpose()?,
-        };
+        let mut others: Vec<Box<dyn Listener>> = vec![
+            Box::new(EpochsCsv::new(&run.epochs_csv(), metrics, &logged)?),
+            Box::new(LayersCsv::new(&run.layers_csv(), &logged)?),
+        ];
+        if let Some(parameters) = tensorboard {
+            let board = TensorBoard::new(&run.tensorboard(), steps, &logged, parameters)?;
+            others.push(Box::new(board));
+        }
         if let Some(earlier) = table
             && earlier != regular::read(&run.epochs_csv())?
         {
@@ -73,7 +71,8 @@ impl<'a> Recorder<'a> {
             write_atomic(&kept, |file| file.write_all(&earlier))?;
             warnings.push(Warning::EpochsKept { path, kept });
         }
-        let files = Some(files);
+        let run = run.clone();
+        let files = Some(Files { run, log, others });
         Ok((Self { files, next }, warnings))
     }
 
@@ -93,10 +92,8 @@ impl Listener for Recorder<'_> {
         if let Some(files) = &mut self.files {
             files.run.check()?;
             files.log.event(event)?;
-            files.epochs.event(event)?;
-            files.layers.event(event)?;
-            if let Some(tensorboard) = &mut files.tensorboard {
-                tensorboard.event(event)?;
+            for other in &mut files.others {
+                other.event(event)?;
             }
         }
         self.next.event(event)
@@ -109,11 +106,6 @@ impl Listener for Recorder<'_> {
     fn sync(&mut self) -> Result<(), RunError> {
         if let Some(files) = &mut self.files {
             files.log.sync()?;
-            files.epochs.sync()?;
-            files.layers.sync()?;
-            if let Some(tensorboard) = &mut files.tensorboard {
-                tensorboard.sync()?;
-            }
         }
         self.next.sync()
     }

@@ -1,17 +1,18 @@
 //! Shares the first process's state with all processes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use burn::module::{Module, ModuleMapper, Param, ParamId};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{DType, Tensor, TensorData};
 use kvt_models::weights::StateDict;
+use serde::{Deserialize, Serialize};
 
 use super::TrainError;
 use super::progress::Progress;
 use super::update::TrainState;
 use crate::recipe::{LossScale, Network};
 use crate::task::Task;
-use crate::world::{Tensors, World, WorldError, agree, decode, encode};
+use crate::world::{World, WorldError, agree};
 
 /// A network with all values of the first process.
 pub(super) fn shared<M: Module>(network: M, world: &dyn World) -> Result<M, TrainError> {
@@ -85,40 +86,59 @@ impl ModuleMapper for Sharer<'_> {
     }
 }
 
+/// The name for the moments of the optimizer, which no task gives to a file of its own.
+const MOMENTS: &str = "optimizer";
+
+/// What the first process sends before the numbers of tensors.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    progress: Progress,
+    updates: u32,
+    loss_scale: Option<LossScale>,
+    tensors: Vec<Entry>,
+}
+
+/// A tensor of the optimizer or of a file of the task.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    file: String,
+    name: String,
+    shape: Vec<usize>,
+    dtype: DType,
+}
+
 /// Gives all processes the state of the first one, when a run starts or resumes.
 pub(super) fn share_state<T: Task>(
     world: &dyn World,
-    state: TrainState<T>,
+    mut state: TrainState<T>,
     progress: &mut Progress,
 ) -> Result<TrainState<T>, TrainError> {
-    let is_first = world.is_first();
     // The first process's data is prepared first, so that the others learn of a failure before they wait for it.
-    let own = if is_first {
-        Sent::of(&state, *progress)
+    let own = if world.is_first() {
+        to_send(&state, *progress)
     } else {
-        Ok(Sent::default())
+        Ok((Vec::new(), Vec::new()))
     };
-    let own = agree(world, own)?;
-    let names = world.share(0, own.names)?;
-    let names: Vec<String> = serde_json::from_slice(&names).map_err(unreadable)?;
-    let mut parts = own.parts;
-    for part in &mut parts {
-        *part = world.share(0, std::mem::take(part))?;
+    let (header, own) = agree(world, own)?;
+    let header = world.share(0, header)?;
+    let header: Header = serde_json::from_slice(&header).map_err(unreadable)?;
+    let mut own = own.into_iter();
+    let mut files: BTreeMap<String, StateDict> = BTreeMap::new();
+    for entry in &header.tensors {
+        // Only the first process has it.
+        let bytes = own.next().map(|data| data.as_bytes().to_vec());
+        let bytes = world.share(0, bytes.unwrap_or_default())?;
+        let data = TensorData::from_bytes_vec(bytes, entry.shape.clone(), entry.dtype);
+        let file = files.entry(entry.file.clone()).or_default();
+        file.insert(entry.name.clone(), data);
     }
-    let mut own_files = own.files.into_iter();
-    let mut files = Vec::new();
-    for name in names {
-        // Only the first process has one.
-        let file = own_files.next().unwrap_or_default();
-        files.push((name, world.share(0, file)?));
-    }
-    let taken = if is_first {
-        Ok(state)
+    let taken = if world.is_first() {
+        Ok(())
     } else {
-        take(state, progress, &parts, &files)
+        *progress = header.progress;
+        take(&mut state, &header, files)
     };
-    let state = agree(world, taken)?;
-    // What was sent has the factors of LoRA merged into the weights beside them: here they come apart.
+    agree(world, taken)?;
     let ema = state.ema;
     Ok(TrainState {
         network: shared(state.network, world)?,
@@ -129,38 +149,33 @@ pub(super) fn share_state<T: Task>(
     })
 }
 
-/// What the first process sends; nothing in the others.
-#[derive(Default)]
-struct Sent {
-    /// The counters, the network, its average, and the moments of the optimizer.
-    parts: [Vec<u8>; 4],
-    /// The names of the task's files, and their content.
-    names: Vec<u8>,
-    files: Vec<Vec<u8>>,
-}
-
-impl Sent {
-    fn of<T: Task>(state: &TrainState<T>, progress: Progress) -> Result<Self, TrainError> {
-        let (moments, updates) = state.optimizer.state();
-        let ema = match &state.ema {
-            Some(ema) => named(&ema.network().state_dict()?),
-            None => Vec::new(),
-        };
-        let files = state.task.state()?;
-        let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
-        let files = files.iter().map(|(_, tensors)| encode(&named(tensors)));
-        let counters = (progress, updates, state.loss_scale);
-        Ok(Self {
-            parts: [
-                serde_json::to_vec(&counters).map_err(unreadable)?,
-                encode(&named(&state.network.state_dict()?))?,
-                encode(&ema)?,
-                encode(&moments.into_iter().collect())?,
-            ],
-            names: serde_json::to_vec(&names).map_err(unreadable)?,
-            files: files.collect::<Result<_, _>>()?,
-        })
+/// The header, and the tensors that it lists.
+fn to_send<T: Task>(
+    state: &TrainState<T>,
+    progress: Progress,
+) -> Result<(Vec<u8>, Vec<TensorData>), TrainError> {
+    let (moments, updates) = state.optimizer.state();
+    let mut files: Vec<(&str, StateDict)> = vec![(MOMENTS, moments.into_iter().collect())];
+    files.extend(state.task.state()?);
+    let (mut entries, mut tensors) = (Vec::new(), Vec::new());
+    for (file, content) in files {
+        for (name, data) in content {
+            entries.push(Entry {
+                file: file.to_owned(),
+                name,
+                shape: data.shape().to_vec(),
+                dtype: data.dtype(),
+            });
+            tensors.push(data);
+        }
     }
+    let header = Header {
+        progress,
+        updates,
+        loss_scale: state.loss_scale,
+        tensors: entries,
+    };
+    Ok((serde_json::to_vec(&header).map_err(unreadable)?, tensors))
 }
 
 /// State that cannot be written as JSON, or read.
@@ -169,49 +184,18 @@ fn unreadable(error: serde_json::Error) -> WorldError {
     WorldError::State(error.to_string())
 }
 
-fn named(state: &StateDict) -> Tensors {
-    let tensors = state.iter();
-    tensors
-        .map(|(name, data)| (name.to_owned(), data.clone()))
-        .collect()
-}
-
-/// A fresh state filled with what the first process has sent.
+/// Fills a fresh state with what the first process has sent: everything but networks.
 fn take<T: Task>(
-    fresh: TrainState<T>,
-    progress: &mut Progress,
-    [counters, network, ema, moments]: &[Vec<u8>; 4],
-    files: &[(String, Vec<u8>)],
-) -> Result<TrainState<T>, TrainError> {
-    let tensors = |bytes: &[u8]| decode(bytes).map_err(TrainError::World);
-    let dict =
-        |bytes: &[u8]| Ok::<_, TrainError>(tensors(bytes)?.into_iter().collect::<StateDict>());
-    let (sent, updates, loss_scale): (Progress, u32, Option<LossScale>) =
-        serde_json::from_slice(counters).map_err(unreadable)?;
-    *progress = sent;
-    let (network, _) = fresh.network.load_state_dict(&dict(network)?)?;
-    let ema = match fresh.ema {
-        Some(average) => {
-            let dict = dict(ema)?;
-            let load = |network: T::Network| Ok::<_, TrainError>(network.load_state_dict(&dict)?.0);
-            Some(average.restore(load)?)
-        }
-        None => None,
-    };
-    let mut optimizer = fresh.optimizer;
-    optimizer.load_state(tensors(moments)?.into_iter().collect(), updates, &network)?;
-    let mut task = fresh.task;
-    task.load_state(&|name| {
-        let bytes = files.iter().find(|(known, _)| known == name);
-        let missing = || WorldError::State(format!("there is no `{name}`"));
-        let (_, bytes) = bytes.ok_or_else(missing)?;
-        dict(bytes)
-    })?;
-    Ok(TrainState {
-        network,
-        task,
-        optimizer,
-        ema,
-        loss_scale,
-    })
+    state: &mut TrainState<T>,
+    header: &Header,
+    mut files: BTreeMap<String, StateDict>,
+) -> Result<(), TrainError> {
+    let moments = files.remove(MOMENTS).unwrap_or_default();
+    let moments = moments.into_iter().collect();
+    let optimizer = &mut state.optimizer;
+    optimizer.load_state(moments, header.updates, &state.network)?;
+    state.loss_scale = header.loss_scale;
+    // The task says what a file without tensors lacks.
+    let task = &mut state.task;
+    task.load_state(&|name| Ok(files.get(name).cloned().unwrap_or_default()))
 }

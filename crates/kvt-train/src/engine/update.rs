@@ -1,7 +1,7 @@
 //! One update of the weights, for training and for `kvt bench step`:
 //! `loss -> gradients -> (sum over processes) -> norm -> clip -> optimizer -> ema`; in f16 with a scaled loss.
 //!
-//! The host reads loss and norm before it continues, and decides about the update: [`TrainState::update_with`]. Or, with a
+//! The host reads loss and norm before it continues, and decides about the update: [`TrainState::update`]. Or, with a
 //! [`Reader`], the device decides, and the host reads while the device works on the next update: [`TrainState::start`], then
 //! [`TrainState::finish`].
 
@@ -21,7 +21,6 @@ use crate::recipe::{
     Accumulator, Clip, Counts, Ema, Gradients, LossScale, Optimizer, Position, Rates,
 };
 use crate::task::Task;
-use crate::world::{Failure, WorldError};
 
 /// Everything that updates change: what a checkpoint saves.
 pub struct TrainState<T: Task> {
@@ -75,30 +74,22 @@ pub struct Pending {
 /// and task, unless the device refused the update: then see [`TrainState::finish`].
 #[derive(Debug, thiserror::Error)]
 pub enum UpdateError {
-    /// A micro-batch is not available. The state is as before, including what earlier micro-batches of the update changed.
-    #[error(transparent)]
-    Data(DataError),
-    /// The task has no loss for a micro-batch. The state is as before. Other processes of the job do not know of it.
-    #[error(transparent)]
-    Task(Box<TrainError>),
     /// The loss or the gradient is not finite.
     #[error("loss {}, gradient norm {}: not finite", .0.loss, .0.grad_norm)]
     NotFinite(Update),
     /// The device refused a finite update, because an earlier one was not finite and had not been finished first.
     #[error("the device made no update after one that was not finite")]
     Refused(Update),
-    /// The loss does not depend on any parameter, or all of them were left out.
-    #[error("no parameter got a gradient")]
-    NoGradient,
-    /// The device failed.
-    #[error("the device failed: {0}")]
-    Execution(String),
-    /// A process of the job failed.
-    #[error("{}", .0.message)]
-    Job(Failure),
-    /// The processes of the job lost each other.
+    /// A micro-batch is not available, the task has no loss for it, or no parameter has a gradient: the state is as before, including
+    /// what earlier micro-batches of the update changed. Or the device failed, or a process of the job.
     #[error(transparent)]
-    World(#[from] WorldError),
+    Failed(Box<TrainError>),
+}
+
+impl From<TrainError> for UpdateError {
+    fn from(error: TrainError) -> Self {
+        Self::Failed(Box::new(error))
+    }
 }
 
 impl<T: Task> TrainState<T> {
@@ -118,35 +109,23 @@ impl<T: Task> TrainState<T> {
         at: Position,
         settings: UpdateSettings,
     ) -> Result<Update, UpdateError> {
-        self.update_with(&Processes::alone(), micro_batches, at, settings)
+        match self.start(&Processes::alone(), micro_batches, at, settings, None)? {
+            Started::Done(update) => Ok(update),
+            Started::OnItsWay(pending) => self.finish(pending),
+        }
     }
 
     /// One update by all processes of a job: `micro_batches` are those of this process, every n-th of the update's, starting with
     /// its own rank. All random numbers depend on the index of the micro-batch among those of all processes, so that the number
     /// of processes does not matter.
     ///
-    /// # Errors
-    /// As [`update`](Self::update), in all processes.
-    pub fn update_with(
-        &mut self,
-        processes: &Processes,
-        micro_batches: impl IntoIterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
-        at: Position,
-        settings: UpdateSettings,
-    ) -> Result<Update, UpdateError> {
-        match self.start(processes, micro_batches, at, settings, None)? {
-            Started::Done(update) => Ok(update),
-            Started::OnItsWay(pending) => self.finish(pending),
-        }
-    }
-
-    /// As [`update_with`](Self::update_with). With a reader, the host does not wait for the device if it need not know the result
-    /// before the next update: in a single process, with an optimizer that supports the device's decision (AdamW), and without a
-    /// loss scale. The device makes the update if loss and gradients are finite. If they are not, it makes neither this update
-    /// nor later ones, until [`finish`](Self::finish) reports it.
+    /// Without a reader, the update is done when this returns. With a reader, the host does not wait for the device if it need not
+    /// know the result before the next update: in a single process, with an optimizer that supports the device's decision (AdamW),
+    /// and without a loss scale. The device makes the update if loss and gradients are finite. If they are not, it makes neither
+    /// this update nor later ones, until [`finish`](Self::finish) reports it.
     ///
     /// # Errors
-    /// As [`update`](Self::update).
+    /// As [`update`](Self::update), in all processes.
     pub fn start(
         &mut self,
         processes: &Processes,
@@ -163,7 +142,7 @@ impl<T: Task> TrainState<T> {
             Err(error) => {
                 before.restore(&self.network);
                 self.task.undo();
-                return Err(error);
+                return Err(error.into());
             }
         };
         let images = accumulated.images;
@@ -173,19 +152,16 @@ impl<T: Task> TrainState<T> {
         let gradients = accumulated.accumulator.finish();
         let mut gradients = processes
             .reduce(gradients, image_counts, &self.network)?
-            .ok_or(UpdateError::NoGradient)?
+            .ok_or(TrainError::NoGradient)?
             .unscaled(self.loss_scale.map_or(1.0, LossScale::factor));
         self.task.before_clip(&mut gradients, &self.network, at);
-        let norm = gradients.norm().ok_or(UpdateError::NoGradient)?;
+        let norm = gradients.norm().ok_or(TrainError::NoGradient)?;
         let share = |(loss, count): (Tensor<1>, usize)| loss * (count as f64 / images as f64);
-        let weighted_losses = accumulated.losses.into_iter().map(share);
+        let losses = std::mem::take(&mut accumulated.losses).into_iter();
         let summed = Summed {
             gradients,
-            numbers: pack(weighted_losses.collect(), norm),
-            images,
-            places: accumulated.places,
-            micro_batches: accumulated.micro_batches,
-            is_uneven: accumulated.is_uneven,
+            numbers: pack(losses.map(share).collect(), norm),
+            passes: accumulated,
             before,
         };
         match reader.filter(|_| self.may_be_late(processes)) {
@@ -205,7 +181,7 @@ impl<T: Task> TrainState<T> {
         mut micro_batches: impl Iterator<Item = Result<DeviceBatch<T::Target>, DataError>>,
         at: Position,
         seed: u64,
-    ) -> Result<Accumulated, UpdateError> {
+    ) -> Result<Accumulated, TrainError> {
         let mut all = Accumulated::default();
         while let Some(mut round) = processes.round(micro_batches.next())? {
             if let Some(batch) = round.batch.take() {
@@ -213,8 +189,7 @@ impl<T: Task> TrainState<T> {
                 let (micro_batch_at, count) = (at.later(place), batch.len());
                 let phase = Phase::Train(micro_batch_at.forward_key(seed));
                 let (task, network) = (&mut self.task, &self.network);
-                let loss = round.within(|| task.loss(network, batch, micro_batch_at, phase));
-                let loss = loss.map_err(|error| UpdateError::Task(Box::new(error)))?;
+                let loss = round.within(|| task.loss(network, batch, micro_batch_at, phase))?;
                 let (weighted, weight) = round.weighed(loss.clone(), count);
                 let scaled = match self.loss_scale {
                     Some(scale) => weighted * scale.factor(),
@@ -250,7 +225,7 @@ impl<T: Task> TrainState<T> {
         let pending = Pending {
             // Queued ahead of the work on the weights.
             reading: reader.read(with_decision(summed.numbers, decision))?,
-            images: summed.images,
+            images: summed.passes.images,
             before: summed.before,
             optimizer_counts,
         };
@@ -270,9 +245,9 @@ impl<T: Task> TrainState<T> {
         settings: UpdateSettings,
     ) -> Result<Update, UpdateError> {
         // The only place where the host waits for the device.
-        let values = read(summed.numbers);
-        let values = processes.losses(values, &summed.places, summed.micro_batches)?;
-        let update = Update::unpack(&values, summed.images);
+        let (values, passes) = (read(summed.numbers), summed.passes);
+        let values = processes.losses(values, &passes.places, passes.micro_batches)?;
+        let update = Update::unpack(&values, passes.images);
         if !update.is_finite() {
             summed.before.restore(&self.network);
             self.task.undo();
@@ -287,7 +262,7 @@ impl<T: Task> TrainState<T> {
                 ..update
             });
         }
-        if summed.is_uneven {
+        if passes.is_uneven {
             // The forward passes changed this state in the first process; averages and teachers take it from the network.
             processes.share_untrained(&self.network)?;
         }
@@ -339,7 +314,7 @@ impl<T: Task> TrainState<T> {
         processes: &Processes,
         at: Position,
         settings: UpdateSettings,
-    ) -> Result<(), UpdateError> {
+    ) -> Result<(), TrainError> {
         let ema = self.ema.take();
         self.ema = ema.map(|ema| ema.update(&self.network, settings.ema_decay));
         if let Some((sum, rows)) = self.task.sums() {
@@ -369,9 +344,6 @@ struct Summed {
     gradients: Gradients,
     /// As [`pack`] makes them.
     numbers: Tensor<1>,
-    images: usize,
-    places: Vec<usize>,
-    micro_batches: usize,
-    is_uneven: bool,
+    passes: Accumulated,
     before: Untrained,
 }

@@ -40,11 +40,6 @@ impl Cache {
         self.0.join("blobs").join(sum.to_string())
     }
 
-    /// Where a user can put a file, which belongs to no commit. It need not exist.
-    pub(super) fn placed(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
     /// The path of a file in a commit.
     pub(super) fn path(&self, commit: Commit, name: &str) -> PathBuf {
         let folder = self.0.join("snapshots").join(commit.to_string());

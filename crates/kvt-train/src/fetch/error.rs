@@ -12,25 +12,14 @@ use kvt_data::text::quoted;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// The name is unknown.
+    /// A name is unknown, or a word is neither a file nor the name of published weights.
     #[error(
-        "no published weights `{name}`{}: `kvt models list --weights` shows all names",
+        "no {what}{}: `kvt models list --weights` shows all names",
         instead(near)
     )]
     Unknown {
-        /// The name.
-        name: String,
-        /// Similar names.
-        near: Vec<String>,
-    },
-    /// The given word is neither a file nor the name of published weights.
-    #[error(
-        "no file `{given}`, no folder, and no published weights of this name{}: `kvt models list --weights` shows all names",
-        instead(near)
-    )]
-    Nothing {
-        /// What was given.
-        given: String,
+        /// What there is not, with the name.
+        what: String,
         /// Similar names.
         near: Vec<String>,
     },

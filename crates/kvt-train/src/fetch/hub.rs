@@ -55,7 +55,8 @@ impl Hub {
             let _ = download::describe(&url(CONFIG), &cache, commit);
             return Ok(path);
         }
-        let placed = cache.placed(FILE);
+        // Where a user can put the file, which belongs to no commit.
+        let placed = cache.0.join(FILE);
         if placed.is_file() {
             return Ok(placed);
         }

@@ -17,10 +17,6 @@ pub(super) type Sum = Digits<32>;
 pub(super) type Commit = Digits<20>;
 
 impl<const N: usize> Digits<N> {
-    pub(super) fn new(bytes: [u8; N]) -> Self {
-        Self(bytes)
-    }
-
     /// Reads exactly as many digits.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let digit = |digit: &u8| char::from(*digit).to_digit(16).map(|digit| digit as u8);
@@ -44,5 +40,5 @@ impl<const N: usize> fmt::Display for Digits<N> {
 pub(super) fn of_file(path: &Path) -> io::Result<Sum> {
     let mut digest = Sha256::new();
     io::copy(&mut fs::File::open(path)?, &mut digest)?;
-    Ok(Sum::new(digest.finalize().into()))
+    Ok(Digits(digest.finalize().into()))
 }

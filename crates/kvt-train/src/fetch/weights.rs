@@ -9,7 +9,7 @@ use super::hub::Hub;
 use super::listen::telling;
 
 /// The weights of timm's hub for models that kvt has: a line for each model, by timm's name, with the tags of its weights, timm's default
-/// first. Written by `scripts/weights/published.py` from timm 1.0.31.
+/// first. Written by `scripts/weights/published.py`, which says from which version of timm.
 const PUBLISHED: &str = include_str!("published.txt");
 
 /// Weights of a model on timm's hub.
@@ -40,7 +40,7 @@ impl Published {
         let mut all = Self::all();
         let found = all.find(|one| one.model == wanted || one.name() == wanted);
         found.ok_or_else(|| FetchError::Unknown {
-            name: name.to_owned(),
+            what: format!("published weights `{name}`"),
             near: similar(wanted),
         })
     }
@@ -107,10 +107,10 @@ pub fn locate(given: &Path) -> Result<PathBuf, FetchError> {
     if is_path {
         return Ok(given.to_owned());
     }
-    let given = given.to_string_lossy().into_owned();
-    Err(FetchError::Nothing {
+    let given = given.to_string_lossy();
+    Err(FetchError::Unknown {
+        what: format!("file `{given}`, no folder, and no published weights of this name"),
         near: similar(&given),
-        given,
     })
 }
 

@@ -1,5 +1,7 @@
 //! Top-1 and top-5 accuracy.
 
+use super::ranked;
+
 /// Number of images of a batch that were classified correctly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Correct {
@@ -10,24 +12,14 @@ pub struct Correct {
 }
 
 /// Counts the correct rows of `logits` `[images, classes]`. Of equal logits, the lower class ranks first, so that a
-/// constant output counts as one guess and not as all of them. A row with NaN is never correct.
+/// constant output counts as one guess and not as all of them. A row with NaN is never correct, and neither is a class that must not
+/// be chosen.
 pub fn correct(logits: &[f32], labels: &[u32], classes: usize) -> Correct {
     let mut correct = Correct::default();
-    for (row, &label) in logits.chunks_exact(classes).zip(labels) {
-        let label = label as usize;
-        let Some(&score) = row.get(label) else {
-            continue;
-        };
-        if row.iter().any(|x| x.is_nan()) {
-            continue;
-        }
-        let better = row
-            .iter()
-            .enumerate()
-            .filter(|&(class, &x)| x > score || (x == score && class < label))
-            .count();
-        correct.top1 += usize::from(better < 1);
-        correct.top5 += usize::from(better < 5);
+    for (row, label) in logits.chunks_exact(classes).zip(labels) {
+        let best = ranked(row);
+        correct.top1 += usize::from(best.first() == Some(label));
+        correct.top5 += usize::from(best.contains(label));
     }
     correct
 }
@@ -60,6 +52,7 @@ mod tests {
             Correct { top1: 1, top5: 5 }
         );
         assert_eq!(correct(&[f32::NAN; 7], &[0], 7), Correct::default());
+        assert_eq!(correct(&[1.0, f32::NAN], &[0], 2), Correct::default());
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub struct Judgement {
     /// Image by image, in the order of the split.
     pub verdicts: Vec<Verdict>,
     /// Numbers of images by true class and predicted class, only for the pairs that occur: with thousands of classes few do.
-    confusion: BTreeMap<(u32, u32), u64>,
+    confusion: BTreeMap<(usize, usize), u64>,
     calibration: Calibration,
     real: Option<Real>,
 }
@@ -97,7 +97,8 @@ impl Judgement {
                 predicted,
                 probability: probability(row, predicted),
             };
-            *self.confusion.entry((label, predicted)).or_default() += 1;
+            let pair = (label as usize, predicted as usize);
+            *self.confusion.entry(pair).or_default() += 1;
             let is_right = label == predicted;
             self.calibration.hear(verdict.probability, is_right);
             if let Some(real) = &mut self.real {

@@ -78,14 +78,8 @@ impl Judgement {
     #[must_use]
     pub fn by_class(&self) -> Vec<ClassRow> {
         let mut rows = vec![ClassRow::default(); self.classes];
-        for cell in self.cells() {
-            if let Some(row) = rows.get_mut(cell.label) {
-                row.images += cell.images;
-                row.right += cell.images * u64::from(cell.label == cell.predicted);
-            }
-            if let Some(row) = rows.get_mut(cell.predicted) {
-                row.predicted += cell.images;
-            }
+        for verdict in &self.verdicts {
+            ClassRow::count(&mut rows, verdict.label, Some(verdict.predicted));
         }
         rows
     }
@@ -113,8 +107,8 @@ impl Judgement {
     pub fn cells(&self) -> impl Iterator<Item = Confused> + '_ {
         let cells = self.confusion.iter();
         cells.map(|(&(label, predicted), &images)| Confused {
-            label: label as usize,
-            predicted: predicted as usize,
+            label,
+            predicted,
             images,
         })
     }
@@ -134,11 +128,8 @@ impl Judgement {
             let counts = (0..names.len()).map(|predicted| self.count(label, predicted).to_string());
             iter::once(name.clone()).chain(counts).collect::<Vec<_>>()
         });
-        Table::new(
-            iter::once("class").chain(names.iter().map(String::as_str)),
-            rows,
-        )
-        .csv()
+        let names = names.iter().map(String::as_str);
+        Table::new(iter::once("class").chain(names), rows).csv()
     }
 
     /// The classes with their shares.
@@ -182,9 +173,7 @@ impl Judgement {
     /// The number of images of class `label` that were predicted as class `predicted`.
     #[must_use]
     pub fn count(&self, label: usize, predicted: usize) -> u64 {
-        let class = |class: usize| u32::try_from(class).ok();
-        let cell = class(label).zip(class(predicted));
-        let images = cell.and_then(|cell| self.confusion.get(&cell));
+        let images = self.confusion.get(&(label, predicted));
         images.copied().unwrap_or(0)
     }
 }

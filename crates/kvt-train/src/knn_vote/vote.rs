@@ -1,8 +1,6 @@
 //! The weighted k-NN classifier (Wu et al., 2018, <https://arxiv.org/abs/1805.01978>, section 3.4), as in DINO's `eval_knn.py`: the
 //! nearest images by the cosine of their features vote with `exp(cosine / temperature)`.
 
-use std::cmp::Ordering;
-
 use burn::tensor::{Device, Tensor};
 
 use super::Rows;
@@ -139,10 +137,7 @@ pub fn nearest(
 
 /// The places and values of the `count` largest numbers, largest first; ties keep their order.
 fn largest(row: &[f32], count: usize) -> Vec<Neighbor> {
-    let order = |a: &Neighbor, b: &Neighbor| match b.1.total_cmp(&a.1) {
-        Ordering::Equal => a.0.cmp(&b.0),
-        order => order,
-    };
+    let order = |a: &Neighbor, b: &Neighbor| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
     let mut all: Vec<Neighbor> = row.iter().copied().enumerate().collect();
     if count < all.len() && count > 0 {
         all.select_nth_unstable_by(count - 1, order);

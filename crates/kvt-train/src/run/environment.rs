@@ -13,14 +13,8 @@ use super::{RunError, Warning};
 use kvt_data::fs::{free_path, write_atomic};
 use kvt_data::regular;
 
-/// Versions that only the binary knows.
-#[derive(Debug, Clone, Copy)]
-pub struct Versions {
-    /// Version of this program.
-    pub kvt: &'static str,
-    /// Version of Burn.
-    pub burn: &'static str,
-}
+/// The version of Burn, for the record. A test compares it with `Cargo.toml`.
+const BURN: &str = "0.22.1";
 
 /// The machine and program of one start of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +54,7 @@ pub struct Environment {
 
 impl Environment {
     /// Collects the facts. `device` describes the training device.
-    pub fn collect(versions: Versions, device: impl Into<String>) -> Self {
+    pub fn collect(device: impl Into<String>) -> Self {
         let system = System::new_with_specifics(
             RefreshKind::nothing()
                 .with_cpu(CpuRefreshKind::nothing())
@@ -71,8 +65,8 @@ impl Environment {
             git(&["status", "--porcelain", "--untracked-files=no"]).map(|out| !out.is_empty())
         });
         Self {
-            kvt: versions.kvt.to_owned(),
-            burn: versions.burn.to_owned(),
+            kvt: env!("CARGO_PKG_VERSION").to_owned(),
+            burn: BURN.to_owned(),
             device: device.into(),
             started: jiff::Timestamp::now().to_string(),
             command: std::env::args_os()
@@ -216,17 +210,17 @@ mod tests {
 
     use super::*;
 
-    fn environment(device: &str) -> Environment {
-        let versions = Versions {
-            kvt: "1.2.3",
-            burn: "0.22.1",
-        };
-        Environment::collect(versions, device)
+    #[test]
+    fn burns_version_is_the_one_that_is_built() {
+        let manifest = include_str!("../../../../Cargo.toml");
+        let manifest: toml::Table = manifest.parse().unwrap();
+        let version = &manifest["workspace"]["dependencies"]["burn"]["version"];
+        assert_eq!(version.as_str(), Some(format!("={BURN}").as_str()));
     }
 
     #[test]
     fn what_is_collected_agrees_with_the_standard_library() {
-        let environment = environment("flex");
+        let environment = Environment::collect("flex");
         assert_eq!(environment.device, "flex");
         assert_eq!(environment.arch, std::env::consts::ARCH);
         assert!(environment.memory > 0);
@@ -251,7 +245,8 @@ mod tests {
             git_commit: Some("0123456789abcdef".to_owned()),
             git_dirty: Some(true),
             started: "2026-11-25T04:44:02.976Z".to_owned(),
-            ..environment("cpu (2 threads)")
+            kvt: "1.2.3".to_owned(),
+            ..Environment::collect("cpu (2 threads)")
         };
         let text = "cpu (2 threads), AMD EPYC, kvt 1.2.3 in a folder at commit 0123456 with changes, 2026-11-25";
         assert_eq!(environment.in_words(), text);
@@ -265,7 +260,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("environment.json");
         for device in ["first", "second", "third"] {
-            assert_eq!(environment(device).record(&path).unwrap(), None);
+            assert_eq!(Environment::collect(device).record(&path).unwrap(), None);
         }
         assert_eq!(Environment::read(&path).unwrap().device, "third");
         let value: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -282,7 +277,7 @@ mod tests {
         let path = folder.path().join("environment.json");
         for (broken, kept) in [("", "environment.json.1"), ("{", "environment.json.2")] {
             fs::write(&path, broken).unwrap();
-            let warning = environment("x").record(&path).unwrap().unwrap();
+            let warning = Environment::collect("x").record(&path).unwrap().unwrap();
             let text = warning.to_string();
             assert!(
                 text.contains("environment.json`") && text.contains(kept),

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use kvt_data::text::quoted;
 
+/// The key that names the folder of a run.
+const FOLDER: &str = "run.dir";
+
 /// An error of the run folder. Every message names the path and, if possible, a solution.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -13,10 +16,10 @@ pub enum RunError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A new run was requested where one already exists.
-    #[error("run `{}` exists: use `--resume` or another `run.dir`", .0.display())]
+    #[error("{}", self.with_folder(FOLDER))]
     Exists(PathBuf),
     /// The folder of a new run cannot be created.
-    #[error("could not make the folder `{}`: {reason}; choose another `run.dir`", .path.display())]
+    #[error("{}", self.with_folder(FOLDER))]
     NotMade {
         /// The run's folder.
         path: PathBuf,
@@ -33,10 +36,10 @@ pub enum RunError {
     )]
     ConfigLost(PathBuf),
     /// The folder of a new run holds foreign files.
-    #[error("folder `{}` is not empty and holds no run: choose another `run.dir`", .0.display())]
+    #[error("{}", self.with_folder(FOLDER))]
     Foreign(PathBuf),
     /// Another process writes this run.
-    #[error("run `{}` is being written by {holder}: wait for it, stop it, or use another `run.dir`", .path.display())]
+    #[error("{}", self.with_folder(FOLDER))]
     Locked {
         /// The run's folder.
         path: PathBuf,
@@ -75,10 +78,7 @@ pub enum RunError {
         path: PathBuf,
     },
     /// There are or were checkpoints, but none is usable.
-    #[error(
-        "no checkpoint in `{}` can be used: {reason}; or restore the folder from a copy, or use another `run.dir` to train again",
-        .path.display()
-    )]
+    #[error("{}", self.with_folder(FOLDER))]
     NoUsableCheckpoint {
         /// The folder of checkpoints.
         path: PathBuf,
@@ -86,10 +86,7 @@ pub enum RunError {
         reason: String,
     },
     /// All epochs were trained, but the checkpoints are gone.
-    #[error(
-        "run `{}` is finished, but its checkpoints are gone: restore `{}`, or use another `run.dir` to train again",
-        .0.display(), .0.join("checkpoints").display()
-    )]
+    #[error("{}", self.with_folder(FOLDER))]
     CheckpointsGone(PathBuf),
     /// A run resumes only from its own checkpoints.
     #[error(
@@ -137,13 +134,36 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The message if the folder of the run was given by something other than the key `run.dir`, such as the option `--out`.
-    pub fn with_folder(&self, name: &str) -> String {
-        let text = self.to_string();
-        // The last one, since a path or a reason before it can be anything.
-        match text.rsplit_once("another `run.dir`") {
-            Some((before, after)) => format!("{before}another `{name}`{after}"),
-            None => text,
+    /// The message if the folder of the run is given by `folder`, such as the option `--out`, rather than the key `run.dir`.
+    pub fn with_folder(&self, folder: &str) -> String {
+        match self {
+            Self::Exists(path) => {
+                let path = path.display();
+                format!("run `{path}` exists: use `--resume` or another `{folder}`")
+            }
+            Self::NotMade { path, reason } => {
+                let path = path.display();
+                format!("could not make the folder `{path}`: {reason}; choose another `{folder}`")
+            }
+            Self::Foreign(path) => {
+                let path = path.display();
+                format!("folder `{path}` is not empty and holds no run: choose another `{folder}`")
+            }
+            Self::Locked { path, holder } => format!(
+                "run `{}` is being written by {holder}: wait for it, stop it, or use another `{folder}`",
+                path.display()
+            ),
+            Self::NoUsableCheckpoint { path, reason } => format!(
+                "no checkpoint in `{}` can be used: {reason}; or restore the folder from a copy, or use another `{folder}` to train again",
+                path.display()
+            ),
+            Self::CheckpointsGone(path) => format!(
+                "run `{}` is finished, but its checkpoints are gone: restore `{}`, or use another `{folder}` to train again",
+                path.display(),
+                path.join("checkpoints").display()
+            ),
+            // The messages above are made here, all others by the attributes.
+            other => other.to_string(),
         }
     }
 
@@ -162,7 +182,8 @@ mod tests {
     /// Only the name of the folder's option or key differs, and no other message mentions the key.
     #[test]
     fn a_way_out_names_what_names_the_folder() {
-        let (path, reason) = (PathBuf::from("a/run.dir"), "why".to_owned());
+        // A path and a reason may be any text.
+        let (path, reason) = (PathBuf::from("another `run.dir`"), "why".to_owned());
         let errors = [
             RunError::Exists(path.clone()),
             RunError::NotMade {
@@ -182,12 +203,13 @@ mod tests {
         ];
         for error in errors {
             let (key, option) = (error.to_string(), error.with_folder("--out"));
-            assert!(option.contains("another `--out`"), "{option}");
-            // The folder itself may have any name.
-            assert!(option.contains("`a/run.dir"), "{option}");
-            assert_eq!(key.replace("another `run.dir`", "another `--out`"), option);
+            assert!(option.contains("`another `run.dir`"), "{option}");
+            // Two in the texts with the key: the path, and what names the folder.
+            let other = key.matches("another `run.dir`").count();
+            assert_eq!(option.matches("another `run.dir`").count() + 1, other);
+            assert_eq!(option.matches("another `--out`").count(), 1, "{option}");
         }
-        let other = RunError::NotARun("x".into());
+        let other = RunError::NotARun("another `run.dir`".into());
         assert_eq!(other.with_folder("--out"), other.to_string());
     }
 }

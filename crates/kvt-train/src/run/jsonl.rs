@@ -6,7 +6,7 @@ use std::path::Path;
 use fs_err as fs;
 
 use super::{Event, Listener, RunError, Warning};
-use kvt_data::fs::write_atomic;
+use kvt_data::fs::{if_there, write_atomic};
 use kvt_data::regular;
 
 /// Appends events to a log. Each line is passed to the system in one write as it happens, so a killed process loses none;
@@ -41,10 +41,7 @@ impl JsonlLog {
         offset: u64,
         step: u64,
     ) -> Result<(Self, Option<Warning>), RunError> {
-        let content = match regular::read(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            content => content?,
-        };
+        let content = if_there(regular::read(path))?.unwrap_or_default();
         let length = usize::try_from(offset).unwrap_or(usize::MAX);
         let head = content.get(..length).unwrap_or(&content);
         let last = head.iter().rposition(|byte| *byte == b'\n');

@@ -1,7 +1,9 @@
 //! The files that judge a run's last weights.
 
-use std::io::{ErrorKind, Result};
+use std::io::Result;
 use std::path::Path;
+
+use kvt_data::fs::if_there;
 
 /// The file of a finished run with the predictions of its last checkpoint for the validation images.
 pub const PREDICTIONS: &str = "predictions.csv";
@@ -15,20 +17,13 @@ pub const REPORT: &str = "report";
 /// Removes the judgement of a run's earlier weights before they change.
 pub(crate) fn forget_judgement(run: &Path) -> Result<()> {
     for name in [PREDICTIONS, LINEAR] {
-        unless_missing(fs_err::remove_file(run.join(name)))?;
+        if_there(fs_err::remove_file(run.join(name)))?;
     }
     forget_report(run)
 }
 
 /// Removes the folder of the report that the run has made of itself.
 pub fn forget_report(run: &Path) -> Result<()> {
-    unless_missing(fs_err::remove_dir_all(run.join(REPORT)))
-}
-
-/// What is not there need not be removed.
-fn unless_missing(removed: Result<()>) -> Result<()> {
-    match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    if_there(fs_err::remove_dir_all(run.join(REPORT)))?;
+    Ok(())
 }

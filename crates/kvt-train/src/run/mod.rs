@@ -35,11 +35,9 @@ mod tensorboard;
 pub(crate) mod testing;
 mod warning;
 
-pub use checkpoint::{
-    Checkpoint, Checkpoints, FileWriter, Recovered, Saved, Settled, Stage, Which,
-};
+pub use checkpoint::{Checkpoint, Checkpoints, Settled, Stage, Which};
 pub use config::{CheckpointConfig, LogConfig, ReportConfig, RunConfig};
-pub use environment::{Environment, Versions};
+pub use environment::Environment;
 pub use epochs::{EpochRow, EpochRows, EpochsCsv};
 pub use error::RunError;
 pub use events::{EpochRecord, EvalRecord, Event, LayerRecord, Listener, Note, StepRecord, Topic};

@@ -48,7 +48,7 @@ pub(super) fn train_in<T: Task>(
     start: Start<'_>,
     last: u64,
 ) -> Result<(End, Vec<Event>), TrainError> {
-    let session = Session::<T>::prepare_in(world, plan, start, &mut |_, _| {})?;
+    let session = Session::<T>::prepare(world, plan, start, &mut |_, _| {})?;
     let stop = AtomicBool::new(false);
     let mut heard = Heard {
         events: Vec::new(),

@@ -1,10 +1,12 @@
 //! An error in one process ends the job in all of them, with the same message.
 
-use super::World;
+use serde::{Deserialize, Serialize};
+
+use super::{World, WorldError};
 use crate::error::{TrainError, chain};
 
 /// An error known to all processes of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The message of the first process that failed.
     pub message: String,
@@ -35,36 +37,29 @@ pub fn agree<T>(world: &dyn World, own: Result<T, TrainError>) -> Result<T, Trai
     let Some(first) = failed.iter().position(|failed| *failed > 0.0) else {
         return own;
     };
-    let bytes = match &own {
-        Err(error) if world.rank() == first => encode(first, world.size(), error),
-        _ => Vec::new(),
-    };
-    let failure = decode(&world.share(first, bytes)?);
+    let failure = own.as_ref().err().map(|error| told(world, error));
+    let bytes = serde_json::to_vec(&failure).unwrap_or_default();
+    let failure: Option<Failure> =
+        serde_json::from_slice(&world.share(first, bytes)?).unwrap_or_default();
     match own {
         Err(error) if error.is_known_to_all() => Err(error),
-        _ => Err(TrainError::Job(failure)),
+        _ => Err(failure.map_or(WorldError::Lost.into(), TrainError::Job)),
     }
 }
 
-fn encode(rank: usize, size: usize, error: &TrainError) -> Vec<u8> {
-    let message = match error {
+/// What a process tells the others of its error.
+fn told(world: &dyn World, error: &TrainError) -> Failure {
+    let mut failure = match error {
         // Agreed on before.
-        TrainError::Job(failure) => failure.message.clone(),
-        // As in a single process: the first process needs no prefix.
-        _ if rank == 0 => chain(error),
-        _ => format!("process {rank} of {size}: {}", chain(error)),
+        TrainError::Job(failure) => return failure.clone(),
+        error => Failure::common(error),
     };
-    let mut bytes = vec![u8::from(error.leaves_the_state_whole())];
-    bytes.extend(message.into_bytes());
-    bytes
-}
-
-fn decode(bytes: &[u8]) -> Failure {
-    let (whole, message) = bytes.split_first().unwrap_or((&0, &[]));
-    Failure {
-        message: String::from_utf8_lossy(message).into_owned(),
-        whole: *whole == 1,
+    // As in a single process: the first process needs no prefix.
+    if !world.is_first() {
+        let (rank, size) = (world.rank(), world.size());
+        failure.message = format!("process {rank} of {size}: {}", failure.message);
     }
+    failure
 }
 
 #[cfg(test)]

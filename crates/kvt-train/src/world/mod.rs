@@ -16,7 +16,6 @@ mod launcher;
 #[cfg(feature = "mpi")]
 mod mpi;
 pub mod on_device;
-mod state;
 mod threads;
 
 use std::fmt::Debug;
@@ -27,8 +26,7 @@ pub use alone::{Alone, alone};
 pub use cores::{Cores, own_cores, share_cores, start_threads};
 pub use error::WorldError;
 pub use launcher::start;
-pub(crate) use state::{Tensors, decode, encode};
-pub use threads::{Threads, threads};
+pub use threads::threads;
 
 /// The rank of a process on its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::{Local, World, WorldError};
 /// A thread in the role of a process. Numbers go to the first one and back over channels, so that threads that wait for one that
 /// ended notice it.
 #[derive(Debug)]
-pub struct Threads {
+struct Threads {
     rank: usize,
     size: usize,
     ends: Mutex<Ends>,
@@ -17,7 +17,7 @@ pub struct Threads {
 }
 
 /// A connection from and to another thread.
-type Line = (Receiver<Vec<u8>>, Sender<Vec<u8>>);
+type Line = (Receiver<Vec<f64>>, Sender<Vec<f64>>);
 
 /// The channel ends of a thread.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ enum Ends {
     /// The first thread: from and to each of the others.
     First(Vec<Line>),
     /// Another thread: to and from the first one.
-    Other(Sender<Vec<u8>>, Receiver<Vec<u8>>),
+    Other(Sender<Vec<f64>>, Receiver<Vec<f64>>),
 }
 
 /// The results of `work` in each of `size` processes, in order of rank.
@@ -79,61 +79,29 @@ fn connected(size: usize) -> Vec<Arc<Threads>> {
 }
 
 impl Threads {
-    /// Sends the bytes of all processes to the first one, which combines them into the result for all.
-    fn through_first(
-        &self,
-        own: Vec<u8>,
-        join: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
-    ) -> Result<Vec<u8>, WorldError> {
+    /// Adds the numbers of all threads, in order of rank.
+    fn sum_by(&self, values: &mut [f64], add: fn(f64, f64) -> f64) -> Result<(), WorldError> {
         let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         match &*ends {
             Ends::First(others) => {
-                let mut all = vec![own];
                 for (from, _) in others {
-                    all.push(from.recv().map_err(|_| WorldError::Lost)?);
+                    let own = from.recv().map_err(|_| WorldError::Lost)?;
+                    for (sum, own) in values.iter_mut().zip(own) {
+                        *sum = add(*sum, own);
+                    }
                 }
-                let joined = join(all);
                 for (_, to) in others {
-                    to.send(joined.clone()).map_err(|_| WorldError::Lost)?;
+                    to.send(values.to_vec()).map_err(|_| WorldError::Lost)?;
                 }
-                Ok(joined)
             }
             Ends::Other(to, from) => {
-                to.send(own).map_err(|_| WorldError::Lost)?;
-                from.recv().map_err(|_| WorldError::Lost)
+                to.send(values.to_vec()).map_err(|_| WorldError::Lost)?;
+                let sums = from.recv().map_err(|_| WorldError::Lost)?;
+                for (value, sum) in values.iter_mut().zip(sums) {
+                    *value = sum;
+                }
             }
         }
-    }
-
-    /// Sums numbers of `N` bytes, in order of rank.
-    fn sum_of<const N: usize, T: Copy + std::ops::Add<Output = T>>(
-        &self,
-        values: &mut [T],
-        to_bytes: fn(T) -> [u8; N],
-        from_bytes: fn([u8; N]) -> T,
-    ) -> Result<(), WorldError> {
-        let own = values.iter().flat_map(|value| to_bytes(*value)).collect();
-        let read = move |bytes: &[u8]| -> Vec<T> {
-            let (numbers, _) = bytes.as_chunks::<N>();
-            numbers.iter().map(|number| from_bytes(*number)).collect()
-        };
-        let sums = self.through_first(own, |all| {
-            let mut sums: Option<Vec<T>> = None;
-            for bytes in all {
-                let own = read(&bytes);
-                sums = Some(match sums {
-                    None => own,
-                    Some(sums) => sums.iter().zip(own).map(|(sum, x)| *sum + x).collect(),
-                });
-            }
-            let sums = sums.unwrap_or_default();
-            sums.into_iter().flat_map(to_bytes).collect()
-        })?;
-        let sums = read(&sums);
-        if sums.len() != values.len() {
-            return Err(WorldError::Lost);
-        }
-        values.copy_from_slice(&sums);
         Ok(())
     }
 }
@@ -155,26 +123,28 @@ impl World for Threads {
     }
 
     fn sum(&self, values: &mut [f64]) -> Result<(), WorldError> {
-        self.sum_of(values, f64::to_le_bytes, f64::from_le_bytes)
+        self.sum_by(values, |sum, own| sum + own)
     }
 
     fn sum_f32(&self, values: &mut [f32]) -> Result<(), WorldError> {
-        self.sum_of(values, f32::to_le_bytes, f32::from_le_bytes)
+        let mut wide: Vec<f64> = values.iter().copied().map(f64::from).collect();
+        self.sum_by(&mut wide, |sum: f64, own: f64| {
+            f64::from(sum as f32 + own as f32)
+        })?;
+        for (value, sum) in values.iter_mut().zip(wide) {
+            *value = sum as f32;
+        }
+        Ok(())
     }
 
     fn broadcast(&self, from: usize, bytes: &mut [u8]) -> Result<(), WorldError> {
-        let pick = |mut all: Vec<Vec<u8>>| {
-            if from < all.len() {
-                all.swap_remove(from)
-            } else {
-                Vec::new()
-            }
-        };
-        let of_one = self.through_first(bytes.to_vec(), pick)?;
-        if of_one.len() != bytes.len() {
-            return Err(WorldError::Lost);
+        // The others add nothing to the bytes of one.
+        let share = if self.rank == from { 1.0 } else { 0.0 };
+        let mut wide: Vec<f64> = bytes.iter().map(|byte| share * f64::from(*byte)).collect();
+        self.sum_by(&mut wide, |sum, own| sum + own)?;
+        for (byte, sum) in bytes.iter_mut().zip(wide) {
+            *byte = sum as u8;
         }
-        bytes.copy_from_slice(&of_one);
         Ok(())
     }
 

@@ -60,7 +60,7 @@ fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
             output::status(&message);
         }
     }
-    let processes = Processes::new(Arc::clone(world), true).with_way(way);
+    let processes = Processes::new(Arc::clone(world), true, way);
     let records = args.common.timed(|rounds, progress| {
         bench::scaling(&cases, &device.device, &processes, rounds, progress)
     })?;

@@ -12,6 +12,7 @@ use kvt_train::engine::{End, Session, Start, TrainError, TrainState, UpdateSetti
 use kvt_train::recipe::{Gradients, Network, Optimizer, Position, Rates, Schedule};
 use kvt_train::run::Event;
 use kvt_train::task::{Dino, DinoNetwork, Task, build_model};
+use kvt_train::world::alone;
 use serde_json::Value;
 
 use crate::seeded;
@@ -287,7 +288,7 @@ fn train(plan: &Plan, start: Start<'_>, at: Option<u64>) -> (Result<End, TrainEr
         at,
         events: Vec::new(),
     };
-    let session = Session::<Dino>::prepare(plan.clone(), start, &mut |_, _| {}).unwrap();
+    let session = Session::<Dino>::prepare(alone(), plan.clone(), start, &mut |_, _| {}).unwrap();
     let end = session.train(&mut killer, &AtomicBool::new(false));
     (end, killer.events)
 }

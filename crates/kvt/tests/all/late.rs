@@ -15,7 +15,8 @@ use kvt_train::engine::{
 use kvt_train::recipe::{Clip, Ema, LossScale, OptimConfig, OptimName, Optimizer, Position, Rates};
 use kvt_train::run::Event;
 use kvt_train::task::{Classify, Dino, Task, TaskKind};
-use kvt_train::world::threads;
+use kvt_train::world::on_device::GradientSum;
+use kvt_train::world::{alone, threads};
 use serde_json::Value;
 
 use crate::support::{Heard, Workspace, set, steps};
@@ -266,7 +267,7 @@ fn what_is_not_finite_changes_nothing_at_once() {
 #[test]
 fn processes_wait_for_each_update() {
     let done = threads(2, |world| {
-        let processes = Processes::new(world, false);
+        let processes = Processes::new(world, false, GradientSum::Host);
         let mut state = state(OptimName::Adamw);
         let (at, settings) = (Position::default(), settings(Clip::Off));
         let reader = Reader::start();
@@ -327,7 +328,7 @@ fn run_of<T: Task>(plan: Plan, (start, stop): (Start<'_>, Option<u64>), is_late:
         events: Vec::new(),
         stop: stop.map(|at| (at, &flag)),
     };
-    let session = Session::<T>::prepare(plan, start, &mut |_, _| {}).unwrap();
+    let session = Session::<T>::prepare(alone(), plan, start, &mut |_, _| {}).unwrap();
     let end = session.with_reader(reader).train(&mut heard, &flag);
     (end, heard.events)
 }

@@ -75,7 +75,7 @@ fn run<T: Task>(
     start: Start<'_>,
     (heard, flag): (&mut Heard<'_>, &AtomicBool),
 ) -> Result<End, TrainError> {
-    let session = Session::<T>::prepare_in(world, plan.clone(), start, &mut |_, _| {})?;
+    let session = Session::<T>::prepare(world, plan.clone(), start, &mut |_, _| {})?;
     session.train(heard, flag)
 }
 
@@ -430,7 +430,7 @@ fn stops_and_goes_on(more: &[&str]) {
             // Only the first process receives updates, so the other one is asked before the first update.
             1 => threads(first, |world| {
                 let flag = AtomicBool::new(false);
-                let session = Session::<Classify>::prepare_in(
+                let session = Session::<Classify>::prepare(
                     std::sync::Arc::clone(&world),
                     plan.clone(),
                     Start::New,
@@ -611,7 +611,7 @@ fn what_does_not_fit_together_is_refused_in_all() {
                 (Some(other), 1) => other.clone(),
                 _ => plan.clone(),
             };
-            let session = Session::<Classify>::prepare_in(world, plan, Start::New, &mut |_, _| {});
+            let session = Session::<Classify>::prepare(world, plan, Start::New, &mut |_, _| {});
             session.err().unwrap().to_string()
         });
         assert_eq!(texts[0], texts[1]);

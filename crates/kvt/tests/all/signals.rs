@@ -7,6 +7,7 @@ use kvt_train::config::load_plan;
 use kvt_train::engine::{End, Session, Start};
 use kvt_train::run::{Event, Listener, RunError};
 use kvt_train::task::Classify;
+use kvt_train::world::alone;
 
 use crate::resume::{EPOCH, Running, assert_same, last_step, resume, workspace};
 use crate::support::{KVT, Workspace, set};
@@ -80,7 +81,7 @@ fn stop_in_evaluation(workspace: &Workspace, overrides: &[&str]) {
         stop: &stop,
         evaluated: false,
     };
-    let session = Session::<Classify>::prepare(plan, Start::New, &mut |_, _| {}).unwrap();
+    let session = Session::<Classify>::prepare(alone(), plan, Start::New, &mut |_, _| {}).unwrap();
     assert_eq!(session.train(&mut listener, &stop).unwrap(), End::Stopped);
     assert!(!listener.evaluated);
 }

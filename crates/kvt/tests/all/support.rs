@@ -13,6 +13,7 @@ use kvt_train::config::load_plan;
 use kvt_train::engine::{End, Session, Start, TrainError};
 use kvt_train::run::{Event, Listener, RunDir, RunError, StepRecord, read_log};
 use kvt_train::task::Classify;
+use kvt_train::world::alone;
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -193,7 +194,7 @@ pub(crate) fn take_run(path: &Path) -> RunDir {
 /// Trains a configuration to its end, in this process.
 pub(crate) fn train(config: &Path, overrides: &[String]) -> Result<Vec<Event>, TrainError> {
     let plan = load_plan(config, overrides)?;
-    let session = Session::<Classify>::prepare(plan, Start::New, &mut |_, _| {})?;
+    let session = Session::<Classify>::prepare(alone(), plan, Start::New, &mut |_, _| {})?;
     let mut heard = Heard::default();
     let end = session.train(&mut heard, &AtomicBool::new(false))?;
     assert_eq!(end, End::Finished);

@@ -5,24 +5,22 @@ use crate::tensor::use_device;
 
 /// The numbers of a tensor, which stay where they are as long as this lives.
 #[derive(Debug)]
-pub struct CudaMemory(Tensor<1>);
+pub struct CudaMemory {
+    pub device: usize,
+    pub address: u64,
+    pub numbers: usize,
+    _tensor: Tensor<1>,
+}
 
 impl CudaMemory {
     pub fn of(tensor: Tensor<1>) -> Result<Self, EngineError> {
         use_device();
-        Ok(Self(tensor))
-    }
-
-    pub fn device(&self) -> usize {
-        0
-    }
-
-    pub fn address(&self) -> u64 {
-        self.0.address()
-    }
-
-    pub fn numbers(&self) -> usize {
-        self.0.dims()[0]
+        Ok(Self {
+            device: 0,
+            address: tensor.address(),
+            numbers: tensor.dims()[0],
+            _tensor: tensor,
+        })
     }
 
     pub fn wait(&self) -> Result<(), EngineError> {

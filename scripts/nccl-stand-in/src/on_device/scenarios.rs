@@ -35,7 +35,7 @@ fn refused(what: Result<(), EngineError>, why: &str) {
 }
 
 fn join(id: &[u8], rank: usize, size: usize) -> Result<Box<dyn Engine>, EngineError> {
-    Library::new(Device).join(id, rank, size)
+    Library(Device).join(id, rank, size)
 }
 
 /// Polls until all is done.
@@ -51,7 +51,7 @@ fn wait(engine: &mut dyn Engine) -> usize {
 /// Two updates of three processes with four buckets each.
 fn sums() {
     assert_eq!(version().expect("is there"), "NCCL 2.27.5");
-    let library = Library::new(Device);
+    let library = Library(Device);
     assert!(version().is_ok_and(|version| version.starts_with(library.name())));
     let id = library.id().expect("is there");
     assert_eq!(id, [0x85; 128]);

@@ -88,7 +88,7 @@ impl Report {
             }
         }
         if records.iter().all(|record| record.epochs() == 0) {
-            let kept = records.iter().filter_map(Record::kept_epochs);
+            let kept = records.iter().flat_map(Record::kept_epochs);
             return Err(ReportError::NothingTrained {
                 kept: kept.collect(),
                 runs: records.into_iter().map(|record| record.path).collect(),

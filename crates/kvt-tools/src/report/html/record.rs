@@ -142,11 +142,14 @@ impl Record {
         self.rows.len()
     }
 
-    /// The table of its epochs that was kept when a resume found the log lost, if it has any.
-    pub(super) fn kept_epochs(&self) -> Option<PathBuf> {
-        let table = self.path.join("epochs.csv.1");
-        let text = regular::read_to_string(&table).ok()?;
-        (text.lines().count() > 1).then_some(table)
+    /// The tables of its epochs that were kept, one whenever a resume found the log lost: those that have any, oldest first.
+    pub(super) fn kept_epochs(&self) -> impl Iterator<Item = PathBuf> {
+        let tables = (1..).map(move |number| self.path.join(format!("epochs.csv.{number}")));
+        let has_rows = |table: &PathBuf| {
+            let text = regular::read_to_string(table).unwrap_or_default();
+            text.lines().count() > 1
+        };
+        tables.take_while(|table| table.exists()).filter(has_rows)
     }
 
     /// The number of finished epochs, of how many.

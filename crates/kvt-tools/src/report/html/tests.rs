@@ -456,6 +456,14 @@ fn what_cannot_be_reported_is_an_error() {
         ) && error.ends_with("begun/epochs.csv.1`"),
         "{error}"
     );
+    // It was lost again and again, once before another epoch had ended.
+    fs::write(begun.join("epochs.csv.2"), "epoch,train_loss\n").unwrap();
+    fs::copy(twice.join("epochs.csv"), begun.join("epochs.csv.3")).unwrap();
+    let records = vec![Record::read(&begun).unwrap()];
+    let error = Report::new(records, None, None).unwrap_err().to_string();
+    let tables = ["epochs.csv.1", "epochs.csv.2", "epochs.csv.3"];
+    let named = tables.map(|table| error.contains(&format!("begun/{table}`")));
+    assert_eq!(named, [true, false, true], "{error}");
     let records = vec![Record::read(&twice).unwrap()];
     let error = Report::new(records, Some(Metric::BOX_AP), None).unwrap_err();
     assert_eq!(

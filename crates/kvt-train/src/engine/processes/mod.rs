@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use burn::tensor::Tensor;
 use kvt_ops::{Collective, Group, with_group};
 
-use super::UpdateError;
 use super::share::share_untrained;
 use crate::data::{DataError, DeviceBatch};
 use crate::error::TrainError;
@@ -88,23 +87,17 @@ impl<T> Round<T> {
 impl Processes {
     /// A single process.
     pub fn alone() -> Self {
-        Self::new(alone(), false)
+        Self::new(alone(), false, GradientSum::Host)
     }
 
-    /// The processes of a world. With `joint`, batch norms normalise by the images of all of them.
-    pub fn new(world: Arc<dyn World>, joint: bool) -> Self {
+    /// The processes of a world. With `joint`, batch norms normalise by the images of all of them; `way` is how gradients are summed.
+    pub fn new(world: Arc<dyn World>, joint: bool, way: GradientSum) -> Self {
         Self {
             world,
             joint,
-            way: GradientSum::Host,
+            way,
             waited: Arc::default(),
         }
-    }
-
-    /// The same processes with another way of summing gradients.
-    #[must_use]
-    pub fn with_way(self, way: GradientSum) -> Self {
-        Self { way, ..self }
     }
 
     /// The world of the processes.
@@ -121,16 +114,8 @@ impl Processes {
     pub(super) fn round<T>(
         &self,
         next: Option<Result<DeviceBatch<T>, DataError>>,
-    ) -> Result<Option<Round<T>>, UpdateError> {
+    ) -> Result<Option<Round<T>>, TrainError> {
         let own = next.transpose();
-        if self.world.is_alone() {
-            let batch = own.map_err(UpdateError::Data)?;
-            return Ok(batch.map(|batch| Round {
-                counts: vec![batch.len()],
-                batch: Some(batch),
-                shared: None,
-            }));
-        }
         let count = match &own {
             Ok(batch) => batch.as_ref().map_or(0, DeviceBatch::len) as f64,
             Err(_) => -1.0,
@@ -138,7 +123,7 @@ impl Processes {
         let counts = self.timed(|| self.world.gather(count))?;
         if counts.iter().any(|count| *count < 0.0) {
             let error = own.err().map_or(Ok(()), |error| Err(error.into()));
-            agree(&*self.world, error).map_err(into_update_error)?;
+            agree(&*self.world, error)?;
             return Ok(None);
         }
         let counts: Vec<usize> = counts.into_iter().map(|count| count as usize).collect();
@@ -154,7 +139,7 @@ impl Processes {
         };
         let members = members.filter(|members| !members.is_alone());
         Ok(Some(Round {
-            batch: own.map_err(UpdateError::Data)?,
+            batch: own?,
             counts,
             shared: members.map(|members| self.shared(members)),
         }))
@@ -162,10 +147,13 @@ impl Processes {
 
     fn shared(&self, world: Arc<dyn World>) -> Shared {
         let used = Arc::new(AtomicBool::new(false));
-        let sums = Sums {
+        let members = Self {
             world,
+            ..self.clone()
+        };
+        let sums = Sums {
+            members,
             used: Arc::clone(&used),
-            waited: Arc::clone(&self.waited),
         };
         Shared {
             group: Group::new(Arc::new(sums), self.joint),
@@ -178,17 +166,11 @@ impl Processes {
     /// the norm, or the error of reading them.
     pub(super) fn losses(
         &self,
-        own: Result<Vec<f64>, UpdateError>,
+        own: Result<Vec<f64>, TrainError>,
         places: &[usize],
         count: usize,
-    ) -> Result<Vec<f64>, UpdateError> {
-        if self.world.is_alone() {
-            return own;
-        }
-        let own = own.map_err(|error| TrainError::Execution(error.to_string()));
-        let own = self
-            .timed(|| agree(&*self.world, own))
-            .map_err(into_update_error)?;
+    ) -> Result<Vec<f64>, TrainError> {
+        let own = self.timed(|| agree(&*self.world, own))?;
         let mut all = vec![0.0; count + 1];
         for (place, loss) in places.iter().zip(&own) {
             all[*place] = *loss;
@@ -205,7 +187,7 @@ impl Processes {
         &self,
         own: Tensor<1>,
         rows: usize,
-    ) -> Result<(Tensor<1>, usize), WorldError> {
+    ) -> Result<(Tensor<1>, usize), TrainError> {
         if self.world.is_alone() {
             return Ok((own, rows));
         }
@@ -221,21 +203,21 @@ impl Processes {
     }
 
     /// Gives all processes the untrained state of the first one's network, in place.
-    pub(super) fn share_untrained(&self, network: &impl Network) -> Result<(), UpdateError> {
+    pub(super) fn share_untrained(&self, network: &impl Network) -> Result<(), TrainError> {
         self.timed(|| share_untrained(network, &*self.world))
-            .map_err(into_update_error)
     }
 
     /// Whether a condition holds in any process.
     pub(super) fn any(&self, own: bool) -> Result<bool, WorldError> {
-        if self.world.is_alone() {
-            return Ok(own);
-        }
         let all = self.timed(|| self.world.gather(f64::from(u8::from(own))))?;
         Ok(all.iter().any(|of_one| *of_one > 0.0))
     }
 
+    /// Does some work that counts as communication, if there is another process.
     fn timed<R>(&self, work: impl FnOnce() -> R) -> R {
+        if self.world.is_alone() {
+            return work();
+        }
         let start = Instant::now();
         let result = work();
         self.note(start.elapsed());
@@ -243,21 +225,8 @@ impl Processes {
     }
 
     fn note(&self, time: Duration) {
-        note(&self.waited, time);
-    }
-}
-
-fn note(waited: &AtomicU64, time: Duration) {
-    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    waited.fetch_add(nanos, Ordering::Relaxed);
-}
-
-/// Converts an error shared by all processes into an update error.
-fn into_update_error(error: TrainError) -> UpdateError {
-    match error {
-        TrainError::Job(failure) => UpdateError::Job(failure),
-        TrainError::World(error) => UpdateError::World(error),
-        other => UpdateError::Execution(other.to_string()),
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.waited.fetch_add(nanos, Ordering::Relaxed);
     }
 }
 
@@ -272,27 +241,26 @@ fn read(tensor: Tensor<1>, into: &mut [f32]) {
 /// The sums that layers request.
 #[derive(Debug)]
 struct Sums {
-    world: Arc<dyn World>,
+    members: Processes,
     used: Arc<AtomicBool>,
-    waited: Arc<AtomicU64>,
 }
 
 impl Collective for Sums {
     fn rank(&self) -> usize {
-        self.world.rank()
+        self.members.world.rank()
     }
 
     fn size(&self) -> usize {
-        self.world.size()
+        self.members.world.size()
     }
 
     fn sum(&self, values: &mut [f32]) {
         self.used.store(true, Ordering::Relaxed);
-        let start = Instant::now();
-        if self.world.sum_f32(values).is_err() {
+        let members = &self.members;
+        let summed = members.timed(|| members.world.sum_f32(values));
+        if summed.is_err() {
             values.fill(f32::NAN);
         }
-        note(&self.waited, start.elapsed());
     }
 }
 

@@ -12,6 +12,7 @@ use kvt_ops::in_type;
 
 use super::places::Places;
 use super::{Processes, read};
+use crate::error::TrainError;
 use crate::recipe::Gradients;
 use crate::world::WorldError;
 use crate::world::on_device::{DeviceSums, GradientSum};
@@ -34,7 +35,7 @@ impl Processes {
         own: Option<Gradients>,
         (own_images, images): (usize, usize),
         network: &impl Module,
-    ) -> Result<Option<Gradients>, WorldError> {
+    ) -> Result<Option<Gradients>, TrainError> {
         if self.world.is_alone() {
             return Ok(own);
         }
@@ -65,14 +66,12 @@ impl Processes {
             GradientSum::Device(sums) => self.on_device(sums, own, &device)?,
             GradientSum::Host | GradientSum::HostInstead(_) => self.on_host(own, &device)?,
         };
-        let mut by_place: Vec<Option<Tensor<1>>> = vec![None; places.ids.len()];
-        for (place, sum) in buckets.into_iter().flatten().zip(sums) {
-            by_place[place] = Some(sum);
-        }
-        let mut summed: Vec<(ParamId, Tensor<1>)> = Vec::new();
-        for (id, sum) in places.ids.iter().zip(by_place) {
-            summed.extend(sum.map(|sum| (*id, sum)));
-        }
+        let mut sums: Vec<(usize, Tensor<1>)> = buckets.into_iter().flatten().zip(sums).collect();
+        sums.sort_by_key(|(place, _)| *place);
+        let summed = sums
+            .into_iter()
+            .map(|(place, sum)| (places.ids[place], sum));
+        let summed: Vec<(ParamId, Tensor<1>)> = summed.collect();
         Ok((!summed.is_empty()).then(|| Gradients::of_tensors(summed)))
     }
 

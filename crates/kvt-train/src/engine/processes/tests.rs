@@ -11,6 +11,9 @@ use crate::world::on_device::testing::{Does, Fake, asked};
 use crate::world::on_device::{DeviceSums, GradientSum};
 use crate::world::threads;
 
+/// No test waits for so long.
+const LIMIT: Duration = Duration::from_mins(10);
+
 /// Parameters of some lengths, with ids that are unique to this process.
 fn network(lengths: &[usize]) -> Vec<Param<Tensor<1>>> {
     let zeros = |length: &usize| {
@@ -62,12 +65,12 @@ fn of_two_processes(on_devices: bool) -> Vec<(Found, Option<Vec<usize>>)> {
         let (fake, log) = Fake::new(ranks[rank].clone(), Does::Sums(0));
         let way = if on_devices {
             let name = "fake 1".to_owned();
-            let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), name);
+            let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), name, LIMIT);
             GradientSum::Device(Arc::new(sums))
         } else {
             GradientSum::Host
         };
-        let processes = Processes::new(world, true).with_way(way);
+        let processes = Processes::new(world, true, way);
         let mean = processes.reduce(Some(own), (images, 8), &network).unwrap();
         let mut mean = mean.unwrap();
         let values = network
@@ -92,8 +95,9 @@ fn a_device_that_cannot_sum_is_an_error_of_all() {
         let rank = world.rank();
         let does = [Does::Hangs, Does::FailsAfter(0)][rank].clone();
         let (fake, _) = Fake::new(ranks[rank].clone(), does);
-        let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), "fake 1".to_owned());
-        let processes = Processes::new(world, true).with_way(GradientSum::Device(Arc::new(sums)));
+        let name = "fake 1".to_owned();
+        let sums = DeviceSums::new(Arc::clone(&world), Box::new(fake), name, LIMIT);
+        let processes = Processes::new(world, true, GradientSum::Device(Arc::new(sums)));
         let network = network(&[3]);
         let gradient = Tensor::ones([3], &Device::flex());
         let own = Gradients::of_tensors(vec![(network[0].id, gradient)]);
@@ -103,22 +107,22 @@ fn a_device_that_cannot_sum_is_an_error_of_all() {
         assert!(
             matches!(
                 error,
-                WorldError::Sums {
+                TrainError::World(WorldError::Sums {
                     rank: 1,
                     size: 2,
                     ..
-                }
+                })
             ),
             "{error:?}"
         );
-        assert!(TrainError::from(error).is_known_to_all());
+        assert!(error.is_known_to_all());
     }
 }
 
 #[test]
 fn nobody_may_have_a_gradient() {
     let found = threads(2, |world| {
-        let processes = Processes::new(world, true);
+        let processes = Processes::new(world, true, GradientSum::Host);
         let mean = processes.reduce(None, (0, 4), &network(&[3])).unwrap();
         mean.is_none()
     });
@@ -141,7 +145,7 @@ fn losses_are_in_the_order_of_the_micro_batches() {
             0 => (vec![1.0, 3.0, 7.0], vec![0, 2]),
             _ => (vec![2.0, 7.5], vec![1]),
         };
-        Processes::new(world, true)
+        Processes::new(world, true, GradientSum::Host)
             .losses(Ok(own), &places, 3)
             .unwrap()
     });
@@ -155,10 +159,10 @@ fn a_device_that_fails_is_told_to_all() {
     let found = threads(2, |world| {
         let own = match world.rank() {
             0 => Ok(vec![1.0, 7.0]),
-            _ => Err(UpdateError::Execution("lost".to_owned())),
+            _ => Err(TrainError::Execution("lost".to_owned())),
         };
         let own_place = [world.rank()];
-        let error = Processes::new(world, true).losses(own, &own_place, 2);
+        let error = Processes::new(world, true, GradientSum::Host).losses(own, &own_place, 2);
         error.unwrap_err().to_string()
     });
     for text in found {

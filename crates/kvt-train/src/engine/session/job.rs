@@ -17,14 +17,15 @@ use crate::world::on_device::{self, GradientSum};
 use crate::world::{World, WorldError, agree};
 
 impl<T: Task> Session<T> {
-    /// [`prepare`](Self::prepare) in all processes of a world. The first one opens the run's folder, generates data if needed,
-    /// and reads the checkpoint; then the others open their images and receive its state, so that they need the data, but neither
-    /// the folder nor the initial weights.
+    /// Prepares a run in all processes of a world: a new one, or the one in `run.dir`. `generating` receives the progress of a data
+    /// set that is generated on first use. The first process opens the run's folder, generates data if needed, and reads the
+    /// checkpoint; then the others open their images and receive its state, so that they need the data, but neither the folder nor
+    /// the initial weights.
     ///
     /// # Errors
-    /// As [`prepare`](Self::prepare), in all processes; also if the processes cannot share an update evenly, or differ from the
-    /// first one in data or settings.
-    pub fn prepare_in(
+    /// In all processes, if the folder, the data, the device or the model is not available, or a resumed run was started with another
+    /// configuration; also if the processes cannot share an update evenly, or differ from the first one in data or settings.
+    pub fn prepare(
         world: Arc<dyn World>,
         plan: Plan,
         start: Start<'_>,

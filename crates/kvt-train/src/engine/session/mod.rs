@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use kvt_models::ModelConfig;
 
-use self::start::{compare_with_started, environment, open_splits, record_start};
+use self::start::{compare_with_started, open_splits, record_start};
 use self::state::initial_state;
 pub use self::workload::Workload;
 use super::checkpoint::Checkpointer;
@@ -25,13 +25,13 @@ use crate::config::{self, Plan};
 use crate::device::{self, ResolvedDevice};
 use crate::recipe::Schedule;
 use crate::run::{
-    Event, HyperParameters, Listener, Note, RunDir, RunError, Topic, Warning, Which,
+    Environment, Event, HyperParameters, Listener, Note, RunDir, RunError, Topic, Warning, Which,
     forget_judgement,
 };
 use crate::splits::Splits;
 use crate::task::{Task, Weights};
+use crate::world::World;
 use crate::world::on_device::GradientSum;
-use crate::world::{World, alone};
 
 /// A run of a task that is ready to train.
 pub struct Session<T: Task> {
@@ -78,20 +78,6 @@ impl Start<'_> {
 }
 
 impl<T: Task> Session<T> {
-    /// Prepares a run: a new one, or the one in `run.dir`. `generating` receives the progress of a data set that is generated on
-    /// first use.
-    ///
-    /// # Errors
-    /// If the folder, the data, the device or the model is not available, or a resumed run was started with another
-    /// configuration.
-    pub fn prepare(
-        plan: Plan,
-        start: Start<'_>,
-        generating: &mut dyn FnMut(usize, usize),
-    ) -> Result<Self, TrainError> {
-        Self::prepare_alone(alone(), plan, start, generating)
-    }
-
     /// [`prepare`](Self::prepare) in the first or only process of a world.
     fn prepare_alone(
         world: Arc<dyn World>,
@@ -137,7 +123,8 @@ impl<T: Task> Session<T> {
 
         // Before the folder is locked: this runs `git`, and its forked child holds every lock for a moment, even if this process
         // is killed meanwhile.
-        let environment = environment(&device);
+        let words = format!("{} ({})", device.name, device.description);
+        let environment = Environment::collect(words);
         let run = RunDir::create(&plan.run.dir, resume)?;
         if !resume {
             record_start(&run, &plan, &splits, &environment, &mut notes)?;
@@ -241,8 +228,7 @@ impl<T: Task> Session<T> {
             checkpoints,
             // A run that starts over has not resumed anything.
             saved: self.resumed.is_some_and(|(offset, _)| offset > 0),
-            processes: Processes::new(self.world, self.plan.train.sync_batch_norm)
-                .with_way(self.way),
+            processes: Processes::new(self.world, self.plan.train.sync_batch_norm, self.way),
             late: Late::by(self.reader),
             skipped: Vec::new(),
             recorder: &mut recorder,

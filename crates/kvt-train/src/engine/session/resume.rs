@@ -105,10 +105,8 @@ fn start_over(run: &RunDir, epochs: u32) -> Result<String, TrainError> {
         _ => Vec::new(),
     };
     let finished = |last: u32| {
-        logged.iter().any(|event| match event {
-            Event::Epoch(epoch) => epoch.epoch >= last,
-            _ => false,
-        })
+        let mut logged = logged.iter();
+        logged.any(|event| matches!(event, Event::Epoch(epoch) if epoch.epoch >= last))
     };
     // The last epoch is logged after it was saved, so its checkpoint was removed.
     if finished(epochs.saturating_sub(1)) {
@@ -116,14 +114,10 @@ fn start_over(run: &RunDir, epochs: u32) -> Result<String, TrainError> {
             run.path().to_owned(),
         )));
     }
-    let kept = if finished(0) {
-        run.set_log_aside()?
-    } else {
-        None
-    };
-    let message = "no checkpoint yet: starting from the beginning";
-    Ok(match kept {
-        Some(kept) => format!("{message}; the log so far is kept as `{}`", kept.display()),
-        None => message.to_owned(),
-    })
+    let mut message = "no checkpoint yet: starting from the beginning".to_owned();
+    if finished(0) {
+        let kept = run.set_log_aside()?;
+        message += &format!("; the log so far is kept as `{}`", kept.display());
+    }
+    Ok(message)
 }

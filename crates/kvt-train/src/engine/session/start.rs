@@ -4,14 +4,10 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::config::{Plan, diff, load_plan, resolved_toml};
-use crate::device::ResolvedDevice;
 use crate::engine::TrainError;
-use crate::run::{Environment, Note, RunDir, RunError, Topic, Versions};
+use crate::run::{Environment, Note, RunDir, RunError, Topic};
 use crate::splits::Splits;
-use kvt_data::fs::write_atomic;
-
-/// The version of Burn, for the record. A test compares it with `Cargo.toml`.
-const BURN: &str = "0.22.1";
+use kvt_data::fs::write_text;
 
 /// The images of a plan with their own classes, and the problem with the class list of a resumed run, if any. The list may be
 /// wrong rather than the data: the checkpoint decides. It does not know names, so as many classes with other names are refused.
@@ -66,18 +62,6 @@ fn refuse_renamed(path: &Path, old: &[String], new: &[String]) -> Result<(), Tra
     }
 }
 
-/// The environment of this start.
-pub(super) fn environment(device: &ResolvedDevice) -> Environment {
-    let versions = Versions {
-        kvt: env!("CARGO_PKG_VERSION"),
-        burn: BURN,
-    };
-    Environment::collect(
-        versions,
-        format!("{} ({})", device.name, device.description),
-    )
-}
-
 /// Writes the run's description and environment. The configuration makes the folder a run, so it comes last.
 pub(super) fn record_start(
     run: &RunDir,
@@ -94,10 +78,7 @@ pub(super) fn record_start(
     notes.extend(warnings.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
     run.write_classes(splits.classes())?;
     let config = resolved_toml(plan).map_err(Box::new)?;
-    write_atomic(&run.config(), |file| {
-        std::io::Write::write_all(file, config.as_bytes())
-    })?;
-    Ok(())
+    Ok(write_text(&run.config(), &config)?)
 }
 
 /// Refuses to resume with a configuration that would change the results; returns a note for each harmless difference.
@@ -125,19 +106,4 @@ pub(super) fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note
             Note::new(0, Topic::Resume, message)
         })
         .collect())
-}
-
-#[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
-    use super::*;
-
-    #[test]
-    fn burns_version_is_the_one_that_is_built() {
-        let manifest = include_str!("../../../../../Cargo.toml");
-        let manifest: toml::Table = manifest.parse().unwrap();
-        let version = &manifest["workspace"]["dependencies"]["burn"]["version"];
-        assert_eq!(version.as_str(), Some(format!("={BURN}").as_str()));
-    }
 }

@@ -44,7 +44,9 @@ impl<T: Task> Session<T> {
         let mut batches = self.splits.train_batches(plan, prepare, 0, 0)?;
         let first = batches.next().map(|batch| Ok(batch?.upload(&device)));
         match state.update(first, Position::default(), settings) {
-            Err(UpdateError::Execution(reason)) => Err(TrainError::Execution(reason)),
+            Err(UpdateError::Failed(error)) if matches!(*error, TrainError::Execution(_)) => {
+                Err(*error)
+            }
             // Training itself reports problems with images and losses.
             _ => Ok(()),
         }

@@ -34,22 +34,24 @@ impl<T: Send + 'static> Feed<T> {
         }
     }
 
-    /// Whether the epoch has no more micro-batches.
-    pub(super) fn is_at_end(&mut self) -> bool {
-        if self.ahead.is_none() {
-            self.ahead = self.fetch();
-        }
-        self.ahead.is_none()
-    }
-
-    /// The next `count` micro-batches, or as many as are left. With `go_on`, the one after them is also fetched.
-    pub(super) fn window(&mut self, count: usize, go_on: bool) -> Window<'_, T> {
-        Window {
-            feed: self,
-            left: count,
-            taken: 0,
-            go_on,
-        }
+    /// The next `count` micro-batches, or as many as are left: those of an update. With `go_on`, the one after them is also fetched.
+    pub(super) fn window(
+        &mut self,
+        count: usize,
+        go_on: bool,
+    ) -> impl Iterator<Item = Uploaded<T>> {
+        let mut left = count;
+        std::iter::from_fn(move || {
+            if left == 0 {
+                if go_on && self.ahead.is_none() {
+                    self.ahead = self.fetch();
+                }
+                return None;
+            }
+            let batch = self.next()?;
+            left -= 1;
+            Some(batch)
+        })
     }
 
     /// The unreadable images of the micro-batches yielded so far, in the order of the epoch.
@@ -77,32 +79,6 @@ impl<T: Send + 'static> Feed<T> {
         };
         // Nothing was fetched since, so these are the images skipped up to this micro-batch.
         self.skipped = self.loader.skipped().len();
-        Some(batch)
-    }
-}
-
-/// The micro-batches of an update.
-pub(super) struct Window<'a, T> {
-    feed: &'a mut Feed<T>,
-    left: usize,
-    /// How many were yielded.
-    pub(super) taken: usize,
-    go_on: bool,
-}
-
-impl<T: Send + 'static> Iterator for Window<'_, T> {
-    type Item = Uploaded<T>;
-
-    fn next(&mut self) -> Option<Uploaded<T>> {
-        if self.left == 0 {
-            if self.go_on && self.feed.ahead.is_none() {
-                self.feed.ahead = self.feed.fetch();
-            }
-            return None;
-        }
-        let batch = self.feed.next()?;
-        self.left -= 1;
-        self.taken += 1;
         Some(batch)
     }
 }
@@ -170,10 +146,7 @@ mod tests {
     #[test]
     fn an_unreadable_image_is_told_with_its_own_micro_batch() {
         let (_dir, mut feed) = feed(OnError::Skip);
-        assert!(!feed.is_at_end());
-        let mut window = feed.window(2, true);
-        let found: Vec<_> = window.by_ref().collect();
-        assert_eq!(window.taken, 2);
+        let found = feed.window(2, true).collect();
         assert_eq!(indices(found), [[0, 1], [2, 3]]);
         // The third was fetched, with its unreadable image, but not yielded.
         assert_eq!((feed.loader.remaining(), feed.skipped().len()), (2, 0));
@@ -183,7 +156,7 @@ mod tests {
         // Nothing was fetched after the last one requested.
         assert_eq!(feed.loader.remaining(), 1);
         assert_eq!(indices(feed.window(9, true).collect()), [[8, 9]]);
-        assert!(feed.is_at_end());
+        assert!(feed.next().is_none());
     }
 
     #[test]
@@ -191,9 +164,8 @@ mod tests {
         let (_dir, mut feed) = feed(OnError::Fail);
         let found = feed.window(2, true).collect();
         assert_eq!(indices(found), [[0, 1], [2, 3]]);
-        assert!(!feed.is_at_end());
-        let mut window = feed.window(2, true);
-        assert!(matches!(window.next(), Some(Err(DataError::Decode(_)))));
-        assert!(feed.is_at_end());
+        let found = feed.window(2, true).next();
+        assert!(matches!(found, Some(Err(DataError::Decode(_)))));
+        assert!(feed.next().is_none());
     }
 }

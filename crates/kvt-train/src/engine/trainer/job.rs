@@ -3,60 +3,26 @@
 use std::collections::HashSet;
 
 use super::Trainer;
-use super::feed::Feed;
 use crate::data::{DataError, Loader, Skipped};
 use crate::engine::TrainError;
-use crate::recipe::Position;
 use crate::task::Task;
 use crate::world::Failure;
 
 impl<T: Task> Trainer<'_, '_, T> {
-    /// The batches of the running epoch, from the current position on.
-    pub(super) fn batches(&self) -> Result<Loader<T::Target>, TrainError> {
-        let position = self.progress.position;
-        let (epoch, batch) = (position.epoch, position.batch);
-        let prepare = T::prepare(self.plan, self.splits)?;
-        Ok(self
-            .splits
-            .train_batches(self.plan, prepare, epoch, batch)?)
-    }
-
-    /// This process's share of these batches: every n-th of n processes.
-    pub(super) fn own_batches(&self) -> Result<Loader<T::Target>, TrainError> {
-        let world = self.processes.world();
-        if world.is_alone() {
-            return self.batches();
-        }
+    /// The micro-batches of the running epoch from the current position on: the share of the process of a rank, every n-th of n
+    /// processes.
+    pub(super) fn batches(
+        &self,
+        rank: usize,
+        processes: usize,
+    ) -> Result<Loader<T::Target>, TrainError> {
         let position = self.progress.position;
         let (epoch, batch) = (position.epoch, position.batch);
         let prepare = T::prepare(self.plan, self.splits)?;
         let mut loading = self.splits.train_loading(self.plan, prepare, epoch, batch);
-        loading.first_batch += world.rank();
-        loading.every = world.size();
+        loading.first_batch += rank;
+        loading.every = processes;
         Ok(Loader::start(loading)?)
-    }
-
-    /// Whether the epoch has no more micro-batches. Several processes count them, since one process may run out before the
-    /// others.
-    pub(super) fn is_at_end(&self, feed: &mut Feed<T::Target>) -> bool {
-        if self.processes.world().is_alone() {
-            feed.is_at_end()
-        } else {
-            self.progress.position.batch >= self.splits.train_batch_count(self.plan)
-        }
-    }
-
-    /// The number of micro-batches of all processes in the update at a position; this process had `own` of them.
-    pub(super) fn micro_batches(&self, at: Position, own: usize) -> usize {
-        if self.processes.world().is_alone() {
-            own
-        } else {
-            let left = self
-                .splits
-                .train_batch_count(self.plan)
-                .saturating_sub(at.batch);
-            self.plan.train.accumulate.min(left)
-        }
     }
 
     /// Logs the unreadable images of an epoch: this process's after the first `known`, and new ones of the other processes.
@@ -79,17 +45,6 @@ impl<T: Task> Trainer<'_, '_, T> {
         let reported = self.report_skipped(&all, known_by_all);
         self.skipped = all;
         reported
-    }
-
-    /// An error in all processes if they skipped too many images in total. Called after the update with the last of these images
-    /// was counted, so that the saved weights and position are consistent.
-    pub(super) fn refuse_skipped(&self) -> Result<(), TrainError> {
-        if self.processes.world().is_alone() {
-            // A single loader counts its own images.
-            Ok(())
-        } else {
-            self.refuse_more(&self.skipped)
-        }
     }
 
     /// The unreadable images of an evaluation, as in [`pass_over`](Self::pass_over).
@@ -123,8 +78,8 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(all.into_iter().filter_map(image).collect())
     }
 
-    /// The loader's limit on skipped images, applied to all processes.
-    fn refuse_more(&self, all: &[Skipped]) -> Result<(), TrainError> {
+    /// An error in all processes if they skipped too many images in total: the limit of a loader, applied to all.
+    pub(super) fn refuse_more(&self, all: &[Skipped]) -> Result<(), TrainError> {
         let max = self.plan.data.max_skipped;
         match all.last() {
             Some(last) if all.len() > max => {

@@ -5,15 +5,14 @@
 
 use std::time::Instant;
 
-use super::reports::Times;
 use super::{Trainer, due};
 use crate::engine::reader::{Reading, read};
-use crate::engine::{Reader, Started, TrainError, UpdateError};
+use crate::engine::{LogSums, Reader, Started, TrainError};
 use crate::recipe::Position;
 use crate::task::{Signals, Task, Tell, Unread};
 
 /// The reader of a run, and the pending update.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Late {
     /// Reads the numbers of an update; without a reader the host waits for each update.
     pub(super) reader: Option<Reader>,
@@ -26,7 +25,6 @@ pub struct Late {
 }
 
 /// A started update, with everything to be reported about it.
-#[derive(Debug)]
 pub(super) struct Step {
     pub(super) started: Started,
     /// The positions before and after it.
@@ -46,15 +44,6 @@ pub(super) struct Step {
 pub(super) enum Told {
     Known(Signals),
     OnItsWay(Reading, Tell),
-}
-
-impl std::fmt::Debug for Told {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Known(signals) => signals.fmt(f),
-            Self::OnItsWay(reading, _) => reading.fmt(f),
-        }
-    }
 }
 
 impl Late {
@@ -102,7 +91,7 @@ impl<T: Task> Trainer<'_, '_, T> {
                 .map(|numbers| Told::OnItsWay(numbers, tell)),
             None => read(numbers).map(|numbers| Told::Known(tell(&numbers))),
         };
-        told.map(Some).map_err(|error| self.failed(error, 0))
+        told.map(Some)
     }
 
     /// Waits for the pending update, if there is one, adds it to the sums and reports it.
@@ -121,7 +110,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             Told::OnItsWay(numbers, tell) => Ok(tell(&numbers.wait()?)),
         };
         let settled = finished.and_then(|update| {
-            let signals: Option<Result<Signals, UpdateError>> = step.signals.map(told);
+            let signals: Option<Result<Signals, TrainError>> = step.signals.map(told);
             Ok((update, signals.transpose()?))
         });
         let (update, signals) = match settled {
@@ -131,19 +120,24 @@ impl<T: Task> Trainer<'_, '_, T> {
                 return Err(self.failed(error, step.count));
             }
         };
-        let times = Times {
+        let one = LogSums {
+            updates: 1,
+            unmade: u64::from(!update.made),
+            loss: update.loss,
+            grad_norm: if update.made { update.grad_norm } else { 0.0 },
+            images: update.images as u64,
             seconds: self.late.lap(Instant::now()),
             data_wait: step.data_wait,
             communication: step.communication,
         };
         let sums = &mut self.progress.sums;
         sums.loss += update.loss * update.images as f64;
-        sums.images += update.images as u64;
-        sums.seconds += times.seconds;
-        sums.data_wait += times.data_wait;
-        sums.communication += times.communication;
+        sums.images += one.images;
+        sums.seconds += one.seconds;
+        sums.data_wait += one.data_wait;
+        sums.communication += one.communication;
         sums.lr = step.lr;
-        self.report_step(&update, step.after, step.lr, times, signals)?;
+        self.report_step(&update, step.after, step.lr, one, signals)?;
         self.report_unmade(&update, step.after)
     }
 }

@@ -113,7 +113,10 @@ impl<T: Task> Trainer<'_, '_, T> {
 
     /// The remaining updates of one epoch. `false` if it was stopped meanwhile.
     fn train_epoch(&mut self) -> Result<bool, TrainError> {
-        let mut feed = Feed::new(self.own_batches()?, self.device.clone());
+        let world = self.processes.world();
+        let own = self.batches(world.rank(), world.size())?;
+        let mut feed = Feed::new(own, self.device.clone());
+        let batches = self.splits.train_batch_count(self.plan);
         self.skipped.clear();
         self.late.restart_clock();
         while !self.out_of_steps() {
@@ -121,15 +124,18 @@ impl<T: Task> Trainer<'_, '_, T> {
                 self.settle()?;
                 return Ok(false);
             }
-            if self.is_at_end(&mut feed) {
+            let position = self.progress.position;
+            // Not what is left in the feed: one of several processes may run out before the others.
+            let left = batches.saturating_sub(position.batch);
+            if left == 0 {
                 break;
             }
-            let position = self.progress.position;
             let (step, epoch, plan) = (position.step, position.epoch, self.plan);
             let lr = self.schedule.lr(step, epoch);
             let weight_decay = plan.optim.weight_decay;
             let weight_decay = self.schedule.weight_decay(weight_decay, step, epoch);
-            let (started, count) = self.update(&mut feed, Rates { lr, weight_decay })?;
+            let count = plan.train.accumulate.min(left);
+            let started = self.update(&mut feed, Rates { lr, weight_decay }, count)?;
             self.progress.position.step += 1;
             self.progress.position.batch += count;
             let is_known = matches!(started, Started::Done(_));
@@ -147,13 +153,14 @@ impl<T: Task> Trainer<'_, '_, T> {
             if is_known {
                 self.settle()?;
             }
-            self.refuse_skipped()?;
+            // The update with the last of these images is counted, so that the saved weights and position are consistent. A single
+            // loader counts its own images.
+            self.refuse_more(&self.skipped)?;
             let position = self.progress.position;
             if due(position.step, self.plan.checkpoint.every_steps) {
                 self.settle()?;
-                let count = self.splits.train_batch_count(self.plan);
                 self.progress.concluding =
-                    self.out_of_steps() || position.batch >= count || self.evaluates_within();
+                    self.out_of_steps() || position.batch >= batches || self.evaluates_within();
                 self.save(self.stage(), false)?;
                 self.late.restart_clock();
             }
@@ -222,13 +229,14 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(true)
     }
 
-    /// One update of the weights, and the number of its micro-batches. The previous update is settled once the device works on
+    /// One update of the weights, of `count` micro-batches of all processes. The previous update is settled once the device works on
     /// this one.
     fn update(
         &mut self,
         feed: &mut Feed<T::Target>,
         rates: Rates,
-    ) -> Result<(Started, usize), TrainError> {
+        count: usize,
+    ) -> Result<Started, TrainError> {
         let at = self.progress.position;
         let settings = UpdateSettings {
             seed: self.plan.seed,
@@ -239,36 +247,24 @@ impl<T: Task> Trainer<'_, '_, T> {
         let known = feed.skipped().len();
         let own = self.plan.train.accumulate / self.processes.world().size();
         let ends = self.is_last(at.step + 1) || self.evaluates_after(at.step + 1);
-        let mut window = feed.window(own, !ends);
+        let window = feed.window(own, !ends);
         let processes = &self.processes;
         let reader = self.late.reader.as_ref();
-        let started = self
-            .state
-            .start(processes, window.by_ref(), at, settings, reader);
-        let count = self.micro_batches(at, window.taken);
+        let started = self.state.start(processes, window, at, settings, reader);
         self.settle()?;
         self.pass_over(feed.skipped(), known)?;
-        match started {
-            Ok(started) => {
-                self.saved = false;
-                Ok((started, count))
-            }
-            Err(error) => Err(self.failed(error, count)),
-        }
+        let started = started.map_err(|error| self.failed(error, count))?;
+        self.saved = false;
+        Ok(started)
     }
 
     /// The error of an update of `count` micro-batches from the current position on.
     fn failed(&self, error: UpdateError, count: usize) -> TrainError {
         match error {
-            UpdateError::Data(error) => error.into(),
-            UpdateError::Task(error) => *error,
             UpdateError::NotFinite(update) => self.not_finite(&update, count),
             // Each update is settled before the next one.
             UpdateError::Refused(_) => TrainError::Execution(error.to_string()),
-            UpdateError::Execution(reason) => TrainError::Execution(reason),
-            UpdateError::NoGradient => TrainError::NoGradient,
-            UpdateError::Job(failure) => TrainError::Job(failure),
-            UpdateError::World(error) => error.into(),
+            UpdateError::Failed(error) => *error,
         }
     }
 

@@ -7,26 +7,15 @@ use crate::recipe::Position;
 use crate::run::{EpochRecord, EvalRecord, Event, Listener, Metrics, Note, StepRecord, Topic};
 use crate::task::{Measured, Signals, Task};
 
-/// The time of an update by cause.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    /// The whole update.
-    pub(super) seconds: f64,
-    /// Waiting for data.
-    pub(super) data_wait: f64,
-    /// Communication with other processes.
-    pub(super) communication: f64,
-}
-
 impl<T: Task> Trainer<'_, '_, T> {
     /// Reports an update, and logs it with those before it if a line is due: then there are signals. `position` is the one after
-    /// the update.
+    /// the update, and `one` the sums of it alone.
     pub(super) fn report_step(
         &mut self,
         update: &Update,
         position: Position,
         lr: f64,
-        times: Times,
+        one: LogSums,
         signals: Option<Signals>,
     ) -> Result<(), TrainError> {
         let is_alone = self.processes.world().is_alone();
@@ -44,16 +33,6 @@ impl<T: Task> Trainer<'_, '_, T> {
             data_wait: sums.data_wait / sums.updates as f64,
             metrics: Metrics::default(),
             communication: (!is_alone).then(|| sums.communication / sums.updates as f64),
-        };
-        let one = LogSums {
-            updates: 1,
-            unmade: u64::from(!update.made),
-            loss: update.loss,
-            grad_norm: if update.made { update.grad_norm } else { 0.0 },
-            images: update.images as u64,
-            seconds: times.seconds,
-            data_wait: times.data_wait,
-            communication: times.communication,
         };
         self.recorder.progress(&record(one));
         self.progress.log.add(one);

@@ -56,7 +56,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         let step = position.step + 1;
         let keep = self.processes.world().is_first();
         let dumped = keep.then(|| {
-            self.batches().and_then(|batches| {
+            self.batches(0, 1).and_then(|batches| {
                 let (run, network) = (self.checkpoints.run(), &self.state.network);
                 let source = &self.splits.train;
                 dump(run, step, network, source, batches.take(count))

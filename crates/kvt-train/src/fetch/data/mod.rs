@@ -12,7 +12,7 @@ mod sets;
 use std::path::Path;
 
 use fs_err as fs;
-use kvt_data::fs::{parent, write_folder};
+use kvt_data::fs::{if_there, parent, write_folder};
 use kvt_data::regular;
 use toml::{Table, Value};
 
@@ -113,12 +113,8 @@ impl Dataset {
 
     /// Whether the folder has this data set; an error if it has something else.
     fn is_there(&self, out: &Path) -> Result<bool, FetchError> {
-        let is_vacant = match fs::read_dir(out) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
-            Err(error) => return Err(error.into()),
-        };
-        if is_vacant {
+        let mut entries = if_there(fs::read_dir(out))?.into_iter().flatten();
+        if entries.next().is_none() {
             return Ok(false);
         }
         let text = regular::read_to_string(&out.join(MANIFEST)).unwrap_or_default();

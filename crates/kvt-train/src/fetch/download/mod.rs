@@ -7,10 +7,11 @@ mod part;
 mod store;
 mod transfer;
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kvt_data::fs::write_atomic;
 use ureq::http::HeaderMap;
 
 pub(super) use self::transfer::file;
@@ -91,7 +92,8 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// Downloads timm's configuration of the weights into the cache. It has no SHA-256 to check.
 pub(super) fn describe(url: &str, cache: &Cache, commit: Commit) -> Result<(), FetchError> {
-    if cache.holds(commit, CONFIG) {
+    let path = cache.path(commit, CONFIG);
+    if path.exists() {
         return Ok(());
     }
     let answer = request(url, None, FOLLOWED)?;
@@ -102,7 +104,7 @@ pub(super) fn describe(url: &str, cache: &Cache, commit: Commit) -> Result<(), F
     // A cut one, or the page of an error, is none.
     let parsed = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&bytes);
     parsed.map_err(|error| interrupted(url, &format!("it is no description: {error}")))?;
-    Ok(cache.write(commit, CONFIG, &bytes)?)
+    Ok(write_atomic(&path, |file| file.write_all(&bytes))?)
 }
 
 #[cfg(test)]

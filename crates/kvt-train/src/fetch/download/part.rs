@@ -10,7 +10,6 @@ use kvt_data::fs::parent;
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) path: PathBuf,
-    to: PathBuf,
     pub(super) file: fs::File,
 }
 
@@ -19,8 +18,8 @@ impl Part {
     pub(super) fn open(to: &Path) -> io::Result<Self> {
         let mut path = to.as_os_str().to_owned();
         path.push(".part");
-        let (path, to) = (PathBuf::from(path), to.to_owned());
-        fs::create_dir_all(parent(&to))?;
+        let path = PathBuf::from(path);
+        fs::create_dir_all(parent(to))?;
         loop {
             let mut options = fs::OpenOptions::new();
             let file = options.create(true).append(true).open(&path)?;
@@ -30,22 +29,13 @@ impl Part {
             let is_same = fs::metadata(&path)
                 .is_ok_and(|named| file.metadata().is_ok_and(|open| same(&named, &open)));
             if is_same || to.is_file() {
-                return Ok(Self { path, to, file });
+                return Ok(Self { path, file });
             }
         }
     }
 
     pub(super) fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
-    }
-
-    pub(super) fn clear(&self) -> io::Result<()> {
-        self.file.set_len(0)
-    }
-
-    /// Gives it the name of the whole file.
-    pub(super) fn keep(self) -> io::Result<()> {
-        fs::rename(&self.path, &self.to)
     }
 
     pub(super) fn remove(self) -> io::Result<()> {

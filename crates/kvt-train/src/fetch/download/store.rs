@@ -1,10 +1,10 @@
 //! What a download puts into the cache.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::PathBuf;
 
 use fs_err as fs;
-use kvt_data::fs::{parent, sync_folder, write_atomic, write_text};
+use kvt_data::fs::{parent, sync_folder, write_text};
 
 use crate::fetch::cache::Cache;
 use crate::fetch::sum::{Commit, Sum};
@@ -29,16 +29,5 @@ impl Cache {
         fs::create_dir_all(self.0.join("refs"))?;
         write_text(&self.0.join("refs/main"), &commit.to_string())?;
         Ok(path)
-    }
-
-    /// Whether there is such a file of a commit.
-    pub(super) fn holds(&self, commit: Commit, name: &str) -> bool {
-        self.path(commit, name).exists()
-    }
-
-    /// Writes a small file of a commit.
-    pub(super) fn write(&self, commit: Commit, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let path = self.path(commit, name);
-        write_atomic(&path, |file| file.write_all(bytes))
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use fs_err as fs;
 use ureq::http::{Response, StatusCode, header};
 use ureq::{Agent, Body};
 
@@ -75,7 +76,7 @@ pub(in crate::fetch) fn file(
         found => found?,
     };
     if found == sum {
-        return Ok(part.keep()?);
+        return Ok(fs::rename(&part.path, to)?);
     }
     part.remove()?;
     Err(FetchError::Checksum {
@@ -99,7 +100,7 @@ fn received(
         return Ok(found);
     }
     // The earlier part may be of another file, or the server did not continue where it ended.
-    part.clear()?;
+    part.file.set_len(0)?;
     receive(url, part, silence, told)
 }
 
@@ -111,13 +112,11 @@ fn receive(
     told: Told<'_>,
 ) -> Result<Sum, FetchError> {
     let mut done = part.len()?;
-    let mut answer = match done {
-        0 => request(url, None, FOLLOWED)?,
-        done => request(url, Some(format!("bytes={done}-")), FOLLOWED)?,
-    };
+    let range = (done > 0).then(|| format!("bytes={done}-"));
+    let mut answer = request(url, range, FOLLOWED)?;
     // The server has nothing more to send, or cannot begin within a file.
     if done > 0 && answer.status() != StatusCode::PARTIAL_CONTENT {
-        part.clear()?;
+        part.file.set_len(0)?;
         done = 0;
         if answer.status() != StatusCode::OK {
             answer = request(url, None, FOLLOWED)?;

@@ -7,7 +7,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use crate::run::RunError;
-use kvt_data::fs::write_atomic;
+use kvt_data::fs::{if_there, write_atomic};
 use kvt_data::regular;
 
 const FORMAT: u32 = 1;
@@ -29,10 +29,11 @@ struct FileEntry {
 
 impl Manifest {
     /// Syncs the files `names` of `folder` to disk and then writes its manifest.
-    pub(super) fn seal<'a>(folder: &Path, names: impl Iterator<Item = &'a str>) -> io::Result<()> {
+    pub(super) fn seal(folder: &Path, names: &[String]) -> io::Result<()> {
         let manifest = Self {
             format: FORMAT,
             files: names
+                .iter()
                 .map(|name| FileEntry::seal(folder, name))
                 .collect::<io::Result<_>>()?,
         };
@@ -44,10 +45,8 @@ impl Manifest {
     /// Checks that `folder` has every file its manifest lists, unaltered, and that `required` is one of them.
     pub(super) fn verify(folder: &Path, required: &str) -> Result<Self, RunError> {
         let broken = |reason: String| RunError::broken(folder, reason);
-        let text = regular::read(&folder.join(MANIFEST)).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => broken(format!("`{MANIFEST}` is missing")),
-            _ => error.into(),
-        })?;
+        let text = if_there(regular::read(&folder.join(MANIFEST)))?;
+        let text = text.ok_or_else(|| broken(format!("`{MANIFEST}` is missing")))?;
         let manifest: Self = serde_json::from_slice(&text)
             .map_err(|error| broken(format!("`{MANIFEST}` does not parse: {error}")))?;
         if manifest.format != FORMAT {
@@ -87,25 +86,17 @@ impl FileEntry {
 
     fn verify(&self, folder: &Path) -> Result<(), RunError> {
         let name = &self.name;
+        let broken = |how: &str| Err(RunError::broken(folder, format!("`{name}` {how}")));
         if !is_file_name(name) {
-            return Err(RunError::broken(
-                folder,
-                format!("`{name}` is not a file name"),
-            ));
+            return broken("is not a file name");
         }
-        match measure(&folder.join(name)) {
-            Ok((size, _)) if size != self.size => Err(RunError::broken(
-                folder,
-                format!("`{name}` has {size} bytes instead of {}", self.size),
-            )),
-            Ok((_, blake3)) if blake3 != self.blake3 => {
-                Err(RunError::broken(folder, format!("`{name}` was altered")))
+        match if_there(measure(&folder.join(name)))? {
+            Some((size, _)) if size != self.size => {
+                broken(&format!("has {size} bytes instead of {}", self.size))
             }
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(RunError::broken(folder, format!("`{name}` is missing")))
-            }
-            Err(error) => Err(error.into()),
+            Some((_, blake3)) if blake3 != self.blake3 => broken("was altered"),
+            Some(_) => Ok(()),
+            None => broken("is missing"),
         }
     }
 }
@@ -137,7 +128,7 @@ mod tests {
     fn a_manifest_that_lacks_what_is_required_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), "1").unwrap();
-        Manifest::seal(folder.path(), ["a"].into_iter()).unwrap();
+        Manifest::seal(folder.path(), &["a".to_owned()]).unwrap();
         assert!(Manifest::verify(folder.path(), "a").unwrap().lists("a"));
         let error = Manifest::verify(folder.path(), "b").unwrap_err();
         assert!(error.to_string().contains("does not list `b`"), "{error}");

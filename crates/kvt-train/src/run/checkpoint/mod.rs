@@ -30,17 +30,14 @@ use serde::de::DeserializeOwned;
 use self::manifest::{Manifest, is_file_name};
 use self::name::Name;
 pub use self::name::Stage;
-pub use self::recover::{Recovered, Settled};
+pub use self::recover::Settled;
 use super::{RunDir, RunError, Warning};
-use kvt_data::fs::{parent, sync_folder, write_atomic};
+use kvt_data::fs::{if_there, parent, sync_folder, write_atomic};
 use kvt_data::regular;
 
 const STATE: &str = "state.json";
 const LAST: &str = "last";
 const BEST: &str = "best";
-
-/// A file of a checkpoint: its plain name, and the function that writes it at the path it is given.
-pub type FileWriter<'a, E> = (&'a str, &'a mut dyn FnMut(&Path) -> Result<(), E>);
 
 /// The folder of a run's checkpoints. Only the process that holds the run's lock may call [`save`](Self::save) and
 /// [`settle`](Self::settle).
@@ -75,15 +72,6 @@ impl<'a> From<&'a Path> for Which<'a> {
     }
 }
 
-/// A checkpoint that was just written.
-#[derive(Debug)]
-pub struct Saved {
-    /// Its folder.
-    pub path: PathBuf,
-    /// Old checkpoints that could not be deleted.
-    pub warnings: Vec<Warning>,
-}
-
 /// A complete checkpoint, every file of which has been verified.
 #[derive(Debug)]
 pub struct Checkpoint {
@@ -102,39 +90,30 @@ impl Checkpoints {
         }
     }
 
-    /// The checkpoints of a run that this process writes.
-    pub fn of(run: &RunDir) -> Self {
+    /// The checkpoints of a run that this process writes. Those of `keep_last` of the latest steps are kept, of at least one.
+    pub fn of(run: &RunDir, keep_last: usize) -> Self {
         Self {
+            folder: run.checkpoints(),
             run: Some(run.clone()),
-            ..Self::new(run.checkpoints())
-        }
-    }
-
-    /// Keeps the checkpoints of this many of the latest steps, at least one, instead of only `last`.
-    #[must_use]
-    pub fn keep_last(self, steps: usize) -> Self {
-        Self {
-            keep_last: steps.max(1),
-            ..self
+            keep_last: keep_last.max(1),
         }
     }
 
     /// Writes a checkpoint after `step` optimizer updates and makes it `last`, with `best` also the best; then deletes all others
-    /// except `best` and those of the latest steps.
+    /// except `best` and those of the latest steps. Returns a warning for each that could not be deleted.
     ///
-    /// Each of `files` is a plain file name and the function that writes that file at the path it is given. `state` is stored as
-    /// JSON. It must not contain non-finite numbers, since these could not be read back.
+    /// `files` writes its files into the folder that it is given, and returns their plain names. `state` is stored as JSON. It must not
+    /// contain non-finite numbers, since these could not be read back.
     ///
     /// # Errors
-    /// The functions' errors, a failure of the file system, or [`RunError::Moved`]. Earlier checkpoints are then untouched.
+    /// The error of `files`, a failure of the file system, or [`RunError::Moved`]. Earlier checkpoints are then untouched.
     pub fn save<E: From<RunError>>(
         &self,
         step: u64,
-        stage: Stage,
-        files: &mut [FileWriter<'_, E>],
+        (stage, best): (Stage, bool),
         state: &impl Serialize,
-        best: bool,
-    ) -> Result<Saved, E> {
+        files: impl FnOnce(&Path) -> Result<Vec<String>, E>,
+    ) -> Result<Vec<Warning>, E> {
         let name = self.free_name(Name::new(step, stage)).to_string();
         let temporary = self.temporary(&name);
         let written = self.write(&temporary, &name, files, state);
@@ -152,10 +131,7 @@ impl Checkpoints {
             self.point(BEST, &name)?;
         }
         self.point(LAST, &name)?;
-        Ok(Saved {
-            path: self.folder.join(&name),
-            warnings: self.prune(),
-        })
+        Ok(self.prune())
     }
 
     /// Loads a checkpoint after verifying all its files.
@@ -204,7 +180,7 @@ impl Checkpoints {
         &self,
         temporary: &Path,
         name: &str,
-        files: &mut [FileWriter<'_, E>],
+        files: impl FnOnce(&Path) -> Result<Vec<String>, E>,
         state: &impl Serialize,
     ) -> Result<(), E> {
         let io = |error: io::Error| E::from(RunError::Io(error));
@@ -218,12 +194,10 @@ impl Checkpoints {
             fs::remove_dir_all(temporary).map_err(io)?;
         }
         fs::create_dir(temporary).map_err(io)?;
-        for (name, write) in &mut *files {
-            write(&temporary.join(*name))?;
-        }
+        let mut names = files(temporary)?;
         write_json(&temporary.join(STATE), state).map_err(io)?;
-        let names = files.iter().map(|(name, _)| *name).chain([STATE]);
-        Manifest::seal(temporary, names).map_err(io)?;
+        names.push(STATE.to_owned());
+        Manifest::seal(temporary, &names).map_err(io)?;
         // It may have been begun just after the run was moved. What was begun before cannot be renamed by this path.
         self.check()?;
         fs::rename(temporary, self.folder.join(name)).map_err(io)?;
@@ -232,10 +206,14 @@ impl Checkpoints {
 
     /// The first free name from this one on. A checkpoint is not touched until its replacement is complete.
     fn free_name(&self, mut name: Name) -> Name {
-        while self.folder.join(name.to_string()).exists() {
+        while self.path(name).exists() {
             name = name.again();
         }
         name
+    }
+
+    fn path(&self, name: Name) -> PathBuf {
+        self.folder.join(name.to_string())
     }
 
     fn temporary(&self, name: &str) -> PathBuf {
@@ -256,10 +234,8 @@ impl Checkpoints {
     /// The name in a pointer file; `None` if there is no such file.
     fn pointer(&self, pointer: &str) -> Result<Option<String>, RunError> {
         let path = self.folder.join(pointer);
-        let text = match regular::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.into()),
+        let Some(text) = if_there(regular::read_to_string(&path))? else {
+            return Ok(None);
         };
         let name = text.trim();
         if is_file_name(name) {
@@ -273,17 +249,22 @@ impl Checkpoints {
         }
     }
 
+    /// The names in the folder; none before the first checkpoint.
+    fn entries(&self) -> Result<Vec<String>, RunError> {
+        let mut names = Vec::new();
+        if self.folder.exists() {
+            for entry in fs::read_dir(&self.folder)? {
+                names.push(entry?.file_name().to_string_lossy().into_owned());
+            }
+        }
+        Ok(names)
+    }
+
     /// The existing checkpoints, complete or not, newest first.
     fn names(&self) -> Result<Vec<Name>, RunError> {
-        let entries = match fs::read_dir(&self.folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
-        let mut names = Vec::new();
-        for entry in entries {
-            names.extend(entry?.file_name().to_str().and_then(Name::parse));
-        }
+        let entries = self.entries()?;
+        let names = entries.iter().filter_map(|name| Name::parse(name));
+        let mut names: Vec<Name> = names.collect();
         names.sort_unstable_by(|a, b| b.cmp(a));
         Ok(names)
     }
@@ -301,6 +282,12 @@ impl Checkpoint {
     /// The checkpoint's folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The name of its folder.
+    fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
     }
 
     /// Whether a file belongs to it.

@@ -43,7 +43,7 @@ impl Checkpoints {
                 && !pointed.contains(&name.to_string())
                 && let Err(error) = self.hide(name)
             {
-                warnings.push(not_deleted(&self.folder.join(name.to_string()), &error));
+                warnings.push(not_deleted(&self.path(name), &error));
             }
         }
         Ok(())

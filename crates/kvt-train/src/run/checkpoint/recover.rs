@@ -3,7 +3,6 @@
 //! The choice changes nothing, so that a refused resume leaves the folder as it was. [`Checkpoints::settle`] then updates the
 //! folder to match the choice.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -12,18 +11,10 @@ use super::manifest::is_file_name;
 use super::name::{Name, Stage};
 use super::{BEST, Checkpoint, Checkpoints, LAST, Which};
 use crate::run::{RunError, Warning};
+use kvt_data::fs::if_there;
 
 /// Prefix of the names of checkpoints that were taken out of use.
 const SET_ASIDE: &str = "set-aside-";
-
-/// The checkpoint to resume from.
-#[derive(Debug)]
-pub struct Recovered {
-    /// The checkpoint.
-    pub checkpoint: Checkpoint,
-    /// Set if it is not the requested one.
-    pub warning: Option<Warning>,
-}
 
 /// The state of the folder of checkpoints when a run was resumed.
 #[derive(Debug, Default)]
@@ -35,40 +26,25 @@ pub struct Settled {
 }
 
 impl Checkpoints {
-    /// Loads the checkpoint to resume from. A bare name is one in this folder; it may have been set aside. The last one is the
-    /// newest complete one, even if the process died before `last` pointed to it, or a user restored it.
+    /// Loads the checkpoint to resume from, with a warning if it is not the requested one. A bare name is one in this folder; it may
+    /// have been set aside. The last one is the newest complete one, even if the process died before `last` pointed to it, or a user
+    /// restored it.
     ///
     /// # Errors
     /// As [`load`](Self::load), and [`RunError::ForeignCheckpoint`] for a checkpoint of another folder.
-    pub fn recover(&self, which: Which<'_>) -> Result<Recovered, RunError> {
-        let (checkpoint, warning) = match which {
-            Which::Path(path) => {
-                let path = self.own(path)?;
-                (Checkpoint::load(&path)?, None)
-            }
+    pub fn recover(&self, which: Which<'_>) -> Result<(Checkpoint, Option<Warning>), RunError> {
+        match which {
+            Which::Path(path) => Ok((Checkpoint::load(&self.own(path)?)?, None)),
             Which::Last => {
                 let (checkpoint, warning) = self.load_last()?;
-                let name = checkpoint
-                    .path
-                    .file_name()
-                    .and_then(|name| name.to_str())
-                    .and_then(Name::parse);
-                let newer = self
-                    .names()?
-                    .into_iter()
-                    .filter(|other| Some(*other) > name);
-                let mut paths = newer.map(|name| self.folder.join(name.to_string()));
-                match paths.find_map(|path| Checkpoint::load(&path).ok()) {
-                    Some(newer) => (newer, None),
-                    None => (checkpoint, warning),
-                }
+                let name = Name::parse(&checkpoint.name());
+                let names = self.names()?.into_iter();
+                let mut newer = names.filter(|other| Some(*other) > name);
+                let newer = newer.find_map(|name| Checkpoint::load(&self.path(name)).ok());
+                Ok(newer.map_or((checkpoint, warning), |newer| (newer, None)))
             }
-            Which::Best => self.load(which)?,
-        };
-        Ok(Recovered {
-            checkpoint,
-            warning,
-        })
+            Which::Best => self.load(which),
+        }
     }
 
     /// Makes `recovered` the last checkpoint. Newer ones are set aside: they are broken, or the run abandons them. `best` is
@@ -79,11 +55,11 @@ impl Checkpoints {
     /// If the file system fails.
     pub fn settle(
         &self,
-        recovered: &mut Recovered,
+        recovered: &mut Checkpoint,
         best: Option<Option<u64>>,
     ) -> Result<Settled, RunError> {
         let mut settled = Settled::default();
-        let name = self.readmit(&mut recovered.checkpoint)?;
+        let name = self.readmit(recovered)?;
         self.settle_best(best, &mut settled)?;
         let text = name.to_string();
         if !matches!(self.pointer(LAST), Ok(Some(last)) if last == text) {
@@ -119,20 +95,17 @@ impl Checkpoints {
             }
         };
         for name in candidates {
-            let text = name.to_string();
-            let path = self.folder.join(&text);
+            let path = self.path(name);
             match Checkpoint::load(&path) {
                 Ok(_) if pointed == Some(name) => return Ok(()),
-                Ok(_) => return self.point(BEST, &text),
+                Ok(_) => return self.point(BEST, &name.to_string()),
                 Err(_) if !path.exists() => {}
                 Err(_) => settled.warnings.push(self.set_aside(name)?),
             }
         }
         settled.best_is_lost = best.is_some();
-        match fs::remove_file(self.folder.join(BEST)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
-        }
+        if_there(fs::remove_file(self.folder.join(BEST)))?;
+        Ok(())
     }
 
     /// The path of a checkpoint in this folder: a bare name, or a path that leads into it.
@@ -155,11 +128,7 @@ impl Checkpoints {
 
     /// Restores the name of a checkpoint that was set aside.
     fn readmit(&self, checkpoint: &mut Checkpoint) -> Result<Name, RunError> {
-        let text = checkpoint
-            .path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy();
+        let text = checkpoint.name();
         if let Some(name) = Name::parse(&text) {
             return Ok(name);
         }
@@ -171,7 +140,7 @@ impl Checkpoints {
             return Err(self.foreign(&checkpoint.path));
         };
         let name = self.free_name(name);
-        let path = self.folder.join(name.to_string());
+        let path = self.path(name);
         fs::rename(&checkpoint.path, &path)?;
         checkpoint.path = path;
         Ok(name)
@@ -179,7 +148,7 @@ impl Checkpoints {
 
     /// Takes a checkpoint out of use without deleting it.
     pub(super) fn set_aside(&self, name: Name) -> Result<Warning, RunError> {
-        let from = self.folder.join(name.to_string());
+        let from = self.path(name);
         let base = format!("{SET_ASIDE}{name}");
         let mut to = self.folder.join(&base);
         let mut attempt = 1;
@@ -191,21 +160,6 @@ impl Checkpoints {
         Ok(Warning::SetAside { from, to })
     }
 
-    /// Names of the checkpoints that were taken out of use.
-    fn set_aside_names(&self) -> Result<Vec<String>, RunError> {
-        let mut names = Vec::new();
-        if self.folder.exists() {
-            for entry in fs::read_dir(&self.folder)? {
-                let name = entry?.file_name().to_string_lossy().into_owned();
-                if name.starts_with(SET_ASIDE) {
-                    names.push(name);
-                }
-            }
-        }
-        names.sort();
-        Ok(names)
-    }
-
     pub(super) fn load_last(&self) -> Result<(Checkpoint, Option<Warning>), RunError> {
         let error = match self.pointer(LAST) {
             Ok(Some(name)) => match Checkpoint::load(&self.folder.join(name)) {
@@ -215,23 +169,22 @@ impl Checkpoints {
             Ok(None) => self.none(LAST),
             Err(error) => error,
         };
-        let names = self.names()?;
-        let aside = if names.is_empty() {
-            self.set_aside_names()?
-        } else {
-            Vec::new()
+        let unusable = |reason: String| RunError::NoUsableCheckpoint {
+            path: self.folder.clone(),
+            reason,
         };
-        if !aside.is_empty() {
-            return Err(RunError::NoUsableCheckpoint {
-                path: self.folder.clone(),
-                reason: format!(
-                    "what is left was set aside: name one of it with `--resume-from`, as `{}`",
-                    aside.join("`, `")
-                ),
-            });
+        let names = self.names()?;
+        let mut aside = self.entries()?;
+        aside.retain(|name| name.starts_with(SET_ASIDE));
+        if names.is_empty() && !aside.is_empty() {
+            aside.sort();
+            return Err(unusable(format!(
+                "what is left was set aside: name one of it with `--resume-from`, as `{}`",
+                aside.join("`, `")
+            )));
         }
-        for name in &names {
-            if let Ok(checkpoint) = Checkpoint::load(&self.folder.join(name.to_string())) {
+        for &name in &names {
+            if let Ok(checkpoint) = Checkpoint::load(&self.path(name)) {
                 let warning = Warning::FellBack {
                     reason: error.to_string(),
                     used: checkpoint.path.clone(),
@@ -240,14 +193,9 @@ impl Checkpoints {
             }
         }
         match error {
+            RunError::NoCheckpoint { .. } if names.is_empty() => Err(error),
             // Checkpoints existed once, so this differs from a run that never saved.
-            error if !names.is_empty() || !matches!(error, RunError::NoCheckpoint { .. }) => {
-                Err(RunError::NoUsableCheckpoint {
-                    path: self.folder.clone(),
-                    reason: error.to_string(),
-                })
-            }
-            error => Err(error),
+            _ => Err(unusable(error.to_string())),
         }
     }
 }

@@ -11,19 +11,23 @@ fn setup() -> (TempDir, Checkpoints) {
     (folder, checkpoints)
 }
 
+/// The same checkpoints, of so many of the latest steps.
+fn keeping(checkpoints: Checkpoints, keep_last: usize) -> Checkpoints {
+    Checkpoints {
+        keep_last,
+        ..checkpoints
+    }
+}
+
 /// Saves two files, one of which contains the step, and the step as state.
-fn save(checkpoints: &Checkpoints, step: u64, best: bool) -> Saved {
-    let mut model = |path: &Path| Ok::<_, RunError>(fs::write(path, format!("model {step}"))?);
-    let mut optim = |path: &Path| Ok(fs::write(path, vec![7; 100_000])?);
-    checkpoints
-        .save(
-            step,
-            Stage::Done,
-            &mut [("model", &mut model), ("optim", &mut optim)],
-            &step,
-            best,
-        )
-        .unwrap()
+fn save(checkpoints: &Checkpoints, step: u64, best: bool) -> Vec<Warning> {
+    let files = |folder: &Path| -> Result<_, RunError> {
+        fs::write(folder.join("model"), format!("model {step}"))?;
+        fs::write(folder.join("optim"), vec![7; 100_000])?;
+        Ok(vec!["model".to_owned(), "optim".to_owned()])
+    };
+    let saved = checkpoints.save(step, (Stage::Done, best), &step, files);
+    saved.unwrap()
 }
 
 fn load(checkpoints: &Checkpoints, which: Which<'_>) -> (u64, Option<Warning>) {
@@ -49,7 +53,7 @@ fn entries(checkpoints: &Checkpoints) -> Vec<String> {
 fn last_and_best_are_kept_and_the_others_deleted() {
     let (_folder, checkpoints) = setup();
     for (step, best) in [(10, true), (20, true), (30, false), (40, false)] {
-        assert_eq!(save(&checkpoints, step, best).warnings, []);
+        assert_eq!(save(&checkpoints, step, best), []);
     }
     assert_eq!(
         entries(&checkpoints),
@@ -214,7 +218,7 @@ fn a_crash_at_any_point_loses_nothing() {
         crash(&checkpoints);
         assert_eq!(load(&checkpoints, Which::Last), (expected, None));
         assert_eq!(load(&checkpoints, Which::Best), (1, None));
-        assert_eq!(save(&checkpoints, 3, true).warnings, []);
+        assert_eq!(save(&checkpoints, 3, true), []);
         assert_eq!(load(&checkpoints, Which::Last), (3, None));
         let names = entries(&checkpoints);
         assert_eq!(names, ["best", "last", "step-00000003"]);
@@ -227,15 +231,15 @@ fn a_failing_writer_leaves_the_previous_checkpoint_and_no_rest() {
     let (_folder, checkpoints) = setup();
     save(&checkpoints, 1, true);
     let before = entries(&checkpoints);
-    let mut model = |path: &Path| {
-        fs::write(path, "half")?;
+    let model = |folder: &Path| {
+        fs::write(folder.join("model"), "half")?;
         Err(RunError::Io(io::Error::new(
             io::ErrorKind::StorageFull,
             "disk full",
         )))
     };
     let error = checkpoints
-        .save(2, Stage::Done, &mut [("model", &mut model)], &2_u64, true)
+        .save(2, (Stage::Done, true), &2_u64, model)
         .unwrap_err();
     assert_eq!(error.to_string(), "disk full");
     assert_eq!(entries(&checkpoints), before);
@@ -247,8 +251,7 @@ fn a_failing_writer_leaves_the_previous_checkpoint_and_no_rest() {
 fn a_step_saved_again_replaces_the_first_only_when_complete() {
     let (_folder, checkpoints) = setup();
     save(&checkpoints, 5, true);
-    let again = save(&checkpoints, 5, false);
-    assert!(again.path.ends_with("step-00000005-2"));
+    save(&checkpoints, 5, false);
     assert_eq!(
         entries(&checkpoints),
         ["best", "last", "step-00000005", "step-00000005-2"]
@@ -263,19 +266,17 @@ fn a_step_saved_again_replaces_the_first_only_when_complete() {
 #[test]
 fn of_the_latest_steps_one_checkpoint_each_is_kept() {
     let (_folder, checkpoints) = setup();
-    let checkpoints = checkpoints.keep_last(2);
-    let mut none: [FileWriter<'_, RunError>; 0] = [];
+    let checkpoints = keeping(checkpoints, 2);
+    let none = |_: &Path| Ok::<_, RunError>(Vec::new());
     for step in [10, 20, 30] {
         for stage in [Stage::BeforeEval, Stage::Done] {
             let best = step == 10 && stage == Stage::Done;
-            checkpoints
-                .save(step, stage, &mut none, &step, best)
-                .unwrap();
+            checkpoints.save(step, (stage, best), &step, none).unwrap();
         }
     }
     fs::create_dir(checkpoints.folder.join("step-00000010-mine")).unwrap();
     checkpoints
-        .save(40, Stage::BeforeEval, &mut none, &40, false)
+        .save(40, (Stage::BeforeEval, false), &40, none)
         .unwrap();
     let expected = [
         "best",
@@ -294,11 +295,11 @@ fn settle(
     which: Which<'_>,
     best: Option<u64>,
 ) -> (u64, Vec<String>, bool) {
-    let mut recovered = checkpoints.recover(which).unwrap();
+    let (mut recovered, _) = checkpoints.recover(which).unwrap();
     let settled = checkpoints.settle(&mut recovered, best.map(Some)).unwrap();
     let warnings = settled.warnings.iter().map(ToString::to_string).collect();
     // After any damage, the next start finds a consistent folder.
-    let step = recovered.checkpoint.state().unwrap();
+    let step = recovered.state().unwrap();
     assert_eq!(load(checkpoints, Which::Last), (step, None));
     (step, warnings, settled.best_is_lost)
 }
@@ -306,7 +307,7 @@ fn settle(
 /// Steps 1 (the best) to 3, all kept.
 fn three() -> (TempDir, Checkpoints) {
     let (folder, checkpoints) = setup();
-    let checkpoints = checkpoints.keep_last(9);
+    let checkpoints = keeping(checkpoints, 9);
     for step in 1..=3 {
         save(&checkpoints, step, step == 1);
     }
@@ -477,8 +478,8 @@ fn choosing_changes_nothing() {
     fs::write(checkpoints.folder.join("step-00000003/model"), "").unwrap();
     fs::create_dir(checkpoints.folder.join(".step-00000004.tmp-1")).unwrap();
     let before = entries(&checkpoints);
-    let recovered = checkpoints.recover(Which::Last).unwrap();
-    assert!(recovered.warning.is_some());
+    let (_, warning) = checkpoints.recover(Which::Last).unwrap();
+    assert!(warning.is_some());
     assert_eq!(entries(&checkpoints), before);
 }
 
@@ -486,8 +487,9 @@ fn choosing_changes_nothing() {
 fn every_bit_of_the_state_survives() {
     let (_folder, checkpoints) = setup();
     let state = vec![0.1_f64 + 0.2, 1e300 / 3.0, f64::MIN_POSITIVE, -0.0];
+    let none = |_: &Path| Ok::<_, RunError>(Vec::new());
     checkpoints
-        .save::<RunError>(1, Stage::Done, &mut [], &state, false)
+        .save(1, (Stage::Done, false), &state, none)
         .unwrap();
     let (checkpoint, _) = checkpoints.load(Which::Last).unwrap();
     let back: Vec<f64> = checkpoint.state().unwrap();
@@ -507,7 +509,7 @@ fn a_moved_run_writes_no_checkpoint_into_another() {
     let folder = tempfile::tempdir().unwrap();
     let (path, moved) = (folder.path().join("run"), folder.path().join("moved"));
     let run = RunDir::create(&path, false).unwrap();
-    let checkpoints = Checkpoints::of(&run);
+    let checkpoints = Checkpoints::of(&run, 1);
     save(&checkpoints, 1, true);
     let away = || {
         fs::rename(&path, &moved).unwrap();
@@ -518,13 +520,14 @@ fn a_moved_run_writes_no_checkpoint_into_another() {
         if at_once {
             away();
         }
-        let mut model = |path: &Path| {
+        let model = |folder: &Path| -> Result<_, RunError> {
             if !at_once {
                 away();
             }
-            Ok::<_, RunError>(fs::write(path, "model")?)
+            fs::write(folder.join("model"), "model")?;
+            Ok(vec!["model".to_owned()])
         };
-        let error = checkpoints.save(2, Stage::Done, &mut [("model", &mut model)], &2, true);
+        let error = checkpoints.save(2, (Stage::Done, true), &2, model);
         assert!(matches!(error, Err(RunError::Moved(_))), "{error:?}");
         assert_eq!(entries(&checkpoints), Vec::<String>::new());
         fs::remove_dir_all(&path).unwrap();

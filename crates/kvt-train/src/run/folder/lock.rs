@@ -106,11 +106,8 @@ impl Lock {
     fn is_in_place(&self) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt as _;
         let held = self.folder.metadata()?;
-        match fs::metadata(&self.run) {
-            Ok(found) => Ok((found.dev(), found.ino()) == (held.dev(), held.ino())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+        let found = kvt_data::fs::if_there(fs::metadata(&self.run))?;
+        Ok(found.is_some_and(|found| (found.dev(), found.ino()) == (held.dev(), held.ino())))
     }
 
     /// The system does not let a folder be moved in which a file is open.

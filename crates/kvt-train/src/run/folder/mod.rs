@@ -2,7 +2,6 @@
 
 mod lock;
 
-use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,10 +73,7 @@ impl RunDir {
         if !holds_run(path) {
             return Err(no_run(path));
         }
-        Ok(Self {
-            path: path.to_owned(),
-            lock: None,
-        })
+        Ok(Self::of_another(path))
     }
 
     /// The folder that another process of the job writes; it need not exist here.
@@ -147,18 +143,15 @@ impl RunDir {
         self.path.join(CHECKPOINTS)
     }
 
-    /// Renames the log, so that a run that starts over does not overwrite it; `None` if there is none.
+    /// Renames the log, so that a run that starts over does not overwrite it. Returns its new path.
     ///
     /// # Errors
     /// If it cannot be renamed.
-    pub fn set_log_aside(&self) -> Result<Option<PathBuf>, RunError> {
+    pub fn set_log_aside(&self) -> Result<PathBuf, RunError> {
         let log = self.log();
-        if !log.exists() {
-            return Ok(None);
-        }
         let kept = free_path(&log);
         fs::rename(log, &kept)?;
-        Ok(Some(kept))
+        Ok(kept)
     }
 
     /// Keeps a copy of the log before a part of it is cut off.
@@ -230,14 +223,9 @@ fn is_free(path: &Path) -> Result<bool, RunError> {
     let is_started = lock::is_ours(&path.join(LOCK));
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name();
-        let ours = is_started
-            && [LOCK, ENVIRONMENT, CLASSES]
-                .map(OsStr::new)
-                .contains(&name.as_os_str());
-        let is_temporary = name
-            .to_str()
-            .is_some_and(|name| name.starts_with(TEMPORARY_PREFIX));
-        if !ours && !is_temporary {
+        let name = name.to_str().unwrap_or_default();
+        let ours = is_started && [LOCK, ENVIRONMENT, CLASSES].contains(&name);
+        if !ours && !name.starts_with(TEMPORARY_PREFIX) {
             return Ok(false);
         }
     }

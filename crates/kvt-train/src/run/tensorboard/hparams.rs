@@ -5,23 +5,17 @@
 //! `HParamsPluginData`: `session_start_info` 3, with the map `hparams` 1 and `start_time_secs` 5; `google.protobuf.Value`:
 //! `number_value` 2, `string_value` 3, `bool_value` 4.
 
-use super::Message;
+use toml::{Table, Value};
+
+use super::{Message, event};
 
 /// Names and values, in the order of the names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HyperParameters(Vec<(String, Value)>);
 
-/// A value that TensorBoard can sort and filter by.
-#[derive(Clone, Debug, PartialEq)]
-enum Value {
-    Number(f64),
-    Text(String),
-    Switch(bool),
-}
-
 impl HyperParameters {
-    /// All keys of a configuration, such as `optim.lr`; lists and times become texts.
-    pub fn new(table: &toml::Table) -> Self {
+    /// All keys of a configuration, such as `optim.lr`.
+    pub fn new(table: &Table) -> Self {
         let mut found = Vec::new();
         collect("", table, &mut found);
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -34,7 +28,7 @@ impl HyperParameters {
         for (name, value) in &self.0 {
             let mut entry = Message::default();
             entry.bytes(1, name.as_bytes());
-            entry.bytes(2, &value.message());
+            entry.bytes(2, &message(value));
             info.bytes(1, &entry.0);
         }
         info.double(5, wall_time);
@@ -51,45 +45,35 @@ impl HyperParameters {
         value.bytes(9, &metadata.0);
         let mut summary = Message::default();
         summary.bytes(1, &value.0);
-        let mut event = Message::default();
-        event.double(1, wall_time);
-        event.bytes(5, &summary.0);
-        event.0
+        event(wall_time, None, 5, &summary.0)
     }
 }
 
 /// A `TensorProto` of `dtype` 1, float, whose `tensor_shape` 2 has one `dim` 2 without entries.
 const EMPTY_TENSOR: &[u8] = &[0x08, 0x01, 0x12, 0x02, 0x12, 0x00];
 
-impl Value {
-    fn message(&self) -> Vec<u8> {
-        let mut message = Message::default();
-        match self {
-            Self::Number(number) => message.double(2, *number),
-            Self::Text(text) => message.bytes(3, text.as_bytes()),
-            Self::Switch(is_on) => message.integer(4, u64::from(*is_on)),
-        }
-        message.0
+/// A value that TensorBoard can sort and filter by; lists and times become texts.
+fn message(value: &Value) -> Vec<u8> {
+    let mut message = Message::default();
+    match value {
+        // Integers in a configuration are far below 2^53, except seeds, which may be rounded here.
+        Value::Integer(number) => message.double(2, *number as f64),
+        Value::Float(number) => message.double(2, *number),
+        Value::Boolean(is_on) => message.integer(4, u64::from(*is_on)),
+        Value::String(text) => message.bytes(3, text.as_bytes()),
+        other => message.bytes(3, other.to_string().as_bytes()),
     }
+    message.0
 }
 
 /// Adds the keys of a table, with a prefix.
-fn collect(prefix: &str, table: &toml::Table, found: &mut Vec<(String, Value)>) {
+fn collect(prefix: &str, table: &Table, found: &mut Vec<(String, Value)>) {
     for (key, value) in table {
         let name = format!("{prefix}{key}");
-        let value = match value {
-            toml::Value::Table(inner) => {
-                collect(&format!("{name}."), inner, found);
-                continue;
-            }
-            // Integers in a configuration are far below 2^53, except seeds, which may be rounded here.
-            toml::Value::Integer(number) => Value::Number(*number as f64),
-            toml::Value::Float(number) => Value::Number(*number),
-            toml::Value::Boolean(is_on) => Value::Switch(*is_on),
-            toml::Value::String(text) => Value::Text(text.clone()),
-            other => Value::Text(other.to_string()),
-        };
-        found.push((name, value));
+        match value {
+            Value::Table(inner) => collect(&format!("{name}."), inner, found),
+            value => found.push((name, value.clone())),
+        }
     }
 }
 
@@ -118,11 +102,15 @@ mod tests {
     #[test]
     fn lists_are_texts_and_whole_numbers_numbers() {
         let table = toml::from_str("seed = 7\n[model]\ndepth = [2, 2]\n").unwrap();
+        let found = HyperParameters::new(&table).0;
+        let found: Vec<_> = found
+            .iter()
+            .map(|(name, value)| (name.as_str(), message(value)))
+            .collect();
         let expected = [
-            ("model.depth", Value::Text("[2, 2]".to_owned())),
-            ("seed", Value::Number(7.0)),
-        ]
-        .map(|(name, value)| (name.to_owned(), value));
-        assert_eq!(HyperParameters::new(&table).0, expected);
+            ("model.depth", message(&Value::from("[2, 2]"))),
+            ("seed", message(&Value::from(7.0))),
+        ];
+        assert_eq!(found, expected);
     }
 }

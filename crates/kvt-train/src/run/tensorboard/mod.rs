@@ -137,11 +137,19 @@ fn masked_crc(bytes: &[u8]) -> u32 {
         .wrapping_add(0xa282_ead8)
 }
 
-fn version_event(wall_time: f64) -> Vec<u8> {
+/// An event with its content in a field.
+fn event(wall_time: f64, step: Option<u64>, field: u64, content: &[u8]) -> Vec<u8> {
     let mut event = Message::default();
     event.double(1, wall_time);
-    event.bytes(3, b"brain.Event:2");
+    if let Some(step) = step {
+        event.integer(2, step);
+    }
+    event.bytes(field, content);
     event.0
+}
+
+fn version_event(wall_time: f64) -> Vec<u8> {
+    event(wall_time, None, 3, b"brain.Event:2")
 }
 
 /// `SessionLog::START` makes TensorBoard discard data from `step` on.
@@ -149,11 +157,7 @@ fn restart_event(wall_time: f64, step: u64) -> Vec<u8> {
     const START: u64 = 1;
     let mut session = Message::default();
     session.integer(1, START);
-    let mut event = Message::default();
-    event.double(1, wall_time);
-    event.integer(2, step);
-    event.bytes(7, &session.0);
-    event.0
+    event(wall_time, Some(step), 7, &session.0)
 }
 
 fn scalar_event(wall_time: f64, step: u64, section: &str, values: &[(&str, f64)]) -> Vec<u8> {
@@ -164,11 +168,7 @@ fn scalar_event(wall_time: f64, step: u64, section: &str, values: &[(&str, f64)]
         value.float(2, *number as f32);
         summary.bytes(1, &value.0);
     }
-    let mut event = Message::default();
-    event.double(1, wall_time);
-    event.integer(2, step);
-    event.bytes(5, &summary.0);
-    event.0
+    event(wall_time, Some(step), 5, &summary.0)
 }
 
 /// A protobuf message under construction; the methods append one field each.

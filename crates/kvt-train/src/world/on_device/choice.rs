@@ -20,31 +20,22 @@ pub(super) enum Offer {
     },
 }
 
-/// The common decision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    /// No process has a CUDA GPU.
-    Host,
-    /// Some process has one, but the devices cannot sum together, for this reason.
-    Instead(String),
-    /// The processes join under this library.
-    Join(String),
-}
-
-/// Decides from the offers of all processes, in order of rank; all of them reach the same decision.
-pub(super) fn decide(offers: &[Offer]) -> Decision {
+/// Decides from the offers of all processes, in order of rank: the library under which they join, or `None` if no process has a CUDA
+/// GPU. All of them reach the same decision.
+///
+/// # Errors
+/// The reason, if some process has a CUDA GPU, but the devices cannot sum together.
+pub(super) fn decide(offers: &[Offer]) -> Result<Option<String>, String> {
     if offers.iter().all(|offer| *offer == Offer::Host) {
-        return Decision::Host;
+        return Ok(None);
     }
     let mut gpus = Vec::new();
     for (rank, offer) in offers.iter().enumerate() {
         match offer {
             Offer::Gpu { host, card, engine } => gpus.push((host, card, engine)),
-            Offer::Unable(reason) => {
-                return Decision::Instead(format!("process {rank}: {reason}"));
-            }
+            Offer::Unable(reason) => return Err(format!("process {rank}: {reason}")),
             Offer::Host => {
-                return Decision::Instead(format!(
+                return Err(format!(
                     "process {rank} does not train on `cuda`, as others do: give all processes such a device"
                 ));
             }
@@ -54,26 +45,25 @@ pub(super) fn decide(offers: &[Offer]) -> Decision {
         let same_card =
             |other: usize| card.is_some() && gpus[other].0 == *host && gpus[other].1 == *card;
         if let (Some(other), Some(card)) = ((0..rank).find(|other| same_card(*other)), card) {
-            return Decision::Instead(format!(
+            return Err(format!(
                 "processes {other} and {rank} share one GPU (`{card}`), which {engine} refuses: start as many processes on a host \
                  as it has GPUs, with a `train.device` that names no index"
             ));
         }
         let of_first = gpus[0].2;
         if *engine != of_first {
-            return Decision::Instead(format!(
+            return Err(format!(
                 "process 0 has {of_first} and process {rank} has {engine}: give all hosts the same"
             ));
         }
     }
-    match gpus.first() {
-        Some((_, _, engine)) => Decision::Join((*engine).clone()),
-        None => Decision::Host,
-    }
+    Ok(gpus.first().map(|(_, _, engine)| (*engine).clone()))
 }
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     fn gpu(host: &str, card: &str, version: &str) -> Offer {
@@ -85,10 +75,7 @@ mod tests {
     }
 
     fn instead(offers: &[Offer]) -> String {
-        match decide(offers) {
-            Decision::Instead(reason) => reason,
-            other => unreachable!("{other:?}"),
-        }
+        decide(offers).unwrap_err()
     }
 
     #[test]
@@ -98,15 +85,15 @@ mod tests {
             gpu("a", "08", "2.27.5"),
             gpu("b", "07", "2.27.5"),
         ];
-        assert_eq!(decide(&all), Decision::Join("NCCL 2.27.5".to_owned()));
+        assert_eq!(decide(&all), Ok(Some("NCCL 2.27.5".to_owned())));
         // Cards that cannot be distinguished are left to NCCL.
         let unknown = [gpu("a", "", "2.27.5"), gpu("a", "", "2.27.5")];
-        assert_eq!(decide(&unknown), Decision::Join("NCCL 2.27.5".to_owned()));
+        assert_eq!(decide(&unknown), Ok(Some("NCCL 2.27.5".to_owned())));
     }
 
     #[test]
     fn other_devices_need_no_reason() {
-        assert_eq!(decide(&[Offer::Host, Offer::Host]), Decision::Host);
+        assert_eq!(decide(&[Offer::Host, Offer::Host]), Ok(None));
     }
 
     #[test]

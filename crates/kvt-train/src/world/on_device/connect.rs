@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-use super::choice::{Decision, Offer, decide};
+use super::choice::{Offer, decide};
 use super::engine::Library;
-use super::settle::{Failed, LIMIT, settle};
+use super::settle::{LIMIT, settle};
 use super::{DeviceSums, EngineError, GradientSum};
 use crate::device::{Kind, ResolvedDevice};
 use crate::world::{World, WorldError};
@@ -22,123 +22,95 @@ pub fn connect(world: &Arc<dyn World>, device: &ResolvedDevice) -> Result<Gradie
     if world.is_alone() {
         return Ok(GradientSum::Host);
     }
-    let own = match device.kind() {
+    let (own, library) = match device.kind() {
         Some(Kind::Cuda) => of_cuda(device),
-        _ => Offer::Host,
+        _ => (Offer::Host, None),
     };
-    let library = library(&device.device);
-    connect_by(world, &device.device, &own, &library, LIMIT)
+    connect_by(world, &device.device, &own, library.as_deref(), LIMIT)
 }
 
+/// The offer of a process with a CUDA GPU, and the library if it offers one.
 #[cfg(feature = "nccl")]
-fn of_cuda(device: &ResolvedDevice) -> Offer {
+fn of_cuda(device: &ResolvedDevice) -> (Offer, Option<Box<dyn Library>>) {
     if let Some(reason) = super::environment::refusal(&|name| std::env::var(name).ok()) {
-        return Offer::Unable(reason);
+        return (Offer::Unable(reason), None);
     }
-    match super::nccl::version() {
-        Ok(engine) => Offer::Gpu {
-            host: crate::world::cores::host(),
-            card: device.card(),
-            engine,
-        },
-        Err(error) => Offer::Unable(error.to_string()),
-    }
+    let engine = match super::nccl::version() {
+        Ok(engine) => engine,
+        Err(error) => return (Offer::Unable(error.to_string()), None),
+    };
+    let offer = Offer::Gpu {
+        host: crate::world::cores::host(),
+        card: device.card(),
+        engine,
+    };
+    let library = super::nccl::Library(device.device.clone());
+    (offer, Some(Box::new(library)))
 }
 
 #[cfg(not(feature = "nccl"))]
-fn of_cuda(_device: &ResolvedDevice) -> Offer {
-    Offer::Unable("this build of kvt has no NCCL: build with `--features cuda,mpi,nccl`".to_owned())
+fn of_cuda(_device: &ResolvedDevice) -> (Offer, Option<Box<dyn Library>>) {
+    let reason = "this build of kvt has no NCCL: build with `--features cuda,mpi,nccl`";
+    (Offer::Unable(reason.to_owned()), None)
 }
 
-#[cfg(feature = "nccl")]
-fn library(device: &Device) -> impl Library {
-    super::nccl::Library::new(device.clone())
-}
-
-#[cfg(not(feature = "nccl"))]
-fn library(_device: &Device) -> impl Library {
-    /// A build without any library offers none.
-    struct NoLibrary;
-
-    impl Library for NoLibrary {
-        fn name(&self) -> &'static str {
-            "no library"
-        }
-
-        fn id(&self) -> Result<Vec<u8>, EngineError> {
-            Ok(Vec::new())
-        }
-
-        fn join(
-            &self,
-            _: &[u8],
-            _: usize,
-            _: usize,
-        ) -> Result<Box<dyn super::Engine>, EngineError> {
-            Err(EngineError {
-                library: self.name(),
-                reason: "not in this build".to_owned(),
-            })
-        }
-    }
-
-    NoLibrary
-}
-
-/// [`connect`] with this process's offer, the library for joining, and the time limit for joining and later for each sum.
+/// [`connect`] with this process's offer, the library if it offers one, and the time limit for joining and later for each sum.
 pub(super) fn connect_by(
     world: &Arc<dyn World>,
     device: &Device,
     own: &Offer,
-    library: &dyn Library,
+    library: Option<&dyn Library>,
     limit: Duration,
 ) -> Result<GradientSum, WorldError> {
-    let name = match decide(&offers(&**world, own)?) {
-        Decision::Host => return Ok(GradientSum::Host),
-        Decision::Instead(reason) => return Ok(GradientSum::HostInstead(reason)),
-        Decision::Join(name) => name,
+    let (name, library) = match (decide(&offers(&**world, own)?), library) {
+        (Ok(Some(name)), Some(library)) => (name, library),
+        (Err(reason), _) => return Ok(GradientSum::HostInstead(reason)),
+        // Processes join only if each of them has offered a library.
+        _ => return Ok(GradientSum::Host),
     };
-    let instead = |failed: Failed| {
-        let Failed { rank, reason } = failed;
-        Ok(GradientSum::HostInstead(format!(
-            "process {rank}: {reason}"
-        )))
-    };
+    match join(world, device, name, library, limit) {
+        Ok(sums) => Ok(GradientSum::Device(Arc::new(sums))),
+        Err(WorldError::Sums { rank, reason, .. }) => {
+            let reason = format!("process {rank}: {reason}");
+            Ok(GradientSum::HostInstead(reason))
+        }
+        Err(error) => Err(error),
+    }
+}
 
+/// Joins the devices of all processes, and tries them out.
+fn join(
+    world: &Arc<dyn World>,
+    device: &Device,
+    name: String,
+    library: &dyn Library,
+    limit: Duration,
+) -> Result<DeviceSums, WorldError> {
     let id = if world.is_first() {
         library.id()
     } else {
         Ok(Vec::new())
     };
     let made = id.as_ref().map(|_| true).map_err(Clone::clone);
-    if let Err(failed) = settle(&**world, made, &mut || Ok(true), limit)? {
-        return instead(failed);
-    }
+    settle(&**world, made, &mut || Ok(true), limit)?;
     let id = world.share(0, id.unwrap_or_default())?;
 
-    let (mut engine, own) = match library.join(&id, world.rank(), world.size()) {
-        Ok(engine) => (Some(engine), Ok(false)),
-        Err(error) => (None, Err(error)),
-    };
+    let mut engine = library.join(&id, world.rank(), world.size());
+    let own = engine.as_ref().map(|_| false).map_err(Clone::clone);
     let mut poll = || match &mut engine {
-        Some(engine) => engine.poll(),
-        None => Ok(true),
+        Ok(engine) => engine.poll(),
+        Err(_) => Ok(true),
     };
-    let joined = settle(&**world, own, &mut poll, limit)?;
-    if let (Err(_), Some(engine)) = (&joined, &mut engine) {
+    let joined = settle(&**world, own, &mut poll, limit);
+    if let (Err(_), Ok(engine)) = (&joined, &mut engine) {
         engine.abort();
     }
-    let engine = match (joined, engine) {
-        (Ok(()), Some(engine)) => engine,
-        (Err(failed), _) => return instead(failed),
-        // Unreachable: without an engine, the process would have reported a failure.
-        (Ok(()), None) => return Err(WorldError::Lost),
-    };
-    let sums = DeviceSums::new(Arc::clone(world), engine, name).within(limit);
-    match try_out(&sums, device, library.name())? {
-        Ok(()) => Ok(GradientSum::Device(Arc::new(sums))),
-        Err(failed) => instead(failed),
-    }
+    joined?;
+    // Without an engine, this process has reported a failure.
+    let engine = engine.map_err(|_| WorldError::Lost)?;
+    let sums = DeviceSums::new(Arc::clone(world), engine, name, limit);
+    try_out(&sums, device, library.name())?;
+    Ok(sums)
 }
 
 /// The offers of all processes, in order of rank.
@@ -162,39 +134,29 @@ fn offers(world: &dyn World, own: &Offer) -> Result<Vec<Offer>, WorldError> {
 
 /// Sums two buckets of numbers with known sums before training depends on it: device addresses are passed to a library that knows
 /// nothing of their owner, and the second bucket follows the first one.
-fn try_out(
-    sums: &DeviceSums,
-    device: &Device,
-    library: &'static str,
-) -> Result<Result<(), Failed>, WorldError> {
+fn try_out(sums: &DeviceSums, device: &Device, library: &'static str) -> Result<(), WorldError> {
     /// Small enough that every sum is exact.
     const LENGTHS: [usize; 2] = [1000, 24];
 
     let (rank, size) = (sums.world.rank(), sums.world.size());
-    let bucket = |of: &dyn Fn(usize) -> usize, number: usize, length: usize| -> Vec<f32> {
-        (0..length).map(|place| of(number + place) as f32).collect()
-    };
-    let numbers = |of: &dyn Fn(usize) -> usize| -> Vec<Vec<f32>> {
+    let buckets = |first: usize, factor: usize| {
         let lengths = LENGTHS.into_iter().enumerate();
-        lengths
-            .map(|(number, length)| bucket(of, number, length))
-            .collect()
+        lengths.map(move |(number, length)| -> Vec<f32> {
+            let places = number..number + length;
+            places
+                .map(|place| (first + factor * place) as f32)
+                .collect()
+        })
     };
-    let ranks = size * (size - 1) / 2;
-    let own = numbers(&|number| rank + number).into_iter();
-    let expected = numbers(&|number| ranks + size * number);
+    let own = buckets(rank, 1);
+    let expected = buckets(size * (size - 1) / 2, size);
 
     let exchange = sums.prepare(own.map(|own| Tensor::from_data(own.as_slice(), device)));
-    let found = match exchange.finish() {
-        Ok(found) => found,
-        Err(WorldError::Sums { rank, reason, .. }) => return Ok(Err(Failed { rank, reason })),
-        Err(error) => return Err(error),
-    };
-    let found = found.into_iter().map(|found| {
+    let found = exchange.finish()?.into_iter().map(|found| {
         let found = found.try_into_data().ok().map(TensorData::convert::<f32>);
         found.and_then(|found| found.try_into_vec::<f32>().ok())
     });
-    let own = if found.eq(expected.into_iter().map(Some)) {
+    let own = if found.eq(expected.map(Some)) {
         Ok(true)
     } else {
         Err(EngineError {
@@ -202,9 +164,6 @@ fn try_out(
             reason: "a sum whose result is known came out wrong".to_owned(),
         })
     };
-    let settled = settle(&*sums.world, own, &mut || Ok(true), sums.limit)?;
-    if settled.is_err() {
-        sums.abort();
-    }
-    Ok(settled)
+    let settled = settle(&*sums.world, own, &mut || Ok(true), sums.limit);
+    settled.inspect_err(|_| sums.abort())
 }

@@ -4,19 +4,15 @@
 pub(super) fn refusal(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| variable(name).map(|value| value.trim().to_owned());
     let value = set("KVT_NCCL").unwrap_or_default();
-    match value.to_ascii_lowercase().as_str() {
-        "" | "1" | "true" | "on" => {}
-        "0" | "false" | "off" => {
-            return Some(format!(
-                "`KVT_NCCL={value}` in the environment turns NCCL off: unset it, or set it to 1, to use NCCL"
-            ));
-        }
-        _ => {
-            return Some(format!(
-                "`KVT_NCCL={value}` in the environment is neither 1, true or on nor 0, false or off: unset it, or set it to 1, to \
-                 use NCCL"
-            ));
-        }
+    let problem = match value.to_ascii_lowercase().as_str() {
+        "" | "1" | "true" | "on" => None,
+        "0" | "false" | "off" => Some("turns NCCL off"),
+        _ => Some("is neither 1, true or on nor 0, false or off"),
+    };
+    if let Some(problem) = problem {
+        return Some(format!(
+            "`KVT_NCCL={value}` in the environment {problem}: unset it, or set it to 1, to use NCCL"
+        ));
     }
     // This variable overrides the settings of a communicator.
     let value = set("NCCL_COMM_BLOCKING").unwrap_or_default();

@@ -18,9 +18,12 @@ type Server = <CudaRuntime as Runtime>::Server;
 pub(super) struct CudaMemory {
     /// While this is held, no operation writes in place to the memory of a tensor that shares it.
     tensor: CubeTensor,
-    device: usize,
-    address: u64,
-    numbers: usize,
+    /// The device's index among CUDA's devices.
+    pub(super) device: usize,
+    /// The address of the first value.
+    pub(super) address: u64,
+    /// The number of values.
+    pub(super) numbers: usize,
     /// CubeCL's hold on the allocation: it is neither freed, reused for another tensor nor moved.
     _held: Box<dyn Send>,
 }
@@ -67,21 +70,6 @@ impl CudaMemory {
             numbers,
             _held: Box::new(resource),
         })
-    }
-
-    /// The device's index among CUDA's devices.
-    pub(super) fn device(&self) -> usize {
-        self.device
-    }
-
-    /// The address of the first value.
-    pub(super) fn address(&self) -> u64 {
-        self.address
-    }
-
-    /// The number of values.
-    pub(super) fn numbers(&self) -> usize {
-        self.numbers
     }
 
     /// Waits until the device has finished all work that this thread has submitted so far. CubeCL does not expose its stream, so

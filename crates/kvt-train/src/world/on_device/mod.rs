@@ -23,7 +23,7 @@ use burn::tensor::Tensor;
 
 pub use self::connect::connect;
 pub use self::engine::{Engine, EngineError};
-use self::settle::{Failed, LIMIT, settle};
+use self::settle::settle;
 use super::{World, WorldError};
 
 /// Sums over the processes of a world, on their devices.
@@ -31,31 +31,26 @@ use super::{World, WorldError};
 pub struct DeviceSums {
     world: Arc<dyn World>,
     engine: Mutex<Box<dyn Engine>>,
+    /// The library that sums, and its version.
     name: String,
     limit: Duration,
 }
 
 impl DeviceSums {
-    /// With an engine that all processes of a world have joined; `name` is its library and version. Sums that take longer than
-    /// ten minutes are aborted.
-    pub fn new(world: Arc<dyn World>, engine: Box<dyn Engine>, name: String) -> Self {
+    /// With an engine that all processes of a world have joined, and the name of its library. Sums that take longer than
+    /// `limit` are aborted.
+    pub(crate) fn new(
+        world: Arc<dyn World>,
+        engine: Box<dyn Engine>,
+        name: String,
+        limit: Duration,
+    ) -> Self {
         Self {
             world,
             engine: Mutex::new(engine),
             name,
-            limit: LIMIT,
+            limit,
         }
-    }
-
-    /// The same with another limit.
-    #[must_use]
-    pub fn within(self, limit: Duration) -> Self {
-        Self { limit, ..self }
-    }
-
-    /// The library that sums, and its version.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// Takes the buckets of an update one by one, and waits for the device of this process. All processes must pass the same
@@ -93,33 +88,24 @@ impl Exchange<'_> {
     /// # Errors
     /// [`WorldError::Sums`] in all processes if one of them failed.
     pub(crate) fn finish(mut self) -> Result<Vec<Tensor<1>>, WorldError> {
-        let size = self.world.size();
         let summed = self.sum();
-        if !matches!(summed, Ok(Ok(()))) {
-            self.engine.abort();
-        }
-        match summed? {
-            Ok(()) => Ok(self.engine.take()),
-            Err(Failed { rank, reason }) => Err(WorldError::Sums { rank, size, reason }),
-        }
+        summed.inspect_err(|_| self.engine.abort())?;
+        Ok(self.engine.take())
     }
 
-    fn sum(&mut self) -> Result<Result<(), Failed>, WorldError> {
+    fn sum(&mut self) -> Result<(), WorldError> {
         let (world, engine, limit) = (self.world, &mut *self.engine, self.limit);
         let prepared = self.prepared.clone().map(|()| true);
-        if let Err(failed) = settle(world, prepared, &mut || Ok(true), limit)? {
-            return Ok(Err(failed));
-        }
+        settle(world, prepared, &mut || Ok(true), limit)?;
         let started = engine.start().map(|()| false);
         settle(world, started, &mut || engine.poll(), limit)
     }
 }
 
 /// How gradients are summed over the processes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub enum GradientSum {
     /// In host memory.
-    #[default]
     Host,
     /// In host memory although there are CUDA GPUs, with the reason.
     HostInstead(String),
@@ -135,10 +121,10 @@ impl GradientSum {
             Self::HostInstead(reason) => Some(format!(
                 "gradients are summed in host memory, which is slower than on the GPUs: {reason}"
             )),
-            Self::Device(sums) => Some(format!(
-                "gradients are summed on the GPUs by {}",
-                sums.name()
-            )),
+            Self::Device(sums) => {
+                let name = &sums.name;
+                Some(format!("gradients are summed on the GPUs by {name}"))
+            }
         }
     }
 

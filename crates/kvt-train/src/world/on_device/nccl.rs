@@ -58,15 +58,7 @@ pub(super) fn version() -> Result<String, EngineError> {
 }
 
 /// NCCL, for one device.
-pub(super) struct Library {
-    device: Device,
-}
-
-impl Library {
-    pub(super) fn new(device: Device) -> Self {
-        Self { device }
-    }
-}
+pub(super) struct Library(pub(super) Device);
 
 impl engine::Library for Library {
     fn name(&self) -> &'static str {
@@ -87,8 +79,8 @@ impl engine::Library for Library {
             .try_into()
             .map_err(|_| failed(format!("{} bytes to join by", id.len())))?;
         // Finds the index of the CUDA device, and whether its memory is accessible at all.
-        let probe = CudaMemory::of(Tensor::zeros([1], &self.device))?;
-        let joined = Nccl::join(id, (rank, size), probe.device())?;
+        let probe = CudaMemory::of(Tensor::zeros([1], &self.0))?;
+        let joined = Nccl::join(id, (rank, size), probe.device)?;
         Ok(Box::new(joined))
     }
 }
@@ -207,9 +199,9 @@ impl Nccl {
         #[expect(unsafe_code, reason = "hands addresses to NCCL")]
         let begun = unsafe {
             sys::ncclAllReduce(
-                bucket.own.address() as *const _,
-                bucket.sum.address() as *mut _,
-                bucket.own.numbers(),
+                bucket.own.address as *const _,
+                bucket.sum.address as *mut _,
+                bucket.own.numbers,
                 sys::ncclDataType_t::ncclFloat32,
                 sys::ncclRedOp_t::ncclSum,
                 self.communicator()?,

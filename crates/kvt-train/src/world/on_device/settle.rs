@@ -16,26 +16,21 @@ const ROUND: Duration = Duration::from_millis(50);
 /// The pause between two polls.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Why the processes are not done: the message of the first process that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failed {
-    /// The process.
-    pub(super) rank: usize,
-    /// Its message.
-    pub(super) reason: String,
-}
-
 /// Waits until all processes are done, one has failed, or the first process has waited for longer than `limit`; all reach the
 /// same result. `own` is whether this process is done already, and `poll` whether it is by now; it must not wait for other
 /// processes. All processes must call this.
 ///
 /// No process waits only for its own device: a sum that another process never joins would not end.
+///
+/// # Errors
+/// [`WorldError::Sums`] with the first process that failed or is not done; another error if a process is lost.
 pub(super) fn settle(
     world: &dyn World,
     mut own: Result<bool, EngineError>,
     poll: &mut dyn FnMut() -> Result<bool, EngineError>,
     limit: Duration,
-) -> Result<Result<(), Failed>, WorldError> {
+) -> Result<(), WorldError> {
+    let size = world.size();
     // When all processes had arrived here.
     let mut since = None;
     loop {
@@ -55,17 +50,17 @@ pub(super) fn settle(
                 .map_or_else(String::new, |error| error.to_string());
             let reason = world.share(rank, told.into_bytes())?;
             let reason = String::from_utf8_lossy(&reason).into_owned();
-            return Ok(Err(Failed { rank, reason }));
+            return Err(WorldError::Sums { rank, size, reason });
         }
         let Some(rank) = states.iter().position(|state| *state == 0.0) else {
-            return Ok(Ok(()));
+            return Ok(());
         };
         if is_over {
             let seconds = limit.as_secs_f64();
             let reason = format!(
                 "its device is not done after {seconds} s: a process, a device or the network between them hangs"
             );
-            return Ok(Err(Failed { rank, reason }));
+            return Err(WorldError::Sums { rank, size, reason });
         }
         since = since.or_else(|| Some(Instant::now()));
     }

@@ -8,6 +8,7 @@ use kvt_testing::ranks::{Rank, ranks};
 use super::choice::Offer;
 use super::connect::connect_by;
 use super::engine::Library;
+use super::settle::LIMIT;
 use super::testing::{Asked, Does, Fake, asked};
 use super::*;
 use crate::device;
@@ -32,7 +33,7 @@ fn exchange_within(does: &[Does], limit: Duration) -> Vec<(Sums, Asked)> {
     threads(does.len(), |world| {
         let rank = world.rank();
         let (fake, log) = Fake::new(ranks[rank].clone(), does[rank].clone());
-        let sums = DeviceSums::new(world, Box::new(fake), "fake 1".to_owned()).within(limit);
+        let sums = DeviceSums::new(world, Box::new(fake), "fake 1".to_owned(), limit);
         let bucket = |length| Tensor::full([length], rank as f32 + 1.0, &Device::flex());
         let exchange = sums.prepare((1..=3).map(bucket));
         let found = exchange.finish().map(|sums| {
@@ -96,10 +97,13 @@ fn sums_that_never_end_are_given_up() {
     // The first process that is not done is named, even by processes that are done.
     let found = threads(3, |world| {
         let is_done = world.rank() != 1;
-        settle(&*world, Ok(is_done), &mut || Ok(false), SHORT).unwrap()
+        settle(&*world, Ok(is_done), &mut || Ok(false), SHORT)
     });
     assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
-    assert_eq!(found[0].as_ref().unwrap_err().rank, 1);
+    assert!(
+        matches!(found[0], Err(WorldError::Sums { rank: 1, .. })),
+        "{found:?}"
+    );
 }
 
 /// If several fail, the message is the first one's.
@@ -189,12 +193,12 @@ fn connected_within(
             fails,
             log: Mutex::default(),
         };
-        let way = connect_by(&world, &Device::flex(), &own, &library, limit).unwrap();
+        let way = connect_by(&world, &Device::flex(), &own, Some(&library), limit).unwrap();
         let log = library.log.lock().unwrap().take();
         let words = match &way {
             GradientSum::Host => "host".to_owned(),
             GradientSum::HostInstead(reason) => reason.clone(),
-            GradientSum::Device(sums) => sums.name().to_owned(),
+            GradientSum::Device(sums) => sums.name.clone(),
         };
         (words, log.map(|log| asked(&log)))
     })
@@ -305,7 +309,8 @@ fn the_log_hears_of_it() {
     );
 
     let (fake, _) = Fake::new(ranks(1).remove(0), Does::Hangs);
-    let sums = DeviceSums::new(crate::world::alone(), Box::new(fake), "fake 1".to_owned());
+    let (world, name) = (crate::world::alone(), "fake 1".to_owned());
+    let sums = DeviceSums::new(world, Box::new(fake), name, LIMIT);
     let device = GradientSum::Device(Arc::new(sums));
     assert!(!device.is_second_best());
     assert_eq!(

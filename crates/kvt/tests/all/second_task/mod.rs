@@ -13,6 +13,7 @@ use kvt_train::recipe::Optimizer;
 use kvt_train::run::{Event, Which};
 use kvt_train::splits::Splits;
 use kvt_train::task::{Setup, Task, Weights};
+use kvt_train::world::alone;
 
 use self::distil::{Distil, FAILS_AT, FEATURES, LAST_LAYER, OUTPUTS, SEEN};
 use crate::support::{Killer, Workspace, read_weights, set, steps, take_run};
@@ -50,7 +51,7 @@ fn train(plan: &Plan, start: Start<'_>, killed_at: Option<u64>) -> Run {
         at: killed_at,
         events: Vec::new(),
     };
-    let session = Session::<Distil>::prepare(plan.clone(), start, &mut |_, _| {}).unwrap();
+    let session = Session::<Distil>::prepare(alone(), plan.clone(), start, &mut |_, _| {}).unwrap();
     let end = session.train(&mut killer, &AtomicBool::new(false));
     Run {
         end,

@@ -9,7 +9,7 @@ use super::*;
 use crate::config::load_plan;
 use crate::engine::{End, Session, Start};
 use crate::task::{build_model, testing};
-use crate::world::threads;
+use crate::world::{alone, threads};
 
 const TINY: &str = r#"
 task = "multi-label"
@@ -145,6 +145,6 @@ fn validation_images_without_a_label_are_refused_before_training() {
     });
     fs_err::write(&path, rows.collect::<String>()).unwrap();
     let plan = plan(folder.path(), "unlabelled");
-    let prepared = Session::<MultiLabel>::prepare(plan, Start::New, &mut |_, _| {});
+    let prepared = Session::<MultiLabel>::prepare(alone(), plan, Start::New, &mut |_, _| {});
     assert!(matches!(prepared.err(), Some(TrainError::NoLabels(8))));
 }
