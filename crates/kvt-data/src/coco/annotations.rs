@@ -68,6 +68,9 @@ pub struct Annotation {
     pub segmentation: Segmentation,
 }
 
+/// An annotation behind the place of its image and its own in the file.
+type Placed = (usize, usize, Annotation);
+
 /// An invalid annotation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BadAnnotation {
@@ -160,7 +163,12 @@ impl Coco {
     }
 
     fn image(&self, image: json::Image) -> Result<CocoImage, CocoError> {
-        let (id, size @ (height, width)) = (image.id, (image.height, image.width));
+        let json::Image {
+            id,
+            file_name,
+            height,
+            width,
+        } = image;
         let refuse = |reason: String| {
             let path = self.path.clone();
             Err(CocoError::Image { path, id, reason })
@@ -170,7 +178,6 @@ impl Coco {
         }
         // A file of others may not name any file of the machine.
         let is_inner = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-        let file_name = image.file_name;
         if file_name.is_empty() || !Path::new(&file_name).components().all(is_inner) {
             return refuse(format!(
                 "`file_name` is {file_name:?}: expected a path in the folder of the images"
@@ -179,40 +186,47 @@ impl Coco {
         Ok(CocoImage {
             id,
             file_name,
-            size,
+            size: (height, width),
             objects: 0..0,
         })
     }
 
     /// Sorts annotations by their images, without a second list of them: a file of boxes alone has millions.
     fn group(&mut self, found: Vec<json::Annotation>, on_error: OnError) -> Result<(), CocoError> {
-        let mut placed = Vec::new();
-        for (order, found) in found.into_iter().enumerate() {
-            let (id, image_id, category) = (found.id, found.image_id, found.category_id);
-            let unknown = |what, unknown| CocoError::Unknown {
-                path: self.path.clone(),
-                annotation: id,
-                what,
-                id: unknown,
+        let (path, images, categories) = (&self.path, &self.images, &self.categories);
+        let bad = &mut self.bad;
+        let place =
+            |(order, annotation): (usize, json::Annotation)| -> Result<Option<Placed>, CocoError> {
+                let (id, image_id, category) =
+                    (annotation.id, annotation.image_id, annotation.category_id);
+                let unknown = |what, unknown| CocoError::Unknown {
+                    path: path.clone(),
+                    annotation: id,
+                    what,
+                    id: unknown,
+                };
+                let place = images.binary_search_by_key(&image_id, |image| image.id);
+                let place = place.map_err(|_| unknown("image", image_id))?;
+                let label = categories.binary_search_by_key(&category, |class| class.id);
+                let label = label.map_err(|_| unknown("category", category))?;
+                let size = images.get(place).map_or((0, 0), |image| image.size);
+                match Annotation::new(annotation, label, size) {
+                    Ok(annotation) => Ok(Some((place, order, annotation))),
+                    Err(fault) if on_error == OnError::Skip => {
+                        bad.push(BadAnnotation { id, fault });
+                        Ok(None)
+                    }
+                    Err(fault) => Err(CocoError::Annotation {
+                        path: path.clone(),
+                        id,
+                        fault,
+                    }),
+                }
             };
-            let images = &self.images;
-            let place = images.binary_search_by_key(&image_id, |image| image.id);
-            let place = place.map_err(|_| unknown("image", image_id))?;
-            let categories = &self.categories;
-            let label = categories.binary_search_by_key(&category, |class| class.id);
-            let label = label.map_err(|_| unknown("category", category))?;
-            let size = images.get(place).map_or((0, 0), |image| image.size);
-            match Annotation::new(found, label, size) {
-                Ok(annotation) => placed.push((place, order, annotation)),
-                Err(fault) if on_error == OnError::Skip => {
-                    self.bad.push(BadAnnotation { id, fault });
-                }
-                Err(fault) => {
-                    let path = self.path.clone();
-                    return Err(CocoError::Annotation { path, id, fault });
-                }
-            }
-        }
+        let placed = found.into_iter().enumerate().map(place);
+        let mut placed: Vec<Placed> = placed
+            .filter_map(Result::transpose)
+            .collect::<Result<_, _>>()?;
         // The order of the file remains within an image.
         placed.sort_unstable_by_key(|(place, order, _)| (*place, *order));
         let mut start = 0;

@@ -1,7 +1,5 @@
 //! A contact sheet of images with masks or objects: each as it is and as augmented in several epochs, under its classes.
 
-use std::path::PathBuf;
-
 use image::imageops::{self, FilterType};
 use image::{Rgb, RgbImage};
 use kvt_ops::Key;
@@ -12,7 +10,7 @@ use crate::paint::{
     PaintedObject, classes_of, fitted, painted, with_boxes, with_legend, with_masks,
 };
 use kvt_data::augment::{JointTrain, ObjectMask, Objects, ObjectsError, PrepareObjects};
-use kvt_data::{DataError, DecodeError, ImageObjects, image_key};
+use kvt_data::{DataError, ImageObjects, image_key};
 use kvt_train::config::Plan;
 use kvt_train::plot::encode_png;
 use kvt_train::splits::{Splits, image_limits};
