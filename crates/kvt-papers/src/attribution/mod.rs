@@ -100,7 +100,7 @@ pub fn check(model: &Model) -> Result<VitConfig, AttributionError> {
             "it predicts from two tokens, but the rules support one; use a DeiT without distillation token".to_owned()
         }
         ModelConfig::Vit(vit) if vit.is_deit() && !vit.attention.is_softmax() => format!(
-            "its `{}` attention has no attention weights, which `dense` and `knn` have",
+            "its rules need the attention weights of a softmax, which `dense` and `knn` have, and `{}` attention has not",
             vit.attention.kind()
         ),
         ModelConfig::Vit(vit) if vit.is_deit() => return Ok(vit),

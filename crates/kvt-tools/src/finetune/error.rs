@@ -97,8 +97,8 @@ pub enum FinetuneError {
     },
     /// Several tables of labels, none of which has the usual name, and no folders of classes.
     #[error(
-        "`{}` has no folders of classes, but several tables of labels, {}: choose with `--set data.labels=FILE`, or none with \
-         `--set data.labels=`",
+        "`{}` has no folders of classes, but several tables of labels, {}: choose with `--set data.labels=FILE` of `kvt finetune` \
+         (`--print-config` writes the configuration alone), or call one of them `labels.csv`",
         .path.display(), quoted(.tables)
     )]
     SeveralTables {

@@ -122,21 +122,29 @@ impl Images {
             return Ok(String::new());
         }
         let mut tables = kvt_data::label_tables(folder);
-        let has_classes = |data: &DataConfig| {
-            kvt_data::open(data, None).is_ok_and(|[train, _]| train.classes.len() > 1)
-        };
+        let opened = kvt_data::open(&self.data, None);
+        let has_classes = matches!(&opened, Ok([train, _]) if train.classes.len() > 1);
         // A list of some of the images that happens to be beside them does not replace their folders.
-        if tables.is_empty() || has_classes(&self.data) {
+        if tables.is_empty() || has_classes {
             self.tables = tables;
             return Ok(String::new());
         }
         let only = (tables.len() == 1).then_some(0);
         match tables.iter().position(|name| name == LABELS).or(only) {
             Some(place) => Ok(tables.swap_remove(place)),
-            None => Err(FinetuneError::SeveralTables {
-                path: folder.to_owned(),
-                tables,
-            }),
+            None => match opened {
+                Ok(_) | Err(DataError::NoClasses(_) | DataError::FlatFolder { .. }) => {
+                    Err(FinetuneError::SeveralTables {
+                        path: folder.to_owned(),
+                        tables,
+                    })
+                }
+                // Folders of classes of which one cannot be read, which is told when they are opened.
+                Err(_) => {
+                    self.tables = tables;
+                    Ok(String::new())
+                }
+            },
         }
     }
 

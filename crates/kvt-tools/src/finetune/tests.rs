@@ -413,6 +413,13 @@ fn a_table_of_labels_is_found() {
     assert!(said.contains(tables), "{said}");
     write("labels.csv");
     assert_eq!(labels(&[]).as_deref(), Some("labels.csv"));
+    // What is wrong with folders of classes is told, not which tables are beside them.
+    fs_err::rename(classes.join("labels.csv"), classes.join("one.csv")).unwrap();
+    fs_err::write(classes.join("two.csv"), part).unwrap();
+    fs_err::create_dir(classes.join("empty")).unwrap();
+    let empty = Images::of(&classes, &Choices::default().document().unwrap());
+    let said = empty.unwrap_err().to_string();
+    assert!(said.contains("photos/empty` has no image"), "{said}");
 }
 
 /// The recipe has an augmentation that images with alpha cannot have, and the error says how to leave it out.
