@@ -199,10 +199,19 @@ pub(super) fn shown(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     shown.map(|entry| entry.path())
 }
 
-/// The files in a folder with this extension, by the bytes of their names, without hidden ones.
+/// The files in a folder with this extension, by the bytes of their names, without hidden ones. They hold many images each: none is left out
+/// of a listing that breaks off, which has no files.
 pub(super) fn with_ending(dir: &Path, ending: &str) -> Vec<PathBuf> {
-    let is_right = |path: &PathBuf| path.extension().is_some_and(|found| found == ending);
-    let mut files: Vec<PathBuf> = shown(dir).filter(is_right).collect();
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten() {
+        let Ok(entry) = entry else {
+            return Vec::new();
+        };
+        let path = entry.path();
+        if path.extension().is_some_and(|found| found == ending) && !is_hidden(&entry.file_name()) {
+            files.push(path);
+        }
+    }
     files.sort_by(|a, b| bytes(a).cmp(bytes(b)));
     files
 }

@@ -86,6 +86,10 @@ impl Threads {
             Ends::First(others) => {
                 for (from, _) in others {
                     let own = from.recv().map_err(|_| WorldError::Lost)?;
+                    // The other thread is at another sum.
+                    if own.len() != values.len() {
+                        return Err(WorldError::Lost);
+                    }
                     for (sum, own) in values.iter_mut().zip(own) {
                         *sum = add(*sum, own);
                     }
@@ -232,5 +236,12 @@ mod tests {
             _ => Ok(()),
         });
         assert_eq!(found[0], Err(WorldError::Lost));
+    }
+
+    /// Threads that are not at the same sum are told so, instead of a wrong one.
+    #[test]
+    fn different_sums_are_noticed() {
+        let found = threads(2, |world| world.sum(&mut vec![1.0; world.rank() + 1]));
+        assert_eq!(found, [Err(WorldError::Lost), Err(WorldError::Lost)]);
     }
 }

@@ -252,10 +252,8 @@ impl Checkpoints {
     /// The names in the folder; none before the first checkpoint.
     fn entries(&self) -> Result<Vec<String>, RunError> {
         let mut names = Vec::new();
-        if self.folder.exists() {
-            for entry in fs::read_dir(&self.folder)? {
-                names.push(entry?.file_name().to_string_lossy().into_owned());
-            }
+        for entry in if_there(fs::read_dir(&self.folder))?.into_iter().flatten() {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
         }
         Ok(names)
     }

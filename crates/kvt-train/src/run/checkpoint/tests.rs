@@ -49,6 +49,17 @@ fn entries(checkpoints: &Checkpoints) -> Vec<String> {
     names
 }
 
+/// A folder that cannot be listed may have checkpoints.
+#[cfg(unix)]
+#[test]
+fn only_a_missing_folder_has_no_checkpoints() {
+    let (_folder, checkpoints) = setup();
+    assert_eq!(checkpoints.names().unwrap(), []);
+    // A link to itself.
+    std::os::unix::fs::symlink(&checkpoints.folder, &checkpoints.folder).unwrap();
+    assert!(matches!(checkpoints.names(), Err(RunError::Io(_))));
+}
+
 #[test]
 fn last_and_best_are_kept_and_the_others_deleted() {
     let (_folder, checkpoints) = setup();
