@@ -53,9 +53,9 @@ mod tests {
     fn names_are_the_originals() {
         for (path, name) in [
             ("stem.0.conv.weight", "patch_embed.conv.0.weight"),
-            ("stem.0.norm.running_var", "patch_embed.conv.1.running_var"),
+            ("stem.0.bn.running_var", "patch_embed.conv.1.running_var"),
             ("stem.2.conv.weight", "patch_embed.conv.6.weight"),
-            ("stem.2.norm.bias", "patch_embed.conv.7.bias"),
+            ("stem.2.bn.bias", "patch_embed.conv.7.bias"),
             ("patch_embed.proj.bias", "patch_embed.proj.bias"),
             ("outlookers.3.attn.v.weight", "network.0.3.attn.v.weight"),
             ("downsample.proj.weight", "network.1.proj.weight"),
