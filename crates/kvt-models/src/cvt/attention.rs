@@ -56,7 +56,7 @@ impl SelfAttention<3> for ConvAttention {
         let map = to_map(x, prefix, pass.grid);
         // The class token has no place in the map, so that no convolution applies to it.
         let project = |conv: &ConvNorm, layer: &Linear| {
-            let convolved = to_tokens(conv.linear(map.clone(), pass.phase));
+            let convolved = to_tokens(conv.without_relu(map.clone(), pass.phase));
             let all = match &class {
                 Some(class) => Tensor::cat(vec![class.clone(), convolved], 1),
                 None => convolved,

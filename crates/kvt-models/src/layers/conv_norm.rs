@@ -33,7 +33,7 @@ impl ConvNorm {
     }
 
     /// The same without the ReLU.
-    pub(crate) fn linear(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
+    pub(crate) fn without_relu(&self, x: Tensor<4>, phase: Phase) -> Tensor<4> {
         self.bn.forward(self.conv.forward(x), phase)
     }
 }

@@ -85,29 +85,31 @@ impl Windows {
 
     /// Row and column of each token of the windows in the map that is cut, window by window.
     pub(crate) fn places(self) -> impl Iterator<Item = [usize; 2]> {
-        let ([_, right], side, area) = (self.along(), self.side, self.area());
-        (0..self.count() * area).map(move |place| {
-            let (window, token) = (place / area, place % area);
-            let row = window / right * side + token / side;
-            [row, window % right * side + token % side]
-        })
+        let side = self.side;
+        let tokens = move |window: [usize; 2]| {
+            let [top, left] = window.map(|at| at * side);
+            cells([side; 2]).map(move |[row, column]| [top + row, left + column])
+        };
+        cells(self.along()).flat_map(tokens)
     }
 
     /// The token of the map, counted row by row, at each of the [places](Self::places); `None` is padding.
     pub(crate) fn sources(self) -> impl Iterator<Item = Option<usize>> {
-        let (map, shift) = (self.map, self.shift());
+        let (map, shift, padded) = (self.map, self.shift(), self.padded());
         let whole = match self.dense {
-            Some(_) => self.padded(),
+            Some(_) => padded,
             None => map,
         };
-        self.places().map(move |place| {
-            let [row, column] = [0, 1].map(|axis| {
-                let rolled = (place[axis] + shift[axis]) % whole[axis];
+        let [rows, columns] = [0, 1].map(|axis| {
+            let sources = (0..padded[axis]).map(|place| {
+                let rolled = (place + shift[axis]) % whole[axis];
                 // What is not rolled is padding.
-                (place[axis] < whole[axis] && rolled < map[axis]).then_some(rolled)
+                (place < whole[axis] && rolled < map[axis]).then_some(rolled)
             });
-            Some(row? * map[1] + column?)
-        })
+            sources.collect::<Vec<_>>()
+        });
+        let places = self.places();
+        places.map(move |[row, column]| Some(rows[row]? * map[1] + columns[column]?))
     }
 
     /// Rolls a map, pads it with zeros to whole windows, and cuts it. Dense networks pad before they roll.
@@ -135,4 +137,9 @@ impl Windows {
     fn order(self) -> RowOrder {
         RowOrder::new(self.sources(), self.map.iter().product())
     }
+}
+
+/// Row and column of each cell of a grid, row by row.
+fn cells([rows, columns]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
+    (0..rows).flat_map(move |row| (0..columns).map(move |column| [row, column]))
 }

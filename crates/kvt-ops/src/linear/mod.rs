@@ -1,5 +1,5 @@
-//! A linear layer with a bias: `x W + b`, or added to a residual, `r + x W + b`, or `r + s (x W + b)` with one number `s` per
-//! sample.
+//! A linear layer with a bias: `x W + b`, or added to a residual, `r + x W + b`. `r + s (x W + b)`, with one number `s` per sample, is
+//! the first and [`Residual::plus`].
 //!
 //! On the CPU, Burn adds the bias and sums its gradient on one thread, and the gradient of the weight is a product per
 //! sample. Here all threads share one product; in f32, it is accumulated onto the residual. GPUs use Burn's

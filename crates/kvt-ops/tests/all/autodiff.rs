@@ -1,7 +1,9 @@
 //! Gradients of operations with only some tracked inputs.
 
+use burn::module::{Param, ParamId};
+use burn::nn::Linear;
 use burn::tensor::{Device, Tensor};
-use kvt_ops::conv2d;
+use kvt_ops::{BatchNormInput, batch_norm, conv2d, linear_add};
 use kvt_testing::devices::{tensor, values};
 
 fn input<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
@@ -11,20 +13,77 @@ fn input<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
     tensor(&data, shape, device)
 }
 
+/// Inputs that are tracked get the gradients that they get where all are, and others none.
+fn assert_subsets<const N: usize>(run: impl Fn([bool; N]) -> [Option<Vec<f32>>; N]) {
+    let all = run([true; N]);
+    assert!(all.iter().all(Option::is_some));
+    for subset in 1..(1_usize << N) {
+        let tracked: [bool; N] = std::array::from_fn(|i| (subset >> i) & 1 == 1);
+        let expected = std::array::from_fn(|i| all[i].clone().filter(|_| tracked[i]));
+        assert_eq!(run(tracked), expected, "{tracked:?}");
+    }
+}
+
 #[test]
 fn every_subset_of_inputs_gets_the_same_gradients() {
     let device = Device::flex().autodiff();
-    let run = |tracked: [bool; 2]| {
+    assert_subsets(|tracked: [bool; 2]| {
         let x = input([2, 3, 6, 5], &device).set_require_grad(tracked[0]);
         let weight = input([3, 1, 3, 3], &device).set_require_grad(tracked[1]);
         let out = conv2d(x.clone(), weight.clone(), None, 1, 1, 3);
         let grads = (out.clone() * out).sum().backward();
         [x.grad(&grads).map(values), weight.grad(&grads).map(values)]
-    };
-    let [x, weight] = run([true, true]);
-    assert!(x.is_some() && weight.is_some());
-    assert_eq!(run([true, false]), [x, None]);
-    assert_eq!(run([false, true]), [None, weight]);
+    });
+}
+
+#[test]
+fn frozen_parts_of_a_linear_layer_and_a_residual_change_no_other_gradient() {
+    let device = Device::flex().autodiff();
+    assert_subsets(|tracked: [bool; 4]| {
+        let x: Tensor<3> = input([2, 3, 4], &device).set_require_grad(tracked[0]);
+        let weight: Tensor<2> = input([4, 5], &device).set_require_grad(tracked[1]);
+        let bias: Tensor<1> = input([5], &device).set_require_grad(tracked[2]);
+        let residual: Tensor<3> = input([2, 3, 5], &device).set_require_grad(tracked[3]);
+        let layer = Linear {
+            weight: Param::initialized(ParamId::new(), weight.clone()),
+            bias: Some(Param::initialized(ParamId::new(), bias.clone())),
+        };
+        let out = linear_add(&layer, x.clone(), residual.clone());
+        let grads = (out.clone() * out).sum().backward();
+        [
+            x.grad(&grads).map(values),
+            weight.grad(&grads).map(values),
+            bias.grad(&grads).map(values),
+            residual.grad(&grads).map(values),
+        ]
+    });
+}
+
+#[test]
+fn frozen_parts_of_a_batch_norm_and_a_residual_change_no_other_gradient() {
+    let device = Device::flex().autodiff();
+    let statistics = [0.25, 2.0].map(|x| tensor(&[x; 4], [4], &device));
+    assert_subsets(|tracked: [bool; 4]| {
+        let x: Tensor<3> = input([2, 4, 5], &device).set_require_grad(tracked[0]);
+        let gamma: Tensor<1> = input([4], &device).set_require_grad(tracked[1]);
+        let beta: Tensor<1> = input([4], &device).set_require_grad(tracked[2]);
+        let residual: Tensor<3> = input([2, 4, 5], &device).set_require_grad(tracked[3]);
+        let given = BatchNormInput {
+            gamma: gamma.clone(),
+            beta: beta.clone(),
+            epsilon: 1e-5,
+            residual: Some(residual.clone()),
+            relu: true,
+        };
+        let out = batch_norm(x.clone(), given, statistics.clone());
+        let grads = (out.clone() * out).sum().backward();
+        [
+            x.grad(&grads).map(values),
+            gamma.grad(&grads).map(values),
+            beta.grad(&grads).map(values),
+            residual.grad(&grads).map(values),
+        ]
+    });
 }
 
 #[test]

@@ -235,11 +235,13 @@ fn other_layouts_and_types_agree() {
 
 #[test]
 fn no_images_have_no_output_and_no_gradient() {
-    let case = case(0, [6, 5], [3, 4], 2, [3, 1, 1]);
-    let [out, x, weight, bias] = case.ours(&Device::flex().autodiff(), true);
-    assert!(out.is_empty() && x.is_empty());
-    assert_eq!(bias, vec![0.0; case.weight()[0]]);
-    assert_eq!(weight, vec![0.0; case.weight().iter().product()]);
+    for channels in [[3, 4], [1, 2]] {
+        let case = case(0, [6, 5], channels, 2, [3, 1, 1]);
+        let [out, x, weight, bias] = case.ours(&Device::flex().autodiff(), true);
+        assert!(out.is_empty() && x.is_empty());
+        assert_eq!(bias, vec![0.0; case.weight()[0]]);
+        assert_eq!(weight, vec![0.0; case.weight().iter().product()]);
+    }
 }
 
 #[test]

@@ -48,9 +48,12 @@ impl LocalAttention {
             return None;
         }
         let padding: Vec<bool> = windows.sources().map(|source| source.is_none()).collect();
-        let shape = [batch * windows.count(), 1, 1, windows.area()];
-        let hidden = TensorData::new(padding.repeat(batch), shape);
-        Some(Tensor::from_data(hidden, device))
+        let (count, area) = (windows.count(), windows.area());
+        let of_image = TensorData::new(padding, [1, count, 1, area]);
+        let of_image = Tensor::<4, Bool>::from_data(of_image, device);
+        // An operation, not data: an export takes any batch.
+        let hidden = of_image.expand([batch, count, 1, area]);
+        Some(hidden.reshape([batch * count, 1, 1, area]))
     }
 }
 
