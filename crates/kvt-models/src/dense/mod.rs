@@ -11,6 +11,6 @@ pub mod upernet;
 mod weights;
 
 pub use crate::layers::WindowPadding;
-pub use network::OnPyramid;
+pub use network::{CLASSIFIERS, OnPyramid};
 pub use pyramid::{DenseKind, Pyramid};
 pub use weights::{DenseWeights, read_dense};

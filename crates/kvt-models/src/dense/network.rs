@@ -70,6 +70,16 @@ impl<H: Module> OnPyramid<H> {
         let unused = unused(&report, state, &pyramid);
         Ok((Self { pyramid, heads }, unused))
     }
+
+    /// This network with a classifier's weights in its backbone, and the outcome for each of them.
+    ///
+    /// # Errors
+    ///
+    /// If they do not match.
+    pub fn with_classifier(self, weights: &StateDict) -> Result<(Self, LoadReport), WeightsError> {
+        let (pyramid, report) = self.pyramid.load(weights, DenseKind::Classifier)?;
+        Ok((Self { pyramid, ..self }, report))
+    }
 }
 
 /// The names in a file that a network does not have, by what became of its parameters.

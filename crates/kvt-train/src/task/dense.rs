@@ -6,10 +6,11 @@ mod network;
 #[expect(clippy::unwrap_used, reason = "tests")]
 pub(super) mod trajectory;
 
+use burn::module::Module;
 use burn::tensor::Device;
 use kvt_models::ModelConfig;
-use kvt_models::dense::{DenseKind, read_dense};
-use kvt_models::weights::{self, LoadReport, Outcome, StateDict, WeightsError};
+use kvt_models::dense::{CLASSIFIERS, DenseKind, OnPyramid, read_dense};
+use kvt_models::weights::{self, Outcome, StateDict, WeightsError};
 
 use super::model::{hint, refused};
 use super::{InitConfig, ResetHead, Setup, Weights};
@@ -25,8 +26,6 @@ pub(super) use check::Words;
 pub trait DenseNetwork: Network {
     /// What it is, for a note.
     const WHAT: &'static str;
-    /// How the names of the layers begin whose size depends on the number of classes.
-    const CLASSIFIERS: &'static [&'static str];
     /// The name of a weight with a row for each class.
     const ROW_PER_CLASS: &'static str;
 
@@ -40,12 +39,6 @@ pub trait DenseNetwork: Network {
         classes: usize,
         device: &Device,
     ) -> Result<Self, TrainError>;
-
-    /// This network with a classifier's weights in its backbone, and the outcome for each of them.
-    ///
-    /// # Errors
-    /// If they do not match.
-    fn with_classifier(self, weights: &StateDict) -> Result<(Self, LoadReport), WeightsError>;
 }
 
 /// How many parameters a network has.
@@ -61,10 +54,13 @@ pub(super) fn count(network: &impl Network) -> usize {
 ///
 /// # Errors
 /// If settings do not describe a network, or the weights cannot be read or do not match.
-pub(super) fn start_from<N: DenseNetwork>(setup: &mut Setup<'_>) -> Result<N, TrainError> {
+pub(super) fn start_from<H: Module>(setup: &mut Setup<'_>) -> Result<OnPyramid<H>, TrainError>
+where
+    OnPyramid<H>: DenseNetwork,
+{
     let (plan, model) = (setup.plan, setup.model);
     let classes = setup.splits.classes().len();
-    let network = N::build(plan, model, classes, setup.device)?;
+    let network = OnPyramid::<H>::build(plan, model, classes, setup.device)?;
     let (Some(path), Weights::OfPlan) = (&plan.init.weights, setup.weights) else {
         return Ok(network);
     };
@@ -77,12 +73,15 @@ pub(super) fn start_from<N: DenseNetwork>(setup: &mut Setup<'_>) -> Result<N, Tr
 }
 
 /// A network with the weights of a file, and what they are.
-fn loaded<N: DenseNetwork>(
+fn loaded<H: Module>(
     init: &InitConfig,
     model: &ModelConfig,
-    network: N,
+    network: OnPyramid<H>,
     state: StateDict,
-) -> Result<(N, String), WeightsError> {
+) -> Result<(OnPyramid<H>, String), WeightsError>
+where
+    OnPyramid<H>: DenseNetwork,
+{
     let read = read_dense(state, model)?;
     if read.kind == DenseKind::Classifier {
         let (network, report) = network.with_classifier(&read.state)?;
@@ -98,7 +97,7 @@ fn loaded<N: DenseNetwork>(
         shape(&own) == shape(&read.state)
     };
     let is_new = |name: &str| {
-        let is_classifier = N::CLASSIFIERS.iter().any(|prefix| name.starts_with(prefix));
+        let is_classifier = CLASSIFIERS.iter().any(|prefix| name.starts_with(prefix));
         is_classifier
             && match init.reset_head {
                 ResetHead::Always => true,
@@ -113,7 +112,7 @@ fn loaded<N: DenseNetwork>(
         merged.insert(name, data.clone());
     }
     let (network, unused) = network.load_state_dict(&merged)?;
-    let mut message = N::WHAT.to_owned();
+    let mut message = OnPyramid::<H>::WHAT.to_owned();
     if !new.is_empty() {
         message += &format!(", with new `{}`", new.join("`, `"));
     }

@@ -34,7 +34,5 @@ pub use objects::{Frame, Objects};
 pub use paste::paste;
 pub use rpn::{RpnHead, RpnLevel, RpnOutput};
 
-pub use super::network::CLASSIFIERS;
-
 #[cfg(test)]
 mod tests;

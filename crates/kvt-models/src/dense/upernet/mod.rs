@@ -11,8 +11,6 @@ pub use auxiliary::FcnHead;
 pub use head::UperHead;
 pub use network::{SegmentLogits, UperNet, UperNetHeads};
 
-pub use super::network::CLASSIFIERS;
-
 use crate::error::ModelError;
 use crate::family::validate;
 

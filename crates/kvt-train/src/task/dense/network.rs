@@ -1,11 +1,11 @@
 //! The networks of segmentation and detection for a plan, as the engine needs them.
 
-use burn::module::ParamId;
+use burn::module::{Module, ModuleDisplay, ParamId};
 use burn::tensor::Device;
-use kvt_models::dense::mask_rcnn::{self, MaskRcnn};
-use kvt_models::dense::upernet::{self, UperNet};
-use kvt_models::dense::{DenseKind, Pyramid};
-use kvt_models::weights::{LoadReport, StateDict, WeightsError};
+use kvt_models::dense::mask_rcnn::MaskRcnn;
+use kvt_models::dense::upernet::UperNet;
+use kvt_models::dense::{OnPyramid, Pyramid};
+use kvt_models::weights::{StateDict, WeightsError};
 use kvt_models::{ModelConfig, Parameter};
 use kvt_ops::Key;
 
@@ -17,7 +17,6 @@ use crate::task::size::heads;
 
 impl DenseNetwork for UperNet {
     const WHAT: &'static str = "a segmentation network's";
-    const CLASSIFIERS: &'static [&'static str] = &upernet::CLASSIFIERS;
     const ROW_PER_CLASS: &'static str = "decode_head.conv_seg.weight";
 
     fn build(
@@ -33,17 +32,10 @@ impl DenseNetwork for UperNet {
         let key = key.named("segment");
         Ok(UperNet::new(pyramid, &config, device, key)?)
     }
-
-    fn with_classifier(mut self, weights: &StateDict) -> Result<(Self, LoadReport), WeightsError> {
-        let (pyramid, report) = self.pyramid.load(weights, DenseKind::Classifier)?;
-        self.pyramid = pyramid;
-        Ok((self, report))
-    }
 }
 
 impl DenseNetwork for MaskRcnn {
     const WHAT: &'static str = "a detection network's";
-    const CLASSIFIERS: &'static [&'static str] = &mask_rcnn::CLASSIFIERS;
     const ROW_PER_CLASS: &'static str = "roi_head.mask_head.conv_logits.weight";
 
     fn build(
@@ -58,55 +50,38 @@ impl DenseNetwork for MaskRcnn {
         let network = MaskRcnn::new(pyramid, config, device, key.named("detect"))?;
         Ok(network.with_precision(plan.train.precision))
     }
+}
 
-    fn with_classifier(mut self, weights: &StateDict) -> Result<(Self, LoadReport), WeightsError> {
-        let (pyramid, report) = self.pyramid.load(weights, DenseKind::Classifier)?;
-        self.pyramid = pyramid;
-        Ok((self, report))
+impl<H: Module + ModuleDisplay> Network for OnPyramid<H> {
+    fn parameters(&self) -> Vec<Parameter> {
+        Self::parameters(self)
+    }
+
+    fn decays(&self, parameter: &Parameter) -> bool {
+        self.pyramid.decays(parameter)
+    }
+
+    fn decays_by_name(&self, parameter: &Parameter) -> bool {
+        self.pyramid.decays_by_name(parameter)
+    }
+
+    fn layer(&self, parameter: &Parameter) -> usize {
+        self.pyramid.layer(parameter)
+    }
+
+    fn layers(&self) -> usize {
+        self.pyramid.backbone.layers()
+    }
+
+    fn frozen(&self) -> Vec<ParamId> {
+        self.pyramid.frozen()
+    }
+
+    fn state_dict(&self) -> Result<StateDict, WeightsError> {
+        Self::state_dict(self)
+    }
+
+    fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
+        Self::load_state_dict(self, state)
     }
 }
-
-/// A network with heads on a [`Pyramid`] as the engine needs it.
-macro_rules! network_on_pyramid {
-    ($network:ty) => {
-        impl Network for $network {
-            fn parameters(&self) -> Vec<Parameter> {
-                <$network>::parameters(self)
-            }
-
-            fn decays(&self, parameter: &Parameter) -> bool {
-                self.pyramid.decays(parameter)
-            }
-
-            fn decays_by_name(&self, parameter: &Parameter) -> bool {
-                self.pyramid.decays_by_name(parameter)
-            }
-
-            fn layer(&self, parameter: &Parameter) -> usize {
-                self.pyramid.layer(parameter)
-            }
-
-            fn layers(&self) -> usize {
-                self.pyramid.backbone.layers()
-            }
-
-            fn frozen(&self) -> Vec<ParamId> {
-                self.pyramid.frozen()
-            }
-
-            fn state_dict(&self) -> Result<StateDict, WeightsError> {
-                <$network>::state_dict(self)
-            }
-
-            fn load_state_dict(
-                self,
-                state: &StateDict,
-            ) -> Result<(Self, Vec<String>), WeightsError> {
-                <$network>::load_state_dict(self, state)
-            }
-        }
-    };
-}
-
-network_on_pyramid!(UperNet);
-network_on_pyramid!(MaskRcnn);
