@@ -97,7 +97,7 @@ fn in_bf16(
     let x = Matrix::new(values_in::<bf16>(&x), [rows, inputs], inputs);
     let weight1 = Right::new(kernel, Matrix::new(weight1, [inputs, hidden], hidden));
     let weight2 = Right::new(kernel, Matrix::new(weight2, [hidden, outputs], outputs));
-    let height = block_height(rows);
+    let height = block_height(Some(kernel), rows);
     let blocks = values_of(residual).par_chunks(height * outputs).enumerate();
     let scratch = || (Scratch::default(), vec![bf16::default(); height * hidden]);
     let out = par_build_of(

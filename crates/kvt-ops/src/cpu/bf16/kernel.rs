@@ -10,6 +10,7 @@ use std::arch::x86_64::{
     _mm512_storeu_ps,
 };
 
+use super::amx::{self, Tiles};
 use super::pack::{HEIGHT, LANES, Rows, VECTORS};
 
 /// Proof that this CPU supports the instructions.
@@ -19,6 +20,8 @@ pub(crate) struct Kernel(Means);
 #[derive(Clone, Copy, Debug)]
 enum Means {
     Instructions,
+    /// These, and AMX.
+    Amx,
     /// Plain Rust, in tests.
     #[cfg(test)]
     Scalar,
@@ -31,7 +34,45 @@ impl Kernel {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512bf16");
-        found.then_some(Self(Means::Instructions))
+        let means = if amx::is_permitted() {
+            Means::Amx
+        } else {
+            Means::Instructions
+        };
+        found.then_some(Self(means))
+    }
+
+    /// The registers for larger tiles, if this CPU has them.
+    #[inline(always)]
+    pub(super) fn tiles(self) -> Option<Tiles> {
+        matches!(self.0, Means::Amx)
+            .then(Tiles::of_this_thread)
+            .flatten()
+    }
+
+    /// Rows of a tile.
+    pub(super) fn height(self) -> usize {
+        match self.0 {
+            Means::Amx => amx::HEIGHT,
+            _ => HEIGHT,
+        }
+    }
+
+    /// Of how many pairs a panel has a multiple.
+    pub(super) fn step(self) -> usize {
+        match self.0 {
+            Means::Amx => amx::PAIRS,
+            _ => 1,
+        }
+    }
+
+    /// The same without AMX.
+    #[cfg(test)]
+    pub(super) fn without_amx(self) -> Self {
+        match self.0 {
+            Means::Amx => Self(Means::Instructions),
+            _ => self,
+        }
     }
 
     #[cfg(test)]
@@ -49,7 +90,7 @@ impl Kernel {
         }
         match self.0 {
             // SAFETY: `detect` found the instructions.
-            Means::Instructions => unsafe { with_features(task) },
+            Means::Instructions | Means::Amx => unsafe { with_features(task) },
             #[cfg(test)]
             Means::Scalar => task(),
         }

@@ -1,8 +1,8 @@
 //! Matrix products of bf16 numbers, summed in f32.
 //!
 //! On CPUs with AVX512-BF16, they use its instructions in three steps: both matrices are packed in panels and rounded to
-//! bf16 if needed; a kernel computes tiles of 12 x 32 sums; and each tile is finished (bias, residual, output type) while it
-//! is in the cache. Other CPUs widen the numbers to f32 and use the f32 product.
+//! bf16 if needed; a kernel computes tiles of 12 x 32 sums, with AMX of 32 x 32; and each tile is finished (bias, residual, output
+//! type) while it is in the cache. Other CPUs widen the numbers to f32 and use the f32 product.
 //!
 //! Terms are added in order, in parts whose number depends only on the number of rows, so that the result does not
 //! depend on the number of threads.
@@ -14,9 +14,11 @@ use rayon::prelude::*;
 
 use super::buffer::par_build_of;
 use super::gemm::{self, Matrix};
-use pack::{Buffers, HEIGHT, LANES, WIDTH};
-use tiles::{Panels, in_place, tiles};
+use pack::{Buffers, LANES, WIDTH};
+use tiles::{Left, Panels, tiles};
 
+#[cfg_attr(not(target_arch = "x86_64"), path = "no_amx.rs")]
+mod amx;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_kernel.rs")]
 mod kernel;
 mod number;
@@ -26,11 +28,12 @@ mod tiles;
 pub(crate) use kernel::Kernel;
 pub(crate) use number::Number;
 
-/// Maximum number of output rows that a thread computes at a time: their panels stay in the cache. A multiple of [`HEIGHT`].
-const ROWS: usize = 8 * HEIGHT;
+/// Maximum number of output rows that a thread computes at a time: their panels stay in the cache. A multiple of the height of every
+/// kernel's tiles.
+const ROWS: usize = 96;
 
-/// Minimum number of output rows for which both matrices of a sum over the rows are packed.
-const BAND: usize = 4 * HEIGHT;
+/// Minimum number of output rows for which both matrices of a sum over the rows are packed. A multiple, too.
+const BAND: usize = ROWS;
 
 /// Minimum number of rows per part of a sum over the rows, and maximum number of parts.
 const PART: usize = 512;
@@ -89,12 +92,13 @@ impl Right {
 
 /// Buffers for [`rows_of_product`], which a thread reuses.
 #[derive(Default)]
-pub(crate) struct Scratch(Panels<HEIGHT>, Buffers);
+pub(crate) struct Scratch(Left);
 
 /// Rows that a thread computes at a time. Few rows are divided among all threads, which does not change any sum.
-pub(crate) fn block_height(rows: usize) -> usize {
+pub(crate) fn block_height(kernel: Option<Kernel>, rows: usize) -> usize {
     let share = rows.div_ceil(rayon::current_num_threads());
-    share.next_multiple_of(HEIGHT).clamp(HEIGHT, ROWS)
+    let height = kernel.map_or(1, Kernel::height);
+    share.next_multiple_of(height).clamp(height, ROWS)
 }
 
 /// Writes some rows of a product plus the added terms, on this thread.
@@ -104,21 +108,14 @@ pub(crate) fn rows_of_product<A: Number, T: Number>(
     right: &Right,
     added: Added<'_, T>,
     out: &mut [T],
-    Scratch(left, buffers): &mut Scratch,
+    Scratch(left): &mut Scratch,
 ) {
-    let rows = a.shape()[0];
-    let columns = out.len() / rows.max(1);
-    if in_place(a, 0).is_none() {
-        left.fill(kernel, a, buffers);
-    }
-    let rows_of = |number| in_place(a, number).unwrap_or_else(|| left.rows(number));
-    kernel.run(|| {
-        tiles(kernel, (rows, rows_of), &right.0, |row, range, sums| {
-            let place = row * columns;
-            let added = added.at(place, range.clone());
-            let out = &mut out[place + range.start..place + range.end];
-            finish(out, sums, added);
-        });
+    let columns = out.len() / a.shape()[0].max(1);
+    tiles(kernel, a, left, &right.0, |row, range, sums| {
+        let place = row * columns;
+        let added = added.at(place, range.clone());
+        let out = &mut out[place + range.start..place + range.end];
+        finish(out, sums, added);
     });
 }
 
@@ -144,7 +141,7 @@ pub(crate) fn product<A: Number, B: Number, T: Number>(
             "a residual that does not fit"
         );
     }
-    let height = block_height(rows);
+    let height = block_height(kernel, rows);
     let block = height * columns;
     let numbers = (0..rows.div_ceil(height)).into_par_iter();
     let Some(kernel) = kernel else {
@@ -199,9 +196,9 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
     let parts = rows.div_ceil(part);
     // If there are more threads than parts, they share the rows of the output, which does not change any sum.
     let bands = rayon::current_num_threads().div_ceil(parts.max(1));
-    let band = a_columns.div_ceil(bands).next_multiple_of(HEIGHT).max(BAND);
+    let band = a_columns.div_ceil(bands).next_multiple_of(BAND).max(BAND);
     let bands = a_columns.div_ceil(band);
-    let scratch = || (Panels::default(), Panels::default(), Buffers::default());
+    let scratch = || (Left::default(), Panels::default(), Buffers::default());
     let sums = (0..bands * parts).into_par_iter();
     let sums = sums.map_init(scratch, |(left, right, buffers), number| {
         let (start, range) = (number / parts * band, number % parts * part);
@@ -210,19 +207,11 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
             .rows(range.clone())
             .t()
             .rows(start..a_columns.min(start + band));
-        left.fill(kernel, a, buffers);
         right.fill(kernel, b.rows(range).t(), buffers);
         let mut out = vec![0.0; a.shape()[0] * columns];
-        kernel.run(|| {
-            tiles(
-                kernel,
-                (a.shape()[0], |number| left.rows(number)),
-                right,
-                |row, range, sums| {
-                    let place = row * columns;
-                    out[place + range.start..place + range.end].copy_from_slice(sums);
-                },
-            );
+        tiles(kernel, a, left, right, |row, range, sums| {
+            let place = row * columns;
+            out[place + range.start..place + range.end].copy_from_slice(sums);
         });
         out
     });

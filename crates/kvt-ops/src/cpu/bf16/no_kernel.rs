@@ -1,5 +1,6 @@
 //! Other CPU architectures, which have no kernel.
 
+use super::amx::Tiles;
 use super::pack::{HEIGHT, LANES, Rows, VECTORS};
 
 /// A type without values, except in tests.
@@ -18,6 +19,23 @@ impl Kernel {
     #[cfg(test)]
     pub(super) fn scalar() -> Self {
         Self::Scalar
+    }
+
+    #[cfg(test)]
+    pub(super) fn without_amx(self) -> Self {
+        self
+    }
+
+    pub(super) fn tiles(self) -> Option<Tiles> {
+        None
+    }
+
+    pub(super) fn height(self) -> usize {
+        HEIGHT
+    }
+
+    pub(super) fn step(self) -> usize {
+        1
     }
 
     pub(crate) fn run<T>(self, _task: impl FnOnce() -> T) -> T {

@@ -55,7 +55,9 @@ pub(super) fn pack<T: Number, const W: usize>(
     let [down, along] = matrix.strides();
     let count = W.min(rows - start);
     if along == 1 {
-        if count < W || numbers == 0 {
+        let (panel, rest) = panel.split_at_mut(numbers.div_ceil(2));
+        rest.fill([0; W]);
+        if count < W {
             panel.fill([0; W]);
         }
         let row = |index: usize| &matrix.values()[(start + index) * down..][..numbers];

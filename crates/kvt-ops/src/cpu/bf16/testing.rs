@@ -3,14 +3,21 @@
 use super::Kernel;
 use super::pack::{HEIGHT, LANES, Rows, VECTORS};
 
-/// No kernel, the kernel of this CPU if it has one, and the kernel in plain Rust.
+/// No kernel, the kernel in plain Rust, and that of this CPU if it has one, with and without AMX.
 pub(crate) fn kernels() -> Vec<Option<Kernel>> {
     let found = Kernel::detect();
     if found.is_none() {
         kvt_testing::skipped("the CPU has no AVX512-BF16");
     }
     let mut kernels = vec![None, Some(Kernel::scalar())];
-    kernels.extend(found.map(Some));
+    for kernel in found {
+        kernels.push(Some(kernel.without_amx()));
+        if kernel.tiles().is_some() {
+            kernels.push(Some(kernel));
+        } else {
+            kvt_testing::skipped("the CPU has no AMX");
+        }
+    }
     kernels
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::amx::{self, Tiles};
 use super::pack::{Buffers, HEIGHT, LANES, Rows, VECTORS, WIDTH, pack};
 use super::{Kernel, Number};
 use crate::cpu::gemm::Matrix;
@@ -30,7 +31,7 @@ impl<const W: usize> Panels<W> {
     /// Packs a matrix on all threads.
     pub(super) fn new<T: Number>(kernel: Kernel, matrix: Matrix<'_, T>) -> Self {
         let mut panels = Self::default();
-        panels.reshape(matrix.shape());
+        panels.reshape(kernel, matrix.shape());
         let values = panels.values.par_chunks_mut(panels.pairs).enumerate();
         values.for_each_init(Buffers::default, |buffers, (number, panel)| {
             kernel.run(|| pack(panel, matrix, number * W, buffers));
@@ -45,7 +46,7 @@ impl<const W: usize> Panels<W> {
         matrix: Matrix<'_, T>,
         buffers: &mut Buffers,
     ) {
-        self.reshape(matrix.shape());
+        self.reshape(kernel, matrix.shape());
         kernel.run(|| {
             for (number, panel) in self.values.chunks_mut(self.pairs).enumerate() {
                 pack(panel, matrix, number * W, buffers);
@@ -58,37 +59,138 @@ impl<const W: usize> Panels<W> {
         &self.values[number * self.pairs..][..self.pairs]
     }
 
-    fn reshape(&mut self, [rows, numbers]: [usize; 2]) {
+    fn reshape(&mut self, kernel: Kernel, [rows, numbers]: [usize; 2]) {
         self.rows = rows;
-        self.pairs = numbers.div_ceil(2).max(1);
+        self.pairs = numbers.div_ceil(2).max(1).next_multiple_of(kernel.step());
         self.values.resize(rows.div_ceil(W) * self.pairs, [0; W]);
     }
 }
 
-impl Panels<HEIGHT> {
-    /// The rows of a tile.
-    pub(super) fn rows(&self, number: usize) -> Rows<'_> {
-        Rows::Packed(self.panel(number))
-    }
+/// The left matrix of a product, packed as far as the kernel cannot read it where it is stored; reused.
+#[derive(Default)]
+pub(super) struct Left {
+    panels: Panels<HEIGHT>,
+    /// For AMX: one row after another, padded with zeros.
+    rows: Vec<[u16; 2]>,
+    /// Sixteen columns of a matrix, before they become rows.
+    sixteen: Panels<16>,
+    buffers: Buffers,
 }
 
-/// Computes all tiles of a product, from the number of rows on the left and the rows of each tile. `write` gets a row, the
-/// columns of the tile, and the sums in these columns.
-#[inline(always)]
-pub(super) fn tiles<'a>(
+/// Computes all tiles of a product on this thread. `write` gets a row, the columns of the tile, and the sums in these columns.
+pub(super) fn tiles<T: Number>(
     kernel: Kernel,
-    (rows, rows_of): (usize, impl Fn(usize) -> Rows<'a>),
+    matrix: Matrix<'_, T>,
+    left: &mut Left,
     right: &Panels<WIDTH>,
     mut write: impl FnMut(usize, Range<usize>, &[f32]),
 ) {
-    let mut sums = [[[0.0; LANES]; VECTORS]; HEIGHT];
-    for number in 0..right.rows.div_ceil(WIDTH) {
-        let columns = right.panel(number);
-        let range = number * WIDTH..right.rows.min((number + 1) * WIDTH);
-        for number in 0..rows.div_ceil(HEIGHT) {
-            kernel.tile(rows_of(number), bytemuck::cast_slice(columns), &mut sums);
-            for (row, sums) in (number * HEIGHT..rows).zip(&sums) {
-                write(row, range.clone(), &sums.as_flattened()[..range.len()]);
+    if let Some(tiles) = kernel.tiles() {
+        return left.large_tiles(kernel, &tiles, matrix, right, write);
+    }
+    if in_place(matrix, 0).is_none() {
+        left.panels.fill(kernel, matrix, &mut left.buffers);
+    }
+    let packed = |number| Rows::Packed(left.panels.panel(number));
+    let rows_of = |number| in_place(matrix, number).unwrap_or_else(|| packed(number));
+    let rows = matrix.shape()[0];
+    kernel.run(|| {
+        let mut sums = [[[0.0; LANES]; VECTORS]; HEIGHT];
+        for (columns, range) in right.panels() {
+            for number in 0..rows.div_ceil(HEIGHT) {
+                kernel.tile(rows_of(number), bytemuck::cast_slice(columns), &mut sums);
+                for (row, sums) in (number * HEIGHT..rows).zip(&sums) {
+                    write(row, range.clone(), &sums.as_flattened()[..range.len()]);
+                }
+            }
+        }
+    });
+}
+
+impl Panels<WIDTH> {
+    /// Every panel and its columns.
+    fn panels(&self) -> impl Iterator<Item = (&[[u32; WIDTH]], Range<usize>)> {
+        (0..self.rows.div_ceil(WIDTH)).map(|number| {
+            let range = number * WIDTH..self.rows.min((number + 1) * WIDTH);
+            (self.panel(number), range)
+        })
+    }
+}
+
+impl Left {
+    /// [`tiles`] with AMX.
+    fn large_tiles<T: Number>(
+        &mut self,
+        kernel: Kernel,
+        tiles: &Tiles,
+        matrix: Matrix<'_, T>,
+        right: &Panels<WIDTH>,
+        mut write: impl FnMut(usize, Range<usize>, &[f32]),
+    ) {
+        let (rows, [down, along]) = (matrix.shape()[0], matrix.strides());
+        let has_steps = matrix.shape()[1] == 2 * right.pairs;
+        let is_stored = has_steps && along == 1 && down % 2 == 0 && T::pairs_of(&[]).is_some();
+        // Tiles of rows that are read where they are stored.
+        let whole = if is_stored { rows / amx::HEIGHT } else { 0 };
+        let first = whole * amx::HEIGHT;
+        kernel.run(|| self.pack_rows(kernel, matrix, first, right.pairs));
+        let stored = |number: usize| {
+            let start = number * amx::HEIGHT * down;
+            let rows = &matrix.values()[start..][..(amx::HEIGHT - 1) * down + 2 * right.pairs];
+            Some((T::pairs_of(rows)?, down / 2))
+        };
+        let packed = |number: usize| {
+            let start = (number - whole) * amx::HEIGHT * right.pairs;
+            (&self.rows[start..], right.pairs)
+        };
+        kernel.run(|| {
+            let mut sums = [[0.0; WIDTH]; amx::HEIGHT];
+            for (columns, range) in right.panels() {
+                for number in 0..rows.div_ceil(amx::HEIGHT) {
+                    let stored = (number < whole).then(|| stored(number)).flatten();
+                    let (pairs, stride) = stored.unwrap_or_else(|| packed(number));
+                    tiles.product(pairs, stride, columns, &mut sums);
+                    for (row, sums) in (number * amx::HEIGHT..rows).zip(&sums) {
+                        write(row, range.clone(), &sums[..range.len()]);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Packs the rows from `first` on, `pairs` long, with rows of zeros until the last tile is full.
+    #[inline(always)]
+    fn pack_rows<T: Number>(
+        &mut self,
+        kernel: Kernel,
+        matrix: Matrix<'_, T>,
+        first: usize,
+        pairs: usize,
+    ) {
+        let ([rows, numbers], [down, along]) = (matrix.shape(), matrix.strides());
+        let count = (rows - first).next_multiple_of(amx::HEIGHT);
+        self.rows.clear();
+        self.rows.resize(count * pairs, [0; 2]);
+        if along == 1 {
+            for (to, row) in self.rows.chunks_exact_mut(pairs).zip(first..rows) {
+                let row = &matrix.values()[row * down..][..numbers];
+                let bits = T::bits_of(row, &mut self.buffers[0]);
+                to.as_flattened_mut()[..numbers].copy_from_slice(bits);
+            }
+            return;
+        }
+        // Adjacent numbers belong to different rows: sixteen of them at a time become pairs, then rows.
+        let sixteen = &mut self.sixteen;
+        sixteen.reshape(kernel, [16, numbers]);
+        for (start, to) in (first..rows)
+            .step_by(16)
+            .zip(self.rows.chunks_exact_mut(16 * pairs))
+        {
+            pack(&mut sixteen.values, matrix, start, &mut self.buffers);
+            for (index, to) in to.chunks_exact_mut(pairs).enumerate() {
+                for (to, from) in to.iter_mut().zip(&sixteen.values) {
+                    *to = bytemuck::cast(from[index]);
+                }
             }
         }
     }

@@ -1,0 +1,146 @@
+//! Products of tiles with AMX, the matrix instructions of Intel's CPUs since Sapphire Rapids.
+//!
+//! `tdpbf16ps` adds the product of 16 rows of 16 pairs and 16 pairs of 16 columns to 16 x 16 sums in f32: the work of 256 `vdpbf16ps`.
+//! Four such sums are as many rows and columns as a tile here has. The instructions have no functions in stable Rust, hence assembly.
+//! Linux gives a process their registers if it asks for them.
+
+use std::arch::asm;
+use std::marker::PhantomData;
+use std::sync::LazyLock;
+
+use super::pack::WIDTH;
+
+/// Rows of a tile.
+pub(super) const HEIGHT: usize = 32;
+
+/// Pairs of numbers per step: rows and columns have a multiple of them.
+pub(super) const PAIRS: usize = 16;
+
+/// Whether this CPU has the instructions, and the system lets this process use them.
+pub(super) fn is_permitted() -> bool {
+    static PERMITTED: LazyLock<bool> = LazyLock::new(|| has_instructions() && ask());
+    *PERMITTED
+}
+
+/// AMX-BF16 and AMX-TILE.
+fn has_instructions() -> bool {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    const BITS: u32 = 1 << 22 | 1 << 24;
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & BITS == BITS
+}
+
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "a system call")]
+fn ask() -> bool {
+    /// `ARCH_REQ_XCOMP_PERM`, and the number of the tiles' state.
+    const REQUEST: [libc::c_ulong; 2] = [0x1023, 18];
+    // SAFETY: the call takes two numbers, and no pointer.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST[0], REQUEST[1]) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask() -> bool {
+    false
+}
+
+/// `ldtilecfg`'s format: all eight registers hold 16 rows of 64 bytes.
+#[repr(C, align(64))]
+struct Config {
+    palette: u8,
+    others: [u8; 15],
+    row_bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+static CONFIG: Config = Config {
+    palette: 1,
+    others: [0; 15],
+    row_bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+};
+
+/// This thread's registers, ready for products until it is dropped.
+pub(super) struct Tiles(PhantomData<*const ()>);
+
+impl Tiles {
+    /// The registers of this thread, if they are [permitted](is_permitted).
+    #[expect(unsafe_code, reason = "instructions that not every CPU has")]
+    pub(super) fn of_this_thread() -> Option<Self> {
+        if !is_permitted() {
+            return None;
+        }
+        // SAFETY: the instructions are permitted, and the configuration is a valid one.
+        unsafe {
+            asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(readonly, nostack, preserves_flags));
+        }
+        Some(Self(PhantomData))
+    }
+
+    /// The sums of products of 32 rows, `stride` pairs apart, and a panel of columns, `[pair, column]`.
+    ///
+    /// # Panics
+    /// If the rows are too short, or the pairs no multiple of [`PAIRS`].
+    #[expect(unsafe_code, reason = "instructions that not every CPU has")]
+    pub(super) fn product(
+        &self,
+        rows: &[[u16; 2]],
+        stride: usize,
+        columns: &[[u32; WIDTH]],
+        sums: &mut [[f32; WIDTH]; HEIGHT],
+    ) {
+        assert!(
+            !columns.is_empty()
+                && columns.len().is_multiple_of(PAIRS)
+                && (HEIGHT - 1) * stride + columns.len() <= rows.len(),
+            "a tile that does not fit"
+        );
+        // SAFETY: `Tiles` configured the registers. Each step reads 64 bytes of every row, and 128 of each of 16 rows of columns, all
+        // within the slices; the sums are 32 rows of 128 bytes.
+        unsafe {
+            asm!(
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tilezero tmm2",
+                "tilezero tmm3",
+                "2:",
+                "tileloadd tmm4, [{upper} + {stride}]",
+                "tileloadd tmm6, [{columns} + {width}]",
+                "tileloadd tmm5, [{lower} + {stride}]",
+                "tileloadd tmm7, [{columns} + {width} + 64]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+                "add {upper}, 64",
+                "add {lower}, 64",
+                "add {columns}, 2048",
+                "dec {steps}",
+                "jnz 2b",
+                "tilestored [{sums} + {width}], tmm0",
+                "tilestored [{sums} + {width} + 64], tmm1",
+                "tilestored [{sums} + {width} + 2048], tmm2",
+                "tilestored [{sums} + {width} + 2112], tmm3",
+                upper = inout(reg) rows.as_ptr() => _,
+                lower = inout(reg) rows.as_ptr().add(HEIGHT / 2 * stride) => _,
+                stride = in(reg) stride * size_of::<[u16; 2]>(),
+                columns = inout(reg) columns.as_ptr() => _,
+                width = in(reg) WIDTH * size_of::<u32>(),
+                steps = inout(reg) columns.len() / PAIRS => _,
+                sums = in(reg) sums.as_mut_ptr(),
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack),
+            );
+        }
+    }
+}
+
+impl Drop for Tiles {
+    #[expect(unsafe_code, reason = "instructions that not every CPU has")]
+    fn drop(&mut self) {
+        // SAFETY: the instructions are permitted. Released registers need not be saved when the thread is switched.
+        unsafe {
+            asm!("tilerelease", options(nomem, nostack, preserves_flags));
+        }
+    }
+}
