@@ -23,7 +23,7 @@ pub(super) struct ConfigArgs {
     // Within its group this means: unless `--config` is given. Help shows it as `<CONFIG>`, not as `[CONFIG]`.
     #[arg(value_name = "CONFIG", required = true)]
     file: Option<PathBuf>,
-    /// Configuration file, by name.
+    /// The same, as an option.
     #[arg(long, value_name = "CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -82,7 +82,7 @@ pub(super) struct Overrides {
     /// Override one key, as in `--set train.epochs=10`; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(super) set: Vec<String>,
-    /// Device: auto, cpu, wgpu, vulkan, metal, cuda or rocm, with an index as in `cuda:1`.
+    /// Device: auto, cpu, wgpu, vulkan, metal, cuda or rocm, with an index as in `cuda:1`; by default that of the configuration, else auto.
     #[arg(long, value_name = "DEVICE")]
     pub(super) device: Option<String>,
 }

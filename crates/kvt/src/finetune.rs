@@ -44,10 +44,10 @@ pub(super) struct Args {
     /// Learning rate of the head, used as given; by default 5e-4 x batch / 128 (probe: 4e-3, LoRA: 5e-3).
     #[arg(long, value_name = "X")]
     lr: Option<f64>,
-    /// Images of an update.
+    /// Images of an update; by default 32, or fewer in a small folder.
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
-    /// Side of the images in pixels, or height x width as in `224x320` for a ViT; position embeddings are resampled to it.
+    /// Side of the images in pixels, or height x width as in `224x320` for a ViT; position embeddings are resampled to it. By default that of the weights.
     #[arg(long, value_name = "PIXELS")]
     img_size: Option<ImgSize>,
     /// What is not trained.

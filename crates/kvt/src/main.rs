@@ -87,7 +87,7 @@ enum Command {
     AttentionMap(attention_map::Args),
     /// Draw which patches of images speak for a class (Transformer Attribution).
     AttributionMap(attribution_map::Args),
-    /// Classify image files.
+    /// Classify image files, or paint classes and objects on them.
     Predict(predict::Args),
     /// Write a trained model for other programs, as an ONNX file.
     Export(export::Args),

@@ -26,7 +26,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// All models with their size and cost, or those of some names.
+    /// List all models with their size and cost, or those of some names.
     #[command(
         after_help = "Examples:\n  kvt models list\n  kvt models list swin\n  kvt models list '*_384'\n  kvt models list --weights deit"
     )]
@@ -38,7 +38,7 @@ enum What {
         #[arg(long)]
         weights: bool,
     },
-    /// One model, stage by stage.
+    /// Show one model, stage by stage.
     #[command(
         after_help = "Examples:\n  kvt models show swin_tiny_patch4_window7_224\n  kvt models show deit_tiny_patch16_224 --img-size 384\n  kvt models show --config configs/quickstart/knn.toml --json"
     )]

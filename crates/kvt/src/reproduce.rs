@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// The data set; short for `--set data.path=PATH`.
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// How much is computed: the paper's models and epochs, small models on CIFAR-10, or less of these.
+    /// How much is computed: the paper's models and epochs, small models on CIFAR-10, or less of these; must be said where models are trained.
     #[arg(long, value_parser = one_of(SCALES))]
     scale: Option<Scale>,
     /// Which version of the paper the numbers are set beside, by default the last one.

@@ -30,6 +30,15 @@ fn parameters_are_those_timm_counts() {
 }
 
 #[test]
+fn equal_stages_name_their_keys_once() {
+    assert_eq!(
+        summary("pit_ti_224").kept(),
+        "730 of 730, 197 of 197, 50 of 50"
+    );
+    assert_eq!(summary("swin_tiny_patch4_window7_224").kept(), "49 of 49");
+}
+
+#[test]
 fn macs_are_the_published_ones() {
     // Table 1 of the KVT paper rounds the totals to 1.3 and 4.6 G.
     let giga = |macs: Macs| [macs.linear, macs.attention, macs.total()].map(|m| m as f64 / 1e9);

@@ -31,12 +31,15 @@ impl Summary {
         self.stages.iter().filter(|stage| stage.takes_attention)
     }
 
-    /// How many keys each query of these stages keeps, first to last: `65 of 65, 17 of 17`.
+    /// How many keys each query of these stages keeps, first to last: `65 of 65, 17 of 17`; once if it is the same in all of them.
     pub fn kept(&self) -> String {
         let stages = self.attending();
-        let kept: Vec<String> = stages
+        let mut kept: Vec<String> = stages
             .map(|stage| format!("{} of {}", stage.k, stage.keys))
             .collect();
+        if kept.windows(2).all(|pair| pair[0] == pair[1]) {
+            kept.truncate(1);
+        }
         kept.join(", ")
     }
 }

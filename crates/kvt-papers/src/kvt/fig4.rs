@@ -60,16 +60,11 @@ fn compute(runs: &Runs, _: &Order, watch: &dyn Watch) -> Result<Outcome, Reprodu
             let of_others = self::maps(inside, &samples)?;
             rows(&mut others, [title, keys], &samples, &of_others);
         }
-        if counted.is_none() {
-            // Beside the third block of the other attention, whose number of keys can be chosen in two ways.
-            own.extend_from_within(own.len().saturating_sub(GENERATED)..);
-            others.extend_from_within(others.len().saturating_sub(VALIDATION)..);
-        }
         drawn.push(own);
         seen.push(others);
         Ok(())
     })?;
-    let picture = |columns| labelled(&joined(columns), NOTE).map_err(ReproduceError::Draw);
+    let picture = |rows| labelled(&in_turns(rows), NOTE).map_err(ReproduceError::Draw);
     let (png, svg) = encoded(&picture(drawn)?)?;
     let (others, _) = encoded(&picture(seen)?)?;
     let header = "run,image,side,keys,head,row,column,weight";
@@ -143,18 +138,17 @@ fn rows(
     }));
 }
 
-/// The rows of several attentions side by side.
-fn joined(attentions: Vec<Vec<Vec<Labelled>>>) -> Vec<Vec<Labelled>> {
-    let mut all: Vec<Vec<Labelled>> = Vec::new();
-    for rows in attentions {
-        for (place, row) in rows.into_iter().enumerate() {
-            match all.get_mut(place) {
-                Some(before) => before.extend(row),
-                None => all.push(row),
-            }
-        }
-    }
-    all
+/// The rows of several attentions by turns, so that those of an image are below each other: side by side their words would be too
+/// small to read in a page.
+fn in_turns(attentions: Vec<Vec<Vec<Labelled>>>) -> Vec<Vec<Labelled>> {
+    let longest = attentions.iter().map(Vec::len).max().unwrap_or(0);
+    let mut left: Vec<_> = attentions.into_iter().map(Vec::into_iter).collect();
+    let turn = |_| {
+        left.iter_mut()
+            .filter_map(Iterator::next)
+            .collect::<Vec<_>>()
+    };
+    (0..longest).flat_map(turn).collect()
 }
 
 /// A line of the table: means over images and heads.
@@ -188,9 +182,9 @@ fn found(lines: &[Vec<String>], seeds: &str, runs: &Runs) -> String {
     };
     let header = "attention | patches | patches looked at | weight on patches | largest weight";
     format!(
-        "{model} {}From left to right: the image and each head of dense attention, then the same for k-NN attention. From top to bottom: \
-         {GENERATED} generated images at the size of training, at the larger size with the k of the configuration, and at the larger size with \
-         the k of training, where an attention without a share of the keys is drawn again. The words above a map say how many \
+        "{model} {}From left to right: the image and each head. Dense and k-NN attention take turns, row by row. From top to bottom: \
+         {GENERATED} generated images at the size of training, at the larger size with the k of the configuration, and, of attention that \
+         keeps a share of the keys, at the larger size with the k of training. The words above a map say how many \
          patches are kept, and which weight is white; a patch that is not kept is dark blue. `fig4-val.png` shows {VALIDATION} validation images in the same order. Means over the generated images and the heads:\n\n{}{}",
         seeds,
         table(header.split(" | "), lines),

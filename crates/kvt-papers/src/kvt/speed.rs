@@ -24,6 +24,9 @@ struct Way {
     paper: Option<usize>,
 }
 
+/// The rows of the table with times of ours, from 1 on: the third is the paper's CUDA kernel.
+const ROWS: [f64; 4] = [1.0, 2.0, 4.0, 5.0];
+
 /// `paper` is a row of [`SPEED_V1`]. The paper's CUDA kernel selects keys for each query, as `gathered` does.
 const WAYS: [Way; 4] = [
     Way {
@@ -181,18 +184,23 @@ fn csv(found: &[StepMeasurement]) -> String {
 }
 
 fn svg(found: &[StepMeasurement]) -> Result<String, String> {
-    let line = |name: &'static str, color, value: &dyn Fn(&StepMeasurement) -> f64| {
-        let places = (1_u8..).map(f64::from);
-        Line::new(name, color, places.zip(found.iter().map(value)))
+    let dots = |(color, (name, value)): (usize, (&'static str, fn(&StepMeasurement) -> f64))| {
+        // A line of one point is a dot: rows have no order that a line could follow.
+        let places = ROWS.into_iter().zip(found).enumerate();
+        places.map(move |(number, (row, one))| {
+            let name = if number == 0 { name } else { "" };
+            Line::new(name, color, [(row, value(one))])
+        })
     };
+    let both: [(_, fn(&StepMeasurement) -> f64); 2] = [
+        ("a training step", |one| one.step_ms),
+        ("a forward pass", |one| one.forward_ms),
+    ];
     Chart {
         title: "Milliseconds by row of the table",
-        x: Axis::linear("row").at(vec![1.0, 2.0, 3.0, 4.0]),
+        x: Axis::linear("row of the table").at(ROWS.into()),
         y: Axis::logarithmic("ms"),
-        lines: vec![
-            line("a training step", 0, &|one| one.step_ms),
-            line("a forward pass", 1, &|one| one.forward_ms),
-        ],
+        lines: both.into_iter().enumerate().flat_map(dots).collect(),
         names: Names::Beside,
     }
     .svg()
@@ -248,6 +256,17 @@ mod tests {
             outcome.found.contains("| *ours*, of dense |"),
             "{}",
             outcome.found
+        );
+        // Dots at rows 1, 2, 4 and 5 of the table.
+        let circles = outcome.svg.split("<circle cx=\"").skip(1);
+        let places = circles.map(|text| text.split('"').next().unwrap().parse().unwrap());
+        let places: Vec<f64> = places.collect();
+        assert_eq!(places.len(), 8);
+        let step = places[1] - places[0];
+        assert!(
+            (places[2] - places[1] - 2.0 * step).abs() <= 2.0
+                && (places[3] - places[2] - step).abs() <= 2.0,
+            "{places:?}"
         );
     }
 }

@@ -9,6 +9,8 @@ use kvt_train::plot::{letters_in, shortened, write};
 const LINE: u32 = 24;
 const LETTERS: u32 = 16;
 const PATCH: u32 = 16;
+/// How much lower than its patch a name is written: letters are drawn in the upper part of their height.
+const LOWER: u32 = 5;
 /// The narrowest column of a name, and the longest name in letters.
 const NARROWEST: u32 = 160;
 const LONGEST: usize = 28;
@@ -48,7 +50,8 @@ pub fn with_legend(
         let top = picture.height() + GAP + number / columns * LINE;
         let patch = RgbImage::from_pixel(PATCH, PATCH, Rgb(color));
         imageops::replace(&mut all, &patch, i64::from(left), i64::from(top));
-        texts.push((left + PATCH + GAP, top, shortened(&name, letters)));
+        let place = (left + PATCH + GAP, top + LOWER);
+        texts.push((place.0, place.1, shortened(&name, letters)));
     }
     write(&mut all, LETTERS, &texts)?;
     Ok(all)
@@ -78,6 +81,14 @@ mod tests {
         }
         let ink = shown.pixels().filter(|pixel| pixel.0 == [0x33; 3]).count();
         assert!(ink > 30, "{ink} pixels of text");
+        // A capital's middle is that of its patch, within a pixel.
+        let capital = with_legend(&picture, &[0], &["I".to_owned()]).unwrap();
+        let is_ink = |p: &Rgb<u8>| p.0 == [p.0[0]; 3] && (10..200).contains(&p.0[0]);
+        let inked = capital.enumerate_pixels().filter(|(.., p)| is_ink(p));
+        let rows: Vec<u32> = inked.map(|(_, y, _)| y).collect();
+        let ends = rows.iter().min().zip(rows.iter().max()).unwrap();
+        let middle = 40 + GAP + PATCH / 2;
+        assert!((ends.0 + ends.1 + 1).abs_diff(2 * middle) <= 2, "{ends:?}");
         // Short names share lines; without classes there is nothing below.
         let short = with_legend(&picture, &[2, 3, 4, 5], &[]).unwrap();
         assert_eq!(short.height(), 40 + GAP + LINE);

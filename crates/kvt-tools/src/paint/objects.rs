@@ -6,8 +6,9 @@ use kvt_data::augment::ObjectMask;
 use super::{half, object_color};
 use kvt_train::plot::{shortened, write};
 
-/// Height of a picture's letters: the longer side divided by this, within these limits.
-const LETTERS_OF: u32 = 40;
+/// Height of a picture's letters: the longer side divided by this, within these limits. A report shows two pictures side by side at
+/// about half of their size.
+const LETTERS_OF: u32 = 28;
 const LETTERS: [u32; 2] = [12, 28];
 /// The longest words at a box, in letters.
 const LONGEST: usize = 28;
@@ -130,11 +131,9 @@ fn label(
     for (x, y) in (left..left + long).flat_map(|x| (top..top + tall).map(move |y| (x, y))) {
         picture.put_pixel(x, y, Rgb(color.map(|paint| paint.midpoint(255))));
     }
-    write(
-        picture,
-        letters,
-        &[(left + letters / 4, top + letters / 8, words)],
-    )
+    // Letters are drawn in the upper part of their height.
+    let place = (left + letters / 4, top + 7 * letters / 16);
+    write(picture, letters, &[(place.0, place.1, words)])
 }
 
 #[cfg(test)]
@@ -243,6 +242,13 @@ mod tests {
             let plain = [[100; 3], object_color(5), pale];
             assert!(drawn.pixels().any(|pixel| !plain.contains(&pixel.0)));
         }
+        // A picture of 560 pixels has letters of 20, and a patch of 25.
+        let mut one = object(5, [0.0, 0.0, 50.0, 50.0], &[]);
+        one.words = "cat".to_owned();
+        let large = RgbImage::from_pixel(560, 100, Rgb([100; 3]));
+        let drawn = with_boxes(large, &[one], (560, 100)).unwrap();
+        let patch = drawn.enumerate_pixels().filter(|(.., p)| p.0 == pale);
+        assert_eq!(patch.map(|(_, y, _)| y).max(), Some(24));
         // A picture smaller than its words.
         let mut one = object(5, [0.0, 0.0, 3.0, 3.0], &[]);
         one.words = "cat".to_owned();

@@ -105,10 +105,15 @@ fn is_neutral(key: &str) -> bool {
 /// A common heading for runs: their labels.
 pub(crate) fn heading(curves: &[Curve]) -> String {
     let names = by_label(curves).into_iter().map(|(label, _)| label);
-    let labels: Vec<&str> = names.collect();
-    match labels.split_last() {
+    in_words(&names.collect::<Vec<_>>())
+}
+
+/// Names in a sentence: `a, b and c`.
+pub(super) fn in_words(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
-        _ => labels.concat(),
+        _ => names.concat(),
     }
 }
 

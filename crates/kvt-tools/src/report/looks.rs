@@ -1,25 +1,28 @@
 //! Lines of a plot that share a look: those of the same numbers, and those of one model with two kinds of attention.
 
+use super::labels::in_words;
 use super::series::Series;
 use crate::groups::unique;
 use kvt_train::plot::color;
 
 /// Lines of the same numbers hide each other, so they are drawn as one with the names of all.
 pub(super) fn joined(series: Vec<Series>) -> Vec<Series> {
-    let mut all: Vec<Series> = Vec::new();
+    let mut all: Vec<(Series, Vec<String>)> = Vec::new();
     for line in series {
-        let same = |other: &&mut Series| {
+        let name = line.name.clone();
+        let same = |(other, _): &&mut (Series, Vec<String>)| {
             other.dashed == line.dashed && other.line == line.line && other.band == line.band
         };
         match all.iter_mut().find(same) {
-            Some(other) => {
-                other.name += " and ";
-                other.name += &line.name;
-            }
-            None => all.push(line),
+            Some((_, names)) => names.push(name),
+            None => all.push((line, vec![name])),
         }
     }
-    all
+    let named = |(line, names): (Series, Vec<String>)| Series {
+        name: in_words(&names),
+        ..line
+    };
+    all.into_iter().map(named).collect()
 }
 
 /// Where several models are each trained with dense and with k-NN attention, and nothing else is dashed: a colour for each model,

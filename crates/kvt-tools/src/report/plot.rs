@@ -214,7 +214,7 @@ fn chart<B: DrawingBackend>(
             chart.draw_series(LineSeries::new(points, style))?;
             below.draw(&PathElement::new(sample, style))?;
         }
-        let at = (x + px(34) as i32, y - px(8) as i32);
+        let at = (x + px(34) as i32, y - px(6) as i32);
         below.draw(&Text::new(line.name.clone(), at, text(15)))?;
         if is_dotted {
             let dots = line.line.iter();

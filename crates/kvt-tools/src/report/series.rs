@@ -222,9 +222,9 @@ mod tests {
         );
     }
 
-    /// Two runs have one learning rate, a third has another.
+    /// Three runs have one learning rate, a fourth has another.
     #[test]
-    fn equal_lines_are_one_with_both_names() {
+    fn equal_lines_are_one_with_all_names() {
         let curve = |label: &str, rate| Curve {
             label: label.to_owned(),
             seed: 0,
@@ -233,13 +233,14 @@ mod tests {
                 ..EpochPoint::default()
             }],
         };
-        let curves = [curve("dense", 0.1), curve("slow", 0.2), curve("knn", 0.1)];
+        let curves = [("dense", 0.1), ("slow", 0.2), ("knn", 0.1), ("late", 0.1)];
+        let curves = curves.map(|(label, rate)| curve(label, rate));
         let lines = series(Plot::LearningRate, &curves);
         let found: Vec<_> = lines
             .iter()
             .map(|line| (&*line.name, line.number))
             .collect();
-        assert_eq!(found, [("dense and knn", 0), ("slow", 1)]);
+        assert_eq!(found, [("dense, knn and late", 0), ("slow", 1)]);
     }
 
     /// One of two runs has come further than the other: a single value has no spread.

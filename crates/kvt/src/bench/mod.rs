@@ -39,13 +39,13 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// One attention operation on random q, k and v.
+    /// Time one attention operation on random q, k and v.
     Attention(AttentionArgs),
-    /// One forward pass of a model in evaluation mode on random images.
+    /// Time one forward pass of a model in evaluation mode on random images.
     Forward(ForwardArgs),
-    /// One training step of a model on random images.
+    /// Time one training step of a model on random images.
     Step(StepArgs),
-    /// The way of the training images from the disk to the batch.
+    /// Time how training images get from the disk into a batch.
     Loader(LoaderArgs),
 }
 

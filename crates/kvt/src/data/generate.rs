@@ -35,10 +35,10 @@ pub(super) struct Args {
     /// How much of it is hidden, from 0 to 1.
     #[arg(long, default_value_t = ShapesConfig::default().occlusion)]
     occlusion: f64,
-    /// Fewest and most shapes of a scene.
+    /// Fewest and most shapes of a scene; by default 1,2.
     #[arg(long, value_name = "FEWEST,MOST", value_parser = pair::<usize>)]
     objects: Option<[usize; 2]>,
-    /// Smallest and largest radius of a shape of a scene, in sides of the image.
+    /// Smallest and largest radius of a shape of a scene, in sides of the image; by default 0.18,0.32.
     #[arg(long, value_name = "SMALLEST,LARGEST", value_parser = pair::<f64>)]
     radius: Option<[f64; 2]>,
     /// Seed.

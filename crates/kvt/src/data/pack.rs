@@ -24,7 +24,7 @@ pub(super) struct Args {
     /// Divide a folder without splits, `DIR/<class>/*`: share of each class that validates.
     #[arg(long, value_name = "SHARE", value_parser = super::share)]
     val_fraction: Option<f64>,
-    /// Order of the classes, as `data.class_order`: by bytes, or by the value of digits.
+    /// Order the classes by the value of their digits (10 after 9), as `data.class_order = "natural"`, in place of by bytes.
     #[arg(long)]
     natural_order: bool,
     /// Column of the labels in Parquet files, as `data.label_column`.

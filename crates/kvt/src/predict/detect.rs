@@ -1,5 +1,6 @@
 //! `kvt predict` of detection.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -7,6 +8,8 @@ use anyhow::bail;
 
 use super::Args;
 use super::painted::{Answer, check, each};
+use crate::output;
+use kvt_data::text::counted;
 use kvt_tools::trained::{Detector, LEAST_SCORE};
 use kvt_train::plot::save_png;
 
@@ -26,17 +29,28 @@ pub(super) fn run(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Resu
         );
     }
     let least = args.min_score.unwrap_or(LEAST_SCORE);
-    each(
+    let bare = Cell::new(0);
+    let status = each(
         args,
         (files, are_all),
         &answer,
         |path| Ok(trained.look(path)?),
         |spotted, path| {
+            if spotted.count(least) == 0 {
+                bare.set(bare.get() + 1);
+            }
             Ok(save_png(
                 path,
                 &spotted.drawn(&trained.classes, least, None)?,
             )?)
         },
         |spotted| spotted.json(&trained.classes),
-    )
+    )?;
+    if bare.get() > 0 {
+        output::status(&format!(
+            "{} without an object with a score of at least {least}: a lower `--min-score` paints more",
+            counted(bare.get(), "image")
+        ));
+    }
+    Ok(status)
 }

@@ -24,7 +24,7 @@ use kvt_train::task::TaskKind;
 /// `kvt predict --run RUN FILE...`
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt predict --run runs/photos some.jpg other.png\n  kvt predict --run runs/photos photos/new --top 1 --output classes.csv\n  kvt predict --config photos.toml --weights w.pth --classes names.txt some.jpg\n  kvt predict --run runs/scenes --out painted street.jpg"
+    after_help = "Examples:\n  kvt predict --run runs/photos some.jpg other.png\n  kvt predict --run runs/photos photos/new --top 1 --output classes.csv\n  kvt predict --config photos.toml --weights w.pth --classes names.txt some.jpg\n  kvt predict --run runs/scenes --output painted street.jpg"
 )]
 pub(super) struct Args {
     #[command(flatten)]

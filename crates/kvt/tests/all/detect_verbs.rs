@@ -81,6 +81,12 @@ fn a_run_is_judged_painted_and_reported() {
         .all(|(x, y, pixel)| plain.get_pixel(x / 8, y / 8) == pixel);
     assert!(is_plain, "no detection is certain");
     assert!(all != none);
+    let line = "predict --run run scenes/images/val/000000.png --out bare --min-score 1";
+    let said = workspace.line(line).output().unwrap().stderr;
+    let said = String::from_utf8(said).unwrap();
+    let bare =
+        "1 image without an object with a score of at least 1: a lower `--min-score` paints more";
+    assert!(said.contains(bare), "{said}");
 
     let texts = [
         "as pycocotools counts",

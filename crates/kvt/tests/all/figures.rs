@@ -165,6 +165,9 @@ fn figure_4_draws_heads_and_figure_5_relevance() {
             "{page}"
         );
     }
+    // The image and two heads: 36 px seven times as large, and gaps of 10.
+    let picture = workspace.path("runs/reproduce/fig4/cifar-short/fig4.png");
+    assert_eq!(image::open(picture).unwrap().width(), 3 * (252 + 10) + 10);
     let heads = lines(&workspace, "fig4");
     // Three images, two heads, two sizes; k-NN attention once more at the larger one.
     assert_eq!(heads.len(), 1 + 3 * 2 * (2 * (16 + 81) + 81));

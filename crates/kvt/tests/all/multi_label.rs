@@ -114,7 +114,7 @@ fn labels_are_trained_judged_predicted_and_reported() {
     let report = ["report", "run", "--eval", "--samples", "1"];
     workspace.kvt(&report).assert().success();
     let page = workspace.read("run/report.html");
-    for text in ["mAP ", "Per class (3)", "threshold"] {
+    for text in ["mAP ", " %, micro F1 ", "Per class (3)", "threshold"] {
         assert!(page.contains(text), "{text}");
     }
 }

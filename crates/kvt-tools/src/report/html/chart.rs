@@ -14,6 +14,8 @@ const SIZE: [f64; 2] = [480.0, 300.0];
 const EDGES: [f64; 4] = [64.0, 10.0, 468.0, 256.0];
 /// Up to this many epochs, each measurement gets a dot with its number, which also works without the script.
 const MAX_DOTTED: i32 = 40;
+/// Letters of a number that fit beside the axis on a phone and on paper, whose letters are larger.
+const LONGEST: usize = 6;
 /// Maximum number of epoch ticks.
 const TICKS: i32 = 8;
 
@@ -94,10 +96,11 @@ pub(super) fn draw(page: &mut Markup, plot: Plot, curves: &[Curve]) {
 fn grid(page: &mut Markup, place: &Place) {
     let [left, _, right, bottom] = EDGES;
     page.within("g", &[("class", "grid")], |page| {
-        for value in steps(&place.values) {
-            let y = place.y(value);
+        let values = steps(&place.values);
+        for (value, text) in values.iter().zip(texts(&values)) {
+            let y = place.y(*value);
             rule(page, [left, y], [right, y]);
-            label(page, "end", [left - 7.0, y + 4.0], &number(value));
+            label(page, "end", [left - 7.0, y + 4.0], &text);
         }
         for epoch in epoch_ticks(&place.epochs) {
             let x = place.x(epoch);
@@ -112,6 +115,20 @@ fn grid(page: &mut Markup, place: &Place) {
             "epoch",
         );
     });
+}
+
+/// The numbers of an axis: as powers of ten if one of them is too long, such as a learning rate.
+fn texts(values: &[f64]) -> Vec<String> {
+    let plain: Vec<String> = values.iter().map(|value| number(*value)).collect();
+    if plain.iter().all(|text| text.len() <= LONGEST) {
+        return plain;
+    }
+    // Of the text, which is without the noise of binary numbers.
+    let power = |text: String| match text.parse::<f64>() {
+        Ok(value) if value != 0.0 => format!("{value:e}"),
+        _ => text,
+    };
+    plain.into_iter().map(power).collect()
 }
 
 fn rule(page: &mut Markup, from: [f64; 2], to: [f64; 2]) {
@@ -254,6 +271,17 @@ mod tests {
         assert_eq!(epoch_ticks(&(1..300)), [50, 100, 150, 200, 250, 300]);
         // A single epoch, on an axis from 0 to 2.
         assert_eq!(epoch_ticks(&(0..2)), [1, 2]);
+    }
+
+    #[test]
+    fn long_numbers_of_an_axis_are_powers_of_ten() {
+        let short = texts(&steps(&(0.0..0.0011)));
+        assert_eq!(
+            short,
+            ["0", "0.0002", "0.0004", "0.0006", "0.0008", "0.001"]
+        );
+        let long = texts(&steps(&(0.0..0.00021)));
+        assert_eq!(long, ["0", "5e-5", "1e-4", "1.5e-4", "2e-4"]);
     }
 
     #[test]

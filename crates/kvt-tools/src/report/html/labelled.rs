@@ -13,7 +13,9 @@ pub(super) fn write(page: &mut Markup, judged: &Judged<LabelEvaluation>) {
         classes: &judged.classes,
     };
     for line in results.text().lines() {
-        page.sentence("p", &[], line);
+        // A page shows two spaces as one.
+        let line = line.replace("  (", " (").replace("  ", ", ");
+        page.sentence("p", &[], &line);
     }
     let checkpoint = format!("Checkpoint `{}`.", judged.checkpoint);
     page.sentence("p", &[], &checkpoint);

@@ -11,6 +11,7 @@ use crate::plot::{Axis, ErrorLine, LinePanel, line_panels};
 /// The message of the drawing library.
 pub fn figure(title: &str, layers: &[Layer]) -> Result<String, String> {
     let tiles: Vec<Tile<'_>> = layers.iter().flat_map(Tile::of).collect();
+    let last = layers.iter().map(|layer| layer.number).max().unwrap_or(1);
     let sizes = || SIZES.into_iter().enumerate();
     let of_size = |size| tiles.iter().filter(move |tile| tile.size == size);
     let mut unions = Vec::new();
@@ -44,10 +45,11 @@ pub fn figure(title: &str, layers: &[Layer]) -> Result<String, String> {
         let title = format!("{width}-key blocks that a tile touches");
         (title, touched(width))
     }));
-    panels.push(("kept keys that two heads share".to_owned(), heads));
+    let shared = "kept keys that two heads share (dashed: at random)".to_owned();
+    panels.push((shared, heads));
     let panels = panels.into_iter().map(|(title, lines)| LinePanel {
         title,
-        x: Axis::linear("layer"),
+        x: Axis::whole("layer", last),
         y: Axis::linear("share"),
         lines,
         y_holds: vec![0.0, 1.0],

@@ -132,4 +132,6 @@ fn rows_are_beside_chance() {
     assert_eq!(rows(&layers), [expected]);
     let picture = figure("title", &layers).unwrap();
     assert!(picture.contains("8 queries") && picture.contains("64-key blocks"));
+    // Layers are whole numbers.
+    assert!(picture.contains("\n2\n") && !picture.contains("\n1.99\n"));
 }
