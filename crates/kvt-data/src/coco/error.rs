@@ -118,6 +118,17 @@ pub enum CocoError {
         /// The least side in pixels.
         least: u32,
     },
+    /// No object to evaluate by.
+    #[error(
+        "`{}` has no object that counts in any of its {images} images: an evaluation needs one that is no crowd; `kvt data check` tells more",
+        path.display()
+    )]
+    NothingEvaluates {
+        /// The annotation file.
+        path: PathBuf,
+        /// Number of its images.
+        images: usize,
+    },
 }
 
 /// What is wrong with an annotation.
