@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use crate::source::{is_usual, splits_among};
+use crate::text::counted;
 use crate::{DataError, DataKind, file, is_whole, label_tables};
 
 /// The extensions of supported images.
@@ -94,6 +95,21 @@ pub(super) struct Classes {
     pub(super) names: Vec<String>,
     /// Links and folders that could be class folders.
     pub(super) unlisted: Vec<Unlisted>,
+    /// Images beside the class folders, whether they exist or not: they have no class.
+    loose: Vec<PathBuf>,
+}
+
+impl Classes {
+    /// A warning about the images without a class; `None` if there are none.
+    pub(super) fn warning(&self, root: &Path) -> Option<String> {
+        let first = self.loose.iter().min()?;
+        Some(format!(
+            "{} beside the class folders of `{}`, such as `{}`: without a class, not used",
+            counted(self.loose.len(), "image"),
+            root.display(),
+            first.display()
+        ))
+    }
 }
 
 /// Lists the class folders of a split; hidden ones are ignored.
@@ -102,7 +118,6 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
         return Err(DataError::MissingFolder(root.to_owned()));
     }
     let mut found = Classes::default();
-    let mut flat = false;
     for entry in fs_err::read_dir(root)? {
         let entry = entry?;
         let path = entry.path();
@@ -117,9 +132,8 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
                     .names
                     .push(name.map_err(|_| DataError::ClassName(path))?);
             }
-            Ok(_) => flat |= is_image(&path),
-            // An image next to class folders is not an image of the split, whether it exists or not.
-            Err(_) if is_image(&path) => flat = true,
+            _ if is_image(&path) => found.loose.push(path),
+            Ok(_) => {}
             Err(error) => found.unlisted.push(Unlisted {
                 reason: file::why(&path, &error),
                 path,
@@ -131,14 +145,14 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
         let path = root.to_owned();
         return Err(DataError::SplitsAsClasses { path, splits });
     }
-    match (found.names.is_empty(), found.unlisted.first(), flat) {
-        (true, Some(first), _) => Err(DataError::Unlisted(first.clone())),
-        (true, None, true) => Err(DataError::FlatFolder {
+    match (found.names.is_empty(), found.unlisted.first()) {
+        (true, Some(first)) => Err(DataError::Unlisted(first.clone())),
+        (true, None) if found.loose.is_empty() => Err(without_classes(root)),
+        (true, None) => Err(DataError::FlatFolder {
             path: root.to_owned(),
             tables: label_tables(root),
         }),
-        (true, None, false) => Err(without_classes(root)),
-        (false, ..) => Ok(found),
+        (false, _) => Ok(found),
     }
 }
 
