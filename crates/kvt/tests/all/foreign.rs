@@ -74,7 +74,7 @@ fn one_class_is_nothing_to_learn() {
     let workspace = Workspace::empty();
     workspace.images("data/train/a", 6);
     workspace.images("data/val/a", 1);
-    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml"]), @"error: `data/train` has one class only, `a`: there is nothing to learn; it takes a folder for each of two classes or more");
+    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml"]), @"error: `data/train` has one class only, `a`: there is nothing to learn; it takes two classes or more, of an image folder each a folder");
     assert!(!workspace.path("run").exists());
 }
 
