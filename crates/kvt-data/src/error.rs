@@ -138,6 +138,18 @@ pub enum DataError {
         /// The names of its splits.
         splits: Vec<String>,
     },
+    /// Images and what belongs to them where class folders are expected.
+    #[error(
+        "`{}` holds images and what is known of them, not classes: {}; in a configuration, `task = \"segment\"` with `data.kind = \"masks\"` \
+         learns masks, and `task = \"detect\"` with `data.kind = \"coco\"` annotations; if these are classes after all, rename one",
+        path.display(), quoted(folders)
+    )]
+    PairsAsClasses {
+        /// The folder.
+        path: PathBuf,
+        /// The names of the folders in it.
+        folders: Vec<String>,
+    },
     /// There are test images, but no validation images.
     #[error(
         "`{}` has no validation images ({}): to choose the best checkpoint by its test images, set `data.val` to `{test}`",

@@ -20,6 +20,9 @@ const NOT_READ: [&str; 33] = [
     "psd", "raf", "raw", "rw2", "svg", "tga", "xcf",
 ];
 
+/// The usual names of a folder of images, and of those of their masks and annotations beside it.
+const OF_PAIRS: [&str; 4] = ["images", "masks", "annotations", "labels"];
+
 /// Unsupported image files with the same extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotRead {
@@ -145,6 +148,11 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
         let path = root.to_owned();
         return Err(DataError::SplitsAsClasses { path, splits });
     }
+    if are_pairs(&found.names) {
+        let (path, mut folders) = (root.to_owned(), found.names);
+        folders.sort();
+        return Err(DataError::PairsAsClasses { path, folders });
+    }
     match (found.names.is_empty(), found.unlisted.first()) {
         (true, Some(first)) => Err(DataError::Unlisted(first.clone())),
         (true, None) if found.loose.is_empty() => Err(without_classes(root)),
@@ -154,6 +162,17 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
         }),
         (false, _) => Ok(found),
     }
+}
+
+/// Whether folders are those of images and of their masks or annotations: as classes they would train without any complaint.
+fn are_pairs(folders: &[String]) -> bool {
+    let place = |name: &String| {
+        OF_PAIRS
+            .iter()
+            .position(|known| name.eq_ignore_ascii_case(known))
+    };
+    let places: Vec<_> = folders.iter().map(place).collect();
+    places.len() > 1 && places.contains(&Some(0)) && !places.contains(&None)
 }
 
 /// The error for a folder without class folders.

@@ -261,6 +261,20 @@ mod tests {
         assert_eq!(source.warnings(), [expected]);
     }
 
+    /// Where masks are learned: an image would be one class, its mask another.
+    #[test]
+    fn images_and_their_masks_are_no_classes() {
+        let dir = folder(&["images/train/1.png", "Masks/train/1.png"]);
+        let open = || Source::open(dir.path(), ClassOrder::Byte);
+        let message = open().unwrap_err().to_string();
+        let expected = "not classes: `Masks`, `images`; in a configuration, `task = \"segment\"` with `data.kind = \"masks\"`";
+        assert!(message.contains(expected), "{message}");
+        // A third one says that they are classes.
+        fs_err::create_dir(dir.path().join("paintings")).unwrap();
+        fs_err::write(dir.path().join("paintings/1.png"), b"").unwrap();
+        assert_eq!(open().unwrap().classes.len(), 3);
+    }
+
     #[test]
     fn mistakes_are_named() {
         let open = |dir: &Path| Source::open(dir, ClassOrder::Byte).unwrap_err();
