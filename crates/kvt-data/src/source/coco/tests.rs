@@ -180,7 +180,7 @@ fn what_is_left_out_is_said() {
     data.on_error = OnError::Skip;
     let said = open(&data, None).unwrap()[0].warnings().join("\n");
     assert!(
-        said.contains("1 annotations of") && said.contains("the first one, 5:"),
+        said.contains("1 annotation of") && said.contains("the first one, 5:"),
         "{said}"
     );
     changed["annotations"] = json!([]);

@@ -67,8 +67,8 @@ fn tell(split: &CocoCheck, lines: &mut Vec<String>) {
     }
     if split.id_zero > 0 {
         lines.push(format!(
-            "{} objects in `{}` have the id 0, which pycocotools takes for none",
-            split.id_zero,
+            "{} in `{}` with the id 0, which pycocotools takes for none",
+            counted(split.id_zero, "object"),
             split.annotations.display()
         ));
     }
