@@ -35,6 +35,20 @@ fn weights_that_are_no_numbers_predict_nothing() {
     let predict = [&["predict", IMAGE, "--json"], &CHANGED[..]].concat();
     let error = workspace.error(&predict);
     assert!(error.contains("`blocks.1.attn.qkv.bias`"), "{error}");
+    // No run begins with them.
+    let train = [
+        "train",
+        "tiny.toml",
+        "--run-dir",
+        "other",
+        "--set",
+        "init.weights=w.safetensors",
+    ];
+    let error = workspace.error(&train);
+    let expected =
+        "could not start from the weights in `w.safetensors`: `blocks.1.attn.qkv.bias` holds NaN";
+    assert!(error.contains(expected), "{error}");
+    assert!(!workspace.path("other").exists());
 
     let numbers =
         "numbers  1 is NaN or infinite, in 1 tensor, the first of them `blocks.1.attn.qkv.bias`\n";
