@@ -50,7 +50,7 @@ pub struct SplitCheck {
     pub beside: OtherFormats,
     /// Numbered files that are missing between others.
     pub gaps: Vec<String>,
-    /// What a table of labels leaves out, as warnings.
+    /// What is left out for want of a class, or by a table of labels, as warnings.
     pub notes: Vec<String>,
     /// Smallest and largest (width, height) by area, in pixels; `None` if no image is readable.
     pub sizes: Option<((u32, u32), (u32, u32))>,

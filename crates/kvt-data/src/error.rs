@@ -11,7 +11,7 @@ use crate::coco::CocoError;
 use crate::listing::{OtherFormats, Unlisted};
 use crate::schema::Refusal;
 use crate::source::{Unpaired, VAL, is_usual};
-use crate::text::quoted;
+use crate::text::{counted, quoted};
 
 /// An error while reading a data set.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +137,18 @@ pub enum DataError {
         path: PathBuf,
         /// The names of its splits.
         splits: Vec<String>,
+    },
+    /// Images and what belongs to them where class folders are expected.
+    #[error(
+        "`{}` holds images and what is known of them, not classes: {}; in a configuration, `task = \"segment\"` with `data.kind = \"masks\"` \
+         learns masks, and `task = \"detect\"` with `data.kind = \"coco\"` annotations; if these are classes after all, rename one",
+        path.display(), quoted(folders)
+    )]
+    PairsAsClasses {
+        /// The folder.
+        path: PathBuf,
+        /// The names of the folders in it.
+        folders: Vec<String>,
     },
     /// There are test images, but no validation images.
     #[error(
@@ -558,20 +570,25 @@ fn alone(unpaired: &Unpaired) -> String {
         paths.collect::<Vec<_>>()
     };
     let parts = [
-        ("images have no mask", paths(&unpaired.images)),
-        ("masks have no image", paths(&unpaired.masks)),
-        ("names of the list have no image", unpaired.listed.clone()),
+        ("image", "without a mask", paths(&unpaired.images)),
+        ("mask", "without an image", paths(&unpaired.masks)),
+        (
+            "name",
+            "of the list without an image",
+            unpaired.listed.clone(),
+        ),
     ];
     let mut left = 5;
     let words = parts
         .into_iter()
-        .filter(|(_, names)| !names.is_empty())
-        .map(|(what, names)| {
+        .filter(|(.., names)| !names.is_empty())
+        .map(|(thing, what, names)| {
             let shown = names.get(..left.min(names.len())).unwrap_or_default();
             left -= shown.len();
+            let count = counted(names.len(), thing);
             match shown {
-                [] => format!("{} {what}", names.len()),
-                shown => format!("{} {what}: {}", names.len(), quoted(shown)),
+                [] => format!("{count} {what}"),
+                shown => format!("{count} {what}: {}", quoted(shown)),
             }
         });
     words.collect::<Vec<_>>().join("; ")

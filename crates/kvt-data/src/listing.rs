@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use crate::source::{is_usual, splits_among};
+use crate::text::counted;
 use crate::{DataError, DataKind, file, is_whole, label_tables};
 
 /// The extensions of supported images.
@@ -18,6 +19,9 @@ const NOT_READ: [&str; 33] = [
     "j2k", "jfif", "jif", "jp2", "jpe", "jxl", "nef", "orf", "pbm", "pcx", "pgm", "pnm", "ppm",
     "psd", "raf", "raw", "rw2", "svg", "tga", "xcf",
 ];
+
+/// The usual names of a folder of images, and of those of their masks and annotations beside it.
+const OF_PAIRS: [&str; 4] = ["images", "masks", "annotations", "labels"];
 
 /// Unsupported image files with the same extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +98,21 @@ pub(super) struct Classes {
     pub(super) names: Vec<String>,
     /// Links and folders that could be class folders.
     pub(super) unlisted: Vec<Unlisted>,
+    /// Images beside the class folders, whether they exist or not: they have no class.
+    loose: Vec<PathBuf>,
+}
+
+impl Classes {
+    /// A warning about the images without a class; `None` if there are none.
+    pub(super) fn warning(&self, root: &Path) -> Option<String> {
+        let first = self.loose.iter().min()?;
+        Some(format!(
+            "{} beside the class folders of `{}`, such as `{}`: without a class, not used",
+            counted(self.loose.len(), "image"),
+            root.display(),
+            first.display()
+        ))
+    }
 }
 
 /// Lists the class folders of a split; hidden ones are ignored.
@@ -102,7 +121,6 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
         return Err(DataError::MissingFolder(root.to_owned()));
     }
     let mut found = Classes::default();
-    let mut flat = false;
     for entry in fs_err::read_dir(root)? {
         let entry = entry?;
         let path = entry.path();
@@ -117,9 +135,8 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
                     .names
                     .push(name.map_err(|_| DataError::ClassName(path))?);
             }
-            Ok(_) => flat |= is_image(&path),
-            // An image next to class folders is not an image of the split, whether it exists or not.
-            Err(_) if is_image(&path) => flat = true,
+            _ if is_image(&path) => found.loose.push(path),
+            Ok(_) => {}
             Err(error) => found.unlisted.push(Unlisted {
                 reason: file::why(&path, &error),
                 path,
@@ -131,15 +148,31 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
         let path = root.to_owned();
         return Err(DataError::SplitsAsClasses { path, splits });
     }
-    match (found.names.is_empty(), found.unlisted.first(), flat) {
-        (true, Some(first), _) => Err(DataError::Unlisted(first.clone())),
-        (true, None, true) => Err(DataError::FlatFolder {
+    if are_pairs(&found.names) {
+        let (path, mut folders) = (root.to_owned(), found.names);
+        folders.sort();
+        return Err(DataError::PairsAsClasses { path, folders });
+    }
+    match (found.names.is_empty(), found.unlisted.first()) {
+        (true, Some(first)) => Err(DataError::Unlisted(first.clone())),
+        (true, None) if found.loose.is_empty() => Err(without_classes(root)),
+        (true, None) => Err(DataError::FlatFolder {
             path: root.to_owned(),
             tables: label_tables(root),
         }),
-        (true, None, false) => Err(without_classes(root)),
-        (false, ..) => Ok(found),
+        (false, _) => Ok(found),
     }
+}
+
+/// Whether folders are those of images and of their masks or annotations: as classes they would train without any complaint.
+fn are_pairs(folders: &[String]) -> bool {
+    let place = |name: &String| {
+        OF_PAIRS
+            .iter()
+            .position(|known| name.eq_ignore_ascii_case(known))
+    };
+    let places: Vec<_> = folders.iter().map(place).collect();
+    places.len() > 1 && places.contains(&Some(0)) && !places.contains(&None)
 }
 
 /// The error for a folder without class folders.

@@ -78,7 +78,7 @@ pub enum TrainError {
     },
     /// Data with a single class, for which every model is right.
     #[error(
-        "`{data}` has one class only, `{class}`: there is nothing to learn; it takes a folder for each of two classes or more"
+        "`{data}` has one class only, `{class}`: there is nothing to learn; it takes two classes or more, of an image folder each a folder"
     )]
     OneClass {
         /// The data's folder.

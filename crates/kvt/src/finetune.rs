@@ -12,7 +12,7 @@ use kvt_models::ImgSize;
 use super::common::{Overrides, generating};
 use super::training::{Display, carry_out, exit_code};
 use super::{job, output};
-use kvt_tools::finetune::{Choices, Request, propose, resume};
+use kvt_tools::finetune::{Choices, FinetuneError, Request, propose, resume};
 use kvt_train::config::{Plan, resolved_toml};
 use kvt_train::engine::{Session, Start, TrainError};
 use kvt_train::task::{Classify, TaskKind};
@@ -94,9 +94,7 @@ fn finetune(args: &Args, world: &Arc<dyn World>) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if plan.task != TaskKind::Classify {
-        bail!(
-            "`kvt finetune` trains `task = \"classify\"` alone: for another task set `init.weights` in a configuration, and take `kvt train`"
-        );
+        return Err(FinetuneError::OtherTask.into());
     }
     let world = Arc::clone(world);
     let session =

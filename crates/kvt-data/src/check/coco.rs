@@ -24,6 +24,8 @@ pub struct CocoCheck {
     pub left_out: Vec<(LeftOut, usize)>,
     /// Objects that have a box alone.
     pub without_mask: usize,
+    /// Objects that are trained on with a mask that has no pixel of the image.
+    pub empty_masks: usize,
     /// Objects with the id 0, which pycocotools takes for none.
     pub id_zero: usize,
     /// Invalid annotations.
@@ -114,6 +116,9 @@ impl CocoCheck {
                 check.without_mask += usize::from(object.segmentation.is_none());
                 match object.left_out(found.image.size) {
                     None => {
+                        let mask = object.mask(found.image.size).ok().flatten();
+                        let is_empty = mask.is_some_and(|mask| mask.area() == 0);
+                        check.empty_masks += usize::from(is_empty);
                         if let Some((_, count)) = check.classes.get_mut(object.label) {
                             *count += 1;
                         }

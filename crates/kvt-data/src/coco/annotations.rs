@@ -174,7 +174,9 @@ impl Coco {
             Err(CocoError::Image { path, id, reason })
         };
         if height == 0 || width == 0 || height.checked_mul(width).is_none() {
-            return refuse(format!("it has {height} x {width} pixels"));
+            return refuse(format!(
+                "it has {height} x {width} pixels (`height` x `width`): expected at least 1 and fewer than 2^32"
+            ));
         }
         // A file of others may not name any file of the machine.
         let is_inner = |part| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -246,7 +248,8 @@ impl Annotation {
     fn new(found: json::Annotation, label: usize, image: (u32, u32)) -> Result<Self, Fault> {
         let segmentation = found.segmentation.0?;
         segmentation.check(image)?;
-        let [.., width, height] = found.bbox;
+        let bbox = found.bbox.0.map_err(|numbers| Fault::Box { numbers })?;
+        let [.., width, height] = bbox;
         let area = match found.area {
             Some(area) => area,
             None => segmentation
@@ -256,7 +259,7 @@ impl Annotation {
         Ok(Self {
             id: found.id,
             label,
-            bbox: found.bbox,
+            bbox,
             area,
             is_crowd: found.iscrowd.0,
             is_ignored: found.ignore.0,

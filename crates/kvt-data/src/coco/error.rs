@@ -118,12 +118,29 @@ pub enum CocoError {
         /// The least side in pixels.
         least: u32,
     },
+    /// No object to evaluate by.
+    #[error(
+        "`{}` has no object that counts in any of its {images} images: an evaluation needs one that is no crowd; `kvt data check` tells more",
+        path.display()
+    )]
+    NothingEvaluates {
+        /// The annotation file.
+        path: PathBuf,
+        /// Number of its images.
+        images: usize,
+    },
 }
 
 /// What is wrong with an annotation.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
+    /// A box that is no list of four numbers.
+    #[error("`bbox` has {numbers} numbers: expected `[x, y, width, height]`")]
+    Box {
+        /// How many numbers it has.
+        numbers: usize,
+    },
     /// A polygon that is no list of three or more corners.
     #[error("a polygon of {numbers} numbers: expected `x, y` of three corners or more")]
     Corners {
@@ -136,7 +153,7 @@ pub enum Fault {
     )]
     Flat,
     /// A coordinate that is far outside of any image.
-    #[error("`{value}` is no coordinate of an image in pixels")]
+    #[error("`{value:?}` is no coordinate of an image in pixels")]
     Coordinate {
         /// The coordinate.
         value: f64,

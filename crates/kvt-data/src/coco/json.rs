@@ -1,15 +1,17 @@
 //! The JSON of an annotation file, read once and piece by piece: the file of COCO's training images has 448 MB.
 
 use std::fmt;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead as _, BufReader, Read};
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Visitor};
+use serde::de::{Deserializer, SeqAccess, Visitor};
 
 use super::{Category, segmentation};
 
 /// Bytes that are read at once.
 const BUFFER: usize = 1 << 20;
+/// What some programs begin a text with.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A whole file. Other keys are passed over.
 #[derive(Deserialize)]
@@ -34,8 +36,8 @@ pub(super) struct Annotation {
     pub(super) id: u64,
     pub(super) image_id: u64,
     pub(super) category_id: u64,
-    /// `[x, y, width, height]`.
-    pub(super) bbox: [f64; 4],
+    #[serde(default)]
+    pub(super) bbox: Sides,
     pub(super) area: Option<f64>,
     #[serde(default)]
     pub(super) iscrowd: Flag,
@@ -43,6 +45,47 @@ pub(super) struct Annotation {
     pub(super) ignore: Flag,
     #[serde(default)]
     pub(super) segmentation: segmentation::Read,
+}
+
+/// `[x, y, width, height]`, or how many numbers there are instead: what is wrong is said once the annotation's id is known.
+pub(super) struct Sides(pub(super) Result<[f64; 4], usize>);
+
+impl Default for Sides {
+    fn default() -> Self {
+        Self(Err(0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Sides {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+
+        impl<'de> Visitor<'de> for List {
+            type Value = Sides;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`[x, y, width, height]`")
+            }
+
+            fn visit_unit<E>(self) -> Result<Sides, E> {
+                Ok(Sides::default())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Sides, A::Error> {
+                let (mut sides, mut count) = ([0.0; 4], 0);
+                while let Some(number) = list.next_element::<f64>()? {
+                    if let Some(side) = sides.get_mut(count) {
+                        *side = number;
+                    }
+                    count += 1;
+                }
+                let is_box = count == sides.len();
+                Ok(Sides(if is_box { Ok(sides) } else { Err(count) }))
+            }
+        }
+
+        deserializer.deserialize_any(List)
+    }
 }
 
 /// 0 or 1 in COCO, `false` or `true` in other files.
@@ -83,7 +126,15 @@ pub(super) fn read(reader: impl Read) -> Result<(File, [u8; 32]), serde_json::Er
         reader,
         hash: blake3::Hasher::new(),
     };
-    let file = serde_json::from_reader(BufReader::with_capacity(BUFFER, &mut hashed))?;
+    let mut reader = BufReader::with_capacity(BUFFER, &mut hashed);
+    // What cannot be read is an error again below.
+    if reader
+        .fill_buf()
+        .is_ok_and(|start| start.starts_with(BYTE_ORDER_MARK))
+    {
+        reader.consume(BYTE_ORDER_MARK.len());
+    }
+    let file = serde_json::from_reader(reader)?;
     Ok((file, *hashed.hash.finalize().as_bytes()))
 }
 

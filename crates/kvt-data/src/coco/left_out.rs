@@ -31,7 +31,7 @@ impl LeftOut {
 }
 
 impl Annotation {
-    /// Why it is not trained on in an image of `(height, width)`; `None` if it is. The rules are mmdetection's.
+    /// Why it is not trained on in an image of `(height, width)`; `None` if it is. The rules are mmdetection's; a box without pixels is no box outside.
     pub fn left_out(&self, (height, width): (u32, u32)) -> Option<LeftOut> {
         let [x, y, w, h] = self.bbox;
         let inside = |start: f64, length: f64, side: u32| {
@@ -40,10 +40,10 @@ impl Annotation {
         // A comparison with NaN is false: such a box is outside.
         if self.is_ignored {
             Some(LeftOut::Ignored)
-        } else if !(inside(x, w, width) > 0.0 && inside(y, h, height) > 0.0) {
-            Some(LeftOut::Outside)
         } else if self.area <= 0.0 || w < 1.0 || h < 1.0 {
             Some(LeftOut::Small)
+        } else if !(inside(x, w, width) > 0.0 && inside(y, h, height) > 0.0) {
+            Some(LeftOut::Outside)
         } else {
             self.is_crowd.then_some(LeftOut::Crowd)
         }

@@ -96,6 +96,24 @@ pub(super) fn for_training(source: Source) -> Result<Source, DataError> {
     Ok(chosen)
 }
 
+/// The same images, if one has an object that counts: without one there is no average precision, which an epoch would tell too late.
+pub(super) fn for_evaluation(source: Source) -> Result<Source, DataError> {
+    let Some(coco) = source.coco().cloned() else {
+        return Ok(source);
+    };
+    let images = source.samples.len();
+    let mut all = (0..u32::MAX)
+        .take(images)
+        .filter_map(|index| source.objects(index));
+    if all.any(|found| found.annotations.iter().any(|object| !object.is_crowd)) {
+        return Ok(source);
+    }
+    Err(DataError::Coco(CocoError::NothingEvaluates {
+        path: coco.path.clone(),
+        images,
+    }))
+}
+
 /// Rejects images whose files are not there: they would be met after hours.
 fn refuse_missing(source: &Source) -> Result<(), DataError> {
     // On many threads, since each query of a remote disk is slow.

@@ -83,6 +83,7 @@ impl Source {
 
     fn list(root: PathBuf, classes: Classes) -> Result<Self, DataError> {
         let mut samples = Vec::new();
+        let notes = classes.warning(&root).into_iter().collect();
         let mut rest = Files {
             unlisted: classes.unlisted,
             ..Files::default()
@@ -97,6 +98,7 @@ impl Source {
         Ok(Self {
             others: rest.others,
             unlisted: rest.unlisted,
+            notes,
             ..Self::new(root, classes.names, samples)?
         })
     }
@@ -236,6 +238,41 @@ mod tests {
         assert!(message.contains(words), "{message}");
         let message = open(["cafe", "tea"]).to_string();
         assert!(!message.contains("Unicode"), "{message}");
+    }
+
+    #[test]
+    fn images_without_a_class_are_counted() {
+        let dir = folder(&[
+            "a/1.png",
+            "b/1.png",
+            "z.png",
+            "y.jpg",
+            ".x.png",
+            "readme.md",
+        ]);
+        let source = Source::open(dir.path(), ClassOrder::Byte).unwrap();
+        assert_eq!(source.samples.len(), 2);
+        let root = dir.path().display();
+        let example = dir.path().join("y.jpg");
+        let expected = format!(
+            "2 images beside the class folders of `{root}`, such as `{}`: without a class, not used",
+            example.display()
+        );
+        assert_eq!(source.warnings(), [expected]);
+    }
+
+    /// Where masks are learned: an image would be one class, its mask another.
+    #[test]
+    fn images_and_their_masks_are_no_classes() {
+        let dir = folder(&["images/train/1.png", "Masks/train/1.png"]);
+        let open = || Source::open(dir.path(), ClassOrder::Byte);
+        let message = open().unwrap_err().to_string();
+        let expected = "not classes: `Masks`, `images`; in a configuration, `task = \"segment\"` with `data.kind = \"masks\"`";
+        assert!(message.contains(expected), "{message}");
+        // A third one says that they are classes.
+        fs_err::create_dir(dir.path().join("paintings")).unwrap();
+        fs_err::write(dir.path().join("paintings/1.png"), b"").unwrap();
+        assert_eq!(open().unwrap().classes.len(), 3);
     }
 
     #[test]

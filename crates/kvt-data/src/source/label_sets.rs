@@ -144,6 +144,10 @@ impl Source {
             },
             <[String]>::to_vec,
         );
+        if classes.is_empty() {
+            let reason = "no image has a label: expected text, such as `cat|dog` for two labels";
+            return Err(DataError::records(self.root, reason));
+        }
         let numbers: HashMap<&str, u32> = classes.iter().map(String::as_str).zip(0..).collect();
         let mut sets = Vec::new();
         for (text, labels) in parts.iter().enumerate() {

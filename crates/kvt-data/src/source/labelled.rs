@@ -215,6 +215,12 @@ impl<'a> Table<'a> {
         // The row without one is named later.
         classes.retain(|class| !class.is_empty());
         self.data.class_order.sort(&mut classes);
+        // With one label for each image, the row without it is named later, and so is one whose labels are bad.
+        let mut all = self.labels.rows.iter().map(|row| self.labels_of(row));
+        if classes.is_empty() && self.data.label_sets && all.all(|labels| labels.is_ok()) {
+            let reason = "no image of the splits has a label: expected names such as `cat|dog` in the column `label`";
+            return Err(self.error(reason.to_owned()));
+        }
         Ok(classes)
     }
 

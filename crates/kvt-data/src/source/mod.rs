@@ -98,7 +98,7 @@ pub struct Source {
     pub beside: OtherFormats,
     /// Links that are dead or circular, and folders that cannot be listed. Only a check passes over them.
     pub(crate) unlisted: Vec<Unlisted>,
-    /// Warnings about what a table of labels leaves out.
+    /// Warnings about images without a class, and about what a table of labels leaves out.
     notes: Vec<String>,
     /// The files that contain several images each.
     files: Vec<PathBuf>,
@@ -140,7 +140,7 @@ impl Source {
         self.files.iter().map(PathBuf::as_path).chain(tables)
     }
 
-    /// What a table of labels leaves out, as warnings.
+    /// What is left out for want of a class, or by a table of labels, as warnings.
     pub(crate) fn notes(&self) -> &[String] {
         &self.notes
     }

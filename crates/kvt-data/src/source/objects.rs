@@ -8,6 +8,7 @@ use image::RgbImage;
 use super::Source;
 use super::share::of_chosen;
 use crate::coco::{Annotation, Coco, CocoImage, LeftOut};
+use crate::text::counted;
 use crate::{DecodeError, ImageLimits};
 
 /// The annotations of a source's images.
@@ -70,8 +71,8 @@ impl Objects {
         let mut warnings = Vec::new();
         if let Some(first) = self.coco.bad.first() {
             warnings.push(format!(
-                "{} annotations of `{path}` are invalid and left out; the first one, {}: {}",
-                self.coco.bad.len(),
+                "{} of `{path}` left out as invalid; the first one, {}: {}",
+                counted(self.coco.bad.len(), "annotation"),
                 first.id,
                 first.fault
             ));

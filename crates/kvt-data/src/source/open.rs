@@ -93,7 +93,7 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
         DataKind::Coco => {
             let train = objects(data, Split::Train, classes)?;
             let val = objects(data, Split::Val, Some(&train.classes))?;
-            Ok([coco::for_training(train)?, val])
+            Ok([coco::for_training(train)?, coco::for_evaluation(val)?])
         }
     }
 }
@@ -129,7 +129,7 @@ pub fn open_part(
         }
         DataKind::Coco => match part {
             Split::Train => coco::for_training(objects(data, part, classes)?)?,
-            Split::Val => objects(data, part, classes)?,
+            Split::Val => coco::for_evaluation(objects(data, part, classes)?)?,
         },
         _ => {
             let [train, val] = open(data, classes)?;

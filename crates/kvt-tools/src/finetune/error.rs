@@ -34,6 +34,11 @@ pub enum FinetuneError {
         "`--lora` trains factors beside trained weights, which stay: give them with `--weights`"
     )]
     LoraAlone,
+    /// Another task, whose images, labels and recipe are others.
+    #[error(
+        "`kvt finetune` trains `task = \"classify\"` alone: for another task set `init.weights` in a configuration, and take `kvt train`"
+    )]
+    OtherTask,
     /// The weights cannot be read, or belong to an unknown model.
     #[error("could not use the weights in `{}`", .path.display())]
     Weights {

@@ -90,6 +90,11 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     }
     let choices = &request.choices;
     let chosen = choices.document()?;
+    // Its labels would be read as those of classes, and what is wrong with them said first.
+    let task = chosen.value("task").and_then(Value::as_str);
+    if task.is_some_and(|task| task != "classify") {
+        return Err(FinetuneError::OtherTask);
+    }
     let images = Images::of(&request.folder, &chosen)?;
     let model = request.model.as_deref();
     let small = images.side.and_then(Small::of).filter(|_| model.is_none());

@@ -162,7 +162,7 @@ pub fn check_positions(run: &RunDir, config: &ModelConfig) -> Result<(), TrainEr
 /// unchanged model.
 ///
 /// # Errors
-/// If the weights cannot be read or do not match.
+/// If the weights cannot be read or do not match, or one holds NaN or an infinite number.
 pub(super) fn start_from(
     plan: &InitConfig,
     model: Model,
@@ -180,6 +180,10 @@ pub(super) fn start_from(
     let weights = read_for(&model.config(), path)?;
     let loaded = model.load(&weights, options);
     let (model, report) = loaded.map_err(|source| refused(path, source, hint))?;
+    // The first loss would be NaN, and would not say from where.
+    model
+        .check_finite()
+        .map_err(|source| refused(path, source, hint))?;
     let topic = match report.names(Outcome::Unused).next() {
         Some(_) => Topic::Warning,
         None => Topic::Start,

@@ -49,6 +49,18 @@ fn another_task_is_refused() {
     let workspace = workspace();
     let error = workspace.error(&finetune(&["--out", "ft", "--set", "task=dino"]));
     assert!(error.contains("and take `kvt train`"), "{error}");
+    // Before its labels are looked at, one of which is empty.
+    workspace.write("pets/labels.csv", "path,label\nx.png,a|b\ny.png,\n");
+    let labels = [
+        "--out",
+        "ft",
+        "--set",
+        "task=multi-label",
+        "--set",
+        "data.labels=labels.csv",
+    ];
+    let error = workspace.error(&finetune(&labels));
+    assert!(error.contains("and take `kvt train`"), "{error}");
     assert!(!workspace.path("ft").exists());
 }
 

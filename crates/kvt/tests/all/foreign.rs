@@ -35,6 +35,20 @@ fn weights_that_are_no_numbers_predict_nothing() {
     let predict = [&["predict", IMAGE, "--json"], &CHANGED[..]].concat();
     let error = workspace.error(&predict);
     assert!(error.contains("`blocks.1.attn.qkv.bias`"), "{error}");
+    // No run begins with them.
+    let train = [
+        "train",
+        "tiny.toml",
+        "--run-dir",
+        "other",
+        "--set",
+        "init.weights=w.safetensors",
+    ];
+    let error = workspace.error(&train);
+    let expected =
+        "could not start from the weights in `w.safetensors`: `blocks.1.attn.qkv.bias` holds NaN";
+    assert!(error.contains(expected), "{error}");
+    assert!(!workspace.path("other").exists());
 
     let numbers =
         "numbers  1 is NaN or infinite, in 1 tensor, the first of them `blocks.1.attn.qkv.bias`\n";
@@ -74,7 +88,7 @@ fn one_class_is_nothing_to_learn() {
     let workspace = Workspace::empty();
     workspace.images("data/train/a", 6);
     workspace.images("data/val/a", 1);
-    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml"]), @"error: `data/train` has one class only, `a`: there is nothing to learn; it takes a folder for each of two classes or more");
+    insta::assert_snapshot!(workspace.error(&["train", "tiny.toml"]), @"error: `data/train` has one class only, `a`: there is nothing to learn; it takes two classes or more, of an image folder each a folder");
     assert!(!workspace.path("run").exists());
 }
 

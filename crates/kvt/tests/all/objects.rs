@@ -23,6 +23,15 @@ fn annotations_of_scenes_are_checked() {
         "{text}"
     );
 
+    // A configuration names the folders and files by itself.
+    let config = "task = \"detect\"\n[model]\nname = \"swin_tiny_patch4_window7_224\"\n[detect]\nwindow_padding = \"seen\"\n\
+        [data]\nkind = \"coco\"\npath = \"scenes\"\ntrain = \"images/train\"\nval = \"images/val\"\n\
+        train_annotations = \"annotations/train.json\"\nval_annotations = \"annotations/val.json\"\n";
+    workspace.write("objects.toml", config);
+    let output = workspace.kvt(&["data", "check", "objects.toml"]).assert();
+    let same = String::from_utf8_lossy(&output.success().get_output().stdout).into_owned();
+    assert_eq!(same, text);
+
     // A missing image is named, and the check fails.
     fs_err::remove_file(workspace.path("scenes/images/val/000001.png")).unwrap();
     let output = check().failure();
@@ -38,6 +47,16 @@ fn classifiers_do_not_train_on_objects() {
     workspace.write("objects.toml", model);
     let error = workspace.error(&["config", "check", "objects.toml"]);
     assert!(error.contains("add `task = \"detect\"`"), "{error}");
+    let divided = [
+        "config",
+        "check",
+        "objects.toml",
+        "--set",
+        "data.val_fraction=0.2",
+    ];
+    let error = workspace.error(&divided);
+    let expected = "expected 0.0: images of this kind have a split for validation already";
+    assert!(error.contains(expected), "{error}");
 }
 
 /// The labels themselves, written as detections, have an AP of 1 by boxes and masks; without the half of them, less.

@@ -91,6 +91,26 @@ fn everything_is_counted_with_its_reason() {
     assert!(found.same_classes && !found.is_sound());
 }
 
+/// As polygons in shares of the sides have, or those of another image.
+#[test]
+fn masks_without_pixels_are_counted() {
+    let runs = |counts: Value| json!({"segmentation": {"size": [36, 40], "counts": counts}});
+    let (_dir, data) = folder(&[
+        object(1, &json!({"segmentation": [[90, 4, 99, 4, 99, 9, 90, 9]]})),
+        object(2, &runs(json!([1440]))),
+        object(3, &runs(json!([1439, 1]))),
+        object(4, &json!({"segmentation": [], "area": 8})),
+        object(
+            5,
+            &json!({"segmentation": [[90, 4, 99, 4, 99, 9, 90, 9]], "iscrowd": 1}),
+        ),
+    ]);
+    let found = check_coco(&data, ImageLimits::default()).unwrap();
+    let empty: Vec<usize> = found.splits.iter().map(|split| split.empty_masks).collect();
+    assert_eq!((empty, found.splits[0].objects()), (vec![2, 0], 4));
+    assert!(found.is_sound());
+}
+
 #[test]
 fn bad_images_are_listed() {
     let (dir, data) = folder(&[object(1, &json!({}))]);

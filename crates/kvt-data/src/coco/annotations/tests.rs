@@ -224,6 +224,34 @@ fn what_is_wrong_is_said_with_the_id() {
 }
 
 #[test]
+fn a_box_has_four_numbers() {
+    for (bbox, numbers) in [
+        (json!([1, 2, 3]), 3),
+        (json!([1, 2, 3, 4, 5]), 5),
+        (json!([]), 0),
+        (json!(null), 0),
+    ] {
+        let said = fault(&json!({ "bbox": bbox }));
+        let expected = format!("`bbox` has {numbers} numbers");
+        assert!(said.contains(&expected), "{said}");
+    }
+    let none = object(1, &json!({"bbox": "remove"}));
+    let coco = parse_as(&file(&[none, object(2, &json!({}))]), OnError::Skip).unwrap();
+    let bad: Vec<u64> = coco.bad.iter().map(|bad| bad.id).collect();
+    assert_eq!((bad, coco.annotations(1).len()), (vec![1], 1));
+    let text = parse(&[object(1, &json!({"bbox": [1, 2, "3", 4]}))]).unwrap_err();
+    assert!(text.to_string().contains("line 1 column"), "{text}");
+}
+
+/// As some programs of Windows write it.
+#[test]
+fn a_byte_order_mark_is_passed_over() {
+    let text = format!("\u{feff}{}", file(&[object(1, &json!({}))]));
+    let coco = Coco::parse(text.as_bytes(), Path::new("a.json"), OnError::Fail).unwrap();
+    assert_eq!(coco.annotations(1).len(), 1);
+}
+
+#[test]
 fn invalid_ones_are_skipped_and_counted() {
     let annotations = [
         object(1, &json!({"segmentation": [[1, 2, 3, 4]]})),
@@ -278,6 +306,8 @@ fn some_are_not_trained_on() {
     assert_eq!(boxed([5.0, 20.0, 5.0, 5.0]), Some(LeftOut::Outside));
     assert_eq!(boxed([-5.0, 4.0, 5.0, 5.0]), Some(LeftOut::Outside));
     assert_eq!(boxed([-5.0, 4.0, 5.5, 5.0]), None);
-    assert_eq!(boxed([5.0, 4.0, -3.0, 5.0]), Some(LeftOut::Outside));
-    assert_eq!(boxed([5.0, 4.0, 5.0, 0.0]), Some(LeftOut::Outside));
+    // Wherever they are, these have no pixels.
+    assert_eq!(boxed([5.0, 4.0, -3.0, 5.0]), Some(LeftOut::Small));
+    assert_eq!(boxed([5.0, 4.0, 5.0, 0.0]), Some(LeftOut::Small));
+    assert_eq!(boxed([90.0, 4.0, 0.0, 5.0]), Some(LeftOut::Small));
 }

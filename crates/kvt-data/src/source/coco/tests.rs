@@ -180,13 +180,31 @@ fn what_is_left_out_is_said() {
     data.on_error = OnError::Skip;
     let said = open(&data, None).unwrap()[0].warnings().join("\n");
     assert!(
-        said.contains("1 annotations of") && said.contains("the first one, 5:"),
+        said.contains("1 annotation of") && said.contains("the first one, 5:"),
         "{said}"
     );
     changed["annotations"] = json!([]);
     write(dir.path(), &data.train, &changed);
     let error = error(&data);
     assert!(error.contains("of 5, 5 have no object"), "{error}");
+}
+
+/// Average precision needs an object, which would be missed after an epoch.
+#[test]
+fn an_object_validates() {
+    let (dir, data) = folder();
+    for crowds in [true, false] {
+        let mut changed = file();
+        let objects = changed["annotations"].as_array_mut().unwrap();
+        objects.retain(|object| crowds && object["iscrowd"] == 1);
+        assert_eq!(objects.len(), usize::from(crowds));
+        write(dir.path(), &data.val, &changed);
+        let expected = "instances_val2017.json` has no object that counts in any of its 5 images";
+        let both = error(&data);
+        assert!(both.contains(expected), "{both}");
+        let part = open_part(&data, Split::Val, None).unwrap_err().to_string();
+        assert!(part.contains(expected), "{part}");
+    }
 }
 
 #[test]

@@ -362,6 +362,17 @@ fn an_image_can_have_any_number_of_labels() {
         (same.classes, same.label_sets)
     );
 
+    // Without any label there is no class either.
+    for (label, expected) in [
+        ("", "no image of the splits has a label"),
+        ("a||b", "is empty"),
+    ] {
+        let rows = format!("path,label,split\nb.png,{label},train\na.png,,train\nc/d.png,,val\n");
+        fs_err::write(data.path.join("labels.csv"), rows).unwrap();
+        let error = open(&data.as_label_sets(), None).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+
     data.classes = Some(ClassNames::File("names.txt".into()));
     fs_err::write(data.path.join("names.txt"), "dog\ncat\n").unwrap();
     fs_err::write(data.path.join("labels.csv"), table).unwrap();

@@ -189,9 +189,9 @@ fn pascal_voc() {
     let message = || crate::open(&data, None).unwrap_err().to_string();
     list("train", "2007_1\n2009_1\n2008_1\n");
     let found = message();
-    assert!(found.contains("1 images have no mask"), "{found}");
+    assert!(found.contains("1 image without a mask"), "{found}");
     assert!(
-        found.contains("1 names of the list have no image: `2009_1`"),
+        found.contains("1 name of the list without an image: `2009_1`"),
         "{found}"
     );
     list("train", "2007_1\n2007_1\n");
@@ -213,11 +213,11 @@ fn what_has_no_partner_is_named() {
     // The other split is not there.
     let error = open(&config(root)).to_string();
     assert!(
-        error.contains("7 images have no mask") && error.contains("4.png"),
+        error.contains("7 images without a mask") && error.contains("4.png"),
         "{error}"
     );
     assert!(!error.contains("5.png"), "five are named: {error}");
-    assert!(error.contains("1 masks have no image"), "{error}");
+    assert!(error.contains("1 mask without an image"), "{error}");
     image(root, "images/train/7.jpg");
     let error = open(&config(root)).to_string();
     assert!(error.contains("same name but for its ending"), "{error}");

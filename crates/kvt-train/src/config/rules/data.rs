@@ -98,7 +98,8 @@ fn refuse_division(data: &DataConfig, checks: &mut Checks<'_>) {
     }
     if [DataKind::Shapes, DataKind::Cifar, DataKind::Coco].contains(&data.kind) {
         let value = format!("{:?}", data.val_fraction);
-        checks.refuse("data.val_fraction", &value, "0.0 for data that is divided");
+        let expected = "0.0: images of this kind have a split for validation already";
+        checks.refuse("data.val_fraction", &value, expected);
     }
 }
 

@@ -1,4 +1,4 @@
-//! `kvt data check` of a configuration: of images with masks, with a table of labels, or with any number of labels.
+//! `kvt data check` of a configuration: of images with masks or objects, with a table of labels, or with any number of labels.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use crate::common::{Overrides, generating};
 use crate::table::{grouped, table};
 use kvt_data::text::quoted;
 use kvt_train::config::load_plan;
-use kvt_train::data::{MaskCheck, MaskChecks, check_labels, check_masks};
+use kvt_train::data::{DataKind, MaskCheck, MaskChecks, check_labels, check_masks};
 use kvt_train::splits::{ensure_data, image_limits};
 
 pub(super) fn run(config: &Path, overrides: &Overrides) -> anyhow::Result<ExitCode> {
@@ -19,14 +19,18 @@ pub(super) fn run(config: &Path, overrides: &Overrides) -> anyhow::Result<ExitCo
     if !data.labels.is_empty() || data.label_sets {
         return super::tell(&check_labels(&data, image_limits(&plan))?);
     }
-    if !plan.data.is_masks() {
+    let has_objects = data.kind == DataKind::Coco;
+    if !has_objects && !data.is_masks() {
         bail!(
-            "the images of `{}` have neither masks, nor a table of labels, nor any number of labels: `kvt data check {}` checks their folder",
+            "the images of `{}` have neither masks nor objects, nor a table of labels, nor any number of labels: `kvt data check {}` checks their folder",
             config.display(),
             plan.data.path.display()
         );
     }
     ensure_data(&plan, &mut generating())?;
+    if has_objects {
+        return super::objects::run(&data, image_limits(&plan));
+    }
     let found = check_masks(&plan.data, image_limits(&plan))?;
     judged(&describe(&found), found.is_sound())
 }

@@ -28,7 +28,7 @@ const SHOWN: usize = 20;
 )]
 pub(super) struct Args {
     /// The folder that holds the splits, or COCO's images and `annotations`; or a configuration, whose `[data]` says where images and their masks,
-    /// or their table of labels, are.
+    /// annotations or table of labels are.
     dir: PathBuf,
     #[command(flatten)]
     overrides: Overrides,

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::{SHOWN, class_table, judged, sizes, tell_duplicates};
 use crate::table::{grouped, table};
-use kvt_data::text::quoted;
+use kvt_data::text::{counted, quoted};
 use kvt_train::data::{CocoCheck, CocoChecks, DataConfig, ImageLimits, check_coco};
 
 pub(super) fn run(data: &DataConfig, limits: ImageLimits) -> anyhow::Result<ExitCode> {
@@ -59,10 +59,16 @@ fn tell(split: &CocoCheck, lines: &mut Vec<String>) {
             reason.words()
         ));
     }
+    if split.empty_masks > 0 {
+        lines.push(format!(
+            "{} in `{name}` with a mask that has no pixel of its image: are its numbers pixels?",
+            counted(split.empty_masks, "object")
+        ));
+    }
     if split.id_zero > 0 {
         lines.push(format!(
-            "{} objects in `{}` have the id 0, which pycocotools takes for none",
-            split.id_zero,
+            "{} in `{}` with the id 0, which pycocotools takes for none",
+            counted(split.id_zero, "object"),
             split.annotations.display()
         ));
     }
