@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use burn::tensor::TensorReadError;
+
 use crate::config::ConfigError;
 use crate::data::{DataError, DataState};
 use crate::device::DeviceError;
@@ -303,6 +305,12 @@ pub enum TrainError {
         /// The model.
         model: String,
     },
+}
+
+impl From<TensorReadError> for TrainError {
+    fn from(error: TensorReadError) -> Self {
+        Self::Execution(error.to_string())
+    }
 }
 
 impl TrainError {

@@ -189,10 +189,7 @@ pub fn predict(
     model.check_input(images.dims())?;
     let logits = model.forward(images, Phase::Eval);
     let classes = logits.dims()[1];
-    let logits = logits
-        .try_into_vec_as::<f32>()
-        .map_err(|error| TrainError::Execution(error.to_string()))?;
-    Ok((logits, classes))
+    Ok((logits.try_into_vec_as()?, classes))
 }
 
 /// `log sum_c exp(logit_c) - logit_label` in f64.

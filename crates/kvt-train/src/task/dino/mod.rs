@@ -263,8 +263,7 @@ impl Task for Dino {
         };
         let found = vote.classify(&bank, &queries, device)?;
         let std = feature_std(queries.tensor(&device.clone().inner()))
-            .try_into_vec_as::<f64>()
-            .map_err(|error| TrainError::Execution(error.to_string()))?
+            .try_into_vec_as::<f64>()?
             .first()
             .copied()
             .unwrap_or(f64::NAN);

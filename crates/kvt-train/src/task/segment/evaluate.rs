@@ -148,12 +148,9 @@ fn classify(
         }
         None => seen.sum * 0.0,
     };
-    let loss = losses.sum().try_into_vec_as::<f64>();
-    let loss = loss.map_err(|error| TrainError::Execution(error.to_string()))?;
+    let loss = losses.sum().try_into_vec_as::<f64>()?;
     let loss = loss.first().copied().unwrap_or(f64::NAN);
-    let classes = seen.class.try_into_vec_as::<u8>();
-    let classes = classes.map_err(|error| TrainError::Execution(error.to_string()))?;
-    Ok((classes, loss))
+    Ok((seen.class.try_into_vec_as()?, loss))
 }
 
 /// What is known of every pixel from the logits of some classes, `[1, 1, height, width]` each.
