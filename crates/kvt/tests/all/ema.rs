@@ -53,7 +53,7 @@ fn what_is_read_back_is_what_was_in_memory() {
         device: device.clone().autodiff(),
         state: TrainState {
             optimizer: Optimizer::new(&plan.optim, &model),
-            ema: Some(Ema::new(&model)),
+            ema: Some(Ema::new(&model, [])),
             loss_scale: None,
             network: model,
             task: Classify::new(&plan, None),

@@ -63,7 +63,7 @@ impl Dino {
     /// A task whose teacher starts as a copy of the student, for a run of `updates` updates.
     pub fn new(config: DinoConfig, student: &DinoNetwork, device: &Device, updates: u64) -> Self {
         Self {
-            teacher: Ema::new(student).leaving(student.frozen()),
+            teacher: Ema::new(student, student.frozen()),
             centre: Tensor::zeros([config.out_dim], &device.clone().inner()),
             running: Vec::new(),
             seen: None,
