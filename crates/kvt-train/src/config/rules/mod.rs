@@ -12,6 +12,7 @@ use std::path::Path;
 use kvt_models::weights::is_of_weights;
 
 use self::data::data;
+pub(super) use self::data::leave_other_kinds;
 use self::distill::distillation;
 use self::model::{lora, model};
 use self::recipe::{class_weights, mixing, recipe};
