@@ -19,7 +19,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             return Ok(Some(Vec::new()));
         };
         let config = &self.plan.analysis;
-        let mut data = EvalData::new(self.plan, self.splits, self.stop);
+        let mut data = EvalData::new(self.plan, self.splits, self.stop, self.processes.world());
         // Unreadable images are reported by training and evaluation.
         let batches = data.some(config.split, config.images);
         let layers = batches
