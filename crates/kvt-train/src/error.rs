@@ -318,14 +318,12 @@ impl TrainError {
     pub(crate) fn leaves_the_state_whole(&self) -> bool {
         match self {
             Self::Job(failure) => failure.whole,
-            _ => matches!(
-                self,
-                Self::Data(_)
-                    | Self::NothingEvaluated
-                    | Self::NothingLabelled(_)
-                    | Self::NoObjects(_)
-                    | Self::NoLabels(_)
-            ),
+            Self::Data(_)
+            | Self::NothingEvaluated
+            | Self::NothingLabelled(_)
+            | Self::NoObjects(_)
+            | Self::NoLabels(_) => true,
+            _ => false,
         }
     }
 
