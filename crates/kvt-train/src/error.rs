@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use burn::tensor::TensorReadError;
+
 use crate::config::ConfigError;
 use crate::data::{DataError, DataState};
 use crate::device::DeviceError;
@@ -305,19 +307,23 @@ pub enum TrainError {
     },
 }
 
+impl From<TensorReadError> for TrainError {
+    fn from(error: TensorReadError) -> Self {
+        Self::Execution(error.to_string())
+    }
+}
+
 impl TrainError {
     /// Whether weights, moments and position are those after the last update, so that they are worth saving.
     pub(crate) fn leaves_the_state_whole(&self) -> bool {
         match self {
             Self::Job(failure) => failure.whole,
-            _ => matches!(
-                self,
-                Self::Data(_)
-                    | Self::NothingEvaluated
-                    | Self::NothingLabelled(_)
-                    | Self::NoObjects(_)
-                    | Self::NoLabels(_)
-            ),
+            Self::Data(_)
+            | Self::NothingEvaluated
+            | Self::NothingLabelled(_)
+            | Self::NoObjects(_)
+            | Self::NoLabels(_) => true,
+            _ => false,
         }
     }
 

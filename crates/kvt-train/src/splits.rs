@@ -159,21 +159,7 @@ impl Splits {
         })
     }
 
-    /// The batches of a training epoch from `first_batch` on; each image is prepared by `prepare`.
-    ///
-    /// # Errors
-    /// If the loader cannot start.
-    pub fn train_batches<T: Send + 'static>(
-        &self,
-        plan: &Plan,
-        prepare: Arc<dyn Prepare<T>>,
-        epoch: u32,
-        first_batch: usize,
-    ) -> Result<Loader<T>, DataError> {
-        Loader::start(self.train_loading(plan, prepare, epoch, first_batch))
-    }
-
-    /// The configuration of the loader that [`train_batches`](Self::train_batches) starts.
+    /// What loads the batches of a training epoch from `first_batch` on; each image is prepared by `prepare`.
     pub fn train_loading<T>(
         &self,
         plan: &Plan,

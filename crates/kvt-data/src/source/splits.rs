@@ -2,13 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::names::{self, TEST, TRAIN, VAL, splits_of_files};
 use super::{cifar, parquet, shards};
 use crate::text::quoted;
 use crate::{DataConfig, DataError, DataKind, listing};
 
 /// A split of a data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Split {
     /// The training images.
     Train,
@@ -18,7 +22,7 @@ pub enum Split {
 
 impl Split {
     /// The name of a folder of it, of the usual ones.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Train => TRAIN[0],
             Self::Val => VAL[0],

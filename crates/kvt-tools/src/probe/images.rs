@@ -101,6 +101,7 @@ mod tests {
     use image::RgbImage;
 
     use super::*;
+    use kvt_data::Loader;
     use kvt_train::config::load_plan;
 
     /// Linear evaluation uses each image once, even if the run repeats images, keeps their order and drops the short batch.
@@ -129,7 +130,7 @@ mod tests {
         let (once, splits) = cut_images(&plan, &splits, (8, 8), Crops::Dino).unwrap();
         let epoch = |plan: &Plan, epoch: u32| -> Vec<Vec<u32>> {
             let prepare = splits.train_views(plan, |sample| sample.label);
-            let loader = splits.train_batches(plan, prepare, epoch, 0);
+            let loader = Loader::start(splits.train_loading(plan, prepare, epoch, 0));
             let batches = loader.unwrap().map(|batch| batch.unwrap().indices);
             batches.collect()
         };

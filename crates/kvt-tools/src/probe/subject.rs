@@ -6,7 +6,7 @@ use kvt_ops::Key;
 use super::{Crops, Extractor, LinearEpoch, LinearProbe, LinearRecipe};
 use super::{cut_images, linear, shuffled};
 use crate::trained::Warn;
-use kvt_data::{Batch, Split};
+use kvt_data::{Batch, Loader, Split};
 use kvt_train::config::Plan;
 use kvt_train::error::TrainError;
 use kvt_train::knn_vote::{Rows, collect};
@@ -95,7 +95,7 @@ impl Subject {
         let (plan, splits) = cut_images(&self.plan, &self.splits, self.size, crops)?;
         let batches = |epoch: u32| {
             let prepare = splits.train_views(&plan, |sample| sample.label);
-            let loader = splits.train_batches(&plan, prepare, epoch, 0)?;
+            let loader = Loader::start(splits.train_loading(&plan, prepare, epoch, 0))?;
             Ok(loader.map(|batch| -> Result<_, TrainError> {
                 let Batch {
                     mut views, targets, ..

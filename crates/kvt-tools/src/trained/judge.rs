@@ -61,7 +61,7 @@ impl Trained {
                 |batch, logits| judgement.hear(batch, logits),
             )
         })?;
-        check_loss(evaluation.images, evaluation.loss())?;
+        check_loss(evaluation.images, evaluation.loss)?;
         Ok(evaluation)
     }
 }

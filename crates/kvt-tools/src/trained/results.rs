@@ -45,11 +45,11 @@ impl Results<'_> {
              calibration error (ECE) {:.2} %, with a mean confidence of {:.2} %",
             evaluation.top1_percent(),
             interval_of(evaluation.top1_percent(), evaluation.images),
-            evaluation.loss(),
+            evaluation.loss,
             evaluation.images,
             images.words,
-            evaluation.recall_percent(),
-            evaluation.f1_percent(),
+            evaluation.recall_percent,
+            evaluation.f1_percent,
             100.0 * calibration.error(),
             100.0 * calibration.confidence(),
         );
@@ -118,7 +118,7 @@ impl Results<'_> {
         // JSON cannot hold a path that is not UTF-8.
         add("data", json!(images.source.root.display().to_string()));
         add("images", json!(evaluation.images));
-        add("loss", json!(evaluation.loss()));
+        add("loss", json!(evaluation.loss));
         add("unit", json!("percent"));
         add("top1", json!(evaluation.top1_percent()));
         let interval = wilson(evaluation.top1, evaluation.images).map(|end| 100.0 * end);
@@ -128,7 +128,7 @@ impl Results<'_> {
         add("confidence", json!(100.0 * calibration.confidence()));
         let balanced = 100.0 * judged.balanced_accuracy();
         add("balanced_accuracy", json!(balanced));
-        add("macro_f1", json!(evaluation.f1_percent()));
+        add("macro_f1", json!(evaluation.f1_percent));
         if let Some((images, top1, top5)) = judged.real() {
             let real = json!({ "images": images, "top1": top1, "top5": top5 });
             add("real", real);

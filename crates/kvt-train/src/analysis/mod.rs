@@ -17,7 +17,7 @@ mod residual;
 mod table;
 pub mod tiles;
 
-pub use config::{AnalysisConfig, AnalysisSplit};
+pub use config::AnalysisConfig;
 pub use cosine::cosine_similarity;
 pub use deviation::{Deviations, deviations};
 pub use figure::figure;

@@ -61,16 +61,24 @@ pub fn diff(old: &Plan, new: &Plan) -> Result<Vec<Difference>, ConfigError> {
 
 /// Every key that the plan sets, with its value in TOML.
 pub(super) fn entries(plan: &Plan) -> Result<BTreeMap<String, String>, ConfigError> {
-    fn add(section: &str, table: toml::Table, entries: &mut BTreeMap<String, String>) {
+    let leaves = leaves(toml::Table::try_from(plan)?).into_iter();
+    Ok(leaves
+        .map(|(key, value)| (key, value.to_string()))
+        .collect())
+}
+
+/// The values of a table and of the tables in it, by their dotted keys.
+pub(crate) fn leaves(table: toml::Table) -> BTreeMap<String, toml::Value> {
+    fn add(section: &str, table: toml::Table, leaves: &mut BTreeMap<String, toml::Value>) {
         for (key, value) in table {
             let key = join(section, &key);
             match value {
-                toml::Value::Table(inner) => add(&key, inner, entries),
-                value => drop(entries.insert(key, value.to_string())),
+                toml::Value::Table(inner) => add(&key, inner, leaves),
+                value => drop(leaves.insert(key, value)),
             }
         }
     }
-    let mut entries = BTreeMap::new();
-    add("", toml::Table::try_from(plan)?, &mut entries);
-    Ok(entries)
+    let mut leaves = BTreeMap::new();
+    add("", table, &mut leaves);
+    leaves
 }

@@ -108,7 +108,9 @@ impl Document {
             refused: Vec::new(),
             misnamed: false,
         };
-        let known = checks.known("", &self.root);
+        let mut known = checks.known("", &self.root);
+        rules::leave_other_tasks(&mut known, &mut checks);
+        rules::leave_other_kinds(&mut known, &mut checks);
         let unreadable = |error: toml::de::Error| {
             let message = format!("not a configuration: {}", error.message());
             ConfigError::invalid(vec![Problem::new(self.place(), message)])

@@ -22,6 +22,7 @@ mod suggest;
 mod warnings;
 
 pub use attention::kinds_with;
+pub(crate) use diff::leaves;
 pub use diff::{Difference, diff};
 pub use document::Document;
 pub use model::ModelSection;

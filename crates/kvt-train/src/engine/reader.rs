@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData, TensorReadError};
 
 use super::TrainError;
 
@@ -53,7 +53,7 @@ impl Reader {
 
     /// Starts to read a tensor.
     pub(super) fn read(&self, tensor: Tensor<1>) -> Result<Reading, TrainError> {
-        let data = data_of(tensor)?;
+        let data = tensor.try_into_data().map_err(TensorReadError::from)?;
         let (answer, answered) = channel();
         let ask = self.ask.as_ref().ok_or_else(lost)?;
         ask.send((data, answer)).map_err(|_| lost())?;
@@ -81,18 +81,12 @@ impl Reading {
 
 /// The numbers of a tensor, on the host.
 pub(super) fn read(tensor: Tensor<1>) -> Result<Vec<f64>, TrainError> {
-    numbers(data_of(tensor)?)
-}
-
-fn data_of(tensor: Tensor<1>) -> Result<TensorData, TrainError> {
-    let data = tensor.try_into_data();
-    data.map_err(|error| TrainError::Execution(error.to_string()))
+    Ok(tensor.try_into_vec_as()?)
 }
 
 /// The device is read here at the latest, which can fail.
 fn numbers(data: TensorData) -> Result<Vec<f64>, TrainError> {
-    let numbers = data.try_into_vec_as::<f64>();
-    numbers.map_err(|error| TrainError::Execution(error.to_string()))
+    Ok(data.try_into_vec_as().map_err(TensorReadError::from)?)
 }
 
 /// The thread ends if a driver panics while the device is read.

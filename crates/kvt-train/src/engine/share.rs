@@ -121,7 +121,7 @@ pub(super) fn share_state<T: Task>(
     };
     let (header, own) = agree(world, own)?;
     let header = world.share(0, header)?;
-    let header: Header = serde_json::from_slice(&header).map_err(unreadable)?;
+    let header: Header = serde_json::from_slice(&header).map_err(WorldError::from)?;
     let mut own = own.into_iter();
     let mut files: BTreeMap<String, StateDict> = BTreeMap::new();
     for entry in &header.tensors {
@@ -175,13 +175,8 @@ fn to_send<T: Task>(
         loss_scale: state.loss_scale,
         tensors: entries,
     };
-    Ok((serde_json::to_vec(&header).map_err(unreadable)?, tensors))
-}
-
-/// State that cannot be written as JSON, or read.
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
-fn unreadable(error: serde_json::Error) -> WorldError {
-    WorldError::State(error.to_string())
+    let header = serde_json::to_vec(&header).map_err(WorldError::from)?;
+    Ok((header, tensors))
 }
 
 /// Fills a fresh state with what the first process has sent: everything but networks.

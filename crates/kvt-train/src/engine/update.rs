@@ -11,7 +11,6 @@ use burn::tensor::Tensor;
 use kvt_ops::Phase;
 
 pub use self::numbers::Update;
-use self::numbers::{pack, with_decision};
 use super::Processes;
 use super::reader::{Reader, Reading, read};
 use super::untrained::Untrained;
@@ -160,7 +159,7 @@ impl<T: Task> TrainState<T> {
         let losses = std::mem::take(&mut accumulated.losses).into_iter();
         let summed = Summed {
             gradients,
-            numbers: pack(losses.map(share).collect(), norm),
+            numbers: Tensor::cat(losses.map(share).chain([norm]).collect(), 0),
             passes: accumulated,
             before,
         };
@@ -224,7 +223,7 @@ impl<T: Task> TrainState<T> {
         let decision = self.optimizer.decide(summed.numbers.clone(), max_norm);
         let pending = Pending {
             // Queued ahead of the work on the weights.
-            reading: reader.read(with_decision(summed.numbers, decision))?,
+            reading: reader.read(Tensor::cat(vec![summed.numbers, decision], 0))?,
             images: summed.passes.images,
             before: summed.before,
             optimizer_counts,
@@ -342,7 +341,7 @@ struct Accumulated {
 /// The gradients of all processes, and what an update needs in addition.
 struct Summed {
     gradients: Gradients,
-    /// As [`pack`] makes them.
+    /// The weighted losses and the norm, as [`numbers`] has them.
     numbers: Tensor<1>,
     passes: Accumulated,
     before: Untrained,

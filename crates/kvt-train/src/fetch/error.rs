@@ -56,8 +56,7 @@ pub enum FetchError {
     NoFeature(String),
     /// The file was not downloaded; the user may put it where kvt looks for it.
     #[error(
-        "{cause}; or get this file in another way, and put it at `{}`, where kvt looks before it downloads",
-        .path.display()
+        "{cause}; or get this file in another way, and put it at `{path}`, where kvt looks before it downloads"
     )]
     Placed {
         /// Why it was not downloaded.
@@ -89,9 +88,8 @@ pub enum FetchError {
     },
     /// A file that was already there does not have the known checksum.
     #[error(
-        "`{}` is damaged or of another version: its SHA-256 is {found}, but that of `{url}` is {expected}; remove the file, and kvt \
-         downloads it again",
-        .path.display()
+        "`{path}` is damaged or of another version: its SHA-256 is {found}, but that of `{url}` is {expected}; remove the file, and kvt \
+         downloads it again"
     )]
     OtherFile {
         /// The file.
@@ -104,7 +102,7 @@ pub enum FetchError {
         found: String,
     },
     /// An archive or a table of a data set is not as expected.
-    #[error("could not unpack `{}`: {reason}", .path.display())]
+    #[error("could not unpack `{path}`: {reason}")]
     Archive {
         /// The file.
         path: PathBuf,

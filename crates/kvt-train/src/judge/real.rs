@@ -25,9 +25,8 @@ pub enum RealError {
     Read(#[from] std::io::Error),
     /// The file has other contents.
     #[error(
-        "`{}` does not hold a list of class numbers for each image, as in `[[65], [970, 795], []]`: {reason}; take `real.json` of \
-         github.com/google-research/reassessed-imagenet",
-        .path.display()
+        "`{path}` does not hold a list of class numbers for each image, as in `[[65], [970, 795], []]`: {reason}; take `real.json` of \
+         github.com/google-research/reassessed-imagenet"
     )]
     Malformed {
         /// The file.
@@ -37,8 +36,7 @@ pub enum RealError {
     },
     /// The file has labels for fewer images.
     #[error(
-        "there are reassessed labels of {labels} images, and none for `{}`: the file is truncated; download it again",
-        .path.display()
+        "there are reassessed labels of {labels} images, and none for `{path}`: the file is truncated; download it again"
     )]
     TooShort {
         /// How many images have labels.
@@ -48,8 +46,7 @@ pub enum RealError {
     },
     /// An image has no number in its name.
     #[error(
-        "`{}` is not named as ImageNet's validation images are, `{PREFIX}00000001.JPEG`: reassessed labels go by these names",
-        .0.display()
+        "`{0}` is not named as ImageNet's validation images are, `{PREFIX}00000001.JPEG`: reassessed labels go by these names"
     )]
     Name(PathBuf),
     /// The model has another number of classes than ImageNet.

@@ -4,4 +4,5 @@ mod rows;
 mod vote;
 
 pub use rows::{Rows, collect, read};
+pub(crate) use vote::normalized;
 pub use vote::{KnnAccuracy, KnnVote, Neighbor, nearest};

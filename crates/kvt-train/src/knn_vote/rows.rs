@@ -94,6 +94,5 @@ pub fn collect(
 
 /// Copies the values of a tensor to the host.
 pub fn read<const D: usize>(values: Tensor<D>) -> Result<Vec<f32>, TrainError> {
-    let values = values.try_into_vec_as::<f32>();
-    values.map_err(|error| TrainError::Execution(error.to_string()))
+    Ok(values.try_into_vec_as()?)
 }

@@ -148,7 +148,7 @@ fn largest(row: &[f32], count: usize) -> Vec<Neighbor> {
 }
 
 /// Scales each row to length 1.
-fn normalized(rows: Tensor<2>) -> Tensor<2> {
+pub(crate) fn normalized(rows: Tensor<2>) -> Tensor<2> {
     let lengths = rows.clone().square().sum_dim(1).sqrt();
     rows / lengths.clamp_min(LEAST_NORM)
 }

@@ -59,21 +59,13 @@ pub struct Ema<N> {
 }
 
 impl<N: Module> Ema<N> {
-    /// An average that starts with the weights of the network.
-    pub fn new(network: &N) -> Self {
+    /// An average that starts with the weights of the network. Frozen parameters stay as they are: those that training does not change
+    /// must not change by rounding either.
+    pub fn new(network: &N, frozen: impl IntoIterator<Item = ParamId>) -> Self {
         Self {
             // Without autodiff, and with running statistics that a clone would share.
             network: network.valid(),
-            frozen: HashSet::new(),
-        }
-    }
-
-    /// Excludes parameters from the average: those that training does not change must not change by rounding either.
-    #[must_use]
-    pub fn leaving(self, frozen: impl IntoIterator<Item = ParamId>) -> Self {
-        Self {
             frozen: frozen.into_iter().collect(),
-            ..self
         }
     }
 

@@ -27,7 +27,7 @@ pub enum RunError {
         reason: String,
     },
     /// A run was to be read or resumed where there is none.
-    #[error("`{}` holds no run: it has no `config.toml`", .0.display())]
+    #[error("`{0}` holds no run: it has no `config.toml`")]
     NotARun(PathBuf),
     /// A run without its configuration, although its checkpoints show that it had one.
     #[error(
@@ -48,16 +48,15 @@ pub enum RunError {
     },
     /// The folder is no longer where the run writes.
     #[error(
-        "run `{}` was moved or deleted while it was trained, and nothing more is written to that path: continue it with `--resume` where \
-         it is now",
-        .0.display()
+        "run `{0}` was moved or deleted while it was trained, and nothing more is written to that path: continue it with `--resume` where \
+         it is now"
     )]
     Moved(PathBuf),
     /// A class name that cannot be a line of `classes.txt`.
     #[error("class name {0:?} has a line break: rename its folder")]
     ClassName(String),
     /// A file of the run does not parse.
-    #[error("`{}`, line {line}: {reason}", .path.display())]
+    #[error("`{path}`, line {line}: {reason}")]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -68,7 +67,7 @@ pub enum RunError {
     },
     /// There is no checkpoint to start from.
     #[error(
-        "no {which} checkpoint in `{}`{}", .path.display(),
+        "no {which} checkpoint in `{path}`{}",
         if *.which == "best" { ": use `last`" } else { "" }
     )]
     NoCheckpoint {
@@ -90,8 +89,7 @@ pub enum RunError {
     CheckpointsGone(PathBuf),
     /// A run resumes only from its own checkpoints.
     #[error(
-        "`{}` is not a checkpoint in `{}`: give one from that folder, or start a new run from other weights with `init.weights`",
-        .path.display(), .folder.display()
+        "`{path}` is not a checkpoint in `{folder}`: give one from that folder, or start a new run from other weights with `init.weights`"
     )]
     ForeignCheckpoint {
         /// The requested checkpoint.
@@ -101,9 +99,8 @@ pub enum RunError {
     },
     /// A file where the folder of a checkpoint is expected.
     #[error(
-        "`{}` is a file, as PyTorch and Lightning write them, but the checkpoints of a run are folders, in `{}`: start a new run \
-         from the weights in the file with `init.weights`",
-        .path.display(), .folder.display()
+        "`{path}` is a file, as PyTorch and Lightning write them, but the checkpoints of a run are folders, in `{folder}`: start a new run \
+         from the weights in the file with `init.weights`"
     )]
     FileAsCheckpoint {
         /// The file.
@@ -124,7 +121,7 @@ pub enum RunError {
         names: Vec<String>,
     },
     /// A checkpoint is incomplete or altered.
-    #[error("checkpoint `{}` is broken: {reason}; restore it from a copy, or name another one", .path.display())]
+    #[error("checkpoint `{path}` is broken: {reason}; restore it from a copy, or name another one")]
     BrokenCheckpoint {
         /// The checkpoint's folder.
         path: PathBuf,

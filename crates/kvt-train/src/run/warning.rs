@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Warning {
     /// The last checkpoint is unusable, and an older one is used.
-    #[error("{reason}; falling back to `{}`", .used.display())]
+    #[error("{reason}; falling back to `{used}`")]
     FellBack {
         /// What is wrong with the last checkpoint.
         reason: String,
@@ -15,9 +15,8 @@ pub enum Warning {
     },
     /// The file system has no locks.
     #[error(
-        "`{}` is on a file system without locks ({reason}): only the process that `run.lock` in it names may write the run, and \
-         after a crash on another machine that file has to be removed",
-        .path.display()
+        "`{path}` is on a file system without locks ({reason}): only the process that `run.lock` in it names may write the run, and \
+         after a crash on another machine that file has to be removed"
     )]
     NoLock {
         /// The run's folder.
@@ -26,7 +25,7 @@ pub enum Warning {
         reason: String,
     },
     /// An old checkpoint could not be deleted.
-    #[error("could not delete `{}`: {reason}", .path.display())]
+    #[error("could not delete `{path}`: {reason}")]
     NotDeleted {
         /// The left-over folder.
         path: PathBuf,
@@ -34,7 +33,7 @@ pub enum Warning {
         reason: String,
     },
     /// A checkpoint was taken out of use.
-    #[error("`{}` is now `{}`, and no longer used", .from.display(), .to.display())]
+    #[error("`{from}` is now `{to}`, and no longer used")]
     SetAside {
         /// Its previous path.
         from: PathBuf,
@@ -74,8 +73,8 @@ pub enum Warning {
     },
     /// Lines of the log that do not parse.
     #[error(
-        "`{}`, line {line}: {reason}; {} left out of tables and curves",
-        .path.display(), if *.count == 1 { "it is".to_owned() } else { format!("{count} such lines are") }
+        "`{path}`, line {line}: {reason}; {} left out of tables and curves",
+        if *.count == 1 { "it is".to_owned() } else { format!("{count} such lines are") }
     )]
     LogLines {
         /// The log.

@@ -250,11 +250,11 @@ impl Task for Classify {
         let evaluation = evaluate(model, batches, device, world, None, |_| {}, |_, _| {})?;
         Ok(Measured {
             metrics: Metrics::from([
-                (Metric::LOSS.name, evaluation.loss()),
+                (Metric::LOSS.name, evaluation.loss),
                 (Metric::TOP1.name, evaluation.top1_percent()),
                 (Metric::TOP5.name, evaluation.top5_percent()),
-                (Metric::RECALL.name, evaluation.recall_percent()),
-                (Metric::F1.name, evaluation.f1_percent()),
+                (Metric::RECALL.name, evaluation.recall_percent),
+                (Metric::F1.name, evaluation.f1_percent),
             ]),
             images: evaluation.images,
         })

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::config::Plan;
 use crate::data::{Batch, DataError, Loader, Prepare, Skipped, Source, Split};
 use crate::splits::{Splits, prepared_batches};
-use crate::world::{Alone, World};
+use crate::world::World;
 
 /// The images of a run, prepared for evaluation, in order. If the run is asked to stop, batches end early, and the
 /// result of the evaluation is not used.
@@ -20,21 +20,20 @@ pub struct EvalData<'a> {
 }
 
 impl<'a> EvalData<'a> {
-    /// For the splits of a plan, until `stop` is set.
-    pub fn new(plan: &'a Plan, splits: &'a Splits, stop: &'a AtomicBool) -> Self {
+    /// For the splits of a plan, until `stop` is set. A share of a split is one of the processes of a job.
+    pub fn new(
+        plan: &'a Plan,
+        splits: &'a Splits,
+        stop: &'a AtomicBool,
+        world: &'a dyn World,
+    ) -> Self {
         Self {
             plan,
             splits,
             stop,
-            world: &Alone,
+            world,
             skipped: Vec::new(),
         }
-    }
-
-    /// The same, divided among the processes of a job when a share is requested.
-    #[must_use]
-    pub fn of(self, world: &'a dyn World) -> Self {
-        Self { world, ..self }
     }
 
     /// The processes that evaluate together.

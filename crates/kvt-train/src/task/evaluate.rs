@@ -20,12 +20,13 @@ pub struct Evaluation {
     pub top1: usize,
     /// Number of images whose class is among the best five.
     pub top5: usize,
-    /// Sum of the cross-entropies, without label smoothing.
-    loss: f64,
-    /// Mean over the classes with images of the share that is predicted correctly.
-    recall: f64,
-    /// Mean over the same classes of the harmonic mean of recall and precision.
-    f1: f64,
+    /// Mean cross-entropy, without label smoothing.
+    pub loss: f64,
+    /// Mean over the classes with images of the percentage that is predicted correctly: balanced accuracy.
+    pub recall_percent: f64,
+    /// Mean over the same classes of their F1, the harmonic mean of recall and precision, in percent. Images of others that are taken
+    /// for one count against it.
+    pub f1_percent: f64,
 }
 
 /// What is counted of some images.
@@ -65,11 +66,6 @@ impl Counted {
 }
 
 impl Evaluation {
-    /// Mean cross-entropy.
-    pub fn loss(&self) -> f64 {
-        self.loss / self.images as f64
-    }
-
     /// Top-1 accuracy in percent.
     pub fn top1_percent(&self) -> f64 {
         100.0 * self.top1 as f64 / self.images as f64
@@ -78,16 +74,6 @@ impl Evaluation {
     /// Top-5 accuracy in percent.
     pub fn top5_percent(&self) -> f64 {
         100.0 * self.top5 as f64 / self.images as f64
-    }
-
-    /// Mean over the classes with images of the percentage that is predicted correctly: balanced accuracy.
-    pub fn recall_percent(&self) -> f64 {
-        100.0 * self.recall
-    }
-
-    /// Mean over the same classes of their F1, in percent. Images of others that are taken for one count against it.
-    pub fn f1_percent(&self) -> f64 {
-        100.0 * self.f1
     }
 }
 
@@ -137,9 +123,9 @@ pub fn evaluate(
         images: counted.images as usize,
         top1: counted.top1 as usize,
         top5: counted.top5 as usize,
-        loss: losses.iter().fold(0.0, |sum, loss| sum + loss),
-        recall: ClassRow::mean(&counted.rows, ClassRow::recall),
-        f1: ClassRow::mean(&counted.rows, ClassRow::f1),
+        loss: losses.iter().fold(0.0_f64, |sum, loss| sum + loss) / counted.images as f64,
+        recall_percent: 100.0 * ClassRow::mean(&counted.rows, ClassRow::recall),
+        f1_percent: 100.0 * ClassRow::mean(&counted.rows, ClassRow::f1),
     })
 }
 
@@ -189,10 +175,7 @@ pub fn predict(
     model.check_input(images.dims())?;
     let logits = model.forward(images, Phase::Eval);
     let classes = logits.dims()[1];
-    let logits = logits
-        .try_into_vec_as::<f32>()
-        .map_err(|error| TrainError::Execution(error.to_string()))?;
-    Ok((logits, classes))
+    Ok((logits.try_into_vec_as()?, classes))
 }
 
 /// `log sum_c exp(logit_c) - logit_label` in f64.

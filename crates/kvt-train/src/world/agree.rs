@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{World, WorldError};
+use super::World;
 use crate::error::{TrainError, chain};
 
 /// An error known to all processes of a job.
@@ -33,17 +33,12 @@ pub fn agree<T>(world: &dyn World, own: Result<T, TrainError>) -> Result<T, Trai
     if world.is_alone() {
         return own;
     }
-    let failed = world.gather(f64::from(u8::from(own.is_err())))?;
-    let Some(first) = failed.iter().position(|failed| *failed > 0.0) else {
-        return own;
-    };
     let failure = own.as_ref().err().map(|error| told(world, error));
-    let bytes = serde_json::to_vec(&failure).unwrap_or_default();
-    let failure: Option<Failure> =
-        serde_json::from_slice(&world.share(first, bytes)?).unwrap_or_default();
-    match own {
-        Err(error) if error.is_known_to_all() => Err(error),
-        _ => Err(failure.map_or(WorldError::Lost.into(), TrainError::Job)),
+    let first = world.collect(failure.as_slice())?.into_iter().next();
+    match (first, own) {
+        (None, own) => own,
+        (Some(_), Err(error)) if error.is_known_to_all() => Err(error),
+        (Some(first), _) => Err(TrainError::Job(first)),
     }
 }
 

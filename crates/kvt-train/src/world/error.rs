@@ -76,6 +76,12 @@ pub enum WorldError {
     },
 }
 
+impl From<serde_json::Error> for WorldError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::State(error.to_string())
+    }
+}
+
 /// Smaller numbers of processes that could share an update evenly.
 fn fewer(accumulate: usize, size: usize) -> String {
     let fits = (2..size)

@@ -21,6 +21,9 @@ mod threads;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 pub use agree::{Failure, agree};
 pub use alone::{Alone, alone};
 pub use cores::{Cores, own_cores, share_cores, start_threads};
@@ -144,18 +147,20 @@ impl dyn World + '_ {
         Ok(bytes)
     }
 
-    /// The lines of all processes, in order of rank.
+    /// The items of all processes, in order of rank. They go through JSON: numbers must be finite.
     ///
     /// # Errors
-    /// If a process is lost.
-    pub fn collect(&self, own: &[String]) -> Result<Vec<String>, WorldError> {
+    /// If a process is lost, or an item cannot be read.
+    pub fn collect<T>(&self, own: &[T]) -> Result<Vec<T>, WorldError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
         let counts = self.gather(own.len() as f64)?;
         let mut all = Vec::new();
         for (rank, _) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
             let own = serde_json::to_vec(own).unwrap_or_default();
-            let bytes = self.share(rank, own)?;
-            let lines: Vec<String> = serde_json::from_slice(&bytes).unwrap_or_default();
-            all.extend(lines);
+            let items: Vec<T> = serde_json::from_slice(&self.share(rank, own)?)?;
+            all.extend(items);
         }
         Ok(all)
     }

@@ -53,7 +53,7 @@ fn what_is_read_back_is_what_was_in_memory() {
         device: device.clone().autodiff(),
         state: TrainState {
             optimizer: Optimizer::new(&plan.optim, &model),
-            ema: Some(Ema::new(&model)),
+            ema: Some(Ema::new(&model, [])),
             loss_scale: None,
             network: model,
             task: Classify::new(&plan, None),
@@ -98,7 +98,7 @@ fn what_is_read_back_is_what_was_in_memory() {
     .unwrap();
     let last = ["--run", "run", "--checkpoint", "last", "--ema", "--json"];
     let found = workspace.json(&[&["eval"], &last[..]].concat());
-    assert_eq!(found["loss"].as_f64(), Some(evaluation.loss()));
+    assert_eq!(found["loss"].as_f64(), Some(evaluation.loss));
     let images: Vec<&Path> = batch
         .indices
         .iter()

@@ -42,7 +42,7 @@ fn state(name: OptimName) -> TrainState<Classify> {
     };
     TrainState {
         optimizer: Optimizer::new(&optim, &model),
-        ema: Some(Ema::new(&model)),
+        ema: Some(Ema::new(&model, [])),
         network: model,
         task: Classify::new(&Plan::default(), None),
         loss_scale: None,

@@ -112,7 +112,7 @@ fn state(scale: f64, factor: f64) -> TrainState<Sum> {
     let loss_scale = format!(r#"{{"scale":{scale:?},"good_updates":3}}"#);
     TrainState {
         optimizer: Optimizer::new(&OptimConfig::default(), &model),
-        ema: Some(Ema::new(&model)),
+        ema: Some(Ema::new(&model, [])),
         network: model,
         task: Sum {
             factor,

@@ -154,7 +154,7 @@ fn the_whole_recipe_is_pytorchs() {
     let normalization = Normalization::from(&plan.augment);
     let mut state = TrainState {
         optimizer: Optimizer::new(&plan.optim, &model),
-        ema: Some(Ema::new(&model)),
+        ema: Some(Ema::new(&model, [])),
         loss_scale: None,
         network: model,
         task: Given {

@@ -45,10 +45,10 @@ fn numbers(page: &mut Markup, judged: &Classified) {
          (ECE) {:.2} % with a mean confidence of {:.2} %.",
         with_unit(Metric::TOP1, evaluation.top1_percent()),
         interval_of(evaluation.top1_percent(), evaluation.images),
-        evaluation.loss(),
+        evaluation.loss,
         judged.on(evaluation.images),
         100.0 * judgement.balanced_accuracy(),
-        evaluation.f1_percent(),
+        evaluation.f1_percent,
         100.0 * calibration.error(),
         100.0 * calibration.confidence(),
     );

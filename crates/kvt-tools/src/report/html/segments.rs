@@ -51,7 +51,7 @@ pub(super) fn write(page: &mut Markup, judged: &Judged<SegmentEvaluation>) {
         with_unit(Metric::MIOU, counts.miou()),
         with_unit(Metric::MACC, counts.macc()),
         with_unit(Metric::AACC, counts.aacc()),
-        evaluation.loss(),
+        evaluation.loss,
         judged.on(evaluation.images),
     );
     page.sentence("p", &[], &text);

@@ -38,7 +38,7 @@ impl Segmenter {
         let evaluation = judged(images, batches, progress, warn, |batches, done| {
             evaluate_segments(&self.network, Ok(batches), of, device, &Alone, done)
         })?;
-        check_loss(evaluation.images, evaluation.loss())?;
+        check_loss(evaluation.images, evaluation.loss)?;
         Ok(evaluation)
     }
 }

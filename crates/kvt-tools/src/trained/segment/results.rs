@@ -27,7 +27,7 @@ impl SegmentResults<'_> {
             counts.miou(),
             counts.macc(),
             counts.aacc(),
-            self.evaluation.loss(),
+            self.evaluation.loss,
             self.evaluation.images,
             self.images.words,
         )
@@ -82,7 +82,7 @@ impl SegmentResults<'_> {
         add("data", json!(root));
         add("images", json!(self.evaluation.images));
         add("pixels", json!(counts.pixels()));
-        add("loss", json!(self.evaluation.loss()));
+        add("loss", json!(self.evaluation.loss));
         add("unit", json!("percent"));
         add("miou", json!(counts.miou()));
         add("macc", json!(counts.macc()));
@@ -134,7 +134,7 @@ mod tests {
         let evaluation = SegmentEvaluation {
             counts,
             images: 1,
-            loss_sum: 5.0,
+            loss: 0.5,
         };
         let folder = tempfile::tempdir().unwrap();
         for class in ["a", "b"] {

@@ -6,11 +6,60 @@ use crate::data::shapes::{Layout, ShapesConfig};
 use crate::data::{Balance, DataConfig, DataKind, DecodeMode, OnError};
 use crate::task::TaskKind;
 
-/// Where the images are, the keys of their kind, and the order in which an epoch has them.
+/// Keys of `[data]` that belong to one kind.
+const OF_ONE_KIND: [(&str, &str); 3] = [
+    (
+        "masks",
+        "images masks image_suffix mask_suffix list zero ignore map",
+    ),
+    // Also of a table of labels.
+    ("masks", CLASSES),
+    (
+        "coco",
+        "train_annotations val_annotations group_orientation",
+    ),
+];
+const CLASSES: &str = "classes";
+
+/// Leaves out the keys of other kinds, and reports them if no kind is given: an explicit kind can disable those of a base, a missing key
+/// cannot.
+pub(in crate::config) fn leave_other_kinds(known: &mut toml::Table, checks: &mut Checks<'_>) {
+    let Some(toml::Value::Table(data)) = known.get_mut("data") else {
+        return;
+    };
+    let text = |key: &str| data.get(key).and_then(toml::Value::as_str).unwrap_or("");
+    let kind = text("kind").to_owned();
+    let has_labels = ["", "folder"].contains(&text("kind")) && !text("labels").is_empty();
+    for (of, keys) in OF_ONE_KIND {
+        if of == kind || has_labels && keys == CLASSES {
+            continue;
+        }
+        for key in keys.split(' ') {
+            data.remove(key);
+            let key = format!("data.{key}");
+            if !checks.sets("data.kind") && !checks.refuses(&key) {
+                let message = format!("`{key}` is set, but `data.kind` is not");
+                let help = format!("add `kind = \"{of}\"` under `[data]`, or leave it out");
+                checks.conflict(&key, message, help);
+            }
+        }
+    }
+}
+
+/// Where the images are, a table of labels, and the order in which an epoch has them.
 pub(super) fn data(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>) {
     let data = &mut plan.data;
     path(data, with_data, checks);
-    keys_of_kind(data, plan.task, checks);
+    if data.kind != DataKind::Folder {
+        without_labels(data, checks);
+    }
+    if data.kind == DataKind::Coco && plan.task != TaskKind::Detect {
+        checks.conflict(
+            "data.kind",
+            "the images have objects with boxes, but no class each",
+            "add `task = \"detect\"` at the top of the file",
+        );
+    }
     if data.val_fraction > 0.0 {
         refuse_division(data, checks);
     }
@@ -69,25 +118,6 @@ fn path(data: &mut DataConfig, with_data: bool, checks: &mut Checks<'_>) {
     };
     let help = format!("add `path = \"FOLDER\"` under `[data]`, with {content}");
     checks.missing("data.path", &help);
-}
-
-/// Resets the keys of other kinds of data, and refuses a kind that is not for the task.
-fn keys_of_kind(data: &mut DataConfig, task: TaskKind, checks: &mut Checks<'_>) {
-    if data.kind != DataKind::Folder {
-        without_labels(data, checks);
-    }
-    if data.kind != DataKind::Masks {
-        without_masks(data, checks);
-    }
-    if data.kind != DataKind::Coco {
-        without_objects(data, checks);
-    } else if task != TaskKind::Detect {
-        checks.conflict(
-            "data.kind",
-            "the images have objects with boxes, but no class each",
-            "add `task = \"detect\"` at the top of the file",
-        );
-    }
 }
 
 /// Refuses `data.val_fraction` where the images are divided already: by lists, or by their kind.
@@ -154,53 +184,4 @@ fn without_labels(data: &mut DataConfig, checks: &mut Checks<'_>) {
         checks.conflict(key, message, help);
     }
     data.labels = String::new();
-}
-
-/// Resets the keys that only masks use.
-fn without_masks(data: &mut DataConfig, checks: &mut Checks<'_>) {
-    let keys = [
-        "images",
-        "masks",
-        "image_suffix",
-        "mask_suffix",
-        "list",
-        "zero",
-        "ignore",
-        "map",
-    ];
-    of_another_kind(&keys, "masks", checks);
-    let unused = DataConfig::default();
-    data.images = unused.images;
-    data.masks = unused.masks;
-    data.image_suffix = unused.image_suffix;
-    data.mask_suffix = unused.mask_suffix;
-    data.list = unused.list;
-    if data.labels.is_empty() {
-        of_another_kind(&["classes"], "masks", checks);
-        data.classes = unused.classes;
-    }
-    data.zero = unused.zero;
-    data.ignore = unused.ignore;
-    data.map = unused.map;
-}
-
-/// Resets the keys that only images with objects use.
-fn without_objects(data: &mut DataConfig, checks: &mut Checks<'_>) {
-    let keys = ["train_annotations", "val_annotations", "group_orientation"];
-    of_another_kind(&keys, "coco", checks);
-    let unused = DataConfig::default();
-    data.train_annotations = unused.train_annotations;
-    data.val_annotations = unused.val_annotations;
-    data.group_orientation = unused.group_orientation;
-}
-
-/// Reports keys of `[data]` that another kind uses. An explicit kind can disable those of a base; a missing key cannot.
-fn of_another_kind(keys: &[&str], kind: &str, checks: &mut Checks<'_>) {
-    for key in keys.iter().map(|key| format!("data.{key}")) {
-        if checks.sets(&key) && !checks.sets("data.kind") && !checks.refuses(&key) {
-            let message = format!("`{key}` is set, but `data.kind` is not");
-            let help = format!("add `kind = \"{kind}\"` under `[data]`, or leave it out");
-            checks.conflict(&key, message, help);
-        }
-    }
 }

@@ -12,10 +12,12 @@ use std::path::Path;
 use kvt_models::weights::is_of_weights;
 
 use self::data::data;
+pub(super) use self::data::leave_other_kinds;
 use self::distill::distillation;
 use self::model::{lora, model};
 use self::recipe::{class_weights, mixing, recipe};
-use self::tasks::{decay, detect, dino, multi_label, segment};
+pub(super) use self::tasks::leave_other_tasks;
+use self::tasks::task;
 use super::Plan;
 use super::document::Checks;
 use crate::augment::AugmentConfig;
@@ -51,11 +53,7 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
         TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => 2 * plan.train.batch_size,
     };
     checks.by_default("eval.batch_size", &mut plan.eval.batch_size, images);
-    multi_label(plan, checks);
-    dino(plan, checks);
-    segment(plan, checks);
-    detect(plan, checks);
-    decay(plan, checks);
+    task(plan, checks);
     // Whether this machine has the device is only checked where it is used.
     let device = &plan.train.device;
     if device.parse::<Wanted>().is_err() {

@@ -3,7 +3,7 @@
 use kvt_models::ModelConfig;
 use kvt_models::dense::WindowPadding;
 
-use crate::augment::{AugmentConfig, DenseConfig, MultiscaleConfig};
+use crate::augment::AugmentConfig;
 use crate::config::diff::diff;
 use crate::config::document::Checks;
 use crate::config::problem::Problem;
@@ -11,55 +11,77 @@ use crate::config::reference::section;
 use crate::config::{ModelSection, Plan};
 use crate::recipe::OptimDecay;
 use crate::task::{
-    Conflict, DetectConfig, DinoConfig, MultiLabelConfig, SegmentConfig, SegmentEval, TaskKind,
-    check_detect, check_dino, check_multi_label, check_segment,
+    Conflict, SegmentConfig, SegmentEval, TaskKind, check_detect, check_dino, check_multi_label,
+    check_segment,
 };
 
-/// `[multi_label]`.
-pub(super) fn multi_label(plan: &mut Plan, checks: &mut Checks<'_>) {
-    if plan.task != TaskKind::MultiLabel {
-        of_another_task("multi_label", "multi-label", checks);
-        plan.multi_label = MultiLabelConfig::default();
-        return;
+/// The sections of one task each, and that task.
+const OF_ONE_TASK: [(&str, &str); 6] = [
+    ("multi_label", "multi-label"),
+    ("dino", "dino"),
+    ("segment", "segment"),
+    ("dense", "segment"),
+    ("detect", "detect"),
+    ("multiscale", "detect"),
+];
+
+/// Leaves out the sections of other tasks, and reports their keys if no task is given: an explicit task can disable the settings of a
+/// base, a missing key cannot.
+pub(in crate::config) fn leave_other_tasks(known: &mut toml::Table, checks: &mut Checks<'_>) {
+    let task = known.get("task").and_then(toml::Value::as_str);
+    let task = task.unwrap_or("classify").to_owned();
+    for (name, of) in OF_ONE_TASK.into_iter().filter(|(_, of)| *of != task) {
+        known.remove(name);
+        let fields = section(name).map_or(&[][..], |section| &section.fields);
+        for key in fields.iter().map(|field| format!("{name}.{}", field.name)) {
+            if !checks.sets("task") {
+                let message = format!("`{key}` is set, but the task is `classify`");
+                let help = format!("add `task = \"{of}\"` at the top of the file");
+                checks.conflict(&key, message, help);
+            }
+        }
     }
-    if let Some((entry, expected)) = plan.multi_label.misfit() {
-        checks.refuse("multi_label.thresholds", &format!("{entry:?}"), expected);
-    }
-    conflicts(plan, check_multi_label, checks);
 }
 
-/// `[dino]`.
-pub(super) fn dino(plan: &mut Plan, checks: &mut Checks<'_>) {
-    if plan.task != TaskKind::Dino {
-        of_another_task("dino", "dino", checks);
-        plan.dino = DinoConfig::default();
+/// What the task sets, and what it refuses.
+pub(super) fn task(plan: &mut Plan, checks: &mut Checks<'_>) {
+    match plan.task {
+        TaskKind::Classify => {}
+        TaskKind::MultiLabel => {
+            if let Some((entry, expected)) = plan.multi_label.misfit() {
+                checks.refuse("multi_label.thresholds", &format!("{entry:?}"), expected);
+            }
+            conflicts(plan, check_multi_label, checks);
+        }
+        TaskKind::Dino => conflicts(plan, check_dino, checks),
+        TaskKind::Segment => segment(plan, checks),
+        TaskKind::Detect => detect(plan, checks),
+    }
+    // The recipes of these networks decide by names what decays. Other masks are refused with what the tasks need.
+    if matches!(plan.task, TaskKind::Segment | TaskKind::Detect) {
+        checks.by_default("optim.decay", &mut plan.optim.decay, OptimDecay::Names);
         return;
     }
-    conflicts(plan, check_dino, checks);
+    if plan.data.is_masks() {
+        let key = if checks.sets("data.shapes.layout") {
+            "data.shapes.layout"
+        } else {
+            "data.kind"
+        };
+        checks.conflict(
+            key,
+            "the images have masks of classes, but no class each",
+            "add `task = \"segment\"` at the top of the file",
+        );
+    }
+    if plan.optim.decay == OptimDecay::Names {
+        let expected = "\"family\" or \"all\" unless `task = \"segment\"` or `task = \"detect\"`";
+        checks.refuse("optim.decay", "\"names\"", expected);
+    }
 }
 
 /// `[segment]` and `[dense]`.
-pub(super) fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
-    if plan.task != TaskKind::Segment {
-        of_another_task("segment", "segment", checks);
-        of_another_task("dense", "segment", checks);
-        plan.segment = SegmentConfig::default();
-        plan.dense = DenseConfig::default();
-        // Of detection, other masks are refused with what it needs.
-        if plan.data.is_masks() && plan.task != TaskKind::Detect {
-            let key = if checks.sets("data.shapes.layout") {
-                "data.shapes.layout"
-            } else {
-                "data.kind"
-            };
-            checks.conflict(
-                key,
-                "the images have masks of classes, but no class each",
-                "add `task = \"segment\"` at the top of the file",
-            );
-        }
-        return;
-    }
+fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
     let segment = &mut plan.segment;
     if hides_padding(&plan.model, "segment.window_padding", checks) {
         segment.window_padding = WindowPadding::Hidden;
@@ -87,14 +109,7 @@ pub(super) fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
 }
 
 /// `[detect]` and `[multiscale]`.
-pub(super) fn detect(plan: &mut Plan, checks: &mut Checks<'_>) {
-    if plan.task != TaskKind::Detect {
-        of_another_task("detect", "detect", checks);
-        of_another_task("multiscale", "detect", checks);
-        plan.detect = DetectConfig::default();
-        plan.multiscale = MultiscaleConfig::default();
-        return;
-    }
+fn detect(plan: &mut Plan, checks: &mut Checks<'_>) {
     if let Some((key, value, expected)) = plan.multiscale.misfit() {
         let key = format!("multiscale.{key}");
         if !checks.refuses(&key) {
@@ -118,17 +133,6 @@ fn hides_padding(model: &ModelSection, key: &str, checks: &Checks<'_>) -> bool {
     !checks.sets(key) && matches!(model.config(None), Ok(ModelConfig::Twins(_)))
 }
 
-/// Which parameters decay by default, and whether the rule is one of the task's network.
-pub(super) fn decay(plan: &mut Plan, checks: &mut Checks<'_>) {
-    let has_names = matches!(plan.task, TaskKind::Segment | TaskKind::Detect);
-    if has_names && !checks.sets("optim.decay") {
-        plan.optim.decay = OptimDecay::Names;
-    } else if !has_names && plan.optim.decay == OptimDecay::Names {
-        let expected = "\"family\" or \"all\" unless `task = \"segment\"` or `task = \"detect\"`";
-        checks.refuse("optim.decay", "\"names\"", expected);
-    }
-}
-
 /// Refuses the keys of `[augment]` that images do not have whose masks or objects are augmented with them.
 fn augments_together(plan: &Plan, message: &str, help: &str, checks: &mut Checks<'_>) {
     let used = &plan.augment;
@@ -140,19 +144,6 @@ fn augments_together(plan: &Plan, message: &str, help: &str, checks: &mut Checks
     };
     for difference in diff(plan, &plain).unwrap_or_default() {
         checks.conflict(&difference.key, message, help);
-    }
-}
-
-/// Reports the keys of a section that another task uses. An explicit task can disable the settings of a base; a missing key
-/// cannot.
-fn of_another_task(name: &str, task: &str, checks: &mut Checks<'_>) {
-    let fields = section(name).map_or(&[][..], |section| &section.fields);
-    for key in fields.iter().map(|field| format!("{name}.{}", field.name)) {
-        if !checks.sets("task") {
-            let message = format!("`{key}` is set, but the task is `classify`");
-            let help = format!("add `task = \"{task}\"` at the top of the file");
-            checks.conflict(&key, message, help);
-        }
     }
 }
 

@@ -196,7 +196,7 @@ impl<T: Task> Session<T> {
         let checkpoints = self.checkpointer();
         // Values that TOML cannot hold were refused when the plan was written to the run's folder.
         let parameters = toml::Table::try_from(&self.plan).unwrap_or_default();
-        let parameters = HyperParameters::new(&parameters);
+        let parameters = HyperParameters(config::leaves(parameters));
         let (mut recorder, warnings) = if self.world.is_first() {
             // Here the folder is certainly this run's, and nobody else's.
             forget_judgement(&self.plan.run.dir)?;

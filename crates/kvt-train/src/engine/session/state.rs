@@ -29,7 +29,7 @@ pub(super) fn initial_state<T: Task>(
     })?;
     Ok(TrainState {
         optimizer: Optimizer::new(&plan.optim, &network),
-        ema: (plan.ema.decay > 0.0).then(|| Ema::new(&network).leaving(network.frozen())),
+        ema: (plan.ema.decay > 0.0).then(|| Ema::new(&network, network.frozen())),
         task,
         network,
         loss_scale: LossScale::of(plan.train.precision),

@@ -6,6 +6,7 @@
 
 use super::Session;
 use super::state::initial_state;
+use crate::data::Loader;
 use crate::device::Kind;
 use crate::engine::{TrainError, TrainState, UpdateError, UpdateSettings};
 use crate::recipe::{Position, Rates};
@@ -41,7 +42,7 @@ impl<T: Task> Session<T> {
             ema_decay: 0.0,
         };
         let prepare = T::prepare(plan, &self.splits)?;
-        let mut batches = self.splits.train_batches(plan, prepare, 0, 0)?;
+        let mut batches = Loader::start(self.splits.train_loading(plan, prepare, 0, 0))?;
         let first = batches.next().map(|batch| Ok(batch?.upload(&device)));
         match state.update(first, Position::default(), settings) {
             Err(UpdateError::Failed(error)) if matches!(*error, TrainError::Execution(_)) => {

@@ -3,7 +3,7 @@
 use burn::module::Module;
 
 use super::Trainer;
-use crate::analysis::{AnalysisSplit, Analyzer, Layer, analyze};
+use crate::analysis::{Analyzer, Layer, analyze};
 use crate::engine::TrainError;
 use crate::run::{Event, LayerRecord, Listener, Metrics};
 use crate::task::{EvalData, Task};
@@ -19,9 +19,9 @@ impl<T: Task> Trainer<'_, '_, T> {
             return Ok(Some(Vec::new()));
         };
         let config = &self.plan.analysis;
-        let mut data = EvalData::new(self.plan, self.splits, self.stop);
+        let mut data = EvalData::new(self.plan, self.splits, self.stop, self.processes.world());
         // Unreadable images are reported by training and evaluation.
-        let batches = data.some(config.split.into(), config.images);
+        let batches = data.some(config.split, config.images);
         let layers = batches
             .map_err(TrainError::from)
             .and_then(|batches| analyze(Analyzer::default(), model, batches, &self.device, |_| {}));
@@ -34,10 +34,6 @@ impl<T: Task> Trainer<'_, '_, T> {
     /// Logs the layers of an analysis.
     pub(super) fn report_layers(&mut self, layers: Vec<Layer>) -> Result<(), TrainError> {
         let position = self.progress.position;
-        let split = match self.plan.analysis.split {
-            AnalysisSplit::Train => "train",
-            AnalysisSplit::Val => "val",
-        };
         for layer in layers {
             let record = LayerRecord {
                 epoch: position.epoch,
@@ -45,7 +41,7 @@ impl<T: Task> Trainer<'_, '_, T> {
                 layer: layer.number,
                 stage: layer.block.stage,
                 block: layer.block.block,
-                split: split.to_owned(),
+                split: self.plan.analysis.split.name().to_owned(),
                 images: layer.images(),
                 metrics: metrics(&layer),
             };

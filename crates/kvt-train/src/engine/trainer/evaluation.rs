@@ -16,7 +16,7 @@ impl<T: Task> Trainer<'_, '_, T> {
     pub(super) fn evaluate(&mut self) -> Result<Option<bool>, TrainError> {
         self.share_weights()?;
         let processes = self.processes.clone();
-        let mut data = EvalData::new(self.plan, self.splits, self.stop).of(processes.world());
+        let mut data = EvalData::new(self.plan, self.splits, self.stop, processes.world());
         let measured = self.measure(&self.state.network.valid(), &mut data);
         if processes.world().is_alone() {
             for skipped in data.skipped() {
@@ -33,7 +33,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         let mut evaluations = vec![(EvalRecord::VAL, measured)];
         if let Some(ema) = &self.state.ema {
             // The pass before has reported the same unreadable images.
-            let mut data = EvalData::new(self.plan, self.splits, self.stop).of(processes.world());
+            let mut data = EvalData::new(self.plan, self.splits, self.stop, processes.world());
             let Some(average) = self.measure(ema.network(), &mut data)? else {
                 return Ok(None);
             };

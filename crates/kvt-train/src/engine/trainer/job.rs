@@ -62,20 +62,14 @@ impl<T: Task> Trainer<'_, '_, T> {
 
     /// The unreadable images of all processes.
     fn tell_skipped(&self, own: &[Skipped]) -> Result<Vec<Skipped>, TrainError> {
-        let lines = own.iter().map(|image| {
-            let path = image.path.display();
-            format!("{path}\0{}", image.reason)
-        });
-        let lines: Vec<String> = lines.collect();
-        let all = self.processes.world().collect(&lines)?;
-        let image = |line: String| {
-            let (path, reason) = line.split_once('\0')?;
-            Some(Skipped {
-                path: path.into(),
-                reason: reason.to_owned(),
-            })
+        let words = |image: &Skipped| (image.path.display().to_string(), image.reason.clone());
+        let own: Vec<(String, String)> = own.iter().map(words).collect();
+        let all = self.processes.world().collect(&own)?.into_iter();
+        let image = |(path, reason): (String, String)| Skipped {
+            path: path.into(),
+            reason,
         };
-        Ok(all.into_iter().filter_map(image).collect())
+        Ok(all.map(image).collect())
     }
 
     /// An error in all processes if they skipped too many images in total: the limit of a loader, applied to all.

@@ -1,8 +1,6 @@
 //! The numbers of an update, in one tensor: the losses of the micro-batches, each weighted by its share of the images, then the norm of
 //! the gradients; then, if the device decided, the factor of clipping and whether it made the update.
 
-use burn::tensor::Tensor;
-
 /// The result of an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Update {
@@ -43,15 +41,4 @@ impl Update {
     pub(super) fn is_finite(&self) -> bool {
         self.loss.is_finite() && self.grad_norm.is_finite()
     }
-}
-
-/// The numbers without a decision.
-pub(super) fn pack(mut weighted_losses: Vec<Tensor<1>>, norm: Tensor<1>) -> Tensor<1> {
-    weighted_losses.push(norm);
-    Tensor::cat(weighted_losses, 0)
-}
-
-/// Packed numbers with the device's decision.
-pub(super) fn with_decision(numbers: Tensor<1>, decision: Tensor<1>) -> Tensor<1> {
-    Tensor::cat(vec![numbers, decision], 0)
 }

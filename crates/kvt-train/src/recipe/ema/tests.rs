@@ -81,7 +81,7 @@ fn it_is_the_average_of_the_whole_state() {
     const DECAY: f64 = 0.75;
     let mut model = cvt(&Device::flex().autodiff());
     let mut optimizer = adamw(&model);
-    let mut ema = Ema::new(&model);
+    let mut ema = Ema::new(&model, []);
     let start = state(&model);
     assert_eq!(state(ema.network()), start);
     assert!(start.keys().any(|name| is_statistic(name)));
@@ -124,7 +124,7 @@ fn it_is_the_average_of_the_whole_state() {
 fn training_on_does_not_reach_it() {
     let mut model = cvt(&Device::flex().autodiff());
     let mut optimizer = adamw(&model);
-    let ema = Ema::new(&model);
+    let ema = Ema::new(&model, []);
     model = train(model, &mut optimizer, 0);
     let ema = ema.update(&model, 0.5);
     let (averaged, trained) = (state(ema.network()), state(&model));
@@ -149,7 +149,7 @@ fn training_on_does_not_reach_it() {
 fn the_decay_may_change() {
     let mut model = cvt(&Device::flex().autodiff());
     let mut optimizer = adamw(&model);
-    let mut ema = Ema::new(&model);
+    let mut ema = Ema::new(&model, []);
     let name = "head.weight";
     let mut expected = state(&model)[name].clone();
     for (step, decay) in [0.9, 0.0, 0.25, 1.0].into_iter().enumerate() {

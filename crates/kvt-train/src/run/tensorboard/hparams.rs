@@ -5,23 +5,17 @@
 //! `HParamsPluginData`: `session_start_info` 3, with the map `hparams` 1 and `start_time_secs` 5; `google.protobuf.Value`:
 //! `number_value` 2, `string_value` 3, `bool_value` 4.
 
-use toml::{Table, Value};
+use std::collections::BTreeMap;
+
+use toml::Value;
 
 use super::{Message, event};
 
-/// Names and values, in the order of the names.
+/// The values of a configuration by their dotted keys, such as `optim.lr`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct HyperParameters(Vec<(String, Value)>);
+pub struct HyperParameters(pub BTreeMap<String, Value>);
 
 impl HyperParameters {
-    /// All keys of a configuration, such as `optim.lr`.
-    pub fn new(table: &Table) -> Self {
-        let mut found = Vec::new();
-        collect("", table, &mut found);
-        found.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Self(found)
-    }
-
     /// The event of the start of a run.
     pub(super) fn event(&self, wall_time: f64) -> Vec<u8> {
         let mut info = Message::default();
@@ -66,22 +60,12 @@ fn message(value: &Value) -> Vec<u8> {
     message.0
 }
 
-/// Adds the keys of a table, with a prefix.
-fn collect(prefix: &str, table: &Table, found: &mut Vec<(String, Value)>) {
-    for (key, value) in table {
-        let name = format!("{prefix}{key}");
-        match value {
-            Value::Table(inner) => collect(&format!("{name}."), inner, found),
-            value => found.push((name, value.clone())),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+    use crate::config::leaves;
 
     /// Made by TensorBoard 2.21.0 (`plugin_data_pb2`, `metadata.create_summary_metadata`, `NULL_TENSOR`), with the map in the
     /// order of its keys.
@@ -93,7 +77,7 @@ mod tests {
     #[test]
     fn bytes_equal_tensorboards_own() {
         let table = "[optim]\nname = \"adamw\"\nlr = 0.25\n[ema]\non = true\n";
-        let parameters = HyperParameters::new(&toml::from_str(table).unwrap());
+        let parameters = HyperParameters(leaves(toml::from_str(table).unwrap()));
         let bytes = parameters.event(1.5);
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, GOLDEN);
@@ -102,7 +86,7 @@ mod tests {
     #[test]
     fn lists_are_texts_and_whole_numbers_numbers() {
         let table = toml::from_str("seed = 7\n[model]\ndepth = [2, 2]\n").unwrap();
-        let found = HyperParameters::new(&table).0;
+        let found = leaves(table);
         let found: Vec<_> = found
             .iter()
             .map(|(name, value)| (name.as_str(), message(value)))

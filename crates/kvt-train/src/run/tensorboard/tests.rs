@@ -1,6 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
+use crate::config::leaves;
 use crate::run::{EvalRecord, Metrics, StepRecord};
 
 /// Written by TensorBoard 2.21.0 (`RecordWriter` with `event_pb2.Event`): the file version; the start of a
@@ -21,7 +22,7 @@ fn bytes_equal_tensorboards_own() {
 }
 
 fn parameters() -> HyperParameters {
-    HyperParameters::new(&toml::from_str("[optim]\nlr = 0.1\n").unwrap())
+    HyperParameters(leaves(toml::from_str("[optim]\nlr = 0.1\n").unwrap()))
 }
 
 fn has(payload: &[u8], text: &[u8]) -> bool {

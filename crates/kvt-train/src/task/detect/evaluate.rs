@@ -83,18 +83,12 @@ pub fn evaluate_objects(
     world: &dyn World,
     progress: impl FnMut(usize),
 ) -> Result<DetectEvaluation, TrainError> {
-    let own = look(network, batches, device, progress);
-    if world.is_alone() {
-        return DetectEvaluation::new(source, own?);
+    let mut found = agree(world, look(network, batches, device, progress))?;
+    if !world.is_alone() {
+        // Shares are consecutive: in the order of the ranks, images are in the order of a single process.
+        found = world.collect(&found)?;
     }
-    let own = own.and_then(|own| {
-        let lines = own.iter().map(OfImage::line);
-        Ok(lines.collect::<Result<Vec<_>, _>>()?)
-    });
-    // Shares are consecutive: in the order of the ranks, images are in the order of a single process.
-    let lines = world.collect(&agree(world, own)?)?;
-    let found = lines.iter().map(|line| OfImage::of_line(line));
-    DetectEvaluation::new(source, found.collect::<Result<_, _>>()?)
+    DetectEvaluation::new(source, found)
 }
 
 /// What is found in some images, or none.

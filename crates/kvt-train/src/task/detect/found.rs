@@ -10,7 +10,6 @@ use super::ap::Found;
 use super::score::ScoreError;
 use crate::data::View;
 use crate::error::TrainError;
-use crate::world::WorldError;
 
 /// The detections of an image, best first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,22 +94,6 @@ pub fn find_objects(
 }
 
 impl OfImage {
-    /// As a line of text.
-    ///
-    /// # Errors
-    /// None for what was [found](find_objects): all numbers are finite.
-    pub(super) fn line(&self) -> Result<String, WorldError> {
-        serde_json::to_string(self).map_err(|error| WorldError::State(error.to_string()))
-    }
-
-    /// From a line of text.
-    ///
-    /// # Errors
-    /// If it is another one.
-    pub(super) fn of_line(line: &str) -> Result<Self, WorldError> {
-        serde_json::from_str(line).map_err(|error| WorldError::State(error.to_string()))
-    }
-
     /// As they are compared.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use kvt_models::layers::Init;
 use kvt_ops::{Key, gelu, linear};
 
 use super::DinoConfig;
+use crate::knn_vote::normalized;
 
 /// `DINOHead` of the original's `vision_transformer.py`, without batch norms.
 #[derive(Module, Debug)]
@@ -25,9 +26,6 @@ struct LastLayer {
     /// Directions, `[out, in]`.
     weight_v: Param<Tensor<2>>,
 }
-
-/// The minimum divisor in PyTorch's `normalize`.
-const LEAST_NORM: f64 = 1e-12;
 
 impl DinoHead {
     /// A head with the original's initialisation: truncated normal weights and zero biases in the MLP, PyTorch's
@@ -71,7 +69,7 @@ impl DinoHead {
         });
         let LastLayer { weight_g, weight_v } = &self.last_layer;
         let directions = weight_v.val();
-        let lengths = norm(directions.clone());
+        let lengths = directions.clone().square().sum_dim(1).sqrt();
         let weight = directions * (weight_g.val() / lengths);
         normalized(x).matmul(weight.transpose())
     }
@@ -91,15 +89,4 @@ impl DinoHead {
 
 fn ones(count: usize) -> TensorData {
     TensorData::new(vec![1.0f32; count], [count, 1])
-}
-
-/// The length of each row, `[rows, 1]`.
-fn norm(rows: Tensor<2>) -> Tensor<2> {
-    rows.square().sum_dim(1).sqrt()
-}
-
-/// Each row scaled to length 1.
-pub(super) fn normalized(rows: Tensor<2>) -> Tensor<2> {
-    let lengths = norm(rows.clone()).clamp_min(LEAST_NORM);
-    rows / lengths
 }

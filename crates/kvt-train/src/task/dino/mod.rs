@@ -63,7 +63,7 @@ impl Dino {
     /// A task whose teacher starts as a copy of the student, for a run of `updates` updates.
     pub fn new(config: DinoConfig, student: &DinoNetwork, device: &Device, updates: u64) -> Self {
         Self {
-            teacher: Ema::new(student).leaving(student.frozen()),
+            teacher: Ema::new(student, student.frozen()),
             centre: Tensor::zeros([config.out_dim], &device.clone().inner()),
             running: Vec::new(),
             seen: None,
@@ -263,8 +263,7 @@ impl Task for Dino {
         };
         let found = vote.classify(&bank, &queries, device)?;
         let std = feature_std(queries.tensor(&device.clone().inner()))
-            .try_into_vec_as::<f64>()
-            .map_err(|error| TrainError::Execution(error.to_string()))?
+            .try_into_vec_as::<f64>()?
             .first()
             .copied()
             .unwrap_or(f64::NAN);

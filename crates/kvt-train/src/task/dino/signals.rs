@@ -2,8 +2,8 @@
 
 use burn::tensor::Tensor;
 
-use super::head::normalized;
 use super::{DinoConfig, GLOBAL_VIEWS};
+use crate::knn_vote::normalized;
 use crate::run::Metrics;
 use crate::task::Signals;
 

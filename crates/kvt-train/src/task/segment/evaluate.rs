@@ -22,15 +22,8 @@ pub struct SegmentEvaluation {
     pub counts: SegmentCounts,
     /// Number of images evaluated.
     pub images: usize,
-    /// Sum of the cross-entropies of all labelled pixels.
-    pub loss_sum: f64,
-}
-
-impl SegmentEvaluation {
     /// Mean cross-entropy over all labelled pixels, at the size of the labels.
-    pub fn loss(&self) -> f64 {
-        self.loss_sum / self.counts.pixels() as f64
-    }
+    pub loss: f64,
 }
 
 /// Evaluates a network with so many classes on all batches of a loader, if it could start, of one image each: counts and losses of
@@ -49,15 +42,15 @@ pub fn evaluate_segments(
     let (counts, losses) = agree(world, count(network, batches, of, device, progress))?;
     // Image by image, in the order of summation of a single process.
     let losses = in_order(world, losses)?;
-    let all = SegmentEvaluation {
-        counts: counts.summed(world)?,
-        images: losses.len(),
-        loss_sum: losses.iter().sum(),
-    };
-    match (all.images, all.counts.pixels()) {
+    let counts = counts.summed(world)?;
+    match (losses.len(), counts.pixels()) {
         (0, _) => Err(TrainError::NothingEvaluated),
         (images, 0) => Err(TrainError::NothingLabelled(images)),
-        _ => Ok(all),
+        (images, pixels) => Ok(SegmentEvaluation {
+            counts,
+            images,
+            loss: losses.iter().sum::<f64>() / pixels as f64,
+        }),
     }
 }
 
@@ -148,12 +141,9 @@ fn classify(
         }
         None => seen.sum * 0.0,
     };
-    let loss = losses.sum().try_into_vec_as::<f64>();
-    let loss = loss.map_err(|error| TrainError::Execution(error.to_string()))?;
+    let loss = losses.sum().try_into_vec_as::<f64>()?;
     let loss = loss.first().copied().unwrap_or(f64::NAN);
-    let classes = seen.class.try_into_vec_as::<u8>();
-    let classes = classes.map_err(|error| TrainError::Execution(error.to_string()))?;
-    Ok((classes, loss))
+    Ok((seen.class.try_into_vec_as()?, loss))
 }
 
 /// What is known of every pixel from the logits of some classes, `[1, 1, height, width]` each.

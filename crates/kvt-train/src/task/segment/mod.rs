@@ -203,7 +203,7 @@ impl Task for Segment {
         let counts = &evaluation.counts;
         Ok(Measured {
             metrics: Metrics::from([
-                (Metric::LOSS.name, evaluation.loss()),
+                (Metric::LOSS.name, evaluation.loss),
                 (Metric::MIOU.name, counts.miou()),
                 (Metric::MACC.name, counts.macc()),
                 (Metric::AACC.name, counts.aacc()),

@@ -62,7 +62,8 @@ pub(super) fn connect_by(
     library: Option<&dyn Library>,
     limit: Duration,
 ) -> Result<GradientSum, WorldError> {
-    let (name, library) = match (decide(&offers(&**world, own)?), library) {
+    let offers = world.collect(std::slice::from_ref(own))?;
+    let (name, library) = match (decide(&offers), library) {
         (Ok(Some(name)), Some(library)) => (name, library),
         (Err(reason), _) => return Ok(GradientSum::HostInstead(reason)),
         // Processes join only if each of them has offered a library.
@@ -111,25 +112,6 @@ fn join(
     let sums = DeviceSums::new(Arc::clone(world), engine, name, limit);
     try_out(&sums, device, library.name())?;
     Ok(sums)
-}
-
-/// The offers of all processes, in order of rank.
-fn offers(world: &dyn World, own: &Offer) -> Result<Vec<Offer>, WorldError> {
-    // Most jobs have no offers, and so send nothing.
-    let line = match own {
-        Offer::Host => None,
-        own => serde_json::to_string(&(world.rank(), own)).ok(),
-    };
-    let lines = world.collect(line.as_slice())?;
-    let mut all = vec![Offer::Host; world.size()];
-    for line in lines {
-        let (rank, offer): (usize, Offer) =
-            serde_json::from_str(&line).map_err(|_| WorldError::Lost)?;
-        if let Some(place) = all.get_mut(rank) {
-            *place = offer;
-        }
-    }
-    Ok(all)
 }
 
 /// Sums two buckets of numbers with known sums before training depends on it: device addresses are passed to a library that knows

@@ -116,7 +116,7 @@ const ENTROPY: Metric = Metric {
 impl Distil {
     pub(super) fn new(student: &Student, device: &Device) -> Self {
         Self {
-            teacher: Some(Ema::new(student)),
+            teacher: Some(Ema::new(student, [])),
             centre: Tensor::zeros([OUTPUTS], &device.clone().inner()),
             centre_file: "centre",
         }

@@ -85,7 +85,7 @@ fn processes_evaluate_as_one() {
             let device = Device::flex();
             let network = MaskRcnn::build(&plan, &model, splits.classes().len(), &device).unwrap();
             let stop = AtomicBool::new(false);
-            let mut data = EvalData::new(&plan, &splits, &stop).of(&*world);
+            let mut data = EvalData::new(&plan, &splits, &stop, &*world);
             let prepare = eval_objects(&plan).unwrap();
             let batches = data.val_prepared(prepare, 1);
             evaluate_objects(&network, batches, &splits.val, &device, &*world, |_| {}).unwrap()

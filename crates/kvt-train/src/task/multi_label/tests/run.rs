@@ -122,7 +122,7 @@ fn processes_evaluate_as_one() {
             let device = Device::flex();
             let model = build_model(plan, &config, &device).unwrap();
             let stop = AtomicBool::new(false);
-            let mut data = EvalData::new(plan, &splits, &stop).of(&*world);
+            let mut data = EvalData::new(plan, &splits, &stop, &*world);
             let of = (&*splits.val, &[0.5, 0.3][..]);
             evaluate_labels(&model, data.val_shard(), of, &device, &*world, |_| {}).unwrap()
         })

@@ -128,7 +128,7 @@ fn assert_evaluated(
     let mut counts = SegmentCounts::new(CLASSES);
     counts.add(&predicted, &labels);
     assert_eq!((found.images, &found.counts), (1, &counts));
-    assert_near(found.loss(), loss / counts.pixels() as f64, "loss");
+    assert_near(found.loss, loss / counts.pixels() as f64, "loss");
 }
 
 #[test]
