@@ -2,9 +2,7 @@
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossbeam_channel::unbounded;
 use image::{ImageBuffer, ImageFormat, Pixel, PixelWithColorType};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -18,6 +16,9 @@ use kvt_ops::Key;
 const MANIFEST: &str = "dataset.toml";
 /// Incremented when the same settings give different pixels.
 const VERSION: u32 = 1;
+
+/// Jobs of each core between two looks at the progress.
+const AT_ONCE: usize = 8;
 
 /// The data set that was written or found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,32 +180,15 @@ pub(super) fn on_all_cores<J: Sync, R: Send>(
     job: impl Fn(&J) -> Result<R, DataError> + Sync,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<R>, DataError> {
-    let (done, finished) = unbounded();
-    let stop = AtomicBool::new(false);
     let mut results = Vec::with_capacity(jobs.len());
-    std::thread::scope(|scope| {
-        let (stop, job) = (&stop, &job);
-        scope.spawn(move || {
-            jobs.par_iter()
-                .enumerate()
-                .for_each_with(done, |done, (place, data)| {
-                    if !stop.load(Ordering::Relaxed) {
-                        // The receiver has ended only after an error, when results no longer matter.
-                        let _ = done.send((place, job(data)));
-                    }
-                });
-        });
-        for (count, (place, result)) in (1..).zip(finished) {
-            if result.is_err() {
-                stop.store(true, Ordering::Relaxed);
-            }
-            results.push((place, result?));
-            progress(count, jobs.len());
+    for some in jobs.chunks(AT_ONCE * rayon::current_num_threads()) {
+        let done: Vec<R> = some.par_iter().map(&job).collect::<Result<_, _>>()?;
+        for result in done {
+            results.push(result);
+            progress(results.len(), jobs.len());
         }
-        Ok::<_, DataError>(())
-    })?;
-    results.sort_unstable_by_key(|(place, _)| *place);
-    Ok(results.into_iter().map(|(_, result)| result).collect())
+    }
+    Ok(results)
 }
 
 pub(super) fn write_png<P>(path: &Path, image: &ImageBuffer<P, Vec<u8>>) -> Result<(), DataError>
