@@ -74,8 +74,10 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
     };
     let mut surveys: Vec<(&str, Source, Unpaired)> = Vec::new();
     for name in splits_of {
-        let before = surveys.first().map(|(_, source, _)| source);
-        let (source, unpaired) = mask_survey(data, name, before)?;
+        let known = surveys
+            .first()
+            .map(|(_, first, _)| first.classes.as_slice());
+        let (source, unpaired) = mask_survey(data, name, known)?;
         surveys.push((name, source, unpaired));
     }
     let sources: Vec<&Source> = surveys.iter().map(|(_, source, _)| source).collect();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use image::{Rgb, RgbImage};
 
+use super::classes::names;
 use super::{Coding, Place, Sample, Source, within};
 use crate::DataError;
 use crate::regular;
@@ -67,26 +68,25 @@ pub(super) fn is_here(path: &Path) -> bool {
     find(path).is_some()
 }
 
-/// The training and the test images.
-pub(super) fn open(path: &Path) -> Result<[Source; 2], DataError> {
+/// The images of a split: `train`, and `val` or `test`.
+pub(super) fn open(path: &Path, split: &str) -> Result<Source, DataError> {
     let (dir, layout) = find(path).ok_or_else(|| DataError::NoCifar(path.to_owned()))?;
-    let names = dir.join(layout.names);
-    let text = read_text(&names, LARGEST_LIST)?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let classes: Vec<String> = lines.map(str::to_owned).collect();
-    let split = |files: &[&str]| -> Result<Source, DataError> {
-        let files: Vec<PathBuf> = files.iter().map(|file| dir.join(file)).collect();
-        let mut samples = Vec::new();
-        for (number, file) in (0..).zip(&files) {
-            samples.extend(records(number, file, layout.labels, classes.len())?);
-        }
-        Ok(Source {
-            files,
-            coding: Coding::Planes { side: SIDE },
-            ..Source::new(dir.clone(), classes.clone(), samples)?
-        })
+    let files = match split {
+        "train" => layout.train,
+        "val" | "test" => layout.test,
+        _ => return Err(DataError::MissingFolder(path.join(split))),
     };
-    Ok([split(layout.train)?, split(layout.test)?])
+    let classes = names(&read_text(&dir.join(layout.names), LARGEST_LIST)?);
+    let files: Vec<PathBuf> = files.iter().map(|file| dir.join(file)).collect();
+    let mut samples = Vec::new();
+    for (number, file) in (0..).zip(&files) {
+        samples.extend(records(number, file, layout.labels, classes.len())?);
+    }
+    Ok(Source {
+        files,
+        coding: Coding::Planes { side: SIDE },
+        ..Source::new(dir, classes, samples)?
+    })
 }
 
 /// The records of file `number`.

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::classes::{names, numbers, without};
+use super::classes::{listed, without};
 use super::label_sets::{labels_in, numbers_of};
 use super::labels::{Labels, Row, whole};
 use super::names::{TEST, usual};
 use super::splits::{Split, usual_name};
 use super::{Place, Sample, Source, share};
 use crate::listing::{self, Files};
-use crate::text::{LARGEST_LIST, counted, is_handed_over, quoted, read_text};
+use crate::text::{counted, is_handed_over, quoted};
 use crate::{ClassNames, DataConfig, DataError, OnError};
 
 /// Missing files in a message.
@@ -202,8 +202,8 @@ impl<'a> Table<'a> {
             self.refuse_others(known)?;
             return Ok(known.to_vec());
         }
-        if let Some(listed) = self.listed()? {
-            return Ok(listed);
+        if let Some(own) = listed(self.data)? {
+            return Ok(own);
         }
         let rows = self.labels.rows.iter().zip(&self.splits);
         let rows = rows.filter(|(_, split)| splits.is_empty() || splits.contains(&split.as_str()));
@@ -218,18 +218,6 @@ impl<'a> Table<'a> {
         Ok(classes)
     }
 
-    /// The classes of `data.classes`.
-    fn listed(&self) -> Result<Option<Vec<String>>, DataError> {
-        Ok(match &self.data.classes {
-            Some(ClassNames::File(file)) => {
-                let text = read_text(&self.data.path.join(file), LARGEST_LIST)?;
-                Some(names(&text))
-            }
-            Some(ClassNames::Count(count)) => Some(numbers(*count)),
-            None => None,
-        })
-    }
-
     /// Rejects `data.classes`, or without it columns, of other classes than a run's. Their order does not matter, since labels are names.
     /// A list that a shell handed over is not read, since
     /// the run has emptied it, and one that is gone is not missed.
@@ -241,7 +229,7 @@ impl<'a> Table<'a> {
             {
                 return Ok(());
             }
-            Some(_) => ("`data.classes`", self.listed()?.unwrap_or_default()),
+            Some(_) => ("`data.classes`", listed(self.data)?.unwrap_or_default()),
             None if self.labels.classes.is_empty() => return Ok(()),
             None => ("the columns", self.labels.classes.clone()),
         };
