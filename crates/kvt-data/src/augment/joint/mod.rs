@@ -136,10 +136,8 @@ impl JointEval {
     /// # Errors
     /// If it has no pixels, would have more than `data.max_pixels`, or cannot be resized.
     pub fn image(&self, image: RgbImage) -> Result<Image, AugmentError> {
-        if image.width() == 0 || image.height() == 0 {
-            return Err(AugmentError::Empty);
-        }
         let size @ (width, height) = fitted(&image, self.scale, self.limits)?;
+        let image = geometry::resize(image, size)?;
         if width.min(height) < self.least {
             let least = self.least;
             return Err(AugmentError::Narrow {
@@ -148,7 +146,7 @@ impl JointEval {
                 least,
             });
         }
-        Ok(normalized(&self.levels, geometry::resize(image, size)?))
+        Ok(normalized(&self.levels, image))
     }
 }
 
