@@ -4,7 +4,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::rle::Rle;
 use super::segmentation::Segmentation;
@@ -28,7 +28,7 @@ pub struct Coco {
 }
 
 /// A class.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Category {
     /// Its id in the file, which result files have too.
     pub id: u64,

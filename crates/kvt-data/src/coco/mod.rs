@@ -3,7 +3,7 @@
 mod annotations;
 mod error;
 mod iou;
-mod json;
+pub(crate) mod json;
 mod left_out;
 pub mod polygon;
 mod results;
