@@ -28,24 +28,6 @@ pub struct MultiCrop {
     pub solarize: f64,
 }
 
-impl Default for MultiCrop {
-    /// DINO's values for ImageNet, with the scales of its longer runs.
-    fn default() -> Self {
-        Self {
-            global_size: (224, 224),
-            global_scale: (0.4, 1.0),
-            local_size: (96, 96),
-            local_scale: (0.05, 0.4),
-            locals: 8,
-            color_jitter: 0.8,
-            grayscale: 0.2,
-            blur: [1.0, 0.1, 0.5],
-            blur_radius: (0.1, 2.0),
-            solarize: 0.2,
-        }
-    }
-}
-
 impl MultiCrop {
     /// The transforms of all views: first the two global ones, then the local ones. `config` gives aspect ratios, flips,
     /// interpolation and normalisation; its automatic augmentation, jitter and erasing are not used.
@@ -113,13 +95,27 @@ mod tests {
 
     use super::*;
 
+    /// DINO's values for ImageNet.
+    const CROPS: MultiCrop = MultiCrop {
+        global_size: (224, 224),
+        global_scale: (0.4, 1.0),
+        local_size: (96, 96),
+        local_scale: (0.05, 0.4),
+        locals: 8,
+        color_jitter: 0.8,
+        grayscale: 0.2,
+        blur: [1.0, 0.1, 0.5],
+        blur_radius: (0.1, 2.0),
+        solarize: 0.2,
+    };
+
     #[test]
     fn there_are_two_large_views_and_many_small_ones() {
         let crop = MultiCrop {
             local_size: (24, 32),
             global_size: (48, 64),
             locals: 3,
-            ..MultiCrop::default()
+            ..CROPS
         };
         let views = crop.views(&AugmentConfig::default()).unwrap();
         let sizes: Vec<_> = views.iter().map(Transform::size).collect();
@@ -149,7 +145,7 @@ mod tests {
             blur: [0.0; 3],
             blur_radius: (1.0, 2.0),
             solarize: 0.0,
-            ..MultiCrop::default()
+            ..CROPS
         };
         let image = RgbImage::from_fn(40, 40, |x, y| Rgb([x as u8 * 6, y as u8 * 6, 200]));
         let shown = |crop: MultiCrop| -> Vec<Vec<f32>> {
@@ -184,7 +180,7 @@ mod tests {
         let n = 1500_u64;
         let crop = MultiCrop {
             blur_radius: (0.5, 2.0),
-            ..MultiCrop::default()
+            ..CROPS
         };
         for (step, prob) in crop.steps(0.1, 0.2).iter().zip([0.8, 0.2, 0.1, 0.2]) {
             let changed = (0..n).filter(|key| step.apply(image.clone(), Key::new(*key)) != image);

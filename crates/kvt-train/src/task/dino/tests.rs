@@ -87,8 +87,20 @@ fn keys_reach_the_views() {
         solarize: 0.0625,
     };
     assert_eq!(config.crops((32, 24)), expected);
-    let default = DinoConfig::default().crops((224, 224));
-    assert_eq!(default, crate::augment::dino::MultiCrop::default());
+    // DINO's values for ImageNet, with the scales of its longer runs.
+    let expected = crate::augment::dino::MultiCrop {
+        global_size: (224, 224),
+        global_scale: (0.4, 1.0),
+        local_size: (96, 96),
+        local_scale: (0.05, 0.4),
+        locals: 8,
+        color_jitter: 0.8,
+        grayscale: 0.2,
+        blur: [1.0, 0.1, 0.5],
+        blur_radius: (0.1, 2.0),
+        solarize: 0.2,
+    };
+    assert_eq!(DinoConfig::default().crops((224, 224)), expected);
 }
 
 /// Features at the corners of a square, features with a single direction, and the warnings about the teacher.
