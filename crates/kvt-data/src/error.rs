@@ -544,41 +544,15 @@ pub enum ParquetFault {
         /// The existing columns.
         columns: Vec<String>,
     },
-    /// A row without a label.
-    #[error("column `{column}`, row {row}: there is no label; leave the row out, or give it one")]
-    NoLabel {
-        /// The column.
-        column: String,
-        /// The row, from 0.
-        row: usize,
-    },
-    /// A label that is not a class.
-    #[error(
-        "column `{column}`, row {row}: label {label} is not a number from 0{}; -1 in all rows is a split without labels",
-        around(" to ", &classes.and_then(|count| count.checked_sub(1)), "")
-    )]
-    Label {
-        /// The column.
-        column: String,
-        /// The row, from 0.
-        row: usize,
-        /// The label.
-        label: i64,
-        /// The number of classes, if it is known.
-        classes: Option<usize>,
-    },
-    /// A cell of a class's column that does not say whether an image has the class.
-    #[error(
-        "column `{column}`, row {row}: `{cell}` is neither 0 nor 1, and neither false nor true: where no column is `data.label_column`, each \
-         beside the images is a class"
-    )]
-    Flag {
+    /// A row that does not say of which class its image is.
+    #[error("column `{column}`, row {row}: {reason}")]
+    Row {
         /// The column.
         column: String,
         /// The row, from 0.
         row: u64,
-        /// What is there; `null` for nothing.
-        cell: String,
+        /// What is wrong with it.
+        reason: String,
     },
     /// Of the files that are numbered in their names, some are missing.
     #[error(
@@ -597,6 +571,23 @@ pub enum ParquetFault {
     /// The files of a split do not match.
     #[error("the names of its classes are not those of `{}` in their order: write the files of a split together", .0.display())]
     OtherClasses(PathBuf),
+}
+
+impl ParquetFault {
+    /// A label that is none of so many classes, if their number is known.
+    pub(crate) fn label(column: &str, row: u64, label: i64, classes: Option<usize>) -> Self {
+        let last = classes.and_then(|count| count.checked_sub(1));
+        let to = around(" to ", &last, "");
+        let reason = format!(
+            "label {label} is not a number from 0{to}; -1 in all rows is a split without labels"
+        );
+        let column = column.to_owned();
+        Self::Row {
+            column,
+            row,
+            reason,
+        }
+    }
 }
 
 /// What is there, in words around it; nothing if it is not.
