@@ -8,7 +8,7 @@ use super::scene::{IGNORED, VISIBLE};
 use super::*;
 use crate::coco::rle::Rle;
 use crate::shapes::folder::tests::hash_of;
-use crate::shapes::{Layout, ensure, generate};
+use crate::shapes::{Layout, ensure};
 use crate::{ImageLimits, decode};
 
 /// Crowded, so that shapes cover each other.
@@ -28,7 +28,7 @@ fn crowded() -> ShapesConfig {
 fn made(config: &ShapesConfig) -> (tempfile::TempDir, std::path::PathBuf) {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("scenes");
-    generate(config, &dir, &mut |_, _| {}).unwrap();
+    ensure(config, &dir, &mut |_, _| {}).unwrap();
     (temp, dir)
 }
 
