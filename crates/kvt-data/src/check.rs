@@ -263,7 +263,7 @@ impl SplitCheck {
             others: source.others.clone(),
             beside: source.beside.clone(),
             gaps: source.gaps(),
-            notes: source.notes().to_vec(),
+            notes: source.notes.clone(),
             ..Self::default()
         }
     }

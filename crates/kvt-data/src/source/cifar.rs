@@ -13,7 +13,8 @@ use crate::DataError;
 use crate::regular;
 use crate::text::{LARGEST_LIST, read_text};
 
-const SIDE: u32 = 32;
+/// Height and width of an image in pixels.
+pub(super) const SIDE: u32 = 32;
 const PIXELS: usize = 3 * (SIDE * SIDE) as usize;
 
 /// Maximum size of a file of records in bytes; that of CIFAR-100 has 154 MB.
@@ -84,7 +85,7 @@ pub(super) fn open(path: &Path, split: &str) -> Result<Source, DataError> {
     }
     Ok(Source {
         files,
-        coding: Coding::Planes { side: SIDE },
+        coding: Coding::Planes,
         ..Source::new(dir, classes, samples)?
     })
 }
@@ -126,17 +127,13 @@ fn records(
     .collect()
 }
 
-/// An image from its planes; `None` if their length does not match a square with that side.
-pub(super) fn picture(planes: &[u8], side: u32) -> Option<RgbImage> {
-    let pixels = (side * side) as usize;
-    let (red, rest) = planes.split_at_checked(pixels)?;
-    let (green, blue) = rest.split_at_checked(pixels)?;
-    if blue.len() != pixels {
+/// An image from its planes; `None` if they are of another length.
+pub(super) fn picture(planes: &[u8]) -> Option<RgbImage> {
+    let ([red, green, blue], []) = planes.as_chunks::<{ PIXELS / 3 }>() else {
         return None;
-    }
-    let at = |x, y| (y * side + x) as usize;
-    Some(RgbImage::from_fn(side, side, |x, y| {
-        let at = at(x, y);
+    };
+    Some(RgbImage::from_fn(SIDE, SIDE, |x, y| {
+        let at = (y * SIDE + x) as usize;
         Rgb([red[at], green[at], blue[at]])
     }))
 }

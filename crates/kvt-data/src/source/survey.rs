@@ -42,7 +42,7 @@ pub(crate) fn surveys(
         surveys.push(survey(root, split, label_column)?);
     }
     if let Some(first) = surveys.first_mut()
-        && first.is_table()
+        && !first.tables.is_empty()
         && splits != [""]
     {
         first.beside = parquet::others(root, splits);
