@@ -107,7 +107,8 @@ impl Prepare<LabelMap> for JointTrain {
 }
 
 impl JointEval {
-    /// With mean and deviation of `augment`; images beyond `limits` are unreadable.
+    /// With mean and deviation of `augment`; images beyond `limits` are unreadable, and those with a side below `least` after the resize,
+    /// which the model needs, are refused.
     ///
     /// # Errors
     /// [`AugmentError::Setting`] if a value is invalid.
@@ -115,20 +116,15 @@ impl JointEval {
         config: &DenseConfig,
         augment: &AugmentConfig,
         limits: ImageLimits,
+        least: u32,
     ) -> Result<Self, AugmentError> {
         checked(config, limits)?;
         Ok(Self {
             scale: config.scale,
-            least: 1,
+            least,
             levels: Levels::new(&augment.mean, &augment.std),
             limits,
         })
-    }
-
-    /// With images of a minimum side after the resize, which the model needs.
-    #[must_use]
-    pub fn at_least(self, least: u32) -> Self {
-        Self { least, ..self }
     }
 
     /// An image as the model sees it: resized and normalised, without a mask.
