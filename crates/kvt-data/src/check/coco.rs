@@ -1,5 +1,6 @@
 //! `kvt data check` of images with objects: reads every image and every annotation once and reports what is wrong with them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::{Duplicate, look_at_all, uncounted, wider};
@@ -21,7 +22,7 @@ pub struct CocoCheck {
     /// Objects of each class that are trained on, in label order, with the class's name.
     pub classes: Vec<(String, usize)>,
     /// Objects that are not trained on, by reason.
-    pub left_out: Vec<(LeftOut, usize)>,
+    pub left_out: BTreeMap<LeftOut, usize>,
     /// Objects that have a box alone.
     pub without_mask: usize,
     /// Objects with the id 0, which pycocotools takes for none.
@@ -97,7 +98,6 @@ impl CocoCheck {
             name: name.to_owned(),
             images: source.samples.len(),
             classes: uncounted(source),
-            left_out: LeftOut::ALL.map(|reason| (reason, 0)).into(),
             ..Self::default()
         };
         if let Some(coco) = source.coco() {
@@ -118,15 +118,10 @@ impl CocoCheck {
                             *count += 1;
                         }
                     }
-                    Some(reason) => {
-                        let counts = check.left_out.iter_mut();
-                        let own = counts.filter(|(other, _)| *other == reason);
-                        own.for_each(|(_, count)| *count += 1);
-                    }
+                    Some(reason) => *check.left_out.entry(reason).or_default() += 1,
                 }
             }
         }
-        check.left_out.retain(|(_, count)| *count > 0);
         check
     }
 }
