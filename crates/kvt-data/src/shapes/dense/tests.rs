@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::scene::{IGNORED, VISIBLE};
+use super::scene::VISIBLE;
 use super::*;
 use crate::coco::rle::Rle;
 use crate::shapes::folder::tests::hash_of;
 use crate::shapes::{Layout, ensure};
-use crate::{ImageLimits, decode};
+use crate::{IGNORED, ImageLimits, decode};
 
 /// Crowded, so that shapes cover each other.
 fn crowded() -> ShapesConfig {
