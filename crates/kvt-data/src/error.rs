@@ -354,8 +354,8 @@ pub enum DataError {
     },
     /// `on_error = "skip"`, and the number of bad files exceeds the limit.
     #[error(
-        "{count} unreadable images, more than the allowed {max}; the last one: `{}`: {reason}; repair the data or raise `data.max_skipped`",
-        path.display()
+        "{count} unreadable images, more than the allowed {max}; the last one: `{}`: {}; repair the data or raise `data.max_skipped`",
+        last.path.display(), last.reason
     )]
     TooManySkipped {
         /// Bad files so far in this epoch.
@@ -363,9 +363,7 @@ pub enum DataError {
         /// The limit.
         max: usize,
         /// The last bad file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
+        last: DecodeError,
     },
     /// `on_error = "skip"`, but no image can be read.
     #[error(

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use self::make::Made;
 pub use self::make::image_key;
-use self::make::{Made, too_many};
 use crate::ordered::Ordered;
 use crate::prepare::Prepare;
 use crate::{Batch, DataError, DecodeError, OnError, Source, batch_count};
@@ -150,9 +150,10 @@ impl<T> Loader<T> {
                 continue;
             }
             self.skipped.push(skipped.clone());
-            let (count, most) = (self.skipped.len(), self.config.max_skipped);
-            if count > most {
-                return Err(too_many(count, most, skipped));
+            let (count, max) = (self.skipped.len(), self.config.max_skipped);
+            if count > max {
+                let last = skipped;
+                return Err(DataError::TooManySkipped { count, max, last });
             }
         }
         Ok(())
