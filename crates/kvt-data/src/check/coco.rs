@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::{Duplicate, look_at_all, uncounted, wider};
+use super::{Check, look_at_all, uncounted, wider};
 use crate::coco::{BadAnnotation, LeftOut};
 use crate::source::coco_survey;
 use crate::{DataConfig, DataError, DecodeError, ImageLimits, Source};
@@ -35,17 +35,6 @@ pub struct CocoCheck {
     pub sizes: Option<((u32, u32), (u32, u32))>,
 }
 
-/// The findings of [`check_coco`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct CocoChecks {
-    /// The splits for training and validation.
-    pub splits: Vec<CocoCheck>,
-    /// Whether both have the same classes.
-    pub same_classes: bool,
-    /// Images with the same content in both.
-    pub duplicates: Vec<Duplicate>,
-}
-
 impl CocoCheck {
     /// The number of objects that are trained on.
     pub fn objects(&self) -> usize {
@@ -53,7 +42,7 @@ impl CocoCheck {
     }
 }
 
-impl CocoChecks {
+impl Check<CocoCheck> {
     /// Whether training can work: everything is readable and valid, both splits have the same classes, and objects. A class without objects
     /// is possible.
     pub fn is_sound(&self) -> bool {
@@ -70,7 +59,7 @@ impl CocoChecks {
 ///
 /// If a file of annotations is missing or is none, or its ids are not unique or unknown. Bad images and annotations are part of the
 /// result, not an error.
-pub fn check_coco(data: &DataConfig, limits: ImageLimits) -> Result<CocoChecks, DataError> {
+pub fn check_coco(data: &DataConfig, limits: ImageLimits) -> Result<Check<CocoCheck>, DataError> {
     let data = &*data.as_objects();
     let [train, val] = [
         coco_survey(data, &data.train)?,
@@ -84,7 +73,7 @@ pub fn check_coco(data: &DataConfig, limits: ImageLimits) -> Result<CocoChecks, 
         unreadable: bad.into_iter().flatten().collect(),
         ..CocoCheck::of(name, source)
     });
-    Ok(CocoChecks {
+    Ok(Check {
         splits: splits.collect(),
         same_classes: train.classes == val.classes,
         duplicates,
