@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-pub use self::coco::{CocoCheck, CocoChecks, check_coco};
-pub use self::masks::{MaskCheck, MaskChecks, check_masks};
+pub use self::coco::{CocoCheck, check_coco};
+pub use self::masks::{MaskCheck, check_masks};
 use crate::source::{detected, label_set_surveys, labelled_surveys, surveys};
 use crate::{
     ColorKind, DataConfig, DataError, DataKind, DecodeError, ImageLimits, OtherFormats, Source,
     TRAIN, Unlisted, VAL, file, is_split, test_split,
 };
 
-/// The findings of [`check_folder`].
+/// The findings about the splits of a data set: of images with labels, with masks, or with objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
-    /// The splits, in the order given.
-    pub splits: Vec<SplitCheck>,
+pub struct Check<S = SplitCheck> {
+    /// The splits, in the order given, or for training and validation; one of all images if `data.val_fraction` divides them.
+    pub splits: Vec<S>,
     /// Whether all splits have the same classes.
     pub same_classes: bool,
     /// Files with the same content in different splits: images that can be memorised.
@@ -263,7 +263,7 @@ impl SplitCheck {
             others: source.others.clone(),
             beside: source.beside.clone(),
             gaps: source.gaps(),
-            notes: source.notes().to_vec(),
+            notes: source.notes.clone(),
             ..Self::default()
         }
     }

@@ -157,7 +157,6 @@ impl DataConfig {
             ..Self::default()
         };
         let years = [["train2017", "val2017"], ["train2014", "val2014"]];
-        let mut known = [[train, val]].into_iter().chain(years).map(named);
         let scenes = Self {
             kind: DataKind::Shapes,
             shapes: Some(ShapesConfig {
@@ -166,10 +165,9 @@ impl DataConfig {
             }),
             ..named([train, val])
         };
-        let scenes = scenes.as_objects().into_owned();
-        known
-            .find(|data| data.annotations(&data.train).is_file())
-            .or_else(|| Some(scenes).filter(|data| data.annotations(&data.train).is_file()))
+        let known = [[train, val]].into_iter().chain(years).map(named);
+        let mut known = known.chain([scenes.as_objects().into_owned()]);
+        known.find(|data| data.annotations(&data.train).is_file())
     }
 
     /// The settings by which the objects of images are read: generated scenes have COCO's annotations, whose names are those of the

@@ -7,7 +7,6 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::DecodeError;
 use crate::augment::AugmentError;
-use crate::coco::CocoError;
 use crate::listing::{OtherFormats, Unlisted};
 use crate::schema::Refusal;
 use crate::source::{Unpaired, VAL, is_usual};
@@ -273,9 +272,83 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
-    /// An annotation file that cannot be used.
-    #[error(transparent)]
-    Coco(#[from] CocoError),
+    /// A file of annotations that cannot be opened.
+    #[error(
+        "could not open the annotations `{}`: {reason}; `data.train_annotations` and `data.val_annotations` name these files",
+        path.display()
+    )]
+    NoAnnotations {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// A file that is none of COCO's.
+    #[error("`{}` is not a file of {what}: {reason}", path.display())]
+    NotCoco {
+        /// The file.
+        path: PathBuf,
+        /// What it should be.
+        what: &'static str,
+        /// What is wrong with it, with line and column if it is no such JSON.
+        reason: String,
+    },
+    /// Two entries of a file of annotations with one id.
+    #[error("`{}` has two {what} with the id {id}: write the file again with ids of their own", path.display())]
+    TwoIds {
+        /// The file.
+        path: PathBuf,
+        /// Of what there are two: `images`, `annotations` or `categories`.
+        what: &'static str,
+        /// Their id.
+        id: u64,
+    },
+    /// A file of annotations without categories.
+    #[error("`{}` has no categories: they are the classes", .0.display())]
+    NoCategories(PathBuf),
+    /// Image files of annotations that are not in the folder.
+    #[error(
+        "{} of the images of `{}` are not in `{}`: {}; `data.path` and the split name this folder, `data.on_error = \"skip\"` passes over \
+         what is missing",
+        missing.len(), path.display(), folder.display(), quoted(missing)
+    )]
+    MissingImages {
+        /// The annotation file.
+        path: PathBuf,
+        /// The folder of the images.
+        folder: PathBuf,
+        /// The names of the missing files.
+        missing: Vec<String>,
+    },
+    /// No image with annotations to train on.
+    #[error(
+        "`{}` has no image to train on: of {images}, {without} have no object that is trained on, and {small} have a side below \
+         {least} px; `kvt data check` tells why",
+        path.display()
+    )]
+    NothingTrains {
+        /// The annotation file.
+        path: PathBuf,
+        /// Number of its images.
+        images: usize,
+        /// Those without an object.
+        without: usize,
+        /// Those that are too small.
+        small: usize,
+        /// The least side in pixels.
+        least: u32,
+    },
+    /// No object to evaluate by.
+    #[error(
+        "`{}` has no object that counts in any of its {images} images: an evaluation needs one that is no crowd; `kvt data check` tells more",
+        path.display()
+    )]
+    NothingEvaluates {
+        /// The annotation file.
+        path: PathBuf,
+        /// Number of its images.
+        images: usize,
+    },
     /// The destination for packed data already exists.
     #[error("`{}` already exists: choose another folder, or remove it", .0.display())]
     Exists(PathBuf),
@@ -304,8 +377,8 @@ pub enum DataError {
     },
     /// `on_error = "skip"`, and the number of bad files exceeds the limit.
     #[error(
-        "{count} unreadable images, more than the allowed {max}; the last one: `{}`: {reason}; repair the data or raise `data.max_skipped`",
-        path.display()
+        "{count} unreadable images, more than the allowed {max}; the last one: `{}`: {}; repair the data or raise `data.max_skipped`",
+        last.path.display(), last.reason
     )]
     TooManySkipped {
         /// Bad files so far in this epoch.
@@ -313,9 +386,7 @@ pub enum DataError {
         /// The limit.
         max: usize,
         /// The last bad file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
+        last: DecodeError,
     },
     /// `on_error = "skip"`, but no image can be read.
     #[error(
@@ -494,41 +565,15 @@ pub enum ParquetFault {
         /// The existing columns.
         columns: Vec<String>,
     },
-    /// A row without a label.
-    #[error("column `{column}`, row {row}: there is no label; leave the row out, or give it one")]
-    NoLabel {
-        /// The column.
-        column: String,
-        /// The row, from 0.
-        row: usize,
-    },
-    /// A label that is not a class.
-    #[error(
-        "column `{column}`, row {row}: label {label} is not a number from 0{}; -1 in all rows is a split without labels",
-        around(" to ", &classes.and_then(|count| count.checked_sub(1)), "")
-    )]
-    Label {
-        /// The column.
-        column: String,
-        /// The row, from 0.
-        row: usize,
-        /// The label.
-        label: i64,
-        /// The number of classes, if it is known.
-        classes: Option<usize>,
-    },
-    /// A cell of a class's column that does not say whether an image has the class.
-    #[error(
-        "column `{column}`, row {row}: `{cell}` is neither 0 nor 1, and neither false nor true: where no column is `data.label_column`, each \
-         beside the images is a class"
-    )]
-    Flag {
+    /// A row that does not say of which class its image is.
+    #[error("column `{column}`, row {row}: {reason}")]
+    Row {
         /// The column.
         column: String,
         /// The row, from 0.
         row: u64,
-        /// What is there; `null` for nothing.
-        cell: String,
+        /// What is wrong with it.
+        reason: String,
     },
     /// Of the files that are numbered in their names, some are missing.
     #[error(
@@ -547,6 +592,23 @@ pub enum ParquetFault {
     /// The files of a split do not match.
     #[error("the names of its classes are not those of `{}` in their order: write the files of a split together", .0.display())]
     OtherClasses(PathBuf),
+}
+
+impl ParquetFault {
+    /// A label that is none of so many classes, if their number is known.
+    pub(crate) fn label(column: &str, row: u64, label: i64, classes: Option<usize>) -> Self {
+        let last = classes.and_then(|count| count.checked_sub(1));
+        let to = around(" to ", &last, "");
+        let reason = format!(
+            "label {label} is not a number from 0{to}; -1 in all rows is a split without labels"
+        );
+        let column = column.to_owned();
+        Self::Row {
+            column,
+            row,
+            reason,
+        }
+    }
 }
 
 /// What is there, in words around it; nothing if it is not.

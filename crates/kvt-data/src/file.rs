@@ -1,5 +1,6 @@
 //! The bytes of an image file, which are read only if it is a regular file with an acceptable size.
 
+use std::fs::File;
 use std::path::Path;
 
 use crate::regular;
@@ -75,7 +76,15 @@ pub(super) fn read(path: &Path, limits: ImageLimits) -> Result<Vec<u8>, String> 
     // `fs_err` would repeat the path.
     let words = |error: std::io::Error| error.to_string();
     limits.check_bytes(file.metadata().map_err(words)?.len())?;
-    regular::content(file, limits.file_bytes()).map_err(words)
+    content(file, limits)
+}
+
+/// What an open file holds. It may have grown, so that its size says nothing yet.
+fn content(file: File, limits: ImageLimits) -> Result<Vec<u8>, String> {
+    let bytes = regular::beginning(file, limits.file_bytes().saturating_add(1));
+    let bytes = bytes.map_err(|error| error.to_string())?;
+    limits.check_bytes(bytes.len() as u64)?;
+    Ok(bytes)
 }
 
 /// Why a path cannot be read: the system's message, with the target if the path is a link.
@@ -114,6 +123,10 @@ mod tests {
         file.set_len(100 << 30).unwrap();
         let reason = read(&path, limits).unwrap_err();
         assert!(reason.contains("107374182400 bytes"), "{reason}");
+        assert!(reason.contains("`data.max_pixels` = 100"), "{reason}");
+        // Grown since its size was read.
+        file.set_len(most + 1).unwrap();
+        let reason = content(File::open(&path).unwrap(), limits).unwrap_err();
         assert!(reason.contains("`data.max_pixels` = 100"), "{reason}");
     }
 

@@ -43,8 +43,8 @@ pub use balance::{Balance, balanced_order};
 pub use batch::{Batch, Image, View};
 pub use batches_by_orientation::{oriented_batch_count, oriented_order};
 pub use check::{
-    Check, CocoCheck, CocoChecks, Duplicate, Imbalance, LabelCounts, MaskCheck, MaskChecks,
-    SplitCheck, check_coco, check_folder, check_labels, check_masks,
+    Check, CocoCheck, Duplicate, Imbalance, LabelCounts, MaskCheck, SplitCheck, check_coco,
+    check_folder, check_labels, check_masks,
 };
 pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};

@@ -1,17 +1,19 @@
 //! Jobs on several threads with results in order: the machinery of the loader.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::DataError;
 
 type Job<T> = dyn Fn(usize, &AtomicBool) -> T + Send + Sync;
+/// The number of a job, and where its result goes.
+type Ticket<T> = (usize, Sender<Result<T, String>>);
 
 /// Runs `job(i)` for a range of `i` on worker threads and yields the results in order of `i`.
 ///
@@ -28,10 +30,9 @@ pub(super) struct Ordered<T> {
 struct Pool<T> {
     /// The number of the next job to hand out.
     queued: usize,
-    jobs: Sender<usize>,
-    results: Receiver<(usize, Result<T, String>)>,
-    /// Results that arrived before their turn.
-    early: BTreeMap<usize, Result<T, String>>,
+    jobs: Sender<Ticket<T>>,
+    /// Where the results of jobs that were handed out arrive, in the order of these.
+    results: VecDeque<Receiver<Result<T, String>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -57,22 +58,20 @@ impl<T: Send + 'static> Ordered<T> {
         if workers == 0 {
             return Ok(this);
         }
-        // The channels need no limit: the number of tickets in `jobs` is limited.
+        // The channel needs no limit: the number of tickets in it is limited.
         let (jobs, tickets) = unbounded();
-        let (done, results) = unbounded();
         let pool = this.pool.insert(Pool {
             queued: range.start,
             jobs,
-            results,
-            early: BTreeMap::new(),
+            results: VecDeque::new(),
             threads: Vec::new(),
         });
         for worker in 0..workers {
             let (job, stop) = (Arc::clone(&this.job), Arc::clone(&this.stop));
-            let (tickets, done) = (tickets.clone(), done.clone());
+            let tickets = tickets.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("kvt-data-{worker}"))
-                .spawn(move || work(&*job, &stop, &tickets, &done))
+                .spawn(move || work(&*job, &stop, &tickets))
                 .map_err(DataError::Spawn)?;
             pool.threads.push(thread);
         }
@@ -85,41 +84,32 @@ impl<T: Send + 'static> Ordered<T> {
 
 impl<T> Pool<T> {
     fn queue(&mut self, end: usize) {
+        if self.queued >= end {
+            return;
+        }
+        let (done, result) = bounded(1);
         // A failed send means that all workers have ended, which `take` reports.
-        if self.queued < end && self.jobs.send(self.queued).is_ok() {
+        if self.jobs.send((self.queued, done)).is_ok() {
+            self.results.push_back(result);
             self.queued += 1;
         }
     }
 
-    fn take(&mut self, number: usize) -> Result<T, String> {
-        loop {
-            if let Some(result) = self.early.remove(&number) {
-                return result;
-            }
-            match self.results.recv() {
-                Ok((done, result)) => {
-                    self.early.insert(done, result);
-                }
-                Err(_) => return Err("it ended without a result".to_owned()),
-            }
-        }
+    /// The next result.
+    fn take(&mut self) -> Result<T, String> {
+        let next = self.results.pop_front();
+        let result = next.and_then(|next| next.recv().ok());
+        result.unwrap_or_else(|| Err("it ended without a result".to_owned()))
     }
 }
 
-fn work<T>(
-    job: &Job<T>,
-    stop: &AtomicBool,
-    tickets: &Receiver<usize>,
-    done: &Sender<(usize, Result<T, String>)>,
-) {
-    for number in tickets {
+fn work<T>(job: &Job<T>, stop: &AtomicBool, tickets: &Receiver<Ticket<T>>) {
+    for (number, done) in tickets {
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        let result = run(job, number, stop);
-        if done.send((number, result)).is_err() {
-            return;
-        }
+        // The receiver has ended when the result is no longer needed.
+        let _ = done.send(run(job, number, stop));
     }
 }
 
@@ -148,7 +138,7 @@ impl<T> Iterator for Ordered<T> {
         let result = match &mut self.pool {
             None => run(&*self.job, number, &self.stop),
             Some(pool) => {
-                let result = pool.take(number);
+                let result = pool.take();
                 pool.queue(self.end);
                 result
             }

@@ -1,6 +1,5 @@
 //! From one image of a source to its views and its target.
 
-use std::fmt;
 use std::sync::Arc;
 
 use kvt_ops::Key;
@@ -10,7 +9,7 @@ use crate::batch::Image;
 use crate::{DataError, ImageLimits, Picture, Sample, Source};
 
 /// Prepares an image for a task, on a worker thread. The result depends only on the image and the key.
-pub trait Prepare<T>: fmt::Debug + Send + Sync {
+pub trait Prepare<T>: Send + Sync {
     /// The views of a sample, and its target; `key` is that of all random draws.
     ///
     /// # Errors
@@ -43,16 +42,6 @@ pub struct Views<T = u32> {
     pub limits: ImageLimits,
     /// Whether only the part that the view uses may be decoded, at a smaller size; requires a single view.
     pub parts: bool,
-}
-
-impl<T> fmt::Debug for Views<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut views = f.debug_struct("Views");
-        views
-            .field("transforms", &self.transforms)
-            .field("parts", &self.parts)
-            .finish_non_exhaustive()
-    }
 }
 
 impl<T> Prepare<T> for Views<T> {

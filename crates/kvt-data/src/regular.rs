@@ -50,16 +50,22 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
 
 /// What an open file holds, if it is at most `most` bytes long.
 pub(crate) fn content(file: File, most: u64) -> io::Result<Vec<u8>> {
-    let size = file.metadata()?.len().min(most);
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-    // The file may grow, and some file systems do not report a size.
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    let bytes = beginning(file, most.saturating_add(1))?;
     if bytes.len() as u64 <= most {
         Ok(bytes)
     } else {
         let reason = format!("it is longer than {most} bytes");
         Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
     }
+}
+
+/// The first `most` bytes of an open file, or all if it has fewer.
+pub(crate) fn beginning(file: File, most: u64) -> io::Result<Vec<u8>> {
+    let size = file.metadata()?.len().min(most);
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+    // The file may grow, and some file systems do not report a size.
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// An error of reading with the path in its message.

@@ -52,16 +52,11 @@ pub fn random_resized_crop(
             };
         }
     }
+    let whole = |side: f64, most: u32| (side.round_ties_even() as u32).clamp(1, most);
     let (crop_width, crop_height) = if w / h < ratio.0 {
-        (
-            width,
-            ((w / ratio.0).round_ties_even() as u32).clamp(1, height),
-        )
+        (width, whole(w / ratio.0, height))
     } else if w / h > ratio.1 {
-        (
-            ((h * ratio.1).round_ties_even() as u32).clamp(1, width),
-            height,
-        )
+        (whole(h * ratio.1, width), height)
     } else {
         (width, height)
     };

@@ -10,7 +10,6 @@ pub mod auto;
 mod config;
 mod crop;
 mod detect;
-pub mod dino;
 mod erase;
 mod jitter;
 mod joint;

@@ -1,8 +1,9 @@
 //! `kvt data check` of images with objects: reads every image and every annotation once and reports what is wrong with them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::{Duplicate, look_at_all, uncounted, wider};
+use super::{Check, look_at_all, uncounted, wider};
 use crate::coco::{BadAnnotation, LeftOut};
 use crate::source::coco_survey;
 use crate::{DataConfig, DataError, DecodeError, ImageLimits, Source};
@@ -21,7 +22,7 @@ pub struct CocoCheck {
     /// Objects of each class that are trained on, in label order, with the class's name.
     pub classes: Vec<(String, usize)>,
     /// Objects that are not trained on, by reason.
-    pub left_out: Vec<(LeftOut, usize)>,
+    pub left_out: BTreeMap<LeftOut, usize>,
     /// Objects that have a box alone.
     pub without_mask: usize,
     /// Objects that are trained on with a mask that has no pixel of the image.
@@ -36,17 +37,6 @@ pub struct CocoCheck {
     pub sizes: Option<((u32, u32), (u32, u32))>,
 }
 
-/// The findings of [`check_coco`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct CocoChecks {
-    /// The splits for training and validation.
-    pub splits: Vec<CocoCheck>,
-    /// Whether both have the same classes.
-    pub same_classes: bool,
-    /// Images with the same content in both.
-    pub duplicates: Vec<Duplicate>,
-}
-
 impl CocoCheck {
     /// The number of objects that are trained on.
     pub fn objects(&self) -> usize {
@@ -54,7 +44,7 @@ impl CocoCheck {
     }
 }
 
-impl CocoChecks {
+impl Check<CocoCheck> {
     /// Whether training can work: everything is readable and valid, both splits have the same classes, and objects. A class without objects
     /// is possible.
     pub fn is_sound(&self) -> bool {
@@ -71,7 +61,7 @@ impl CocoChecks {
 ///
 /// If a file of annotations is missing or is none, or its ids are not unique or unknown. Bad images and annotations are part of the
 /// result, not an error.
-pub fn check_coco(data: &DataConfig, limits: ImageLimits) -> Result<CocoChecks, DataError> {
+pub fn check_coco(data: &DataConfig, limits: ImageLimits) -> Result<Check<CocoCheck>, DataError> {
     let data = &*data.as_objects();
     let [train, val] = [
         coco_survey(data, &data.train)?,
@@ -85,7 +75,7 @@ pub fn check_coco(data: &DataConfig, limits: ImageLimits) -> Result<CocoChecks, 
         unreadable: bad.into_iter().flatten().collect(),
         ..CocoCheck::of(name, source)
     });
-    Ok(CocoChecks {
+    Ok(Check {
         splits: splits.collect(),
         same_classes: train.classes == val.classes,
         duplicates,
@@ -99,7 +89,6 @@ impl CocoCheck {
             name: name.to_owned(),
             images: source.samples.len(),
             classes: uncounted(source),
-            left_out: LeftOut::ALL.map(|reason| (reason, 0)).into(),
             ..Self::default()
         };
         if let Some(coco) = source.coco() {
@@ -123,15 +112,10 @@ impl CocoCheck {
                             *count += 1;
                         }
                     }
-                    Some(reason) => {
-                        let counts = check.left_out.iter_mut();
-                        let own = counts.filter(|(other, _)| *other == reason);
-                        own.for_each(|(_, count)| *count += 1);
-                    }
+                    Some(reason) => *check.left_out.entry(reason).or_default() += 1,
                 }
             }
         }
-        check.left_out.retain(|(_, count)| *count > 0);
         check
     }
 }

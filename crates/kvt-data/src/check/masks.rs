@@ -1,6 +1,6 @@
 //! `kvt data check` of images with masks: reads every pair once and reports what is wrong with it.
 
-use super::{Duplicate, look_at_all, uncounted, wider};
+use super::{Check, look_at_all, uncounted, wider};
 use crate::source::{Unpaired, mask_survey};
 use crate::{
     DataConfig, DataError, DecodeError, IGNORED, ImageLimits, OtherFormats, Source, Unlisted,
@@ -29,16 +29,7 @@ pub struct MaskCheck {
     pub sizes: Option<((u32, u32), (u32, u32))>,
 }
 
-/// The findings of [`check_masks`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MaskChecks {
-    /// The splits for training and validation; one of all images if `data.val_fraction` divides them.
-    pub splits: Vec<MaskCheck>,
-    /// Images with the same content in both.
-    pub duplicates: Vec<Duplicate>,
-}
-
-impl MaskChecks {
+impl Check<MaskCheck> {
     /// Whether training can work: everything is readable and has its partner, and each split has two classes. A class without
     /// pixels is possible.
     pub fn is_sound(&self) -> bool {
@@ -64,7 +55,7 @@ struct Pair {
 /// # Errors
 ///
 /// If a folder or a list is missing. Bad pairs are part of the result, not an error.
-pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks, DataError> {
+pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<Check<MaskCheck>, DataError> {
     let data = &*data.as_read();
     let splits_of = if data.val_fraction > 0.0 {
         // Images that are divided are in one folder.
@@ -74,8 +65,10 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
     };
     let mut surveys: Vec<(&str, Source, Unpaired)> = Vec::new();
     for name in splits_of {
-        let before = surveys.first().map(|(_, source, _)| source);
-        let (source, unpaired) = mask_survey(data, name, before)?;
+        let known = surveys
+            .first()
+            .map(|(_, first, _)| first.classes.as_slice());
+        let (source, unpaired) = mask_survey(data, name, known)?;
         surveys.push((name, source, unpaired));
     }
     let sources: Vec<&Source> = surveys.iter().map(|(_, source, _)| source).collect();
@@ -101,7 +94,12 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<MaskChecks,
         }
         splits.push(check);
     }
-    Ok(MaskChecks { splits, duplicates })
+    Ok(Check {
+        splits,
+        // Those of the configuration.
+        same_classes: true,
+        duplicates,
+    })
 }
 
 /// What an image and its mask have.

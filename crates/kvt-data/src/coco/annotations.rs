@@ -4,12 +4,12 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::rle::Rle;
 use super::segmentation::Segmentation;
-use super::{CocoError, Fault, json};
-use crate::{OnError, regular};
+use super::{Fault, json};
+use crate::{DataError, OnError, regular};
 
 /// An annotation file in memory: polygons and runs as they are, no bitmaps.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Coco {
 }
 
 /// A class.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Category {
     /// Its id in the file, which result files have too.
     pub id: u64,
@@ -95,8 +95,8 @@ impl Coco {
     ///
     /// # Errors
     /// If it is missing or no such file, ids are not unique or unknown, or an annotation is invalid.
-    pub fn read(path: &Path, on_error: OnError) -> Result<Self, CocoError> {
-        let file = regular::open(path).map_err(|error| CocoError::Open {
+    pub fn read(path: &Path, on_error: OnError) -> Result<Self, DataError> {
+        let file = regular::open(path).map_err(|error| DataError::NoAnnotations {
             path: path.to_owned(),
             reason: error.to_string(),
         })?;
@@ -107,9 +107,10 @@ impl Coco {
     ///
     /// # Errors
     /// As [`Coco::read`].
-    pub fn parse(reader: impl Read, path: &Path, on_error: OnError) -> Result<Self, CocoError> {
-        let (file, hash) = json::read(reader).map_err(|error| CocoError::Json {
+    pub fn parse(reader: impl Read, path: &Path, on_error: OnError) -> Result<Self, DataError> {
+        let (file, hash) = json::read(reader).map_err(|error| DataError::NotCoco {
             path: path.to_owned(),
+            what: "annotations as COCO has it (`images`, `annotations`, `categories`)",
             reason: error.to_string(),
         })?;
         let mut coco = Self {
@@ -132,7 +133,7 @@ impl Coco {
         ids.sort_unstable();
         coco.twice("annotations", ids.into_iter())?;
         if coco.categories.is_empty() {
-            return Err(CocoError::NoCategories(coco.path));
+            return Err(DataError::NoCategories(coco.path));
         }
         coco.group(file.annotations, on_error)?;
         Ok(coco)
@@ -151,18 +152,18 @@ impl Coco {
     }
 
     /// The first of two equal ids of a list in ascending order.
-    fn twice(&self, what: &'static str, ids: impl Iterator<Item = u64>) -> Result<(), CocoError> {
+    fn twice(&self, what: &'static str, ids: impl Iterator<Item = u64>) -> Result<(), DataError> {
         let mut before = None;
         for id in ids {
             if before.replace(id) == Some(id) {
                 let path = self.path.clone();
-                return Err(CocoError::Twice { path, what, id });
+                return Err(DataError::TwoIds { path, what, id });
             }
         }
         Ok(())
     }
 
-    fn image(&self, image: json::Image) -> Result<CocoImage, CocoError> {
+    fn image(&self, image: json::Image) -> Result<CocoImage, DataError> {
         let json::Image {
             id,
             file_name,
@@ -170,8 +171,8 @@ impl Coco {
             width,
         } = image;
         let refuse = |reason: String| {
-            let path = self.path.clone();
-            Err(CocoError::Image { path, id, reason })
+            let reason = format!("image {id}: {reason}");
+            Err(DataError::records(&self.path, reason))
         };
         if height == 0 || width == 0 || height.checked_mul(width).is_none() {
             return refuse(format!(
@@ -194,18 +195,18 @@ impl Coco {
     }
 
     /// Sorts annotations by their images, without a second list of them: a file of boxes alone has millions.
-    fn group(&mut self, found: Vec<json::Annotation>, on_error: OnError) -> Result<(), CocoError> {
+    fn group(&mut self, found: Vec<json::Annotation>, on_error: OnError) -> Result<(), DataError> {
         let (path, images, categories) = (&self.path, &self.images, &self.categories);
         let bad = &mut self.bad;
         let place =
-            |(order, annotation): (usize, json::Annotation)| -> Result<Option<Placed>, CocoError> {
+            |(order, annotation): (usize, json::Annotation)| -> Result<Option<Placed>, DataError> {
                 let (id, image_id, category) =
                     (annotation.id, annotation.image_id, annotation.category_id);
-                let unknown = |what, unknown| CocoError::Unknown {
-                    path: path.clone(),
-                    annotation: id,
-                    what,
-                    id: unknown,
+                let unknown = |what: &str, unknown: u64| {
+                    let reason = format!(
+                        "annotation {id} is of {what} {unknown}, which is not in the file: leave it out, or add the {what}"
+                    );
+                    DataError::records(path, reason)
                 };
                 let place = images.binary_search_by_key(&image_id, |image| image.id);
                 let place = place.map_err(|_| unknown("image", image_id))?;
@@ -218,11 +219,12 @@ impl Coco {
                         bad.push(BadAnnotation { id, fault });
                         Ok(None)
                     }
-                    Err(fault) => Err(CocoError::Annotation {
-                        path: path.clone(),
-                        id,
-                        fault,
-                    }),
+                    Err(fault) => {
+                        let reason = format!(
+                            "annotation {id}: {fault}; `data.on_error = \"skip\"` leaves it out"
+                        );
+                        Err(DataError::records(path, reason))
+                    }
                 }
             };
         let placed = found.into_iter().enumerate().map(place);

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read};
 
-use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
 
 use super::{Category, segmentation};
 
@@ -23,12 +23,12 @@ pub(super) struct File {
     pub(super) categories: Vec<Category>,
 }
 
-#[derive(Deserialize)]
-pub(super) struct Image {
-    pub(super) id: u64,
-    pub(super) file_name: String,
-    pub(super) height: u32,
-    pub(super) width: u32,
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Image {
+    pub(crate) id: u64,
+    pub(crate) file_name: String,
+    pub(crate) height: u32,
+    pub(crate) width: u32,
 }
 
 #[derive(Deserialize)]

@@ -16,9 +16,6 @@ pub enum LeftOut {
 }
 
 impl LeftOut {
-    /// All reasons.
-    pub const ALL: [Self; 4] = [Self::Crowd, Self::Ignored, Self::Outside, Self::Small];
-
     /// The reason in words that follow a number.
     pub fn words(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
 //! Outlines of objects, and the pixels inside of them as pycocotools finds these.
 
 use super::Fault;
-use super::rle::{Rle, RleError};
+use super::rle::{Rle, RleError, pixels};
 
 /// Places of an outline in a pixel: pycocotools rounds to fifths before anything else.
 const FIFTHS: i32 = 5;
@@ -47,10 +47,7 @@ impl Polygon {
     /// # Errors
     /// If the image has more than 2^32 - 1 pixels.
     pub fn mask(&self, size: (u32, u32)) -> Result<Rle, RleError> {
-        let (height, width) = size;
-        if height.checked_mul(width).is_none() {
-            return Err(RleError::Size { height, width });
-        }
+        let pixels = pixels(size)?;
         let mut crossings = Vec::new();
         let mut before: Option<[i32; 2]> = None;
         for (from, to) in self.edges() {
@@ -64,7 +61,7 @@ impl Polygon {
                 before = Some([x, y]);
             });
         }
-        Rle::new(size, runs(crossings, height * width))
+        Rle::new(size, runs(crossings, pixels))
     }
 
     /// The edges, the last of which closes the outline.

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::rle::Rle;
-use super::{Coco, CocoError, segmentation};
-use crate::regular;
+use super::{Coco, segmentation};
+use crate::{DataError, regular};
 
 /// A detection.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,9 +39,10 @@ struct Row {
 /// # Errors
 /// If it cannot be read, or a detection is of an image or a category that the annotations do not have, has neither box nor mask,
 /// or a mask of another size than its image.
-pub fn read_results(path: &Path, coco: &Coco) -> Result<Vec<CocoResult>, CocoError> {
-    let refused = |reason: String| CocoError::Results {
+pub fn read_results(path: &Path, coco: &Coco) -> Result<Vec<CocoResult>, DataError> {
+    let refused = |reason: String| DataError::NotCoco {
         path: path.to_owned(),
+        what: "detections as COCO has it",
         reason,
     };
     let file = regular::open(path).map_err(|error| refused(error.to_string()))?;

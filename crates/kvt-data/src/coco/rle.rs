@@ -243,7 +243,8 @@ fn before(counts: &[u32]) -> i64 {
     }
 }
 
-fn pixels((height, width): (u32, u32)) -> Result<u32, RleError> {
+/// The number of pixels of an image.
+pub(super) fn pixels((height, width): (u32, u32)) -> Result<u32, RleError> {
     let product = height.checked_mul(width);
     product.ok_or(RleError::Size { height, width })
 }

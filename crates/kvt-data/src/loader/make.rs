@@ -94,9 +94,11 @@ impl<T> LoaderConfig<T> {
                 return Err(bad.into());
             }
             unreadable.insert(index);
+            let (count, max) = (unreadable.len(), self.max_skipped);
             // Beyond the limit, it is useless to continue.
-            if unreadable.len() > self.max_skipped {
-                return Err(too_many(unreadable.len(), self.max_skipped, bad));
+            if count > max {
+                let last = bad;
+                return Err(DataError::TooManySkipped { count, max, last });
             }
             first_bad.get_or_insert(bad);
             if self.purpose == Purpose::Evaluate {
@@ -114,13 +116,4 @@ pub fn image_key(seed: u64, epoch: u64, index: u32) -> Key {
         .named("augment")
         .child(epoch)
         .child(u64::from(index))
-}
-
-pub(super) fn too_many(count: usize, max: usize, last: Skipped) -> DataError {
-    DataError::TooManySkipped {
-        count,
-        max,
-        path: last.path,
-        reason: last.reason,
-    }
 }

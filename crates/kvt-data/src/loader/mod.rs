@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use self::make::Made;
 pub use self::make::image_key;
-use self::make::{Made, too_many};
 use crate::ordered::Ordered;
 use crate::prepare::Prepare;
 use crate::{Batch, DataError, DecodeError, OnError, Source, batch_count};
@@ -28,7 +28,7 @@ pub enum Purpose {
 }
 
 /// The settings of [`Loader::start`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct LoaderConfig<T = u32> {
     /// The labelled images.
     pub source: Arc<Source>,
@@ -69,10 +69,7 @@ pub type Skipped = DecodeError;
 /// The batches of one epoch. It ends after the last batch or the first error; dropping it stops the workers.
 pub struct Loader<T = u32> {
     batches: Ordered<Result<Made<T>, DataError>>,
-    /// The folder, and the number of images of the epoch.
-    source: (PathBuf, usize),
-    purpose: Purpose,
-    max_skipped: usize,
+    config: Arc<LoaderConfig<T>>,
     skipped: Vec<Skipped>,
     /// The paths of skipped images.
     known: HashSet<PathBuf>,
@@ -101,17 +98,14 @@ impl<T: Send + 'static> Loader<T> {
         let every = config.every.max(1);
         let count = (end - first).div_ceil(every);
         let (workers, prefetch) = (config.workers, config.prefetch);
-        let max_skipped = config.max_skipped;
-        let source = (config.source.root.clone(), config.order.len());
-        let purpose = config.purpose;
+        let config = Arc::new(config);
+        let own = Arc::clone(&config);
         let batches = Ordered::start(0..count, workers, prefetch, move |number, stop| {
-            config.make(first + number * every, stop)
+            own.make(first + number * every, stop)
         })?;
         Ok(Self {
             batches,
-            source,
-            purpose,
-            max_skipped,
+            config,
             skipped: Vec::new(),
             known: HashSet::new(),
             remaining: count,
@@ -140,10 +134,10 @@ impl<T> Loader<T> {
     /// A training batch is empty only if no image of the whole epoch is readable. Skipping it, as in an evaluation,
     /// would give an epoch without batches, and training would loop over epochs forever.
     fn check_readable(&self, batch: &Batch<T>) -> Result<(), DataError> {
-        match self.purpose {
+        match self.config.purpose {
             Purpose::Train { .. } if batch.is_empty() => Err(DataError::NothingReadable {
-                path: self.source.0.clone(),
-                images: self.source.1,
+                path: self.config.source.root.clone(),
+                images: self.config.order.len(),
             }),
             _ => Ok(()),
         }
@@ -156,8 +150,10 @@ impl<T> Loader<T> {
                 continue;
             }
             self.skipped.push(skipped.clone());
-            if self.skipped.len() > self.max_skipped {
-                return Err(too_many(self.skipped.len(), self.max_skipped, skipped));
+            let (count, max) = (self.skipped.len(), self.config.max_skipped);
+            if count > max {
+                let last = skipped;
+                return Err(DataError::TooManySkipped { count, max, last });
             }
         }
         Ok(())

@@ -134,22 +134,11 @@ fn read_range(range: &str) -> Option<Vec<(&'static str, &'static str, Number)>> 
     let (low, high) = range
         .get(1..range.len().checked_sub(1)?)?
         .split_once(", ")?;
+    let (first, last) = (range.chars().next()?, range.chars().next_back()?);
     let mut ends = Vec::new();
-    for (end, bracket, is_excluded, included, excluded) in [
-        (
-            low,
-            range.chars().next()?,
-            '(',
-            "minimum",
-            "exclusiveMinimum",
-        ),
-        (
-            high,
-            range.chars().next_back()?,
-            ')',
-            "maximum",
-            "exclusiveMaximum",
-        ),
+    for (end, bracket, is_excluded, [included, excluded]) in [
+        (low, first, '(', ["minimum", "exclusiveMinimum"]),
+        (high, last, ')', ["maximum", "exclusiveMaximum"]),
     ] {
         let keyword = match bracket {
             '[' | ']' => included,

@@ -2,9 +2,7 @@
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossbeam_channel::unbounded;
 use image::{ImageBuffer, ImageFormat, Pixel, PixelWithColorType};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -18,6 +16,9 @@ use kvt_ops::Key;
 const MANIFEST: &str = "dataset.toml";
 /// Incremented when the same settings give different pixels.
 const VERSION: u32 = 1;
+
+/// Jobs of each core between two looks at the progress.
+const AT_ONCE: usize = 8;
 
 /// The data set that was written or found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,23 +54,43 @@ impl Summary {
     }
 }
 
-/// Uses the data set in `dir` if it was generated with these settings, or generates it if there is nothing. Removes
-/// folders next to it that killed processes left behind.
+/// Uses the data set in `dir` if it was generated with these settings, or generates it if there is nothing: the files of its [`Layout`] and a
+/// manifest. The folder appears complete or not at all. If another process finished first with the same settings, its result is used. Removes
+/// folders next to it that killed processes left behind. `progress` is called with (done, total) images.
 ///
 /// # Errors
 ///
-/// As [`generate`], and if the folder contains a data set with other settings, or something else.
+/// If settings are out of range, the folder contains a data set with other settings, or something else, or a file cannot be written.
 pub fn ensure(
     config: &ShapesConfig,
     dir: &Path,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Summary, DataError> {
     config.validate()?;
-    if is_vacant(dir)? {
-        return make(config, dir, progress);
+    if !is_vacant(dir)? {
+        remove_leftovers(parent(dir));
+        return found(config, dir);
     }
-    remove_leftovers(parent(dir));
-    found(config, dir)
+    let made = write_folder(dir, |root| {
+        match config.layout {
+            Layout::Folder => write_classes(config, root, progress)?,
+            Layout::Dense => dense::write(config, root, progress)?,
+        }
+        let manifest = Manifest {
+            version: VERSION,
+            shapes: config.clone(),
+        };
+        let path = root.join(MANIFEST);
+        let text = toml::to_string(&manifest).map_err(|error| DataError::write(&path, &error))?;
+        fs_err::write(&path, config.in_manifest(&text))?;
+        Ok::<(), DataError>(())
+    });
+    match made {
+        Ok(()) => Ok(Summary::of(config, dir, true)),
+        Err(error) if is_vacant(dir)? => Err(error),
+        // Another process finished first.
+        Err(_) => found(config, dir),
+    }
 }
 
 /// The data set in `dir`, if it was generated with these settings.
@@ -96,52 +117,6 @@ fn found(config: &ShapesConfig, dir: &Path) -> Result<Summary, DataError> {
         });
     }
     Ok(Summary::of(config, dir, false))
-}
-
-/// Writes the data set to `dir`, which must be empty or must not exist: the files of its [`Layout`] and a manifest. The folder appears complete or not at all. If another process finished first with the same settings,
-/// its result is used. `progress` is called with (done, total) images.
-///
-/// # Errors
-///
-/// If settings are out of range, the folder is not empty, or a file cannot be written.
-pub fn generate(
-    config: &ShapesConfig,
-    dir: &Path,
-    progress: &mut dyn FnMut(usize, usize),
-) -> Result<Summary, DataError> {
-    config.validate()?;
-    if is_vacant(dir)? {
-        make(config, dir, progress)
-    } else {
-        Err(DataError::NotShapes(dir.to_owned()))
-    }
-}
-
-fn make(
-    config: &ShapesConfig,
-    dir: &Path,
-    progress: &mut dyn FnMut(usize, usize),
-) -> Result<Summary, DataError> {
-    let made = write_folder(dir, |root| {
-        match config.layout {
-            Layout::Folder => write_classes(config, root, progress)?,
-            Layout::Dense => dense::write(config, root, progress)?,
-        }
-        let manifest = Manifest {
-            version: VERSION,
-            shapes: config.clone(),
-        };
-        let path = root.join(MANIFEST);
-        let text = toml::to_string(&manifest).map_err(|error| DataError::write(&path, &error))?;
-        fs_err::write(&path, config.in_manifest(&text))?;
-        Ok::<(), DataError>(())
-    });
-    match made {
-        Ok(()) => Ok(Summary::of(config, dir, true)),
-        Err(error) if is_vacant(dir)? => Err(error),
-        // Another process finished first.
-        Err(_) => found(config, dir),
-    }
 }
 
 /// `<split>/<class>/00000.png`
@@ -179,32 +154,15 @@ pub(super) fn on_all_cores<J: Sync, R: Send>(
     job: impl Fn(&J) -> Result<R, DataError> + Sync,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<R>, DataError> {
-    let (done, finished) = unbounded();
-    let stop = AtomicBool::new(false);
     let mut results = Vec::with_capacity(jobs.len());
-    std::thread::scope(|scope| {
-        let (stop, job) = (&stop, &job);
-        scope.spawn(move || {
-            jobs.par_iter()
-                .enumerate()
-                .for_each_with(done, |done, (place, data)| {
-                    if !stop.load(Ordering::Relaxed) {
-                        // The receiver has ended only after an error, when results no longer matter.
-                        let _ = done.send((place, job(data)));
-                    }
-                });
-        });
-        for (count, (place, result)) in (1..).zip(finished) {
-            if result.is_err() {
-                stop.store(true, Ordering::Relaxed);
-            }
-            results.push((place, result?));
-            progress(count, jobs.len());
+    for some in jobs.chunks(AT_ONCE * rayon::current_num_threads()) {
+        let done: Vec<R> = some.par_iter().map(&job).collect::<Result<_, _>>()?;
+        for result in done {
+            results.push(result);
+            progress(results.len(), jobs.len());
         }
-        Ok::<_, DataError>(())
-    })?;
-    results.sort_unstable_by_key(|(place, _)| *place);
-    Ok(results.into_iter().map(|(_, result)| result).collect())
+    }
+    Ok(results)
 }
 
 pub(super) fn write_png<P>(path: &Path, image: &ImageBuffer<P, Vec<u8>>) -> Result<(), DataError>

@@ -17,5 +17,5 @@ mod scene;
 pub use config::{Layout, ShapesConfig};
 pub(crate) use dense::CLASSES;
 pub use figure::Figure;
-pub use folder::{Summary, ensure, generate};
+pub use folder::{Summary, ensure};
 pub use scene::render;

@@ -1,9 +1,7 @@
-//! A split in files that hold many images: shards, Parquet files, CIFAR's files.
-
-use std::path::Path;
+//! A split in files that hold many images: shards or Parquet files.
 
 use super::splits::refuse_side_by_side;
-use super::{Known, Source, cifar, parquet, shards};
+use super::{Known, Source, parquet, shards};
 use crate::{DataConfig, DataError, DataKind};
 
 /// The images of shards or Parquet files: those of a split, or all. If the files do not name the classes, they are
@@ -49,14 +47,4 @@ pub(super) fn label_sets(
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
     listed(data, split, None)?.split_labels(classes, data.class_order)
-}
-
-/// One of CIFAR's two splits, by its name.
-pub(super) fn cifar_split(root: &Path, split: &str) -> Result<Source, DataError> {
-    let [train, val] = cifar::open(root)?;
-    match split {
-        "train" => Ok(train),
-        "val" | "test" => Ok(val),
-        _ => Err(DataError::MissingFolder(root.join(split))),
-    }
 }

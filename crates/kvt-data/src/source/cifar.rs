@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 
 use image::{Rgb, RgbImage};
 
+use super::classes::names;
 use super::{Coding, Place, Sample, Source, within};
 use crate::DataError;
 use crate::regular;
 use crate::text::{LARGEST_LIST, read_text};
 
-const SIDE: u32 = 32;
+/// Height and width of an image in pixels.
+pub(super) const SIDE: u32 = 32;
 const PIXELS: usize = 3 * (SIDE * SIDE) as usize;
 
 /// Maximum size of a file of records in bytes; that of CIFAR-100 has 154 MB.
@@ -67,26 +69,25 @@ pub(super) fn is_here(path: &Path) -> bool {
     find(path).is_some()
 }
 
-/// The training and the test images.
-pub(super) fn open(path: &Path) -> Result<[Source; 2], DataError> {
+/// The images of a split: `train`, and `val` or `test`.
+pub(super) fn open(path: &Path, split: &str) -> Result<Source, DataError> {
     let (dir, layout) = find(path).ok_or_else(|| DataError::NoCifar(path.to_owned()))?;
-    let names = dir.join(layout.names);
-    let text = read_text(&names, LARGEST_LIST)?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let classes: Vec<String> = lines.map(str::to_owned).collect();
-    let split = |files: &[&str]| -> Result<Source, DataError> {
-        let files: Vec<PathBuf> = files.iter().map(|file| dir.join(file)).collect();
-        let mut samples = Vec::new();
-        for (number, file) in (0..).zip(&files) {
-            samples.extend(records(number, file, layout.labels, classes.len())?);
-        }
-        Ok(Source {
-            files,
-            coding: Coding::Planes { side: SIDE },
-            ..Source::new(dir.clone(), classes.clone(), samples)?
-        })
+    let files = match split {
+        "train" => layout.train,
+        "val" | "test" => layout.test,
+        _ => return Err(DataError::MissingFolder(path.join(split))),
     };
-    Ok([split(layout.train)?, split(layout.test)?])
+    let classes = names(&read_text(&dir.join(layout.names), LARGEST_LIST)?);
+    let files: Vec<PathBuf> = files.iter().map(|file| dir.join(file)).collect();
+    let mut samples = Vec::new();
+    for (number, file) in (0..).zip(&files) {
+        samples.extend(records(number, file, layout.labels, classes.len())?);
+    }
+    Ok(Source {
+        files,
+        coding: Coding::Planes,
+        ..Source::new(dir, classes, samples)?
+    })
 }
 
 /// The records of file `number`.
@@ -126,17 +127,13 @@ fn records(
     .collect()
 }
 
-/// An image from its planes; `None` if their length does not match a square with that side.
-pub(super) fn picture(planes: &[u8], side: u32) -> Option<RgbImage> {
-    let pixels = (side * side) as usize;
-    let (red, rest) = planes.split_at_checked(pixels)?;
-    let (green, blue) = rest.split_at_checked(pixels)?;
-    if blue.len() != pixels {
+/// An image from its planes; `None` if they are of another length.
+pub(super) fn picture(planes: &[u8]) -> Option<RgbImage> {
+    let ([red, green, blue], []) = planes.as_chunks::<{ PIXELS / 3 }>() else {
         return None;
-    }
-    let at = |x, y| (y * side + x) as usize;
-    Some(RgbImage::from_fn(side, side, |x, y| {
-        let at = at(x, y);
+    };
+    Some(RgbImage::from_fn(SIDE, SIDE, |x, y| {
+        let at = (y * SIDE + x) as usize;
         Rgb([red[at], green[at], blue[at]])
     }))
 }

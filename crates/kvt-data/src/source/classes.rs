@@ -3,10 +3,23 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Source;
-use crate::DataError;
+use crate::text::{LARGEST_LIST, read_text};
+use crate::{ClassNames, DataConfig, DataError};
 
 pub(super) fn numbers(count: usize) -> Vec<String> {
     (0..count).map(|class| class.to_string()).collect()
+}
+
+/// The classes of `data.classes`, if it is there.
+pub(super) fn listed(data: &DataConfig) -> Result<Option<Vec<String>>, DataError> {
+    Ok(match &data.classes {
+        Some(ClassNames::File(file)) => {
+            let text = read_text(&data.path.join(file), LARGEST_LIST)?;
+            Some(names(&text))
+        }
+        Some(ClassNames::Count(count)) => Some(numbers(*count)),
+        None => None,
+    })
 }
 
 /// The classes in a text: one on each line, or the column `Name` of a table with tabs, as ADE20K has it.

@@ -5,25 +5,23 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::classes::{names, numbers, without};
+use super::classes::{listed, without};
 use super::label_sets::{labels_in, numbers_of};
 use super::labels::{Labels, Row, whole};
 use super::names::{TEST, usual};
 use super::splits::{Split, usual_name};
 use super::{Place, Sample, Source, share};
 use crate::listing::{self, Files};
-use crate::text::{LARGEST_LIST, counted, is_handed_over, quoted, read_text};
+use crate::text::{counted, is_handed_over, quoted};
 use crate::{ClassNames, DataConfig, DataError, OnError};
 
 /// Missing files in a message.
 const FIRST: usize = 5;
 
-/// A table of labels.
+/// A table of labels. Without a column of its own, the split of a row is the first folder below that of the data.
 struct Table<'a> {
     data: &'a DataConfig,
     labels: Labels,
-    /// The split of each row: of its column, otherwise the first folder below that of the data.
-    splits: Vec<String>,
 }
 
 /// The training and validation images, as [`open`](crate::open).
@@ -111,24 +109,22 @@ pub(crate) fn surveys(data: &DataConfig) -> Result<Vec<(String, Source)>, DataEr
 
 impl<'a> Table<'a> {
     fn read(data: &'a DataConfig) -> Result<Self, DataError> {
-        let labels = Labels::read(&data.path.join(&data.labels), data.label_sets)?;
-        let root = whole(&data.path);
-        let of = |row: &Row| {
-            if labels.has_splits {
-                return row.split.clone();
+        let mut labels = Labels::read(&data.path.join(&data.labels), data.label_sets)?;
+        if !labels.has_splits {
+            let root = whole(&data.path);
+            for row in &mut labels.rows {
+                let path = whole(&row.path);
+                let folder = path.strip_prefix(&root).ok().and_then(Path::parent);
+                let first = folder.and_then(|folder| folder.iter().next());
+                row.split = first.unwrap_or_default().to_string_lossy().into_owned();
             }
-            let path = whole(&row.path);
-            let inner = path.strip_prefix(&root).ok();
-            let folder = inner
-                .and_then(Path::parent)
-                .and_then(|folder| folder.iter().next());
-            folder.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-        };
-        Ok(Self {
-            data,
-            splits: labels.rows.iter().map(of).collect(),
-            labels,
-        })
+        }
+        Ok(Self { data, labels })
+    }
+
+    /// The split of each row.
+    fn splits(&self) -> impl Iterator<Item = &String> {
+        self.labels.rows.iter().map(|row| &row.split)
     }
 
     /// The labels of a row: one, or any number.
@@ -145,7 +141,7 @@ impl<'a> Table<'a> {
     }
 
     fn has(&self, split: &str) -> bool {
-        self.splits.iter().any(|found| found == split)
+        self.splits().any(|found| found == split)
     }
 
     /// The name of a split, as the rows have it.
@@ -162,7 +158,7 @@ impl<'a> Table<'a> {
             let path = self.labels.path.clone();
             return Err(DataError::OnlyTest { path, test });
         }
-        let found: BTreeSet<&String> = self.splits.iter().filter(|name| !name.is_empty()).collect();
+        let found: BTreeSet<&String> = self.splits().filter(|name| !name.is_empty()).collect();
         let found: Vec<String> = found.into_iter().cloned().collect();
         let place = if self.labels.has_splits {
             "the column `split` has".to_owned()
@@ -185,7 +181,7 @@ impl<'a> Table<'a> {
         names.extend(own);
         if self.labels.has_splits {
             // In a column every name is a split's, and none of its rows may be trained on by mistake.
-            names.extend(self.splits.iter().map(String::as_str));
+            names.extend(self.splits().map(String::as_str));
         }
         let there = names.into_iter().filter(|name| self.has(name));
         let splits: Vec<String> = there.map(str::to_owned).collect();
@@ -202,13 +198,13 @@ impl<'a> Table<'a> {
             self.refuse_others(known)?;
             return Ok(known.to_vec());
         }
-        if let Some(listed) = self.listed()? {
-            return Ok(listed);
+        if let Some(own) = listed(self.data)? {
+            return Ok(own);
         }
-        let rows = self.labels.rows.iter().zip(&self.splits);
-        let rows = rows.filter(|(_, split)| splits.is_empty() || splits.contains(&split.as_str()));
+        let is_of = |row: &&Row| splits.is_empty() || splits.contains(&row.split.as_str());
+        let rows = self.labels.rows.iter().filter(is_of);
         // A row whose labels are bad is named later.
-        let labels = rows.flat_map(|(row, _)| self.labels_of(row).unwrap_or_default());
+        let labels = rows.flat_map(|row| self.labels_of(row).unwrap_or_default());
         let columns = self.labels.classes.iter().map(String::as_str);
         let classes: BTreeSet<&str> = labels.chain(columns).collect();
         let mut classes: Vec<String> = classes.into_iter().map(str::to_owned).collect();
@@ -224,18 +220,6 @@ impl<'a> Table<'a> {
         Ok(classes)
     }
 
-    /// The classes of `data.classes`.
-    fn listed(&self) -> Result<Option<Vec<String>>, DataError> {
-        Ok(match &self.data.classes {
-            Some(ClassNames::File(file)) => {
-                let text = read_text(&self.data.path.join(file), LARGEST_LIST)?;
-                Some(names(&text))
-            }
-            Some(ClassNames::Count(count)) => Some(numbers(*count)),
-            None => None,
-        })
-    }
-
     /// Rejects `data.classes`, or without it columns, of other classes than a run's. Their order does not matter, since labels are names.
     /// A list that a shell handed over is not read, since
     /// the run has emptied it, and one that is gone is not missed.
@@ -247,7 +231,7 @@ impl<'a> Table<'a> {
             {
                 return Ok(());
             }
-            Some(_) => ("`data.classes`", self.listed()?.unwrap_or_default()),
+            Some(_) => ("`data.classes`", listed(self.data)?.unwrap_or_default()),
             None if self.labels.classes.is_empty() => return Ok(()),
             None => ("the columns", self.labels.classes.clone()),
         };
@@ -270,9 +254,8 @@ impl<'a> Table<'a> {
         on_error: OnError,
     ) -> Result<Source, DataError> {
         let numbers: HashMap<&str, u32> = classes.iter().map(String::as_str).zip(0..).collect();
-        let rows = self.labels.rows.iter().zip(&self.splits);
-        let rows = rows.filter(|(_, its)| split.is_none_or(|split| split == *its));
-        let mut rows: Vec<&Row> = rows.map(|(row, _)| row).collect();
+        let is_of = |row: &&Row| split.is_none_or(|split| split == row.split);
+        let mut rows: Vec<&Row> = self.labels.rows.iter().filter(is_of).collect();
         if on_error == OnError::Fail {
             self.refuse_missing(&rows)?;
         }
@@ -375,7 +358,7 @@ impl<'a> Table<'a> {
                 || used.contains(&Some(split.as_str()))
                 || TEST.contains(&split.as_str())
         };
-        let unread: Vec<&String> = self.splits.iter().filter(|split| !is_read(split)).collect();
+        let unread: Vec<&String> = self.splits().filter(|split| !is_read(split)).collect();
         let names: BTreeSet<&String> = unread.iter().copied().collect();
         let names: Vec<String> = names.into_iter().cloned().collect();
         let splits = (!unread.is_empty()).then(|| {

@@ -79,8 +79,8 @@ enum Coding {
     /// An image file.
     #[default]
     File,
-    /// The red, green and blue planes of a square, as in CIFAR.
-    Planes { side: u32 },
+    /// The red, green and blue planes of a square of CIFAR.
+    Planes,
 }
 
 /// The labelled images of one split. Each can be read independently, in any order.
@@ -99,7 +99,7 @@ pub struct Source {
     /// Links that are dead or circular, and folders that cannot be listed. Only a check passes over them.
     pub(crate) unlisted: Vec<Unlisted>,
     /// Warnings about images without a class, and about what a table of labels leaves out.
-    notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// The files that contain several images each.
     files: Vec<PathBuf>,
     /// The files that contain images in a column.
@@ -140,11 +140,6 @@ impl Source {
         self.files.iter().map(PathBuf::as_path).chain(tables)
     }
 
-    /// What is left out for want of a class, or by a table of labels, as warnings.
-    pub(crate) fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
     /// Warnings about files that are not read, and about gaps in numbered files.
     pub fn warnings(&self) -> Vec<String> {
         let root = self.root.display();
@@ -170,11 +165,6 @@ impl Source {
     /// The path of an image, relative to the folder, which can be moved.
     pub(crate) fn relative<'a>(&self, sample: &'a Sample) -> &'a Path {
         sample.path.strip_prefix(&self.root).unwrap_or(&sample.path)
-    }
-
-    /// Whether the images are in tables.
-    fn is_table(&self) -> bool {
-        !self.tables.is_empty()
     }
 
     /// From samples, which may be within `files`, with these classes, whose names must differ: labels are matched by them.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::archives::{cifar_split, label_sets, listed};
+use super::archives::{label_sets, listed};
 use super::splits::{Split, divided, name, refuse_splits, refuse_whole, split_name};
 use super::{Known, Source, cifar, coco, labelled, pairs, parquet, share};
 use crate::{DataConfig, DataError, DataKind};
@@ -45,69 +45,59 @@ fn both(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], Da
     }
     if data.val_fraction > 0.0 {
         refuse_splits(data)?;
-        if let Some(whole) = whole(data, classes)? {
+        // The others are always divided.
+        if !matches!(data.kind, DataKind::Cifar | DataKind::Coco) {
+            let whole = read(data, "", None, classes)?;
             return Ok(share::split(&whole, data.val_fraction));
         }
     }
-    match data.kind {
-        DataKind::Folder | DataKind::Shapes => {
-            refuse_whole(data)?;
-            let dir = |part| Ok::<_, DataError>(data.path.join(name(data, part)?));
-            let train = folder(&dir(Split::Train)?, data, classes)?;
-            let val = Source::open_with_classes(dir(Split::Val)?, &train.classes)?;
-            Ok([train, val])
-        }
-        DataKind::Tar | DataKind::Parquet => {
-            let [of_train, of_val] = [name(data, Split::Train)?, name(data, Split::Val)?];
-            let beside = |train: &mut Source| {
-                if data.kind == DataKind::Parquet {
-                    train.beside = parquet::others(&data.path, &[of_train, of_val]);
-                }
-            };
-            if data.kind == DataKind::Parquet && data.label_sets {
-                let mut train = label_sets(data, Some(of_train), classes)?;
-                beside(&mut train);
-                let val = label_sets(data, Some(of_val), Some(&train.classes))?;
-                return Ok([train, val]);
-            }
-            let mut train = listed(data, Some(of_train), None)?;
-            beside(&mut train);
-            let known = Known {
-                classes: &train.classes,
-                are_labels: train.are_labels,
-            };
-            let val = listed(data, Some(of_val), Some(known))?;
-            let train = relabelled(train, classes)?;
-            let val = val.relabelled(&train.classes)?;
-            Ok([train, val])
-        }
-        DataKind::Cifar => {
-            let [train, val] = cifar::open(&data.path)?;
-            Ok([relabelled(train, classes)?, relabelled(val, classes)?])
-        }
-        DataKind::Masks => {
-            let train = pairs::open(data, Some(name(data, Split::Train)?), None, classes)?;
-            let val = pairs::open(data, Some(name(data, Split::Val)?), Some(&train), classes)?;
-            Ok([train, val])
-        }
-        DataKind::Coco => {
-            let train = objects(data, Split::Train, classes)?;
-            let val = objects(data, Split::Val, Some(&train.classes))?;
-            Ok([coco::for_training(train)?, coco::for_evaluation(val)?])
-        }
+    if matches!(data.kind, DataKind::Tar | DataKind::Parquet) {
+        return archives(data, classes);
     }
+    let train = of_use(data, Split::Train, classes)?;
+    let val = of_use(data, Split::Val, Some(&train.classes))?;
+    Ok([train, val])
 }
 
-/// All images of data of which a share validates; `None` for kinds that are always divided.
-fn whole(data: &DataConfig, classes: Option<&[String]>) -> Result<Option<Source>, DataError> {
-    let whole = match data.kind {
-        DataKind::Folder | DataKind::Shapes => folder(&data.path, data, classes)?,
-        DataKind::Parquet if data.label_sets => label_sets(data, None, classes)?,
-        DataKind::Tar | DataKind::Parquet => relabelled(listed(data, None, None)?, classes)?,
-        DataKind::Masks => pairs::open(data, None, None, classes)?,
-        DataKind::Cifar | DataKind::Coco => return Ok(None),
+/// Both splits in files that hold many images.
+fn archives(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2], DataError> {
+    let names @ [of_train, of_val] = [name(data, Split::Train)?, name(data, Split::Val)?];
+    let [mut train, val] = if data.kind == DataKind::Parquet && data.label_sets {
+        let train = label_sets(data, Some(of_train), classes)?;
+        let val = label_sets(data, Some(of_val), Some(&train.classes))?;
+        [train, val]
+    } else {
+        let train = listed(data, Some(of_train), None)?;
+        let known = Known {
+            classes: &train.classes,
+            are_labels: train.are_labels,
+        };
+        let val = listed(data, Some(of_val), Some(known))?;
+        let train = relabelled(train, classes)?;
+        let val = val.relabelled(&train.classes)?;
+        [train, val]
     };
-    Ok(Some(whole))
+    if data.kind == DataKind::Parquet {
+        train.beside = parquet::others(&data.path, &names);
+    }
+    Ok([train, val])
+}
+
+/// The training or the validation images in full, of data whose splits do not depend on each other.
+fn of_use(data: &DataConfig, part: Split, classes: Option<&[String]>) -> Result<Source, DataError> {
+    if matches!(data.kind, DataKind::Folder | DataKind::Shapes) {
+        refuse_whole(data)?;
+    }
+    let split = match data.kind {
+        DataKind::Cifar => part.name(),
+        _ => name(data, part)?,
+    };
+    let source = read(data, part.asked(data), Some(split), classes)?;
+    match (data.kind, part) {
+        (DataKind::Coco, Split::Train) => coco::for_training(source),
+        (DataKind::Coco, Split::Val) => coco::for_evaluation(source),
+        _ => Ok(source),
+    }
 }
 
 /// One of the splits of a data set, without reading the other one if possible.
@@ -120,25 +110,19 @@ pub fn open_part(
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
     let data = &*data.as_read();
-    let source = match data.kind {
-        DataKind::Folder | DataKind::Shapes
-            if data.val_fraction == 0.0 && data.labels.is_empty() =>
-        {
-            refuse_whole(data)?;
-            folder(&data.path.join(name(data, part)?), data, classes)?
-        }
-        DataKind::Coco => match part {
-            Split::Train => coco::for_training(objects(data, part, classes)?)?,
-            Split::Val => coco::for_evaluation(objects(data, part, classes)?)?,
-        },
-        _ => {
-            let [train, val] = open(data, classes)?;
-            return Ok(match part {
-                Split::Train => train,
-                Split::Val => val,
-            });
-        }
+    let is_alone = match data.kind {
+        DataKind::Folder | DataKind::Shapes => data.val_fraction == 0.0 && data.labels.is_empty(),
+        DataKind::Cifar | DataKind::Coco => true,
+        DataKind::Tar | DataKind::Parquet | DataKind::Masks => false,
     };
+    if !is_alone {
+        let [train, val] = open(data, classes)?;
+        return Ok(match part {
+            Split::Train => train,
+            Split::Val => val,
+        });
+    }
+    let source = of_use(data, part, classes)?;
     match part {
         Split::Train => subset(data, source),
         Split::Val => Ok(source),
@@ -159,31 +143,36 @@ pub fn open_split(
     if !data.labels.is_empty() {
         return labelled::open_split(data, split, classes);
     }
-    let asked = split;
-    let split = split_name(data.kind, &divided(data), split).unwrap_or(split);
+    let found = split_name(data.kind, &divided(data), split).unwrap_or(split);
+    read(data, split, Some(found), classes)
+}
+
+/// The images of a split, which the configuration calls `asked`; without one, all.
+fn read(
+    data: &DataConfig,
+    asked: &str,
+    split: Option<&str>,
+    classes: Option<&[String]>,
+) -> Result<Source, DataError> {
+    let name = split.unwrap_or_default();
     match data.kind {
-        DataKind::Folder | DataKind::Shapes => folder(&data.path.join(split), data, classes),
-        DataKind::Parquet if data.label_sets => label_sets(data, Some(split), classes),
+        DataKind::Folder | DataKind::Shapes => {
+            let dir = split.map_or_else(|| data.path.clone(), |split| data.path.join(split));
+            folder(&dir, data, classes)
+        }
+        DataKind::Parquet if data.label_sets => label_sets(data, split, classes),
         DataKind::Tar | DataKind::Parquet => {
-            let known = classes.map(|classes| Known {
+            // A split can lack images of a class.
+            let known = classes.filter(|_| split.is_some()).map(|classes| Known {
                 classes,
                 are_labels: false,
             });
-            relabelled(listed(data, Some(split), known)?, classes)
+            relabelled(listed(data, split, known)?, classes)
         }
-        DataKind::Cifar => relabelled(cifar_split(&data.path, split)?, classes),
-        DataKind::Masks => pairs::open(data, Some(split), None, classes),
-        DataKind::Coco => coco::open(data, asked, split, classes),
+        DataKind::Cifar => relabelled(cifar::open(&data.path, name)?, classes),
+        DataKind::Masks => pairs::open(data, split, classes),
+        DataKind::Coco => coco::open(data, asked, name, classes),
     }
-}
-
-/// All images of a split with objects.
-fn objects(
-    data: &DataConfig,
-    part: Split,
-    classes: Option<&[String]>,
-) -> Result<Source, DataError> {
-    coco::open(data, part.asked(data), name(data, part)?, classes)
 }
 
 fn folder(dir: &Path, data: &DataConfig, classes: Option<&[String]>) -> Result<Source, DataError> {

@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::classes::{names, numbers};
+use super::classes::{listed, numbers};
 use super::masks::{Masks, Values};
 use super::{Place, Sample, Source};
 use crate::listing::{self, Files};
@@ -31,13 +31,11 @@ impl Unpaired {
     }
 }
 
-/// The images of a split that have a mask, and what has no partner; `None` for the split is all of them. The classes are those of the
-/// split that was read `before`, if one was: they may come from a pipe, which can be read once. The names of a pipe that a run read are
-/// its `known` classes.
+/// The images of a split that have a mask, and what has no partner; `None` for the split is all of them. Where the classes are `known`, from
+/// another split or a run, they are not read from a pipe, which can be read once.
 pub(super) fn survey(
     data: &DataConfig,
     split: Option<&str>,
-    before: Option<&Source>,
     known: Option<&[String]>,
 ) -> Result<(Source, Unpaired), DataError> {
     let is_listed = !data.list.is_empty();
@@ -65,10 +63,7 @@ pub(super) fn survey(
         masks.retain(|stem, _| images.contains_key(stem));
     }
     let pairs = paired(images, masks, &mut unpaired);
-    let (names, is_numbered) = match before {
-        Some(before) => (before.classes.clone(), before.is_numbered),
-        None => classes(data, known)?,
-    };
+    let names = classes(data, known)?;
     let values = Arc::new(Values::new(data, names.len()));
     let (images, files): (Vec<PathBuf>, Vec<PathBuf>) = pairs.into_iter().unzip();
     let samples = images.into_iter().map(|path| Sample {
@@ -85,7 +80,6 @@ pub(super) fn survey(
         others: image_listing.others,
         unlisted: [image_listing.unlisted, mask_listing.unlisted].concat(),
         masks: Some(Arc::new(masks)),
-        is_numbered,
         ..Source::new(root, names, samples.collect())?
     };
     Ok((source, unpaired))
@@ -95,10 +89,9 @@ pub(super) fn survey(
 pub(super) fn open(
     data: &DataConfig,
     split: Option<&str>,
-    before: Option<&Source>,
     classes: Option<&[String]>,
 ) -> Result<Source, DataError> {
-    let (source, unpaired) = survey(data, split, before, classes)?;
+    let (source, unpaired) = survey(data, split, classes)?;
     let source = source.strict()?;
     if unpaired.count() > 0 {
         return Err(DataError::Unpaired {
@@ -179,24 +172,18 @@ fn without_suffix(name: OsString, suffix: &str) -> Option<OsString> {
     }
 }
 
-/// The names of the classes, and whether these are only numbers. A list that a shell hands over is read where none is `known`.
-fn classes(data: &DataConfig, known: Option<&[String]>) -> Result<(Vec<String>, bool), DataError> {
+/// The names of the classes. A list that a shell hands over is read where none is `known`.
+fn classes(data: &DataConfig, known: Option<&[String]>) -> Result<Vec<String>, DataError> {
     let mapped = data.map.iter().map(|[_, label]| *label);
     let mapped = mapped.filter(|label| *label != IGNORED).max();
-    let (names, path) = match &data.classes {
-        Some(ClassNames::File(file)) => {
-            let path = data.path.join(file);
-            let found = match known {
-                Some(known) if is_handed_over(&path) => known.to_vec(),
-                _ => names(&read_text(&path, LARGEST_LIST)?),
-            };
-            (found, path)
-        }
-        Some(ClassNames::Count(count)) => (numbers(*count), data.path.clone()),
-        None => {
-            let count = mapped.map_or(0, |label| usize::from(label) + 1);
-            (numbers(count), data.path.clone())
-        }
+    let path = match &data.classes {
+        Some(ClassNames::File(file)) => data.path.join(file),
+        _ => data.path.clone(),
+    };
+    let names = match known {
+        Some(known) if is_handed_over(&path) => known.to_vec(),
+        _ => listed(data)?
+            .unwrap_or_else(|| numbers(mapped.map_or(0, |label| usize::from(label) + 1))),
     };
     let mut values = BTreeSet::new();
     let twice = data.map.iter().find(|[value, _]| !values.insert(*value));
@@ -221,7 +208,7 @@ fn classes(data: &DataConfig, known: Option<&[String]>) -> Result<(Vec<String>, 
             names.len()
         )
     } else {
-        return Ok((names, !matches!(data.classes, Some(ClassNames::File(_)))));
+        return Ok(names);
     };
     Err(DataError::records(path, fault))
 }

@@ -74,8 +74,8 @@ impl Source {
     pub fn picture(&self, bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
         match self.coding {
             Coding::File => decode_bytes(bytes, limits),
-            Coding::Planes { side } => Ok(Decoded {
-                image: cifar::picture(bytes, side).ok_or("not a whole record")?,
+            Coding::Planes => Ok(Decoded {
+                image: cifar::picture(bytes).ok_or("not a whole record")?,
                 alpha: None,
                 color: ColorKind::Rgb,
             }),
@@ -90,7 +90,7 @@ impl Source {
     pub fn size(&self, index: u32, limits: ImageLimits) -> Result<(u32, u32), DecodeError> {
         let size = |sample: &Sample| match self.coding {
             Coding::File => dimensions(&self.bytes(sample, limits)?),
-            Coding::Planes { side } => Ok((side, side)),
+            Coding::Planes => Ok((cifar::SIDE, cifar::SIDE)),
         };
         let sample = self.sample(index)?;
         size(sample).map_err(|reason| sample.error(reason))

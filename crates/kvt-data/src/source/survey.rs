@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::archives::{cifar_split, label_sets};
+use super::archives::label_sets;
 use super::names::TEST;
 use super::splits::{
     Split, divided, is_split, name, refuse_side_by_side, refuse_splits, split_name,
@@ -42,7 +42,7 @@ pub(crate) fn surveys(
         surveys.push(survey(root, split, label_column)?);
     }
     if let Some(first) = surveys.first_mut()
-        && first.is_table()
+        && !first.tables.is_empty()
         && splits != [""]
     {
         first.beside = parquet::others(root, splits);
@@ -87,7 +87,7 @@ fn survey(root: &Path, split: &str, label_column: &str) -> Result<Source, DataEr
         return parquet::open(root, &files, (label_column, false), order, None);
     }
     if !dir.exists() && cifar::is_here(root) {
-        return cifar_split(root, split);
+        return cifar::open(root, split);
     }
     Source::survey(dir, order)
 }
@@ -117,16 +117,16 @@ pub(crate) fn label_set_surveys(data: &DataConfig) -> Result<Vec<(String, Source
     Ok(surveys)
 }
 
-/// A split of images with masks, with the problems of its listing and what has no partner, for a check; the classes are those of the split
-/// `before`, if there is one.
+/// A split of images with masks, with the problems of its listing and what has no partner, for a check; the classes of another split may
+/// be `known`.
 pub(crate) fn mask_survey(
     data: &DataConfig,
     split: &str,
-    before: Option<&Source>,
+    known: Option<&[String]>,
 ) -> Result<(Source, Unpaired), DataError> {
     let data = &*data.as_read();
     let split = split_name(DataKind::Masks, &divided(data), split).unwrap_or(split);
-    pairs::survey(data, (!split.is_empty()).then_some(split), before, None)
+    pairs::survey(data, (!split.is_empty()).then_some(split), known)
 }
 
 /// All images of a split with objects, with what is wrong with them, for a check.

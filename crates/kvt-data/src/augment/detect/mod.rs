@@ -198,9 +198,6 @@ impl PrepareObjects {
         found: ImageObjects<'_>,
         key: Key,
     ) -> Result<(RgbImage, Objects), ObjectsError> {
-        if image.width() == 0 || image.height() == 0 {
-            return Err(AugmentError::Empty.into());
-        }
         let steps = Steps::draw(&self.config, image.dimensions(), key);
         steps.within(self.limits)?.apply(image, found)
     }
@@ -210,12 +207,8 @@ impl PrepareObjects {
     /// # Errors
     /// If it has no pixels, would have more than `data.max_pixels`, or cannot be resized.
     pub fn image(&self, image: RgbImage) -> Result<Image, AugmentError> {
-        let (width, height) = image.dimensions();
-        if width == 0 || height == 0 {
-            return Err(AugmentError::Empty);
-        }
         let scale = long_first(self.config.max, self.config.largest());
-        let size = fitted((width, height), scale);
+        let size = fitted(image.dimensions(), scale);
         within(size, self.limits, "multiscale.sizes")?;
         Ok(normalized(&self.levels, resize(image, size)?))
     }

@@ -77,30 +77,25 @@ impl ObjectMask {
             let part = surroundings(object.bbox, image);
             return Ok(Self::new(part, rows, columns, |_, _| true));
         };
-        let width = image.1 as usize;
+        Ok(Self::of_runs(&mask, rows, columns))
+    }
+
+    fn of_runs(mask: &Rle, rows: &Side, columns: &Side) -> Self {
+        let width = mask.size().1 as usize;
         let pixels = mask.decode();
         let inside = |row: u32, column: u32| {
             let place = row as usize * width + column as usize;
             pixels.get(place) == Some(&true)
         };
-        Ok(Self::new(mask.bounding_box(), rows, columns, inside))
+        Self::new(mask.bounding_box(), rows, columns, inside)
     }
 }
 
 impl From<&Rle> for ObjectMask {
     /// The same pixels, cut to the smallest box around them.
     fn from(runs: &Rle) -> Self {
-        let [left, top, width, height] = runs.bounding_box().map(|side| side as usize);
-        let (whole, pixels) = (runs.size().1 as usize, runs.decode());
-        let rows = (top..top + height).map(|row| row * whole + left);
-        let rows = rows.filter_map(|first| pixels.get(first..first + width));
-        Self {
-            top,
-            left,
-            height,
-            width,
-            inside: rows.flatten().copied().collect(),
-        }
+        let (height, width) = runs.size();
+        Self::of_runs(runs, &Side::whole(height), &Side::whole(width))
     }
 }
 

@@ -107,7 +107,8 @@ impl Prepare<LabelMap> for JointTrain {
 }
 
 impl JointEval {
-    /// With mean and deviation of `augment`; images beyond `limits` are unreadable.
+    /// With mean and deviation of `augment`; images beyond `limits` are unreadable, and those with a side below `least` after the resize,
+    /// which the model needs, are refused.
     ///
     /// # Errors
     /// [`AugmentError::Setting`] if a value is invalid.
@@ -115,20 +116,15 @@ impl JointEval {
         config: &DenseConfig,
         augment: &AugmentConfig,
         limits: ImageLimits,
+        least: u32,
     ) -> Result<Self, AugmentError> {
         checked(config, limits)?;
         Ok(Self {
             scale: config.scale,
-            least: 1,
+            least,
             levels: Levels::new(&augment.mean, &augment.std),
             limits,
         })
-    }
-
-    /// With images of a minimum side after the resize, which the model needs.
-    #[must_use]
-    pub fn at_least(self, least: u32) -> Self {
-        Self { least, ..self }
     }
 
     /// An image as the model sees it: resized and normalised, without a mask.
@@ -136,10 +132,8 @@ impl JointEval {
     /// # Errors
     /// If it has no pixels, would have more than `data.max_pixels`, or cannot be resized.
     pub fn image(&self, image: RgbImage) -> Result<Image, AugmentError> {
-        if image.width() == 0 || image.height() == 0 {
-            return Err(AugmentError::Empty);
-        }
         let size @ (width, height) = fitted(&image, self.scale, self.limits)?;
+        let image = geometry::resize(image, size)?;
         if width.min(height) < self.least {
             let least = self.least;
             return Err(AugmentError::Narrow {
@@ -148,7 +142,7 @@ impl JointEval {
                 least,
             });
         }
-        Ok(normalized(&self.levels, geometry::resize(image, size)?))
+        Ok(normalized(&self.levels, image))
     }
 }
 

@@ -4,7 +4,7 @@ use image::RgbImage;
 use kvt_ops::Key;
 use rand::RngExt;
 
-use crate::augment::ops::{in_sector, map_all, table};
+use crate::augment::ops::{in_sector, map_all};
 
 /// The drawn changes of an image, in the order of their fields; contrast comes either before saturation or last.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -70,7 +70,7 @@ fn changed(level: u8, factor: f32, delta: f32) -> u8 {
 }
 
 fn levels(image: &mut RgbImage, factor: f32, delta: f32) {
-    map_all(image, &table(|level| changed(level, factor, delta)));
+    map_all(image, |level| changed(level, factor, delta));
 }
 
 fn in_hsv(image: &mut RgbImage, change: impl Fn([u8; 3]) -> [u8; 3]) {

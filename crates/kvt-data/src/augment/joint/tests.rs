@@ -56,7 +56,7 @@ fn more_than_the_most_pixels_are_refused() {
     let limits = ImageLimits::of(300);
     let augment = AugmentConfig::default();
     let (image, map) = pair(12, 10);
-    let eval = JointEval::new(&config(), &augment, limits).unwrap();
+    let eval = JointEval::new(&config(), &augment, limits, 2).unwrap();
     // 19 x 16 pixels are 304.
     let error = eval.image(image.clone()).unwrap_err().to_string();
     assert!(error.contains("19 x 16"), "{error}");
@@ -64,7 +64,6 @@ fn more_than_the_most_pixels_are_refused() {
     let mut keys = (0..20).map(|key| train.augment(image.clone(), &map, Key::new(key)));
     assert!(keys.any(|found| matches!(found, Err(AugmentError::Enlarged { .. }))));
     // 64 x 1 pixels.
-    let eval = eval.at_least(2);
     let error = eval.image(RgbImage::new(64, 1)).unwrap_err();
     assert!(matches!(error, AugmentError::Narrow { .. }), "{error}");
     let wide = DenseConfig {
@@ -301,8 +300,13 @@ fn batches_do_not_depend_on_the_workers() {
 #[test]
 fn evaluation_keeps_the_mask() {
     let (_dir, source) = folder();
-    let eval =
-        JointEval::new(&config(), &AugmentConfig::default(), ImageLimits::default()).unwrap();
+    let eval = JointEval::new(
+        &config(),
+        &AugmentConfig::default(),
+        ImageLimits::default(),
+        1,
+    )
+    .unwrap();
     let all = LoaderConfig {
         order: vec![0, 6],
         purpose: Purpose::Evaluate,

@@ -4,7 +4,7 @@
 use image::RgbImage;
 
 use super::color::luma;
-use super::point::{map_all, table};
+use super::point::map_all;
 
 /// Pillow's `Image.blend` of two images of equal size: `share` 0 is `first`, 1 is `second`. The result replaces `second`.
 pub fn blend(first: &RgbImage, second: &mut RgbImage, share: f32) {
@@ -15,7 +15,7 @@ pub fn blend(first: &RgbImage, second: &mut RgbImage, share: f32) {
 
 /// Pillow's `ImageEnhance.Brightness`: blends with black.
 pub fn brightness(image: &mut RgbImage, factor: f64) {
-    map_all(image, &table(|level| between(0, level, factor as f32)));
+    map_all(image, |level| between(0, level, factor as f32));
 }
 
 /// Pillow's `ImageEnhance.Contrast`: blends with the mean of the grey image.
@@ -23,7 +23,7 @@ pub fn contrast(image: &mut RgbImage, factor: f64) {
     let sum: u64 = image.pixels().map(|pixel| u64::from(luma(pixel.0))).sum();
     let pixels = f64::from(image.width()) * f64::from(image.height());
     let mean = (sum as f64 / pixels + 0.5) as u8;
-    map_all(image, &table(|level| between(mean, level, factor as f32)));
+    map_all(image, |level| between(mean, level, factor as f32));
 }
 
 /// Pillow's `ImageEnhance.Color`: blends with the grey image.

@@ -14,8 +14,8 @@ pub use blur::gaussian_blur;
 pub(super) use color::in_sector;
 pub use color::{grayscale, hue, luma};
 pub use enhance::{blend, brightness, color, contrast, sharpness};
+pub(super) use point::map_all;
 pub use point::{autocontrast, equalize, invert, posterize, solarize, solarize_add};
-pub(super) use point::{map_all, table};
 
 #[cfg(test)]
 mod tests;

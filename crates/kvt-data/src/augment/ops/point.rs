@@ -57,39 +57,34 @@ pub fn posterize(image: &mut RgbImage, bits: u32) {
 
 /// Pillow's `ImageOps.solarize`: levels from `threshold` on are inverted; 256 changes nothing.
 pub fn solarize(image: &mut RgbImage, threshold: u32) {
-    map_all(
-        image,
-        &table(|level| {
-            if u32::from(level) < threshold {
-                level
-            } else {
-                255 - level
-            }
-        }),
-    );
+    map_all(image, |level| {
+        if u32::from(level) < threshold {
+            level
+        } else {
+            255 - level
+        }
+    });
 }
 
 /// timm's `SolarizeAdd`: adds to the levels below 128, saturating at 255.
 pub fn solarize_add(image: &mut RgbImage, add: u8) {
-    map_all(
-        image,
-        &table(|level| {
-            if level < 128 {
-                level.saturating_add(add)
-            } else {
-                level
-            }
-        }),
-    );
+    map_all(image, |level| {
+        if level < 128 {
+            level.saturating_add(add)
+        } else {
+            level
+        }
+    });
 }
 
 /// The table of a function of the level.
-pub(in crate::augment) fn table(of: impl Fn(u8) -> u8) -> Table {
+fn table(of: impl Fn(u8) -> u8) -> Table {
     std::array::from_fn(|level| of(level as u8))
 }
 
-/// Applies one table to every value.
-pub(in crate::augment) fn map_all(image: &mut RgbImage, table: &Table) {
+/// Applies a function of the level to every value.
+pub(in crate::augment) fn map_all(image: &mut RgbImage, of: impl Fn(u8) -> u8) {
+    let table = table(of);
     for value in image.iter_mut() {
         *value = table[usize::from(*value)];
     }

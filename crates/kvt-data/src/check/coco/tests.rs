@@ -71,7 +71,10 @@ fn everything_is_counted_with_its_reason() {
         (train.objects(), train.without_mask, train.id_zero),
         (3, 1, 1)
     );
-    assert_eq!(train.left_out, [(LeftOut::Crowd, 1), (LeftOut::Small, 2)]);
+    assert_eq!(
+        train.left_out,
+        BTreeMap::from([(LeftOut::Crowd, 1), (LeftOut::Small, 2)])
+    );
     assert_eq!(train.bad.iter().map(|bad| bad.id).collect::<Vec<_>>(), [6]);
     assert_eq!(train.sizes, Some(((40, 36), (60, 36))));
     assert_eq!(

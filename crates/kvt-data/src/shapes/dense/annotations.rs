@@ -4,24 +4,17 @@ use serde::Serialize;
 
 use super::file_name;
 use super::scene::Object;
+use crate::coco::Category;
+use crate::coco::json::Image;
 use crate::coco::rle::Rle;
 use crate::shapes::ShapesConfig;
 
-/// A whole file.
+/// A whole file. The id of an image is the number in its name, that of a class its value in the masks.
 #[derive(Serialize)]
 pub(super) struct Annotations {
     images: Vec<Image>,
     annotations: Vec<Annotation>,
     categories: Vec<Category>,
-}
-
-/// An image; its id is the number in its name.
-#[derive(Serialize)]
-struct Image {
-    id: usize,
-    file_name: String,
-    height: u32,
-    width: u32,
 }
 
 /// An object. The ids count from 1, because 0 means "no object" to pycocotools.
@@ -53,13 +46,6 @@ enum Segmentation {
     },
 }
 
-/// A class; its id is its value in the masks.
-#[derive(Serialize)]
-struct Category {
-    id: usize,
-    name: String,
-}
-
 impl Annotations {
     /// Of the objects of all images in order.
     pub(super) fn new(config: &ShapesConfig, objects: impl Iterator<Item = Vec<Object>>) -> Self {
@@ -67,7 +53,7 @@ impl Annotations {
         let (mut images, mut annotations) = (Vec::new(), Vec::new());
         for (image_id, objects) in objects.enumerate() {
             images.push(Image {
-                id: image_id,
+                id: image_id as u64,
                 file_name: file_name(image_id),
                 height: side,
                 width: side,
@@ -85,7 +71,7 @@ impl Annotations {
                 });
             }
         }
-        let names = config.class_names().into_iter().enumerate().skip(1);
+        let names = (0..).zip(config.class_names()).skip(1);
         let categories = names.map(|(id, name)| Category { id, name }).collect();
         Self {
             images,

@@ -4,12 +4,12 @@ use image::{GrayImage, RgbImage};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use crate::Split;
 use crate::coco::rle::{Rle, RleError};
 use crate::shapes::canvas::{Canvas, Color, GROUND};
 use crate::shapes::config::ShapesConfig;
 use crate::shapes::figure::Figure;
 use crate::shapes::scene::{Pose, color_unlike, occlude, random_color, uniform};
+use crate::{IGNORED, Split};
 use kvt_ops::Key;
 
 /// Pieces of clutter at `clutter = 1`.
@@ -24,8 +24,6 @@ const TRIES: usize = 20;
 pub(super) const VISIBLE: u32 = 16;
 /// The share of the scenes in which all objects of a class are annotated as one.
 const GROUPS: f32 = 0.01;
-/// The mask's value of pixels that are ignored.
-pub(super) const IGNORED: u8 = 255;
 
 /// An image and what is in it.
 pub(super) struct Scene {

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::scene::{IGNORED, VISIBLE};
+use super::scene::VISIBLE;
 use super::*;
 use crate::coco::rle::Rle;
 use crate::shapes::folder::tests::hash_of;
-use crate::shapes::{Layout, ensure, generate};
-use crate::{ImageLimits, decode};
+use crate::shapes::{Layout, ensure};
+use crate::{IGNORED, ImageLimits, decode};
 
 /// Crowded, so that shapes cover each other.
 fn crowded() -> ShapesConfig {
@@ -28,7 +28,7 @@ fn crowded() -> ShapesConfig {
 fn made(config: &ShapesConfig) -> (tempfile::TempDir, std::path::PathBuf) {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("scenes");
-    generate(config, &dir, &mut |_, _| {}).unwrap();
+    ensure(config, &dir, &mut |_, _| {}).unwrap();
     (temp, dir)
 }
 

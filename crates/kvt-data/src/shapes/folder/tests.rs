@@ -116,13 +116,13 @@ fn refuses_other_settings_and_other_folders() {
 fn larger_sets_begin_with_the_smaller() {
     let temp = tempfile::tempdir().unwrap();
     let (a, b) = (temp.path().join("a"), temp.path().join("b"));
-    generate(&small(), &a, &mut |_, _| {}).unwrap();
+    ensure(&small(), &a, &mut |_, _| {}).unwrap();
     let larger = ShapesConfig {
         classes: 4,
         train_per_class: 5,
         ..small()
     };
-    generate(&larger, &b, &mut |_, _| {}).unwrap();
+    ensure(&larger, &b, &mut |_, _| {}).unwrap();
     for name in ["train/circle/00002.png", "val/triangle/00000.png"] {
         assert_eq!(
             fs_err::read(a.join(name)).unwrap(),
@@ -165,7 +165,7 @@ fn senseless_settings_are_refused() {
 fn the_bytes_of_the_folder_layout_stay() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("shapes");
-    generate(&small(), &dir, &mut |_, _| {}).unwrap();
+    ensure(&small(), &dir, &mut |_, _| {}).unwrap();
     assert_eq!(
         hash_of(&dir),
         "968ce782b59e9bee648543c456a42de2e7f239d9b9b8fa3c43fdfd23c19bd832"

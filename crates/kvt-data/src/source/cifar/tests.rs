@@ -37,11 +37,15 @@ fn whole(source: &Source, index: u32) -> RgbImage {
     }
 }
 
+fn both(path: &Path) -> Result<[Source; 2], DataError> {
+    Ok([open(path, "train")?, open(path, "test")?])
+}
+
 #[test]
 fn records_become_labelled_pictures() {
     let dir = tempfile::tempdir().unwrap();
     cifar10(&dir.path().join("cifar-10-batches-bin"));
-    let [train, test] = open(dir.path()).unwrap();
+    let [train, test] = both(dir.path()).unwrap();
     assert_eq!(train.classes, ["cat", "dog", "owl"]);
     assert_eq!(
         (train.class_counts(), test.class_counts()),
@@ -79,7 +83,7 @@ fn the_fine_label_counts() {
     fs::write(at("fine_label_names.txt"), "a\nb\n").unwrap();
     fs::write(at("train.bin"), record(&[9, 1], 0)).unwrap();
     fs::write(at("test.bin"), record(&[8, 0], 3)).unwrap();
-    let [train, test] = open(dir.path()).unwrap();
+    let [train, test] = both(dir.path()).unwrap();
     assert_eq!((train.samples[0].label, test.samples[0].label), (1, 0));
     let image = whole(&test, 0);
     assert_eq!(image.get_pixel(2, 5).0, [5, 5, 0]);
@@ -89,12 +93,12 @@ fn the_fine_label_counts() {
 fn damaged_files_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    assert!(matches!(open(dir.path()), Err(DataError::NoCifar(_))));
+    assert!(matches!(both(dir.path()), Err(DataError::NoCifar(_))));
     cifar10(dir.path());
     let whole = fs::read(at("data_batch_3.bin")).unwrap();
     for bytes in [&whole[..3072], &whole[..3073 + 5], &[]] {
         fs::write(at("data_batch_3.bin"), bytes).unwrap();
-        let message = open(dir.path()).unwrap_err().to_string();
+        let message = both(dir.path()).unwrap_err().to_string();
         assert!(message.contains("data_batch_3.bin"), "{message}");
         assert!(
             message.contains("not a whole number of records of 3073 bytes"),
@@ -102,14 +106,14 @@ fn damaged_files_are_named() {
         );
     }
     fs::write(at("data_batch_3.bin"), record(&[3], 0)).unwrap();
-    let message = open(dir.path()).unwrap_err().to_string();
+    let message = both(dir.path()).unwrap_err().to_string();
     assert!(
         message.contains("record 0 has label 3, but there are names of 3 classes"),
         "{message}"
     );
     fs::write(at("data_batch_3.bin"), &whole).unwrap();
     fs::remove_file(at("batches.meta.txt")).unwrap();
-    let message = open(dir.path()).unwrap_err().to_string();
+    let message = both(dir.path()).unwrap_err().to_string();
     assert!(message.contains("batches.meta.txt"), "{message}");
 }
 
@@ -118,7 +122,7 @@ fn two_classes_have_two_names() {
     let dir = tempfile::tempdir().unwrap();
     cifar10(dir.path());
     fs::write(dir.path().join("batches.meta.txt"), "cat\nowl\nowl\n").unwrap();
-    let message = open(dir.path()).unwrap_err().to_string();
+    let message = both(dir.path()).unwrap_err().to_string();
     assert!(
         message.contains("two of the classes") && message.contains("`owl`"),
         "{message}"
@@ -134,7 +138,7 @@ fn a_pipe_or_a_device_is_no_file_of_the_data() {
         cifar10(dir.path());
         let path = dir.path().join(name);
         let refused = |what: &str| {
-            let message = open(dir.path()).unwrap_err().to_string();
+            let message = both(dir.path()).unwrap_err().to_string();
             assert!(
                 message.contains(name) && message.contains("not a "),
                 "{what}: {message}"

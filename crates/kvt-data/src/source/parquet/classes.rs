@@ -97,10 +97,13 @@ pub(super) fn add(
                     Some(at) if is_text => texts.get(&at).cloned().unwrap_or_default(),
                     Some(number) => number.to_string(),
                 };
-                return Err(ParquetFault::Flag {
+                return Err(ParquetFault::Row {
                     column: name(class),
                     row,
-                    cell,
+                    reason: format!(
+                        "`{cell}` is neither 0 nor 1, and neither false nor true: where no column is `data.label_column`, each beside the images \
+                         is a class"
+                    ),
                 });
             }
         }

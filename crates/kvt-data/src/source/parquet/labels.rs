@@ -103,19 +103,16 @@ pub(super) fn to_labels(
     column: &str,
 ) -> Result<Vec<u32>, ParquetFault> {
     let mut labels: Vec<u32> = Vec::new();
-    for (row, number) in numbers.into_iter().enumerate() {
+    for (row, number) in (0..).zip(numbers) {
         let Some(number) = number.filter(|&number| Some(number) != none) else {
-            return Err(ParquetFault::NoLabel {
+            return Err(ParquetFault::Row {
                 column: column.to_owned(),
                 row,
+                reason: "there is no label; leave the row out, or give it one".to_owned(),
             });
         };
-        labels.push(u32::try_from(number).map_err(|_| ParquetFault::Label {
-            column: column.to_owned(),
-            row,
-            label: number,
-            classes: None,
-        })?);
+        let label = u32::try_from(number);
+        labels.push(label.map_err(|_| ParquetFault::label(column, row, number, None))?);
     }
     Ok(labels)
 }

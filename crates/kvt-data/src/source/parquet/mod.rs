@@ -154,25 +154,17 @@ pub(super) fn open(
                 path: file.table.path,
             });
         }
-        for (row, &class) in file.labels.iter().enumerate() {
+        for (row, &class) in (0..).zip(&file.labels) {
             if class as usize >= classes.len() {
                 return Err(DataError::Parquet {
                     path: file.table.path,
-                    fault: ParquetFault::Label {
-                        column: label.to_owned(),
-                        row,
-                        label: class.into(),
-                        classes: Some(classes.len()),
-                    },
+                    fault: ParquetFault::label(label, row, class.into(), Some(classes.len())),
                 });
             }
             samples.push(Sample {
                 path: within(&file.table.path, &format!("{row:08}")),
                 label: class,
-                place: Place::Row {
-                    file: number,
-                    row: row as u64,
-                },
+                place: Place::Row { file: number, row },
             });
         }
         tables.push(file.table);

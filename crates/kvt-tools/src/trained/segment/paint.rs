@@ -60,9 +60,9 @@ impl Segmenter {
             path: path.to_owned(),
             source,
         };
-        let prepare = JointEval::new(&plan.dense, &plan.augment, image_limits(plan));
-        let image =
-            prepare.and_then(|prepare| prepare.at_least(least_side(plan)).image(picture.clone()));
+        let (limits, least) = (image_limits(plan), least_side(plan));
+        let prepare = JointEval::new(&plan.dense, &plan.augment, limits, least);
+        let image = prepare.and_then(|prepare| prepare.image(picture.clone()));
         let image = image.map_err(refused)?;
         let view = View::whole(image.pixels, 3, image.size);
         let size = (picture.height() as usize, picture.width() as usize);

@@ -80,8 +80,7 @@ impl<T: Task> Trainer<'_, '_, T> {
                 let error = TrainError::from(DataError::TooManySkipped {
                     count: all.len(),
                     max,
-                    path: last.path.clone(),
-                    reason: last.reason.clone(),
+                    last: last.clone(),
                 });
                 Err(TrainError::Job(Failure::common(&error)))
             }

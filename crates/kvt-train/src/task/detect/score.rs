@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use kvt_data::OnError;
 use kvt_data::coco::rle::RleError;
-use kvt_data::coco::{Annotation, Coco, CocoError, Fault, read_results};
+use kvt_data::coco::{Annotation, Coco, Fault, read_results};
+use kvt_data::{DataError, OnError};
 use serde_json::{Map, Value, json};
 
 use super::ap::{ApError, AveragePrecision, Found, Shapes, Truth, average_precision};
@@ -119,7 +119,7 @@ impl Scores {
 pub enum ScoreError {
     /// A file that cannot be used.
     #[error(transparent)]
-    File(#[from] CocoError),
+    File(#[from] DataError),
     /// An object whose mask cannot be drawn.
     #[error("annotation {id}: {fault}")]
     Mask {

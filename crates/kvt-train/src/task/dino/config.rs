@@ -1,6 +1,5 @@
 //! `[dino]`: the settings of self-supervised training.
 
-use crate::augment::dino::MultiCrop;
 use crate::recipe::{cosine, linspace};
 use kvt_data::schema::section;
 
@@ -81,22 +80,6 @@ impl DinoConfig {
             1.0,
             step as f64 / steps.max(1) as f64,
         )
-    }
-
-    /// The views of images, the global ones at `size` (height, width) in pixels.
-    pub fn crops(&self, size: (usize, usize)) -> MultiCrop {
-        MultiCrop {
-            global_size: size,
-            global_scale: self.global_scale.into(),
-            local_size: (self.local_size, self.local_size),
-            local_scale: self.local_scale.into(),
-            locals: self.local_views,
-            color_jitter: self.color_jitter,
-            grayscale: self.grayscale,
-            blur: self.blur,
-            blur_radius: self.blur_radius.into(),
-            solarize: self.solarize,
-        }
     }
 
     /// The maximum entropy of the teacher, in nats.

@@ -15,6 +15,7 @@ mod head;
 mod loss;
 mod network;
 mod signals;
+mod views;
 
 use std::sync::Arc;
 
@@ -91,7 +92,7 @@ impl Task for Dino {
     const BEST: Metric = Metric::KNN;
 
     fn views(plan: &Plan, size: (usize, usize)) -> Result<Vec<Arc<Transform>>, DataError> {
-        let views = plan.dino.crops(size).views(&plan.augment)?;
+        let views = plan.dino.views(&plan.augment, size)?;
         Ok(views.into_iter().map(Arc::new).collect())
     }
 

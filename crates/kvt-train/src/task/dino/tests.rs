@@ -60,37 +60,6 @@ fn temperatures_rise_to_the_end_of_their_warm_up() {
     assert_eq!([0, 1].map(|epoch| one.teacher_temp_in(epoch)), [0.04, 0.07]);
 }
 
-#[test]
-fn keys_reach_the_views() {
-    let config = DinoConfig {
-        global_scale: [0.3, 0.9],
-        local_scale: [0.1, 0.2],
-        local_views: 3,
-        local_size: 12,
-        color_jitter: 0.7,
-        grayscale: 0.25,
-        blur: [0.5, 0.125, 0.375],
-        blur_radius: [0.2, 1.5],
-        solarize: 0.0625,
-        ..DinoConfig::default()
-    };
-    let expected = crate::augment::dino::MultiCrop {
-        global_size: (32, 24),
-        global_scale: (0.3, 0.9),
-        local_size: (12, 12),
-        local_scale: (0.1, 0.2),
-        locals: 3,
-        color_jitter: 0.7,
-        grayscale: 0.25,
-        blur: [0.5, 0.125, 0.375],
-        blur_radius: (0.2, 1.5),
-        solarize: 0.0625,
-    };
-    assert_eq!(config.crops((32, 24)), expected);
-    let default = DinoConfig::default().crops((224, 224));
-    assert_eq!(default, crate::augment::dino::MultiCrop::default());
-}
-
 /// Features at the corners of a square, features with a single direction, and the warnings about the teacher.
 #[test]
 fn a_collapse_is_named() {

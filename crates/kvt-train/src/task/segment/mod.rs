@@ -75,8 +75,8 @@ impl Segment {
 /// If settings are inconsistent.
 pub fn eval_images(plan: &Plan) -> Result<Arc<dyn Prepare<LabelMap>>, DataError> {
     let limits = image_limits(plan);
-    let images = JointEval::new(&plan.dense, &plan.augment, limits)?;
-    Ok(Arc::new(images.at_least(least_side(plan))))
+    let images = JointEval::new(&plan.dense, &plan.augment, limits, least_side(plan))?;
+    Ok(Arc::new(images))
 }
 
 /// The minimum side of an image for the model of a plan.

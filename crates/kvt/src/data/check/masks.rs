@@ -10,7 +10,7 @@ use crate::common::{Overrides, generating};
 use crate::table::{grouped, table};
 use kvt_data::text::quoted;
 use kvt_train::config::load_plan;
-use kvt_train::data::{DataKind, MaskCheck, MaskChecks, check_labels, check_masks};
+use kvt_train::data::{Check, DataKind, MaskCheck, check_labels, check_masks};
 use kvt_train::splits::{ensure_data, image_limits};
 
 pub(super) fn run(config: &Path, overrides: &Overrides) -> anyhow::Result<ExitCode> {
@@ -35,7 +35,7 @@ pub(super) fn run(config: &Path, overrides: &Overrides) -> anyhow::Result<ExitCo
     judged(&describe(&found), found.is_sound())
 }
 
-fn describe(found: &MaskChecks) -> String {
+fn describe(found: &Check<MaskCheck>) -> String {
     let header = "split,images,sizes,bad pairs,no mask,no image,ignored";
     let rows = found.splits.iter().map(|split| {
         vec![

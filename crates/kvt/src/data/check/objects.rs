@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use super::{SHOWN, class_table, judged, sizes, tell_duplicates};
 use crate::table::{grouped, table};
 use kvt_data::text::{counted, quoted};
-use kvt_train::data::{CocoCheck, CocoChecks, DataConfig, ImageLimits, check_coco};
+use kvt_train::data::{Check, CocoCheck, DataConfig, ImageLimits, check_coco};
 
 pub(super) fn run(data: &DataConfig, limits: ImageLimits) -> anyhow::Result<ExitCode> {
     let found = check_coco(data, limits)?;
     judged(&describe(&found), found.is_sound())
 }
 
-fn describe(found: &CocoChecks) -> String {
+fn describe(found: &Check<CocoCheck>) -> String {
     let header = "split,images,without objects,sizes,bad images,objects,left out,without a mask,bad annotations";
     let rows = found.splits.iter().map(|split| {
         let left_out = split.left_out.iter().map(|(_, count)| count);
