@@ -10,9 +10,8 @@ use backward_queries::flash_backward_queries_kernel;
 use forward::flash_forward_kernel;
 use plan::{FlashPlan, Sizes, width};
 
-use super::FlashAttentionOps;
 use crate::attention::added::Added;
-use crate::attention::{AttentionSettings, composed};
+use crate::attention::{AttentionOps, AttentionSettings, composed};
 use crate::gpu::launch::{address, empty};
 
 mod backward_keys;
@@ -20,10 +19,10 @@ mod backward_queries;
 mod forward;
 mod plan;
 mod row;
-pub(super) mod saved;
+pub(in crate::attention) mod saved;
 mod tile;
 
-impl FlashAttentionOps for CubeBackend {
+impl AttentionOps for CubeBackend {
     fn flash_attention(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
@@ -35,9 +34,8 @@ impl FlashAttentionOps for CubeBackend {
         let saved = empty(&q, Shape::new([batch, heads, queries, words]), DType::F32);
         let inputs = [q, k, v];
         let out = forward(&inputs, &saved, settings).unwrap_or_else(|| {
-            let added = Added::nothing();
             let limit = composed::limit::<Self>(&inputs[0]);
-            composed::forward::<Self>(inputs, &added, settings, limit).0
+            composed::forward::<Self>(inputs, &Added::Nothing, settings, limit).0
         });
         (out, saved)
     }
