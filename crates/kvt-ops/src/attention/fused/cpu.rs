@@ -9,7 +9,7 @@ use super::{Added, AttentionOps, AttentionSettings};
 use crate::attention::added::cpu::{prepare_terms, with_terms};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
-use crate::cpu::buffer::{par_build_of, tensor, tensor_of, values_in};
+use crate::cpu::buffer::{par_build_with, tensor, tensor_of, values_in};
 use crate::cpu::round::copy;
 
 impl AttentionOps for Flex {
@@ -188,7 +188,7 @@ fn bf16_forward(
     let values: &[bf16] = values_in(qkv);
     let values = values.par_chunks((tokens * width).max(1));
     let records = records.par_chunks_mut((tokens * heads * record).max(1));
-    let out = par_build_of(
+    let out = par_build_with(
         images * tokens * dim,
         tokens * dim,
         values.zip(records),
