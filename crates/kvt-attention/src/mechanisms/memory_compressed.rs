@@ -50,13 +50,6 @@ impl MechanismConfig for MemoryCompressedConfig {
 
     type Mechanism = MemoryCompressed;
 
-    fn validate(&self) -> Result<(), AttentionError> {
-        if !(1..=1024).contains(&self.ratio) {
-            return Err(AttentionError::Setting("`ratio` must be in [1, 1024]"));
-        }
-        SoftmaxAttention::at(self.temperature).validate()
-    }
-
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
         place.without_bias(Self::KIND)?;
         let (ratio, map) = (self.ratio, place.keys.saturating_sub(place.prefix));

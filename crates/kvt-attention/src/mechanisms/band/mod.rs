@@ -42,17 +42,6 @@ impl Window {
     }
 }
 
-/// The largest radius, and the largest pool.
-pub(super) const LARGEST: usize = 1024;
-
-/// Refuses radii above [`LARGEST`].
-pub(super) fn check_radius(radius: usize) -> Result<(), AttentionError> {
-    if radius <= LARGEST {
-        return Ok(());
-    }
-    Err(AttentionError::Setting("`radius` must be at most 1024"))
-}
-
 /// Refuses a bias or a mask, and cross-attention, whose queries and keys are at different positions.
 pub(super) fn fits(kind: &'static str, place: &Place) -> Result<(), AttentionError> {
     place.without_bias(kind)?;
