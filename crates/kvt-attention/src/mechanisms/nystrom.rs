@@ -7,6 +7,7 @@ use burn::tensor::ops::ConvOptions;
 use burn::tensor::{DType, Tensor};
 use kvt_ops::contiguous_gradient;
 
+use super::weighing::with_prefix;
 use crate::{
     AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Ranged,
     Score, SoftmaxAttention, attend_unchecked,
@@ -186,10 +187,7 @@ fn landmarks(x: &Tensor<4>, count: usize, prefix: usize) -> Tensor<4> {
     let prefix = prefix.min(count - 1);
     let rest = x.clone().narrow(2, prefix, tokens - prefix);
     let means = segment_means(rest, count - prefix);
-    if prefix == 0 {
-        return means;
-    }
-    Tensor::cat(vec![x.clone().narrow(2, 0, prefix), means], 2)
+    with_prefix(x.clone(), prefix, means)
 }
 
 /// Means of consecutive tokens: lengths differ by at most one, and the shorter segments come first.
