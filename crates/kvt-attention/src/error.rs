@@ -44,9 +44,17 @@ pub enum AttentionError {
     /// A type of higher precision than attention computes in.
     #[error("`q` is {0:?}, but attention is computed in f32: cast `q`, `k` and `v` to f32")]
     Precision(DType),
-    /// A setting out of its range.
+    /// A setting that is refused, and why.
     #[error("{0}")]
     Setting(&'static str),
+    /// A setting out of its range.
+    #[error("`{key}` must be {range}{}", reason(.key))]
+    Range {
+        /// Which setting.
+        key: &'static str,
+        /// The range; the sentence continues after "must be".
+        range: &'static str,
+    },
     /// An invalid number of neighbours.
     #[error(transparent)]
     Neighbors(#[from] NeighborsError),
@@ -110,6 +118,21 @@ impl AttentionError {
             reason: reason.into(),
             help: help.into(),
         }
+    }
+}
+
+/// Why a setting has its range: the end of the message. A key means the same in all kinds.
+fn reason(key: &str) -> &'static str {
+    match key {
+        "epsilon" => ": without it nothing keeps denominators from being zero",
+        "features" => {
+            ": there is no attention without features, and with more dense attention costs less"
+        }
+        "kernel_epsilon" => ": without it nothing keeps features from being zero",
+        "order" => ": there is no attention without features",
+        "tau" => ": outside of it all weights are noise, or equal",
+        "temperature" => ": outside of it all scores are equal in 32 bits, or infinite",
+        _ => "",
     }
 }
 

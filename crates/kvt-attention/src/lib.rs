@@ -25,7 +25,7 @@ pub use error::AttentionError;
 pub use init::{BurnInit, Law, ParamInit};
 pub use kvt_ops::{Key, Phase};
 pub use mechanism::{
-    Context, Mechanism, MechanismConfig, Place, Score, SoftmaxOnly, UNDECAYED, merge_heads,
+    Context, Mechanism, MechanismConfig, Place, Ranged, Score, SoftmaxOnly, UNDECAYED, merge_heads,
     split_heads,
 };
 pub use mechanisms::*;

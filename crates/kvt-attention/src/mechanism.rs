@@ -196,9 +196,20 @@ impl Place {
 /// biases of any shape. Other parameters of one dimension do not decay either.
 pub const UNDECAYED: [&str; 5] = ["points", "sigma", "near", "far", "bias"];
 
+/// Settings whose values have ranges.
+pub trait Ranged {
+    /// Refuses a value out of its range.
+    ///
+    /// # Errors
+    /// [`AttentionError::Range`].
+    fn check_ranges(&self) -> Result<(), AttentionError>;
+}
+
 /// The settings of one kind of attention: the keys of `[model.attention]` that belong to the kind.
 /// Doc comments, defaults and ranges of the fields become the JSON schema and the reference page.
-pub trait MechanismConfig: Clone + Default + Serialize + DeserializeOwned + JsonSchema {
+pub trait MechanismConfig:
+    Ranged + Clone + Default + Serialize + DeserializeOwned + JsonSchema
+{
     /// The value of `kind`.
     const KIND: &'static str;
 
@@ -230,7 +241,7 @@ pub trait MechanismConfig: Clone + Default + Serialize + DeserializeOwned + Json
     /// # Errors
     /// A value out of its range, or values that exclude each other.
     fn validate(&self) -> Result<(), AttentionError> {
-        Ok(())
+        self.check_ranges()
     }
 
     /// Refuses a place where valid settings cannot be used: by default one with a bias, a mask or dropout.

@@ -3,9 +3,7 @@
 //! # Operations
 //! | | |
 //! |---|---|
-//! | [`attention()`], [`self_attention()`] | `softmax(top_k(scale q k^T)) v` in one operation |
-//! | [`flash_attention()`], [`flash_self_attention()`] | the same in GPU kernels that never store scores |
-//! | [`attention_with()`] | the same with a bias or a mask |
+//! | [`attention()`], [`self_attention()`] | `softmax(top_k(scale q k^T + bias)) v` in one operation |
 //! | [`knn_softmax()`] | from scores to the probabilities of the kept keys |
 //! | [`top_k`] | which keys are kept, and which of equal ones: the rule, and the selection composed of Burn's operations |
 //! | [`linear()`], [`linear_add()`], [`linear_with()`] | a linear layer, by itself, added to a residual, or given by its weight |
@@ -73,10 +71,7 @@ mod unfold;
 mod window;
 
 pub use adamw::{AdamWInput, AdamWStep, Guard, adamw, square_sum, square_sums};
-pub use attention::{
-    AttentionSettings, attention, attention_with, flash_attention, flash_self_attention,
-    self_attention,
-};
+pub use attention::{AttentionSettings, attention, self_attention};
 pub use batch_norm::{BatchNormInput, Normalised, batch_norm, batch_norm_train};
 pub use cast::widened;
 pub use collective::{Collective, Group, current_group, rank_sum, with_group};

@@ -7,7 +7,7 @@ use burn::backend::tensor::{Device, FloatTensor};
 use burn::backend::{Capture, TensorMetadata, get_device_settings};
 use burn::tensor::{FloatDType, IndexingUpdateOp, Shape, TensorData};
 
-use crate::attention::{AddedAttentionOps, FlashAttentionOps, FusedAttentionOps};
+use crate::attention::AttentionOps;
 use crate::batch_norm::BatchNormOps;
 use crate::cast::{cast, to_f32};
 use crate::contiguous::LayoutOps;
@@ -25,12 +25,10 @@ use crate::rows::RowOps;
 use crate::unfold::UnfoldOps;
 use crate::window::Window;
 
-impl AddedAttentionOps for Capture {}
+impl AttentionOps for Capture {}
 impl BatchNormOps for Capture {}
 impl ConvOps for Capture {}
 impl ConvertOps for Capture {}
-impl FlashAttentionOps for Capture {}
-impl FusedAttentionOps for Capture {}
 impl GeluOps for Capture {}
 impl LayoutOps for Capture {}
 impl LinearOps for Capture {}

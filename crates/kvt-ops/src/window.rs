@@ -30,6 +30,15 @@ impl Window {
 
     /// At all its positions on an image, of which there are some.
     pub(crate) fn windows(self, size: [usize; 2]) -> Windows {
-        Windows::new(size, self.kernel, self.stride, self.padding)
+        let [rows, columns] = self.positions(size);
+        Windows {
+            height: size[0],
+            width: size[1],
+            size: self.kernel,
+            stride: self.stride,
+            padding: self.padding,
+            rows,
+            columns,
+        }
     }
 }

@@ -20,10 +20,6 @@ impl MechanismConfig for DenseConfig {
 
     type Mechanism = SoftmaxAttention;
 
-    fn validate(&self) -> Result<(), AttentionError> {
-        SoftmaxAttention::at(self.temperature).validate()
-    }
-
     fn fits(&self, _place: &Place) -> Result<(), AttentionError> {
         Ok(())
     }

@@ -37,16 +37,6 @@ impl MechanismConfig for DpfpConfig {
 
     type Mechanism = Dpfp;
 
-    fn validate(&self) -> Result<(), AttentionError> {
-        features::check_epsilon(self.epsilon)?;
-        if (1..=1024).contains(&self.order) {
-            return Ok(());
-        }
-        Err(AttentionError::Setting(
-            "`order` must be in [1, 1024]: there is no attention without features",
-        ))
-    }
-
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
         place.without_scores(Self::KIND)?;
         let entries = 2 * place.head_dim;

@@ -5,9 +5,7 @@ use burn::tensor::{DType, Tensor};
 
 use super::draws::{Draws, Redraw};
 use super::features::{self, Directions, attend_signed_features, half_square, waves};
-use crate::{
-    AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place, SoftmaxAttention,
-};
+use crate::{Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
 
 settings! {
     /// FAVOR, the attention of the first Performer: `phi(q) (phi(k)^T v) / (phi(q) sum phi(k))` with the features
@@ -51,12 +49,6 @@ impl MechanismConfig for FavorConfig {
     const KIND: &'static str = "favor";
 
     type Mechanism = Favor;
-
-    fn validate(&self) -> Result<(), AttentionError> {
-        features::check_features(self.features)?;
-        features::check_epsilon(self.epsilon)?;
-        SoftmaxAttention::at(self.temperature).validate()
-    }
 
     /// Every direction has two features.
     fn cost(&self, place: &Place) -> Cost {

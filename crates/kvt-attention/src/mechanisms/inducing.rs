@@ -20,7 +20,7 @@ settings! {
     #[derive(Copy)]
     pub struct InducingConfig {
         /// Learned points that summarise the keys.
-        pub points: usize = 32, range(min = 1, max = 65_536);
+        pub points: usize = 32, range(min = 1, max = 65536);
         /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
         /// finite.
         pub temperature: f64 = 1.0, range(min = 1e-6, max = 1e6);
@@ -41,10 +41,6 @@ impl MechanismConfig for InducingConfig {
     const KIND: &'static str = "inducing";
 
     type Mechanism = InducedAttention;
-
-    fn validate(&self) -> Result<(), AttentionError> {
-        self.summary().validate()
-    }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
         place.without_bias(Self::KIND)
@@ -70,13 +66,6 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    pub(super) fn validate(&self) -> Result<(), AttentionError> {
-        if !(1..=65_536).contains(&self.points) {
-            return Err(AttentionError::Setting("`points` must be in [1, 65536]"));
-        }
-        SoftmaxAttention::at(self.temperature).validate()
-    }
-
     /// Output channels of the projection of a summary with `dim` channels.
     fn outputs(&self, dim: usize) -> usize {
         if self.tied { dim } else { 2 * dim }

@@ -60,13 +60,6 @@ impl MechanismConfig for InformerConfig {
 
     type Mechanism = Informer;
 
-    fn validate(&self) -> Result<(), AttentionError> {
-        if self.factor == 0 {
-            return Err(AttentionError::Setting("`factor` must be at least 1"));
-        }
-        SoftmaxAttention::at(self.temperature).validate()
-    }
-
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
         place.without_bias(Self::KIND)
     }

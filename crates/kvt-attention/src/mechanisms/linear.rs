@@ -5,7 +5,7 @@ use burn::tensor::activation::relu;
 use burn::tensor::{DType, Tensor};
 
 use super::features::{self, attend_features};
-use crate::{AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
+use crate::{Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
 
 settings! {
     /// Linear attention, `phi(q) (phi(k)^T v) / (phi(q) sum phi(k) + epsilon)` with `phi(x) = elu(x) + 1`
@@ -31,10 +31,6 @@ impl MechanismConfig for LinearConfig {
     const KIND: &'static str = "linear";
 
     type Mechanism = LinearAttention;
-
-    fn validate(&self) -> Result<(), AttentionError> {
-        features::check_epsilon(self.epsilon)
-    }
 
     fn cost(&self, place: &Place) -> Cost {
         features::cost(place, place.head_dim)

@@ -18,7 +18,7 @@ settings! {
     #[derive(Copy)]
     pub struct LinformerConfig {
         /// Learned sums of keys, which a query attends to; no more than there are tokens.
-        pub rank: usize = 256, range(min = 1, max = 65_536);
+        pub rank: usize = 256, range(min = 1, max = 65536);
         /// Whether keys and values are compressed by the same weights.
         pub shared: bool = false;
         /// Divisor of the scaled scores before the softmax. Beyond its range all scores are the same in 32 bits, or not
@@ -43,13 +43,6 @@ impl MechanismConfig for LinformerConfig {
     const FIXES_KEYS: bool = true;
 
     type Mechanism = Linformer;
-
-    fn validate(&self) -> Result<(), AttentionError> {
-        if !(1..=65_536).contains(&self.rank) {
-            return Err(AttentionError::Setting("`rank` must be in [1, 65536]"));
-        }
-        SoftmaxAttention::at(self.temperature).validate()
-    }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
         place.without_bias(Self::KIND)?;

@@ -50,14 +50,6 @@ impl MechanismConfig for LowRankBandConfig {
 
     type Mechanism = LowRankBand;
 
-    fn validate(&self) -> Result<(), AttentionError> {
-        if !(1..=MAPS.len()).contains(&self.maps) {
-            return Err(AttentionError::Setting("`maps` must be in [1, 3]"));
-        }
-        band::check_radius(self.radius)?;
-        features::check_epsilon(self.epsilon)
-    }
-
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
         if place.dropout > 0.0 {
             return Err(AttentionError::misplaced(

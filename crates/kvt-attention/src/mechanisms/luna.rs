@@ -12,7 +12,7 @@ settings! {
     #[derive(Copy)]
     pub struct LunaConfig {
         /// Learned points that summarise the keys.
-        pub points: usize = 16, range(min = 1, max = 65_536);
+        pub points: usize = 16, range(min = 1, max = 65536);
         /// Whether the keys of the packed points are their values: the default of the authors' layer, which their models for
         /// the Long Range Arena switch off.
         pub tied: bool = true;
@@ -36,10 +36,6 @@ impl MechanismConfig for LunaConfig {
     const KIND: &'static str = "luna";
 
     type Mechanism = InducedAttention;
-
-    fn validate(&self) -> Result<(), AttentionError> {
-        self.summary().validate()
-    }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
         place.without_bias(Self::KIND)

@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
 
-use super::weighing::Weighing;
+use super::weighing::{Weighing, with_prefix};
 use crate::{
     AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place,
     SoftmaxAttention,
@@ -49,13 +49,6 @@ impl MechanismConfig for MemoryCompressedConfig {
     const KIND: &'static str = "memory-compressed";
 
     type Mechanism = MemoryCompressed;
-
-    fn validate(&self) -> Result<(), AttentionError> {
-        if !(1..=1024).contains(&self.ratio) {
-            return Err(AttentionError::Setting("`ratio` must be in [1, 1024]"));
-        }
-        SoftmaxAttention::at(self.temperature).validate()
-    }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
         place.without_bias(Self::KIND)?;
@@ -149,10 +142,7 @@ impl Compression {
             .reshape([heads, batch, groups, dim])
             .swap_dims(0, 1)
             .cast(dtype);
-        if prefix == 0 {
-            return keys;
-        }
-        Tensor::cat(vec![x.narrow(2, 0, prefix), keys], 2)
+        with_prefix(x, prefix, keys)
     }
 }
 

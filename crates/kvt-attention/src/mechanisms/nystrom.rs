@@ -7,9 +7,10 @@ use burn::tensor::ops::ConvOptions;
 use burn::tensor::{DType, Tensor};
 use kvt_ops::contiguous_gradient;
 
+use super::weighing::with_prefix;
 use crate::{
-    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Score,
-    SoftmaxAttention, attend_unchecked,
+    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Ranged,
+    Score, SoftmaxAttention, attend_unchecked,
 };
 
 settings! {
@@ -23,7 +24,7 @@ settings! {
     #[derive(Copy)]
     pub struct NystromConfig {
         /// Means that represent the queries, and as many for the keys; no more than there are tokens.
-        pub landmarks: usize = 64, range(min = 1, max = 65_536);
+        pub landmarks: usize = 64, range(min = 1, max = 65536);
         /// Iterations: of the clustering (`clustered`), of the inverse (`nystrom`), of the search (`scram`).
         pub iterations: usize = 6, range(min = 1, max = 100);
         /// Tokens that a depthwise convolution of the values, one kernel for every head, reaches over: an odd number. It is added
@@ -52,20 +53,13 @@ impl MechanismConfig for NystromConfig {
     type Mechanism = Nystrom;
 
     fn validate(&self) -> Result<(), AttentionError> {
-        let refuse = |message| Err(AttentionError::Setting(message));
-        if !(1..=65_536).contains(&self.landmarks) {
-            return refuse("`landmarks` must be in [1, 65536]");
+        self.check_ranges()?;
+        if self.conv > 0 && self.conv.is_multiple_of(2) {
+            return Err(AttentionError::Setting(
+                "`conv` must be 0 or an odd number up to 1023",
+            ));
         }
-        if !(1..=100).contains(&self.iterations) {
-            return refuse("`iterations` of the inverse must be in [1, 100]");
-        }
-        if self.conv > 1023 || (self.conv > 0 && self.conv.is_multiple_of(2)) {
-            return refuse("`conv` must be 0 or an odd number up to 1023");
-        }
-        if !(0.0..=1e6).contains(&self.ridge) {
-            return refuse("`ridge` must be in [0, 1e6]");
-        }
-        SoftmaxAttention::at(self.temperature).validate()
+        Ok(())
     }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
@@ -193,10 +187,7 @@ fn landmarks(x: &Tensor<4>, count: usize, prefix: usize) -> Tensor<4> {
     let prefix = prefix.min(count - 1);
     let rest = x.clone().narrow(2, prefix, tokens - prefix);
     let means = segment_means(rest, count - prefix);
-    if prefix == 0 {
-        return means;
-    }
-    Tensor::cat(vec![x.clone().narrow(2, 0, prefix), means], 2)
+    with_prefix(x.clone(), prefix, means)
 }
 
 /// Means of consecutive tokens: lengths differ by at most one, and the shorter segments come first.

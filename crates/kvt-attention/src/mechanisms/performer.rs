@@ -5,9 +5,7 @@ use burn::tensor::{DType, Tensor};
 
 use super::draws::{Draws, Redraw};
 use super::features::{self, Directions, attend_features, half_square};
-use crate::{
-    AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place, SoftmaxAttention,
-};
+use crate::{Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
 
 settings! {
     /// FAVOR+, the attention of the Performer: `phi(q) (phi(k)^T v) / (phi(q) sum phi(k))` with the positive features
@@ -52,12 +50,6 @@ impl MechanismConfig for PerformerConfig {
     const KIND: &'static str = "performer";
 
     type Mechanism = Performer;
-
-    fn validate(&self) -> Result<(), AttentionError> {
-        features::check_features(self.features)?;
-        features::check_kernel_epsilon(self.kernel_epsilon)?;
-        SoftmaxAttention::at(self.temperature).validate()
-    }
 
     fn cost(&self, place: &Place) -> Cost {
         features::cost(place, 2 * self.features)

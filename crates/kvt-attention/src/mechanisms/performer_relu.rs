@@ -6,7 +6,7 @@ use burn::tensor::{DType, Tensor};
 
 use super::draws::{Draws, Redraw};
 use super::features::{self, Directions, attend_features};
-use crate::{AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
+use crate::{Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
 
 settings! {
     /// The generalised attention of the Performer, `phi(q) (phi(k)^T v) / (phi(q) sum phi(k))` with the features
@@ -46,11 +46,6 @@ impl MechanismConfig for PerformerReluConfig {
     const KIND: &'static str = "performer-relu";
 
     type Mechanism = PerformerRelu;
-
-    fn validate(&self) -> Result<(), AttentionError> {
-        features::check_features(self.features)?;
-        features::check_kernel_epsilon(self.kernel_epsilon)
-    }
 
     fn cost(&self, place: &Place) -> Cost {
         let products = if self.projected {

@@ -6,7 +6,7 @@ use burn::tensor::{DType, Tensor};
 use super::band::{self, Band, Window};
 use super::weighing::Weighing;
 use crate::{
-    AttentionError, Context, Cost, Macs, Mechanism, MechanismConfig, ParamInit, Place,
+    AttentionError, Context, Cost, Macs, Mechanism, MechanismConfig, ParamInit, Place, Ranged,
     SoftmaxAttention,
 };
 
@@ -66,13 +66,8 @@ impl MechanismConfig for PoolingformerConfig {
     type Mechanism = Poolingformer;
 
     fn validate(&self) -> Result<(), AttentionError> {
-        band::check_radius(self.radius)?;
-        if self.pool_radius > band::LARGEST || self.pool > band::LARGEST {
-            return Err(AttentionError::Setting(
-                "`pool` and `pool_radius` must be at most 1024",
-            ));
-        }
-        if !(1..=self.pool).contains(&self.stride) {
+        self.check_ranges()?;
+        if self.stride > self.pool {
             return Err(AttentionError::Setting(
                 "`stride` must be at least 1 and at most `pool`, so that every token is in a pool",
             ));
@@ -82,7 +77,7 @@ impl MechanismConfig for PoolingformerConfig {
                 "`pool_radius` must be at least half of `pool`, rounded down, so that every token sees a pool",
             ));
         }
-        SoftmaxAttention::at(self.temperature).validate()
+        Ok(())
     }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {

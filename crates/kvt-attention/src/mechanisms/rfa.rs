@@ -5,7 +5,7 @@ use burn::tensor::{DType, Tensor};
 
 use super::draws::{Draws, Redraw};
 use super::features::{self, Directions, attend_signed_features, half_square, waves};
-use crate::{AttentionError, Context, Cost, Law, Mechanism, MechanismConfig, ParamInit, Place};
+use crate::{Context, Cost, Law, Mechanism, MechanismConfig, ParamInit, Place};
 
 settings! {
     /// Random feature attention, `phi(q) (phi(k)^T v) / (phi(q) sum phi(k))` with the features
@@ -29,7 +29,7 @@ settings! {
         /// Seed of the random numbers of evaluation.
         pub seed: u64 = 0;
         /// Divisor of unit vectors before the features: its square is the temperature of their cosines.
-        pub tau: f64 = 1.0, range(min = 1e-2, max = 1e2);
+        pub tau: f64 = 1.0, range(min = 0.01, max = 100.0);
         /// Added to denominators, so that none is zero.
         pub epsilon: f64 = 1e-3, range(min = 1e-12, max = 1.0);
     }
@@ -50,17 +50,6 @@ impl MechanismConfig for RfaConfig {
     const KIND: &'static str = "rfa";
 
     type Mechanism = Rfa;
-
-    fn validate(&self) -> Result<(), AttentionError> {
-        features::check_features(self.features)?;
-        features::check_epsilon(self.epsilon)?;
-        if (1e-2..=1e2).contains(&self.tau) {
-            return Ok(());
-        }
-        Err(AttentionError::Setting(
-            "`tau` must be in [0.01, 100]: outside of it all weights are noise, or equal",
-        ))
-    }
 
     /// Every direction has two features.
     fn cost(&self, place: &Place) -> Cost {

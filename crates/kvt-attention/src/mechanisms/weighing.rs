@@ -80,3 +80,11 @@ impl Weighing {
         Tensor::cat(vec![dense, rest], 2)
     }
 }
+
+/// The first `prefix` tokens of `x`, followed by `map`.
+pub(super) fn with_prefix(x: Tensor<4>, prefix: usize, map: Tensor<4>) -> Tensor<4> {
+    if prefix == 0 {
+        return map;
+    }
+    Tensor::cat(vec![x.narrow(2, 0, prefix), map], 2)
+}

@@ -131,6 +131,7 @@ impl SoftmaxAttention {
         AttentionSettings {
             scale: scale / self.temperature,
             kept: self.neighbors.resolve(keys).max(1),
+            flash: self.implementation == Implementation::Flash,
         }
     }
 
@@ -198,10 +199,7 @@ impl Mechanism for SoftmaxAttention {
         let plain = context.score.is_plain() && context.dropout.is_none();
         if self.is_fused(tokens) && plain && ordinary {
             let settings = self.settings(context.scale, tokens);
-            return match self.implementation {
-                Implementation::Flash => kvt_ops::flash_self_attention(qkv, heads, settings),
-                _ => kvt_ops::self_attention(qkv, heads, settings),
-            };
+            return kvt_ops::self_attention(qkv, heads, settings);
         }
         let [q, k, v] = split_heads(qkv, heads);
         merge_heads(self.attend(q, k, v, context))
@@ -267,12 +265,7 @@ pub fn attend_unchecked(
     if attention.is_fused(keys) && ordinary {
         let settings = attention.settings(scale, keys);
         let Score { bias, mask } = score;
-        return match attention.implementation {
-            Implementation::Flash if bias.is_none() && mask.is_none() => {
-                kvt_ops::flash_attention(q, k, v, settings)
-            }
-            _ => kvt_ops::attention_with(q, k, v, bias, mask, settings),
-        };
+        return kvt_ops::attention(q, k, v, bias, mask, settings);
     }
     stored::attend(q, k, v, score, scale, attention, dropout)
 }

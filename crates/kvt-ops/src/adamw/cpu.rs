@@ -5,7 +5,7 @@ use burn::tensor::Shape;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::eight::{Eight, GROUP, unzip, zip};
+use super::eight::{Eight, GROUP, transposed, zip};
 use super::{AdamWOps, AdamWStep};
 use crate::cast::{cast, to_f32};
 use crate::cpu::buffer::{par_map_copy, tensor, values_of};
@@ -110,20 +110,13 @@ impl AdamWOps for Flex {
         guard: FloatTensor<Self>,
         steps: [AdamWStep; GROUP],
     ) -> (Eight<Self>, Eight<Self>, Eight<Self>) {
-        let moments = zip(exp_avgs.into_array(), exp_avg_sqs.into_array());
-        let inputs = zip(zip(weights.into_array(), grads.into_array()), moments);
-        let outputs = zip(inputs, steps).map(|(((weight, grad), (exp_avg, exp_avg_sq)), step)| {
-            let (weight, exp_avg, exp_avg_sq) =
-                Self::adamw(weight, grad, exp_avg, exp_avg_sq, guard.clone(), step);
-            (weight, (exp_avg, exp_avg_sq))
+        let inputs = [weights, grads, exp_avgs, exp_avg_sqs].map(Eight::into_array);
+        let outputs = zip(transposed(inputs), steps).map(|(input, step)| {
+            let [weight, grad, exp_avg, exp_avg_sq] = input;
+            let guard = guard.clone();
+            <[_; 3]>::from(Self::adamw(weight, grad, exp_avg, exp_avg_sq, guard, step))
         });
-        let (weights, moments) = unzip(outputs);
-        let (exp_avgs, exp_avg_sqs) = unzip(moments);
-        (
-            Eight::new(weights),
-            Eight::new(exp_avgs),
-            Eight::new(exp_avg_sqs),
-        )
+        transposed(outputs).map(Eight::<Self>::new).into()
     }
 }
 

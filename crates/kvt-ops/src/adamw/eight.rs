@@ -25,18 +25,23 @@ pub(super) fn zip<A, B>(a: [A; GROUP], b: [B; GROUP]) -> [(A, B); GROUP] {
     array(a.into_iter().zip(b).collect())
 }
 
-/// The inverse of [`zip`].
-pub(super) fn unzip<A, B>(pairs: [(A, B); GROUP]) -> ([A; GROUP], [B; GROUP]) {
-    let (a, b): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    (array(a), array(b))
-}
-
 /// As many elements as an array has.
 fn array<T>(elements: Vec<T>) -> [T; GROUP] {
     match elements.try_into() {
         Ok(array) => array,
         Err(_) => unreachable!("as many elements as an array has"),
     }
+}
+
+/// Rows as columns.
+pub(super) fn transposed<T, const A: usize, const B: usize>(rows: [[T; A]; B]) -> [[T; B]; A] {
+    let mut rows = rows.map(IntoIterator::into_iter);
+    std::array::from_fn(|_| {
+        rows.each_mut().map(|row| match row.next() {
+            Some(element) => element,
+            None => unreachable!("as many elements as a row has"),
+        })
+    })
 }
 
 impl<B: Backend> Eight<B> {

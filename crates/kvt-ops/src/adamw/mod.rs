@@ -10,7 +10,7 @@ use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::tensor::{DType, Device, Tensor};
 
-use self::eight::{Eight, GROUP, unzip, zip};
+use self::eight::{Eight, GROUP, transposed};
 use crate::convert::in_type;
 
 mod cpu;
@@ -244,25 +244,19 @@ fn update_eight(
     inputs: [AdamWInput; GROUP],
     guard: &Guard,
 ) -> impl Iterator<Item = (Tensor<1>, [Tensor<1>; 2])> {
+    let steps = inputs.each_ref().map(|input| input.step);
     let inputs = inputs.map(|input| {
-        let AdamWInput { weight, grad, .. } = input;
-        let moments = <(_, _)>::from(input.moments.map(Tensor::into_dispatch));
-        let tensors = (weight.into_dispatch(), grad.into_dispatch());
-        ((tensors, moments), input.step)
+        let [exp_avg, exp_avg_sq] = input.moments;
+        [input.weight, input.grad, exp_avg, exp_avg_sq].map(Tensor::into_dispatch)
     });
-    let (inputs, steps) = unzip(inputs);
-    let (tensors, moments) = unzip(inputs);
-    let ((weights, grads), (exp_avgs, exp_avg_sqs)) = (unzip(tensors), unzip(moments));
+    let [weights, grads, exp_avgs, exp_avg_sqs] = transposed(inputs).map(Eight::<Dispatch>::new);
     let guard = guard.0.clone().into_dispatch();
-    let [weights, grads, exp_avgs, exp_avg_sqs] =
-        [weights, grads, exp_avgs, exp_avg_sqs].map(Eight::new);
-    let (weights, exp_avgs, exp_avg_sqs) =
-        Dispatch::adamw_of_eight(weights, grads, exp_avgs, exp_avg_sqs, guard, steps);
-    let moments = zip(exp_avgs.into_array(), exp_avg_sqs.into_array());
-    let outputs = zip(weights.into_array(), moments).into_iter();
-    outputs.map(|(weight, moments)| {
-        let moments = <[_; 2]>::from(moments).map(Tensor::from_dispatch);
-        (Tensor::from_dispatch(weight), moments)
+    let outputs: [Eight<Dispatch>; 3] =
+        Dispatch::adamw_of_eight(weights, grads, exp_avgs, exp_avg_sqs, guard, steps).into();
+    let outputs = transposed(outputs.map(Eight::into_array)).into_iter();
+    outputs.map(|output| {
+        let [weight, moments @ ..] = output.map(Tensor::from_dispatch);
+        (weight, moments)
     })
 }
 

@@ -113,7 +113,7 @@ pub(super) fn backward_from_inputs<B: KnnSoftmaxOps>(
     d_out: FloatTensor<B>,
     settings: AttentionSettings,
 ) -> [FloatTensor<B>; 3] {
-    let added = Added::nothing();
+    let added = Added::Nothing;
     let limit = limit::<B>(&q);
     let saved = match block::<B>(&q, &k, limit) {
         None => {

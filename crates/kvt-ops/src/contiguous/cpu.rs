@@ -5,7 +5,7 @@ use burn::tensor::{DType, Element, bf16};
 use rayon::prelude::*;
 
 use super::LayoutOps;
-use crate::cpu::buffer::{par_build_of, tensor_of};
+use crate::cpu::buffer::{par_build, tensor_of};
 
 /// Rows and columns that are copied together where rows become columns: they stay in the cache.
 const TILE: usize = 16;
@@ -42,15 +42,9 @@ fn copied<T: Element + bytemuck::Pod>(x: &FloatTensor<Flex>) -> FloatTensor<Flex
     let part = rows * view.columns.0;
     let len = shape.num_elements();
     let numbers = (0..len.div_ceil(part)).into_par_iter();
-    let out = par_build_of(
-        len,
-        part,
-        numbers,
-        || (),
-        |(), out: &mut [T], number| {
-            view.copy_rows(number * rows, out, values);
-        },
-    );
+    let out = par_build(len, part, numbers, |out: &mut [T], number| {
+        view.copy_rows(number * rows, out, values);
+    });
     tensor_of(out, shape)
 }
 

@@ -18,16 +18,14 @@ use burn::tensor::{Shape, Tensor};
 
 use crate::autodiff::{record_asked, split, split_optional};
 use crate::optional::Optional;
+use crate::window::Window;
 
 mod cpu;
 
 /// The movement of square kernels over an image.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// Pixels between adjacent positions.
-    stride: usize,
-    /// Pixels of zeros on each side of the image.
-    padding: usize,
+    window: Window,
     /// Groups of channels that do not mix.
     groups: usize,
 }
@@ -39,8 +37,10 @@ impl Settings {
         x: FloatTensor<B>,
         weight: &FloatTensor<B>,
     ) -> (FloatTensor<B>, ConvOptions<2>) {
-        let options =
-            |groups| ConvOptions::new([self.stride; 2], [self.padding; 2], [1, 1], groups);
+        let Window {
+            stride, padding, ..
+        } = self.window;
+        let options = |groups| ConvOptions::new([stride; 2], [padding; 2], [1, 1], groups);
         let ([batch, channels, height, width], outputs) = (x.shape().dims(), weight.shape()[0]);
         if self.groups != channels || channels == 1 || outputs == channels {
             return (x, options(self.groups));
@@ -165,7 +165,11 @@ pub fn conv2d(
 ) -> Tensor<4> {
     let ([_, inputs, height, width], [outputs, of_group, kernel, other]) =
         (x.dims(), weight.dims());
-    let least = height.min(width);
+    let window = Window {
+        kernel,
+        stride,
+        padding,
+    };
     let biases = bias.as_ref().map(|bias| bias.dims()[0]);
     assert!(
         groups > 0
@@ -173,20 +177,14 @@ pub fn conv2d(
             && outputs > 0
             && of_group * groups == inputs
             && outputs.is_multiple_of(groups)
-            && least > 0
-            && (1..=least + 2 * padding).contains(&kernel)
             && kernel == other
-            && stride > 0
+            && window.fits([height, width])
             && biases.is_none_or(|biases| biases == outputs),
         "conv2d: a weight of shape {:?} and {biases:?} biases do not fit images of shape {:?} with a padding of {padding}, a stride of {stride} and {groups} groups",
         weight.dims(),
         x.dims()
     );
-    let settings = Settings {
-        stride,
-        padding,
-        groups,
-    };
+    let settings = Settings { window, groups };
     let bias = Optional::<Dispatch>::of(bias.map(Tensor::into_dispatch));
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
     Tensor::from_dispatch(Dispatch::convolve(x, weight, bias, settings))

@@ -65,12 +65,12 @@ pub(crate) fn par_map_rows(
 
 /// `len` new values, built part by part. `build` gets a part, filled with zeros on the same thread, and the part's
 /// item of `others`.
-pub(crate) fn par_build<T: Send>(
+pub(crate) fn par_build<V: Copy + Default + Send, T: Send>(
     len: usize,
     part: usize,
     others: impl IndexedParallelIterator<Item = T>,
-    build: impl Fn(&mut [f32], T) + Sync + Send,
-) -> Vec<f32> {
+    build: impl Fn(&mut [V], T) + Sync + Send,
+) -> Vec<V> {
     par_build_with(
         len,
         part,
@@ -81,18 +81,7 @@ pub(crate) fn par_build<T: Send>(
 }
 
 /// As [`par_build`]; `build` also gets a `scratch`, which is reused for many parts.
-pub(crate) fn par_build_with<S, T: Send>(
-    len: usize,
-    part: usize,
-    others: impl IndexedParallelIterator<Item = T>,
-    scratch: impl Fn() -> S + Sync + Send,
-    build: impl Fn(&mut S, &mut [f32], T) + Sync + Send,
-) -> Vec<f32> {
-    par_build_of(len, part, others, scratch, build)
-}
-
-/// As [`par_build_with`], for values of any type whose default is zero.
-pub(crate) fn par_build_of<V: Copy + Default + Send, S, T: Send>(
+pub(crate) fn par_build_with<V: Copy + Default + Send, S, T: Send>(
     len: usize,
     part: usize,
     others: impl IndexedParallelIterator<Item = T>,
@@ -150,7 +139,7 @@ mod tests {
     fn every_part_is_built_once_from_zeros() {
         for len in [0_usize, 1, 7, 64, 65, 1000] {
             let numbers = (0..len.div_ceil(64)).into_par_iter();
-            let values = par_build(len, 64, numbers, |part, number| {
+            let values = par_build(len, 64, numbers, |part: &mut [f32], number| {
                 for x in part {
                     *x += number as f32;
                 }

@@ -6,7 +6,7 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 use super::bf16::Number;
-use super::buffer::{par_build_of, tensor_of, values_in};
+use super::buffer::{par_build, tensor_of, values_in};
 
 /// Values per block.
 const BLOCK: usize = 16 * 1024;
@@ -31,14 +31,8 @@ where
 {
     let values: &[A] = values_in(x);
     let blocks = values.par_chunks(BLOCK);
-    let out = par_build_of(
-        values.len(),
-        BLOCK,
-        blocks,
-        || (),
-        |(), to, from| {
-            copy::<A, B>(from, to);
-        },
-    );
+    let out = par_build(values.len(), BLOCK, blocks, |to, from| {
+        copy::<A, B>(from, to);
+    });
     tensor_of(out, x.shape())
 }

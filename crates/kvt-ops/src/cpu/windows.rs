@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// The sizes of an image channel, and the movement of windows over it.
+/// The sizes of an image channel, and the movement of windows over it; made by [`Window::windows`](crate::window::Window::windows).
 #[derive(Clone, Copy)]
 pub(crate) struct Windows {
     pub height: usize,
@@ -34,25 +34,6 @@ impl Span {
 }
 
 impl Windows {
-    /// For images in which a window fits.
-    pub(crate) fn new(
-        [height, width]: [usize; 2],
-        size: usize,
-        stride: usize,
-        padding: usize,
-    ) -> Self {
-        let steps = |length: usize| (length + 2 * padding - size) / stride + 1;
-        Self {
-            height,
-            width,
-            size,
-            stride,
-            padding,
-            rows: steps(height),
-            columns: steps(width),
-        }
-    }
-
     /// Pixels of an image channel.
     pub(crate) fn pixels(&self) -> usize {
         self.height * self.width
@@ -209,6 +190,7 @@ fn add(pixels: &mut [f32], values: &[f32], stride: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::window::Window;
 
     #[test]
     fn some_rows_of_positions_are_those_of_all() {
@@ -221,7 +203,12 @@ mod tests {
             ([3, 5], 1, 1, 0),
             ([2, 3], 3, 2, 3),
         ] {
-            let windows = Windows::new([height, width], size, stride, padding);
+            let window = Window {
+                kernel: size,
+                stride,
+                padding,
+            };
+            let windows = window.windows([height, width]);
             let (area, positions) = (windows.area(), windows.positions());
             let image: Vec<f32> = (1..=windows.pixels()).map(|i| i as f32).collect();
             let mut all = vec![0.0; area * positions];

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::{GeluOps, QUICK};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
-use crate::cpu::buffer::{par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of};
+use crate::cpu::buffer::{par_build_with, par_map_copy, tensor, tensor_of, values_in, values_of};
 use crate::cpu::round::copy;
 use crate::cpu::simd::exp;
 
@@ -111,7 +111,7 @@ fn bf16_forward<F: Curve>(x: &FloatTensor<Flex>) -> FloatTensor<Flex> {
     let values: &[bf16] = values_in(x);
     let blocks = values.par_chunks(BLOCK);
     let scratch = || vec![0.0; BLOCK];
-    let out = par_build_of(values.len(), BLOCK, blocks, scratch, |block, out, x| {
+    let out = par_build_with(values.len(), BLOCK, blocks, scratch, |block, out, x| {
         let block = &mut block[..x.len()];
         copy(x, block);
         Arch::new().dispatch(Forward::<F>(block, PhantomData));
@@ -125,7 +125,7 @@ fn bf16_backward<F: Curve>(x: &FloatTensor<Flex>, grad: &FloatTensor<Flex>) -> F
     let [values, grads]: [&[bf16]; 2] = [x, grad].map(values_in);
     let blocks = values.par_chunks(BLOCK).zip(grads.par_chunks(BLOCK));
     let scratch = || [vec![0.0; BLOCK], vec![0.0; BLOCK]];
-    let out = par_build_of(
+    let out = par_build_with(
         values.len(),
         BLOCK,
         blocks,

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{MlpOps, composed};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::bf16::{Added, Kernel, Right, Scratch, block_height, rows_of_product};
-use crate::cpu::buffer::{par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of};
+use crate::cpu::buffer::{par_build_with, par_map_copy, tensor, tensor_of, values_in, values_of};
 use crate::cpu::gemm::Matrix;
 use crate::cpu::weight::Weight;
 use crate::gelu::{exact, exact_bf16};
@@ -100,7 +100,7 @@ fn in_bf16(
     let height = block_height(Some(kernel), rows);
     let blocks = values_of(residual).par_chunks(height * outputs).enumerate();
     let scratch = || (Scratch::default(), vec![bf16::default(); height * hidden]);
-    let out = par_build_of(
+    let out = par_build_with(
         rows * outputs,
         height * outputs,
         blocks,

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::ResidualOps;
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::bf16::Number;
-use crate::cpu::buffer::{par_build_of, par_map_copy, tensor, tensor_of, values_in, values_of};
+use crate::cpu::buffer::{par_build, par_map_copy, tensor, tensor_of, values_in, values_of};
 
 /// Approximate number of elements per block; a block belongs to one sample.
 const BLOCK: usize = 16 * 1024;
@@ -104,12 +104,11 @@ fn multiply<T: Number + burn::tensor::Element>(
     let x = contiguous(x.clone());
     let (values, block) = (values_of(&x), parts.block());
     let others = values.par_chunks(block).zip(parts.of_blocks());
-    let out = par_build_of(
+    let out = par_build(
         values.len(),
         block,
         others,
-        || (),
-        |(), out: &mut [T], (values, scale)| {
+        |out: &mut [T], (values, scale)| {
             for (out, value) in out.iter_mut().zip(values) {
                 *out = T::rounded(value * scale);
             }

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{RowOps, RowOrder, selected};
 use crate::contiguous::cpu::contiguous;
-use crate::cpu::buffer::{par_build_of, tensor_of, values_in};
+use crate::cpu::buffer::{par_build, tensor_of, values_in};
 
 /// Approximate number of values per block.
 const BLOCK: usize = 16 * 1024;
@@ -28,20 +28,14 @@ fn copied<T: Element + bytemuck::Pod>(x: FloatTensor<Flex>, order: &RowOrder) ->
     let block = (BLOCK / dim.max(1)).max(1);
     let (len, part) = (batch * places * dim, block * dim);
     let numbers = (0..(batch * places).div_ceil(block)).into_par_iter();
-    let out = par_build_of(
-        len,
-        part,
-        numbers,
-        || (),
-        |(), out: &mut [T], number| {
-            for (row, out) in out.chunks_exact_mut(dim).enumerate() {
-                let place = number * block + row;
-                if let Some(source) = order.sources[place % places] {
-                    let start = (place / places * rows + source as usize) * dim;
-                    out.copy_from_slice(&values[start..start + dim]);
-                }
+    let out = par_build(len, part, numbers, |out: &mut [T], number| {
+        for (row, out) in out.chunks_exact_mut(dim).enumerate() {
+            let place = number * block + row;
+            if let Some(source) = order.sources[place % places] {
+                let start = (place / places * rows + source as usize) * dim;
+                out.copy_from_slice(&values[start..start + dim]);
             }
-        },
-    );
+        }
+    });
     tensor_of(out, Shape::new([batch, places, dim]))
 }

@@ -1,9 +1,7 @@
 //! Flash attention and packed projections against the fused attention.
 
 use burn::tensor::{Device, Tensor};
-use kvt_ops::{
-    AttentionSettings, attention, flash_attention, flash_self_attention, self_attention,
-};
+use kvt_ops::{AttentionSettings, attention, self_attention};
 use kvt_testing::devices::{assert_close, devices_of, tensor, values};
 use kvt_testing::naive::draw;
 
@@ -15,7 +13,18 @@ const DIM: usize = 16;
 const SETTINGS: [AttentionSettings; 2] = [settings(7), settings(4)];
 
 const fn settings(kept: usize) -> AttentionSettings {
-    AttentionSettings { scale: 0.5, kept }
+    AttentionSettings {
+        scale: 0.5,
+        kept,
+        flash: false,
+    }
+}
+
+fn flash(settings: AttentionSettings) -> AttentionSettings {
+    AttentionSettings {
+        flash: true,
+        ..settings
+    }
 }
 
 /// The packed projection, and a gradient of the output.
@@ -27,20 +36,17 @@ fn inputs(device: &Device) -> (Tensor<3>, Tensor<3>) {
     (numbers(1, 3 * HEADS * DIM), numbers(2, HEADS * DIM))
 }
 
-type SelfAttention = fn(Tensor<3>, usize, AttentionSettings) -> Tensor<3>;
-type Attention = fn(Tensor<4>, Tensor<4>, Tensor<4>, AttentionSettings) -> Tensor<4>;
-
 /// Output and gradient of `qkv`.
-fn packed(device: &Device, settings: AttentionSettings, attend: SelfAttention) -> [Vec<f32>; 2] {
+fn packed(device: &Device, settings: AttentionSettings) -> [Vec<f32>; 2] {
     let (qkv, probe) = inputs(&device.clone().autodiff());
     let qkv = qkv.require_grad();
-    let out = attend(qkv.clone(), HEADS, settings);
+    let out = self_attention(qkv.clone(), HEADS, settings);
     let grads = (out.clone() * probe).sum().backward();
     [values(out), values(qkv.grad(&grads).unwrap())]
 }
 
 /// The same with separate queries, keys and values.
-fn separate(device: &Device, settings: AttentionSettings, attend: Attention) -> [Vec<f32>; 2] {
+fn separate(device: &Device, settings: AttentionSettings) -> [Vec<f32>; 2] {
     let (qkv, probe) = inputs(&device.clone().autodiff());
     let qkv = qkv.require_grad();
     let heads = qkv
@@ -48,7 +54,7 @@ fn separate(device: &Device, settings: AttentionSettings, attend: Attention) -> 
         .reshape([BATCH, TOKENS, 3, HEADS, DIM])
         .permute([2, 0, 3, 1, 4]);
     let [q, k, v] = [0, 1, 2].map(|i| heads.clone().narrow(0, i, 1).squeeze_dim::<4>(0));
-    let out = attend(q, k, v, settings)
+    let out = attention(q, k, v, None, None, settings)
         .swap_dims(1, 2)
         .reshape([BATCH, TOKENS, HEADS * DIM]);
     let grads = (out.clone() * probe).sum().backward();
@@ -59,13 +65,10 @@ fn separate(device: &Device, settings: AttentionSettings, attend: Attention) -> 
 fn on_the_cpu_flash_is_fused_to_the_bit() {
     let device = Device::flex();
     for settings in SETTINGS {
+        assert_eq!(packed(&device, flash(settings)), packed(&device, settings));
         assert_eq!(
-            packed(&device, settings, flash_self_attention),
-            packed(&device, settings, self_attention)
-        );
-        assert_eq!(
-            separate(&device, settings, flash_attention),
-            separate(&device, settings, attention)
+            separate(&device, flash(settings)),
+            separate(&device, settings)
         );
     }
 }
@@ -73,15 +76,12 @@ fn on_the_cpu_flash_is_fused_to_the_bit() {
 #[test]
 fn packed_and_separate_inputs_give_the_same_on_every_device() {
     for settings in SETTINGS {
-        let expected = separate(&Device::flex(), settings, attention);
+        let expected = separate(&Device::flex(), settings);
         for (name, device) in devices_of(settings.kept == 7) {
             let results = [
-                ("fused", packed(&device, settings, self_attention)),
-                ("flash", packed(&device, settings, flash_self_attention)),
-                (
-                    "separate flash",
-                    separate(&device, settings, flash_attention),
-                ),
+                ("fused", packed(&device, settings)),
+                ("flash", packed(&device, flash(settings))),
+                ("separate flash", separate(&device, flash(settings))),
             ];
             for (which, actual) in results {
                 for ((what, a), e) in ["out", "qkv"].iter().zip(&actual).zip(&expected) {
@@ -97,7 +97,7 @@ fn packed_and_separate_inputs_give_the_same_on_every_device() {
 #[should_panic(expected = "keeps at least 1 key")]
 fn a_query_without_a_key_is_refused() {
     let x = Tensor::<4>::zeros([1, 1, 2, 4], &Device::flex());
-    let _ = attention(x.clone(), x.clone(), x, settings(0));
+    let _ = attention(x.clone(), x.clone(), x, None, None, settings(0));
 }
 
 #[test]
@@ -105,5 +105,5 @@ fn a_query_without_a_key_is_refused() {
 fn keys_of_another_width_are_refused() {
     let device = Device::flex();
     let x = |dim| Tensor::<4>::zeros([1, 1, 2, dim], &device);
-    let _ = attention(x(3), x(4), x(3), settings(7));
+    let _ = attention(x(3), x(4), x(3), None, None, settings(7));
 }

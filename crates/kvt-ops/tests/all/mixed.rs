@@ -213,7 +213,11 @@ fn attention_of_half_types_is_near_that_of_f32() {
     for kept in [70, 20, 9] {
         // Whether the CPU skips dropped keys depends on their number, but not a kernel of a GPU.
         for (name, device, dtype, error) in cases(kept == 20) {
-            let settings = AttentionSettings { scale: 0.4, kept };
+            let settings = AttentionSettings {
+                scale: 0.4,
+                kept,
+                flash: false,
+            };
             let qkv = rounded(numbers(1, [2, 70, 3 * 48], &device), dtype);
             let run = |dtype| {
                 let qkv = qkv.clone().detach().require_grad();

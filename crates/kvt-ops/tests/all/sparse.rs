@@ -2,7 +2,7 @@
 //! dense: output and gradients.
 
 use burn::tensor::{Device, Tensor};
-use kvt_ops::{AttentionSettings, attention, attention_with};
+use kvt_ops::{AttentionSettings, attention};
 use kvt_testing::devices::{tensor, values};
 use kvt_testing::naive::draw;
 use rayon::ThreadPoolBuilder;
@@ -43,13 +43,13 @@ fn run(shape: Shape, inputs: &[Vec<f32>; 4], kept: usize, dense: bool) -> [Vec<f
     };
     let [q, k, v] =
         [(q, 0), (k, 1), (v, 2)].map(|(size, i)| given(size, &inputs[i]).require_grad());
-    let settings = AttentionSettings { scale: 0.3, kept };
-    let out = if dense {
-        let bias = Tensor::zeros([1; 4], &device);
-        attention_with(q.clone(), k.clone(), v.clone(), Some(bias), None, settings)
-    } else {
-        attention(q.clone(), k.clone(), v.clone(), settings)
+    let settings = AttentionSettings {
+        scale: 0.3,
+        kept,
+        flash: false,
     };
+    let bias = dense.then(|| Tensor::zeros([1; 4], &device));
+    let out = attention(q.clone(), k.clone(), v.clone(), bias, None, settings);
     let grads = (out.clone() * given(probe, &inputs[3])).sum().backward();
     let of = |x: Tensor<4>| values(x.grad(&grads).unwrap());
     [values(out), of(q), of(k), of(v)]

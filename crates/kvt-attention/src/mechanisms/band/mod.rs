@@ -4,7 +4,7 @@
 
 use burn::tensor::Tensor;
 
-use super::weighing::Weighing;
+use super::weighing::{Weighing, with_prefix};
 use crate::{AttentionError, Place};
 
 mod axis;
@@ -40,17 +40,6 @@ impl Window {
             stride: 1,
         }
     }
-}
-
-/// The largest radius, and the largest pool.
-pub(super) const LARGEST: usize = 1024;
-
-/// Refuses radii above [`LARGEST`].
-pub(super) fn check_radius(radius: usize) -> Result<(), AttentionError> {
-    if radius <= LARGEST {
-        return Ok(());
-    }
-    Err(AttentionError::Setting("`radius` must be at most 1024"))
 }
 
 /// Refuses a bias or a mask, and cross-attention, whose queries and keys are at different positions.
@@ -130,7 +119,7 @@ impl Band {
         let pools = rows
             .pool(narrower)
             .reshape([batch, heads, rows.keys() * columns.keys(), dim]);
-        after_prefix(x, self.prefix, pools)
+        with_prefix(x, self.prefix, pools)
     }
 
     /// Softmax attention of every token to the keys that it sees.
@@ -156,14 +145,6 @@ impl Band {
         let tiles = [rows, columns].map(|axis| axis.tiles(whole, least));
         self.attend_tiles(q, k, v, weighing, tiles)
     }
-}
-
-/// The first `prefix` tokens of `x`, followed by `map`.
-fn after_prefix(x: Tensor<4>, prefix: usize, map: Tensor<4>) -> Tensor<4> {
-    if prefix == 0 {
-        return map;
-    }
-    Tensor::cat(vec![x.narrow(2, 0, prefix), map], 2)
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 use super::super::draws::{Draws, Redraw};
 use super::Clustered;
-use crate::{AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place, SoftmaxAttention};
-
-/// Maximum bits of a hash, as in the authors' code.
-const MOST_BITS: usize = 63;
+use crate::{
+    AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place, Ranged, SoftmaxAttention,
+};
 
 settings! {
     /// Clustered attention (Vyas et al., [Fast Transformers with Clustered Attention](https://arxiv.org/abs/2007.04825),
@@ -74,19 +73,6 @@ impl MechanismConfig for ClusteredConfig {
 
     type Mechanism = Clustered;
 
-    fn validate(&self) -> Result<(), AttentionError> {
-        if self.clusters == 0 {
-            return Err(AttentionError::Setting("`clusters` must be at least 1"));
-        }
-        if !(1..=MOST_BITS).contains(&self.bits) {
-            return Err(AttentionError::Setting("`bits` must be in [1, 63]"));
-        }
-        if self.iterations > 256 {
-            return Err(AttentionError::Setting("`iterations` must be at most 256"));
-        }
-        SoftmaxAttention::at(self.temperature).validate()
-    }
-
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
         self.fits_as(Self::KIND, place)
     }
@@ -118,9 +104,7 @@ impl MechanismConfig for ClusteredImprovedConfig {
     type Mechanism = Clustered;
 
     fn validate(&self) -> Result<(), AttentionError> {
-        if self.kept == 0 {
-            return Err(AttentionError::Setting("`kept` must be at least 1"));
-        }
+        self.check_ranges()?;
         self.clustering.validate()
     }
 

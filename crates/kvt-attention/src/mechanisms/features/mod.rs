@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Tensor};
 
-use crate::{AttentionError, Cost, Macs, Place};
+use crate::{Cost, Macs, Place};
 
 mod directions;
 
@@ -82,36 +82,6 @@ pub(super) fn cost(place: &Place, products: usize) -> Cost {
         macs: Macs::attention(tokens * place.dim() * products),
         kept: place.keys,
     }
-}
-
-/// Refuses numbers of random features that are out of range.
-pub(super) fn check_features(features: usize) -> Result<(), AttentionError> {
-    if (1..=65536).contains(&features) {
-        return Ok(());
-    }
-    Err(AttentionError::Setting(
-        "`features` must be in [1, 65536]: there is no attention without features, and with more dense attention costs less",
-    ))
-}
-
-/// Refuses values too small to keep denominators from zero, or large enough to dominate them.
-pub(super) fn check_epsilon(epsilon: f64) -> Result<(), AttentionError> {
-    if (1e-12..=1.0).contains(&epsilon) {
-        return Ok(());
-    }
-    Err(AttentionError::Setting(
-        "`epsilon` must be in [1e-12, 1]: without it nothing keeps denominators from being zero",
-    ))
-}
-
-/// Refuses values too small to keep features from zero, or large enough to dominate them.
-pub(super) fn check_kernel_epsilon(kernel_epsilon: f64) -> Result<(), AttentionError> {
-    if (1e-12..=1.0).contains(&kernel_epsilon) {
-        return Ok(());
-    }
-    Err(AttentionError::Setting(
-        "`kernel_epsilon` must be in [1e-12, 1]: without it nothing keeps features from being zero",
-    ))
 }
 
 #[cfg(test)]

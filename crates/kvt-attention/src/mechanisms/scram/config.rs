@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{PatchMatch, Scram};
 use crate::mechanisms::Redraw;
 use crate::mechanisms::draws::Draws;
-use crate::{AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place, SoftmaxAttention};
+use crate::{AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place};
 
 /// The keys that SCRAM searches for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -82,25 +82,6 @@ impl MechanismConfig for ScramConfig {
     const KIND: &'static str = "scram";
 
     type Mechanism = Scram;
-
-    fn validate(&self) -> Result<(), AttentionError> {
-        let ranges = [
-            (1..=1024, self.kept, "`kept` must be in [1, 1024]"),
-            (
-                1..=1024,
-                self.separation,
-                "`separation` must be in [1, 1024]",
-            ),
-            (0..=1024, self.radius, "`radius` must be in [0, 1024]"),
-            (1..=256, self.iterations, "`iterations` must be in [1, 256]"),
-        ];
-        for (range, value, message) in ranges {
-            if !range.contains(&value) {
-                return Err(AttentionError::Setting(message));
-            }
-        }
-        SoftmaxAttention::at(self.temperature).validate()
-    }
 
     fn fits(&self, place: &Place) -> Result<(), AttentionError> {
         place.without_bias(Self::KIND)?;

@@ -5,7 +5,8 @@ use burn::tensor::{Bool, Int, Tensor, TensorData};
 use rayon::prelude::*;
 
 use super::draws::Draws;
-use crate::{Context, Mechanism, Score, SoftmaxAttention, attend_unchecked};
+use super::weighing::Weighing;
+use crate::{Context, Mechanism, SoftmaxAttention};
 
 mod config;
 mod estimators;
@@ -79,36 +80,23 @@ impl Scram {
         fields: &Fields,
         context: &Context,
     ) -> Tensor<4> {
-        let ([batch, heads, tokens, dim], prefix) = (q.dims(), context.prefix);
-        let ([.., keys, value_dim], queries) = (v.dims(), tokens - prefix);
-        let softmax = SoftmaxAttention::at(self.config.temperature);
-        let attend = |q, k, v, mask, dropout| {
-            let score = Score { bias: None, mask };
-            attend_unchecked(q, k, v, score, context.scale, &softmax, dropout)
-        };
-        let slots = prefix + self.config.slots(queries);
-        let (indices, mask) = self.candidates(fields, batch * heads, keys, prefix, slots);
-        let (indices, mask) = on_device(indices, mask, slots, &q);
-        // Every query becomes an image, since each has its own keys.
-        let rows = batch * heads * queries;
-        let gathered = |x: &Tensor<4>, dim: usize| {
-            let x = x.clone().reshape([batch * heads * keys, dim]);
-            x.select(0, indices.clone()).reshape([rows, 1, slots, dim])
-        };
-        let (near, values) = (gathered(&k, dim), gathered(&v, value_dim));
-        let searching = q
-            .clone()
-            .narrow(2, prefix, queries)
-            .reshape([rows, 1, 1, dim]);
-        let out = attend(searching, near, values, Some(mask), context.dropout)
-            .reshape([batch, heads, queries, value_dim]);
-        if prefix == 0 {
-            return out;
-        }
-        // Another draw than for the tokens of the map.
-        let dropout = context.dropout.map(|dropout| dropout.named("prefix"));
-        let dense = attend(q.narrow(2, 0, prefix), k, v, None, dropout);
-        Tensor::cat(vec![dense, out], 2)
+        let (prefix, temperature) = (context.prefix, self.config.temperature);
+        let weighing = Weighing::new(SoftmaxAttention::at(temperature), context);
+        weighing.after_prefix(prefix, q, k, v, |q, k, v| {
+            let ([batch, heads, queries, dim], [.., keys, value_dim]) = (q.dims(), v.dims());
+            let slots = prefix + self.config.slots(queries);
+            let (indices, mask) = self.candidates(fields, batch * heads, keys, prefix, slots);
+            let (indices, mask) = on_device(indices, mask, slots, &q);
+            // Every query becomes an image, since each has its own keys.
+            let rows = batch * heads * queries;
+            let gathered = |x: Tensor<4>, dim: usize| {
+                let x = x.reshape([batch * heads * keys, dim]);
+                x.select(0, indices.clone()).reshape([rows, 1, slots, dim])
+            };
+            let (q, near) = (q.reshape([rows, 1, 1, dim]), gathered(k, dim));
+            let out = weighing.attend_visible(q, near, gathered(v, value_dim), Some(mask));
+            out.reshape([batch, heads, queries, value_dim])
+        })
     }
 
     /// For every query, `slots` indices of keys, counted over all heads, and which of them are padding.

@@ -11,7 +11,7 @@ use cubecl::prelude::*;
 
 use self::few_bindings::chosen_adamw;
 use self::kernel::{StepLaunch, adamw_kernel, guard_kernel};
-use super::eight::{Eight, GROUP, unzip, zip};
+use super::eight::{Eight, GROUP, transposed, zip};
 use super::{AdamWOps, AdamWStep};
 use crate::gpu::launch::{address, empty, one_unit_per_number};
 
@@ -88,24 +88,13 @@ impl AdamWOps for CubeBackend {
         steps: [AdamWStep; GROUP],
     ) -> (Eight<Self>, Eight<Self>, Eight<Self>) {
         let guard = into_contiguous(guard);
-        let moments = zip(exp_avgs.into_array(), exp_avg_sqs.into_array());
-        let inputs = zip(zip(weights.into_array(), grads.into_array()), moments).map(
-            |((weight, grad), (exp_avg, exp_avg_sq))| {
-                [weight, grad, exp_avg, exp_avg_sq].map(into_contiguous)
-            },
-        );
+        let inputs = [weights, grads, exp_avgs, exp_avg_sqs].map(Eight::into_array);
+        let inputs = transposed(inputs).map(|input| input.map(into_contiguous));
         let outputs = match at_once(&guard) {
             0 => zip(inputs, steps).map(|(input, step)| chosen_adamw(input, &guard, step)),
             at_once => update(&inputs, &guard, &steps, at_once),
         };
-        let outputs = outputs.map(|[weight, exp_avg, exp_avg_sq]| (weight, (exp_avg, exp_avg_sq)));
-        let (weights, moments) = unzip(outputs);
-        let (exp_avgs, exp_avg_sqs) = unzip(moments);
-        (
-            Eight::new(weights),
-            Eight::new(exp_avgs),
-            Eight::new(exp_avg_sqs),
-        )
+        transposed(outputs).map(Eight::<Self>::new).into()
     }
 }
 

@@ -1,35 +1,16 @@
 //! Bias and mask in the composed attention.
 
-use burn::backend::{
-    Scalar, TensorMetadata,
-    tensor::{BoolTensor, FloatTensor},
-};
+use burn::backend::{Scalar, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{Shape, Slice};
 
-use super::{Added, Given};
+use super::Added;
 use crate::cast::{cast, to_f32};
 use crate::convert::ConvertOps;
 
 impl<B: ConvertOps> Added<B> {
-    /// Neither bias nor mask.
-    pub(in crate::attention) fn nothing() -> Self {
-        Self {
-            bias: None,
-            mask: None,
-        }
-    }
-
-    /// Bias and mask without the placeholders.
-    pub(super) fn new(bias: FloatTensor<B>, mask: BoolTensor<B>, given: Given) -> Self {
-        Self {
-            bias: given.bias.then_some(bias),
-            mask: given.mask.then_some(mask),
-        }
-    }
-
     /// Whether there is a bias.
     pub(in crate::attention) fn has_bias(&self) -> bool {
-        self.bias.is_some()
+        self.bias().is_some()
     }
 
     /// The part for a range of queries.
@@ -40,21 +21,22 @@ impl<B: ConvertOps> Added<B> {
             let all = |size: usize| Slice::from(0..size);
             [all(batch), all(heads), Slice::from(queries), all(keys)]
         };
-        Self {
-            bias: self.bias.clone().map(|x| {
+        let (bias, mask) = self.clone().into_parts();
+        Self::new(
+            bias.map(|x| {
                 let slices = part(x.shape());
                 B::float_slice(x, &slices)
             }),
-            mask: self.mask.clone().map(|x| {
+            mask.map(|x| {
                 let slices = part(x.shape());
                 B::bool_slice(x, &slices)
             }),
-        }
+        )
     }
 
     /// Adds the bias to scores `[batch, heads, query, key]` and hides masked keys.
     pub(in crate::attention) fn add(&self, scores: FloatTensor<B>) -> FloatTensor<B> {
-        let scores = match self.bias.clone() {
+        let scores = match self.bias() {
             Some(bias) => {
                 let shape = scores.shape();
                 let [batch, heads, queries, keys] = bias.shape().dims();
@@ -70,7 +52,7 @@ impl<B: ConvertOps> Added<B> {
 
     /// Replaces the scores of masked keys.
     pub(in crate::attention) fn hide(&self, scores: FloatTensor<B>, value: f32) -> FloatTensor<B> {
-        let Some(mask) = self.mask.clone() else {
+        let (_, Some(mask)) = self.clone().into_parts() else {
             return scores;
         };
         let shape = scores.shape();
@@ -90,7 +72,7 @@ impl<B: ConvertOps> Added<B> {
         &self,
         d_scores: &FloatTensor<B>,
     ) -> Option<FloatTensor<B>> {
-        let shape = self.bias.as_ref()?.shape();
+        let shape = self.bias()?.shape();
         let [batch, heads, queries, keys] = shape.dims();
         let split = in_windows(&d_scores.shape(), heads);
         let mut d_scores = B::float_reshape(d_scores.clone(), split);
@@ -105,7 +87,7 @@ impl<B: ConvertOps> Added<B> {
 
     /// Joins the gradients of blocks of queries.
     pub(in crate::attention) fn join(&self, parts: Vec<FloatTensor<B>>) -> Option<FloatTensor<B>> {
-        let bias = self.bias.as_ref()?;
+        let bias = self.bias()?;
         let whole = if bias.shape()[2] > 1 {
             B::float_cat(parts, 2)
         } else {

@@ -1,9 +1,10 @@
 //! The composed attention with a bias and a mask, as on GPUs, against the CPU implementation; and the size of the saved tensor.
 
-use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::{Shape, TensorData};
 
 use super::*;
+use crate::attention::{AttentionOps, AttentionSettings, composed};
 use crate::cast::to_f32;
 use crate::cpu::buffer::{tensor, values_of};
 use kvt_testing::naive::{draw, worst};
@@ -39,6 +40,7 @@ fn numbers(x: &Floats) -> Vec<f32> {
 const SETTINGS: AttentionSettings = AttentionSettings {
     scale: 0.5,
     kept: 5,
+    flash: false,
 };
 
 /// All queries at once, some, or one at a time; with and without saved probabilities.
@@ -61,29 +63,24 @@ fn blocks_of_queries_agree_with_the_cpu() {
             let ([q, k, v], d_out) = inputs(QUERIES, KEYS);
             for given in [(true, true), (true, false), (false, true)] {
                 let (with_bias, with_mask) = given;
-                let given = Given {
-                    bias: with_bias,
-                    mask: with_mask,
-                };
-                let run = |q, k, v, bias, mask| {
-                    Flex::added_attention(q, k, v, bias, mask, given, SETTINGS)
-                };
-                let args = (q.clone(), k.clone(), v.clone(), bias.clone(), mask.clone());
-                let (out, saved) = run(args.0, args.1, args.2, args.3, args.4);
-                let (dq, dk, dv, dbias) = Flex::added_attention_backward(
+                let added = Added::<Flex>::new(
+                    with_bias.then(|| bias.clone()),
+                    with_mask.then(|| mask.clone()),
+                );
+                let (out, saved) =
+                    Flex::fused_attention(q.clone(), k.clone(), v.clone(), added.clone(), SETTINGS);
+                let (dq, dk, dv, dbias) = Flex::fused_attention_backward(
                     q.clone(),
                     k.clone(),
                     v.clone(),
-                    bias.clone(),
-                    mask.clone(),
+                    added.clone(),
                     saved,
                     d_out.clone(),
-                    given,
                     SETTINGS,
                 );
+                assert_eq!(dbias.is_some(), with_bias);
                 let of_a_query = BATCH * HEADS * KEYS;
                 for limit in [usize::MAX, of_a_query * 4, 1] {
-                    let added = Added::<Flex>::new(bias.clone(), mask.clone(), given);
                     let inputs = [q.clone(), k.clone(), v.clone()];
                     let (actual, saved) =
                         composed::forward::<Flex>(inputs.clone(), &added, SETTINGS, limit);
@@ -96,16 +93,14 @@ fn blocks_of_queries_agree_with_the_cpu() {
                         limit,
                     );
                     assert_eq!(bias_grad.is_some(), with_bias);
-                    let bias_grad = bias_grad.unwrap_or_else(|| dbias.clone());
-                    assert_eq!(bias_grad.shape(), bias.shape());
-                    let pairs = [
-                        (actual, &out),
-                        (grads[0].clone(), &dq),
-                        (grads[1].clone(), &dk),
-                        (grads[2].clone(), &dv),
-                        (bias_grad, &dbias),
-                    ];
-                    for (number, (actual, expected)) in pairs.into_iter().enumerate() {
+                    let of_the_bias = bias_grad.zip(dbias.as_ref());
+                    if let Some((bias_grad, _)) = &of_the_bias {
+                        assert_eq!(bias_grad.shape(), bias.shape());
+                    }
+                    let [of_q, of_k, of_v] = grads;
+                    let pairs = [(actual, &out), (of_q, &dq), (of_k, &dk), (of_v, &dv)];
+                    let pairs = pairs.into_iter().chain(of_the_bias);
+                    for (number, (actual, expected)) in pairs.enumerate() {
                         let (actual, expected) = (numbers(&actual), numbers(expected));
                         // With one bias value for all keys, the gradient is a sum that cancels to zero.
                         let floor = expected.iter().map(|x| x.abs()).fold(0.1, f32::max);
@@ -127,16 +122,12 @@ fn blocks_of_queries_agree_with_the_cpu() {
 /// The CPU saves four numbers per row of any length; the composed attention saves nothing if there are many scores.
 #[test]
 fn saved_memory_does_not_grow_with_the_keys() {
-    let given = Given {
-        bias: true,
-        mask: true,
-    };
     for keys in [16, 1024] {
         let ([q, k, v], _) = inputs(64, keys);
         let (bias, mask) = (floats(5, [1, 3, 64, keys]), mask([1, 2, 64, keys]));
-        let added = Added::<Flex>::new(bias.clone(), mask.clone(), given);
+        let added = Added::<Flex>::new(Some(bias), Some(mask));
         let inputs = [q.clone(), k.clone(), v.clone()];
-        let (_, saved) = Flex::added_attention(q, k, v, bias, mask, given, SETTINGS);
+        let (_, saved) = Flex::fused_attention(q, k, v, added.clone(), SETTINGS);
         assert_eq!(saved.shape().num_elements(), BATCH * HEADS * 64 * 4);
         let (_, saved) = composed::forward::<Flex>(inputs, &added, SETTINGS, 1000);
         assert_eq!(saved.shape().num_elements(), BATCH * HEADS * 8);

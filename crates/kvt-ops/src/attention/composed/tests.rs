@@ -29,7 +29,11 @@ fn numbers(x: Floats) -> Vec<f32> {
 }
 
 fn settings(scale: f64, kept: usize) -> AttentionSettings {
-    AttentionSettings { scale, kept }
+    AttentionSettings {
+        scale,
+        kept,
+        flash: false,
+    }
 }
 
 const SIZES: Sizes = Sizes {
@@ -44,7 +48,7 @@ const SIZES: Sizes = Sizes {
 /// All queries at once, all but one, some, or one at a time; with and without saved probabilities.
 #[test]
 fn outputs_and_gradients_agree_with_sorting() {
-    let nothing = Added::nothing();
+    let nothing = Added::Nothing;
     let inputs = Inputs::new(SIZES, 3);
     let of_a_query = SIZES.images * SIZES.heads * SIZES.keys;
     let limits = [usize::MAX, of_a_query * 22, of_a_query * 4, 1];
@@ -106,7 +110,7 @@ fn half_types_keep_the_keys_of_exact_scores() {
     let [q, k] = [(1, queries), (2, keys)].map(|(seed, n)| draw(seed, n * dim, 61, 1.0));
     let mut eye = vec![0.0; keys * keys];
     eye.iter_mut().step_by(keys + 1).for_each(|x| *x = 1.0);
-    let nothing = Added::nothing();
+    let nothing = Added::Nothing;
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         for limit in [usize::MAX, keys * 5] {
             let inputs = [(&q, queries, dim), (&k, keys, dim), (&eye, keys, keys)].map(
@@ -147,7 +151,7 @@ fn saved_memory_does_not_grow_with_the_scores() {
     };
     let saved = |limit| {
         let (inputs, _) = tensors(&Inputs::new(sizes, 1));
-        let (_, saved) = forward::<Flex>(inputs, &Added::nothing(), settings(1.0, 9), limit);
+        let (_, saved) = forward::<Flex>(inputs, &Added::Nothing, settings(1.0, 9), limit);
         saved.shape().num_elements()
     };
     assert_eq!(saved(usize::MAX), 2 * 3 * 64 * 64);

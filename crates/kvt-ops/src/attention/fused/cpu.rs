@@ -5,73 +5,90 @@ use burn::tensor::{DType, Shape, bf16};
 use rayon::prelude::*;
 
 use super::blocks::{HeadLayout, Heads, Problem};
-use super::{AttentionSettings, FusedAttentionOps};
+use super::{Added, AttentionOps, AttentionSettings};
+use crate::attention::added::cpu::{prepare_terms, with_terms};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
-use crate::cpu::buffer::{par_build_of, tensor, tensor_of, values_in};
+use crate::cpu::buffer::{par_build_with, tensor, tensor_of, values_in};
 use crate::cpu::round::copy;
 
-impl FusedAttentionOps for Flex {
-    /// Saves a record of every row, `[batch, query, heads, record]`.
+impl AttentionOps for Flex {
+    /// Saves a record of every row, `[batch, query, heads, record]`; with a bias or a mask `[batch * heads, query, 1, record]`.
     fn fused_attention(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
+        added: Added<Self>,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = q.dtype();
         let [q, k, v] = [q, k, v].map(prepare);
+        let (bias, mask) = prepare_terms(added);
         let problem = problem(&q, &k, &v, settings);
+        let problem = with_terms(problem, bias.as_ref(), mask.as_ref());
         let (out, saved) = forward(&problem);
-        // [batch, query, heads, value_dim] to [batch, heads, query, value_dim], as a view.
-        (cast::<Flex>(out.permute(&[0, 2, 1, 3]), dtype), saved)
+        let [batch, heads, queries, _] = q.shape().dims();
+        let shape = Shape::new([batch, heads, queries, problem.v.layout.dim]);
+        let out = heads_first(&out, problem.heads, shape);
+        (cast::<Flex>(out, dtype), saved)
     }
 
     fn fused_attention_backward(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
+        added: Added<Self>,
         saved: FloatTensor<Self>,
         d_out: FloatTensor<Self>,
         settings: AttentionSettings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+    ) -> (
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+        Option<FloatTensor<Self>>,
+    ) {
         let dtype = q.dtype();
+        let bias_dtype = added.bias().map_or(dtype, |bias| bias.dtype());
         let [q, k, v, d_out] = [q, k, v, d_out].map(prepare);
+        let (bias, mask) = prepare_terms(added);
         let problem = problem(&q, &k, &v, settings);
+        let problem = with_terms(problem, bias.as_ref(), mask.as_ref());
+        let heads = problem.heads;
         // Per image the gradients of q, k and v one after another, each [tokens, heads, dim].
-        let mut offset = 0;
-        let parts = [
-            (problem.queries, &q),
-            (problem.keys, &k),
-            (problem.keys, &v),
-        ]
-        .map(|(tokens, x)| {
-            let [_, heads, _, dim] = x.shape().dims();
+        let mut size = 0;
+        let layouts = [&q, &k, &v].map(|x| {
+            let [_, _, tokens, dim] = x.shape().dims();
             let layout = HeadLayout {
-                offset,
+                offset: size,
                 image_stride: 0,
                 head_stride: dim,
                 token_stride: heads * dim,
                 dim,
             };
-            offset += tokens * heads * dim;
-            (layout, tokens)
+            size += tokens * heads * dim;
+            layout
         });
         let d_out = Heads {
             data: d_out.storage(),
             layout: layout(&d_out),
         };
-        let layouts = parts.map(|(layout, _)| layout);
-        let out = problem.backward(d_out, saved.storage(), offset, layouts);
-        let out = tensor(out, Shape::new([problem.images, offset]));
-        let [q, k, v] = parts.map(|(layout, tokens)| {
-            let heads = layout.token_stride / layout.dim.max(1);
-            let part = out
-                .narrow(1, layout.offset, tokens * layout.token_stride)
-                .reshape(Shape::new([problem.images, tokens, heads, layout.dim]));
-            cast::<Flex>(part.permute(&[0, 2, 1, 3]), dtype)
-        });
-        (q, k, v)
+        let saved = saved.storage();
+        let (out, bias_grad) = match (&problem.terms.bias, &bias) {
+            (Some(term), Some(bias)) => {
+                let (out, sums) = problem.backward_with_bias(term, d_out, saved, size, layouts);
+                let sums = tensor(sums, bias.shape());
+                (out, Some(cast::<Flex>(sums, bias_dtype)))
+            }
+            _ => (problem.backward(d_out, saved, size, layouts), None),
+        };
+        let out = tensor(out, Shape::new([problem.images, size]));
+        let part = |x: &FloatTensor<Flex>, layout: HeadLayout| {
+            let tokens = x.shape()[2];
+            let part = out.narrow(1, layout.offset, tokens * layout.token_stride);
+            cast::<Flex>(heads_first(&part, heads, x.shape()), dtype)
+        };
+        let [of_q, of_k, of_v] = layouts;
+        (part(&q, of_q), part(&k, of_k), part(&v, of_v), bias_grad)
     }
 
     fn fused_self_attention(
@@ -126,10 +143,18 @@ impl FusedAttentionOps for Flex {
     }
 }
 
+/// `[image, token, head, dim]` to this shape, `[batch, heads, token, dim]`: of images of one head as it is, else as a view.
+fn heads_first(x: &FloatTensor<Flex>, heads: usize, shape: Shape) -> FloatTensor<Flex> {
+    if heads == 1 {
+        return x.reshape(shape);
+    }
+    let [batch, _, tokens, dim] = shape.dims();
+    let x = x.reshape(Shape::new([batch, tokens, heads, dim]));
+    x.permute(&[0, 2, 1, 3])
+}
+
 /// The output `[batch, query, heads, value_dim]` and the records of the rows.
-pub(in crate::attention) fn forward(
-    problem: &Problem<'_>,
-) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
+fn forward(problem: &Problem<'_>) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
     let Problem {
         images,
         queries,
@@ -163,7 +188,7 @@ fn bf16_forward(
     let values: &[bf16] = values_in(qkv);
     let values = values.par_chunks((tokens * width).max(1));
     let records = records.par_chunks_mut((tokens * heads * record).max(1));
-    let out = par_build_of(
+    let out = par_build_with(
         images * tokens * dim,
         tokens * dim,
         values.zip(records),
@@ -178,7 +203,7 @@ fn bf16_forward(
     (out, saved)
 }
 
-pub(in crate::attention) fn problem<'a>(
+fn problem<'a>(
     q: &'a FloatTensor<Flex>,
     k: &'a FloatTensor<Flex>,
     v: &'a FloatTensor<Flex>,
@@ -232,7 +257,7 @@ impl Packed {
 }
 
 /// In f32, with adjacent channels within a token.
-pub(in crate::attention) fn prepare(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
+fn prepare(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
     let x = to_f32::<Flex>(x);
     let [_, _, tokens, dim] = x.shape().dims();
     let fits = match *x.layout().strides() {
@@ -246,7 +271,7 @@ pub(in crate::attention) fn prepare(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
 }
 
 /// The layout of a tensor from [`prepare`].
-pub(in crate::attention) fn layout(x: &FloatTensor<Flex>) -> HeadLayout {
+fn layout(x: &FloatTensor<Flex>) -> HeadLayout {
     let stride = |axis: usize| {
         x.layout()
             .strides()

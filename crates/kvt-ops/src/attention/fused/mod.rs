@@ -1,48 +1,62 @@
-//! Attention in one operation: on the CPU block by block, elsewhere composed.
+//! Attention in one operation: on the CPU block by block, elsewhere composed, or in the kernels of `flash`.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, AutodiffBackend, backend_extension, tensor::FloatTensor};
 
 use super::added::Added;
 use super::{AttentionSettings, composed, packed};
-use crate::autodiff::{record, split};
+use crate::autodiff::{record, record_asked, split, split_optional};
 use crate::knn_softmax::KnnSoftmaxOps;
 
 pub(super) mod blocks;
 pub(super) mod cpu;
 
-/// Attention on a backend; the default implementations are composed.
+/// Attention on a backend; the default implementations are composed, or, if the settings ask for them and nothing is added to the
+/// scores, the flash attention.
 ///
 /// The forward methods return the output and a tensor for the backward method, whose content is up to the backend.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
-pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
-    /// `softmax(top_k(scale q k^T)) v` of q, k, v `[batch, heads, tokens, head_dim]`.
+pub(crate) trait AttentionOps: KnnSoftmaxOps {
+    /// `softmax(top_k(scale q k^T + bias)) v` of q, k, v `[batch, heads, tokens, head_dim]`, without hidden keys.
     #[fusion(default)]
     fn fused_attention(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
+        #[extension_type] added: Added<Self>,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        if settings.flash && added.is_nothing() {
+            return Self::flash_attention(q, k, v, settings);
+        }
         let limit = composed::limit::<Self>(&q);
-        composed::forward::<Self>([q, k, v], &Added::nothing(), settings, limit)
+        composed::forward::<Self>([q, k, v], &added, settings, limit)
     }
 
-    /// The gradients of q, k and v from the gradient of the output.
+    /// The gradients of q, k, v and, if there is one, the bias from `[saved, d_out]`, where `d_out` is the gradient of the output.
     #[fusion(default)]
     fn fused_attention_backward(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
         v: FloatTensor<Self>,
+        #[extension_type] added: Added<Self>,
         saved: FloatTensor<Self>,
         d_out: FloatTensor<Self>,
         settings: AttentionSettings,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+    ) -> (
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+        Option<FloatTensor<Self>>,
+    ) {
+        if settings.flash && added.is_nothing() {
+            let (q, k, v) = Self::flash_attention_backward(q, k, v, saved, d_out, settings);
+            return (q, k, v, None);
+        }
         let limit = composed::limit::<Self>(&q);
-        let inputs = [q, k, v];
-        let added = Added::nothing();
-        let (grads, _) = composed::backward::<Self>(inputs, &added, saved, d_out, settings, limit);
-        grads.into()
+        let ([q, k, v], bias) =
+            composed::backward::<Self>([q, k, v], &added, saved, d_out, settings, limit);
+        (q, k, v, bias)
     }
 
     /// [`Self::fused_attention`] among the tokens, from the packed projection `[batch, tokens, 3 * dim]` to
@@ -54,7 +68,7 @@ pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let [q, k, v] = packed::split::<Self>(&qkv, heads);
-        let (out, saved) = Self::fused_attention(q, k, v, settings);
+        let (out, saved) = Self::fused_attention(q, k, v, Added::Nothing, settings);
         (packed::merge_heads::<Self>(out), saved)
     }
 
@@ -69,17 +83,79 @@ pub(crate) trait FusedAttentionOps: KnnSoftmaxOps {
     ) -> FloatTensor<Self> {
         let [q, k, v] = packed::split::<Self>(&qkv, heads);
         let d_out = packed::split_heads::<Self>(d_out, heads);
-        let (q, k, v) = Self::fused_attention_backward(q, k, v, saved, d_out, settings);
+        let (q, k, v, _) =
+            Self::fused_attention_backward(q, k, v, Added::Nothing, saved, d_out, settings);
         packed::join::<Self>([q, k, v])
+    }
+
+    /// [`Self::fused_attention`] in kernels that do not write scores to memory; without such kernels it is composed. A fused
+    /// backend saves `flash::gpu::saved::words` per row, whether or not its device can run the kernels.
+    #[fusion(meta = super::flash::gpu::saved::specs)]
+    fn flash_attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        Self::fused_attention(q, k, v, Added::Nothing, settings.composed())
+    }
+
+    /// The gradients of q, k and v from the gradient of the output.
+    #[fusion(meta = |q, k, v, _saved, _d_out, _settings| (q.clone(), k.clone(), v.clone()))]
+    fn flash_attention_backward(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        saved: FloatTensor<Self>,
+        d_out: FloatTensor<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let settings = settings.composed();
+        let (q, k, v, _) =
+            Self::fused_attention_backward(q, k, v, Added::Nothing, saved, d_out, settings);
+        (q, k, v)
     }
 }
 
-#[cfg(feature = "cube")]
-impl FusedAttentionOps for burn_cubecl::CubeBackend {}
+impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
+    fn fused_attention(
+        q: FloatTensor<Self>,
+        k: FloatTensor<Self>,
+        v: FloatTensor<Self>,
+        added: Added<Self>,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let ([of_q, of_k, of_v], inputs) = split([q, k, v]);
+        let [q, k, v] = inputs.clone();
+        let (bias, mask) = added.into_parts();
+        let (of_bias, bias) = split_optional::<B>(bias, &q);
+        let added = Added::<B>::new(bias, mask);
+        let (out, saved) = B::fused_attention(q, k, v, added.clone(), settings);
+        let nodes = [of_q, of_k, of_v, of_bias];
+        let state = (inputs, added, saved.clone(), settings);
+        let out = record_asked::<B, C, _, _>(nodes, out, state, |state, d_out, _| {
+            let ([q, k, v], added, saved, settings) = state;
+            let (q, k, v, bias) =
+                B::fused_attention_backward(q, k, v, added, saved, d_out, settings);
+            [Some(q), Some(k), Some(v), bias]
+        });
+        (out, Self::from_inner(saved))
+    }
 
-record_backward!(FusedAttentionOps {
-    fused_attention,
-    fused_attention_backward,
-    fused_self_attention,
-    fused_self_attention_backward,
-});
+    fn fused_self_attention(
+        qkv: FloatTensor<Self>,
+        heads: usize,
+        settings: AttentionSettings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (node, [qkv]) = split([qkv]);
+        let (out, saved) = B::fused_self_attention(qkv.clone(), heads, settings);
+        let state = (qkv, saved.clone(), heads, settings);
+        let out = record::<B, C, _, _>(node, out, state, |state, d_out| {
+            let (qkv, saved, heads, settings) = state;
+            [B::fused_self_attention_backward(
+                qkv, saved, d_out, heads, settings,
+            )]
+        });
+        (out, Self::from_inner(saved))
+    }
+}

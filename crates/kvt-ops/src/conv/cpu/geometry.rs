@@ -48,8 +48,8 @@ pub(super) struct Scratch {
 impl Geometry {
     pub(super) fn new(x: &Shape, weight: &Shape, settings: Settings) -> Self {
         let [batch, _, height, width] = x.dims();
-        let [outputs, inputs, size, _] = weight.dims();
-        let windows = Windows::new([height, width], size, settings.stride, settings.padding);
+        let [outputs, inputs, _, _] = weight.dims();
+        let windows = settings.window.windows([height, width]);
         let positions = windows.positions();
         // At least two blocks, of equal size as far as possible.
         let images = (COLUMNS / positions).clamp(1, batch.div_ceil(2).max(1));

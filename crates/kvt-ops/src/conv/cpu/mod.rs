@@ -195,7 +195,7 @@ impl Geometry {
         }
         const VALUES: usize = 4096;
         let starts = (0..len.div_ceil(VALUES)).into_par_iter();
-        par_build(len, VALUES, starts, |out, number| {
+        par_build(len, VALUES, starts, |out: &mut [f32], number| {
             for part in sums.chunks_exact(len) {
                 for (out, x) in out.iter_mut().zip(&part[number * VALUES..]) {
                     *out += x;

@@ -12,7 +12,7 @@ use std::ops::Range;
 use burn::tensor::bf16;
 use rayon::prelude::*;
 
-use super::buffer::par_build_of;
+use super::buffer::{par_build, par_build_with};
 use super::gemm::{self, Matrix};
 use pack::{Buffers, LANES, WIDTH};
 use tiles::{Left, Panels, tiles};
@@ -147,22 +147,16 @@ pub(crate) fn product<A: Number, B: Number, T: Number>(
     let Some(kernel) = kernel else {
         let sums = gemm::product(a.with(&widened(a)), b.with(&widened(b)));
         let parts = sums.par_chunks(block.max(1)).enumerate();
-        return par_build_of(
-            rows * columns,
-            block,
-            parts,
-            || (),
-            |(), out, (number, sums)| {
-                let rows = out.chunks_mut(columns).zip(sums.chunks(columns));
-                for (index, (out, sums)) in rows.enumerate() {
-                    let start = (number * height + index) * columns;
-                    finish(out, sums, added.at(start, 0..columns));
-                }
-            },
-        );
+        return par_build(rows * columns, block, parts, |out, (number, sums)| {
+            let rows = out.chunks_mut(columns).zip(sums.chunks(columns));
+            for (index, (out, sums)) in rows.enumerate() {
+                let start = (number * height + index) * columns;
+                finish(out, sums, added.at(start, 0..columns));
+            }
+        });
     };
     let right = Right::new(kernel, b);
-    par_build_of(
+    par_build_with(
         rows * columns,
         block,
         numbers,

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::buffer::par_build_of;
+use super::buffer::par_build;
 use super::gemm::{Matrix, Threads, Write, multiply_on};
 use kernel::Kernel;
 
@@ -124,12 +124,11 @@ impl Panels {
         let panels = outputs.div_ceil(WIDTH);
         let numbers = (0..panels).into_par_iter();
         // A panel is filled with zeros by the thread that packs it: one thread for all of them would take as long as the copies.
-        let values: Vec<[f32; WIDTH]> = par_build_of(
+        let values: Vec<[f32; WIDTH]> = par_build(
             panels * inputs,
             inputs,
             numbers,
-            || (),
-            |(), panel: &mut [[f32; WIDTH]], number| {
+            |panel: &mut [[f32; WIDTH]], number| {
                 let first = number * WIDTH;
                 let count = WIDTH.min(outputs - first);
                 for (input, to) in panel.iter_mut().enumerate() {

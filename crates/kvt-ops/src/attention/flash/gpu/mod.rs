@@ -10,9 +10,8 @@ use backward_queries::flash_backward_queries_kernel;
 use forward::flash_forward_kernel;
 use plan::{FlashPlan, Sizes, width};
 
-use super::FlashAttentionOps;
 use crate::attention::added::Added;
-use crate::attention::{AttentionSettings, composed};
+use crate::attention::{AttentionOps, AttentionSettings, composed};
 use crate::gpu::launch::{address, empty};
 
 mod backward_keys;
@@ -20,10 +19,10 @@ mod backward_queries;
 mod forward;
 mod plan;
 mod row;
-pub(super) mod saved;
+pub(in crate::attention) mod saved;
 mod tile;
 
-impl FlashAttentionOps for CubeBackend {
+impl AttentionOps for CubeBackend {
     fn flash_attention(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,
@@ -35,9 +34,8 @@ impl FlashAttentionOps for CubeBackend {
         let saved = empty(&q, Shape::new([batch, heads, queries, words]), DType::F32);
         let inputs = [q, k, v];
         let out = forward(&inputs, &saved, settings).unwrap_or_else(|| {
-            let added = Added::nothing();
             let limit = composed::limit::<Self>(&inputs[0]);
-            composed::forward::<Self>(inputs, &added, settings, limit).0
+            composed::forward::<Self>(inputs, &Added::Nothing, settings, limit).0
         });
         (out, saved)
     }
@@ -70,16 +68,12 @@ struct Flash {
 }
 
 impl Flash {
-    /// `None` if rows are too long for the shared memory of the device, vectors are too long for its workgroups, the
-    /// type is not f32 or a half type, or the shapes of the tensors do not match.
-    fn new([q, k, v]: [&CubeTensor; 3], kept: usize) -> Option<Self> {
+    /// `None` if rows are too long for the shared memory of the device, vectors are too long for its workgroups, or the
+    /// type is not f32 or a half type. [`attention`](crate::attention()) has checked that the tensors fit together.
+    fn new([q, _, v]: [&CubeTensor; 3], kept: usize) -> Option<Self> {
         let [batch, heads, queries, head_dim] = q.shape().dims();
         let [_, _, keys, value_dim] = v.shape().dims();
-        let fits = k.shape().dims() == [batch, heads, keys, head_dim]
-            && v.shape().dims() == [batch, heads, keys, value_dim]
-            && q.dtype == k.dtype
-            && q.dtype == v.dtype
-            && matches!(q.dtype, DType::F32 | DType::F16 | DType::BF16);
+        let fits = matches!(q.dtype, DType::F32 | DType::F16 | DType::BF16);
         if !fits || batch * heads * queries == 0 {
             return None;
         }

@@ -7,12 +7,12 @@ use crate::attention::AttentionSettings;
 
 /// Saved words per row: the maximum, the sum of `exp(score - maximum)`, and, if keys are dropped, one bit per key. The
 /// bits are needed because keys can tie, and because another kernel can round a score differently.
-pub(in crate::attention::flash) fn words(keys: usize, kept: usize) -> usize {
+pub(super) fn words(keys: usize, kept: usize) -> usize {
     2 + if kept < keys { keys.div_ceil(32) } else { 0 }
 }
 
 /// The output, and the row statistics `[batch, heads, query, words]`.
-pub(in crate::attention::flash) fn specs(
+pub(in crate::attention) fn specs(
     q: &TensorSpec,
     k: &TensorSpec,
     v: &TensorSpec,

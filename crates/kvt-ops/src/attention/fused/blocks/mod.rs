@@ -154,11 +154,11 @@ impl<'a> Problem<'a> {
         let width = self.heads * self.v.layout.dim;
         let block = self.block();
         let size = self.queries * width;
-        let records = self.heads * self.record();
+        let (len, records) = (self.images * size, self.heads * self.record());
         let saved = saved
             .par_chunks_mut((self.queries * records).max(1))
             .enumerate();
-        par_build(self.images * size, size, saved, |out, (image, saved)| {
+        par_build(len, size, saved, |out: &mut [f32], (image, saved)| {
             let out = out.par_chunks_mut(block * width);
             let saved = saved.par_chunks_mut(block * records);
             out.zip(saved).enumerate().for_each_init(
