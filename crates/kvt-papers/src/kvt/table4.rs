@@ -114,12 +114,7 @@ pub(crate) const ITEM: Item = Item {
 
 fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
     let rows = rows(runs)?;
-    Ok(Outcome {
-        csv: csv(&rows),
-        svg: svg(&rows).map_err(ReproduceError::Draw)?,
-        found: found(&rows, runs, order),
-        ..Outcome::default()
-    })
+    Outcome::of(csv(&rows), svg(&rows), found(&rows, runs, order))
 }
 
 fn rows(runs: &Runs) -> Result<Vec<Row>, ReproduceError> {

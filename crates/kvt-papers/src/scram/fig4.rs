@@ -95,12 +95,7 @@ impl Fig4 {
                 times.by_tokens.push((side * side, Timing::of(runs)));
             }
         }
-        Ok(Outcome {
-            csv: csv(&all),
-            svg: self.svg(&all).map_err(ReproduceError::Draw)?,
-            found: self.found(&all),
-            ..Outcome::default()
-        })
+        Outcome::of(csv(&all), self.svg(&all), self.found(&all))
     }
 
     fn svg(&self, all: &[Times]) -> Result<String, String> {

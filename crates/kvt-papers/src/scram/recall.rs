@@ -75,12 +75,7 @@ impl Recall {
                 watch.progress(done, steps);
             }
         }
-        Ok(Outcome {
-            csv: csv(&records),
-            svg: self.svg(&records).map_err(ReproduceError::Draw)?,
-            found: self.found(&records),
-            ..Outcome::default()
-        })
+        Outcome::of(csv(&records), self.svg(&records), self.found(&records))
     }
 
     fn svg(&self, records: &[Record]) -> Result<String, String> {

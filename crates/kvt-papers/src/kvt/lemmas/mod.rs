@@ -68,12 +68,11 @@ impl Lemmas {
         let csv = Table::new(header.split(','), rows).csv();
         let panels = curves.map(Curve::panel);
         let title = "Lemmas 1 to 3: mean and standard error over draws";
-        Ok(Outcome {
+        Outcome::of(
             csv,
-            svg: line_panels(title, &panels, 2).map_err(ReproduceError::Draw)?,
-            found: found(&first, &second, &third, self.draws),
-            ..Outcome::default()
-        })
+            line_panels(title, &panels, 2),
+            found(&first, &second, &third, self.draws),
+        )
     }
 }
 
