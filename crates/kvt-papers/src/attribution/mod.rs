@@ -180,11 +180,12 @@ pub fn attribute(
 
 /// The index of the largest logit, the first one on a tie.
 fn largest(logits: &[f32]) -> usize {
-    let mut best = 0;
-    for (class, logit) in logits.iter().enumerate() {
-        if logits.get(best).is_some_and(|other| logit > other) {
-            best = class;
+    let classes = 1..logits.len();
+    classes.fold(0, |best, class| {
+        if logits[class] > logits[best] {
+            class
+        } else {
+            best
         }
-    }
-    best
+    })
 }
