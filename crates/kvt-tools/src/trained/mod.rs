@@ -308,11 +308,12 @@ impl Trained {
 
 /// Refuses a plan whose network classifies pixels or finds objects.
 pub(crate) fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
-    match plan.task {
-        TaskKind::Segment => Err(TrainedError::Pixels),
-        TaskKind::Detect => Err(TrainedError::Objects),
-        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => Ok(plan),
-    }
+    let (task, does) = match plan.task {
+        TaskKind::Segment => ("segment", "labels pixels, not images"),
+        TaskKind::Detect => ("detect", "finds objects, not classes of images"),
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => return Ok(plan),
+    };
+    Err(TrainedError::NotOfImages(task, does))
 }
 
 /// The weights of a checkpoint that are chosen.
