@@ -44,10 +44,7 @@ pub enum ReproduceError {
         .0.display()
     )]
     NoSweep(PathBuf),
-    /// A stop was requested.
-    #[error("stopped; the same command continues from here")]
-    Stopped,
-    /// The sweep of the item failed.
+    /// The sweep of the item failed, or was stopped.
     #[error(transparent)]
     Sweep(#[from] SweepError),
     /// A run, its model or its data failed.

@@ -81,3 +81,19 @@ pub(crate) struct Outcome {
     /// Further files, by name.
     pub(crate) files: Vec<(String, Vec<u8>)>,
 }
+
+impl Outcome {
+    /// Numbers, their figure as far as it could be drawn, and what is said of them.
+    pub(crate) fn of(
+        csv: String,
+        svg: Result<String, String>,
+        found: String,
+    ) -> Result<Self, ReproduceError> {
+        Ok(Self {
+            csv,
+            svg: svg.map_err(ReproduceError::Draw)?,
+            found,
+            files: Vec::new(),
+        })
+    }
+}

@@ -6,7 +6,7 @@ use super::configs::Configs;
 use super::{Item, Order, ReproduceError, Version, Watch};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::{
-    Cell, End, Found, LeftOut, PairRow, State, Sweep, carry_out, cells_csv, commands_markdown,
+    Cell, Found, LeftOut, PairRow, State, Sweep, carry_out, cells_csv, commands_markdown,
     conditions, pairs, pairs_markdown,
 };
 use kvt_train::run::Metric;
@@ -124,7 +124,7 @@ impl Runs {
     /// Trains the unfinished runs of an item, unless the order is `as_is`, and reads the results of all.
     ///
     /// # Errors
-    /// [`ReproduceError::Stopped`] if a stop was requested; other errors if the sweep is wrong or a device is missing. A run that fails
+    /// As [`carry_out`], which may be stopped; other errors if the sweep is wrong. A run that fails
     /// does not cause an error: it is one of the [`failures`](Self::failures).
     pub(crate) fn of(
         item: &Item,
@@ -135,9 +135,6 @@ impl Runs {
         let mut failures = Vec::new();
         if !order.as_is {
             let ends = carry_out(&chosen, &order.devices, watch)?;
-            if ends.contains(&End::Stopped) {
-                return Err(ReproduceError::Stopped);
-            }
             let LeftOut {
                 failures: all,
                 busy,

@@ -3,10 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use kvt_data::fs::TEMPORARY_PREFIX;
+use kvt_tools::sweep::SweepError;
 use kvt_train::engine::Workload;
 use kvt_train::run::{Event, Listener, RunError};
 
@@ -117,6 +118,19 @@ fn all_files_are_written_or_none() {
     let heard = Heard::default();
     assert!(reproduce(&HALF, &order, &heard).is_err());
     assert!(heard.steps().is_empty());
+}
+
+/// It is not one of papers: a comparison stops in the same way.
+#[test]
+fn a_stop_is_one_of_the_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let heard = Heard::default();
+    heard.stop.store(true, Ordering::Relaxed);
+    let done = demo(folder.path(), &["train.device=cpu".to_owned()], &heard);
+    let Err(ReproduceError::Sweep(error)) = done else {
+        unreachable!("no run was trained");
+    };
+    assert!(matches!(error, SweepError::Stopped), "{error}");
 }
 
 /// The command on a page has all settings of its order, except for the folder.

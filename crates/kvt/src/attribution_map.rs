@@ -54,13 +54,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut csv = "image,class,row,column,relevance\n".to_owned();
     let mut rows = Vec::new();
     let are_all = each_image(&args.images, plan, size, &device, &args.out, |shown| {
-        let found = attribute(&trained.model, shown.input, class)
+        let mut found = attribute(&trained.model, shown.input, class)
             .with_context(|| format!("`{}`", shown.path.display()))?;
-        let found = if plan.task == TaskKind::MultiLabel {
-            found.of_labels()
-        } else {
-            found
-        };
+        found.has_labels = plan.task == TaskKind::MultiLabel;
         let columns = found.grid[1].max(1);
         let name = classes
             .as_ref()

@@ -174,20 +174,13 @@ pub(super) fn check_new(path: &Path, ending: &str, force: bool) -> anyhow::Resul
 /// Shows a download: in a line what it is, then a bar.
 pub(super) fn downloading(what: &str, total: u64) -> Box<dyn FnMut(u64)> {
     output::status(&format!("downloading {what}, {}", DecimalBytes(total)));
-    let bar = bytes_bar(total);
-    Box::new(move |done| bar.set_position(done))
-}
-
-/// A bar over a known number of bytes.
-fn bytes_bar(total: u64) -> Shown {
-    let bar = bar("downloading", 0);
+    let bar = bar("downloading", total as usize);
     if let Ok(style) = ProgressStyle::with_template(
         "{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} eta {eta}",
     ) {
         bar.set_style(style);
     }
-    bar.set_length(total);
-    bar
+    Box::new(move |done| bar.set_position(done))
 }
 
 /// A bar over a known number of items, cleared when it is dropped; hidden in silent processes.

@@ -10,9 +10,8 @@ use super::table::table;
 use super::watch::{Terminal, dry_run};
 use super::{interrupt, output};
 use kvt_data::text::shell;
-use kvt_papers::ReproduceError;
 use kvt_tools::report::named_metric;
-use kvt_tools::sweep::{End, Outcome, PairRow, Sweep, carry_out};
+use kvt_tools::sweep::{Outcome, PairRow, Sweep, carry_out};
 use kvt_train::run::Metric;
 
 /// `kvt compare CONFIG|RUN... [--seeds N]`, `kvt compare SWEEP.toml`
@@ -75,9 +74,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let watch = Terminal::new("images");
         ends = carry_out(&sweep, &args.devices, &watch)?;
         drop(watch);
-        if ends.contains(&End::Stopped) {
-            return Err(ReproduceError::Stopped.into());
-        }
     }
     let outcome = sweep.finish(&ends)?;
     show(&sweep, &outcome)

@@ -87,7 +87,7 @@ fn check(config: &ConfigArgs) -> anyhow::Result<()> {
     let path = config.path()?;
     // Errors of reading the file are reported when it is loaded as a configuration.
     let plans = if is_sweep(&path).unwrap_or(false) {
-        let sweep = Sweep::load(&path, &config.overrides.all(), None)?;
+        let sweep = Sweep::load(&path, &config.overrides.all(), None)?.with_metric(None)?;
         sweep.cells.into_iter().map(|cell| cell.plan).collect()
     } else {
         vec![config.plan()?]

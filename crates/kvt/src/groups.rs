@@ -3,6 +3,8 @@
 use clap::Command;
 use clap::builder::{StyledStr, Styles};
 
+use kvt_train::plot::wrapped;
+
 /// The groups with their verbs. A test compares them with the verbs that there are.
 pub(super) const GROUPS: [(&str, &[&str]); 5] = [
     ("Start", &["demo", "finetune", "predict"]),
@@ -46,46 +48,15 @@ pub(super) fn template(program: &Command) -> StyledStr {
         {
             let name = verb.get_name();
             let about = verb.get_about().map(ToString::to_string);
+            let lines = wrapped(&about.unwrap_or_default(), WIDTH - indent);
             text += &format!(
                 "  {literal}{name}{literal:#}{:gap$}{}\n",
                 "",
-                wrapped(&about.unwrap_or_default(), indent),
+                lines.join(&*format!("\n{:indent$}", "")),
                 gap = indent - 2 - name.len(),
             );
         }
     }
     text += &format!("\n{header}Options:{header:#}\n{{options}}{{after-help}}");
     text.into()
-}
-
-/// A text in lines that end before [`WIDTH`] and begin at `indent`, the first of them without its indent.
-fn wrapped(text: &str, indent: usize) -> String {
-    let mut lines = String::new();
-    let mut column = indent;
-    for word in text.split_whitespace() {
-        if column > indent && column + 1 + word.len() > WIDTH {
-            lines += &format!("\n{:indent$}", "");
-            column = indent;
-        } else if column > indent {
-            lines.push(' ');
-            column += 1;
-        }
-        lines += word;
-        column += word.len();
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_continues_below_its_beginning() {
-        let word = "x".repeat(30);
-        let text = wrapped(&format!("{word} {word} {word}"), 19);
-        assert_eq!(text, format!("{word} {word}\n{:19}{word}", ""));
-        assert_eq!(wrapped(&"y".repeat(99), 19), "y".repeat(99));
-        assert_eq!(wrapped("", 19), "");
-    }
 }

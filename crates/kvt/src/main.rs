@@ -10,6 +10,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use kvt_data::is_guarded;
 use kvt_papers::ReproduceError;
+use kvt_tools::sweep::SweepError;
 use kvt_train::config::keys_named;
 use kvt_train::world;
 
@@ -256,10 +257,11 @@ fn takes_set(words: impl Iterator<Item = OsString>) -> bool {
 
 /// Whether the user or the system stopped the training of several runs.
 fn is_stop(error: &anyhow::Error) -> bool {
-    matches!(
-        error.downcast_ref::<ReproduceError>(),
-        Some(ReproduceError::Stopped)
-    )
+    let of_sweep = match error.downcast_ref::<ReproduceError>() {
+        Some(ReproduceError::Sweep(error)) => Some(error),
+        _ => error.downcast_ref::<SweepError>(),
+    };
+    matches!(of_sweep, Some(SweepError::Stopped))
 }
 
 /// Whether the reader of our output went away, as `| head` does, which is not an error.

@@ -26,10 +26,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// How much is computed: the paper's models and epochs, small models on CIFAR-10, or less of these; must be said where models are trained.
-    #[arg(long, value_parser = one_of(SCALES))]
+    #[arg(long, value_parser = one_of(SCALES.map(|(scale, help)| (scale, scale.name(), help))))]
     scale: Option<Scale>,
     /// Which version of the paper the numbers are set beside, by default the last one.
-    #[arg(long, value_parser = one_of(VERSIONS))]
+    #[arg(long, value_parser = one_of(VERSIONS.map(|(version, help)| (version, version.name(), help))))]
     version: Option<Version>,
     /// The folder of the results; by default `runs/reproduce/` and the name, and below it the scale and version that were chosen.
     #[arg(long, alias = "output", value_name = "DIR")]
@@ -100,37 +100,30 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(success_if(failures.is_empty()))
 }
 
-const SCALES: [(Scale, &str, &str); 5] = [
+/// What help says of each.
+const SCALES: [(Scale, &str); 5] = [
     (
         Scale::Paper,
-        "paper",
         "The models and epochs of the paper, on ImageNet",
     ),
     (
         Scale::Cifar,
-        "cifar",
         "Small models on CIFAR-10, with the epochs and seeds that a comparison needs",
     ),
     (
         Scale::CifarShort,
-        "cifar-short",
         "The same in hours on two cores: fewer epochs, seeds or images",
     ),
     (
         Scale::Shapes,
-        "shapes",
         "Small models on generated scenes, with the epochs and seeds that a comparison needs",
     ),
-    (
-        Scale::ShapesShort,
-        "shapes-short",
-        "The same with fewer epochs and seeds",
-    ),
+    (Scale::ShapesShort, "The same with fewer epochs and seeds"),
 ];
 
-const VERSIONS: [(Version, &str, &str); 2] = [
-    (Version::Eccv, "eccv", "ECCV 2022, the last one on arXiv"),
-    (Version::V1, "v1", "The first one on arXiv"),
+const VERSIONS: [(Version, &str); 2] = [
+    (Version::Eccv, "ECCV 2022, the last one on arXiv"),
+    (Version::V1, "The first one on arXiv"),
 ];
 
 impl Args {

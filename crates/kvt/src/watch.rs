@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::common::{counting, generating};
 use super::table::table;
 use super::{interrupt, output, progress};
-use kvt_tools::sweep::{Costs, PLAN_HEADER, Sweep, Watch, check_devices, plan_rows};
+use kvt_tools::sweep::{PLAN_HEADER, Sweep, Watch, check_devices, costs, plan_rows};
 use kvt_train::engine::Workload;
 use kvt_train::run::{Event, Listener, RunError};
 
@@ -89,7 +89,7 @@ pub(super) fn dry_run(sweep: &Sweep, devices: &[String], trains: bool) -> anyhow
     }
     let (cells, found) = (&sweep.cells, sweep.found()?);
     let mut measured = counting("models measured");
-    let costs = Costs::of(cells, &found, |name, done, of| {
+    let costs = costs(cells, &found, |name, done, of| {
         if !output::is_watched() {
             output::status(&format!("{name} ({} of {of}): measuring a step", done + 1));
         }

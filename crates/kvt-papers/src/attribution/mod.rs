@@ -44,14 +44,7 @@ pub struct Attribution {
 }
 
 impl Attribution {
-    /// The same of a model that gives an image any number of labels.
-    #[must_use]
-    pub fn of_labels(self) -> Self {
-        let has_labels = true;
-        Self { has_labels, ..self }
-    }
-
-    /// The probability of the class: by the softmax of all logits, or [of labels](Self::of_labels) by the sigmoid of its own.
+    /// The probability of the class: by the softmax of all logits, or [of labels](Self::has_labels) by the sigmoid of its own.
     pub fn probability(&self) -> f64 {
         let count = self.logits.len();
         let all = if self.has_labels {
@@ -180,11 +173,12 @@ pub fn attribute(
 
 /// The index of the largest logit, the first one on a tie.
 fn largest(logits: &[f32]) -> usize {
-    let mut best = 0;
-    for (class, logit) in logits.iter().enumerate() {
-        if logits.get(best).is_some_and(|other| logit > other) {
-            best = class;
+    let classes = 1..logits.len();
+    classes.fold(0, |best, class| {
+        if logits[class] > logits[best] {
+            class
+        } else {
+            best
         }
-    }
-    best
+    })
 }

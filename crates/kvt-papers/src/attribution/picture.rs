@@ -119,7 +119,11 @@ mod tests {
             ..found
         };
         assert!(label.probability() < 0.1);
-        assert!((label.of_labels().probability() - 0.75).abs() < 1e-6);
+        let label = Attribution {
+            has_labels: true,
+            ..label
+        };
+        assert!((label.probability() - 0.75).abs() < 1e-6);
         let level = |x| row[1].picture.get_pixel(x, 100).0;
         assert_eq!(row[1].picture.dimensions(), (224, 224));
         // The ends: black, and 0.7 of white over black.

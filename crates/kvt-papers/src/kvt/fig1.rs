@@ -53,12 +53,7 @@ fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, Reprodu
             panels.push((panel, stride1));
         }
     }
-    Ok(Outcome {
-        csv: csv(&panels),
-        svg: svg(&panels).map_err(ReproduceError::Draw)?,
-        found: found(&panels, runs, order),
-        ..Outcome::default()
-    })
+    Outcome::of(csv(&panels), svg(&panels), found(&panels, runs, order))
 }
 
 /// The points of a panel, whose runs are called `<key>-k...`, sorted by the share of kept keys, and its dense model last.

@@ -57,13 +57,11 @@ fn compute(runs: &Runs, _: &Order, watch: &dyn Watch) -> Result<Outcome, Reprodu
         lines: lines(&rows, measure),
         y_holds: Vec::new(),
     });
-    Ok(Outcome {
-        csv: csv(&rows),
-        svg: line_panels("KVT, figure 2: layer by layer", &panels, 2)
-            .map_err(ReproduceError::Draw)?,
-        found: found(&rows, runs),
-        ..Outcome::default()
-    })
+    Outcome::of(
+        csv(&rows),
+        line_panels("KVT, figure 2: layer by layer", &panels, 2),
+        found(&rows, runs),
+    )
 }
 
 fn lines(rows: &[LayersOfRow], measure: Measure) -> Vec<ErrorLine> {

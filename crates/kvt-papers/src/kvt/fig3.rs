@@ -66,12 +66,11 @@ fn compute(runs: &Runs, _: &Order, watch: &dyn Watch) -> Result<Outcome, Reprodu
         })
         .collect();
     let header = "run,seed,epoch,layer,split,images,nonlocality,nonlocality_se,nonlocality_raw,nonlocality_raw_se";
-    Ok(Outcome {
-        csv: Table::new(header.split(','), numbers).csv(),
-        svg: line_panels(ITEM.title, &panels, 2).map_err(ReproduceError::Draw)?,
-        found: found(&rows, &without, runs),
-        ..Outcome::default()
-    })
+    Outcome::of(
+        Table::new(header.split(','), numbers).csv(),
+        line_panels(ITEM.title, &panels, 2),
+        found(&rows, &without, runs),
+    )
 }
 
 /// Reads the nonlocality from the logs of the finished runs of a row, and adds them as rows to `numbers`. Runs whose logs have none

@@ -8,12 +8,11 @@ use kvt_models::{Model, ModelError};
 use super::super::{ReproduceError, Runs, Watch};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::Cell;
-use kvt_tools::trained::{Choice, Trained};
+use kvt_tools::trained::Trained;
 use kvt_train::analysis::{Analyzer, Estimate, Layer, Measure, analyze};
 use kvt_train::config::Plan;
 use kvt_train::data::Split;
 use kvt_train::error::TrainError;
-use kvt_train::run::RunDir;
 use kvt_train::splits::Splits;
 
 /// A trained model, its classes and its images.
@@ -25,9 +24,17 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// Opens a finished run after its last epoch.
-    pub(super) fn of(cell: &Cell) -> Result<Self, ReproduceError> {
-        Self::open(cell, &cell.plan)
+    /// Opens the finished run of a plan after its last epoch.
+    fn of(plan: &Plan) -> Result<Self, ReproduceError> {
+        // As it was when the run was judged, which has warned already.
+        let trained = Trained::last_of(plan, &mut |_| {})?;
+        let classes = trained.classes.as_deref();
+        let splits = Splits::open(plan, trained.size, classes, &mut |_, _| {});
+        Ok(Self {
+            model: trained.model,
+            splits: splits.map_err(TrainError::from)?,
+            device: trained.device.device.inner(),
+        })
     }
 
     /// Side of its images in pixels, which must be square.
@@ -63,20 +70,7 @@ impl Inside {
             neighbors: PerStage::from(counts),
             ..knn.clone()
         }));
-        Self::open(cell, &plan).map(Some)
-    }
-
-    fn open(cell: &Cell, plan: &Plan) -> Result<Self, ReproduceError> {
-        let run = RunDir::open(cell.dir()).map_err(TrainError::from)?;
-        // As it was when the run was judged, which has warned already.
-        let trained = Trained::of_run(&run, plan.clone(), "last", Choice::Reported, &mut |_| {})?;
-        let classes = trained.classes.as_deref();
-        let splits = Splits::open(plan, trained.size, classes, &mut |_, _| {});
-        Ok(Self {
-            model: trained.model,
-            splits: splits.map_err(TrainError::from)?,
-            device: trained.device.device.inner(),
-        })
+        Self::of(&plan).map(Some)
     }
 }
 
@@ -95,7 +89,7 @@ pub(super) fn each_row(
     for (done, (row, cell)) in ROWS.into_iter().zip(chosen).enumerate() {
         if let Some(cell) = cell {
             shown.push((row.1, cell.plan.seed));
-            each(row, cell, &Inside::of(cell)?)?;
+            each(row, cell, &Inside::of(&cell.plan)?)?;
         }
         watch.progress(done + 1, ROWS.len());
     }
@@ -130,7 +124,7 @@ impl LayersOfRow {
     pub(super) fn of(runs: &Runs, row: &str, images: usize) -> Result<Self, ReproduceError> {
         let mut seeds = Vec::new();
         for (cell, _) in runs.finished(row) {
-            let inside = Inside::of(cell)?;
+            let inside = Inside::of(&cell.plan)?;
             let batches = inside
                 .splits
                 .some_images(&cell.plan, Split::Val, images)

@@ -95,12 +95,7 @@ impl Speed {
             watch.progress(done, rounds);
         })?;
         let device = format!("{} ({})", device.name, device.description);
-        Ok(Outcome {
-            csv: csv(&found),
-            svg: svg(&found).map_err(ReproduceError::Draw)?,
-            found: self.found(&found, &device),
-            ..Outcome::default()
-        })
+        Outcome::of(csv(&found), svg(&found), self.found(&found, &device))
     }
 
     /// The settings of a row; the user's overrides come last.

@@ -56,12 +56,11 @@ fn sweep(item: &Item, order: &Order) -> Result<Sweep, ReproduceError> {
 
 fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
     let rows = rows(runs, order.version)?;
-    Ok(Outcome {
-        csv: csv(&rows, order.version),
-        svg: svg(&rows).map_err(ReproduceError::Draw)?,
-        found: found(&rows, runs, order),
-        ..Outcome::default()
-    })
+    Outcome::of(
+        csv(&rows, order.version),
+        svg(&rows),
+        found(&rows, runs, order),
+    )
 }
 
 /// Whether a row of a sweep belongs to a system that a version lacks.

@@ -31,12 +31,7 @@ pub(crate) const ITEM: Item = Item {
 };
 
 fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
-    Ok(Outcome {
-        csv: csv(runs, order),
-        svg: svg(runs, order).map_err(ReproduceError::Draw)?,
-        found: found(runs, order),
-        ..Outcome::default()
-    })
+    Outcome::of(csv(runs, order), svg(runs, order), found(runs, order))
 }
 
 /// The numbers of finished epochs, one for each row.

@@ -38,12 +38,11 @@ pub(crate) const ITEM: Item = Item {
 
 fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
     let rows = rows();
-    Ok(Outcome {
-        csv: csv(&rows, runs),
-        svg: svg(&rows, runs).map_err(ReproduceError::Draw)?,
-        found: found(&rows, runs, order),
-        ..Outcome::default()
-    })
+    Outcome::of(
+        csv(&rows, runs),
+        svg(&rows, runs),
+        found(&rows, runs, order),
+    )
 }
 
 fn rows() -> Vec<Row> {

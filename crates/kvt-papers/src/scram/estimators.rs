@@ -154,12 +154,7 @@ impl Estimators {
                 ..sparse(&exact, &sums(&values, found))
             });
         }
-        Ok(Outcome {
-            csv: csv(&records),
-            svg: self.svg(&records).map_err(ReproduceError::Draw)?,
-            found: self.found(&records),
-            ..Outcome::default()
-        })
+        Outcome::of(csv(&records), self.svg(&records), self.found(&records))
     }
 
     fn svg(&self, records: &[Record]) -> Result<String, String> {

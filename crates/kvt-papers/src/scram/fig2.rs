@@ -66,16 +66,14 @@ fn compute(_: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         })
     });
     let csv = Table::new(["map", "query", "key", "weight"], rows).csv();
-    Ok(Outcome {
+    Outcome::of(
         csv,
-        svg: heat_maps(
+        heat_maps(
             "Attention of each query (row) to each key (column)",
             &panels,
-        )
-        .map_err(ReproduceError::Draw)?,
-        found: found(&maps),
-        ..Outcome::default()
-    })
+        ),
+        found(&maps),
+    )
 }
 
 /// A sparse map, and how much of the full one it covers.

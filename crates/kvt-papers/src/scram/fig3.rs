@@ -78,13 +78,11 @@ fn compute(_: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
     });
     let header = ["row", "column", "key", "full", "max", "mode"];
     let csv = Table::new(header, rows).csv();
-    Ok(Outcome {
+    Outcome::of(
         csv,
-        svg: heat_maps("Attention of one query to the keys of the map", &panels)
-            .map_err(ReproduceError::Draw)?,
-        found: found(&best, &modes),
-        ..Outcome::default()
-    })
+        heat_maps("Attention of one query to the keys of the map", &panels),
+        found(&best, &modes),
+    )
 }
 
 /// The height of a blob at a key.

@@ -8,7 +8,7 @@ use plotters::prelude::SeriesLabelPosition;
 use super::super::fit::slope;
 use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
 use super::input;
-use kvt_tools::bench::{Timing, time};
+use kvt_tools::bench::{Rounds, Timing, time};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::Table;
 
@@ -61,14 +61,17 @@ impl Fig4 {
             name: format!("PatchMatch, κ = {kept}"),
             by_tokens: Vec::new(),
         }));
-        // The first run at each size is a warm-up.
+        let rounds = Rounds {
+            warmup: 1,
+            timed: self.runs,
+        };
         let (steps, mut done) = (self.sides.len() * (self.runs + 1), 0);
         for &side in self.sides {
             let place = Place {
                 grid: Some([side, side]),
                 ..Place::new(side * side, DIM, 1)
             };
-            let mixers = mixers(&place, &device)?;
+            let mut mixers = mixers(&place, &device)?;
             let [q, k] = input::shifted(Key::new(0).named("scram-fig4"), side, 9, DIM);
             let v = input::noise(Key::new(0).named("values"), q.len());
             let tensor = |x: &[f32]| {
@@ -76,31 +79,20 @@ impl Fig4 {
                 Tensor::<4>::from_data(data, &device)
             };
             let inputs = [&q, &k, &v].map(|x| tensor(x));
-            let mut runs = vec![Vec::new(); mixers.len()];
-            for run in 0..=self.runs {
-                // Interleaved, so that a slowdown of the machine affects all of them.
-                for (mixer, times) in mixers.iter().zip(&mut runs) {
-                    let [q, k, v] = inputs.clone();
-                    let took = time(&device, || {
-                        Ok(mixer.attend(q, k, v, place.context(Phase::Eval)))
-                    })?;
-                    if run > 0 {
-                        times.push(took);
-                    }
-                }
+            let told = |_| {
                 done += 1;
                 watch.progress(done, steps);
-            }
-            for (times, runs) in all.iter_mut().zip(runs) {
-                times.by_tokens.push((side * side, Timing::of(runs)));
+            };
+            let found = rounds.in_turn(&mut mixers, told, |mixer| {
+                let [q, k, v] = inputs.clone();
+                let attend = || Ok(mixer.attend(q, k, v, place.context(Phase::Eval)));
+                Ok([time(&device, attend)?])
+            })?;
+            for (times, [timing]) in all.iter_mut().zip(found) {
+                times.by_tokens.push((side * side, timing));
             }
         }
-        Ok(Outcome {
-            csv: csv(&all),
-            svg: self.svg(&all).map_err(ReproduceError::Draw)?,
-            found: self.found(&all),
-            ..Outcome::default()
-        })
+        Outcome::of(csv(&all), self.svg(&all), self.found(&all))
     }
 
     fn svg(&self, all: &[Times]) -> Result<String, String> {

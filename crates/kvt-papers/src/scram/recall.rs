@@ -10,19 +10,12 @@ use super::{first, full, input, share};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells};
 
-/// How much of it is computed.
-struct Recall {
-    sides: &'static [usize],
-}
-
 const DIM: usize = 8;
 const KEPT: [usize; 3] = [1, 4, MOST];
 const MOST: usize = 8;
 
-/// Up to 16,384 tokens.
-const PAPER: Recall = Recall {
-    sides: &[16, 32, 64, 128],
-};
+/// Of the maps: up to 16,384 tokens.
+const SIDES: [usize; 4] = [16, 32, 64, 128];
 
 /// A structure of queries and keys: its name, and both by the side of the map, `[side * side, DIM]`.
 type Features = (&'static str, fn(usize) -> [Vec<f32>; 2]);
@@ -60,76 +53,68 @@ pub(crate) const ITEM: Item = Item {
     stated: "[SCRAM](https://arxiv.org/abs/1905.10308) reports neither recall nor accuracy. It assumes that attention \
      is spatially coherent: \"a shift in query along a spatial dimension is likely corresponding to an equal \
      shift in key\".",
-    make: Make::Alone(|_, watch| PAPER.compute(watch)),
+    make: Make::Alone(|_, watch| compute(&SIDES, watch)),
     ..Item::PLAIN
 };
 
-impl Recall {
-    fn compute(&self, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let (steps, mut done) = (self.sides.len() * FEATURES.len(), 0);
-        let mut records = Vec::new();
-        for features in FEATURES {
-            for &side in self.sides {
-                records.extend(compare(features, side)?);
-                done += 1;
-                watch.progress(done, steps);
-            }
+fn compute(sides: &[usize], watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let (steps, mut done) = (sides.len() * FEATURES.len(), 0);
+    let mut records = Vec::new();
+    for features in FEATURES {
+        for &side in sides {
+            records.extend(compare(features, side)?);
+            done += 1;
+            watch.progress(done, steps);
         }
-        Ok(Outcome {
-            csv: csv(&records),
-            svg: self.svg(&records).map_err(ReproduceError::Draw)?,
-            found: self.found(&records),
-            ..Outcome::default()
-        })
     }
+    Outcome::of(csv(&records), svg(&records, sides), found(&records))
+}
 
-    fn svg(&self, records: &[Record]) -> Result<String, String> {
-        let mut lines = Vec::new();
-        for (color, (name, _)) in FEATURES.into_iter().enumerate() {
-            let shown = || {
-                let same = move |record: &&Record| record.kept == MOST && record.features == name;
-                records.iter().filter(same)
-            };
-            let recall = shown().map(|record| (record.tokens as f64, record.recall));
-            let mass =
-                shown().map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]));
-            lines.push(Line::new(format!("{name}: recall"), color, recall));
-            lines.push(Line::new(format!("{name}: mass"), color, mass).dashed());
-        }
-        let title = format!("PatchMatch against the exact top {MOST}");
-        let ticks = self.sides.iter().map(|side| (side * side) as f64).collect();
-        let chart = Chart {
-            title: &title,
-            x: Axis::logarithmic("tokens").at(ticks),
-            y: Axis::linear("share of the exact top k"),
-            lines,
-            names: Names::Within(SeriesLabelPosition::LowerLeft),
+fn svg(records: &[Record], sides: &[usize]) -> Result<String, String> {
+    let mut lines = Vec::new();
+    for (color, (name, _)) in FEATURES.into_iter().enumerate() {
+        let shown = || {
+            let same = move |record: &&Record| record.kept == MOST && record.features == name;
+            records.iter().filter(same)
         };
-        chart.svg()
+        let recall = shown().map(|record| (record.tokens as f64, record.recall));
+        let mass = shown().map(|record| (record.tokens as f64, record.mass[0] / record.mass[1]));
+        lines.push(Line::new(format!("{name}: recall"), color, recall));
+        lines.push(Line::new(format!("{name}: mass"), color, mass).dashed());
     }
+    let title = format!("PatchMatch against the exact top {MOST}");
+    let ticks = sides.iter().map(|side| (side * side) as f64).collect();
+    let chart = Chart {
+        title: &title,
+        x: Axis::logarithmic("tokens").at(ticks),
+        y: Axis::linear("share of the exact top k"),
+        lines,
+        names: Names::Within(SeriesLabelPosition::LowerLeft),
+    };
+    chart.svg()
+}
 
-    fn found(&self, records: &[Record]) -> String {
-        let row = |record: &Record| {
-            vec![
-                record.features.to_owned(),
-                record.tokens.to_string(),
-                record.kept.to_string(),
-                share(record.recall),
-                share(record.mass[0] / record.mass[1]),
-                share(record.mass[1]),
-            ]
-        };
-        let header = "queries and keys | n | κ | recall@κ | attention mass, of the exact top κ | mass of the exact top κ, of all";
-        format!(
-            "Square maps, {DIM} channels, 8 iterations, b = 0. \"Same picture\" and \"same detail\" are bicubic \
-             interpolations of normal numbers with 5 % of noise, keys rolled by 5 rows and 3 columns: of 9 x 9 \
-             numbers at every size, or of one for every four tokens in each direction. \"White noise\" has no \
-             coherence: it breaks the assumption. Recall@κ is the share of the κ best keys that were found, in the \
-             mean over queries; the mass is the sum of the dense attention weights on the keys that were found, \
-             over that on the κ best ones. The figure has κ = {MOST}.\n\n{}",
-            table(header.split(" | "), records.iter().map(row))
-        )
-    }
+fn found(records: &[Record]) -> String {
+    let row = |record: &Record| {
+        vec![
+            record.features.to_owned(),
+            record.tokens.to_string(),
+            record.kept.to_string(),
+            share(record.recall),
+            share(record.mass[0] / record.mass[1]),
+            share(record.mass[1]),
+        ]
+    };
+    let header = "queries and keys | n | κ | recall@κ | attention mass, of the exact top κ | mass of the exact top κ, of all";
+    format!(
+        "Square maps, {DIM} channels, 8 iterations, b = 0. \"Same picture\" and \"same detail\" are bicubic \
+         interpolations of normal numbers with 5 % of noise, keys rolled by 5 rows and 3 columns: of 9 x 9 \
+         numbers at every size, or of one for every four tokens in each direction. \"White noise\" has no \
+         coherence: it breaks the assumption. Recall@κ is the share of the κ best keys that were found, in the \
+         mean over queries; the mass is the sum of the dense attention weights on the keys that were found, \
+         over that on the κ best ones. The figure has κ = {MOST}.\n\n{}",
+        table(header.split(" | "), records.iter().map(row))
+    )
 }
 
 /// One search for the most keys serves all κ: its first runs are the same as in a search for fewer keys.
@@ -190,9 +175,8 @@ mod tests {
 
     #[test]
     fn coherence_is_what_the_search_lives_on() {
-        let small = Recall { sides: &[16] };
         let heard = Heard::default();
-        let outcome = small.compute(&heard).unwrap();
+        let outcome = compute(&[16], &heard).unwrap();
         assert_eq!(heard.steps().len(), 3);
         let of = |name: &str| {
             let line = outcome

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use kvt_attention::AttentionConfig;
 
 use super::{KindMeasurement, KindTimes, Timing};
-use crate::report::{ReportError, ScalingLine, draw_scaling};
+use crate::report::{ReportError, draw_scaling};
+use kvt_train::plot::Line;
 use kvt_train::table::{Table, cells, or_empty};
 
 /// The files of the pictures.
@@ -63,19 +64,16 @@ impl KindMeasurement {
     /// Draws time and memory over the number of tokens.
     ///
     /// # Errors
-    /// As [`draw_scaling`].
+    /// Failures of drawing and of the file system.
     pub fn draw(records: &[Self], folder: &Path) -> Result<(), ReportError> {
-        let lines = |value: &dyn Fn(&Self) -> Option<f64>| -> Vec<ScalingLine> {
+        let lines = |value: &dyn Fn(&Self) -> Option<f64>| -> Vec<Line> {
             let kinds = AttentionConfig::KINDS.iter().map(|kind| {
                 let own = records.iter().filter(|record| record.kind == *kind);
                 let points = own.filter_map(|record| {
                     let value = value(record).filter(|value| *value > 0.0)?;
                     Some((record.shape.tokens as f64, value))
                 });
-                ScalingLine {
-                    name: (*kind).to_owned(),
-                    points: points.collect(),
-                }
+                Line::new(*kind, 0, points)
             });
             kinds.collect()
         };

@@ -19,7 +19,10 @@ pub struct Rounds {
 impl Rounds {
     /// Times all cases in turn, round by round: `measure` gives the milliseconds of the things that are timed of one. `progress` is
     /// called with the number of completed rounds.
-    pub(super) fn in_turn<C, const N: usize>(
+    ///
+    /// # Errors
+    /// What `measure` returns.
+    pub fn in_turn<C, const N: usize>(
         self,
         cases: &mut [C],
         mut progress: impl FnMut(usize),
@@ -54,7 +57,7 @@ pub struct Timing {
 
 impl Timing {
     /// Summarises the runs; all NaN if there are none.
-    pub fn of(mut runs: Vec<f64>) -> Self {
+    pub(super) fn of(mut runs: Vec<f64>) -> Self {
         runs.sort_by(f64::total_cmp);
         // The run at a fraction of the way from the first to the last, interpolated if necessary.
         let at = |share: f64| {

@@ -19,7 +19,7 @@ use kvt_models::ImgSize;
 use toml::{Table, Value};
 
 pub use self::error::FinetuneError;
-use kvt_train::config::{Document, ModelSection, Plan, load_plan};
+use kvt_train::config::{Document, Plan, load_plan};
 use kvt_train::run::RunDir;
 use kvt_train::task::{Freeze, check_positions, run_of};
 
@@ -269,15 +269,6 @@ fn text(path: &Path) -> Result<Value, FinetuneError> {
         Some(path) => Ok(path.into()),
         None => Err(FinetuneError::NotUtf8(path.to_owned())),
     }
-}
-
-/// Number of parameters of the model in a `[model]` section.
-fn params(section: &Table) -> Result<usize, FinetuneError> {
-    let section: ModelSection = section
-        .clone()
-        .try_into()
-        .map_err(|error: toml::de::Error| FinetuneError::Model(error.to_string()))?;
-    Ok(section.config(None)?.summary().params)
 }
 
 #[cfg(test)]

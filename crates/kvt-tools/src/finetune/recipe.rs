@@ -142,29 +142,17 @@ impl Recipe {
 
     /// The keys, by section.
     pub(super) fn sections(&self) -> [(&'static str, Table); 7] {
-        let Self {
-            epochs,
-            batch_size,
-            lr,
-            lr_batch,
-            layer_decay,
-            weight_decay,
-            drop_path,
-            label_smoothing,
-            warmup_epochs,
-            auto,
-        } = *self;
         let count = |number: usize| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
         [
-            ("model", vec![("drop_path", drop_path.into())]),
-            ("augment", vec![("auto", auto.into())]),
+            ("model", vec![("drop_path", self.drop_path.into())]),
+            ("augment", vec![("auto", self.auto.into())]),
             (
                 "optim",
                 vec![
-                    ("lr", lr.into()),
-                    ("lr_batch", count(lr_batch)),
-                    ("layer_decay", layer_decay.into()),
-                    ("weight_decay", weight_decay.into()),
+                    ("lr", self.lr.into()),
+                    ("lr_batch", count(self.lr_batch)),
+                    ("layer_decay", self.layer_decay.into()),
+                    ("weight_decay", self.weight_decay.into()),
                     ("clip_norm", Value::from(1.0)),
                 ],
             ),
@@ -172,17 +160,20 @@ impl Recipe {
                 "schedule",
                 vec![
                     ("per", "step".into()),
-                    ("warmup_epochs", warmup_epochs.into()),
+                    ("warmup_epochs", self.warmup_epochs.into()),
                     ("warmup_lr", Value::from(1e-6)),
                     ("min_lr", Value::from(1e-6)),
                 ],
             ),
-            ("loss", vec![("label_smoothing", label_smoothing.into())]),
+            (
+                "loss",
+                vec![("label_smoothing", self.label_smoothing.into())],
+            ),
             (
                 "train",
                 vec![
-                    ("epochs", i64::from(epochs).into()),
-                    ("batch_size", count(batch_size)),
+                    ("epochs", i64::from(self.epochs).into()),
+                    ("batch_size", count(self.batch_size)),
                 ],
             ),
             ("log", vec![("every_steps", Value::from(10))]),

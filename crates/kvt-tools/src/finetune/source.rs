@@ -8,9 +8,9 @@ use toml::{Table, Value};
 
 use super::small::Small;
 use super::timm::{TimmConfig, name_of, normalisation};
-use super::{FinetuneError, params, without_tag};
+use super::{FinetuneError, without_tag};
 use crate::trained::not_of_pixels;
-use kvt_train::config::{Plan, load_plan};
+use kvt_train::config::{ModelSection, Plan, load_plan};
 use kvt_train::error::TrainError;
 use kvt_train::fetch::{Published, locate};
 use kvt_train::run::{Checkpoints, RunDir, RunError, Which};
@@ -131,7 +131,12 @@ impl Source {
 
     /// Number of parameters of the model.
     pub(super) fn params(&self) -> Result<usize, FinetuneError> {
-        params(&self.model)
+        let section: ModelSection = self
+            .model
+            .clone()
+            .try_into()
+            .map_err(|error: toml::de::Error| FinetuneError::Model(error.to_string()))?;
+        Ok(section.config(None)?.summary().params)
     }
 }
 

@@ -35,6 +35,6 @@ pub(crate) use metric::{best_metric, best_of_tasks, check_metric, check_tasks, m
 pub use own::report_itself;
 pub(crate) use plot::{PLOTS, Plot, save_plots};
 pub(crate) use read::{points, read_curve};
-pub use scaling::{ScalingLine, draw_scaling};
+pub(crate) use scaling::draw_scaling;
 pub use significance::{PairedT, interval_of, mcnemar, wilson};
 pub use statistic::Statistic;

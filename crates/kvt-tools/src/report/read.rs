@@ -29,34 +29,33 @@ pub(crate) fn read_curve(
 
 /// The measurements of the epochs, with the validation numbers of the weights that the run reports.
 pub(crate) fn points(rows: &[EpochRow], report: EmaReport) -> Vec<EpochPoint> {
-    rows.iter().map(|row| point(row, report)).collect()
+    let metrics = |eval: &Option<EvalRecord>| match eval {
+        Some(eval) => eval.metrics.clone(),
+        None => Metrics::default(),
+    };
+    let point = |row: &EpochRow| {
+        let train = &row.train;
+        // A reported average is not listed a second time.
+        let (val, val_ema) = match report {
+            EmaReport::Raw => (&row.val, &row.val_ema),
+            EmaReport::Ema => (&row.val_ema, &None),
+        };
+        EpochPoint {
+            epoch: train.epoch,
+            train_loss: Some(train.train_loss).filter(|loss| loss.is_finite()),
+            lr: Some(train.lr),
+            images_per_second: Some(train.images_per_second),
+            val: metrics(val),
+            ema: metrics(val_ema),
+            best: Metrics::default(),
+        }
+    };
+    rows.iter().map(point).collect()
 }
 
 /// The short label of a run: the name of its folder without the suffix `-seedN` of its seed.
 pub(crate) fn label_of(name: &str, seed: u64) -> &str {
     name.strip_suffix(&format!("-seed{seed}")).unwrap_or(name)
-}
-
-fn point(row: &EpochRow, report: EmaReport) -> EpochPoint {
-    let train = &row.train;
-    let metrics = |eval: &Option<EvalRecord>| match eval {
-        Some(eval) => eval.metrics.clone(),
-        None => Metrics::default(),
-    };
-    // A reported average is not listed a second time.
-    let (val, val_ema) = match report {
-        EmaReport::Raw => (&row.val, &row.val_ema),
-        EmaReport::Ema => (&row.val_ema, &None),
-    };
-    EpochPoint {
-        epoch: train.epoch,
-        train_loss: Some(train.train_loss).filter(|loss| loss.is_finite()),
-        lr: Some(train.lr),
-        images_per_second: Some(train.images_per_second),
-        val: metrics(val),
-        ema: metrics(val_ema),
-        best: Metrics::default(),
-    }
 }
 
 #[cfg(test)]

@@ -7,23 +7,15 @@ use kvt_data::fs::write_text;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::plot::{PALE, PALETTE, beside};
 
-/// A line of the picture.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScalingLine {
-    /// What it is called.
-    pub name: String,
-    /// Sizes and values, both positive, by size.
-    pub points: Vec<(f64, f64)>,
-}
-
-/// Draws lines over `x` to an SVG file, atomically. Lines without points are left out; this does not change how the others look.
+/// Draws lines over `x` to an SVG file, atomically: names, and by size positive sizes and values; their colours are chosen here. Lines
+/// without points are left out; this does not change how the others look.
 /// More lines than there are colours are drawn in several charts: each has the first line, which the others are compared with, and
 /// all lines that are not its own in grey, so that the charts have one scale.
 ///
 /// # Errors
 /// Failures of drawing and of the file system.
-pub fn draw_scaling(
-    lines: &[ScalingLine],
+pub(crate) fn draw_scaling(
+    lines: &[Line],
     axes: [&str; 2],
     title: &str,
     path: &Path,
@@ -35,7 +27,7 @@ pub fn draw_scaling(
     Ok(write_text(path, &svg)?)
 }
 
-fn svg(lines: &[ScalingLine], axes: [&str; 2], title: &str) -> Result<String, String> {
+fn svg(lines: &[Line], axes: [&str; 2], title: &str) -> Result<String, String> {
     let colors = color_charts(lines.len());
     if let [colors] = colors.as_slice() {
         return chart(lines, colors, axes, title).svg();
@@ -70,12 +62,7 @@ fn color_charts(lines: usize) -> Vec<Vec<usize>> {
 }
 
 /// The chart of lines, with a tick at each size.
-fn chart<'a>(
-    lines: &[ScalingLine],
-    colors: &[usize],
-    [x, y]: [&'a str; 2],
-    title: &'a str,
-) -> Chart<'a> {
+fn chart<'a>(lines: &[Line], colors: &[usize], [x, y]: [&'a str; 2], title: &'a str) -> Chart<'a> {
     let sizes = lines.iter().flat_map(|line| &line.points);
     let mut sizes: Vec<f64> = sizes.map(|(size, _)| *size).collect();
     sizes.sort_by(f64::total_cmp);
@@ -113,18 +100,12 @@ mod tests {
     fn every_line_with_points_has_its_name_and_its_look() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("time.svg");
-        let line = |number: usize| ScalingLine {
-            name: format!("kind {number}"),
-            points: vec![(197.0, 1.0 + number as f64), (16384.0, 1e4)],
+        let line = |number: usize| {
+            let points = [(197.0, 1.0 + number as f64), (16384.0, 1e4)];
+            Line::new(format!("kind {number}"), 0, points)
         };
         let mut lines: Vec<_> = (0..18).map(line).collect();
-        lines.insert(
-            1,
-            ScalingLine {
-                name: "nowhere".to_owned(),
-                points: Vec::new(),
-            },
-        );
+        lines.insert(1, Line::new("nowhere", 0, []));
         draw_scaling(&lines, ["tokens", "ms"], "Time & space", &path).unwrap();
         let text = fs_err::read_to_string(&path).unwrap();
         for expected in ["Time &amp; space", "tokens", "kind 0", "kind 17", "16384"] {
@@ -149,13 +130,10 @@ mod tests {
                 [6, PALE, PALE, PALE, PALE, PALE, PALE, 0, 1],
             ]
         );
-        let line = |number: u32| ScalingLine {
-            name: format!("kind {number}"),
+        let line = |number: u32| {
             // The third line has no points, and the others keep their colours.
-            points: (number != 2)
-                .then_some((197.0, 1.0 + f64::from(number)))
-                .into_iter()
-                .collect(),
+            let points = (number != 2).then_some((197.0, 1.0 + f64::from(number)));
+            Line::new(format!("kind {number}"), 0, points)
         };
         let lines: Vec<_> = (0..9).map(line).collect();
         let chart = chart(&lines, &charts[0], ["tokens", "ms"], "Time");

@@ -30,7 +30,7 @@ pub enum End {
     Failed(String),
     /// Another process trains it: this one, as far as its lock shows.
     Busy(String),
-    /// A stop was requested before it was done.
+    /// A stop was requested before it was done, which ends the work on all of them.
     Stopped,
 }
 
@@ -39,7 +39,7 @@ pub enum End {
 /// does not stop the others. The outcomes are in the order of the cells.
 ///
 /// # Errors
-/// As [`check_devices`].
+/// As [`check_devices`]; [`SweepError::Stopped`] if a stop was requested before all cells were done.
 pub fn carry_out(
     sweep: &Sweep,
     devices: &[String],
@@ -82,7 +82,11 @@ pub fn carry_out(
         }
         work(devices.first());
     });
-    Ok(ends.into_inner().unwrap_or_else(PoisonError::into_inner))
+    let ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if ends.contains(&End::Stopped) {
+        return Err(SweepError::Stopped);
+    }
+    Ok(ends)
 }
 
 /// Refuses devices that cannot train what is left, which else every cell would find out. Where nothing is left, none is asked for. A cell

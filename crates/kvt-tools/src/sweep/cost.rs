@@ -41,72 +41,55 @@ struct Passes {
     evaluated: f64,
 }
 
-/// The costs of the cells of a sweep.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Costs {
-    /// In the order of the cells.
-    pub cells: Vec<Cost>,
-}
-
-impl Costs {
-    /// Counts the images of cells and estimates the time that is left. A row with finished cells is estimated from their time; for any
-    /// other row, a step and a forward pass of its model are measured. Nothing is trained. Before a model is measured, `progress` receives
-    /// the first row that has it, how many models are measured, and how many there are.
-    ///
-    /// # Errors
-    /// If the data of a cell cannot be opened, or its model or device cannot be used.
-    pub fn of(
-        cells: &[Cell],
-        found: &[Found],
-        mut progress: impl FnMut(&str, usize, usize),
-    ) -> Result<Self, SweepError> {
-        let mut counts = BTreeMap::new();
-        let of_cells = cells.iter().map(|cell| cost(&cell.plan, &mut counts));
-        let mut costs = of_cells.collect::<Result<Vec<_>, _>>()?;
-        let rates: Vec<(&str, f64)> = cells
-            .iter()
-            .zip(found)
-            .zip(&costs)
-            .filter(|((_, found), _)| found.state == State::Finished && found.seconds > 0.0)
-            .map(|((cell, found), cost)| (cell.name.as_str(), found.seconds / cost.macs))
-            .collect();
-        let mut models: Vec<(Measured, &str, Vec<_>)> = Vec::new();
-        for ((cell, found), cost) in cells.iter().zip(found).zip(&mut costs) {
-            let share = match found.state {
-                State::Finished | State::Known | State::Crashed(_) | State::Foreign(_) => continue,
-                State::Begun(epochs) => 1.0 - f64::from(epochs) / f64::from(cost.epochs.max(1)),
-                State::Missing => 1.0,
-            };
-            let own = rates.iter().filter(|(name, _)| *name == cell.name);
-            if let Some(rate) = median(own.map(|(_, rate)| *rate).collect()) {
-                cost.left = share * rate * cost.macs;
-                continue;
-            }
-            let model = Measured::of(&cell.plan)?;
-            match models.iter_mut().find(|(known, ..)| *known == model) {
-                Some((.., costs)) => costs.push((cost, share)),
-                None => models.push((model, cell.name.as_str(), vec![(cost, share)])),
-            }
+/// The costs of cells, in their order: counts their images and estimates the time that is left. A row with finished cells is
+/// estimated from their time; for any other row, a step and a forward pass of its model are measured. Nothing is trained. Before a
+/// model is measured, `progress` receives the first row that has it, how many models are measured, and how many there are.
+///
+/// # Errors
+/// If the data of a cell cannot be opened, or its model or device cannot be used.
+pub fn costs(
+    cells: &[Cell],
+    found: &[Found],
+    mut progress: impl FnMut(&str, usize, usize),
+) -> Result<Vec<Cost>, SweepError> {
+    let mut counts = BTreeMap::new();
+    let of_cells = cells.iter().map(|cell| cost(&cell.plan, &mut counts));
+    let mut costs = of_cells.collect::<Result<Vec<_>, _>>()?;
+    let rates: Vec<(&str, f64)> = cells
+        .iter()
+        .zip(found)
+        .zip(&costs)
+        .filter(|((_, found), _)| found.state == State::Finished && found.seconds > 0.0)
+        .map(|((cell, found), cost)| (cell.name.as_str(), found.seconds / cost.macs))
+        .collect();
+    let mut models: Vec<(Measured, &str, Vec<_>)> = Vec::new();
+    for ((cell, found), cost) in cells.iter().zip(found).zip(&mut costs) {
+        let share = match found.state {
+            State::Finished | State::Known | State::Crashed(_) | State::Foreign(_) => continue,
+            State::Begun(epochs) => 1.0 - f64::from(epochs) / f64::from(cost.epochs.max(1)),
+            State::Missing => 1.0,
+        };
+        let own = rates.iter().filter(|(name, _)| *name == cell.name);
+        if let Some(rate) = median(own.map(|(_, rate)| *rate).collect()) {
+            cost.left = share * rate * cost.macs;
+            continue;
         }
-        let count = models.len();
-        for (done, (model, name, costs)) in models.into_iter().enumerate() {
-            progress(name, done, count);
-            let [update, forward] = model.seconds()?;
-            for (cost, share) in costs {
-                let Passes { trained, evaluated } = cost.passes;
-                cost.left = share * (trained * update + evaluated * forward);
-            }
+        let model = Measured::of(&cell.plan)?;
+        match models.iter_mut().find(|(known, ..)| *known == model) {
+            Some((.., costs)) => costs.push((cost, share)),
+            None => models.push((model, cell.name.as_str(), vec![(cost, share)])),
         }
-        Ok(Self { cells: costs })
     }
-
-    /// Operations and remaining seconds of all cells.
-    #[must_use]
-    pub fn total(&self) -> (f64, f64) {
-        let macs = self.cells.iter().map(|cost| cost.macs).sum();
-        let left = self.cells.iter().map(|cost| cost.left).sum();
-        (macs, left)
+    let count = models.len();
+    for (done, (model, name, costs)) in models.into_iter().enumerate() {
+        progress(name, done, count);
+        let [update, forward] = model.seconds()?;
+        for (cost, share) in costs {
+            let Passes { trained, evaluated } = cost.passes;
+            cost.left = share * (trained * update + evaluated * forward);
+        }
     }
+    Ok(costs)
 }
 
 /// The cost of a plan; `counts` remembers the sizes of data sets.

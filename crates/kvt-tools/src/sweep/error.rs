@@ -65,6 +65,9 @@ pub enum SweepError {
         "no run has finished an epoch, or those to train are not finished: there is nothing to compare"
     )]
     Nothing,
+    /// A stop was requested.
+    #[error("stopped; the same command continues from here")]
+    Stopped,
     /// The log of a run cannot be read.
     #[error(transparent)]
     Report(#[from] ReportError),

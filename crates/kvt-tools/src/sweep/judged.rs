@@ -4,12 +4,12 @@ use std::path::Path;
 
 use super::table::read_rows;
 use super::{Cell, SweepError, Watch, linear};
-use crate::trained::{Choice, Images, Trained, TrainedError};
+use crate::trained::{Images, Trained, TrainedError};
 use kvt_data::Split;
 use kvt_data::fs::write_text;
 use kvt_train::config::Plan;
 use kvt_train::judge::Judgement;
-use kvt_train::run::{PREDICTIONS, RunDir};
+use kvt_train::run::PREDICTIONS;
 use kvt_train::table::Table;
 use kvt_train::task::TaskKind;
 
@@ -83,9 +83,8 @@ pub(super) fn judge(cell: &Cell, plan: &Plan, watch: &dyn Watch) -> Result<bool,
 
 /// The predictions of the last checkpoint of a plan's run for the validation images.
 fn predict(plan: &Plan, watch: &dyn Watch) -> Result<Predictions, TrainedError> {
-    let run = RunDir::open(&plan.run.dir)?;
     let mut warn = |text: &str| watch.warn(text);
-    let trained = Trained::of_run(&run, plan.clone(), "last", Choice::Reported, &mut warn)?;
+    let trained = Trained::last_of(plan, &mut warn)?;
     let mut generating = |done, of| watch.generating(done, of);
     let classes = trained.classes.as_deref();
     let images = Images::of_split(Split::Val, plan, classes, &mut generating, &mut warn)?;

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use super::table::read_rows;
 use super::{Cell, SweepError, Watch};
 use crate::probe::{Crops, Extractor, LinearEpoch, LinearRecipe, Subject};
-use crate::trained::{Choice, Trained, TrainedError};
+use crate::trained::{Trained, TrainedError};
 use kvt_data::Split;
 use kvt_data::fs::write_text;
 use kvt_train::config::Plan;
-use kvt_train::run::{LINEAR, RunDir};
+use kvt_train::run::LINEAR;
 use kvt_train::splits::Splits;
 use kvt_train::table::Table;
 
@@ -59,9 +59,7 @@ fn evaluate(
     crops: Crops,
     watch: &dyn Watch,
 ) -> Result<Vec<LinearEpoch>, TrainedError> {
-    let run = RunDir::open(&plan.run.dir)?;
-    let mut warn = |text: &str| watch.warn(text);
-    let mut trained = Trained::of_run(&run, plan.clone(), "last", Choice::Reported, &mut warn)?;
+    let mut trained = Trained::last_of(plan, &mut |text| watch.warn(text))?;
     trained.plan.train.batch_size = recipe.batch_size;
     let classes = trained.classes.as_deref();
     let mut generating = |done, of| watch.generating(done, of);

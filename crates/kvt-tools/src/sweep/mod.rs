@@ -23,7 +23,7 @@ mod watch;
 pub use self::carry_out::{End, carry_out, check_devices};
 pub use self::cell::Cell;
 pub use self::conditions::conditions;
-pub use self::cost::{Cost, Costs};
+pub use self::cost::{Cost, costs};
 pub use self::error::SweepError;
 pub use self::file::{Sweep, is_sweep};
 pub use self::found::Found;

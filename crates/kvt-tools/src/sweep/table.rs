@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 
 use super::error::wrong;
-use super::{Cell, Cost, Costs, Found, State, Sweep, SweepError};
+use super::{Cell, Cost, Found, State, Sweep, SweepError};
 use crate::report::{PairedT, difference_text, interval_text, mcnemar};
 use kvt_data::escape::{code, markdown};
 use kvt_data::regular;
@@ -263,7 +263,7 @@ pub fn commands_markdown(cells: &[Cell], found: &[Found]) -> String {
 
 /// The plan, one row for each cell: its state and its cost. The last row is the sum.
 #[must_use]
-pub fn plan_rows(cells: &[Cell], found: &[Found], costs: &Costs) -> Vec<Vec<String>> {
+pub fn plan_rows(cells: &[Cell], found: &[Found], costs: &[Cost]) -> Vec<Vec<String>> {
     let row = |((cell, found), cost): ((&Cell, &Found), &Cost)| {
         vec![
             cell.label(),
@@ -274,16 +274,15 @@ pub fn plan_rows(cells: &[Cell], found: &[Found], costs: &Costs) -> Vec<Vec<Stri
             duration(cost.left),
         ]
     };
-    let mut rows: Vec<_> = cells.iter().zip(found).zip(&costs.cells).map(row).collect();
-    let (macs, left) = costs.total();
+    let mut rows: Vec<_> = cells.iter().zip(found).zip(costs).map(row).collect();
     let empty = String::new;
     rows.push(vec![
         format!("{} runs", cells.len()),
         empty(),
         empty(),
         empty(),
-        tera(macs),
-        duration(left),
+        tera(costs.iter().map(|cost| cost.macs).sum()),
+        duration(costs.iter().map(|cost| cost.left).sum()),
     ]);
     rows
 }

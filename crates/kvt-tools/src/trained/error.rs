@@ -16,32 +16,22 @@ pub enum TrainedError {
         "run `{}` has learned features, not classes: `kvt probe --run {}` judges them", .0.display(), .0.display()
     )]
     NoClasses(PathBuf),
-    /// A network of which this verb has no use.
+    /// A network of which only some verbs have a use: its task, and what it does.
     #[error(
-        "`task = \"segment\"` labels pixels, not images: `kvt eval`, `kvt predict` and `kvt report` take it, this verb does not"
+        "`task = \"{0}\"` {1}: `kvt eval`, `kvt predict` and `kvt report` take it, this verb does not"
     )]
-    Pixels,
-    /// A network of which only some verbs have a use.
-    #[error(
-        "`task = \"detect\"` finds objects, not classes of images: `kvt eval`, `kvt predict` and `kvt report` take it, this verb does not"
-    )]
-    Objects,
+    NotOfImages(&'static str, &'static str),
     /// A picture that cannot be drawn.
     #[error("could not draw what is seen in an image: {0}")]
     Draw(String),
     /// Weights of a classifier where a network for segmentation or detection is evaluated.
     #[error("`{}` are the weights of a classifier: they have no heads for pixels or objects, with which to evaluate; train them with `init.weights`", .0.display())]
     NoHeads(PathBuf),
-    /// Images of another folder for a run of segmentation.
+    /// Images of another folder for a run of segmentation or detection: what it does, and what its images have.
     #[error(
-        "run `{}` labels pixels: it is judged on the images and masks of its own `[data]`, not on those of `--data`", .0.display()
+        "run `{}` {}: it is judged on the images and {} of its own `[data]`, not on those of `--data`", .0.display(), .1, .2
     )]
-    FolderOfMasks(PathBuf),
-    /// Images of another folder for a run of detection.
-    #[error(
-        "run `{}` finds objects: it is judged on the images and annotations of its own `[data]`, not on those of `--data`", .0.display()
-    )]
-    FolderOfObjects(PathBuf),
+    DenseFolder(PathBuf, &'static str, &'static str),
     /// A folder of images for a model of several labels for each image.
     #[error(
         "`{}`: a folder for each class gives an image one label, but the model gives it any number: it is judged on the images of its own `[data]`", .0.display()

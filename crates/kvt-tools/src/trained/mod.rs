@@ -206,11 +206,17 @@ impl Trained {
         Ok(trained)
     }
 
-    /// The model in a checkpoint of a run; of a DINO run the backbone, with an untrained head.
+    /// The model that the last checkpoint of a plan's run reports; of DINO the backbone of the teacher, with an untrained head.
     ///
     /// # Errors
     /// If it cannot be read, or does not match the plan.
-    pub fn of_run(
+    pub fn last_of(plan: &Plan, warn: Warn<'_>) -> Result<Self, TrainedError> {
+        let run = RunDir::open(&plan.run.dir)?;
+        Self::of_run(&run, plan.clone(), "last", Choice::Reported, warn)
+    }
+
+    /// The model in a checkpoint of a run; of a DINO run the backbone, with an untrained head.
+    fn of_run(
         run: &RunDir,
         plan: Plan,
         checkpoint: &str,
@@ -308,11 +314,12 @@ impl Trained {
 
 /// Refuses a plan whose network classifies pixels or finds objects.
 pub(crate) fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
-    match plan.task {
-        TaskKind::Segment => Err(TrainedError::Pixels),
-        TaskKind::Detect => Err(TrainedError::Objects),
-        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => Ok(plan),
-    }
+    let (task, does) = match plan.task {
+        TaskKind::Segment => ("segment", "labels pixels, not images"),
+        TaskKind::Detect => ("detect", "finds objects, not classes of images"),
+        TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => return Ok(plan),
+    };
+    Err(TrainedError::NotOfImages(task, does))
 }
 
 /// The weights of a checkpoint that are chosen.

@@ -321,6 +321,7 @@ fn a_metric_that_no_run_can_have_is_refused_before_training() {
         &["compare", "tiny.toml", "--metric", "miou"][..],
         &["compare", "tiny.toml", "--metric", "miou", "--dry-run"],
         &["compare", "sweep.toml"],
+        &["config", "check", "sweep.toml"],
     ] {
         let error = workspace.error(arguments);
         assert!(

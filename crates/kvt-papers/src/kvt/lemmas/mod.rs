@@ -16,13 +16,8 @@ use kvt_train::analysis::Estimate;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
 
-/// How much of it is computed.
-struct Lemmas {
-    draws: usize,
-}
-
-/// With as many draws as the reference script.
-const PAPER: Lemmas = Lemmas { draws: 200 };
+/// As many as in the reference script.
+const DRAWS: usize = 200;
 
 /// Lemmas 1 to 3 of KVT.
 pub(crate) const ITEM: Item = Item {
@@ -37,44 +32,41 @@ pub(crate) const ITEM: Item = Item {
      - **Lemma 3.** With `O(n d^-c)` selected keys no relevant one is lost: fewer are needed in more dimensions.\n\n\
      Constants are not tested: they are loose, the bound of lemma 2 becomes negative without irrelevant tokens, and its proof exchanges \
      two of them.",
-    make: Make::Alone(|_, watch| PAPER.compute(watch)),
+    make: Make::Alone(|_, watch| compute(DRAWS, watch)),
     ..Item::PLAIN
 };
 
-impl Lemmas {
-    fn compute(&self, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let first = gradient::compute(self.draws)?;
-        watch.progress(1, 3);
-        let second = noise::compute(self.draws)?;
-        watch.progress(2, 3);
-        let third = relevant::compute(self.draws);
-        watch.progress(3, 3);
-        let curves = [&first.curve, &second, &third];
-        let points = curves.into_iter().flat_map(|curve| {
-            let points = curve.points.iter();
-            points.map(move |(x, found)| (curve, x, found))
-        });
-        let rows = points.map(|(curve, x, found)| {
-            cells([
-                &curve.lemma,
-                &curve.quantity,
-                x,
-                &found.mean,
-                &or_empty(found.error),
-                &found.images,
-            ])
-        });
-        let header = "lemma,quantity,x,mean,standard_error,draws";
-        let csv = Table::new(header.split(','), rows).csv();
-        let panels = curves.map(Curve::panel);
-        let title = "Lemmas 1 to 3: mean and standard error over draws";
-        Ok(Outcome {
-            csv,
-            svg: line_panels(title, &panels, 2).map_err(ReproduceError::Draw)?,
-            found: found(&first, &second, &third, self.draws),
-            ..Outcome::default()
-        })
-    }
+fn compute(draws: usize, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let first = gradient::compute(draws)?;
+    watch.progress(1, 3);
+    let second = noise::compute(draws)?;
+    watch.progress(2, 3);
+    let third = relevant::compute(draws);
+    watch.progress(3, 3);
+    let curves = [&first.curve, &second, &third];
+    let points = curves.into_iter().flat_map(|curve| {
+        let points = curve.points.iter();
+        points.map(move |(x, found)| (curve, x, found))
+    });
+    let rows = points.map(|(curve, x, found)| {
+        cells([
+            &curve.lemma,
+            &curve.quantity,
+            x,
+            &found.mean,
+            &or_empty(found.error),
+            &found.images,
+        ])
+    });
+    let header = "lemma,quantity,x,mean,standard_error,draws";
+    let csv = Table::new(header.split(','), rows).csv();
+    let panels = curves.map(Curve::panel);
+    let title = "Lemmas 1 to 3: mean and standard error over draws";
+    Outcome::of(
+        csv,
+        line_panels(title, &panels, 2),
+        found(&first, &second, &third, draws),
+    )
 }
 
 /// A quantity as a function of `x`, from many draws.
@@ -185,8 +177,7 @@ mod tests {
     /// Compares with the numbers that PyTorch found for the same constructions with other draws (`scripts/reference/lemmas.py`).
     #[test]
     fn lemmas_are_as_in_pytorch() {
-        let outcome = Lemmas { draws: 40 };
-        let outcome = outcome.compute(&Heard::default()).unwrap();
+        let outcome = compute(40, &Heard::default()).unwrap();
         let rows: Vec<Vec<&str>> = outcome
             .csv
             .lines()

@@ -45,11 +45,11 @@ impl Report {
     ) -> Result<(TrainedDense<N>, Images), ReportError> {
         let path = self.path(run);
         if asked.data.is_some() {
-            return Err(match self.task(run) {
-                Some(TaskKind::Detect) => TrainedError::FolderOfObjects(path.to_owned()),
-                _ => TrainedError::FolderOfMasks(path.to_owned()),
-            }
-            .into());
+            let (does, have) = match self.task(run) {
+                Some(TaskKind::Detect) => ("finds objects", "annotations"),
+                _ => ("labels pixels", "masks"),
+            };
+            return Err(TrainedError::DenseFolder(path.to_owned(), does, have).into());
         }
         let trained = TrainedDense::load(&asked.origin(path), &asked.overrides, warn)?;
         let classes = Some(trained.classes.as_slice());

@@ -85,15 +85,12 @@ fn cards<'a>(
 ) -> Result<(), ReportError> {
     let samples = samples.into_iter();
     let images = grouped(samples.map(|sample| (sample.image.as_str(), sample)));
-    let mut result = Ok(());
-    page.within("div", &[("class", "cards")], |page| {
-        for (_, all) in &images {
-            if result.is_ok() {
-                result = card(page, report, all);
-            }
-        }
-    });
-    result
+    let mut cards = Markup::default();
+    for (_, all) in &images {
+        card(&mut cards, report, all)?;
+    }
+    page.within("div", &[("class", "cards")], |page| page.append(&cards));
+    Ok(())
 }
 
 fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), ReportError> {
