@@ -36,7 +36,7 @@ use kvt_tools::sweep::{Found, Watch};
 use kvt_train::table::Table;
 
 /// All items, in the order of their papers.
-pub static ITEMS: [Item; 16] = [
+pub static ITEMS: [Item; 17] = [
     kvt::table1::ITEM,
     kvt::table2::ITEM,
     kvt::table3::ITEM,
@@ -48,6 +48,7 @@ pub static ITEMS: [Item; 16] = [
     kvt::fig4::ITEM,
     kvt::fig5::ITEM,
     kvt::lemmas::ITEM,
+    kvt::small_k::ITEM,
     scram::fig2::ITEM,
     scram::fig3::ITEM,
     scram::fig4::ITEM,

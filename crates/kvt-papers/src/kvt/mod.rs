@@ -9,6 +9,7 @@ mod inside;
 pub(super) mod lemmas;
 mod paper;
 mod pictures;
+pub(super) mod small_k;
 pub(super) mod speed;
 pub(super) mod table1;
 pub(super) mod table2;

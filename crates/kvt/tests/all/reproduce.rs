@@ -19,6 +19,7 @@ fn names_are_listed() {
     fig4              KVT, figure 4: attention of the class token in the last layer, head by head
     fig5              KVT, figure 5: patches that speak for the class, by Transformer Attribution
     lemmas            KVT, lemmas 1 to 3 as numbers
+    small-k           Small k: top-1 by the seconds of training
     scram-fig2        SCRAM, figure 2: sparse and full attention maps
     scram-fig3        SCRAM, figure 3: the best keys and the modes of one query
     scram-fig4        SCRAM, figure 4: forward time by the number of tokens

@@ -1,0 +1,205 @@
+//! What small k costs in accuracy and saves in time, which the paper does not ask: top-1 against the seconds of training.
+
+use super::super::{
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
+};
+use super::{fields, kept, ours, paired};
+use kvt_tools::report::{Statistic, difference_text};
+use kvt_train::plot::{Axis, Chart, Line, Names};
+use kvt_train::run::Metric;
+use kvt_train::table::{Table, cells, or_empty};
+
+/// The runs of one k, or of dense attention.
+struct Row {
+    name: String,
+    /// The keys that a query keeps, in numbers and in words.
+    k: usize,
+    kept: String,
+    /// Seconds of training, of as many epochs as fast as its fastest one: other work on the machine only makes epochs slower.
+    seconds: Option<f64>,
+    /// Top-1 after the last epoch, by seed.
+    tops: Vec<(u64, f64)>,
+    /// Mean top-1 after each epoch that was judged.
+    curve: Vec<(u32, f64)>,
+    epochs: u32,
+}
+
+/// Small k: no table or figure of a paper.
+pub(crate) const ITEM: Item = Item {
+    name: "small-k",
+    title: "Small k: top-1 by the seconds of training",
+    stated: "Nothing: [KVT](https://arxiv.org/abs/2106.00515) asks which k is best, and selects keys after all products are computed, so \
+     that a small k saves no time. Here the products of at most a fifth of the keys are computed for these alone.",
+    scales: &[Scale::CifarShort],
+    versions: &[Version::Eccv],
+    metrics: &[Metric::TOP1],
+    make: Make::OfRuns(compute),
+    ..Item::PLAIN
+};
+
+fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let rows: Result<Vec<Row>, _> = runs.sweep.rows().map(|name| row(name, runs)).collect();
+    let mut rows = rows?;
+    rows.sort_by_key(|row| row.k);
+    Outcome::of(csv(&rows), svg(&rows), found(&rows, runs, order))
+}
+
+fn row(name: &str, runs: &Runs) -> Result<Row, ReproduceError> {
+    let mut row = Row {
+        name: name.to_owned(),
+        k: 0,
+        kept: String::new(),
+        seconds: None,
+        tops: runs.by_seed(name, |found| found.last(Metric::TOP1)),
+        curve: Vec::new(),
+        epochs: 0,
+    };
+    let Some(cell) = runs.cell(name) else {
+        return Ok(row);
+    };
+    let summary = cell.plan.model.config(None)?.summary();
+    if let Some(stage) = summary.attending().next() {
+        (row.k, row.kept) = (stage.k, kept(stage));
+    }
+    row.epochs = cell.plan.epochs().unwrap_or(0);
+    let epochs = runs.finished(name).flat_map(|(_, found)| {
+        let images = found.images.unwrap_or(0) as f64;
+        let rates = found.curve.epochs.iter();
+        rates.filter_map(move |epoch| Some(images / epoch.images_per_second?))
+    });
+    let fastest = epochs.min_by(f64::total_cmp);
+    row.seconds = fastest.map(|seconds| seconds * f64::from(row.epochs));
+    let judged = (1..=row.epochs).filter_map(|epoch| {
+        let top = runs.statistic(name, |found| found.at(Metric::TOP1, epoch))?;
+        Some((epoch, top.mean))
+    });
+    row.curve = judged.collect();
+    Ok(row)
+}
+
+impl Row {
+    fn top(&self) -> Option<Statistic> {
+        let tops = self.tops.iter().map(|(_, top)| *top);
+        Statistic::of(&tops.collect::<Vec<_>>())
+    }
+
+    /// Seconds as a share of those of `dense`, and points of top-1 minus its own, by seed, with the half width of the 95 % interval.
+    fn beside(&self, dense: &Self) -> Option<[String; 2]> {
+        let share = self.seconds? / dense.seconds?;
+        let test = paired(&dense.tops, &self.tops)?;
+        let difference = Statistic {
+            spread: test.half_width,
+            ..test.difference
+        };
+        let points = difference_text(Some(&difference), Metric::TOP1);
+        Some([format!("{share:.2}"), points])
+    }
+}
+
+/// The row of dense attention keeps all keys.
+fn dense(rows: &[Row]) -> Option<&Row> {
+    rows.iter().find(|row| row.name == "dense")
+}
+
+fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
+    let beside = |row: &Row| dense(rows).and_then(|dense| row.beside(dense));
+    let smallest = rows.iter().filter(|row| row.name != "dense");
+    let mut smallest = smallest.filter_map(|row| Some((row, beside(row)?)));
+    let mut text = smallest.next().map_or_else(String::new, |(row, values)| {
+        let [share, points] = values;
+        format!(
+            "**Beside dense attention the smallest finished k, {}, has {points} points of top-1, and takes {share} of the time.**\n\n",
+            row.kept
+        )
+    });
+    text += &format!(
+        "Our runs at scale `{}`. Seconds are those of training alone, without evaluations, if all epochs were as fast as \
+         the fastest one of all seeds. Differences are paired by seed, with the half width of the 95 % interval. The picture has a line for each k through its epochs, \
+         with a bar of one standard deviation over the seeds at the end.\n\n",
+        order.scale
+    );
+    let lines = rows.iter().map(|row| {
+        let [top, spread] = ours(row.top().as_ref());
+        let [share, points] = beside(row)
+            .filter(|_| row.name != "dense")
+            .unwrap_or_default();
+        let name = row.kept.clone() + runs.mark(&row.name);
+        let seconds = row
+            .seconds
+            .map_or_else(String::new, |all| format!("{all:.0}"));
+        [name, seconds, share, top, spread, points]
+    });
+    let header = "keys kept | seconds | beside dense | top-1, last | *spread* | beside dense";
+    text += &table(header.split(" | "), lines);
+    text + &runs.notes(Metric::TOP1)
+}
+
+fn csv(rows: &[Row]) -> String {
+    let rows = rows.iter().map(|row| {
+        let first = cells([&row.name, &row.k, &or_empty(row.seconds)]);
+        [&first[..], &fields(row.top().as_ref())].concat()
+    });
+    let header = "run,k,seconds,last,last spread,last seeds";
+    Table::new(header.split(','), rows).csv()
+}
+
+fn svg(rows: &[Row]) -> Result<String, String> {
+    let mut lines = Vec::new();
+    for (color, row) in rows.iter().enumerate() {
+        let (Some(seconds), Some(top)) = (row.seconds, row.top()) else {
+            continue;
+        };
+        let place = |(epoch, top): &(u32, f64)| {
+            let share = f64::from(*epoch) / f64::from(row.epochs);
+            (share * seconds, *top)
+        };
+        let line = Line::new(&row.name, color, row.curve.iter().map(place));
+        lines.push(if row.name == "dense" {
+            line.dashed()
+        } else {
+            line
+        });
+        let ends = top
+            .spread
+            .map(|spread| [top.mean - spread, top.mean + spread]);
+        let bar = ends.map(|ends| Line::new("", color, ends.map(|end| (seconds, end))));
+        lines.extend(bar);
+    }
+    Chart {
+        title: "Top-1 by the seconds of training",
+        x: Axis::linear("seconds of training"),
+        y: Axis::linear("top-1, %"),
+        lines,
+        names: Names::Within(plotters::chart::SeriesLabelPosition::LowerRight),
+    }
+    .svg()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn of(name: &str, seconds: Option<f64>, tops: &[f64]) -> Row {
+        Row {
+            name: name.to_owned(),
+            k: 0,
+            kept: String::new(),
+            seconds,
+            tops: (0..).zip(tops.iter().copied()).collect(),
+            curve: Vec::new(),
+            epochs: 2,
+        }
+    }
+
+    /// 90 of 120 seconds; -2 and -3 points: a mean of -2.5, a standard error of 0.5, and t of one degree of freedom is 12.706.
+    #[test]
+    fn a_row_is_beside_dense_attention() {
+        let dense = of("dense", Some(120.0), &[51.0, 53.0]);
+        let small = of("k8", Some(90.0), &[49.0, 50.0]);
+        let text = small.beside(&dense).unwrap();
+        assert_eq!(text, ["0.75", "-2.5 ± 6.4"]);
+        assert_eq!(of("k8", None, &[]).beside(&dense), None);
+    }
+}
