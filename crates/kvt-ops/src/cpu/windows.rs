@@ -189,7 +189,6 @@ fn add(pixels: &mut [f32], values: &[f32], stride: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::window::Window;
 
     #[test]

@@ -10,7 +10,7 @@ pub(crate) fn kernels() -> Vec<Option<Kernel>> {
         kvt_testing::skipped("the CPU has no AVX512-BF16");
     }
     let mut kernels = vec![None, Some(Kernel::scalar())];
-    for kernel in found {
+    if let Some(kernel) = found {
         kernels.push(Some(kernel.without_amx()));
         if kernel.tiles().is_some() {
             kernels.push(Some(kernel));
