@@ -256,7 +256,7 @@ impl Model {
     pub(crate) fn name(&self, path: &str) -> String {
         let family = self.config.family();
         if let Some(path) = path.strip_prefix(BACKBONE) {
-            return (family.paths.to_name)(path);
+            return family.paths.own(path);
         }
         let renamed = outputs(family.outputs).find_map(|(layer, name)| {
             let part = path.strip_prefix(HEAD)?.strip_prefix(layer)?;
@@ -273,7 +273,7 @@ impl Model {
             part.starts_with('.')
                 .then(|| format!("{HEAD}{layer}{part}"))
         });
-        of_head.unwrap_or_else(|| format!("{BACKBONE}{}", (family.paths.from_name)(name)))
+        of_head.unwrap_or_else(|| format!("{BACKBONE}{}", family.paths.other(name)))
     }
 }
 

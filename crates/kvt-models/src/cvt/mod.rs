@@ -29,10 +29,7 @@ pub(crate) static FAMILY: Family = Family {
     overrides: &[COMMON, BLOCKS, &["patch_size", "patch_stride", "kv_stride"]],
     outputs: &["head"],
     undecayed: &[Undecayed::Last("cls_token")],
-    paths: Renaming {
-        to_name: |path| renamed(path, "stages.", "stage"),
-        from_name: |name| renamed(name, "stage", "stages."),
-    },
+    paths: Renaming::Beginnings(&[("stages.#.", "stage#.", 0)]),
     // timm has no CvT, so there are no other names.
     official: Official {
         is_official: |_| true,
@@ -41,11 +38,3 @@ pub(crate) static FAMILY: Family = Family {
     dense: Dense::Lacks("three maps"),
     variants: &[],
 };
-
-/// A name with its prefix replaced.
-fn renamed(name: &str, from: &str, to: &str) -> String {
-    match name.strip_prefix(from) {
-        Some(rest) => format!("{to}{rest}"),
-        None => name.to_owned(),
-    }
-}

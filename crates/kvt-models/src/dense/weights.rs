@@ -56,7 +56,7 @@ pub fn read_dense(state: StateDict, model: &ModelConfig) -> Result<DenseWeights,
     if (family.official.is_official)(&backbone) {
         let renamed = backbone.into_iter();
         backbone = renamed
-            .map(|(name, data)| ((family.official.names.to_name)(&name), data))
+            .map(|(name, data)| (family.official.names.own(&name), data))
             .collect();
     }
     model.of_family().check_dense(&backbone)?;

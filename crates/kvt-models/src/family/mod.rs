@@ -18,6 +18,7 @@ use self::blocks::BlockGroup;
 use self::config_keys::ModelOverrides;
 use self::cost::Summary;
 use self::naming::Layout;
+pub(crate) use self::naming::Renaming;
 use crate::error::ModelError;
 use crate::head::Classifier;
 use crate::layers::{Init, WindowPadding};
@@ -36,7 +37,7 @@ pub(crate) struct Family {
     pub outputs: &'static [&'static str],
     /// Parameters without weight decay, although they are not biases and have more than one dimension.
     pub undecayed: &'static [Undecayed],
-    /// Parameters whose names are not their paths through the modules.
+    /// Parameters whose names are not their paths through the modules, which are the other names.
     pub paths: Renaming,
     /// The names in the authors' repository, if they differ from timm's.
     pub official: Official,
@@ -102,34 +103,15 @@ pub(crate) enum Undecayed {
     Within(&'static str),
 }
 
-/// Two functions from name to name, each the inverse of the other.
-#[derive(Clone, Copy)]
-pub(crate) struct Renaming {
-    /// From the other name to the parameter's.
-    pub to_name: fn(&str) -> String,
-    /// From the parameter's name to the other.
-    pub from_name: fn(&str) -> String,
-}
-
 /// The names of weights in the authors' repository.
 #[derive(Clone, Copy)]
 pub(crate) struct Official {
     /// Whether weights carry these names.
     pub is_official: fn(&StateDict) -> bool,
-    /// The renaming between these names and timm's.
+    /// The renaming between timm's names and these, which are the other ones.
     pub names: Renaming,
     /// Whether an entry is optional in a file, because it is not a weight but a table that the model computes.
     pub is_computed: fn(&str) -> bool,
-}
-
-impl Renaming {
-    /// The names are the same.
-    pub(crate) const NONE: Self = Self::new(str::to_owned, str::to_owned);
-
-    /// From the other name, and back.
-    pub(crate) const fn new(to_name: fn(&str) -> String, from_name: fn(&str) -> String) -> Self {
-        Self { to_name, from_name }
-    }
 }
 
 impl Official {

@@ -15,7 +15,6 @@
 mod config;
 mod network;
 mod stage;
-mod weight_names;
 
 pub use config::PitConfig;
 pub use network::Pit;
@@ -31,8 +30,8 @@ pub(crate) static FAMILY: Family = Family {
     undecayed: &[Undecayed::Last("pos_embed"), Undecayed::Last("cls_token")],
     paths: Renaming::NONE,
     official: Official {
-        is_official: weight_names::is_official,
-        names: Renaming::new(weight_names::timm_name, weight_names::official_name),
+        is_official: |weights| weights.iter().any(|(name, _)| name.starts_with("pools.")),
+        names: Renaming::Beginnings(&[("pools.#.", "transformers.#.pool.", 1)]),
         is_computed: |_| false,
     },
     dense: Dense::Lacks("three maps"),

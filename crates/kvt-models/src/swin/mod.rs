@@ -44,7 +44,7 @@ pub(crate) static FAMILY: Family = Family {
     paths: Renaming::NONE,
     official: Official {
         is_official: weight_names::is_official,
-        names: Renaming::new(weight_names::timm_name, weight_names::official_name),
+        names: weight_names::NAMES,
         is_computed: weight_names::is_computed,
     },
     dense: Dense::Pyramid(DenseFamily {

@@ -43,11 +43,19 @@ pub(crate) static FAMILY: Family = Family {
     overrides: &[COMMON, BLOCKS, &["strides", "token_dim"]],
     outputs: &["head"],
     undecayed: &[Undecayed::Last("cls_token")],
-    // The MLP of a Performer is a list of layers in the original.
-    paths: Renaming {
-        to_name: |path| renamed(path, [".sequential.fc1.", ".sequential.fc2."], LAYERS),
-        from_name: |name| renamed(name, LAYERS, [".sequential.fc1.", ".sequential.fc2."]),
-    },
+    // The MLP of a Performer is a list of layers in the original, with the activation between them.
+    paths: Renaming::Beginnings(&[
+        (
+            "tokens_to_token.attention#.sequential.fc1.",
+            "tokens_to_token.attention#.mlp.0.",
+            0,
+        ),
+        (
+            "tokens_to_token.attention#.sequential.fc2.",
+            "tokens_to_token.attention#.mlp.2.",
+            0,
+        ),
+    ]),
     // timm has no T2T-ViT, so there are no other names.
     official: Official {
         is_official: |_| true,
@@ -57,12 +65,3 @@ pub(crate) static FAMILY: Family = Family {
     dense: Dense::Lacks("one map"),
     variants: &[],
 };
-
-/// The linear layers in a Performer's MLP, with the activation between them.
-const LAYERS: [&str; 2] = [".mlp.0.", ".mlp.2."];
-
-/// A name with a part replaced.
-fn renamed(name: &str, from: [&str; 2], to: [&str; 2]) -> String {
-    let [first, second] = [0, 1].map(|i| (from[i], to[i]));
-    name.replace(first.0, first.1).replace(second.0, second.1)
-}

@@ -24,7 +24,7 @@ pub use config::TntConfig;
 pub use network::Tnt;
 
 use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official, Undecayed};
 
 pub(crate) static FAMILY: Family = Family {
     name: "TNT",
@@ -40,10 +40,10 @@ pub(crate) static FAMILY: Family = Family {
         Undecayed::Last("patch_pos"),
         Undecayed::Last("pixel_pos"),
     ],
-    paths: Renaming::new(weight_names::name, weight_names::path),
+    paths: weight_names::PATHS,
     official: Official {
         is_official: weight_names::is_official,
-        names: Renaming::new(weight_names::timm_name, weight_names::official_name),
+        names: weight_names::OFFICIAL,
         // Zeros that the original saves but never reads.
         is_computed: |name| name == "outer_tokens",
     },

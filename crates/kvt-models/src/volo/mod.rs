@@ -29,7 +29,7 @@ pub use config::VoloConfig;
 pub use network::Volo;
 
 use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official, Undecayed};
 
 /// Tokens along a side of the fine map per token of the coarse map.
 pub const POOLING: usize = 2;
@@ -42,7 +42,7 @@ pub(crate) static FAMILY: Family = Family {
     overrides: &[COMMON, BLOCKS, &["strides", "stem_dim", "class_attention"]],
     outputs: &["head", "", "aux_head"],
     undecayed: &[Undecayed::Last("cls_token"), Undecayed::Last("pos_embed")],
-    paths: Renaming::new(weight_names::to_name, weight_names::from_name),
+    paths: weight_names::PATHS,
     // The authors' names are timm's.
     official: Official::TIMM,
     dense: Dense::Lacks("two maps"),
