@@ -135,6 +135,11 @@ impl FamilyConfig for CvtConfig {
         Ok(())
     }
 
+    fn input_sides(&self) -> [usize; 2] {
+        // Only the first map can be too small: the other embeddings map one token to one.
+        [self.patch_size - 2 * (self.patch_size / 3), 1]
+    }
+
     /// timm has no CvT: the original's name, with the image size if it is not 224.
     fn name(&self) -> String {
         let size = self.stages.size_name(&self.embed_dim, &SIZES);

@@ -9,8 +9,6 @@ use super::CvtConfig;
 use super::attention::ConvAttention;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
-use crate::error::ModelError;
-use crate::family::validate;
 use crate::layers::{
     Activation, Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks, to_map, to_tokens,
 };
@@ -95,16 +93,6 @@ impl Backbone for Cvt {
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(prefix, x.narrow(1, 0, prefix), blocks, maps, norm)
-    }
-
-    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        // Only the first map can be too small: the other embeddings map one token to one.
-        let first = self
-            .stages
-            .first()
-            .map(|stage| stage.patch_embed.proj.settings());
-        let least = first.map_or(0, |conv| conv.kernel - 2 * conv.padding);
-        validate::at_least(super::FAMILY.name, size, least)
     }
 }
 

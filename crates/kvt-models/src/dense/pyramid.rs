@@ -86,7 +86,8 @@ impl ModelConfig {
     /// [`ModelError::NoPyramid`] for a model without four maps.
     pub fn pyramid_least_side(&self) -> Result<usize, ModelError> {
         self.dense_family()?;
-        Ok(self.of_family().pyramid_least_side())
+        let [least, _] = self.of_family().input_sides();
+        Ok(least)
     }
 
     /// The properties of dense networks of this model.

@@ -109,12 +109,6 @@ macro_rules! families {
                     $(Self::$Network(network) => network.features(images, ask, phase),)*
                 }
             }
-
-            fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-                match self {
-                    $(Self::$Network(network) => network.check_size(size),)*
-                }
-            }
         }
     };
 }

@@ -186,9 +186,10 @@ pub(crate) trait FamilyConfig {
         Vec::new()
     }
 
-    /// The minimum side of an image of which every stage makes a map; for families that have a pyramid.
-    fn pyramid_least_side(&self) -> usize {
-        1
+    /// The minimum side of an image in pixels, and the pixels of a patch that sides are multiples of: 1 if remainders are dropped.
+    /// By default convolutions are padded, so that one pixel makes one token.
+    fn input_sides(&self) -> [usize; 2] {
+        [1, 1]
     }
 
     /// The same as the backbone of a dense network; for families that have a pyramid.

@@ -151,6 +151,10 @@ impl FamilyConfig for PitConfig {
         Ok(())
     }
 
+    fn input_sides(&self) -> [usize; 2] {
+        [self.patch_size, 1]
+    }
+
     fn name(&self) -> String {
         let size = self.stages.size_name(&self.embed_dim, &SIZES);
         let own = [self.patch_size, self.patch_stride];

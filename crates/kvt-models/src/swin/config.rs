@@ -214,6 +214,14 @@ impl FamilyConfig for SwinConfig {
         Ok(())
     }
 
+    fn input_sides(&self) -> [usize; 2] {
+        match self.dense {
+            // Images are padded.
+            Some(_) => [1, 1],
+            None => [1, self.patch_size],
+        }
+    }
+
     fn name(&self) -> String {
         let size = self.stages.size_name(&[self.embed_dim], &SIZES);
         let (patch, window, img) = (self.patch_size, self.window_size, self.common.side());

@@ -222,6 +222,10 @@ impl FamilyConfig for TntConfig {
         valid.map_err(|error| error.in_stage("outer"))
     }
 
+    fn input_sides(&self) -> [usize; 2] {
+        [1, self.patch_size]
+    }
+
     fn name(&self) -> String {
         let sizes = (self.embed_dim, self.num_heads, self.inner_dim);
         let others = (self.depth, self.inner_num_heads, self.inner_stride);

@@ -75,16 +75,8 @@ impl TwinsConfig {
     }
 
     /// Pixels along a side of the area that becomes one token of the last stage.
-    pub(super) fn patch(&self) -> usize {
+    fn patch(&self) -> usize {
         self.patches().last().unwrap_or(1)
-    }
-
-    /// The minimum side of an image that every stage can make a key from.
-    pub(super) fn least_side(&self) -> usize {
-        let stages = self.stages().zip(self.patches());
-        let global = stages.filter(|(stage, _)| stage.has_global());
-        let least = global.map(|(stage, patch)| patch.saturating_mul(stage.sr_ratio));
-        least.max().unwrap_or(0).max(self.patch())
     }
 
     /// The stages, first to last.
@@ -141,10 +133,6 @@ impl FamilyConfig for TwinsConfig {
         })
     }
 
-    fn pyramid_least_side(&self) -> usize {
-        self.least_side()
-    }
-
     fn map_channels(&self) -> Vec<usize> {
         self.embed_dim.clone()
     }
@@ -177,6 +165,19 @@ impl FamilyConfig for TwinsConfig {
                 .map_err(|error| error.in_stage(format!("blocks.{i}")))?;
         }
         Ok(())
+    }
+
+    fn input_sides(&self) -> [usize; 2] {
+        // Every stage can make a key from so many.
+        let stages = self.stages().zip(self.patches());
+        let global = stages.filter(|(stage, _)| stage.has_global());
+        let least = global.map(|(stage, patch)| patch.saturating_mul(stage.sr_ratio));
+        let least = least.max().unwrap_or(0).max(self.patch());
+        match self.dense {
+            // Convolutions drop remainders.
+            Some(_) => [least, 1],
+            None => [least, self.patch()],
+        }
     }
 
     fn name(&self) -> String {

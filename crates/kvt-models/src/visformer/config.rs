@@ -96,15 +96,6 @@ impl VisformerConfig {
             size
         })
     }
-
-    /// The minimum side of an image that leaves a token at the end.
-    pub(super) fn least_size(&self) -> usize {
-        let [stem, strides @ ..] = self.strides;
-        let before = strides.iter().product::<usize>();
-        // The stem makes a pixel of every stride, even an incomplete one.
-        let room = before.saturating_sub(1).saturating_mul(stem.max(1));
-        room.saturating_add(1)
-    }
 }
 
 impl FamilyConfig for VisformerConfig {
@@ -154,13 +145,22 @@ impl FamilyConfig for VisformerConfig {
             ("strides", self.strides[0].max(1)),
         ])?;
         for (i, stage) in self.stages().iter().enumerate() {
-            let (least, fits) = (self.least_size(), stage.grid > 0);
+            let ([least, _], fits) = (self.input_sides(), stage.grid > 0);
             self.common
                 .at_least(least, fits, "Visformer with such strides")?;
             self.validate_stage(stage)
                 .map_err(|error| error.in_stage(format!("stage{}", i + 1)))?;
         }
         Ok(())
+    }
+
+    fn input_sides(&self) -> [usize; 2] {
+        // So many leave a token at the end.
+        let [stem, strides @ ..] = self.strides;
+        let before = strides.iter().product::<usize>();
+        // The stem makes a pixel of every stride, even an incomplete one.
+        let room = before.saturating_sub(1).saturating_mul(stem.max(1));
+        [room.saturating_add(1), 1]
     }
 
     fn name(&self) -> String {

@@ -236,6 +236,10 @@ impl FamilyConfig for VitConfig {
             .validate_stage(dim, depth, &self.attention, &self.place())
     }
 
+    fn input_sides(&self) -> [usize; 2] {
+        [1, self.patch_size]
+    }
+
     fn name(&self) -> String {
         let pool = self.options.pool;
         if self.options

@@ -93,11 +93,6 @@ impl VoloConfig {
         [fine, fine / POOLING]
     }
 
-    /// The minimum side of an image, in pixels, that leaves a token of the coarse map.
-    pub(super) fn least(&self) -> usize {
-        self.strides[0] * (POOLING * self.strides[1]).saturating_sub(1) + 1
-    }
-
     /// The convolutions before the patches, each with its place in the original's list.
     pub(super) fn stem(&self) -> [(usize, ConvSettings); 3] {
         let conv = |in_channels, kernel, stride| ConvSettings {
@@ -240,7 +235,7 @@ impl FamilyConfig for VoloConfig {
         ])?;
         let [fine, coarse] = self.grids(self.common.side());
         self.common
-            .at_least(self.least(), coarse > 0, "VOLO with such strides")?;
+            .at_least(self.input_sides()[0], coarse > 0, "VOLO with such strides")?;
         validate::tokens(fine)?;
         let check = |name: String, dim, depth, attention: &AttentionConfig, place: &Place| {
             let valid = self.common.validate_stage(dim, depth, attention, place);
@@ -263,6 +258,12 @@ impl FamilyConfig for VoloConfig {
         let class = self.class().place;
         let valid = self.class_attention.validate_at(&class);
         valid.map_err(|error| ModelError::from(error).in_stage(CLASS_STAGE))
+    }
+
+    fn input_sides(&self) -> [usize; 2] {
+        // So many leave a token of the coarse map.
+        let least = self.strides[0] * (POOLING * self.strides[1]).saturating_sub(1) + 1;
+        [least, 1]
     }
 
     /// timm's name; if it has none, channels, blocks and other unusual settings.

@@ -164,6 +164,10 @@ impl FamilyConfig for T2tConfig {
             .validate_stage(dim, depth, &self.attention, &self.place())
     }
 
+    fn input_sides(&self) -> [usize; 2] {
+        [1, self.patch()]
+    }
+
     /// timm has no T2T-ViT: the original's name, with the image size if it is not 224.
     fn name(&self) -> String {
         let own = [self.embed_dim, self.depth, self.num_heads];
