@@ -35,8 +35,9 @@ pub(crate) struct Family {
     /// Names of the classifier's layers in the order of [`Classifier::LAYERS`], the class first; empty for layers
     /// that it lacks.
     pub outputs: &'static [&'static str],
-    /// Parameters without weight decay, although they are not biases and have more than one dimension.
-    pub undecayed: &'static [Undecayed],
+    /// Parameters without weight decay, although they are not biases and have more than one dimension: they, or modules around them, by
+    /// one part of their names.
+    pub undecayed: &'static [&'static str],
     /// Parameters whose names are not their paths through the modules, which are the other names.
     pub paths: Renaming,
     /// The names in the authors' repository, if they differ from timm's.
@@ -94,15 +95,6 @@ impl Variant {
     }
 }
 
-/// A rule that names parameters without weight decay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Undecayed {
-    /// By the last part of the name.
-    Last(&'static str),
-    /// By the module they are in, or by the whole name.
-    Within(&'static str),
-}
-
 /// The names of weights in the authors' repository.
 #[derive(Clone, Copy)]
 pub(crate) struct Official {
@@ -123,21 +115,10 @@ impl Official {
     };
 }
 
-impl Undecayed {
-    fn covers(self, name: &str) -> bool {
-        match self {
-            Self::Last(last) => name.rsplit('.').next() == Some(last),
-            Self::Within(module) => name
-                .strip_prefix(module)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
-        }
-    }
-}
-
 impl Family {
     /// Whether a parameter of this name is exempt from weight decay, whatever its shape.
     pub(crate) fn is_undecayed(&self, name: &str) -> bool {
-        self.undecayed.iter().any(|rule| rule.covers(name))
+        name.split('.').any(|part| self.undecayed.contains(&part))
     }
 
     /// Refuses the weights of a variant.
@@ -281,15 +262,15 @@ pub(crate) trait FamilyConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::{twins, vit};
 
     #[test]
-    fn rules_cover_whole_parts_of_names() {
-        let last = Undecayed::Last("pos_embed");
-        assert!(last.covers("pos_embed") && last.covers("stage1.pos_embed"));
-        assert!(!last.covers("pos_embed.weight") && !last.covers("my_pos_embed"));
-        let within = Undecayed::Within("pos_block");
-        assert!(within.covers("pos_block.0.proj.0.weight") && within.covers("pos_block"));
-        assert!(!within.covers("pos_blocks.0") && !within.covers("stage.pos_block.0"));
+    fn whole_parts_of_names_say_what_does_not_decay() {
+        let vit = |name| vit::FAMILY.is_undecayed(name);
+        assert!(vit("pos_embed") && vit("stage1.pos_embed"));
+        assert!(!vit("pos_embeds") && !vit("my_pos_embed"));
+        let twins = |name| twins::FAMILY.is_undecayed(name);
+        assert!(twins("pos_block.0.proj.0.weight") && twins("pos_block"));
+        assert!(!twins("pos_blocks.0"));
     }
 }

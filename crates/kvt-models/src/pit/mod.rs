@@ -20,14 +20,14 @@ pub use config::PitConfig;
 pub use network::Pit;
 
 use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official, Renaming};
 
 pub(crate) static FAMILY: Family = Family {
     name: "PiT",
     signature: "transformers.0.blocks.0.attn.qkv.weight",
     overrides: &[COMMON, BLOCKS, &["patch_size", "patch_stride"]],
     outputs: &["head", "head_dist"],
-    undecayed: &[Undecayed::Last("pos_embed"), Undecayed::Last("cls_token")],
+    undecayed: &["pos_embed", "cls_token"],
     paths: Renaming::NONE,
     official: Official {
         is_official: |weights| weights.iter().any(|(name, _)| name.starts_with("pools.")),

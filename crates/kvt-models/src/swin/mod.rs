@@ -33,14 +33,14 @@ pub use config::SwinConfig;
 pub use network::Swin;
 
 use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, DenseFamily, Family, Official, Renaming};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Swin",
     signature: "layers.0.blocks.0.attn.qkv.weight",
     overrides: &[COMMON, BLOCKS, &["patch_size", "window_size"]],
     outputs: &["head.fc"],
-    undecayed: &[Undecayed::Last("relative_position_bias_table")],
+    undecayed: &["relative_position_bias_table"],
     paths: Renaming::NONE,
     official: Official {
         is_official: weight_names::is_official,

@@ -32,7 +32,7 @@ pub use config::{T2tConfig, TokensType};
 pub use network::T2t;
 
 use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official, Renaming};
 
 /// The original's epsilon of all layer norms, PyTorch's default.
 const NORM_EPSILON: f64 = 1e-5;
@@ -42,7 +42,7 @@ pub(crate) static FAMILY: Family = Family {
     signature: "tokens_to_token.project.weight",
     overrides: &[COMMON, BLOCKS, &["strides", "token_dim"]],
     outputs: &["head"],
-    undecayed: &[Undecayed::Last("cls_token")],
+    undecayed: &["cls_token"],
     // The MLP of a Performer is a list of layers in the original, with the activation between them.
     paths: Renaming::Beginnings(&[
         (

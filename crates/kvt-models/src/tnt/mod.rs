@@ -24,7 +24,7 @@ pub use config::TntConfig;
 pub use network::Tnt;
 
 use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, Family, Official, Undecayed};
+use crate::family::{Dense, Family, Official};
 
 pub(crate) static FAMILY: Family = Family {
     name: "TNT",
@@ -35,11 +35,7 @@ pub(crate) static FAMILY: Family = Family {
         &["patch_size", "inner_dim", "inner_num_heads", "inner_stride"],
     ],
     outputs: &["head"],
-    undecayed: &[
-        Undecayed::Last("cls_token"),
-        Undecayed::Last("patch_pos"),
-        Undecayed::Last("pixel_pos"),
-    ],
+    undecayed: &["cls_token", "patch_pos", "pixel_pos"],
     paths: weight_names::PATHS,
     official: Official {
         is_official: weight_names::is_official,

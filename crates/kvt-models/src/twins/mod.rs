@@ -29,14 +29,14 @@ pub use config::TwinsConfig;
 pub use network::Twins;
 
 use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Undecayed, Variant};
+use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Variant};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Twins",
     signature: "pos_block.0.proj.0.weight",
     overrides: &[COMMON, BLOCKS, &["strides", "window_size", "sr_ratio"]],
     outputs: &["head"],
-    undecayed: &[Undecayed::Within("pos_block")],
+    undecayed: &["pos_block"],
     paths: Renaming::NONE,
     official: Official::TIMM,
     dense: Dense::Pyramid(DenseFamily {

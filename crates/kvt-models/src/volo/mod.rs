@@ -29,7 +29,7 @@ pub use config::VoloConfig;
 pub use network::Volo;
 
 use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, Family, Official, Undecayed};
+use crate::family::{Dense, Family, Official};
 
 /// Tokens along a side of the fine map per token of the coarse map.
 pub const POOLING: usize = 2;
@@ -41,7 +41,7 @@ pub(crate) static FAMILY: Family = Family {
     signature: "network.0.0.attn.attn.weight",
     overrides: &[COMMON, BLOCKS, &["strides", "stem_dim", "class_attention"]],
     outputs: &["head", "", "aux_head"],
-    undecayed: &[Undecayed::Last("cls_token"), Undecayed::Last("pos_embed")],
+    undecayed: &["cls_token", "pos_embed"],
     paths: weight_names::PATHS,
     // The authors' names are timm's.
     official: Official::TIMM,
