@@ -96,7 +96,8 @@ impl ModelConfig {
                 family: self.family().name,
             });
         }
-        let valid = self.of_family().validate();
+        let common = self.common().validate();
+        let valid = common.and_then(|()| self.of_family().validate());
         valid.map_err(|error| error.in_family(self.family().name))
     }
 

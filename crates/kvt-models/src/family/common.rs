@@ -60,14 +60,6 @@ impl CommonConfig {
         self.img_size.side()
     }
 
-    /// This with a single class, for a backbone whose classifier is not used.
-    pub(crate) fn headless(self) -> Self {
-        Self {
-            num_classes: 1,
-            ..self
-        }
-    }
-
     /// The end of a model's name that tells its image size, if that is not 224.
     pub(crate) fn size_suffix(&self) -> String {
         match self.side() {

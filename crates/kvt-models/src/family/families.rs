@@ -84,14 +84,20 @@ macro_rules! families {
             /// This configuration with some values replaced. The family accepts all of these values.
             pub(crate) fn replace(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
                 match self {
-                    $(Self::$Network(config) => Ok(config.with(overrides)?.into()),)*
+                    $(Self::$Network(mut config) => {
+                        config.common = config.common.with(overrides);
+                        Ok(config.with(overrides)?.into())
+                    })*
                 }
             }
 
-            /// This configuration as the backbone of a dense network; of a family that has a pyramid.
+            /// This configuration as the backbone of a dense network, whose classifier is not used; of a family that has a pyramid.
             pub(crate) fn of_dense(self, padding: WindowPadding) -> Self {
                 match self {
-                    $(Self::$Network(config) => config.dense(padding).into(),)*
+                    $(Self::$Network(mut config) => {
+                        config.common.num_classes = 1;
+                        config.dense(padding).into()
+                    })*
                 }
             }
 

@@ -157,7 +157,8 @@ pub(crate) trait FamilyConfig {
         Vec::new()
     }
 
-    /// This configuration with some values replaced; not yet validated. The family accepts all of these values.
+    /// This configuration with some of its own values replaced: those of [`CommonConfig`](common::CommonConfig) are already, and nothing
+    /// is validated yet. The family accepts all of these values.
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError>
     where
         Self: Sized;
@@ -186,7 +187,7 @@ pub(crate) trait FamilyConfig {
         Ok(())
     }
 
-    /// Refuses invalid sizes.
+    /// Refuses invalid sizes, beside those of [`CommonConfig`](common::CommonConfig).
     fn validate(&self) -> Result<(), ModelError>;
 
     /// timm's name of the architecture; channels x depth replace a size that timm has no name for.

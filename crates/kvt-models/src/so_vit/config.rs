@@ -102,23 +102,17 @@ impl FamilyConfig for SoVitConfig {
         configs.collect()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let own = [self.embed_dim, self.depth, self.num_heads];
-        let [embed_dim, depth, num_heads] = overrides.blocks(own)?;
-        Ok(Self {
-            common: self.common.with(overrides),
-            strides: overrides.strides(self.strides, "the bottlenecks after the pooling")?,
-            embed_dim,
-            depth,
-            num_heads,
-            cov_dims: overrides.cov_dims.unwrap_or(self.cov_dims),
-            head_drop: overrides.head_drop.unwrap_or(self.head_drop),
-            attention: overrides.attentions(&[self.attention], 1)?.swap_remove(0),
-        })
+        [self.embed_dim, self.depth, self.num_heads] = overrides.blocks(own)?;
+        self.strides = overrides.strides(self.strides, "the bottlenecks after the pooling")?;
+        self.cov_dims = overrides.cov_dims.unwrap_or(self.cov_dims);
+        self.head_drop = overrides.head_drop.unwrap_or(self.head_drop);
+        self.attention = overrides.attentions(&[self.attention], 1)?.swap_remove(0);
+        Ok(self)
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         validate::sizes(&self.strides.map(|stride| ("strides", stride)))?;
         let [rows, columns] = self.cov_dims;
         validate::sizes(&[("cov_dims", rows), ("cov_dims", columns)])?;

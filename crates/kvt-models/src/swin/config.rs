@@ -155,22 +155,15 @@ impl FamilyConfig for SwinConfig {
         configs.into()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
-        let stages = self
-            .stages
-            .with(overrides, overrides.stages(self.stages.count()))?;
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        let count = overrides.stages(self.stages.count());
+        self.stages = self.stages.with(overrides, count)?;
         let first = " of the first stage: it doubles from stage to stage";
-        let embed_dim = one("embed_dim", &overrides.embed_dim, self.embed_dim, first)?;
+        self.embed_dim = one("embed_dim", &overrides.embed_dim, self.embed_dim, first)?;
         let (all, window_size) = (" for all stages", &overrides.window_size);
-        let window_size = one("window_size", window_size, self.window_size, all)?;
-        Ok(Self {
-            common: self.common.with(overrides),
-            patch_size: overrides.patch_size.unwrap_or(self.patch_size),
-            embed_dim,
-            window_size,
-            dense: self.dense,
-            stages,
-        })
+        self.window_size = one("window_size", window_size, self.window_size, all)?;
+        self.patch_size = overrides.patch_size.unwrap_or(self.patch_size);
+        Ok(self)
     }
 
     fn map_channels(&self) -> Vec<usize> {
@@ -179,14 +172,12 @@ impl FamilyConfig for SwinConfig {
 
     fn dense(self, padding: WindowPadding) -> Self {
         Self {
-            common: self.common.headless(),
             dense: Some(padding),
             ..self
         }
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         self.stages.validate()?;
         validate::sizes(&[
             ("patch_size", self.patch_size),

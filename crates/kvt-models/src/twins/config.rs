@@ -118,19 +118,16 @@ impl FamilyConfig for TwinsConfig {
         configs.into()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let count = overrides.stages(self.stages.count());
         let strides = overrides.strides.clone().map(PerStage::from);
         let list = |field, given, own: &[usize]| per_stage(field, given, own, count);
-        Ok(Self {
-            common: self.common.with(overrides),
-            strides: list("strides", &strides, &self.strides)?,
-            embed_dim: list("embed_dim", &overrides.embed_dim, &self.embed_dim)?,
-            window_size: list("window_size", &overrides.window_size, &self.window_size)?,
-            sr_ratio: list("sr_ratio", &overrides.sr_ratio, &self.sr_ratio)?,
-            dense: self.dense,
-            stages: self.stages.with(overrides, count)?,
-        })
+        self.strides = list("strides", &strides, &self.strides)?;
+        self.embed_dim = list("embed_dim", &overrides.embed_dim, &self.embed_dim)?;
+        self.window_size = list("window_size", &overrides.window_size, &self.window_size)?;
+        self.sr_ratio = list("sr_ratio", &overrides.sr_ratio, &self.sr_ratio)?;
+        self.stages = self.stages.with(overrides, count)?;
+        Ok(self)
     }
 
     fn map_channels(&self) -> Vec<usize> {
@@ -139,14 +136,12 @@ impl FamilyConfig for TwinsConfig {
 
     fn dense(self, padding: WindowPadding) -> Self {
         Self {
-            common: self.common.headless(),
             dense: Some(padding),
             ..self
         }
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         self.stages.validate()?;
         for (field, list) in [
             ("strides", &self.strides),

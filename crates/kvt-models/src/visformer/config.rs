@@ -115,26 +115,20 @@ impl FamilyConfig for VisformerConfig {
         configs.into()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let mut attention = overrides.attentions(&self.attention, 2)?.into_iter();
-        let [second, third] = self.attention;
         let steps = "the stem (0 for no stem) and three patch embeddings";
-        let strides = overrides.strides(self.strides, steps)?;
+        self.strides = overrides.strides(self.strides, steps)?;
         let stages = "one for all, or 3, of `stage1`, `stage2` and `stage3`";
         let attending = "one for all, or 2, of `stage2` and `stage3`: `stage1` has no attention";
-        Ok(Self {
-            common: self.common.with(overrides),
-            init_channels: self.init_channels,
-            strides,
-            embed_dim: each("embed_dim", &overrides.embed_dim, self.embed_dim, stages)?,
-            depth: each("depth", &overrides.depth, self.depth, stages)?,
-            num_heads: each("num_heads", &overrides.num_heads, self.num_heads, attending)?,
-            attention: [second, third].map(|own| attention.next().unwrap_or(own)),
-        })
+        self.embed_dim = each("embed_dim", &overrides.embed_dim, self.embed_dim, stages)?;
+        self.depth = each("depth", &overrides.depth, self.depth, stages)?;
+        self.num_heads = each("num_heads", &overrides.num_heads, self.num_heads, attending)?;
+        self.attention = self.attention.map(|own| attention.next().unwrap_or(own));
+        Ok(self)
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         let [_, first, second, third] = self.strides;
         validate::sizes(&[
             ("init_channels", self.init_channels),

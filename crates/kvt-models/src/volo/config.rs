@@ -209,24 +209,21 @@ impl FamilyConfig for VoloConfig {
         configs.collect()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let count = overrides.stages(self.depth.len());
         let sizes = |field, given, own: &[usize]| per_stage(field, given, own, count);
+        self.strides = overrides.strides(self.strides, "the first convolution and the patches")?;
+        self.embed_dim = sizes("embed_dim", &overrides.embed_dim, &self.embed_dim)?;
+        self.depth = sizes("depth", &overrides.depth, &self.depth)?;
+        self.num_heads = sizes("num_heads", &overrides.num_heads, &self.num_heads)?;
+        self.attention = overrides.attentions(&self.attention, count.saturating_sub(1))?;
         let class_attention = overrides.class_attention.clone();
-        Ok(Self {
-            common: self.common.with(overrides),
-            strides: overrides.strides(self.strides, "the first convolution and the patches")?,
-            stem_dim: overrides.stem_dim.unwrap_or(self.stem_dim),
-            embed_dim: sizes("embed_dim", &overrides.embed_dim, &self.embed_dim)?,
-            depth: sizes("depth", &overrides.depth, &self.depth)?,
-            num_heads: sizes("num_heads", &overrides.num_heads, &self.num_heads)?,
-            attention: overrides.attentions(&self.attention, count.saturating_sub(1))?,
-            class_attention: class_attention.unwrap_or(self.class_attention),
-        })
+        self.class_attention = class_attention.unwrap_or(self.class_attention);
+        self.stem_dim = overrides.stem_dim.unwrap_or(self.stem_dim);
+        Ok(self)
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         self.validate_lists()?;
         validate::sizes(&[
             ("strides", self.strides[0]),
