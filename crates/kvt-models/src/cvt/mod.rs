@@ -20,13 +20,12 @@ mod stage;
 pub use config::CvtConfig;
 pub use network::Cvt;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official, Renaming};
 
 pub(crate) static FAMILY: Family = Family {
     name: "CvT",
     signature: "stage0.blocks.0.attn.proj_q.weight",
-    overrides: &[COMMON, BLOCKS, &["patch_size", "patch_stride", "kv_stride"]],
+    overrides: &["qkv_bias", "patch_size", "patch_stride", "kv_stride"],
     outputs: &["head"],
     undecayed: &["cls_token"],
     paths: Renaming::Beginnings(&[("stages.#.", "stage#.", 0)]),

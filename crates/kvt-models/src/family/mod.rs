@@ -30,8 +30,8 @@ pub(crate) struct Family {
     pub name: &'static str,
     /// A parameter that only models of this family have, by which weights are recognised.
     pub signature: &'static str,
-    /// The keys of [`ModelOverrides`] that the family accepts.
-    pub overrides: &'static [&'static [&'static str]],
+    /// The keys of [`ModelOverrides`] that the family accepts beside the [common](config_keys::COMMON) ones.
+    pub overrides: &'static [&'static str],
     /// Names of the classifier's layers in the order of [`Classifier::LAYERS`], the class first; empty for layers
     /// that it lacks.
     pub outputs: &'static [&'static str],

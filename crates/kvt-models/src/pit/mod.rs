@@ -19,13 +19,12 @@ mod stage;
 pub use config::PitConfig;
 pub use network::Pit;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official, Renaming};
 
 pub(crate) static FAMILY: Family = Family {
     name: "PiT",
     signature: "transformers.0.blocks.0.attn.qkv.weight",
-    overrides: &[COMMON, BLOCKS, &["patch_size", "patch_stride"]],
+    overrides: &["qkv_bias", "patch_size", "patch_stride"],
     outputs: &["head", "head_dist"],
     undecayed: &["pos_embed", "cls_token"],
     paths: Renaming::NONE,

@@ -32,13 +32,12 @@ mod window;
 pub use config::SwinConfig;
 pub use network::Swin;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, DenseFamily, Family, Official, Renaming};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Swin",
     signature: "layers.0.blocks.0.attn.qkv.weight",
-    overrides: &[COMMON, BLOCKS, &["patch_size", "window_size"]],
+    overrides: &["qkv_bias", "patch_size", "window_size"],
     outputs: &["head.fc"],
     undecayed: &["relative_position_bias_table"],
     paths: Renaming::NONE,

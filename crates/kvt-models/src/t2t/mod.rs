@@ -31,7 +31,6 @@ mod transformer;
 pub use config::{T2tConfig, TokensType};
 pub use network::T2t;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official, Renaming};
 
 /// The original's epsilon of all layer norms, PyTorch's default.
@@ -40,7 +39,7 @@ const NORM_EPSILON: f64 = 1e-5;
 pub(crate) static FAMILY: Family = Family {
     name: "T2T-ViT",
     signature: "tokens_to_token.project.weight",
-    overrides: &[COMMON, BLOCKS, &["strides", "token_dim"]],
+    overrides: &["qkv_bias", "strides", "token_dim"],
     outputs: &["head"],
     undecayed: &["cls_token"],
     // The MLP of a Performer is a list of layers in the original, with the activation between them.

@@ -23,16 +23,17 @@ mod weight_names;
 pub use config::TntConfig;
 pub use network::Tnt;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official};
 
 pub(crate) static FAMILY: Family = Family {
     name: "TNT",
     signature: "blocks.0.proj.weight",
     overrides: &[
-        COMMON,
-        BLOCKS,
-        &["patch_size", "inner_dim", "inner_num_heads", "inner_stride"],
+        "qkv_bias",
+        "patch_size",
+        "inner_dim",
+        "inner_num_heads",
+        "inner_stride",
     ],
     outputs: &["head"],
     undecayed: &["cls_token", "patch_pos", "pixel_pos"],

@@ -28,13 +28,12 @@ mod stage;
 pub use config::TwinsConfig;
 pub use network::Twins;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Variant};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Twins",
     signature: "pos_block.0.proj.0.weight",
-    overrides: &[COMMON, BLOCKS, &["strides", "window_size", "sr_ratio"]],
+    overrides: &["qkv_bias", "strides", "window_size", "sr_ratio"],
     outputs: &["head"],
     undecayed: &["pos_block"],
     paths: Renaming::NONE,

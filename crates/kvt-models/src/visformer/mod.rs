@@ -30,19 +30,7 @@ pub(crate) static FAMILY: Family = Family {
     name: "Visformer",
     signature: "stage1.0.mlp.conv1.weight",
     // Its projections never have a bias.
-    overrides: &[&[
-        "img_size",
-        "strides",
-        "embed_dim",
-        "depth",
-        "num_heads",
-        "mlp_ratio",
-        "in_chans",
-        "num_classes",
-        "drop_path",
-        "attn_drop",
-        "attention",
-    ]],
+    overrides: &["strides"],
     outputs: &["head"],
     // Position embeddings decay, too.
     undecayed: &[],

@@ -28,7 +28,6 @@ mod weight_names;
 pub use config::VoloConfig;
 pub use network::Volo;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official};
 
 /// Tokens along a side of the fine map per token of the coarse map.
@@ -39,7 +38,7 @@ const NORM_EPSILON: f64 = 1e-5;
 pub(crate) static FAMILY: Family = Family {
     name: "VOLO",
     signature: "network.0.0.attn.attn.weight",
-    overrides: &[COMMON, BLOCKS, &["strides", "stem_dim", "class_attention"]],
+    overrides: &["qkv_bias", "strides", "stem_dim", "class_attention"],
     outputs: &["head", "", "aux_head"],
     undecayed: &["cls_token", "pos_embed"],
     paths: weight_names::PATHS,
