@@ -73,19 +73,13 @@ pub enum ModelError {
         /// The stages with their key counts.
         stages: String,
     },
-    /// A list of attentions for layers, although some of the layers choose no keys.
+    /// A list of attentions for a T2T-ViT with Performers, which choose no keys.
     #[error(
-        "`neighbors` has {given} entries, but only `{stage}` takes one: {reason}; give one entry, or {help}"
+        "`neighbors` has {given} entries, but only `blocks` takes one: the Performers of `tokens_to_token` make no scores to choose keys by; give one entry, or use token transformers, as in `t2t_vit_t_14`"
     )]
     NoScores {
         /// Entries given.
         given: usize,
-        /// The only stage that chooses keys.
-        stage: &'static str,
-        /// Why the others choose none.
-        reason: &'static str,
-        /// Another hint.
-        help: &'static str,
     },
     /// A change to something that this family of models does not have.
     #[error("`{field}` does not apply to {family}: remove it")]

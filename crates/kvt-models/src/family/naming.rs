@@ -70,12 +70,6 @@ fn exchanged(
     Some(format!("{}{rest}", to.replace('#', &number)))
 }
 
-/// The number before the first dot of a name, and what follows it.
-pub(crate) fn numbered(name: &str) -> Option<(usize, &str)> {
-    let (number, rest) = name.split_once('.')?;
-    Some((number.parse().ok()?, rest))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

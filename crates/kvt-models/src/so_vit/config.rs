@@ -159,8 +159,10 @@ impl FamilyConfig for SoVitConfig {
         let (dim, classes) = (self.embed_dim, self.common.num_classes);
         let init = init.child("classifier");
         let class = init.linear("cls_fc", dim, classes, true);
-        let second_order = SecondOrder::new(&init, self.second_order());
-        Classifier::new(class, None).with_second_order(second_order)
+        Classifier {
+            second_order: Some(SecondOrder::new(&init, self.second_order())),
+            ..Classifier::new(class, None)
+        }
     }
 
     /// The original cannot change the size of the positions of trained weights. A sinusoid of a longer sequence would

@@ -304,8 +304,8 @@ impl FamilyConfig for VitConfig {
     }
 
     fn is_alike(&self, weights: &StateDict) -> bool {
-        let prefix = self.num_prefix_tokens();
-        self.options.are_of(weights, self.common.qkv_bias, prefix)
+        let embedded = self.embedded_prefix();
+        self.options.are_of(weights, self.common.qkv_bias, embedded)
     }
 
     fn parts(&self, weights: &StateDict) -> Vec<&'static str> {

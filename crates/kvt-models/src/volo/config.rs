@@ -324,8 +324,10 @@ impl FamilyConfig for VoloConfig {
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let [features, classes] = [self.num_features(), self.common.num_classes];
-        let aux = init.linear("aux_head", features, classes, true);
-        Classifier::init(init, ("head", None), [features, classes]).with_aux(aux)
+        Classifier {
+            aux: Some(init.linear("aux_head", features, classes, true)),
+            ..Classifier::init(init, ("head", None), [features, classes])
+        }
     }
 
     fn resize(&self, name: &str, _: &[usize], weight: &TensorData) -> Option<TensorData> {
