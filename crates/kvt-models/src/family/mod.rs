@@ -17,7 +17,6 @@ use burn::tensor::TensorData;
 use self::blocks::BlockGroup;
 use self::config_keys::ModelOverrides;
 use self::cost::Summary;
-use self::naming::Layout;
 pub(crate) use self::naming::Renaming;
 use crate::error::ModelError;
 use crate::head::Classifier;
@@ -228,9 +227,8 @@ pub(crate) trait FamilyConfig {
     /// The classifier of the model with the original's initialisation.
     fn classifier(&self, init: &Init<'_>) -> Classifier;
 
-    /// A weight of the other layout, reordered for the layout `to`, if the layouts differ in more than names. The
-    /// name is timm's.
-    fn reordered(&self, _name: &str, _weight: &TensorData, _to: Layout) -> Option<TensorData> {
+    /// A weight in the order of the other of the two layouts, if they differ in more than names. The name is timm's.
+    fn reordered(&self, _name: &str, _weight: &TensorData) -> Option<TensorData> {
         None
     }
 

@@ -14,7 +14,6 @@ use crate::family::places::softmax_only;
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
-use crate::weights::Layout;
 use crate::weights::pos_embed::Bicubic;
 
 /// Sizes and settings of a TNT.
@@ -257,11 +256,8 @@ impl FamilyConfig for TntConfig {
         Classifier::init(init, ("head", None), sizes)
     }
 
-    fn reordered(&self, name: &str, weight: &TensorData, to: Layout) -> Option<TensorData> {
-        match to {
-            Layout::Timm => weight_names::timm_order(name, weight),
-            Layout::Official => weight_names::official_order(name, weight),
-        }
+    fn reordered(&self, name: &str, weight: &TensorData) -> Option<TensorData> {
+        weight_names::reordered(name, weight)
     }
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {

@@ -41,40 +41,23 @@ pub(super) fn is_official(weights: &StateDict) -> bool {
     weights.get("outer_pos").is_some()
 }
 
-/// The weight of the original in timm's order, by timm's name: positions of pixels, which are tokens in the original,
+/// A weight in the order of the other layout, by timm's name: positions of pixels are tokens in the original,
 /// `[1, side * side, dim]`, and a map in timm, `[1, dim, side, side]`.
-pub(super) fn timm_order(name: &str, data: &TensorData) -> Option<TensorData> {
-    let [1, pixels, dim] = *data.shape().as_slice() else {
-        return None;
+pub(super) fn reordered(name: &str, data: &TensorData) -> Option<TensorData> {
+    let (rows, columns, shape) = match *data.shape().as_slice() {
+        [1, pixels, dim] => {
+            let side = pixels.isqrt();
+            (pixels, dim, vec![1, dim, side, side])
+        }
+        [1, dim, height, width] => (dim, height * width, vec![1, height * width, dim]),
+        _ => return None,
     };
-    let side = pixels.isqrt();
-    if name != "pixel_pos" || side * side != pixels {
+    if name != "pixel_pos" || shape.iter().product::<usize>() != rows * columns {
         return None;
     }
-    Some(TensorData::new(
-        transposed(data, pixels, dim)?,
-        [1, dim, side, side],
-    ))
-}
-
-/// The inverse of [`timm_order`].
-pub(super) fn official_order(name: &str, data: &TensorData) -> Option<TensorData> {
-    let [1, dim, rows, columns] = *data.shape().as_slice() else {
-        return None;
-    };
-    if name != "pixel_pos" {
-        return None;
-    }
-    let pixels = rows * columns;
-    Some(TensorData::new(
-        transposed(data, dim, pixels)?,
-        [1, pixels, dim],
-    ))
-}
-
-fn transposed(data: &TensorData, rows: usize, columns: usize) -> Option<Vec<f32>> {
     let data = data.clone().try_cast_as::<f32>().ok()?;
     let values = data.as_slice::<f32>().ok()?;
     let places = (0..columns).flat_map(|column| (0..rows).map(move |row| row * columns + column));
-    places.map(|place| values.get(place).copied()).collect()
+    let turned: Option<Vec<f32>> = places.map(|place| values.get(place).copied()).collect();
+    Some(TensorData::new(turned?, shape))
 }

@@ -77,7 +77,7 @@ impl Model {
                 Layout::Timm => &renamed,
                 Layout::Official => name,
             };
-            let reordered = config.reordered(timm, data, layout);
+            let reordered = config.reordered(timm, data);
             (
                 renamed,
                 reordered.map_or_else(|| Arc::clone(data), Arc::new),
