@@ -3,7 +3,6 @@
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
-use super::visual_tokens::VisualTokensSize;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::common::{CommonConfig, joined};
@@ -47,19 +46,6 @@ const SIZES: [Size; 4] = [
 const STRIDES: [usize; 3] = [2, 2, 2];
 
 impl SoVitConfig {
-    /// Tokens along a side of the image.
-    pub fn grid_size(&self) -> usize {
-        self.visual_tokens().grid_size(self.common.side())
-    }
-
-    pub(super) fn visual_tokens(&self) -> VisualTokensSize {
-        VisualTokensSize {
-            in_chans: self.common.in_chans,
-            dim: self.embed_dim,
-            strides: self.strides,
-        }
-    }
-
     /// The sizes of a block.
     pub(super) fn block(&self) -> BlockSize {
         self.common.block(self.embed_dim)
@@ -144,12 +130,12 @@ impl FamilyConfig for SoVitConfig {
         let (block, place) = (self.block(), self.place());
         let blocks = StageSummary::of_blocks("blocks", self.depth, block, &self.attention, &place);
 
-        let (visual, second_order) = (self.visual_tokens(), self.second_order());
+        let second_order = self.second_order();
         let class = (dim + 1) * self.common.num_classes;
         let norm = 2 * dim;
         // The positions are fixed: there is only a class token.
-        let params = visual.params() + dim + norm + class + second_order.params();
-        let macs = visual.macs(self.common.side())
+        let params = self.visual_params() + dim + norm + class + second_order.params();
+        let macs = self.visual_macs()
             + dim * self.common.num_classes
             + second_order.macs(self.grid_size().pow(2));
         Summary::new(self.name(), vec![blocks], params, Macs::linear(macs))

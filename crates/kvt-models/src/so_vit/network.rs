@@ -43,7 +43,7 @@ impl SoVit {
         Self {
             cls_token: init.token("cls_token", 1, dim),
             pos_embed: init.fixed([1, tokens, dim], sinusoid(tokens, dim)),
-            visual_tokens: VisualTokens::new(&init.child("visual_tokens"), &config.visual_tokens()),
+            visual_tokens: VisualTokens::new(&init.child("visual_tokens"), config),
             blocks,
             norm: init.layer_norm(dim, NORM_EPSILON),
             grid: config.grid_size(),

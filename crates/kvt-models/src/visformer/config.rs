@@ -3,7 +3,7 @@
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
-use super::stage::{GROUPS, Kind, StageSize};
+use super::stage::{GROUPS, StageSize};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
@@ -69,17 +69,16 @@ impl VisformerConfig {
             let dim = self.embed_dim[stage];
             let embed = ConvSettings::patches(channels, dim, self.strides[stage + 1]);
             let grid = embed.output_size(before);
-            let attending = stage.checked_sub(1).map(|at| {
+            let attention = stage.checked_sub(1).map(|at| {
                 let place = Place {
                     softmax_only: softmax_only(
                         "no other attention has been tested, as between the convolutions of a Visformer",
                     ),
                     ..self.common.place(0, [grid; 2], dim, self.num_heads[at])
                 };
-                let attention = self.attention[at].clone();
-                Kind::Attention { attention, place }
+                (self.attention[at].clone(), place)
             });
-            let hidden = match &attending {
+            let hidden = match &attention {
                 Some(_) => self.common.block(dim).hidden,
                 None => SPATIAL_MLP_RATIO * dim,
             };
@@ -87,7 +86,7 @@ impl VisformerConfig {
                 dim,
                 hidden,
                 depth: self.depth[stage],
-                kind: attending.unwrap_or(Kind::Convolution),
+                attention,
                 embed,
                 before,
                 grid,
@@ -223,11 +222,9 @@ impl VisformerConfig {
     fn validate_stage(&self, stage: &StageSize) -> Result<(), ModelError> {
         let (dim, depth) = (stage.dim, stage.depth);
         validate::tokens(stage.grid)?;
-        match &stage.kind {
-            Kind::Attention { attention, place } => {
-                self.common.validate_stage(dim, depth, attention, place)
-            }
-            Kind::Convolution => {
+        match &stage.attention {
+            Some((attention, place)) => self.common.validate_stage(dim, depth, attention, place),
+            None => {
                 validate::sizes(&[("embed_dim", dim), ("depth", depth)])?;
                 let divisor = GROUPS / SPATIAL_MLP_RATIO;
                 let divisor = (divisor, divisor.to_string());

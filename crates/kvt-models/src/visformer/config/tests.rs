@@ -186,10 +186,7 @@ fn attention_knows_where_it_stands() {
     let places: Vec<Option<Place>> = config
         .stages()
         .iter()
-        .map(|stage| match stage.kind {
-            Kind::Attention { place, .. } => Some(place),
-            Kind::Convolution => None,
-        })
+        .map(|stage| stage.attention.as_ref().map(|(_, place)| *place))
         .collect();
     let softmax_only = places[1].unwrap().softmax_only;
     assert!(softmax_only.is_some());
