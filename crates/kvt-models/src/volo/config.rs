@@ -5,7 +5,7 @@ use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::POOLING;
 use super::outlook::AREA;
-use super::stage::{ClassSize, OutlookSize, StageSize};
+use super::stage::{OutlookSize, StageSize};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
@@ -13,7 +13,6 @@ use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::cost::{StageSummary, Summary};
 use crate::family::places::softmax_only;
-use crate::family::stages::StageConfig;
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
@@ -127,11 +126,8 @@ impl VoloConfig {
         let stages = lists.skip(1).zip(&self.attention).enumerate().map(
             |(s, (((&dim, &depth), &num_heads), attention))| StageSize {
                 block: self.common.block(dim),
-                config: StageConfig {
-                    depth,
-                    num_heads,
-                    attention: attention.clone(),
-                },
+                depth,
+                attention: attention.clone(),
                 place: Place {
                     softmax_only: softmax_only(
                         "no other attention has been tested, as after the outlookers of a VOLO",
@@ -145,9 +141,9 @@ impl VoloConfig {
     }
 
     /// The blocks of the class token.
-    pub(super) fn class(&self) -> ClassSize {
+    pub(super) fn class(&self) -> StageSize {
         let (dim, heads) = (self.num_features(), self.num_heads.last().copied());
-        ClassSize {
+        StageSize {
             block: self.common.block(dim),
             depth: CLASS_BLOCKS,
             attention: self.class_attention.clone(),
@@ -160,6 +156,7 @@ impl VoloConfig {
                 ),
                 ..Place::new(1, dim, heads.unwrap_or(0))
             },
+            before: None,
         }
     }
 
@@ -243,14 +240,8 @@ impl FamilyConfig for VoloConfig {
         let place = Place::new(AREA, dim, outlook.num_heads);
         check(stage_name(0), dim, depth, &windows, &place)?;
         for (s, stage) in self.stages().iter().enumerate() {
-            let (dim, place, config) = (stage.block.dim, stage.place, &stage.config);
-            check(
-                stage_name(s + 2),
-                dim,
-                config.depth,
-                &config.attention,
-                &place,
-            )?;
+            let (dim, name) = (stage.block.dim, stage_name(s + 2));
+            check(name, dim, stage.depth, &stage.attention, &stage.place)?;
         }
         let class = self.class().place;
         let valid = self.class_attention.validate_at(&class);
@@ -287,7 +278,7 @@ impl FamilyConfig for VoloConfig {
         let transformers = self.stages();
         let transformers = (2..).zip(&transformers);
         stages.extend(transformers.map(|(place, stage)| stage.summary(stage_name(place))));
-        stages.push(self.class().summary(CLASS_STAGE.to_owned()));
+        stages.push(self.class().class_summary(CLASS_STAGE.to_owned()));
 
         let mut side = self.common.side();
         let (mut params, mut macs) = (0, Macs::default());

@@ -60,8 +60,8 @@ impl Volo {
         });
         let stages = stages.iter().enumerate().map(|(s, size)| {
             let blocks = network.child(&(s + 2).to_string());
-            let rates = stage_rates(size.config.depth);
-            let (place, attention) = (size.place, &size.config.attention);
+            let rates = stage_rates(size.depth);
+            let (place, attention) = (size.place, &size.attention);
             Block::stack(&blocks, BLOCK, size.block, rates, |init, _| {
                 MultiHeadAttention::new(init, attention, place, size.block.qkv_bias)
             })
