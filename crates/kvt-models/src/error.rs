@@ -16,12 +16,6 @@ pub enum ModelError {
         /// Similar names, or all of them.
         hint: String,
     },
-    /// A size is zero.
-    #[error("`{field}` is 0: expected at least 1")]
-    Zero {
-        /// The field of the configuration.
-        field: &'static str,
-    },
     /// A number is outside its range.
     #[error("`{field}` is {value}: expected {expected}")]
     OutOfRange {

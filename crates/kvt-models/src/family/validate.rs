@@ -22,9 +22,7 @@ pub(crate) fn within(
 /// Rejects zero and implausibly large sizes, so that the arithmetic of costs cannot overflow.
 pub(crate) fn sizes(sizes: &[(&'static str, usize)]) -> Result<(), ModelError> {
     for &(field, size) in sizes {
-        if size == 0 {
-            return Err(ModelError::Zero { field });
-        }
+        within(field, size as f64, size > 0, "at least 1")?;
         let (largest, expected) = match field {
             "img_size" | "embed_dim" | "token_dim" | "stem_dim" | "inner_dim" => {
                 (1 << 16, "at most 65536")

@@ -379,7 +379,11 @@ fn sizes_that_describe_no_network_are_refused() {
         change(&mut config);
         config.validate().unwrap_err()
     };
-    let zero = |field| ModelError::Zero { field };
+    let zero = |field| ModelError::OutOfRange {
+        field,
+        value: 0.0,
+        expected: "at least 1",
+    };
     assert_eq!(refused(|x| x.num_classes = 0), zero("num_classes"));
     assert_eq!(refused(|x| x.hidden = 0), zero("hidden"));
     assert_eq!(refused(|x| x.test.count = 0), zero("test"));
