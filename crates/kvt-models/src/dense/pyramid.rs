@@ -13,9 +13,7 @@ use crate::family::{Dense, DenseFamily, Family};
 use crate::layers::Init;
 use crate::model::{Model, Parameter};
 use crate::precision::Precision;
-use crate::weights::{
-    LoadOptions, LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError, on_host,
-};
+use crate::weights::{LoadOptions, LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
 
 /// The maps of a pyramid.
 const MAPS: usize = 4;
@@ -239,14 +237,10 @@ impl Pyramid {
     ///
     /// The device cannot be read.
     pub fn state_dict(&self) -> Result<StateDict, WeightsError> {
-        let backbone = self.backbone.pytorch_tensors().into_iter();
-        let used = backbone.filter(|tensor| self.is_used(&tensor.name));
-        let used = used.map(|tensor| {
-            let (name, data) = on_host(tensor)?;
-            Ok((format!("{BACKBONE}{name}"), data))
-        });
+        let of_file = |name: &str| self.is_used(name).then(|| format!("{BACKBONE}{name}"));
+        let backbone = StateDict::from_model(&self.backbone)?.part(of_file);
         let norms = state::state_dict(&self.norms, &self.norm_names())?;
-        used.chain(norms.into_iter().map(Ok)).collect()
+        Ok(backbone.into_iter().chain(norms).collect())
     }
 
     /// This pyramid with weights under the names of [`state_dict`](Self::state_dict), and the outcome of every key
