@@ -83,21 +83,13 @@ pub enum ModelError {
         /// The family of models.
         family: &'static str,
     },
-    /// Sizes of a stage that do not fit together.
-    #[error("in `{stage}`: {problem}")]
-    InStage {
-        /// The stage, by the name of its modules.
-        stage: String,
+    /// Sizes of a stage that do not fit together, or an attention where it cannot be used.
+    #[error("in {place}: {problem}")]
+    Within {
+        /// The stage in quotes, by the name of its modules; of an attention that cannot be used also the family.
+        place: String,
         /// What does not fit; part of the message, and therefore not a source.
         problem: Box<ModelError>,
-    },
-    /// An attention at a place of the family where it cannot be used.
-    #[error("in {place}: {problem}")]
-    Misplaced {
-        /// The family, and the stage where there are several.
-        place: String,
-        /// What cannot be used, and why; part of the message, and therefore not a source.
-        problem: AttentionError,
     },
     /// A list that is required because the number of stages differs from the model's own.
     #[error(
@@ -225,25 +217,29 @@ pub enum ModelError {
 impl ModelError {
     /// Adds the family in which an attention cannot be used.
     pub(crate) fn in_family(self, family: &str) -> Self {
-        let (place, problem) = match self {
-            Self::InStage { stage, problem } => match *problem {
-                Self::Attention(problem @ AttentionError::Misplaced { .. }) => {
-                    (format!("`{stage}` of {family}"), problem)
-                }
-                other => return other.in_stage(stage),
+        match self {
+            Self::Within { place, problem } if problem.is_misplaced() => Self::Within {
+                place: format!("{place} of {family}"),
+                problem,
             },
-            Self::Attention(problem @ AttentionError::Misplaced { .. }) => {
-                (family.to_owned(), problem)
-            }
-            other => return other,
-        };
-        Self::Misplaced { place, problem }
+            problem if problem.is_misplaced() => problem.within(family.to_owned()),
+            other => other,
+        }
+    }
+
+    fn is_misplaced(&self) -> bool {
+        matches!(self, Self::Attention(AttentionError::Misplaced { .. }))
     }
 
     /// Adds the stage.
     pub(crate) fn in_stage(self, stage: impl Into<String>) -> Self {
-        Self::InStage {
-            stage: stage.into(),
+        let stage: String = stage.into();
+        self.within(format!("`{stage}`"))
+    }
+
+    fn within(self, place: String) -> Self {
+        Self::Within {
+            place,
             problem: Box::new(self),
         }
     }
