@@ -62,7 +62,9 @@ impl ModelConfig {
     /// [`ModelError::NoPyramid`] for a model without four maps.
     pub fn dense(&self, padding: WindowPadding) -> Result<Self, ModelError> {
         self.dense_family()?;
-        let dense = self.clone().of_dense(padding);
+        let mut dense = self.clone();
+        let common = dense.common_mut();
+        (common.num_classes, common.dense) = (1, Some(padding));
         dense.validate()?;
         Ok(dense)
     }

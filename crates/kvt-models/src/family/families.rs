@@ -10,7 +10,7 @@ use crate::error::ModelError;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::{Family, FamilyConfig};
-use crate::layers::{Init, WindowPadding};
+use crate::layers::Init;
 use crate::{cvt, pit, so_vit, swin, t2t, tnt, twins, visformer, vit, volo};
 
 /// Each line: module, network, configuration, and the name in the documentation. The module also has a `FAMILY`.
@@ -81,22 +81,19 @@ macro_rules! families {
                 }
             }
 
+            /// The same, to be changed.
+            pub(crate) fn common_mut(&mut self) -> &mut CommonConfig {
+                match self {
+                    $(Self::$Network(config) => &mut config.common,)*
+                }
+            }
+
             /// This configuration with some values replaced. The family accepts all of these values.
             pub(crate) fn replace(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
                 match self {
                     $(Self::$Network(mut config) => {
                         config.common = config.common.with(overrides);
                         Ok(config.with(overrides)?.into())
-                    })*
-                }
-            }
-
-            /// This configuration as the backbone of a dense network, whose classifier is not used; of a family that has a pyramid.
-            pub(crate) fn of_dense(self, padding: WindowPadding) -> Self {
-                match self {
-                    $(Self::$Network(mut config) => {
-                        config.common.num_classes = 1;
-                        config.dense(padding).into()
                     })*
                 }
             }

@@ -20,7 +20,7 @@ use self::cost::Summary;
 pub(crate) use self::naming::Renaming;
 use crate::error::ModelError;
 use crate::head::Classifier;
-use crate::layers::{Init, WindowPadding};
+use crate::layers::Init;
 use crate::weights::{StateDict, WeightsError};
 
 /// The properties of all models of a family.
@@ -171,14 +171,6 @@ pub(crate) trait FamilyConfig {
     /// By default convolutions are padded, so that one pixel makes one token.
     fn input_sides(&self) -> [usize; 2] {
         [1, 1]
-    }
-
-    /// The same as the backbone of a dense network; for families that have a pyramid.
-    fn dense(self, _padding: WindowPadding) -> Self
-    where
-        Self: Sized,
-    {
-        self
     }
 
     /// Refuses weights of a classifier, under timm's names, that the backbone of a dense network cannot have.

@@ -13,7 +13,7 @@ use crate::family::places::softmax_only;
 use crate::family::stages::{NamedSize, StageConfig, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
-use crate::layers::{Init, WindowPadding, Windows};
+use crate::layers::{Init, Windows};
 use crate::weights::{StateDict, WeightsError};
 
 const SIZES: [NamedSize; 4] = [
@@ -38,9 +38,6 @@ pub struct SwinConfig {
     pub embed_dim: usize,
     /// Side of a window in tokens. A map that is smaller is one window.
     pub window_size: usize,
-    /// The backbone of a dense network, with windows in the order of the official ones, and how it treats padding;
-    /// `None` for a classifier. The same weights give other maps, except where all of them divide into windows.
-    pub dense: Option<WindowPadding>,
     /// Blocks, heads and attention of each stage.
     pub stages: StagesConfig,
 }
@@ -79,7 +76,7 @@ impl SwinConfig {
             StageSize {
                 block: self.common.block(dim),
                 config,
-                windows: match self.dense {
+                windows: match self.common.dense {
                     Some(padding) => Windows::dense(map, self.window_size, padding),
                     None => Windows::new(map, self.window_size),
                 },
@@ -148,7 +145,6 @@ impl FamilyConfig for SwinConfig {
                 patch_size: 4,
                 embed_dim: embed_dim[0],
                 window_size,
-                dense: None,
                 stages: StagesConfig::dense(depth, num_heads),
             },
         );
@@ -168,13 +164,6 @@ impl FamilyConfig for SwinConfig {
 
     fn map_channels(&self) -> Vec<usize> {
         self.stages().map(|stage| stage.block.dim).collect()
-    }
-
-    fn dense(self, padding: WindowPadding) -> Self {
-        Self {
-            dense: Some(padding),
-            ..self
-        }
     }
 
     fn validate(&self) -> Result<(), ModelError> {
@@ -206,7 +195,7 @@ impl FamilyConfig for SwinConfig {
     }
 
     fn input_sides(&self) -> [usize; 2] {
-        match self.dense {
+        match self.common.dense {
             // Images are padded.
             Some(_) => [1, 1],
             None => [1, self.patch_size],

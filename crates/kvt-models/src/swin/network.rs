@@ -62,7 +62,7 @@ impl Swin {
             .with_norm(&init.child("patch_embed"), NORM_EPSILON),
             layers,
             norm: init.layer_norm(config.num_features(), NORM_EPSILON),
-            is_dense: config.dense.is_some(),
+            is_dense: config.common.dense.is_some(),
         }
     }
 }

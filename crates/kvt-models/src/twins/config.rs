@@ -12,7 +12,7 @@ use crate::family::cost::Summary;
 use crate::family::stages::{NamedSize, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
-use crate::layers::{ConvSettings, Init, WindowPadding};
+use crate::layers::{ConvSettings, Init};
 
 /// Sizes and settings of a Twins-SVT. Lists have one entry per stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,9 +28,6 @@ pub struct TwinsConfig {
     pub window_size: Vec<usize>,
     /// Side of the square of tokens that make one key of the whole map.
     pub sr_ratio: Vec<usize>,
-    /// The backbone of a dense network, which takes images of any size, and how it treats the padding of windows;
-    /// `None` for a classifier.
-    pub dense: Option<WindowPadding>,
     /// Blocks, heads and attention of each stage.
     pub stages: StagesConfig,
 }
@@ -95,7 +92,7 @@ impl TwinsConfig {
                     before,
                     window_size,
                     sr_ratio,
-                    dense: self.dense,
+                    dense: self.common.dense,
                 };
                 (channels, before) = (dim, stage.grid());
                 stage
@@ -112,7 +109,6 @@ impl FamilyConfig for TwinsConfig {
             embed_dim: embed_dim.to_vec(),
             window_size: WINDOW_SIZE.to_vec(),
             sr_ratio: SR_RATIO.to_vec(),
-            dense: None,
             stages: StagesConfig::dense(depth, num_heads),
         });
         configs.into()
@@ -132,13 +128,6 @@ impl FamilyConfig for TwinsConfig {
 
     fn map_channels(&self) -> Vec<usize> {
         self.embed_dim.clone()
-    }
-
-    fn dense(self, padding: WindowPadding) -> Self {
-        Self {
-            dense: Some(padding),
-            ..self
-        }
     }
 
     fn validate(&self) -> Result<(), ModelError> {
@@ -168,7 +157,7 @@ impl FamilyConfig for TwinsConfig {
         let global = stages.filter(|(stage, _)| stage.has_global());
         let least = global.map(|(stage, patch)| patch.saturating_mul(stage.sr_ratio));
         let least = least.max().unwrap_or(0).max(self.patch());
-        match self.dense {
+        match self.common.dense {
             // Convolutions drop remainders.
             Some(_) => [least, 1],
             None => [least, self.patch()],

@@ -57,7 +57,6 @@ fn padding_costs_projections_and_attention() {
         patch_size: 2,
         embed_dim: 8,
         window_size: 4,
-        dense: None,
         stages: StagesConfig {
             depth: vec![1],
             num_heads: vec![2],

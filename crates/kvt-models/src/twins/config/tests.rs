@@ -25,7 +25,6 @@ fn padded(depth: usize) -> TwinsConfig {
         embed_dim: vec![8],
         window_size: vec![4],
         sr_ratio: vec![2],
-        dense: None,
         stages: StagesConfig::dense(&[depth], &[2]),
     }
 }

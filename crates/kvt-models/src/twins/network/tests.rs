@@ -31,7 +31,6 @@ fn small() -> TwinsConfig {
         embed_dim: vec![6, 8],
         window_size: vec![4, 4],
         sr_ratio: vec![2, 1],
-        dense: None,
         stages: StagesConfig::dense(&[2, 3], &[1, 2]),
     }
 }
