@@ -17,8 +17,8 @@
 //! Maps that do not divide into windows are handled as in timm, since the original refuses them: the map is rolled,
 //! then padded with zeros at its right and bottom, and the padding is not masked, so that the biases of the
 //! projection are keys there. As the backbone of a [dense network](crate::dense) a Swin follows the official dense
-//! networks instead ([`CommonConfig::dense`](crate::CommonConfig::dense)): the map is padded before it is rolled, every second block is shifted, and
-//! windows are never smaller than configured.
+//! networks instead ([`CommonConfig::dense`](crate::CommonConfig::dense)): the map is padded before it is rolled,
+//! every second block is shifted, and windows are never smaller than configured.
 
 mod attention;
 mod config;

@@ -17,8 +17,8 @@
 //! there. Attention that keeps only some of the keys never keeps padding: it would take the places of tokens.
 //!
 //! As the backbone of a [dense network](crate::dense) a Twins takes images of any size, whose remainders its convolutions
-//! drop, and hides padding as configured ([`CommonConfig::dense`](crate::CommonConfig::dense)). As in the original's, a stage begins with the normalised
-//! map of the one before it.
+//! drop, and hides padding as configured ([`CommonConfig::dense`](crate::CommonConfig::dense)). As in the original's, a
+//! stage begins with the normalised map of the one before it.
 
 mod attention;
 mod config;
