@@ -209,11 +209,7 @@ impl FamilyConfig for SwinConfig {
     }
 
     fn summary(&self) -> Summary {
-        let stages = self
-            .stages()
-            .enumerate()
-            .map(|(i, stage)| stage.summary(i))
-            .collect();
+        let stages = self.stages().enumerate().map(|(i, stage)| stage.summary(i));
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let patches = self.grid_size().pow(2);
         let patch_embed = (patch_inputs + 1) * self.embed_dim + 2 * self.embed_dim;
@@ -221,7 +217,8 @@ impl FamilyConfig for SwinConfig {
         let classifier = (features + 1) * self.common.num_classes;
         let outside = patches * patch_inputs * self.embed_dim + features * self.common.num_classes;
         let params = patch_embed + 2 * features + classifier;
-        Summary::new(self.name(), stages, params, Macs::linear(outside))
+        let macs = Macs::linear(outside);
+        Summary::new(self.name(), stages.collect(), params, macs)
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {
