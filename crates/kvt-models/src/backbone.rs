@@ -4,7 +4,6 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use kvt_ops::Phase;
 
-use crate::error::ModelError;
 use crate::layers::Pass;
 use crate::observe::{BlockIndex, Observer, Prefix, Watch};
 use crate::precision::Precision;
@@ -176,18 +175,8 @@ pub trait Backbone: Module {
     ///
     /// # Panics
     ///
-    /// On sizes that [`check_size`](Self::check_size) refuses, on other channels, and, if the attention has weights
-    /// for one number of tokens, on all but the configured size ([`Model::check_size`](crate::Model::check_size)
-    /// checks both).
+    /// On sizes that [`Model::check_size`](crate::Model::check_size) refuses, and on other channels.
     fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features;
-
-    /// Refuses images of a size, `[height, width]` in pixels, that the backbone does not support. It supports more
-    /// sizes than the configured one: position embeddings are interpolated.
-    ///
-    /// # Errors
-    ///
-    /// [`ModelError::ImageSize`], which names the expected sizes.
-    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError>;
 }
 
 #[cfg(test)]

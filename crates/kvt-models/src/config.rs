@@ -1,7 +1,7 @@
 //! Configurations by name.
 
 use crate::error::ModelError;
-use crate::family::config_keys::ModelOverrides;
+use crate::family::config_keys::{COMMON, ModelOverrides};
 use crate::family::cost::Summary;
 use crate::family::families::{ModelConfig, aliased, named};
 use crate::family::img_size::ImgSize;
@@ -49,7 +49,7 @@ impl ModelConfig {
     /// invalid result.
     pub fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let family = self.family();
-        let takes = |key| family.overrides.iter().any(|keys| keys.contains(&key));
+        let takes = |key| COMMON.contains(&key) || family.overrides.contains(&key);
         if let Some(field) = overrides.given().find(|key| !takes(*key)) {
             return Err(ModelError::NotApplicable {
                 field,
@@ -96,7 +96,8 @@ impl ModelConfig {
                 family: self.family().name,
             });
         }
-        let valid = self.of_family().validate();
+        let common = self.common().validate();
+        let valid = common.and_then(|()| self.of_family().validate());
         valid.map_err(|error| error.in_family(self.family().name))
     }
 

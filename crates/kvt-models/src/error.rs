@@ -16,12 +16,6 @@ pub enum ModelError {
         /// Similar names, or all of them.
         hint: String,
     },
-    /// A size is zero.
-    #[error("`{field}` is 0: expected at least 1")]
-    Zero {
-        /// The field of the configuration.
-        field: &'static str,
-    },
     /// A number is outside its range.
     #[error("`{field}` is {value}: expected {expected}")]
     OutOfRange {
@@ -73,19 +67,13 @@ pub enum ModelError {
         /// The stages with their key counts.
         stages: String,
     },
-    /// A list of attentions for layers, although some of the layers choose no keys.
+    /// A list of attentions for a T2T-ViT with Performers, which choose no keys.
     #[error(
-        "`neighbors` has {given} entries, but only `{stage}` takes one: {reason}; give one entry, or {help}"
+        "`neighbors` has {given} entries, but only `blocks` takes one: the Performers of `tokens_to_token` make no scores to choose keys by; give one entry, or use token transformers, as in `t2t_vit_t_14`"
     )]
     NoScores {
         /// Entries given.
         given: usize,
-        /// The only stage that chooses keys.
-        stage: &'static str,
-        /// Why the others choose none.
-        reason: &'static str,
-        /// Another hint.
-        help: &'static str,
     },
     /// A change to something that this family of models does not have.
     #[error("`{field}` does not apply to {family}: remove it")]
@@ -95,21 +83,13 @@ pub enum ModelError {
         /// The family of models.
         family: &'static str,
     },
-    /// Sizes of a stage that do not fit together.
-    #[error("in `{stage}`: {problem}")]
-    InStage {
-        /// The stage, by the name of its modules.
-        stage: String,
+    /// Sizes of a stage that do not fit together, or an attention where it cannot be used.
+    #[error("in {place}: {problem}")]
+    Within {
+        /// The stage in quotes, by the name of its modules; of an attention that cannot be used also the family.
+        place: String,
         /// What does not fit; part of the message, and therefore not a source.
         problem: Box<ModelError>,
-    },
-    /// An attention at a place of the family where it cannot be used.
-    #[error("in {place}: {problem}")]
-    Misplaced {
-        /// The family, and the stage where there are several.
-        place: String,
-        /// What cannot be used, and why; part of the message, and therefore not a source.
-        problem: AttentionError,
     },
     /// A list that is required because the number of stages differs from the model's own.
     #[error(
@@ -237,25 +217,29 @@ pub enum ModelError {
 impl ModelError {
     /// Adds the family in which an attention cannot be used.
     pub(crate) fn in_family(self, family: &str) -> Self {
-        let (place, problem) = match self {
-            Self::InStage { stage, problem } => match *problem {
-                Self::Attention(problem @ AttentionError::Misplaced { .. }) => {
-                    (format!("`{stage}` of {family}"), problem)
-                }
-                other => return other.in_stage(stage),
+        match self {
+            Self::Within { place, problem } if problem.is_misplaced() => Self::Within {
+                place: format!("{place} of {family}"),
+                problem,
             },
-            Self::Attention(problem @ AttentionError::Misplaced { .. }) => {
-                (family.to_owned(), problem)
-            }
-            other => return other,
-        };
-        Self::Misplaced { place, problem }
+            problem if problem.is_misplaced() => problem.within(family.to_owned()),
+            other => other,
+        }
+    }
+
+    fn is_misplaced(&self) -> bool {
+        matches!(self, Self::Attention(AttentionError::Misplaced { .. }))
     }
 
     /// Adds the stage.
     pub(crate) fn in_stage(self, stage: impl Into<String>) -> Self {
-        Self::InStage {
-            stage: stage.into(),
+        let stage: String = stage.into();
+        self.within(format!("`{stage}`"))
+    }
+
+    fn within(self, place: String) -> Self {
+        Self::Within {
+            place,
             problem: Box::new(self),
         }
     }

@@ -11,6 +11,7 @@ use kvt_ops::{Key, Phase, on_pool};
 use crate::backbone::{Ask, Backbone};
 use crate::error::ModelError;
 use crate::family::families::{AnyBackbone, ModelConfig};
+use crate::family::validate;
 use crate::head::{Classifier, Logits};
 use crate::layers::Init;
 use crate::precision::Precision;
@@ -182,12 +183,13 @@ impl Model {
         self.config.check_input(dims)
     }
 
-    /// Refuses images of a size, `[height, width]` in pixels, that the backbone or its attention does not support.
+    /// Refuses images of a size, `[height, width]` in pixels, that the backbone or its attention does not support. It supports more
+    /// sizes than the configured one: position embeddings are interpolated.
     ///
     /// # Errors
     ///
-    /// [`ModelError::ImageSize`]: as [`Backbone::check_size`], and on all but the configured size if the attention
-    /// has weights for one number of tokens.
+    /// [`ModelError::ImageSize`], which names the expected sizes: on all but the configured size if the attention has weights for one
+    /// number of tokens.
     pub fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
         let ([height, width], own) = (size, self.config.img_size());
         let stages = self.config.summary().stages.into_iter();
@@ -205,7 +207,8 @@ impl Model {
                 ),
             });
         }
-        self.backbone.check_size(size)
+        let sides = self.config.of_family().input_sides();
+        validate::input(self.config.family().name, size, sides)
     }
 
     /// The configuration this model was made from.
@@ -256,7 +259,7 @@ impl Model {
     pub(crate) fn name(&self, path: &str) -> String {
         let family = self.config.family();
         if let Some(path) = path.strip_prefix(BACKBONE) {
-            return (family.paths.to_name)(path);
+            return family.paths.own(path);
         }
         let renamed = outputs(family.outputs).find_map(|(layer, name)| {
             let part = path.strip_prefix(HEAD)?.strip_prefix(layer)?;
@@ -273,7 +276,7 @@ impl Model {
             part.starts_with('.')
                 .then(|| format!("{HEAD}{layer}{part}"))
         });
-        of_head.unwrap_or_else(|| format!("{BACKBONE}{}", (family.paths.from_name)(name)))
+        of_head.unwrap_or_else(|| format!("{BACKBONE}{}", family.paths.other(name)))
     }
 }
 

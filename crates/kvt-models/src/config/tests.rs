@@ -261,8 +261,10 @@ fn sizes_that_describe_no_model_are_refused() {
             patch_size: Some(0),
             ..default()
         }),
-        ModelError::Zero {
-            field: "patch_size"
+        ModelError::OutOfRange {
+            field: "patch_size",
+            value: 0.0,
+            expected: "at least 1"
         }
     );
     for drop_path in [1.0, -0.1, f64::NAN] {

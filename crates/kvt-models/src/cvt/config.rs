@@ -95,20 +95,17 @@ impl FamilyConfig for CvtConfig {
         configs.collect()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let count = overrides.stages(self.stages.count());
-        Ok(Self {
-            common: self.common.with(overrides),
-            patch_size: overrides.patch_size.unwrap_or(self.patch_size),
-            patch_stride: overrides.patch_stride.unwrap_or(self.patch_stride),
-            embed_dim: per_stage("embed_dim", &overrides.embed_dim, &self.embed_dim, count)?,
-            kv_stride: overrides.kv_stride.unwrap_or(self.kv_stride),
-            stages: self.stages.with(overrides, count)?,
-        })
+        self.embed_dim = per_stage("embed_dim", &overrides.embed_dim, &self.embed_dim, count)?;
+        self.stages = self.stages.with(overrides, count)?;
+        self.patch_size = overrides.patch_size.unwrap_or(self.patch_size);
+        self.patch_stride = overrides.patch_stride.unwrap_or(self.patch_stride);
+        self.kv_stride = overrides.kv_stride.unwrap_or(self.kv_stride);
+        Ok(self)
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         self.stages.validate()?;
         validate::sizes(&[
             ("patch_size", self.patch_size),
@@ -133,6 +130,11 @@ impl FamilyConfig for CvtConfig {
             }
         }
         Ok(())
+    }
+
+    fn input_sides(&self) -> [usize; 2] {
+        // Only the first map can be too small: the other embeddings map one token to one.
+        [self.patch_size - 2 * (self.patch_size / 3), 1]
     }
 
     /// timm has no CvT: the original's name, with the image size if it is not 224.

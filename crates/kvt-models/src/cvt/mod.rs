@@ -20,19 +20,15 @@ mod stage;
 pub use config::CvtConfig;
 pub use network::Cvt;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official, Renaming};
 
 pub(crate) static FAMILY: Family = Family {
     name: "CvT",
     signature: "stage0.blocks.0.attn.proj_q.weight",
-    overrides: &[COMMON, BLOCKS, &["patch_size", "patch_stride", "kv_stride"]],
+    overrides: &["qkv_bias", "patch_size", "patch_stride", "kv_stride"],
     outputs: &["head"],
-    undecayed: &[Undecayed::Last("cls_token")],
-    paths: Renaming {
-        to_name: |path| renamed(path, "stages.", "stage"),
-        from_name: |name| renamed(name, "stage", "stages."),
-    },
+    undecayed: &["cls_token"],
+    paths: Renaming::Beginnings(&[("stages.#.", "stage#.", 0)]),
     // timm has no CvT, so there are no other names.
     official: Official {
         is_official: |_| true,
@@ -41,11 +37,3 @@ pub(crate) static FAMILY: Family = Family {
     dense: Dense::Lacks("three maps"),
     variants: &[],
 };
-
-/// A name with its prefix replaced.
-fn renamed(name: &str, from: &str, to: &str) -> String {
-    match name.strip_prefix(from) {
-        Some(rest) => format!("{to}{rest}"),
-        None => name.to_owned(),
-    }
-}

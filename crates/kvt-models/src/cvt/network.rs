@@ -9,10 +9,9 @@ use super::CvtConfig;
 use super::attention::ConvAttention;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
-use crate::error::ModelError;
-use crate::family::validate;
 use crate::layers::{
-    Activation, Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks, to_map, to_tokens,
+    Activation, Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks, to_map,
+    to_tokens,
 };
 
 /// The original's epsilon of all layer norms.
@@ -36,15 +35,9 @@ pub struct Cvt {
 #[derive(Module, Debug)]
 struct Stage {
     cls_token: Option<Param<Tensor<3>>>,
-    patch_embed: ConvEmbed,
+    /// Its patches overlap.
+    patch_embed: PatchEmbed,
     blocks: Vec<Block<ConvAttention>>,
-}
-
-/// Overlapping patches as tokens.
-#[derive(Module, Debug)]
-struct ConvEmbed {
-    proj: Conv2d,
-    norm: LayerNorm,
 }
 
 impl Cvt {
@@ -77,7 +70,7 @@ impl Backbone for Cvt {
         let (mut maps, mut blocks, mut prefix) = (Vec::new(), Vec::new(), 0);
         for (s, stage) in self.stages.iter().enumerate() {
             let map = ask.lower(to_map(x, prefix, grid));
-            (x, grid) = stage.patch_embed.forward(map);
+            (x, grid) = stage.patch_embed.forward_overlapping(map);
             if s == 0 {
                 x = ask.mixed(x, grid);
             }
@@ -96,16 +89,6 @@ impl Backbone for Cvt {
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(prefix, x.narrow(1, 0, prefix), blocks, maps, norm)
     }
-
-    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        // Only the first map can be too small: the other embeddings map one token to one.
-        let first = self
-            .stages
-            .first()
-            .map(|stage| stage.patch_embed.proj.settings());
-        let least = first.map_or(0, |conv| conv.kernel - 2 * conv.padding);
-        validate::at_least(super::FAMILY.name, size, least)
-    }
 }
 
 impl Stage {
@@ -116,28 +99,12 @@ impl Stage {
         let blocks = init.child("blocks");
         Self {
             cls_token: (size.prefix > 0).then(|| init.token("cls_token", size.prefix, dim)),
-            patch_embed: ConvEmbed {
-                proj: embed.conv("proj", size.embed),
-                norm: embed.layer_norm(dim, NORM_EPSILON),
-            },
+            patch_embed: PatchEmbed::from_conv(embed.conv("proj", size.embed))
+                .with_norm(&embed, NORM_EPSILON),
             blocks: Block::stack(&blocks, BLOCK, size.block, rates, |init, _| {
                 ConvAttention::new(init, size)
             }),
         }
-    }
-}
-
-impl ConvEmbed {
-    /// The tokens of a map of any type in f32, and the size of the map they form.
-    ///
-    /// # Shapes
-    ///
-    /// `[batch, channels, height, width]` to `[batch, rows * columns, dim]`.
-    fn forward(&self, map: Tensor<4>) -> (Tensor<3>, [usize; 2]) {
-        let map = self.proj.forward(map);
-        let [_, _, rows, columns] = map.dims();
-        let x = layer_norm(&self.norm, to_tokens(map), NORM_EPSILON);
-        (x, [rows, columns])
     }
 }
 

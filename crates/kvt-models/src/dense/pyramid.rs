@@ -13,9 +13,7 @@ use crate::family::{Dense, DenseFamily, Family};
 use crate::layers::Init;
 use crate::model::{Model, Parameter};
 use crate::precision::Precision;
-use crate::weights::{
-    LoadOptions, LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError, on_host,
-};
+use crate::weights::{LoadOptions, LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
 
 /// The maps of a pyramid.
 const MAPS: usize = 4;
@@ -64,7 +62,9 @@ impl ModelConfig {
     /// [`ModelError::NoPyramid`] for a model without four maps.
     pub fn dense(&self, padding: WindowPadding) -> Result<Self, ModelError> {
         self.dense_family()?;
-        let dense = self.clone().of_dense(padding);
+        let mut dense = self.clone();
+        let common = dense.common_mut();
+        (common.num_classes, common.dense) = (1, Some(padding));
         dense.validate()?;
         Ok(dense)
     }
@@ -86,7 +86,8 @@ impl ModelConfig {
     /// [`ModelError::NoPyramid`] for a model without four maps.
     pub fn pyramid_least_side(&self) -> Result<usize, ModelError> {
         self.dense_family()?;
-        Ok(self.of_family().pyramid_least_side())
+        let [least, _] = self.of_family().input_sides();
+        Ok(least)
     }
 
     /// The properties of dense networks of this model.
@@ -238,14 +239,10 @@ impl Pyramid {
     ///
     /// The device cannot be read.
     pub fn state_dict(&self) -> Result<StateDict, WeightsError> {
-        let backbone = self.backbone.pytorch_tensors().into_iter();
-        let used = backbone.filter(|tensor| self.is_used(&tensor.name));
-        let used = used.map(|tensor| {
-            let (name, data) = on_host(tensor)?;
-            Ok((format!("{BACKBONE}{name}"), data))
-        });
+        let of_file = |name: &str| self.is_used(name).then(|| format!("{BACKBONE}{name}"));
+        let backbone = StateDict::from_model(&self.backbone)?.part(of_file);
         let norms = state::state_dict(&self.norms, &self.norm_names())?;
-        used.chain(norms.into_iter().map(Ok)).collect()
+        Ok(backbone.into_iter().chain(norms).collect())
     }
 
     /// This pyramid with weights under the names of [`state_dict`](Self::state_dict), and the outcome of every key

@@ -54,10 +54,7 @@ pub fn read_dense(state: StateDict, model: &ModelConfig) -> Result<DenseWeights,
         });
     }
     if (family.official.is_official)(&backbone) {
-        let renamed = backbone.into_iter();
-        backbone = renamed
-            .map(|(name, data)| ((family.official.names.to_name)(&name), data))
-            .collect();
+        backbone = backbone.part(|name| Some(family.official.names.own(name)));
     }
     model.of_family().check_dense(&backbone)?;
 
@@ -67,12 +64,10 @@ pub fn read_dense(state: StateDict, model: &ModelConfig) -> Result<DenseWeights,
     } else {
         DenseKind::Classifier
     };
-    let used = backbone
-        .into_iter()
-        .filter(|(name, _)| is_used(family, name) && !family.is_computed(name))
-        .map(|(name, data)| (format!("{BACKBONE}{name}"), data));
+    let stays = |name: &str| is_used(family, name) && !family.is_computed(name);
+    backbone = backbone.part(|name| stays(name).then(|| format!("{BACKBONE}{name}")));
     Ok(DenseWeights {
-        state: used.chain(others).collect(),
+        state: backbone.into_iter().chain(others).collect(),
         kind,
     })
 }

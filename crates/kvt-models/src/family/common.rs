@@ -7,6 +7,7 @@ use crate::family::config_keys::ModelOverrides;
 use crate::family::cost::BlockSize;
 use crate::family::img_size::ImgSize;
 use crate::family::validate;
+use crate::layers::WindowPadding;
 
 /// The sizes and settings of a classifier of any family.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +27,10 @@ pub struct CommonConfig {
     pub drop_path: f64,
     /// Dropout of the attention weights, in [0, 1).
     pub attn_drop: f64,
+    /// The backbone of a dense network, which takes images of any size, and how it treats the padding of windows; `None` for a
+    /// classifier, and always of families other than Swin and Twins. The same weights of a Swin give other maps, except where all of them
+    /// divide into windows.
+    pub dense: Option<WindowPadding>,
 }
 
 impl CommonConfig {
@@ -39,6 +44,7 @@ impl CommonConfig {
             qkv_bias: true,
             drop_path: 0.0,
             attn_drop: 0.0,
+            dense: None,
         }
     }
 
@@ -52,20 +58,13 @@ impl CommonConfig {
             qkv_bias: overrides.qkv_bias.unwrap_or(self.qkv_bias),
             drop_path: overrides.drop_path.unwrap_or(self.drop_path),
             attn_drop: overrides.attn_drop.unwrap_or(self.attn_drop),
+            dense: self.dense,
         }
     }
 
     /// Side of the square input image in pixels.
     pub(crate) fn side(&self) -> usize {
         self.img_size.side()
-    }
-
-    /// This with a single class, for a backbone whose classifier is not used.
-    pub(crate) fn headless(self) -> Self {
-        Self {
-            num_classes: 1,
-            ..self
-        }
     }
 
     /// The end of a model's name that tells its image size, if that is not 224.

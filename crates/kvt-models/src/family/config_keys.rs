@@ -101,18 +101,19 @@ keys! {
     }
 }
 
-/// The keys of [`CommonConfig`](crate::CommonConfig).
+/// The keys that every family accepts.
 pub(crate) const COMMON: &[&str] = &[
     "img_size",
     "in_chans",
     "num_classes",
     "mlp_ratio",
-    "qkv_bias",
     "drop_path",
     "attn_drop",
+    "embed_dim",
+    "depth",
+    "num_heads",
+    "attention",
 ];
-/// The keys of blocks: their number and contents.
-pub(crate) const BLOCKS: &[&str] = &["embed_dim", "depth", "num_heads", "attention"];
 
 impl ModelOverrides {
     /// The number of stages: as many as `depth` has entries, or the model's own.

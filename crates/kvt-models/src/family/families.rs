@@ -10,7 +10,7 @@ use crate::error::ModelError;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::{Family, FamilyConfig};
-use crate::layers::{Init, WindowPadding};
+use crate::layers::Init;
 use crate::{cvt, pit, so_vit, swin, t2t, tnt, twins, visformer, vit, volo};
 
 /// Each line: module, network, configuration, and the name in the documentation. The module also has a `FAMILY`.
@@ -81,17 +81,20 @@ macro_rules! families {
                 }
             }
 
-            /// This configuration with some values replaced. The family accepts all of these values.
-            pub(crate) fn replace(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+            /// The same, to be changed.
+            pub(crate) fn common_mut(&mut self) -> &mut CommonConfig {
                 match self {
-                    $(Self::$Network(config) => Ok(config.with(overrides)?.into()),)*
+                    $(Self::$Network(config) => &mut config.common,)*
                 }
             }
 
-            /// This configuration as the backbone of a dense network; of a family that has a pyramid.
-            pub(crate) fn of_dense(self, padding: WindowPadding) -> Self {
+            /// This configuration with some values replaced. The family accepts all of these values.
+            pub(crate) fn replace(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
                 match self {
-                    $(Self::$Network(config) => config.dense(padding).into(),)*
+                    $(Self::$Network(mut config) => {
+                        config.common = config.common.with(overrides);
+                        Ok(config.with(overrides)?.into())
+                    })*
                 }
             }
 
@@ -107,12 +110,6 @@ macro_rules! families {
             fn features(&self, images: Tensor<4>, ask: &Ask<'_>, phase: Phase) -> Features {
                 match self {
                     $(Self::$Network(network) => network.features(images, ask, phase),)*
-                }
-            }
-
-            fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-                match self {
-                    $(Self::$Network(network) => network.check_size(size),)*
                 }
             }
         }

@@ -17,10 +17,10 @@ use burn::tensor::TensorData;
 use self::blocks::BlockGroup;
 use self::config_keys::ModelOverrides;
 use self::cost::Summary;
-use self::naming::Layout;
+pub(crate) use self::naming::Renaming;
 use crate::error::ModelError;
 use crate::head::Classifier;
-use crate::layers::{Init, WindowPadding};
+use crate::layers::Init;
 use crate::weights::{StateDict, WeightsError};
 
 /// The properties of all models of a family.
@@ -29,14 +29,15 @@ pub(crate) struct Family {
     pub name: &'static str,
     /// A parameter that only models of this family have, by which weights are recognised.
     pub signature: &'static str,
-    /// The keys of [`ModelOverrides`] that the family accepts.
-    pub overrides: &'static [&'static [&'static str]],
+    /// The keys of [`ModelOverrides`] that the family accepts beside the [common](config_keys::COMMON) ones.
+    pub overrides: &'static [&'static str],
     /// Names of the classifier's layers in the order of [`Classifier::LAYERS`], the class first; empty for layers
     /// that it lacks.
     pub outputs: &'static [&'static str],
-    /// Parameters without weight decay, although they are not biases and have more than one dimension.
-    pub undecayed: &'static [Undecayed],
-    /// Parameters whose names are not their paths through the modules.
+    /// Parameters without weight decay, although they are not biases and have more than one dimension: they, or modules around them, by
+    /// one part of their names.
+    pub undecayed: &'static [&'static str],
+    /// Parameters whose names are not their paths through the modules, which are the other names.
     pub paths: Renaming,
     /// The names in the authors' repository, if they differ from timm's.
     pub official: Official,
@@ -93,43 +94,15 @@ impl Variant {
     }
 }
 
-/// A rule that names parameters without weight decay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Undecayed {
-    /// By the last part of the name.
-    Last(&'static str),
-    /// By the module they are in, or by the whole name.
-    Within(&'static str),
-}
-
-/// Two functions from name to name, each the inverse of the other.
-#[derive(Clone, Copy)]
-pub(crate) struct Renaming {
-    /// From the other name to the parameter's.
-    pub to_name: fn(&str) -> String,
-    /// From the parameter's name to the other.
-    pub from_name: fn(&str) -> String,
-}
-
 /// The names of weights in the authors' repository.
 #[derive(Clone, Copy)]
 pub(crate) struct Official {
     /// Whether weights carry these names.
     pub is_official: fn(&StateDict) -> bool,
-    /// The renaming between these names and timm's.
+    /// The renaming between timm's names and these, which are the other ones.
     pub names: Renaming,
     /// Whether an entry is optional in a file, because it is not a weight but a table that the model computes.
     pub is_computed: fn(&str) -> bool,
-}
-
-impl Renaming {
-    /// The names are the same.
-    pub(crate) const NONE: Self = Self::new(str::to_owned, str::to_owned);
-
-    /// From the other name, and back.
-    pub(crate) const fn new(to_name: fn(&str) -> String, from_name: fn(&str) -> String) -> Self {
-        Self { to_name, from_name }
-    }
 }
 
 impl Official {
@@ -141,21 +114,10 @@ impl Official {
     };
 }
 
-impl Undecayed {
-    fn covers(self, name: &str) -> bool {
-        match self {
-            Self::Last(last) => name.rsplit('.').next() == Some(last),
-            Self::Within(module) => name
-                .strip_prefix(module)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
-        }
-    }
-}
-
 impl Family {
     /// Whether a parameter of this name is exempt from weight decay, whatever its shape.
     pub(crate) fn is_undecayed(&self, name: &str) -> bool {
-        self.undecayed.iter().any(|rule| rule.covers(name))
+        name.split('.').any(|part| self.undecayed.contains(&part))
     }
 
     /// Refuses the weights of a variant.
@@ -194,7 +156,8 @@ pub(crate) trait FamilyConfig {
         Vec::new()
     }
 
-    /// This configuration with some values replaced; not yet validated. The family accepts all of these values.
+    /// This configuration with some of its own values replaced: those of [`CommonConfig`](common::CommonConfig) are already, and nothing
+    /// is validated yet. The family accepts all of these values.
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError>
     where
         Self: Sized;
@@ -204,17 +167,10 @@ pub(crate) trait FamilyConfig {
         Vec::new()
     }
 
-    /// The minimum side of an image of which every stage makes a map; for families that have a pyramid.
-    fn pyramid_least_side(&self) -> usize {
-        1
-    }
-
-    /// The same as the backbone of a dense network; for families that have a pyramid.
-    fn dense(self, _padding: WindowPadding) -> Self
-    where
-        Self: Sized,
-    {
-        self
+    /// The minimum side of an image in pixels, and the pixels of a patch that sides are multiples of: 1 if remainders are dropped.
+    /// By default convolutions are padded, so that one pixel makes one token.
+    fn input_sides(&self) -> [usize; 2] {
+        [1, 1]
     }
 
     /// Refuses weights of a classifier, under timm's names, that the backbone of a dense network cannot have.
@@ -222,7 +178,7 @@ pub(crate) trait FamilyConfig {
         Ok(())
     }
 
-    /// Refuses invalid sizes.
+    /// Refuses invalid sizes, beside those of [`CommonConfig`](common::CommonConfig).
     fn validate(&self) -> Result<(), ModelError>;
 
     /// timm's name of the architecture; channels x depth replace a size that timm has no name for.
@@ -263,9 +219,8 @@ pub(crate) trait FamilyConfig {
     /// The classifier of the model with the original's initialisation.
     fn classifier(&self, init: &Init<'_>) -> Classifier;
 
-    /// A weight of the other layout, reordered for the layout `to`, if the layouts differ in more than names. The
-    /// name is timm's.
-    fn reordered(&self, _name: &str, _weight: &TensorData, _to: Layout) -> Option<TensorData> {
+    /// A weight in the order of the other of the two layouts, if they differ in more than names. The name is timm's.
+    fn reordered(&self, _name: &str, _weight: &TensorData) -> Option<TensorData> {
         None
     }
 
@@ -298,15 +253,15 @@ pub(crate) trait FamilyConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::{twins, vit};
 
     #[test]
-    fn rules_cover_whole_parts_of_names() {
-        let last = Undecayed::Last("pos_embed");
-        assert!(last.covers("pos_embed") && last.covers("stage1.pos_embed"));
-        assert!(!last.covers("pos_embed.weight") && !last.covers("my_pos_embed"));
-        let within = Undecayed::Within("pos_block");
-        assert!(within.covers("pos_block.0.proj.0.weight") && within.covers("pos_block"));
-        assert!(!within.covers("pos_blocks.0") && !within.covers("stage.pos_block.0"));
+    fn whole_parts_of_names_say_what_does_not_decay() {
+        let vit = |name| vit::FAMILY.is_undecayed(name);
+        assert!(vit("pos_embed") && vit("stage1.pos_embed"));
+        assert!(!vit("pos_embeds") && !vit("my_pos_embed"));
+        let twins = |name| twins::FAMILY.is_undecayed(name);
+        assert!(twins("pos_block.0.proj.0.weight") && twins("pos_block"));
+        assert!(!twins("pos_blocks.0"));
     }
 }

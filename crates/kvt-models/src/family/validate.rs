@@ -22,9 +22,7 @@ pub(crate) fn within(
 /// Rejects zero and implausibly large sizes, so that the arithmetic of costs cannot overflow.
 pub(crate) fn sizes(sizes: &[(&'static str, usize)]) -> Result<(), ModelError> {
     for &(field, size) in sizes {
-        if size == 0 {
-            return Err(ModelError::Zero { field });
-        }
+        within(field, size as f64, size > 0, "at least 1")?;
         let (largest, expected) = match field {
             "img_size" | "embed_dim" | "token_dim" | "stem_dim" | "inner_dim" => {
                 (1 << 16, "at most 65536")
@@ -83,38 +81,25 @@ fn whole_image(img_size: usize, divisor: usize, called: String) -> Result<(), Mo
     multiple(("img_size", img_size), (divisor, called), nearest)
 }
 
-/// Refuses images whose sides do not divide into patches.
-pub(crate) fn multiples(
+/// Refuses images whose sides are no multiples of those of a patch, or less than the least.
+pub(crate) fn input(
     family: &'static str,
     [height, width]: [usize; 2],
-    patch_size: usize,
+    [least, patch]: [usize; 2],
 ) -> Result<(), ModelError> {
-    let fits = |side: usize| side > 0 && side.is_multiple_of(patch_size);
-    if fits(height) && fits(width) {
+    let is_whole = |side: usize| side > 0 && side.is_multiple_of(patch);
+    let expected = if patch > 1 && !(is_whole(height) && is_whole(width)) {
+        format!("multiples of the {patch} pixels of a patch")
+    } else if height.min(width) < least {
+        format!("at least {least} pixels on each side")
+    } else {
         return Ok(());
-    }
+    };
     Err(ModelError::ImageSize {
         height,
         width,
         family,
-        expected: format!("multiples of the {patch_size} pixels of a patch"),
-    })
-}
-
-/// Refuses images smaller than the first kernel with its padding.
-pub(crate) fn at_least(
-    family: &'static str,
-    [height, width]: [usize; 2],
-    least: usize,
-) -> Result<(), ModelError> {
-    if height.min(width) >= least {
-        return Ok(());
-    }
-    Err(ModelError::ImageSize {
-        height,
-        width,
-        family,
-        expected: format!("at least {least} pixels on each side"),
+        expected,
     })
 }
 

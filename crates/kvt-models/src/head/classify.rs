@@ -14,11 +14,12 @@ use crate::layers::Init;
 /// its layers have the names that the family gives them.
 #[derive(Module, Debug)]
 pub struct Classifier {
-    class: Linear,
-    distillation: Option<Linear>,
+    pub(crate) class: Linear,
+    pub(crate) distillation: Option<Linear>,
     /// Reads the patches; its logits are added to those of the class.
-    second_order: Option<SecondOrder>,
-    aux: Option<Linear>,
+    pub(crate) second_order: Option<SecondOrder>,
+    /// Reads every token after the prefix.
+    pub(crate) aux: Option<Linear>,
 }
 
 impl Classifier {
@@ -39,22 +40,6 @@ impl Classifier {
             distillation,
             second_order: None,
             aux: None,
-        }
-    }
-
-    /// This with the logits of a second-order part added to those of the class.
-    pub(crate) fn with_second_order(self, second_order: SecondOrder) -> Self {
-        Self {
-            second_order: Some(second_order),
-            ..self
-        }
-    }
-
-    /// The same with an output for every token after the prefix.
-    pub(crate) fn with_aux(self, aux: Linear) -> Self {
-        Self {
-            aux: Some(aux),
-            ..self
         }
     }
 

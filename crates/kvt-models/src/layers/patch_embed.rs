@@ -5,7 +5,7 @@ use burn::nn::LayerNorm;
 use burn::tensor::Tensor;
 use kvt_ops::{layer_norm, linear_with, permute_reshape, widened};
 
-use super::{Conv2d, ConvSettings, Init};
+use super::{Conv2d, ConvSettings, Init, to_tokens};
 
 /// Cuts an image into square patches and projects each to a token.
 #[derive(Module, Debug)]
@@ -23,7 +23,7 @@ impl PatchEmbed {
         Self::from_conv(init.conv("proj", settings))
     }
 
-    /// From a convolution whose kernel equals its stride.
+    /// From a convolution whose kernel equals its stride, but for [`forward_overlapping`](Self::forward_overlapping).
     pub(crate) fn from_conv(proj: Conv2d) -> Self {
         Self {
             proj,
@@ -86,6 +86,17 @@ impl PatchEmbed {
     ) -> (Tensor<3>, [usize; 2]) {
         let tokens = self.normalise(convolve_tokens(&self.proj, tokens, map));
         (tokens, map.map(|side| side / self.patch_size()))
+    }
+
+    /// The same by the convolution itself, whose patches may overlap.
+    ///
+    /// # Shapes
+    ///
+    /// As [`forward`](Self::forward).
+    pub(crate) fn forward_overlapping(&self, map: Tensor<4>) -> (Tensor<3>, [usize; 2]) {
+        let map = self.proj.forward(map);
+        let [_, _, rows, columns] = map.dims();
+        (self.normalise(to_tokens(map)), [rows, columns])
     }
 
     fn normalise(&self, tokens: Tensor<3>) -> Tensor<3> {

@@ -111,20 +111,16 @@ impl FamilyConfig for PitConfig {
         configs.collect()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let count = overrides.stages(self.stages.count());
-        Ok(Self {
-            common: self.common.with(overrides),
-            patch_size: overrides.patch_size.unwrap_or(self.patch_size),
-            patch_stride: overrides.patch_stride.unwrap_or(self.patch_stride),
-            embed_dim: per_stage("embed_dim", &overrides.embed_dim, &self.embed_dim, count)?,
-            distilled: self.distilled,
-            stages: self.stages.with(overrides, count)?,
-        })
+        self.embed_dim = per_stage("embed_dim", &overrides.embed_dim, &self.embed_dim, count)?;
+        self.stages = self.stages.with(overrides, count)?;
+        self.patch_size = overrides.patch_size.unwrap_or(self.patch_size);
+        self.patch_stride = overrides.patch_stride.unwrap_or(self.patch_stride);
+        Ok(self)
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         self.stages.validate()?;
         validate::sizes(&[
             ("patch_size", self.patch_size),
@@ -149,6 +145,10 @@ impl FamilyConfig for PitConfig {
             before = dim;
         }
         Ok(())
+    }
+
+    fn input_sides(&self) -> [usize; 2] {
+        [self.patch_size, 1]
     }
 
     fn name(&self) -> String {

@@ -15,24 +15,22 @@
 mod config;
 mod network;
 mod stage;
-mod weight_names;
 
 pub use config::PitConfig;
 pub use network::Pit;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official, Renaming};
 
 pub(crate) static FAMILY: Family = Family {
     name: "PiT",
     signature: "transformers.0.blocks.0.attn.qkv.weight",
-    overrides: &[COMMON, BLOCKS, &["patch_size", "patch_stride"]],
+    overrides: &["qkv_bias", "patch_size", "patch_stride"],
     outputs: &["head", "head_dist"],
-    undecayed: &[Undecayed::Last("pos_embed"), Undecayed::Last("cls_token")],
+    undecayed: &["pos_embed", "cls_token"],
     paths: Renaming::NONE,
     official: Official {
-        is_official: weight_names::is_official,
-        names: Renaming::new(weight_names::timm_name, weight_names::official_name),
+        is_official: |weights| weights.iter().any(|(name, _)| name.starts_with("pools.")),
+        names: Renaming::Beginnings(&[("pools.#.", "transformers.#.pool.", 1)]),
         is_computed: |_| false,
     },
     dense: Dense::Lacks("three maps"),

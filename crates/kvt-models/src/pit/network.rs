@@ -9,8 +9,6 @@ use kvt_ops::{Phase, layer_norm, linear, widened};
 use super::PitConfig;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
-use crate::error::ModelError;
-use crate::family::validate;
 use crate::layers::{
     Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks, to_map, to_tokens,
 };
@@ -119,14 +117,6 @@ impl Backbone for Pit {
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(prefix, x.narrow(1, 0, prefix), blocks, maps, norm)
-    }
-
-    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        validate::at_least(
-            super::FAMILY.name,
-            size,
-            self.patch_embed.conv.settings().kernel,
-        )
     }
 }
 

@@ -3,7 +3,6 @@
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
-use super::visual_tokens::VisualTokensSize;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::common::{CommonConfig, joined};
@@ -47,19 +46,6 @@ const SIZES: [Size; 4] = [
 const STRIDES: [usize; 3] = [2, 2, 2];
 
 impl SoVitConfig {
-    /// Tokens along a side of the image.
-    pub fn grid_size(&self) -> usize {
-        self.visual_tokens().grid_size(self.common.side())
-    }
-
-    pub(super) fn visual_tokens(&self) -> VisualTokensSize {
-        VisualTokensSize {
-            in_chans: self.common.in_chans,
-            dim: self.embed_dim,
-            strides: self.strides,
-        }
-    }
-
     /// The sizes of a block.
     pub(super) fn block(&self) -> BlockSize {
         self.common.block(self.embed_dim)
@@ -102,23 +88,17 @@ impl FamilyConfig for SoVitConfig {
         configs.collect()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let own = [self.embed_dim, self.depth, self.num_heads];
-        let [embed_dim, depth, num_heads] = overrides.blocks(own)?;
-        Ok(Self {
-            common: self.common.with(overrides),
-            strides: overrides.strides(self.strides, "the bottlenecks after the pooling")?,
-            embed_dim,
-            depth,
-            num_heads,
-            cov_dims: overrides.cov_dims.unwrap_or(self.cov_dims),
-            head_drop: overrides.head_drop.unwrap_or(self.head_drop),
-            attention: overrides.attentions(&[self.attention], 1)?.swap_remove(0),
-        })
+        [self.embed_dim, self.depth, self.num_heads] = overrides.blocks(own)?;
+        self.strides = overrides.strides(self.strides, "the bottlenecks after the pooling")?;
+        self.cov_dims = overrides.cov_dims.unwrap_or(self.cov_dims);
+        self.head_drop = overrides.head_drop.unwrap_or(self.head_drop);
+        self.attention = overrides.attentions(&[self.attention], 1)?.swap_remove(0);
+        Ok(self)
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         validate::sizes(&self.strides.map(|stride| ("strides", stride)))?;
         let [rows, columns] = self.cov_dims;
         validate::sizes(&[("cov_dims", rows), ("cov_dims", columns)])?;
@@ -150,12 +130,12 @@ impl FamilyConfig for SoVitConfig {
         let (block, place) = (self.block(), self.place());
         let blocks = StageSummary::of_blocks("blocks", self.depth, block, &self.attention, &place);
 
-        let (visual, second_order) = (self.visual_tokens(), self.second_order());
+        let second_order = self.second_order();
         let class = (dim + 1) * self.common.num_classes;
         let norm = 2 * dim;
         // The positions are fixed: there is only a class token.
-        let params = visual.params() + dim + norm + class + second_order.params();
-        let macs = visual.macs(self.common.side())
+        let params = self.visual_params() + dim + norm + class + second_order.params();
+        let macs = self.visual_macs()
             + dim * self.common.num_classes
             + second_order.macs(self.grid_size().pow(2));
         Summary::new(self.name(), vec![blocks], params, Macs::linear(macs))
@@ -165,8 +145,10 @@ impl FamilyConfig for SoVitConfig {
         let (dim, classes) = (self.embed_dim, self.common.num_classes);
         let init = init.child("classifier");
         let class = init.linear("cls_fc", dim, classes, true);
-        let second_order = SecondOrder::new(&init, self.second_order());
-        Classifier::new(class, None).with_second_order(second_order)
+        Classifier {
+            second_order: Some(SecondOrder::new(&init, self.second_order())),
+            ..Classifier::new(class, None)
+        }
     }
 
     /// The original cannot change the size of the positions of trained weights. A sinusoid of a longer sequence would

@@ -22,13 +22,12 @@ mod visual_tokens;
 pub use config::SoVitConfig;
 pub use network::SoVit;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
 use crate::family::{Dense, Family, Official, Renaming};
 
 pub(crate) static FAMILY: Family = Family {
     name: "So-ViT",
     signature: "visual_tokens.tokens.transition.weight",
-    overrides: &[COMMON, BLOCKS, &["strides", "cov_dims", "head_drop"]],
+    overrides: &["qkv_bias", "strides", "cov_dims", "head_drop"],
     outputs: &[
         "classifier.cls_fc",
         "",

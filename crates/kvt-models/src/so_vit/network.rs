@@ -9,8 +9,6 @@ use kvt_ops::{Phase, layer_norm};
 use super::SoVitConfig;
 use super::visual_tokens::VisualTokens;
 use crate::backbone::{Ask, Backbone, Features};
-use crate::error::ModelError;
-use crate::family::validate;
 use crate::layers::{Block, BlockKind, Init, drop_path_rates, forward_blocks, sinusoid, to_map};
 use crate::weights::pos_embed::Bicubic;
 
@@ -45,7 +43,7 @@ impl SoVit {
         Self {
             cls_token: init.token("cls_token", 1, dim),
             pos_embed: init.fixed([1, tokens, dim], sinusoid(tokens, dim)),
-            visual_tokens: VisualTokens::new(&init.child("visual_tokens"), &config.visual_tokens()),
+            visual_tokens: VisualTokens::new(&init.child("visual_tokens"), config),
             blocks,
             norm: init.layer_norm(dim, NORM_EPSILON),
             grid: config.grid_size(),
@@ -70,11 +68,6 @@ impl Backbone for SoVit {
         let map = ask.maps.then(|| to_map(x.clone(), 1, grid));
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(1, x, blocks, map.into_iter().collect(), norm)
-    }
-
-    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        // Every convolution is padded: one pixel makes one token.
-        validate::at_least(super::FAMILY.name, size, 1)
     }
 }
 

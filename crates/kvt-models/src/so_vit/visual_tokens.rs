@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use kvt_ops::{Phase, Window, max_pool2d, widened};
 
+use super::SoVitConfig;
 use crate::layers::{BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, to_tokens};
 
 /// Channels of the stem, and of the middle of a bottleneck.
@@ -21,16 +22,6 @@ const POOL: Window = Window {
     stride: 2,
     padding: 1,
 };
-
-/// The sizes of the visual tokens.
-#[derive(Clone, Debug)]
-pub(super) struct VisualTokensSize {
-    pub in_chans: usize,
-    /// Channels of a token.
-    pub dim: usize,
-    /// Strides of the bottlenecks.
-    pub strides: [usize; 3],
-}
 
 /// One of the bottlenecks.
 #[derive(Clone, Copy, Debug)]
@@ -76,13 +67,14 @@ impl BottleneckSize {
     }
 }
 
-impl VisualTokensSize {
+/// The sizes of the visual tokens.
+impl SoVitConfig {
     fn stem(&self) -> ConvSettings {
-        conv([self.in_chans, WIDTH], 3, 1, true)
+        conv([self.common.in_chans, WIDTH], 3, 1, true)
     }
 
     fn transition(&self) -> ConvSettings {
-        conv([WIDE, self.dim], 1, 1, true)
+        conv([WIDE, self.embed_dim], 1, 1, true)
     }
 
     /// The bottlenecks with the sides of the maps that they see, and the side of the map after them.
@@ -107,13 +99,13 @@ impl VisualTokensSize {
         (bottlenecks.collect(), size)
     }
 
-    /// Tokens along a side of an image with sides of `size` pixels.
-    pub(super) fn grid_size(&self, size: usize) -> usize {
-        self.bottlenecks(size).1
+    /// Tokens along a side of the image.
+    pub fn grid_size(&self) -> usize {
+        self.bottlenecks(self.common.side()).1
     }
 
-    /// Trainable parameters.
-    pub(super) fn params(&self) -> usize {
+    /// Trainable parameters of the visual tokens.
+    pub(super) fn visual_params(&self) -> usize {
         let (bottlenecks, _) = self.bottlenecks(1);
         let bottlenecks = bottlenecks.into_iter().flat_map(|(bottleneck, size)| {
             let convolutions = bottleneck.convolutions(size);
@@ -122,8 +114,9 @@ impl VisualTokensSize {
         self.stem().params() + bottlenecks.sum::<usize>() + self.transition().params()
     }
 
-    /// Multiply-accumulate operations on an image with sides of `size` pixels.
-    pub(super) fn macs(&self, size: usize) -> usize {
+    /// Their multiply-accumulate operations.
+    pub(super) fn visual_macs(&self) -> usize {
+        let size = self.common.side();
         let (bottlenecks, grid) = self.bottlenecks(size);
         let bottlenecks = bottlenecks.into_iter().flat_map(|(bottleneck, size)| {
             let convolutions = bottleneck.convolutions(size);
@@ -162,19 +155,19 @@ struct Bottleneck {
 
 impl VisualTokens {
     /// With the original's initialisation, which is PyTorch's.
-    pub(super) fn new(init: &Init<'_>, size: &VisualTokensSize) -> Self {
+    pub(super) fn new(init: &Init<'_>, config: &SoVitConfig) -> Self {
         let init = init.child("tokens");
         let stage = init.child("stage");
         // No weight depends on the size of the image.
-        let (bottlenecks, _) = size.bottlenecks(1);
+        let (bottlenecks, _) = config.bottlenecks(1);
         let bottlenecks = bottlenecks.into_iter().enumerate();
         Self {
             tokens: Residual {
-                stem: [init.child("stem").conv("0", size.stem())],
+                stem: [init.child("stem").conv("0", config.stem())],
                 stage: bottlenecks
                     .map(|(i, (size, _))| Bottleneck::new(&stage.child(&i.to_string()), size))
                     .collect(),
-                transition: init.conv("transition", size.transition()),
+                transition: init.conv("transition", config.transition()),
             },
         }
     }

@@ -163,7 +163,6 @@ mod tests {
             patch_size: 2,
             embed_dim: 8,
             window_size: 2,
-            dense: None,
             stages: StagesConfig {
                 depth: vec![2],
                 num_heads: vec![2],

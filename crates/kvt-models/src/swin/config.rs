@@ -13,7 +13,7 @@ use crate::family::places::softmax_only;
 use crate::family::stages::{NamedSize, StageConfig, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
-use crate::layers::{Init, WindowPadding, Windows};
+use crate::layers::{Init, Windows};
 use crate::weights::{StateDict, WeightsError};
 
 const SIZES: [NamedSize; 4] = [
@@ -38,9 +38,6 @@ pub struct SwinConfig {
     pub embed_dim: usize,
     /// Side of a window in tokens. A map that is smaller is one window.
     pub window_size: usize,
-    /// The backbone of a dense network, with windows in the order of the official ones, and how it treats padding;
-    /// `None` for a classifier. The same weights give other maps, except where all of them divide into windows.
-    pub dense: Option<WindowPadding>,
     /// Blocks, heads and attention of each stage.
     pub stages: StagesConfig,
 }
@@ -79,7 +76,7 @@ impl SwinConfig {
             StageSize {
                 block: self.common.block(dim),
                 config,
-                windows: match self.dense {
+                windows: match self.common.dense {
                     Some(padding) => Windows::dense(map, self.window_size, padding),
                     None => Windows::new(map, self.window_size),
                 },
@@ -148,45 +145,28 @@ impl FamilyConfig for SwinConfig {
                 patch_size: 4,
                 embed_dim: embed_dim[0],
                 window_size,
-                dense: None,
                 stages: StagesConfig::dense(depth, num_heads),
             },
         );
         configs.into()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
-        let stages = self
-            .stages
-            .with(overrides, overrides.stages(self.stages.count()))?;
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+        let count = overrides.stages(self.stages.count());
+        self.stages = self.stages.with(overrides, count)?;
         let first = " of the first stage: it doubles from stage to stage";
-        let embed_dim = one("embed_dim", &overrides.embed_dim, self.embed_dim, first)?;
+        self.embed_dim = one("embed_dim", &overrides.embed_dim, self.embed_dim, first)?;
         let (all, window_size) = (" for all stages", &overrides.window_size);
-        let window_size = one("window_size", window_size, self.window_size, all)?;
-        Ok(Self {
-            common: self.common.with(overrides),
-            patch_size: overrides.patch_size.unwrap_or(self.patch_size),
-            embed_dim,
-            window_size,
-            dense: self.dense,
-            stages,
-        })
+        self.window_size = one("window_size", window_size, self.window_size, all)?;
+        self.patch_size = overrides.patch_size.unwrap_or(self.patch_size);
+        Ok(self)
     }
 
     fn map_channels(&self) -> Vec<usize> {
         self.stages().map(|stage| stage.block.dim).collect()
     }
 
-    fn dense(self, padding: WindowPadding) -> Self {
-        Self {
-            common: self.common.headless(),
-            dense: Some(padding),
-            ..self
-        }
-    }
-
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         self.stages.validate()?;
         validate::sizes(&[
             ("patch_size", self.patch_size),
@@ -214,6 +194,14 @@ impl FamilyConfig for SwinConfig {
         Ok(())
     }
 
+    fn input_sides(&self) -> [usize; 2] {
+        match self.common.dense {
+            // Images are padded.
+            Some(_) => [1, 1],
+            None => [1, self.patch_size],
+        }
+    }
+
     fn name(&self) -> String {
         let size = self.stages.size_name(&[self.embed_dim], &SIZES);
         let (patch, window, img) = (self.patch_size, self.window_size, self.common.side());
@@ -221,11 +209,7 @@ impl FamilyConfig for SwinConfig {
     }
 
     fn summary(&self) -> Summary {
-        let stages = self
-            .stages()
-            .enumerate()
-            .map(|(i, stage)| stage.summary(i))
-            .collect();
+        let stages = self.stages().enumerate().map(|(i, stage)| stage.summary(i));
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let patches = self.grid_size().pow(2);
         let patch_embed = (patch_inputs + 1) * self.embed_dim + 2 * self.embed_dim;
@@ -233,7 +217,8 @@ impl FamilyConfig for SwinConfig {
         let classifier = (features + 1) * self.common.num_classes;
         let outside = patches * patch_inputs * self.embed_dim + features * self.common.num_classes;
         let params = patch_embed + 2 * features + classifier;
-        Summary::new(self.name(), stages, params, Macs::linear(outside))
+        let macs = Macs::linear(outside);
+        Summary::new(self.name(), stages.collect(), params, macs)
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

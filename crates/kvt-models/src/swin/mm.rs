@@ -6,11 +6,16 @@
 
 use burn::tensor::TensorData;
 
-use crate::family::naming::numbered;
+use crate::family::Renaming;
 use crate::weights::StateDict;
 
 /// A module of every Swin there.
 const SIGNATURE: &str = "stages.0.blocks.0.attn.w_msa.qkv.weight";
+/// Stages there, and here.
+const STAGES: Renaming = Renaming::Beginnings(&[
+    ("stages.#.downsample.", "layers.#.downsample.", 1),
+    ("stages.#.", "layers.#.", 0),
+]);
 /// Parts of names there, and here.
 const PARTS: [(&str, &str); 4] = [
     ("patch_embed.projection.", "patch_embed.proj."),
@@ -25,22 +30,13 @@ pub(super) fn to_timm(weights: StateDict) -> StateDict {
         return weights;
     }
     let weights = weights.into_iter().map(|(name, data)| {
-        let mut renamed = name;
+        let mut renamed = STAGES.own(&name);
         for (part, own) in PARTS {
             renamed = renamed.replace(part, own);
         }
-        let stage = renamed.strip_prefix("stages.").and_then(numbered);
-        // A number that cannot be a stage is left as it is.
-        let Some((stage, rest)) = stage.filter(|(stage, _)| *stage < usize::MAX) else {
-            return (renamed, data);
-        };
-        match rest.strip_prefix("downsample.") {
-            Some(rest) => {
-                let name = format!("layers.{}.downsample.{rest}", stage + 1);
-                (name, patch_by_patch(&data).unwrap_or(data))
-            }
-            None => (format!("layers.{stage}.{rest}"), data),
-        }
+        let merges = renamed.contains(".downsample.");
+        let ordered = merges.then(|| patch_by_patch(&data)).flatten();
+        (renamed, ordered.unwrap_or(data))
     });
     weights.collect()
 }

@@ -17,8 +17,8 @@
 //! Maps that do not divide into windows are handled as in timm, since the original refuses them: the map is rolled,
 //! then padded with zeros at its right and bottom, and the padding is not masked, so that the biases of the
 //! projection are keys there. As the backbone of a [dense network](crate::dense) a Swin follows the official dense
-//! networks instead ([`SwinConfig::dense`]): the map is padded before it is rolled, every second block is shifted, and
-//! windows are never smaller than configured.
+//! networks instead ([`CommonConfig::dense`](crate::CommonConfig::dense)): the map is padded before it is rolled,
+//! every second block is shifted, and windows are never smaller than configured.
 
 mod attention;
 mod config;
@@ -32,19 +32,18 @@ mod window;
 pub use config::SwinConfig;
 pub use network::Swin;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, DenseFamily, Family, Official, Renaming};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Swin",
     signature: "layers.0.blocks.0.attn.qkv.weight",
-    overrides: &[COMMON, BLOCKS, &["patch_size", "window_size"]],
+    overrides: &["qkv_bias", "patch_size", "window_size"],
     outputs: &["head.fc"],
-    undecayed: &[Undecayed::Last("relative_position_bias_table")],
+    undecayed: &["relative_position_bias_table"],
     paths: Renaming::NONE,
     official: Official {
         is_official: weight_names::is_official,
-        names: Renaming::new(weight_names::timm_name, weight_names::official_name),
+        names: weight_names::NAMES,
         is_computed: weight_names::is_computed,
     },
     dense: Dense::Pyramid(DenseFamily {

@@ -10,8 +10,6 @@ use super::attention::WindowAttention;
 use super::config::{StageSize, SwinConfig};
 use super::masks::MaskCache;
 use crate::backbone::{Ask, Backbone, Features};
-use crate::error::ModelError;
-use crate::family::validate;
 use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks};
 
 /// The original's epsilon of all layer norms.
@@ -64,7 +62,7 @@ impl Swin {
             .with_norm(&init.child("patch_embed"), NORM_EPSILON),
             layers,
             norm: init.layer_norm(config.num_features(), NORM_EPSILON),
-            is_dense: config.dense.is_some(),
+            is_dense: config.common.dense.is_some(),
         }
     }
 }
@@ -114,14 +112,6 @@ impl Backbone for Swin {
             map.reshape([batch, rows * columns, dim])
         };
         Features::normed(0, map, blocks, maps, norm)
-    }
-
-    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        let (family, patch_size) = (super::FAMILY.name, self.patch_embed.patch_size());
-        match self.is_dense {
-            true => validate::at_least(family, size, 1),
-            false => validate::multiples(family, size, patch_size),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! The original merges patches at the end of a stage, timm at the beginning of the next; timm's classifier is one
 //! level deeper.
 
+use crate::family::Renaming;
 use crate::weights::StateDict;
 
 /// Whether weights carry the original's names.
@@ -11,35 +12,15 @@ pub(super) fn is_official(weights: &StateDict) -> bool {
     weights.get("head.fc.weight").is_none() && theirs.iter().any(|name| weights.get(name).is_some())
 }
 
-/// timm's name of a weight of the original.
-pub(super) fn timm_name(official: &str) -> String {
-    let next = |(stage, rest): (usize, _)| Some((stage.checked_add(1)?, rest));
-    let merging = downsample(official).and_then(next);
-    match (merging, official.strip_prefix("head.")) {
-        (Some((stage, rest)), _) => format!("layers.{stage}.downsample.{rest}"),
-        (None, Some(rest)) => format!("head.fc.{rest}"),
-        (None, None) => official.to_owned(),
-    }
-}
-
-/// The original's name of a weight of timm's.
-pub(super) fn official_name(timm: &str) -> String {
-    match (downsample(timm), timm.strip_prefix("head.fc.")) {
-        (Some((stage @ 1.., rest)), _) => format!("layers.{}.downsample.{rest}", stage - 1),
-        (None, Some(rest)) => format!("head.{rest}"),
-        _ => timm.to_owned(),
-    }
-}
+/// The original's names, and timm's.
+pub(super) const NAMES: Renaming = Renaming::Beginnings(&[
+    ("layers.#.downsample.", "layers.#.downsample.", 1),
+    ("head.", "head.fc.", 0),
+]);
 
 /// Whether an entry is optional in a file because the model computes it: the original saves its tables.
 pub(super) fn is_computed(name: &str) -> bool {
     name.ends_with(".relative_position_index") || name.ends_with(".attn_mask")
-}
-
-/// The stage of a weight of a patch merging, and its name there.
-fn downsample(name: &str) -> Option<(usize, &str)> {
-    let (stage, rest) = name.strip_prefix("layers.")?.split_once(".downsample.")?;
-    Some((stage.parse().ok()?, rest))
 }
 
 #[cfg(test)]
@@ -66,8 +47,8 @@ mod tests {
             ("head.weight", "head.fc.weight"),
             ("head.bias", "head.fc.bias"),
         ] {
-            assert_eq!(timm_name(official), timm);
-            assert_eq!(official_name(timm), official);
+            assert_eq!(NAMES.own(official), timm);
+            assert_eq!(NAMES.other(timm), official);
         }
     }
 

@@ -31,8 +31,7 @@ mod transformer;
 pub use config::{T2tConfig, TokensType};
 pub use network::T2t;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official, Renaming};
 
 /// The original's epsilon of all layer norms, PyTorch's default.
 const NORM_EPSILON: f64 = 1e-5;
@@ -40,14 +39,22 @@ const NORM_EPSILON: f64 = 1e-5;
 pub(crate) static FAMILY: Family = Family {
     name: "T2T-ViT",
     signature: "tokens_to_token.project.weight",
-    overrides: &[COMMON, BLOCKS, &["strides", "token_dim"]],
+    overrides: &["qkv_bias", "strides", "token_dim"],
     outputs: &["head"],
-    undecayed: &[Undecayed::Last("cls_token")],
-    // The MLP of a Performer is a list of layers in the original.
-    paths: Renaming {
-        to_name: |path| renamed(path, [".sequential.fc1.", ".sequential.fc2."], LAYERS),
-        from_name: |name| renamed(name, LAYERS, [".sequential.fc1.", ".sequential.fc2."]),
-    },
+    undecayed: &["cls_token"],
+    // The MLP of a Performer is a list of layers in the original, with the activation between them.
+    paths: Renaming::Beginnings(&[
+        (
+            "tokens_to_token.attention#.sequential.fc1.",
+            "tokens_to_token.attention#.mlp.0.",
+            0,
+        ),
+        (
+            "tokens_to_token.attention#.sequential.fc2.",
+            "tokens_to_token.attention#.mlp.2.",
+            0,
+        ),
+    ]),
     // timm has no T2T-ViT, so there are no other names.
     official: Official {
         is_official: |_| true,
@@ -57,12 +64,3 @@ pub(crate) static FAMILY: Family = Family {
     dense: Dense::Lacks("one map"),
     variants: &[],
 };
-
-/// The linear layers in a Performer's MLP, with the activation between them.
-const LAYERS: [&str; 2] = [".mlp.0.", ".mlp.2."];
-
-/// A name with a part replaced.
-fn renamed(name: &str, from: [&str; 2], to: [&str; 2]) -> String {
-    let [first, second] = [0, 1].map(|i| (from[i], to[i]));
-    name.replace(first.0, first.1).replace(second.0, second.1)
-}

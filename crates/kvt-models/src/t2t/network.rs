@@ -11,8 +11,6 @@ use super::performer::TokenPerformer;
 use super::transformer::TokenTransformer;
 use super::{NORM_EPSILON, config};
 use crate::backbone::{Ask, Backbone, Features};
-use crate::error::ModelError;
-use crate::family::validate;
 use crate::layers::{
     Block, BlockKind, Init, Pass, drop_path_rates, forward_blocks, sinusoid, to_map,
 };
@@ -95,12 +93,6 @@ impl Backbone for T2t {
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(1, x, blocks, maps, norm)
-    }
-
-    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        let splits = self.tokens_to_token.splits.iter();
-        let patch = splits.map(|split| split.stride).product();
-        validate::multiples(super::FAMILY.name, size, patch)
     }
 }
 

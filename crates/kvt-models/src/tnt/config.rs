@@ -14,7 +14,6 @@ use crate::family::places::softmax_only;
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
-use crate::weights::Layout;
 use crate::weights::pos_embed::Bicubic;
 
 /// Sizes and settings of a TNT.
@@ -160,34 +159,26 @@ impl FamilyConfig for TntConfig {
         configs.collect()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let own = [self.embed_dim, self.depth, self.num_heads];
-        let [embed_dim, depth, num_heads] = overrides.blocks(own)?;
+        [self.embed_dim, self.depth, self.num_heads] = overrides.blocks(own)?;
         let mut given = overrides.attentions(&self.attention, 2)?.into_iter();
         let own_inner = self.attention[0].clone();
         let [inner, outer] = self.attention.map(|own| given.next().unwrap_or(own));
         // Attention that cannot be used in a patch applies only to the outer transformers.
-        let attention = if inner.is_softmax() {
+        self.attention = if inner.is_softmax() {
             [inner, outer]
         } else {
             [own_inner, outer]
         };
-        Ok(Self {
-            common: self.common.with(overrides),
-            patch_size: overrides.patch_size.unwrap_or(self.patch_size),
-            embed_dim,
-            depth,
-            num_heads,
-            inner_dim: overrides.inner_dim.unwrap_or(self.inner_dim),
-            inner_num_heads: overrides.inner_num_heads.unwrap_or(self.inner_num_heads),
-            inner_stride: overrides.inner_stride.unwrap_or(self.inner_stride),
-            legacy: self.legacy,
-            attention,
-        })
+        self.patch_size = overrides.patch_size.unwrap_or(self.patch_size);
+        self.inner_dim = overrides.inner_dim.unwrap_or(self.inner_dim);
+        self.inner_num_heads = overrides.inner_num_heads.unwrap_or(self.inner_num_heads);
+        self.inner_stride = overrides.inner_stride.unwrap_or(self.inner_stride);
+        Ok(self)
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         validate::sizes(&[
             ("patch_size", self.patch_size),
             ("inner_dim", self.inner_dim),
@@ -220,6 +211,10 @@ impl FamilyConfig for TntConfig {
             self.common
                 .validate_stage(self.embed_dim, self.depth, outer, &self.outer_place());
         valid.map_err(|error| error.in_stage("outer"))
+    }
+
+    fn input_sides(&self) -> [usize; 2] {
+        [1, self.patch_size]
     }
 
     fn name(&self) -> String {
@@ -261,11 +256,8 @@ impl FamilyConfig for TntConfig {
         Classifier::init(init, ("head", None), sizes)
     }
 
-    fn reordered(&self, name: &str, weight: &TensorData, to: Layout) -> Option<TensorData> {
-        match to {
-            Layout::Timm => weight_names::timm_order(name, weight),
-            Layout::Official => weight_names::official_order(name, weight),
-        }
+    fn reordered(&self, name: &str, weight: &TensorData) -> Option<TensorData> {
+        weight_names::reordered(name, weight)
     }
 
     fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {

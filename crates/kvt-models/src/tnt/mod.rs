@@ -23,27 +23,24 @@ mod weight_names;
 pub use config::TntConfig;
 pub use network::Tnt;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official};
 
 pub(crate) static FAMILY: Family = Family {
     name: "TNT",
     signature: "blocks.0.proj.weight",
     overrides: &[
-        COMMON,
-        BLOCKS,
-        &["patch_size", "inner_dim", "inner_num_heads", "inner_stride"],
+        "qkv_bias",
+        "patch_size",
+        "inner_dim",
+        "inner_num_heads",
+        "inner_stride",
     ],
     outputs: &["head"],
-    undecayed: &[
-        Undecayed::Last("cls_token"),
-        Undecayed::Last("patch_pos"),
-        Undecayed::Last("pixel_pos"),
-    ],
-    paths: Renaming::new(weight_names::name, weight_names::path),
+    undecayed: &["cls_token", "patch_pos", "pixel_pos"],
+    paths: weight_names::PATHS,
     official: Official {
         is_official: weight_names::is_official,
-        names: Renaming::new(weight_names::timm_name, weight_names::official_name),
+        names: weight_names::OFFICIAL,
         // Zeros that the original saves but never reads.
         is_computed: |name| name == "outer_tokens",
     },

@@ -8,8 +8,6 @@ use kvt_ops::{Phase, layer_norm, linear, permute_reshape, widened};
 use super::TntConfig;
 use super::attention::Attention;
 use crate::backbone::{Ask, Backbone, Features};
-use crate::error::ModelError;
-use crate::family::validate;
 use crate::layers::{Block, BlockKind, Conv2d, Init, Pass, drop_path_rates, to_map, to_tokens};
 use crate::weights::pos_embed::Bicubic;
 
@@ -144,10 +142,6 @@ impl Backbone for Tnt {
         let map = ask.maps.then(|| to_map(x.clone(), PREFIX, grid));
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(PREFIX, x, blocks, map.into_iter().collect(), norm)
-    }
-
-    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        validate::multiples(super::FAMILY.name, size, self.pixel_embed.patch_size)
     }
 }
 

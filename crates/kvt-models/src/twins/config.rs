@@ -12,7 +12,7 @@ use crate::family::cost::Summary;
 use crate::family::stages::{NamedSize, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
-use crate::layers::{ConvSettings, Init, WindowPadding};
+use crate::layers::{ConvSettings, Init};
 
 /// Sizes and settings of a Twins-SVT. Lists have one entry per stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,9 +28,6 @@ pub struct TwinsConfig {
     pub window_size: Vec<usize>,
     /// Side of the square of tokens that make one key of the whole map.
     pub sr_ratio: Vec<usize>,
-    /// The backbone of a dense network, which takes images of any size, and how it treats the padding of windows;
-    /// `None` for a classifier.
-    pub dense: Option<WindowPadding>,
     /// Blocks, heads and attention of each stage.
     pub stages: StagesConfig,
 }
@@ -75,16 +72,8 @@ impl TwinsConfig {
     }
 
     /// Pixels along a side of the area that becomes one token of the last stage.
-    pub(super) fn patch(&self) -> usize {
+    fn patch(&self) -> usize {
         self.patches().last().unwrap_or(1)
-    }
-
-    /// The minimum side of an image that every stage can make a key from.
-    pub(super) fn least_side(&self) -> usize {
-        let stages = self.stages().zip(self.patches());
-        let global = stages.filter(|(stage, _)| stage.has_global());
-        let least = global.map(|(stage, patch)| patch.saturating_mul(stage.sr_ratio));
-        least.max().unwrap_or(0).max(self.patch())
     }
 
     /// The stages, first to last.
@@ -103,7 +92,7 @@ impl TwinsConfig {
                     before,
                     window_size,
                     sr_ratio,
-                    dense: self.dense,
+                    dense: self.common.dense,
                 };
                 (channels, before) = (dim, stage.grid());
                 stage
@@ -120,45 +109,28 @@ impl FamilyConfig for TwinsConfig {
             embed_dim: embed_dim.to_vec(),
             window_size: WINDOW_SIZE.to_vec(),
             sr_ratio: SR_RATIO.to_vec(),
-            dense: None,
             stages: StagesConfig::dense(depth, num_heads),
         });
         configs.into()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let count = overrides.stages(self.stages.count());
         let strides = overrides.strides.clone().map(PerStage::from);
         let list = |field, given, own: &[usize]| per_stage(field, given, own, count);
-        Ok(Self {
-            common: self.common.with(overrides),
-            strides: list("strides", &strides, &self.strides)?,
-            embed_dim: list("embed_dim", &overrides.embed_dim, &self.embed_dim)?,
-            window_size: list("window_size", &overrides.window_size, &self.window_size)?,
-            sr_ratio: list("sr_ratio", &overrides.sr_ratio, &self.sr_ratio)?,
-            dense: self.dense,
-            stages: self.stages.with(overrides, count)?,
-        })
-    }
-
-    fn pyramid_least_side(&self) -> usize {
-        self.least_side()
+        self.strides = list("strides", &strides, &self.strides)?;
+        self.embed_dim = list("embed_dim", &overrides.embed_dim, &self.embed_dim)?;
+        self.window_size = list("window_size", &overrides.window_size, &self.window_size)?;
+        self.sr_ratio = list("sr_ratio", &overrides.sr_ratio, &self.sr_ratio)?;
+        self.stages = self.stages.with(overrides, count)?;
+        Ok(self)
     }
 
     fn map_channels(&self) -> Vec<usize> {
         self.embed_dim.clone()
     }
 
-    fn dense(self, padding: WindowPadding) -> Self {
-        Self {
-            common: self.common.headless(),
-            dense: Some(padding),
-            ..self
-        }
-    }
-
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         self.stages.validate()?;
         for (field, list) in [
             ("strides", &self.strides),
@@ -177,6 +149,19 @@ impl FamilyConfig for TwinsConfig {
                 .map_err(|error| error.in_stage(format!("blocks.{i}")))?;
         }
         Ok(())
+    }
+
+    fn input_sides(&self) -> [usize; 2] {
+        // Every stage can make a key from so many.
+        let stages = self.stages().zip(self.patches());
+        let global = stages.filter(|(stage, _)| stage.has_global());
+        let least = global.map(|(stage, patch)| patch.saturating_mul(stage.sr_ratio));
+        let least = least.max().unwrap_or(0).max(self.patch());
+        match self.common.dense {
+            // Convolutions drop remainders.
+            Some(_) => [least, 1],
+            None => [least, self.patch()],
+        }
     }
 
     fn name(&self) -> String {

@@ -17,8 +17,8 @@
 //! there. Attention that keeps only some of the keys never keeps padding: it would take the places of tokens.
 //!
 //! As the backbone of a [dense network](crate::dense) a Twins takes images of any size, whose remainders its convolutions
-//! drop, and hides padding as configured ([`TwinsConfig::dense`]). As in the original's, a stage begins with the normalised
-//! map of the one before it.
+//! drop, and hides padding as configured ([`CommonConfig::dense`](crate::CommonConfig::dense)). As in the original's, a
+//! stage begins with the normalised map of the one before it.
 
 mod attention;
 mod config;
@@ -28,15 +28,14 @@ mod stage;
 pub use config::TwinsConfig;
 pub use network::Twins;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Undecayed, Variant};
+use crate::family::{Dense, DenseFamily, Family, Official, Renaming, Variant};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Twins",
     signature: "pos_block.0.proj.0.weight",
-    overrides: &[COMMON, BLOCKS, &["strides", "window_size", "sr_ratio"]],
+    overrides: &["qkv_bias", "strides", "window_size", "sr_ratio"],
     outputs: &["head"],
-    undecayed: &[Undecayed::Within("pos_block")],
+    undecayed: &["pos_block"],
     paths: Renaming::NONE,
     official: Official::TIMM,
     dense: Dense::Pyramid(DenseFamily {

@@ -9,8 +9,6 @@ use super::attention::GroupedAttention;
 use super::config::TwinsConfig;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
-use crate::error::ModelError;
-use crate::family::validate;
 use crate::layers::{
     Block, BlockKind, Conv2d, ConvSettings, Init, Pass, PatchEmbed, drop_path_rates, forward_each,
     to_map, to_tokens,
@@ -30,12 +28,6 @@ pub struct Twins {
     blocks: Vec<Vec<Block<GroupedAttention>>>,
     pos_block: Vec<PosConv>,
     norm: LayerNorm,
-    /// Minimum side of an image in pixels, and the number whose multiples its sides are.
-    #[module(skip)]
-    sides: [usize; 2],
-    /// Whether convolutions may drop remainders.
-    #[module(skip)]
-    is_dense: bool,
 }
 
 /// Gives tokens their positions: adds a convolution of the map, whose padding shows where the map ends.
@@ -75,8 +67,6 @@ impl Twins {
             blocks,
             pos_block: pos_block.collect(),
             norm: init.layer_norm(config.num_features(), NORM_EPSILON),
-            sides: [config.least_side(), config.patch()],
-            is_dense: config.dense.is_some(),
         }
     }
 }
@@ -113,14 +103,6 @@ impl Backbone for Twins {
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(0, x, blocks, maps, norm)
-    }
-
-    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        let [least, patch] = self.sides;
-        if !self.is_dense {
-            validate::multiples(super::FAMILY.name, size, patch)?;
-        }
-        validate::at_least(super::FAMILY.name, size, least)
     }
 }
 

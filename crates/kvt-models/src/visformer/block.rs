@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use kvt_ops::{Residual, gelu};
 
 use super::attention::Attention;
-use super::stage::{Kind, StageSize, spatial};
+use super::stage::{StageSize, spatial};
 use crate::layers::{
     BatchNorm, BatchNormSettings, Conv2d, ConvSettings, Init, Pass, add_branch, plus, to_map,
     to_tokens,
@@ -35,9 +35,9 @@ impl VisformerBlock {
     pub(super) fn new(init: &Init<'_>, size: &StageSize, drop_path: f64) -> Self {
         let (dim, hidden) = (size.dim, size.hidden);
         let norm = || init.batch_norm(dim, BatchNormSettings::default());
-        let (attn, conv2) = match &size.kind {
-            Kind::Convolution => (None, Some(spatial(hidden))),
-            Kind::Attention { attention, place } => {
+        let (attn, conv2) = match &size.attention {
+            None => (None, Some(spatial(hidden))),
+            Some((attention, place)) => {
                 let attn = Attention::new(&init.child("attn"), attention, *place);
                 (Some(attn), None)
             }

@@ -3,7 +3,7 @@
 use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
-use super::stage::{GROUPS, Kind, StageSize};
+use super::stage::{GROUPS, StageSize};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
@@ -69,17 +69,16 @@ impl VisformerConfig {
             let dim = self.embed_dim[stage];
             let embed = ConvSettings::patches(channels, dim, self.strides[stage + 1]);
             let grid = embed.output_size(before);
-            let attending = stage.checked_sub(1).map(|at| {
+            let attention = stage.checked_sub(1).map(|at| {
                 let place = Place {
                     softmax_only: softmax_only(
                         "no other attention has been tested, as between the convolutions of a Visformer",
                     ),
                     ..self.common.place(0, [grid; 2], dim, self.num_heads[at])
                 };
-                let attention = self.attention[at].clone();
-                Kind::Attention { attention, place }
+                (self.attention[at].clone(), place)
             });
-            let hidden = match &attending {
+            let hidden = match &attention {
                 Some(_) => self.common.block(dim).hidden,
                 None => SPATIAL_MLP_RATIO * dim,
             };
@@ -87,7 +86,7 @@ impl VisformerConfig {
                 dim,
                 hidden,
                 depth: self.depth[stage],
-                kind: attending.unwrap_or(Kind::Convolution),
+                attention,
                 embed,
                 before,
                 grid,
@@ -95,15 +94,6 @@ impl VisformerConfig {
             (channels, before) = (dim, grid);
             size
         })
-    }
-
-    /// The minimum side of an image that leaves a token at the end.
-    pub(super) fn least_size(&self) -> usize {
-        let [stem, strides @ ..] = self.strides;
-        let before = strides.iter().product::<usize>();
-        // The stem makes a pixel of every stride, even an incomplete one.
-        let room = before.saturating_sub(1).saturating_mul(stem.max(1));
-        room.saturating_add(1)
     }
 }
 
@@ -124,26 +114,20 @@ impl FamilyConfig for VisformerConfig {
         configs.into()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let mut attention = overrides.attentions(&self.attention, 2)?.into_iter();
-        let [second, third] = self.attention;
         let steps = "the stem (0 for no stem) and three patch embeddings";
-        let strides = overrides.strides(self.strides, steps)?;
+        self.strides = overrides.strides(self.strides, steps)?;
         let stages = "one for all, or 3, of `stage1`, `stage2` and `stage3`";
         let attending = "one for all, or 2, of `stage2` and `stage3`: `stage1` has no attention";
-        Ok(Self {
-            common: self.common.with(overrides),
-            init_channels: self.init_channels,
-            strides,
-            embed_dim: each("embed_dim", &overrides.embed_dim, self.embed_dim, stages)?,
-            depth: each("depth", &overrides.depth, self.depth, stages)?,
-            num_heads: each("num_heads", &overrides.num_heads, self.num_heads, attending)?,
-            attention: [second, third].map(|own| attention.next().unwrap_or(own)),
-        })
+        self.embed_dim = each("embed_dim", &overrides.embed_dim, self.embed_dim, stages)?;
+        self.depth = each("depth", &overrides.depth, self.depth, stages)?;
+        self.num_heads = each("num_heads", &overrides.num_heads, self.num_heads, attending)?;
+        self.attention = self.attention.map(|own| attention.next().unwrap_or(own));
+        Ok(self)
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         let [_, first, second, third] = self.strides;
         validate::sizes(&[
             ("init_channels", self.init_channels),
@@ -154,13 +138,22 @@ impl FamilyConfig for VisformerConfig {
             ("strides", self.strides[0].max(1)),
         ])?;
         for (i, stage) in self.stages().iter().enumerate() {
-            let (least, fits) = (self.least_size(), stage.grid > 0);
+            let ([least, _], fits) = (self.input_sides(), stage.grid > 0);
             self.common
                 .at_least(least, fits, "Visformer with such strides")?;
             self.validate_stage(stage)
                 .map_err(|error| error.in_stage(format!("stage{}", i + 1)))?;
         }
         Ok(())
+    }
+
+    fn input_sides(&self) -> [usize; 2] {
+        // So many leave a token at the end.
+        let [stem, strides @ ..] = self.strides;
+        let before = strides.iter().product::<usize>();
+        // The stem makes a pixel of every stride, even an incomplete one.
+        let room = before.saturating_sub(1).saturating_mul(stem.max(1));
+        [room.saturating_add(1), 1]
     }
 
     fn name(&self) -> String {
@@ -229,11 +222,9 @@ impl VisformerConfig {
     fn validate_stage(&self, stage: &StageSize) -> Result<(), ModelError> {
         let (dim, depth) = (stage.dim, stage.depth);
         validate::tokens(stage.grid)?;
-        match &stage.kind {
-            Kind::Attention { attention, place } => {
-                self.common.validate_stage(dim, depth, attention, place)
-            }
-            Kind::Convolution => {
+        match &stage.attention {
+            Some((attention, place)) => self.common.validate_stage(dim, depth, attention, place),
+            None => {
                 validate::sizes(&[("embed_dim", dim), ("depth", depth)])?;
                 let divisor = GROUPS / SPATIAL_MLP_RATIO;
                 let divisor = (divisor, divisor.to_string());

@@ -24,32 +24,20 @@ mod weight_names;
 pub use config::VisformerConfig;
 pub use network::Visformer;
 
-use crate::family::{Dense, Family, Official, Renaming};
+use crate::family::{Dense, Family, Official};
 
 pub(crate) static FAMILY: Family = Family {
     name: "Visformer",
     signature: "stage1.0.mlp.conv1.weight",
     // Its projections never have a bias.
-    overrides: &[&[
-        "img_size",
-        "strides",
-        "embed_dim",
-        "depth",
-        "num_heads",
-        "mlp_ratio",
-        "in_chans",
-        "num_classes",
-        "drop_path",
-        "attn_drop",
-        "attention",
-    ]],
+    overrides: &["strides"],
     outputs: &["head"],
     // Position embeddings decay, too.
     undecayed: &[],
-    paths: Renaming::new(weight_names::name, weight_names::path),
+    paths: weight_names::PATHS,
     official: Official {
         is_official: weight_names::is_official,
-        names: Renaming::new(weight_names::timm_name, weight_names::official_name),
+        names: weight_names::OFFICIAL,
         is_computed: |_| false,
     },
     dense: Dense::Lacks("three maps"),

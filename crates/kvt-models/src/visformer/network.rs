@@ -8,8 +8,6 @@ use super::VisformerConfig;
 use super::block::VisformerBlock;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
-use crate::error::ModelError;
-use crate::family::validate;
 use crate::layers::{
     BatchNorm, BatchNormSettings, ConvNorm, Init, PatchEmbed, drop_path_rates, forward_each,
     to_map, to_tokens,
@@ -24,8 +22,6 @@ pub struct Visformer {
     /// Named `patch_embed1`, `pos_embed1`, `stage1`, ... in weights.
     stages: Vec<Stage>,
     norm: BatchNorm,
-    #[module(skip)]
-    least_size: usize,
 }
 
 /// Blocks at one resolution, after the embedding that leads to it.
@@ -53,7 +49,6 @@ impl Visformer {
                 ConvNorm::new(&init, init.conv_kaiming_fan_out("conv", settings))
             }),
             norm: init.batch_norm(config.num_features(), BatchNormSettings::default()),
-            least_size: config.least_size(),
         }
     }
 }
@@ -94,10 +89,6 @@ impl Backbone for Visformer {
             vector: None,
             maps,
         }
-    }
-
-    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        validate::at_least(super::FAMILY.name, size, self.least_size)
     }
 }
 

@@ -17,27 +17,14 @@ pub(super) struct StageSize {
     pub hidden: usize,
     /// Blocks.
     pub depth: usize,
-    /// The part of the blocks besides their MLP.
-    pub kind: Kind,
+    /// The attention of the blocks and its place; without one, there is a convolution within their MLP.
+    pub attention: Option<(AttentionConfig, Place)>,
     /// Makes the map of this stage from the previous map.
     pub embed: ConvSettings,
     /// Tokens along a side of the previous map.
     pub before: usize,
     /// Tokens along a side of the map.
     pub grid: usize,
-}
-
-/// The part that mixes tokens.
-#[derive(Clone, Debug)]
-pub(super) enum Kind {
-    /// A convolution within the MLP.
-    Convolution,
-    /// Attention.
-    Attention {
-        attention: AttentionConfig,
-        /// Its place.
-        place: Place,
-    },
 }
 
 /// The convolution within an MLP.
@@ -59,12 +46,12 @@ impl StageSize {
             ConvSettings::pointwise(dim, self.hidden),
             ConvSettings::pointwise(self.hidden, dim),
         ];
-        let norms = match &self.kind {
-            Kind::Convolution => {
+        let norms = match &self.attention {
+            None => {
                 convolutions.push(spatial(self.hidden));
                 norm
             }
-            Kind::Attention { .. } => {
+            Some(_) => {
                 convolutions.extend([
                     ConvSettings::pointwise(dim, 3 * dim),
                     ConvSettings::pointwise(dim, dim),
@@ -76,11 +63,9 @@ impl StageSize {
         let macs: usize = convolutions.iter().map(|conv| conv.macs(self.grid)).sum();
         let size = (params + norms, Macs::linear(macs));
         let (name, depth) = (format!("stage{}", stage + 1), self.depth);
-        let blocks = match &self.kind {
-            Kind::Convolution => StageSummary::without_attention(name, depth, size, tokens),
-            Kind::Attention { attention, place } => {
-                StageSummary::new(name, depth, size, attention, place, 1)
-            }
+        let blocks = match &self.attention {
+            None => StageSummary::without_attention(name, depth, size, tokens),
+            Some((attention, place)) => StageSummary::new(name, depth, size, attention, place, 1),
         };
         let embed = self.embed.params() + norm + tokens * dim;
         blocks.with_modules(embed, Macs::linear(self.embed.macs(self.before)))

@@ -182,26 +182,16 @@ impl FamilyConfig for VitConfig {
         VITS.iter().flat_map(alias).collect()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let own = [self.embed_dim, self.depth, self.num_heads];
-        let [embed_dim, depth, num_heads] = overrides.blocks(own)?;
-        Ok(Self {
-            common: self.common.with(overrides),
-            patch_size: overrides.patch_size.unwrap_or(self.patch_size),
-            embed_dim,
-            depth,
-            num_heads,
-            distilled: self.distilled,
-            options: VitOptions {
-                pool: overrides.pool.unwrap_or(self.options.pool),
-                ..self.options
-            },
-            attention: overrides.attentions(&[self.attention], 1)?.swap_remove(0),
-        })
+        [self.embed_dim, self.depth, self.num_heads] = overrides.blocks(own)?;
+        self.patch_size = overrides.patch_size.unwrap_or(self.patch_size);
+        self.options.pool = overrides.pool.unwrap_or(self.options.pool);
+        self.attention = overrides.attentions(&[self.attention], 1)?.swap_remove(0);
+        Ok(self)
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         validate::sizes(&[("patch_size", self.patch_size)])?;
         let size = self.common.img_size;
         for side in [size.height, size.width] {
@@ -234,6 +224,10 @@ impl FamilyConfig for VitConfig {
         let (dim, depth) = (self.embed_dim, self.depth);
         self.common
             .validate_stage(dim, depth, &self.attention, &self.place())
+    }
+
+    fn input_sides(&self) -> [usize; 2] {
+        [1, self.patch_size]
     }
 
     fn name(&self) -> String {
@@ -310,8 +304,8 @@ impl FamilyConfig for VitConfig {
     }
 
     fn is_alike(&self, weights: &StateDict) -> bool {
-        let prefix = self.num_prefix_tokens();
-        self.options.are_of(weights, self.common.qkv_bias, prefix)
+        let embedded = self.embedded_prefix();
+        self.options.are_of(weights, self.common.qkv_bias, embedded)
     }
 
     fn parts(&self, weights: &StateDict) -> Vec<&'static str> {

@@ -25,20 +25,14 @@ pub use config::VitConfig;
 pub use network::Vit;
 pub use options::{Embedding, Pool, VitOptions};
 
-use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, Family, Official, Renaming, Undecayed, Variant};
+use crate::family::{Dense, Family, Official, Renaming, Variant};
 
 pub(crate) static FAMILY: Family = Family {
     name: "ViT",
     signature: "blocks.0.attn.qkv.weight",
-    overrides: &[COMMON, BLOCKS, &["patch_size", "pool"]],
+    overrides: &["qkv_bias", "patch_size", "pool"],
     outputs: &["head", "head_dist"],
-    undecayed: &[
-        Undecayed::Last("cls_token"),
-        Undecayed::Last("dist_token"),
-        Undecayed::Last("reg_token"),
-        Undecayed::Last("pos_embed"),
-    ],
+    undecayed: &["cls_token", "dist_token", "reg_token", "pos_embed"],
     paths: Renaming::NONE,
     official: Official {
         is_computed: |name| name == "rope.periods",

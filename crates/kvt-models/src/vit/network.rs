@@ -11,8 +11,6 @@ use super::options::Pool;
 use super::pool::AttentionPool;
 use super::rotary::rotary;
 use crate::backbone::{Ask, Backbone, Features, Positions, mean_behind};
-use crate::error::ModelError;
-use crate::family::validate;
 use crate::layers::{
     Block, BlockKind, ConvSettings, Init, Pass, PatchEmbed, Recent, drop_path_rates,
     forward_blocks, to_map,
@@ -177,10 +175,6 @@ impl Backbone for Vit {
                 .map(|x| normalised(&self.norm, x))
                 .collect(),
         }
-    }
-
-    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        validate::multiples(super::FAMILY.name, size, self.patch_embed.patch_size())
     }
 }
 

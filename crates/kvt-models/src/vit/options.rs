@@ -107,18 +107,18 @@ impl VitOptions {
     }
 
     /// Whether weights have what a model with these options has, and nothing else but maybe another pool, as far as their names and
-    /// numbers of tokens tell; `prefix` is the number of tokens before the map.
-    pub(super) fn are_of(&self, weights: &StateDict, qkv_bias: bool, prefix: usize) -> bool {
+    /// numbers of tokens tell; `embedded` is the number of tokens before the map that have a position, where any token has one.
+    pub(super) fn are_of(
+        &self,
+        weights: &StateDict,
+        qkv_bias: bool,
+        embedded: Option<usize>,
+    ) -> bool {
         let mut variants = VARIANTS.iter().zip(self.has(qkv_bias));
         let tokens = |name| {
             weights
                 .get(name)
                 .and_then(|data| data.shape().get(1).copied())
-        };
-        let embedded = match self.embedding {
-            Embedding::All => Some(prefix),
-            Embedding::Patches => Some(0),
-            Embedding::Rotary => None,
         };
         let is_map = match (tokens("pos_embed"), embedded) {
             (Some(tokens), Some(prefix)) => {

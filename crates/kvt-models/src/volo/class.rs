@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use kvt_attention::{Mechanism, Mixer, Place};
 use kvt_ops::linear;
 
-use super::stage::ClassSize;
+use super::stage::StageSize;
 use crate::layers::{Init, Pass, SelfAttention};
 
 /// Attention of one query, from the class token, to the class token and all others.
@@ -21,7 +21,7 @@ pub(super) struct ClassAttention {
 }
 
 impl ClassAttention {
-    pub(super) fn new(init: &Init<'_>, size: &ClassSize) -> Self {
+    pub(super) fn new(init: &Init<'_>, size: &StageSize) -> Self {
         let (dim, place, bias) = (size.block.dim, size.place, size.block.qkv_bias);
         Self {
             kv: init.linear("kv", dim, 2 * dim, bias),

@@ -5,7 +5,7 @@ use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::POOLING;
 use super::outlook::AREA;
-use super::stage::{ClassSize, OutlookSize, StageSize};
+use super::stage::{OutlookSize, StageSize};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
@@ -13,7 +13,6 @@ use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::cost::{StageSummary, Summary};
 use crate::family::places::softmax_only;
-use crate::family::stages::StageConfig;
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
@@ -93,11 +92,6 @@ impl VoloConfig {
         [fine, fine / POOLING]
     }
 
-    /// The minimum side of an image, in pixels, that leaves a token of the coarse map.
-    pub(super) fn least(&self) -> usize {
-        self.strides[0] * (POOLING * self.strides[1]).saturating_sub(1) + 1
-    }
-
     /// The convolutions before the patches, each with its place in the original's list.
     pub(super) fn stem(&self) -> [(usize, ConvSettings); 3] {
         let conv = |in_channels, kernel, stride| ConvSettings {
@@ -132,11 +126,8 @@ impl VoloConfig {
         let stages = lists.skip(1).zip(&self.attention).enumerate().map(
             |(s, (((&dim, &depth), &num_heads), attention))| StageSize {
                 block: self.common.block(dim),
-                config: StageConfig {
-                    depth,
-                    num_heads,
-                    attention: attention.clone(),
-                },
+                depth,
+                attention: attention.clone(),
                 place: Place {
                     softmax_only: softmax_only(
                         "no other attention has been tested, as after the outlookers of a VOLO",
@@ -150,9 +141,9 @@ impl VoloConfig {
     }
 
     /// The blocks of the class token.
-    pub(super) fn class(&self) -> ClassSize {
+    pub(super) fn class(&self) -> StageSize {
         let (dim, heads) = (self.num_features(), self.num_heads.last().copied());
-        ClassSize {
+        StageSize {
             block: self.common.block(dim),
             depth: CLASS_BLOCKS,
             attention: self.class_attention.clone(),
@@ -165,6 +156,7 @@ impl VoloConfig {
                 ),
                 ..Place::new(1, dim, heads.unwrap_or(0))
             },
+            before: None,
         }
     }
 
@@ -214,24 +206,21 @@ impl FamilyConfig for VoloConfig {
         configs.collect()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let count = overrides.stages(self.depth.len());
         let sizes = |field, given, own: &[usize]| per_stage(field, given, own, count);
+        self.strides = overrides.strides(self.strides, "the first convolution and the patches")?;
+        self.embed_dim = sizes("embed_dim", &overrides.embed_dim, &self.embed_dim)?;
+        self.depth = sizes("depth", &overrides.depth, &self.depth)?;
+        self.num_heads = sizes("num_heads", &overrides.num_heads, &self.num_heads)?;
+        self.attention = overrides.attentions(&self.attention, count.saturating_sub(1))?;
         let class_attention = overrides.class_attention.clone();
-        Ok(Self {
-            common: self.common.with(overrides),
-            strides: overrides.strides(self.strides, "the first convolution and the patches")?,
-            stem_dim: overrides.stem_dim.unwrap_or(self.stem_dim),
-            embed_dim: sizes("embed_dim", &overrides.embed_dim, &self.embed_dim)?,
-            depth: sizes("depth", &overrides.depth, &self.depth)?,
-            num_heads: sizes("num_heads", &overrides.num_heads, &self.num_heads)?,
-            attention: overrides.attentions(&self.attention, count.saturating_sub(1))?,
-            class_attention: class_attention.unwrap_or(self.class_attention),
-        })
+        self.class_attention = class_attention.unwrap_or(self.class_attention);
+        self.stem_dim = overrides.stem_dim.unwrap_or(self.stem_dim);
+        Ok(self)
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         self.validate_lists()?;
         validate::sizes(&[
             ("strides", self.strides[0]),
@@ -240,7 +229,7 @@ impl FamilyConfig for VoloConfig {
         ])?;
         let [fine, coarse] = self.grids(self.common.side());
         self.common
-            .at_least(self.least(), coarse > 0, "VOLO with such strides")?;
+            .at_least(self.input_sides()[0], coarse > 0, "VOLO with such strides")?;
         validate::tokens(fine)?;
         let check = |name: String, dim, depth, attention: &AttentionConfig, place: &Place| {
             let valid = self.common.validate_stage(dim, depth, attention, place);
@@ -251,18 +240,18 @@ impl FamilyConfig for VoloConfig {
         let place = Place::new(AREA, dim, outlook.num_heads);
         check(stage_name(0), dim, depth, &windows, &place)?;
         for (s, stage) in self.stages().iter().enumerate() {
-            let (dim, place, config) = (stage.block.dim, stage.place, &stage.config);
-            check(
-                stage_name(s + 2),
-                dim,
-                config.depth,
-                &config.attention,
-                &place,
-            )?;
+            let (dim, name) = (stage.block.dim, stage_name(s + 2));
+            check(name, dim, stage.depth, &stage.attention, &stage.place)?;
         }
         let class = self.class().place;
         let valid = self.class_attention.validate_at(&class);
         valid.map_err(|error| ModelError::from(error).in_stage(CLASS_STAGE))
+    }
+
+    fn input_sides(&self) -> [usize; 2] {
+        // So many leave a token of the coarse map.
+        let least = self.strides[0] * (POOLING * self.strides[1]).saturating_sub(1) + 1;
+        [least, 1]
     }
 
     /// timm's name; if it has none, channels, blocks and other unusual settings.
@@ -289,7 +278,7 @@ impl FamilyConfig for VoloConfig {
         let transformers = self.stages();
         let transformers = (2..).zip(&transformers);
         stages.extend(transformers.map(|(place, stage)| stage.summary(stage_name(place))));
-        stages.push(self.class().summary(CLASS_STAGE.to_owned()));
+        stages.push(self.class().class_summary(CLASS_STAGE.to_owned()));
 
         let mut side = self.common.side();
         let (mut params, mut macs) = (0, Macs::default());
@@ -326,8 +315,10 @@ impl FamilyConfig for VoloConfig {
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let [features, classes] = [self.num_features(), self.common.num_classes];
-        let aux = init.linear("aux_head", features, classes, true);
-        Classifier::init(init, ("head", None), [features, classes]).with_aux(aux)
+        Classifier {
+            aux: Some(init.linear("aux_head", features, classes, true)),
+            ..Classifier::init(init, ("head", None), [features, classes])
+        }
     }
 
     fn resize(&self, name: &str, _: &[usize], weight: &TensorData) -> Option<TensorData> {

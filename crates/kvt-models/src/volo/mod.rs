@@ -28,8 +28,7 @@ mod weight_names;
 pub use config::VoloConfig;
 pub use network::Volo;
 
-use crate::family::config_keys::{BLOCKS, COMMON};
-use crate::family::{Dense, Family, Official, Renaming, Undecayed};
+use crate::family::{Dense, Family, Official};
 
 /// Tokens along a side of the fine map per token of the coarse map.
 pub const POOLING: usize = 2;
@@ -39,10 +38,10 @@ const NORM_EPSILON: f64 = 1e-5;
 pub(crate) static FAMILY: Family = Family {
     name: "VOLO",
     signature: "network.0.0.attn.attn.weight",
-    overrides: &[COMMON, BLOCKS, &["strides", "stem_dim", "class_attention"]],
+    overrides: &["qkv_bias", "strides", "stem_dim", "class_attention"],
     outputs: &["head", "", "aux_head"],
-    undecayed: &[Undecayed::Last("cls_token"), Undecayed::Last("pos_embed")],
-    paths: Renaming::new(weight_names::to_name, weight_names::from_name),
+    undecayed: &["cls_token", "pos_embed"],
+    paths: weight_names::PATHS,
     // The authors' names are timm's.
     official: Official::TIMM,
     dense: Dense::Lacks("two maps"),

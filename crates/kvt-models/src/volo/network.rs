@@ -11,8 +11,6 @@ use super::config::VoloConfig;
 use super::outlook::OutlookAttention;
 use super::{NORM_EPSILON, POOLING};
 use crate::backbone::{Ask, Backbone, Features};
-use crate::error::ModelError;
-use crate::family::validate;
 use crate::layers::{
     Block, BlockKind, ConvNorm, ConvSettings, Init, PatchEmbed, drop_path_rates, forward_blocks,
     forward_each, to_map,
@@ -38,9 +36,6 @@ pub struct Volo {
     cls_token: Param<Tensor<3>>,
     post_network: Vec<Block<ClassAttention>>,
     norm: LayerNorm,
-    /// The minimum side of an image, in pixels.
-    #[module(skip)]
-    least: usize,
 }
 
 impl Volo {
@@ -65,8 +60,8 @@ impl Volo {
         });
         let stages = stages.iter().enumerate().map(|(s, size)| {
             let blocks = network.child(&(s + 2).to_string());
-            let rates = stage_rates(size.config.depth);
-            let (place, attention) = (size.place, &size.config.attention);
+            let rates = stage_rates(size.depth);
+            let (place, attention) = (size.place, &size.attention);
             Block::stack(&blocks, BLOCK, size.block, rates, |init, _| {
                 MultiHeadAttention::new(init, attention, place, size.block.qkv_bias)
             })
@@ -91,7 +86,6 @@ impl Volo {
                 |init, _| ClassAttention::new(init, &class),
             ),
             norm: init.layer_norm(features, NORM_EPSILON),
-            least: config.least(),
         }
     }
 
@@ -146,10 +140,6 @@ impl Backbone for Volo {
             block.forward_reading(all, class, pass)
         });
         Features::normed(1, class, blocks, maps, norm)
-    }
-
-    fn check_size(&self, size: [usize; 2]) -> Result<(), ModelError> {
-        validate::at_least(super::FAMILY.name, size, self.least)
     }
 }
 

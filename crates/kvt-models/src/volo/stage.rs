@@ -5,7 +5,6 @@ use kvt_attention::{AttentionConfig, Macs, Place};
 use super::POOLING;
 use super::outlook::{AREA, WINDOWS};
 use crate::family::cost::{BlockSize, StageSummary};
-use crate::family::stages::StageConfig;
 
 /// The stage of outlookers.
 #[derive(Clone, Debug)]
@@ -18,25 +17,16 @@ pub(super) struct OutlookSize {
     pub grid: usize,
 }
 
-/// A stage of transformer blocks.
+/// A stage of transformer blocks, or the blocks of the class token.
 #[derive(Clone, Debug)]
 pub(super) struct StageSize {
-    pub block: BlockSize,
-    pub config: StageConfig,
-    /// The place of attention in the blocks.
-    pub place: Place,
-    /// Channels of the map that is coarsened before the first of these stages.
-    pub before: Option<usize>,
-}
-
-/// The blocks of the class token.
-#[derive(Clone, Debug)]
-pub(super) struct ClassSize {
     pub block: BlockSize,
     pub depth: usize,
     pub attention: AttentionConfig,
     /// The place of attention in the blocks.
     pub place: Place,
+    /// Channels of the map that is coarsened before the first of these stages.
+    pub before: Option<usize>,
 }
 
 impl OutlookSize {
@@ -59,17 +49,15 @@ impl StageSize {
     /// Size and cost of the blocks, and of the coarser map before them.
     pub(super) fn summary(&self, name: String) -> StageSummary {
         let (place, dim) = (self.place, self.block.dim);
-        let (depth, attention) = (self.config.depth, &self.config.attention);
         let inputs = self.before.map_or(0, |channels| channels * POOLING.pow(2));
         let bias = if self.before.is_some() { dim } else { 0 };
         let macs = Macs::linear(place.queries * inputs * dim);
-        StageSummary::of_blocks(name, depth, self.block, attention, &place)
+        StageSummary::of_blocks(name, self.depth, self.block, &self.attention, &place)
             .with_modules(inputs * dim + bias, macs)
     }
-}
 
-impl ClassSize {
-    pub(super) fn summary(&self, name: String) -> StageSummary {
+    /// Size and cost of the blocks of the class token.
+    pub(super) fn class_summary(&self, name: String) -> StageSummary {
         let BlockSize { dim, hidden, .. } = self.block;
         let place = self.place;
         let linear = (2 + 2 * place.keys) * dim.pow(2) + 2 * dim * hidden;

@@ -144,7 +144,6 @@ fn swin(config: &Json) -> SwinConfig {
         patch_size: config.size("patch_size"),
         embed_dim: config.size("embed_dim"),
         window_size: config.size("window_size"),
-        dense: None,
         stages: StagesConfig {
             attention: config.attention(depth.len()),
             depth,
@@ -251,7 +250,6 @@ fn twins(config: &Json) -> TwinsConfig {
         embed_dim: config.sizes("embed_dims"),
         window_size: config.sizes("wss"),
         sr_ratio: config.sizes("sr_ratios"),
-        dense: None,
         stages: StagesConfig {
             attention: config.attention(depth.len()),
             depth,
@@ -316,6 +314,7 @@ impl Json {
             qkv_bias: self.0["qkv_bias"].as_bool().unwrap_or(true),
             drop_path: 0.0,
             attn_drop: 0.0,
+            dense: None,
         }
     }
 

@@ -71,7 +71,7 @@ fn families_take_every_kind_or_say_why_not() {
             let expected =
                 format!("in {place}: `kind = \"{kind}\"` cannot be used where {reason}: {help}");
             assert_eq!(error.to_string(), expected);
-            assert!(matches!(error, ModelError::Misplaced { .. }));
+            assert!(matches!(error, ModelError::Within { .. }));
         }
         for model in [
             "deit_tiny_patch16_224",

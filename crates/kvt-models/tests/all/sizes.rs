@@ -121,7 +121,7 @@ fn a_mirrored_model_sees_mirrored_images() {
         let (mirror, _) = mirror.unwrap();
         for size in [[SIDE, SIDE], [16, 24], [32, 16], [8, 20], [12, 8]] {
             let what = format!("{name} {size:?}");
-            model.backbone.check_size(size).unwrap();
+            model.check_size(size).unwrap();
             let images = images(size, &Device::flex());
             let upright = model.backbone.features(images.clone(), &ask, Phase::Eval);
             let images = images.swap_dims(2, 3);
@@ -216,7 +216,7 @@ impl burn::module::ModuleVisitor for WithGradient<'_> {
 fn sizes_that_no_map_comes_from_are_refused() {
     for model in models() {
         let name = model.config().name();
-        let refuse = |size| model.backbone.check_size(size).unwrap_err();
+        let refuse = |size| model.check_size(size).unwrap_err();
         assert!(
             matches!(
                 refuse([16, 0]),
@@ -232,7 +232,7 @@ fn sizes_that_no_map_comes_from_are_refused() {
         if name.starts_with("so_vit") {
             let expected = "images of 16 x 0 pixels do not fit So-ViT: expected at least 1 pixels on each side";
             assert_eq!(refuse([16, 0]).to_string(), expected);
-            model.backbone.check_size([1, 16]).unwrap();
+            model.check_size([1, 16]).unwrap();
             continue;
         }
         let message = refuse([1, 16]).to_string();

@@ -1,6 +1,6 @@
 //! Boxes as differences from other boxes, as mmdet's `DeltaXYWHBBoxCoder` with means of 0.
 
-use super::{Corners, clip};
+use super::Corners;
 
 /// How a box differs from another one: the shift of its centre in widths and heights of the other box, then the
 /// logarithms of the ratios of widths and heights, each divided by its standard deviation.
@@ -38,25 +38,21 @@ impl Coder {
         ]
     }
 
-    /// The box that differs from `prior` by `deltas`, clipped to an image of `[height, width]` pixels if there is one.
-    /// Its sides are between 16/1000 and 1000/16 of the prior's before the clip. A NaN makes the borders of its axis NaN.
-    pub fn decode(&self, prior: &Corners, deltas: &Deltas, image: Option<[usize; 2]>) -> Corners {
+    /// The box that differs from `prior` by `deltas`. Its sides are between 16/1000 and 1000/16 of the prior's. A NaN makes the borders
+    /// of its axis NaN.
+    pub fn decode(&self, prior: &Corners, deltas: &Deltas) -> Corners {
         let [x, y, width, height] = centre_and_size(prior);
         let [std_x, std_y, std_width, std_height] = self.stds;
         let centre_x = x + width * (deltas[0] * std_x);
         let centre_y = y + height * (deltas[1] * std_y);
         let half_width = width * ratio(deltas[2] * std_width) * 0.5;
         let half_height = height * ratio(deltas[3] * std_height) * 0.5;
-        let corners = [
+        [
             centre_x - half_width,
             centre_y - half_height,
             centre_x + half_width,
             centre_y + half_height,
-        ];
-        match image {
-            Some(image) => clip(&corners, image),
-            None => corners,
-        }
+        ]
     }
 }
 
@@ -72,6 +68,7 @@ fn centre_and_size(corners: &Corners) -> [f32; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dense::boxes::{clip, is_empty};
 
     const PRIOR: Corners = [10.0, 20.0, 50.0, 100.0];
     const TARGET: Corners = [14.0, 16.0, 54.0, 116.0];
@@ -94,32 +91,41 @@ mod tests {
     fn differences_are_as_worked_by_hand() {
         let encoded = Coder::RPN.encode(&PRIOR, &TARGET);
         assert_near(&encoded, &[0.1, 0.075, 0.0, 0.223_143_55]);
-        assert_near(&Coder::RPN.decode(&PRIOR, &encoded, None), &TARGET);
+        assert_near(&Coder::RPN.decode(&PRIOR, &encoded), &TARGET);
         let encoded = Coder::ROI.encode(&PRIOR, &TARGET);
         assert_near(&encoded, &[1.0, 0.75, 0.0, 1.115_717_8]);
-        assert_near(&Coder::ROI.decode(&PRIOR, &encoded, None), &TARGET);
+        assert_near(&Coder::ROI.decode(&PRIOR, &encoded), &TARGET);
     }
 
     #[test]
     fn ratios_have_limits_in_both_directions() {
         let deltas = [0.0, 0.0, 100.0, -100.0];
-        let clipped = Coder::ROI.decode(&PRIOR, &deltas, Some([90, 60]));
+        let clipped = clip(&Coder::ROI.decode(&PRIOR, &deltas), [90, 60]);
         assert_near(&clipped, &[0.0, 59.36, 60.0, 60.64]);
-        let whole = Coder::ROI.decode(&PRIOR, &deltas, None);
+        let whole = Coder::ROI.decode(&PRIOR, &deltas);
         assert_near(&whole, &[-1220.0, 59.36, 1280.0, 60.64]);
     }
 
     #[test]
     fn deltas_that_are_not_finite_decode_without_a_panic() {
-        let broken = Coder::RPN.decode(&PRIOR, &[f32::NAN, 0.0, 0.0, 0.0], Some([90, 60]));
+        let broken = clip(
+            &Coder::RPN.decode(&PRIOR, &[f32::NAN, 0.0, 0.0, 0.0]),
+            [90, 60],
+        );
         assert!(broken[0].is_nan() && broken[2].is_nan());
         assert_eq!([broken[1], broken[3]], [20.0, 90.0]);
-        let broken = Coder::RPN.decode(&PRIOR, &[0.0, 0.0, 0.0, f32::NAN], Some([90, 60]));
+        let broken = clip(
+            &Coder::RPN.decode(&PRIOR, &[0.0, 0.0, 0.0, f32::NAN]),
+            [90, 60],
+        );
         assert!(broken[1].is_nan() && broken[3].is_nan());
         let infinite = [0.0, 0.0, f32::INFINITY, f32::NEG_INFINITY];
-        let limited = Coder::ROI.decode(&PRIOR, &infinite, Some([90, 60]));
+        let limited = clip(&Coder::ROI.decode(&PRIOR, &infinite), [90, 60]);
         assert_near(&limited, &[0.0, 59.36, 60.0, 60.64]);
-        let far = Coder::RPN.decode(&PRIOR, &[f32::INFINITY, 0.0, 0.0, 0.0], Some([90, 60]));
-        assert!(super::super::is_empty(&far), "{far:?}");
+        let far = clip(
+            &Coder::RPN.decode(&PRIOR, &[f32::INFINITY, 0.0, 0.0, 0.0]),
+            [90, 60],
+        );
+        assert!(is_empty(&far), "{far:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! The proposals of an image, as mmdet's `RPNHead` with `min_bbox_size = 0`.
 
-use super::{Coder, Corners, Deltas, best, is_empty, suppress_by_class};
+use super::{Coder, Corners, Deltas, best, clip, is_empty, suppress_by_class};
 
 /// What a region proposal network says of one level of an image. All slices have the order of [`Grid::anchors`].
 ///
@@ -66,7 +66,7 @@ impl ProposalRule {
             assert_eq!(len, level.deltas.len(), "each score has deltas");
             for place in best(level.scores, self.per_level) {
                 let (anchor, deltas) = (&level.anchors[place], &level.deltas[place]);
-                let corners = Coder::RPN.decode(anchor, deltas, Some(image));
+                let corners = clip(&Coder::RPN.decode(anchor, deltas), image);
                 if !is_empty(&corners) {
                     boxes.push(corners);
                     scores.push(level.scores[place]);

@@ -47,11 +47,11 @@ impl Default for MaskRcnnConfig {
 }
 
 impl MaskRcnnConfig {
-    /// Refuses sizes and counts of 0, and shares, probabilities and overlaps outside of `[0, 1]`.
+    /// Refuses sizes and counts of 0 or implausibly large ones, and shares, probabilities and overlaps outside of `[0, 1]`.
     ///
     /// # Errors
     ///
-    /// [`ModelError::Zero`] and [`ModelError::OutOfRange`].
+    /// [`ModelError::OutOfRange`].
     pub fn validate(&self) -> Result<(), ModelError> {
         let sizes = [
             ("num_classes", self.num_classes),
@@ -63,9 +63,7 @@ impl MaskRcnnConfig {
             ("test", self.test.per_level.min(self.test.count)),
             ("detections", self.detections),
         ];
-        if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
-            return Err(ModelError::Zero { field });
-        }
+        validate::sizes(&sizes)?;
         let shares = [
             ("train", self.train.iou),
             ("test", self.test.iou),

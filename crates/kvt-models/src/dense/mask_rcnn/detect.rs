@@ -10,7 +10,7 @@ use super::layers::places;
 use super::mask_head::MASK_SIDE;
 use super::network::{Looked, MaskRcnn};
 use super::objects::{Frame, check_sizes};
-use crate::dense::boxes::{Coder, Corners, Deltas, suppress_by_class};
+use crate::dense::boxes::{Coder, Corners, Deltas, clip, suppress_by_class};
 
 /// An object that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,7 +112,7 @@ impl MaskRcnn {
             // The background has a score and no deltas.
             for (label, (score, deltas)) in of_classes.iter().zip(*deltas).enumerate() {
                 if *score > self.heads.config.score {
-                    boxes.push(Coder::ROI.decode(&region.corners, deltas, Some(size)));
+                    boxes.push(clip(&Coder::ROI.decode(&region.corners, deltas), size));
                     scores.push(*score);
                     labels.push(label);
                 }

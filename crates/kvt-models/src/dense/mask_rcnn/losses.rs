@@ -9,41 +9,26 @@ use super::rpn::{DELTAS, RpnOutput};
 use super::targets::{AnchorTargets, RegionTargets};
 use crate::dense::boxes::Deltas;
 
-/// The losses of a batch, `[1]` each, f32. They count alike.
+/// The losses of a batch. They count alike.
 #[derive(Clone, Debug)]
 pub struct DetectLosses {
-    /// Binary cross-entropy of the sampled anchors: object or not.
-    pub rpn_class: Tensor<1>,
-    /// Absolute differences of the deltas of the positive anchors, divided by the number of all sampled ones.
-    pub rpn_box: Tensor<1>,
-    /// Cross-entropy of the classes of the sampled regions.
-    pub class: Tensor<1>,
-    /// Absolute differences of the deltas of the positive regions, of their own class, divided by the number of all sampled ones.
-    pub boxes: Tensor<1>,
-    /// Binary cross-entropy of the masks of the positive regions, of their own class: the mean over their pixels.
-    pub mask: Tensor<1>,
+    /// Each of them, `[1]`, f32:
+    /// - the binary cross-entropy of the sampled anchors: object or not,
+    /// - absolute differences of the deltas of the positive anchors, divided by the number of all sampled ones,
+    /// - the cross-entropy of the classes of the sampled regions,
+    /// - absolute differences of the deltas of the positive regions, of their own class, divided by the number of all sampled ones,
+    /// - the binary cross-entropy of the masks of the positive regions, of their own class: the mean over their pixels.
+    pub all: [Tensor<1>; 5],
 }
 
 impl DetectLosses {
     /// The names of the losses, in the order of [`all`](Self::all).
     pub const NAMES: [&'static str; 5] = ["rpn_class", "rpn_box", "class", "box", "mask"];
 
-    /// The losses.
-    #[must_use]
-    pub fn all(&self) -> [Tensor<1>; 5] {
-        [
-            self.rpn_class.clone(),
-            self.rpn_box.clone(),
-            self.class.clone(),
-            self.boxes.clone(),
-            self.mask.clone(),
-        ]
-    }
-
     /// What training makes small: the sum of the losses.
     #[must_use]
     pub fn total(&self) -> Tensor<1> {
-        let [rpn_class, rpn_box, class, boxes, mask] = self.all();
+        let [rpn_class, rpn_box, class, boxes, mask] = self.all.clone();
         rpn_class + rpn_box + class + boxes + mask
     }
 }

@@ -32,7 +32,7 @@ pub use mask_head::{MASK_SIDE, MaskHead};
 pub use network::{MaskRcnn, MaskRcnnHeads};
 pub use objects::{Frame, Objects};
 pub use paste::paste;
-pub use rpn::{RpnHead, RpnLevel, RpnOutput};
+pub use rpn::{RpnHead, RpnOutput};
 
 #[cfg(test)]
 mod tests;

@@ -23,16 +23,6 @@ pub struct RpnHead {
     rpn_reg: Conv2d,
 }
 
-/// What the head says of the anchors of one level, f32.
-#[derive(Clone, Debug)]
-pub struct RpnLevel {
-    /// The logits of the anchors for showing an object, `[batch, 3, height, width]`.
-    pub logits: Tensor<4>,
-    /// The deltas from an anchor to its object, `[batch, 12, height, width]`: `x, y, width, height` of the first anchor, then of
-    /// the second and the third.
-    pub deltas: Tensor<4>,
-}
-
 /// What the head says of all anchors of images, level by level, row by row, anchor by anchor, f32.
 #[derive(Clone, Debug)]
 pub struct RpnOutput {
@@ -57,17 +47,19 @@ impl RpnHead {
         }
     }
 
-    /// The logits and deltas of one level. Products are in the given precision.
+    /// What the head says of the anchors of one level, f32: the logits for showing an object, `[batch, 3, height, width]`, and the
+    /// deltas from an anchor to its object, `[batch, 12, height, width]`: `x, y, width, height` of the first anchor, then of the
+    /// second and the third. Products are in the given precision.
     ///
     /// # Shapes
     ///
     /// A level `[batch, channels, height, width]` in f32.
-    pub fn level(&self, level: Tensor<4>, precision: Precision) -> RpnLevel {
+    pub fn level(&self, level: Tensor<4>, precision: Precision) -> [Tensor<4>; 2] {
         let x = relu(self.rpn_conv.forward(precision.lower(level)));
-        RpnLevel {
-            logits: widened(self.rpn_cls.forward(x.clone())),
-            deltas: widened(self.rpn_reg.forward(x)),
-        }
+        [
+            widened(self.rpn_cls.forward(x.clone())),
+            widened(self.rpn_reg.forward(x)),
+        ]
     }
 
     /// The logits and deltas of all levels.
@@ -77,22 +69,20 @@ impl RpnHead {
     /// If there are no levels, or levels of other channels.
     pub fn forward(&self, levels: &[Tensor<4>], precision: Precision) -> RpnOutput {
         let levels = levels.iter();
-        let levels = levels.map(|level| self.level(level.clone(), precision));
-        RpnOutput::of(levels.collect())
+        RpnOutput::of(levels.map(|level| self.level(level.clone(), precision)))
     }
 }
 
 impl RpnOutput {
-    /// The levels in one list, in the order of the anchors.
-    pub(super) fn of(levels: Vec<RpnLevel>) -> Self {
+    /// The logits and deltas of levels in one list, in the order of the anchors.
+    pub(super) fn of(levels: impl Iterator<Item = [Tensor<4>; 2]>) -> Self {
         let (mut logits, mut deltas, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
-        for level in levels {
-            let [batch, anchors, height, width] = level.logits.dims();
+        for of_level in levels {
+            let [batch, anchors, height, width] = of_level[0].dims();
             let count = anchors * height * width;
-            let rows = level.logits.permute([0, 2, 3, 1]);
-            logits.push(rows.reshape([batch, count]));
-            let rows = level.deltas.permute([0, 2, 3, 1]);
-            deltas.push(rows.reshape([batch, count, DELTAS]));
+            let [of_logits, of_deltas] = of_level.map(|map| map.permute([0, 2, 3, 1]));
+            logits.push(of_logits.reshape([batch, count]));
+            deltas.push(of_deltas.reshape([batch, count, DELTAS]));
             sizes.push([height, width]);
         }
         Self {

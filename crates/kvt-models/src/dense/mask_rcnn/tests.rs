@@ -193,7 +193,7 @@ fn every_parameter_is_trained() {
     let losses = network
         .losses(images.clone(), &objects(), Key::new(7))
         .unwrap();
-    let numbers: Vec<f32> = losses.all().into_iter().flat_map(values).collect();
+    let numbers: Vec<f32> = losses.all.clone().into_iter().flat_map(values).collect();
     assert!(
         numbers.iter().all(|loss| loss.is_finite() && *loss > 0.0),
         "{numbers:?}"
@@ -216,10 +216,11 @@ fn images_without_objects_have_no_losses_of_boxes_and_masks() {
     let [_, none]: [Objects; 2] = objects().try_into().unwrap();
     let images = numbers([1, 3, 64, 64], &device);
     let losses = network.losses(images, &[none], Key::new(7)).unwrap();
-    for loss in [&losses.rpn_box, &losses.boxes, &losses.mask] {
-        assert_eq!(values(loss.clone()), [0.0]);
+    let [_, rpn_box, class, boxes, mask] = losses.all.clone();
+    for loss in [rpn_box, boxes, mask] {
+        assert_eq!(values(loss), [0.0]);
     }
-    assert!(values(losses.class.clone())[0] > 0.0);
+    assert!(values(class)[0] > 0.0);
     losses.total().backward();
 }
 
@@ -378,7 +379,11 @@ fn sizes_that_describe_no_network_are_refused() {
         change(&mut config);
         config.validate().unwrap_err()
     };
-    let zero = |field| ModelError::Zero { field };
+    let zero = |field| ModelError::OutOfRange {
+        field,
+        value: 0.0,
+        expected: "at least 1",
+    };
     assert_eq!(refused(|x| x.num_classes = 0), zero("num_classes"));
     assert_eq!(refused(|x| x.hidden = 0), zero("hidden"));
     assert_eq!(refused(|x| x.test.count = 0), zero("test"));

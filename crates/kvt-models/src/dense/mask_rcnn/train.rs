@@ -66,12 +66,7 @@ impl MaskRcnn {
             let logits = self.outline(&levels, &of_roi.positive_regions());
             of_masks(logits, &of_roi)
         };
-        Ok(DetectLosses {
-            rpn_class,
-            rpn_box,
-            class,
-            boxes,
-            mask,
-        })
+        let all = [rpn_class, rpn_box, class, boxes, mask];
+        Ok(DetectLosses { all })
     }
 }

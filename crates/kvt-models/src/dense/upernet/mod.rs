@@ -32,11 +32,12 @@ pub struct UperNetConfig {
 }
 
 impl UperNetConfig {
-    /// Refuses sizes of 0, a dropout outside of `[0, 1)`, and an auxiliary head on a map that is not there, for a pyramid of `maps` maps.
+    /// Refuses sizes of 0 or implausibly large ones, a dropout outside of `[0, 1)`, and an auxiliary head on a map that is not there,
+    /// for a pyramid of `maps` maps.
     ///
     /// # Errors
     ///
-    /// [`ModelError::Zero`] and [`ModelError::OutOfRange`].
+    /// [`ModelError::OutOfRange`].
     pub fn validate(&self, maps: usize) -> Result<(), ModelError> {
         let of_auxiliary = if self.aux_stage > 0 {
             self.aux_channels
@@ -52,9 +53,7 @@ impl UperNetConfig {
             ),
             ("aux_channels", of_auxiliary),
         ];
-        if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
-            return Err(ModelError::Zero { field });
-        }
+        validate::sizes(&sizes)?;
         validate::rate("dropout", self.dropout)?;
         let (stage, expected) = (
             self.aux_stage,

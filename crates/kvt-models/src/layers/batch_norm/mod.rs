@@ -67,7 +67,7 @@ impl BatchNorm {
         let shape = x.dims();
         // Every token is a sample of one pixel.
         let samples = x.reshape([-1, shape[D - 1] as i64, 1]);
-        self.in_own_type(samples, phase, None, false).reshape(shape)
+        self.normalise(samples, phase, None, false).reshape(shape)
     }
 
     /// The output has the type of the input: between the convolutions of a stem, only the computations of norms are
@@ -100,41 +100,31 @@ impl BatchNorm {
         let shape = x.dims();
         let planes = |x: Tensor<4>| -> Tensor<3> { x.flatten(2, 3) };
         let residual = residual.map(planes);
-        self.in_own_type(planes(x), phase, residual, relu)
+        self.normalise(planes(x), phase, residual, relu)
             .reshape(shape)
     }
 
-    fn in_own_type(
+    /// `[outer, channels, inner]` to the same shape and type, computed in f32.
+    fn normalise(
         &self,
         x: Tensor<3>,
         phase: Phase,
         residual: Option<Tensor<3>>,
         relu: bool,
     ) -> Tensor<3> {
-        let dtype = x.dtype();
-        let residual = residual.map(widened);
-        in_type(self.normalise(widened(x), phase, residual, relu), dtype)
-    }
-
-    /// `[outer, channels, inner]` to the same shape.
-    fn normalise(
-        &self,
-        x: Tensor<3>,
-        phase: Phase,
-        residual: Option<Tensor<3>>,
-        with_relu: bool,
-    ) -> Tensor<3> {
         let BatchNormSettings { epsilon, momentum } = self.settings;
+        let dtype = x.dtype();
+        let (x, residual) = (widened(x), residual.map(widened));
         let input = BatchNormInput {
             gamma: self.weight.val(),
             beta: self.bias.val(),
             epsilon,
             residual,
-            relu: with_relu,
+            relu,
         };
         if phase == Phase::Eval {
             let statistics = [self.running_mean.value(), self.running_var.value()];
-            return batch_norm(x, input, statistics);
+            return in_type(batch_norm(x, input, statistics), dtype);
         }
         let [outer, _, inner] = x.dims();
         let samples = (outer * inner) as f64;
@@ -143,7 +133,7 @@ impl BatchNorm {
             let joint = shared::normalise(x, samples, input, group);
             keep(&self.running_mean, joint.mean, momentum);
             keep(&self.running_var, joint.unbiased, momentum);
-            return joint.output;
+            return in_type(joint.output, dtype);
         }
         let result = batch_norm_train(x, input);
         // The batch is normalised by the biased variance; PyTorch keeps the unbiased one in the running statistics. A
@@ -160,7 +150,7 @@ impl BatchNorm {
             keep(&self.running_mean, mean, momentum);
             keep(&self.running_var, unbiased, momentum);
         }
-        result.output
+        in_type(result.output, dtype)
     }
 }
 

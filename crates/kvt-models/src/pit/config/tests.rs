@@ -180,7 +180,14 @@ fn sizes_that_describe_no_model_are_refused() {
         },
         ..named("pit_ti_224")
     };
-    assert_eq!(empty.validate(), Err(ModelError::Zero { field: "depth" }));
+    assert_eq!(
+        empty.validate(),
+        Err(ModelError::OutOfRange {
+            field: "depth",
+            value: 0.0,
+            expected: "at least 1"
+        })
+    );
     // Meaningless, but without a panic.
     assert_eq!(empty.summary().stages.len(), 0);
 }

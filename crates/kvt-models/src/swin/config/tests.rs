@@ -57,7 +57,6 @@ fn padding_costs_projections_and_attention() {
         patch_size: 2,
         embed_dim: 8,
         window_size: 4,
-        dense: None,
         stages: StagesConfig {
             depth: vec![1],
             num_heads: vec![2],
@@ -79,7 +78,7 @@ fn sizes_without_a_name_are_spelled_out() {
         ..ModelOverrides::default()
     };
     assert_eq!(
-        tiny().with(&overrides).unwrap().name(),
+        ModelConfig::from(tiny()).with(&overrides).unwrap().name(),
         "swin_tiny_patch2_window4_32"
     );
     let overrides = ModelOverrides {
@@ -87,7 +86,7 @@ fn sizes_without_a_name_are_spelled_out() {
         ..overrides
     };
     assert_eq!(
-        tiny().with(&overrides).unwrap().name(),
+        ModelConfig::from(tiny()).with(&overrides).unwrap().name(),
         "swin_96x2-2-6-2_patch2_window4_32"
     );
 }
@@ -130,7 +129,10 @@ fn sizes_that_describe_no_model_are_refused() {
     let refuse = |change: &dyn Fn(&mut SwinConfig)| {
         let mut config = tiny();
         change(&mut config);
-        config.validate().unwrap_err().to_string()
+        ModelConfig::from(config)
+            .validate()
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(
         refuse(&|config| config.window_size = 0),

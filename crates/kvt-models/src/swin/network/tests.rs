@@ -27,7 +27,6 @@ fn small() -> SwinConfig {
         patch_size: 2,
         embed_dim: 6,
         window_size: 4,
-        dense: None,
         stages: StagesConfig {
             depth: vec![2, 1],
             num_heads: vec![1, 2],

@@ -129,24 +129,16 @@ impl FamilyConfig for T2tConfig {
         configs.into()
     }
 
-    fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
+    fn with(mut self, overrides: &ModelOverrides) -> Result<Self, ModelError> {
         let own = [self.embed_dim, self.depth, self.num_heads];
-        let [embed_dim, depth, num_heads] = overrides.blocks(own)?;
-        let (tokens_type, attention) = self.tokens_type.with(self.attention, overrides)?;
-        Ok(Self {
-            common: self.common.with(overrides),
-            tokens_type,
-            strides: overrides.strides(self.strides, "its soft splits")?,
-            token_dim: overrides.token_dim.unwrap_or(self.token_dim),
-            embed_dim,
-            depth,
-            num_heads,
-            attention,
-        })
+        [self.embed_dim, self.depth, self.num_heads] = overrides.blocks(own)?;
+        (self.tokens_type, self.attention) = self.tokens_type.with(self.attention, overrides)?;
+        self.strides = overrides.strides(self.strides, "its soft splits")?;
+        self.token_dim = overrides.token_dim.unwrap_or(self.token_dim);
+        Ok(self)
     }
 
     fn validate(&self) -> Result<(), ModelError> {
-        self.common.validate()?;
         validate::sizes(&self.strides.map(|stride| ("strides", stride)))?;
         validate::sizes(&[("token_dim", self.token_dim)])?;
         self.tokens_type.validate(self.token_dim)?;
@@ -162,6 +154,10 @@ impl FamilyConfig for T2tConfig {
         let (dim, depth) = (self.embed_dim, self.depth);
         self.common
             .validate_stage(dim, depth, &self.attention, &self.place())
+    }
+
+    fn input_sides(&self) -> [usize; 2] {
+        [1, self.patch()]
     }
 
     /// timm has no T2T-ViT: the original's name, with the image size if it is not 224.

@@ -95,12 +95,7 @@ impl TokensType {
                     None => 1,
                 };
                 if given > 1 {
-                    return Err(ModelError::NoScores {
-                        given,
-                        stage: "blocks",
-                        reason: "the Performers of `tokens_to_token` make no scores to choose keys by",
-                        help: "use token transformers, as in `t2t_vit_t_14`",
-                    });
+                    return Err(ModelError::NoScores { given });
                 }
                 let blocks = overrides.attentions(&[blocks], 1)?.swap_remove(0);
                 Ok((self, blocks))

@@ -25,7 +25,6 @@ fn padded(depth: usize) -> TwinsConfig {
         embed_dim: vec![8],
         window_size: vec![4],
         sr_ratio: vec![2],
-        dense: None,
         stages: StagesConfig::dense(&[depth], &[2]),
     }
 }
@@ -95,6 +94,7 @@ fn cost_of_padding_and_of_sub_sampling_by_hand() {
 
 #[test]
 fn sizes_without_a_name_are_spelled_out() {
+    let base = || ModelConfig::from(base());
     let name = |overrides: &ModelOverrides| base().with(overrides).unwrap().name();
     let overrides = ModelOverrides {
         img_size: Some(384.into()),
@@ -131,7 +131,7 @@ fn a_model_for_small_images() {
         num_classes: Some(10),
         ..ModelOverrides::default()
     };
-    let config = base().with(&overrides).unwrap();
+    let config = ModelConfig::from(base()).with(&overrides).unwrap();
     assert_eq!(config.validate(), Ok(()));
     let summary = config.summary();
     // Counted with timm, with a first stride of 2.
@@ -148,7 +148,10 @@ fn sizes_that_describe_no_model_are_refused() {
     let refuse = |change: &dyn Fn(&mut TwinsConfig)| {
         let mut config = base();
         change(&mut config);
-        config.validate().unwrap_err().to_string()
+        ModelConfig::from(config)
+            .validate()
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(
         refuse(&|config| config.common.img_size = 225.into()),

@@ -31,7 +31,6 @@ fn small() -> TwinsConfig {
         embed_dim: vec![6, 8],
         window_size: vec![4, 4],
         sr_ratio: vec![2, 1],
-        dense: None,
         stages: StagesConfig::dense(&[2, 3], &[1, 2]),
     }
 }
@@ -329,9 +328,9 @@ fn images_that_no_key_comes_from_are_refused() {
     config.sr_ratio = vec![4, 2];
     let model = build(config, 1);
     for size in [[8, 8], [8, 20], [12, 36]] {
-        assert_eq!(model.backbone.check_size(size), Ok(()));
+        assert_eq!(model.check_size(size), Ok(()));
     }
-    let refuse = |size| model.backbone.check_size(size).unwrap_err().to_string();
+    let refuse = |size| model.check_size(size).unwrap_err().to_string();
     assert!(refuse([4, 16]).contains("Twins: expected at least 8 pixels on each side"));
     assert!(refuse([16, 18]).contains("Twins: expected multiples of the 4 pixels of a patch"));
     assert!(refuse([0, 16]).contains("multiples"));

@@ -91,7 +91,7 @@ fn the_least_image_leaves_a_token() {
         };
         let mut config = named("visformer_tiny");
         config.strides = strides;
-        let least = config.least_size();
+        let [least, _] = config.input_sides();
         assert_eq!((grid(least), grid(least - 1)), (1, 0), "{strides:?}");
     }
 }
@@ -186,10 +186,7 @@ fn attention_knows_where_it_stands() {
     let places: Vec<Option<Place>> = config
         .stages()
         .iter()
-        .map(|stage| match stage.kind {
-            Kind::Attention { place, .. } => Some(place),
-            Kind::Convolution => None,
-        })
+        .map(|stage| stage.attention.as_ref().map(|(_, place)| *place))
         .collect();
     let softmax_only = places[1].unwrap().softmax_only;
     assert!(softmax_only.is_some());

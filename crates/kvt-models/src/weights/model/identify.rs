@@ -2,9 +2,9 @@
 
 use super::weight_names::{family_of, layout};
 use crate::ModelConfig;
-use crate::family::Family;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::families::{aliased, named};
+use crate::family::{Family, Renaming};
 use crate::weights::Layout;
 use crate::weights::{StateDict, WeightsError};
 
@@ -73,9 +73,9 @@ pub fn nearest(weights: &StateDict) -> Result<Option<String>, WeightsError> {
 
 /// The numbers of weights outside the classifier.
 fn numbers_of(weights: &StateDict, family: &Family) -> usize {
-    let to_timm = match layout(family, weights) {
-        Layout::Timm => str::to_owned,
-        Layout::Official => family.official.names.to_name,
+    let names = match layout(family, weights) {
+        Layout::Timm => Renaming::NONE,
+        Layout::Official => family.official.names,
     };
     let is_parameter = |name: &str| {
         let is_statistic = name.ends_with(".running_mean") || name.ends_with(".running_var");
@@ -83,7 +83,7 @@ fn numbers_of(weights: &StateDict, family: &Family) -> usize {
     };
     let numbers = weights
         .iter()
-        .filter(|(name, _)| is_parameter(&to_timm(name)));
+        .filter(|(name, _)| is_parameter(&names.own(name)));
     numbers.map(|(_, data)| data.num_elements()).sum()
 }
 

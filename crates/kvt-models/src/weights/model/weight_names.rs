@@ -27,7 +27,7 @@ pub fn recognise(weights: &StateDict) -> Option<Recognised> {
         let weight = format!("{name}.weight");
         weights.get(&match layout {
             Layout::Timm => weight,
-            Layout::Official => (family.official.names.from_name)(&weight),
+            Layout::Official => family.official.names.other(&weight),
         })
     });
     Some(Recognised {
@@ -67,18 +67,17 @@ impl Model {
             return weights.clone();
         }
         let names = family.official.names;
-        let rename = match layout {
-            Layout::Timm => names.to_name,
-            Layout::Official => names.from_name,
-        };
         let config = self.config.of_family();
         StateDict::of_shares(weights.shares().map(|(name, data)| {
-            let renamed = rename(name);
+            let renamed = match layout {
+                Layout::Timm => names.own(name),
+                Layout::Official => names.other(name),
+            };
             let timm = match layout {
                 Layout::Timm => &renamed,
                 Layout::Official => name,
             };
-            let reordered = config.reordered(timm, data, layout);
+            let reordered = config.reordered(timm, data);
             (
                 renamed,
                 reordered.map_or_else(|| Arc::clone(data), Arc::new),

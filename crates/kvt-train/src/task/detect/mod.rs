@@ -136,7 +136,7 @@ impl Task for Detect {
             Phase::Eval => Key::new(0),
         };
         let losses = network.losses(images, &objects, key)?;
-        self.seen = Some(losses.all().map(|loss| loss.inner()));
+        self.seen = Some(losses.all.clone().map(|loss| loss.inner()));
         Ok(losses.total())
     }
 

@@ -107,7 +107,7 @@ impl Task for Dino {
         let (plan, splits, device) = (setup.plan, setup.splits, setup.device);
         let mut model = build_model(plan, setup.model, device)?;
         if plan.dino.local_views > 0 {
-            model.backbone.check_size([plan.dino.local_size; 2])?;
+            model.check_size([plan.dino.local_size; 2])?;
         }
         if setup.weights == Weights::OfPlan {
             // The classification head is not used.

@@ -190,11 +190,12 @@ fn compare_training(golden: &Golden, device: &Device) {
     let looked = network.look(&maps);
     let anchors = Anchors::new(&looked.rpn.sizes);
     for (number, level) in looked.levels.iter().enumerate() {
-        let of_level = network.heads.rpn_head.level(level.clone(), Precision::F32);
+        let rpn_head = &network.heads.rpn_head;
+        let [logits, deltas] = rpn_head.level(level.clone(), Precision::F32);
         for (name, found) in [
             ("pyramid", level.clone()),
-            ("logits", of_level.logits),
-            ("deltas", of_level.deltas),
+            ("logits", logits),
+            ("deltas", deltas),
         ] {
             golden.compare_sketch(&format!("{name}_sketch.{number}"), &values(found));
         }
@@ -214,7 +215,7 @@ fn compare_training(golden: &Golden, device: &Device) {
     let losses = network.losses_of_maps(&maps, &objects, Key::new(1));
     let losses = losses.unwrap();
     let expected = golden.floats("losses");
-    let found: Vec<f32> = losses.all().into_iter().flat_map(values).collect();
+    let found: Vec<f32> = losses.all.clone().into_iter().flat_map(values).collect();
     for ((found, expected), name) in found.iter().zip(&expected).zip(DetectLosses::NAMES) {
         assert_close(name, &[*found], &[*expected], 1e-4);
     }
@@ -236,7 +237,7 @@ fn compare_training(golden: &Golden, device: &Device) {
 
     let images = golden.images(device);
     let losses = network.losses(images, &objects, Key::new(1)).unwrap();
-    let found: Vec<f32> = losses.all().into_iter().flat_map(values).collect();
+    let found: Vec<f32> = losses.all.into_iter().flat_map(values).collect();
     assert_close("losses from images", &found, &expected, 1e-4);
 }
 

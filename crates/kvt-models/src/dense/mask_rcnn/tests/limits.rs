@@ -70,7 +70,7 @@ fn losses_depend_on_the_key() {
     let maps = network.maps(numbers([2, 3, 64, 64], &device), Phase::Eval);
     let losses = |seed| {
         let losses = network.losses_of_maps(&maps, &objects(), Key::new(seed));
-        losses.unwrap().all().map(values)
+        losses.unwrap().all.map(values)
     };
     let ([anchors, _, regions, ..], [other_anchors, _, other_regions, ..]) = (losses(7), losses(8));
     assert_ne!(anchors, other_anchors);

@@ -141,21 +141,19 @@ fn levels_have_the_sizes_of_the_maps_and_a_half() {
 #[test]
 fn anchors_of_a_place_follow_each_other() {
     let device = Device::flex();
-    let level = |height: usize, width: usize| RpnLevel {
-        logits: numbers([2, 3, height, width], &device),
-        deltas: numbers([2, 12, height, width], &device),
+    let level = |height: usize, width: usize| {
+        [3, 12].map(|channels| numbers([2, channels, height, width], &device))
     };
-    let levels = vec![level(2, 3), level(1, 2)];
-    let second = levels[1].clone();
-    let output = RpnOutput::of(levels);
+    let [second_logits, second_deltas] = level(1, 2);
+    let output = RpnOutput::of([level(2, 3), level(1, 2)].into_iter());
     assert_eq!(output.logits.dims(), [2, 24]);
     assert_eq!(output.deltas.dims(), [2, 24, 4]);
     assert_eq!(output.sizes, [[2, 3], [1, 2]]);
     // Image 1, level 1, column 1, anchor 2.
     let (logits, deltas) = (values(output.logits), values(output.deltas));
     let at = 24 + 18 + 3 + 2;
-    assert_eq!(logits[at], values(second.logits)[(3 + 2) * 2 + 1]);
-    let own = values(second.deltas);
+    assert_eq!(logits[at], values(second_logits)[(3 + 2) * 2 + 1]);
+    let own = values(second_deltas);
     let expected: Vec<f32> = (8..12).map(|of| own[(12 + of) * 2 + 1]).collect();
     assert_eq!(deltas[at * 4..at * 4 + 4], expected);
 }
