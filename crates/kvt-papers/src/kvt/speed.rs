@@ -179,23 +179,21 @@ fn csv(found: &[StepMeasurement]) -> String {
 }
 
 fn svg(found: &[StepMeasurement]) -> Result<String, String> {
-    let dots = |(color, (name, value)): (usize, (&'static str, fn(&StepMeasurement) -> f64))| {
-        // A line of one point is a dot: rows have no order that a line could follow.
+    // A line of one point is a dot: rows have no order that a line could follow.
+    let dots = |name: &'static str, color, value: fn(&StepMeasurement) -> f64| {
         let places = ROWS.into_iter().zip(found).enumerate();
         places.map(move |(number, (row, one))| {
             let name = if number == 0 { name } else { "" };
             Line::new(name, color, [(row, value(one))])
         })
     };
-    let both: [(_, fn(&StepMeasurement) -> f64); 2] = [
-        ("a training step", |one| one.step_ms),
-        ("a forward pass", |one| one.forward_ms),
-    ];
+    let steps = dots("a training step", 0, |one| one.step_ms);
+    let forwards = dots("a forward pass", 1, |one| one.forward_ms);
     Chart {
         title: "Milliseconds by row of the table",
         x: Axis::linear("row of the table").at(ROWS.into()),
         y: Axis::logarithmic("ms"),
-        lines: both.into_iter().enumerate().flat_map(dots).collect(),
+        lines: steps.chain(forwards).collect(),
         names: Names::Beside,
     }
     .svg()
