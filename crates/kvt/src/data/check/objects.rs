@@ -15,7 +15,7 @@ pub(super) fn run(data: &DataConfig, limits: ImageLimits) -> anyhow::Result<Exit
 fn describe(found: &Check<CocoCheck>) -> String {
     let header = "split,images,without objects,sizes,bad images,objects,left out,without a mask,bad annotations";
     let rows = found.splits.iter().map(|split| {
-        let left_out = split.left_out.iter().map(|(_, count)| count);
+        let left_out = split.left_out.values();
         vec![
             split.name.clone(),
             grouped(split.images),
