@@ -66,7 +66,7 @@ fn texts_become_labels() {
         message.contains("data/1.png") && message.contains("`cow` is none of"),
         "{message}"
     );
-    let message = error(texts(&["", "|"]), None);
+    let message = error(texts(&["|"]), None);
     assert!(message.contains("no image has a label"), "{message}");
     let numbers = Source {
         are_labels: false,
