@@ -44,6 +44,7 @@ fn ask() -> bool {
 }
 
 /// `ldtilecfg`'s format: all eight registers hold 16 rows of 64 bytes.
+#[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Config {
     palette: u8,
@@ -52,15 +53,27 @@ struct Config {
     rows: [u8; 16],
 }
 
-static CONFIG: Config = Config {
-    palette: 1,
+/// Registers that are released.
+const NONE: Config = Config {
+    palette: 0,
     others: [0; 15],
+    row_bytes: [0; 16],
+    rows: [0; 16],
+};
+
+static FULL: Config = Config {
+    palette: 1,
     row_bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
     rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+    ..NONE
 };
 
 /// This thread's registers, ready for products until it is dropped.
-pub(super) struct Tiles(PhantomData<*const ()>);
+pub(super) struct Tiles {
+    /// How they were configured before, by a caller further up that continues to use them.
+    before: Config,
+    on_this_thread: PhantomData<*const ()>,
+}
 
 impl Tiles {
     /// The registers of this thread, if they are [permitted](is_permitted).
@@ -69,11 +82,23 @@ impl Tiles {
         if !is_permitted() {
             return None;
         }
-        // SAFETY: the instructions are permitted, and the configuration is a valid one.
+        let mut before = NONE;
+        // SAFETY: the instructions are permitted, the configuration is a valid one, and the former one has 64 bytes of room.
         unsafe {
-            asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(readonly, nostack, preserves_flags));
+            asm!(
+                "sttilecfg [{before}]",
+                "ldtilecfg [{full}]",
+                before = in(reg) &raw mut before,
+                full = in(reg) &raw const FULL,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, preserves_flags),
+            );
         }
-        Some(Self(PhantomData))
+        Some(Self {
+            before,
+            on_this_thread: PhantomData,
+        })
     }
 
     /// The sums of products of 32 rows, `stride` pairs apart, and a panel of columns, `[pair, column]`.
@@ -88,10 +113,12 @@ impl Tiles {
         columns: &[[u32; WIDTH]],
         sums: &mut [[f32; WIDTH]; HEIGHT],
     ) {
+        let end = stride.checked_mul(HEIGHT - 1);
+        let end = end.and_then(|end| end.checked_add(columns.len()));
         assert!(
             !columns.is_empty()
                 && columns.len().is_multiple_of(PAIRS)
-                && (HEIGHT - 1) * stride + columns.len() <= rows.len(),
+                && end.is_some_and(|end| end <= rows.len()),
             "a tile that does not fit"
         );
         // SAFETY: `Tiles` configured the registers. Each step reads 64 bytes of every row, and 128 of each of 16 rows of columns, all
@@ -138,9 +165,71 @@ impl Tiles {
 impl Drop for Tiles {
     #[expect(unsafe_code, reason = "instructions that not every CPU has")]
     fn drop(&mut self) {
-        // SAFETY: the instructions are permitted. Released registers need not be saved when the thread is switched.
+        // SAFETY: the instructions are permitted, and the configuration was this thread's. That of no registers releases them, so that
+        // they need not be saved when the thread is switched.
         unsafe {
-            asm!("tilerelease", options(nomem, nostack, preserves_flags));
+            asm!(
+                "ldtilecfg [{}]",
+                in(reg) &raw const self.before,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, preserves_flags),
+            );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The palette of this thread's registers: 0 where they are released.
+    #[expect(unsafe_code, reason = "an instruction that not every CPU has")]
+    fn palette() -> u8 {
+        let mut config = NONE;
+        // SAFETY: the registers are permitted; the instruction writes 64 bytes.
+        unsafe {
+            asm!("sttilecfg [{}]", in(reg) &raw mut config, options(nostack, preserves_flags));
+        }
+        config.palette
+    }
+
+    fn product(tiles: &Tiles, rows: usize, stride: usize, pairs: usize) -> bool {
+        let run = || {
+            let columns = vec![[0; WIDTH]; pairs];
+            tiles.product(
+                &vec![[0; 2]; rows],
+                stride,
+                &columns,
+                &mut [[1.0; WIDTH]; HEIGHT],
+            );
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_ok()
+    }
+
+    #[test]
+    fn registers_are_released_and_tiles_must_fit() {
+        if !is_permitted() {
+            return kvt_testing::skipped("the CPU has no AMX");
+        }
+        assert_eq!(palette(), 0);
+        if let Some(outer) = Tiles::of_this_thread() {
+            drop(Tiles::of_this_thread());
+            assert!(product(&outer, 512, 16, 16), "registers of an outer one");
+            for (rows, stride, pairs) in [
+                (511, 16, 16),
+                (512, 16, 0),
+                (512, 16, 15),
+                (512, 17, 16),
+                (512, usize::MAX / 31 + 1, 16),
+            ] {
+                assert!(
+                    !product(&outer, rows, stride, pairs),
+                    "{rows} {stride} {pairs}"
+                );
+            }
+            assert_eq!(palette(), 1);
+        }
+        assert_eq!(palette(), 0);
     }
 }

@@ -34,12 +34,14 @@ impl Kernel {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512bf16");
-        let means = if amx::is_permitted() {
-            Means::Amx
-        } else {
-            Means::Instructions
-        };
-        found.then_some(Self(means))
+        // Permission is asked for only where it is of use: it cannot be returned.
+        found.then(|| {
+            Self(if amx::is_permitted() {
+                Means::Amx
+            } else {
+                Means::Instructions
+            })
+        })
     }
 
     /// The registers for larger tiles, if this CPU has them.

@@ -4,7 +4,7 @@
 //! bf16 if needed; a kernel computes tiles of 12 x 32 sums, with AMX of 32 x 32; and each tile is finished (bias, residual, output
 //! type) while it is in the cache. Other CPUs widen the numbers to f32 and use the f32 product.
 //!
-//! Terms are added in order, in parts whose number depends only on the number of rows, so that the result does not
+//! Terms are added in a fixed order, which is another one for each kernel, and in parts whose number depends only on the number of rows, so that the result does not
 //! depend on the number of threads.
 
 use std::ops::Range;
@@ -111,12 +111,30 @@ pub(crate) fn rows_of_product<A: Number, T: Number>(
     Scratch(left): &mut Scratch,
 ) {
     let columns = out.len() / a.shape()[0].max(1);
-    tiles(kernel, a, left, &right.0, |row, range, sums| {
-        let place = row * columns;
-        let added = added.at(place, range.clone());
-        let out = &mut out[place + range.start..place + range.end];
+    let output = Output {
+        out,
+        columns,
+        added,
+    };
+    tiles(kernel, a, left, &right.0, output);
+}
+
+/// Where sums of tiles are written. Not a closure, which would not be inlined where it is compiled for the CPU's instructions.
+struct Output<'a, T> {
+    out: &'a mut [T],
+    columns: usize,
+    added: Added<'a, T>,
+}
+
+impl<T: Number> Output<'_, T> {
+    /// Finishes the sums in some columns of a row.
+    #[inline(always)]
+    fn write(&mut self, row: usize, range: Range<usize>, sums: &[f32]) {
+        let place = row * self.columns;
+        let added = self.added.at(place, range.clone());
+        let out = &mut self.out[place + range.start..place + range.end];
         finish(out, sums, added);
-    });
+    }
 }
 
 /// `a b` plus the added terms in a new vector, row by row, on all threads. Without a kernel, it computes as on other CPUs.
@@ -203,10 +221,18 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
             .rows(start..a_columns.min(start + band));
         right.fill(kernel, b.rows(range).t(), buffers);
         let mut out = vec![0.0; a.shape()[0] * columns];
-        tiles(kernel, a, left, right, |row, range, sums| {
-            let place = row * columns;
-            out[place + range.start..place + range.end].copy_from_slice(sums);
-        });
+        let added = Added::nothing();
+        tiles(
+            kernel,
+            a,
+            left,
+            right,
+            Output {
+                out: &mut out,
+                columns,
+                added,
+            },
+        );
         out
     });
     let sums: Vec<Vec<f32>> = sums.collect();

@@ -221,3 +221,63 @@ fn numbers_round_to_the_nearest() {
         assert!(x.is_nan() || actual.to_bits() == expected.to_bits(), "{x}");
     }
 }
+
+/// Rows further apart than they are long, and blocks with tiles in place and a rest; what lies between rows is NaN.
+#[test]
+fn neighbours_of_rows_are_not_read_as_numbers() {
+    for [m, k, gap] in [
+        [40, 64, 2],
+        [40, 64, 1],
+        [33, 31, 1],
+        [70, 33, 31],
+        [64, 32, 32],
+        [65, 30, 34],
+        [31, 96, 4],
+    ] {
+        let (stride, n) = (k + gap, 37);
+        let mut wide = vec![bf16::NAN; m * stride];
+        let numbers = halves(&values(m * k, 1));
+        for (to, from) in wide.chunks_mut(stride).zip(numbers.chunks(k)) {
+            to[..k].copy_from_slice(from);
+        }
+        let b = halves(&values(k * n, 2));
+        let (a, b) = (
+            Matrix::new(&wide, [m, k], stride),
+            Matrix::new(&b, [k, n], n),
+        );
+        let expected = naive(Matrix::new(&numbers, [m, k], k), b);
+        for kernel in kernels().into_iter().flatten() {
+            let mut out = vec![0.0f32; m * n];
+            let (right, added) = (Right::new(kernel, b), Added::nothing());
+            rows_of_product(kernel, a, &right, added, &mut out, &mut Scratch::default());
+            assert_near(&format!("{m} {k} {gap} {kernel:?}"), &out, &expected, 0.0);
+        }
+    }
+}
+
+/// Buffers that held NaNs in other shapes.
+#[test]
+fn reused_buffers_are_as_new() {
+    let nans = vec![f32::NAN; 70 * 100];
+    for kernel in kernels().into_iter().flatten() {
+        let mut scratch = Scratch::default();
+        for [m, k, n] in [[33, 3, 5], [5, 40, 33], [1, 0, 2], [40, 64, 7]] {
+            for is_transposed in [false, true] {
+                let dirty = Matrix::new(&nans, [70, 100], 100);
+                let right = Right::new(kernel, Matrix::new(&nans, [100, 2], 2));
+                let (added, out) = (Added::nothing(), &mut [0.0f32; 140]);
+                rows_of_product(kernel, dirty, &right, added, out, &mut scratch);
+                let (a, b) = (values(m * k, 1), values(k * n, 2));
+                let a = if is_transposed {
+                    Matrix::new(&a, [k, m], m).t()
+                } else {
+                    Matrix::new(&a, [m, k], k)
+                };
+                let b = Matrix::new(&b, [k, n], n);
+                let (right, mut out) = (Right::new(kernel, b), vec![0.0f32; m * n]);
+                rows_of_product(kernel, a, &right, Added::nothing(), &mut out, &mut scratch);
+                assert_near(&format!("{m} {k} {n} {kernel:?}"), &out, &naive(a, b), 0.0);
+            }
+        }
+    }
+}

@@ -6,14 +6,15 @@ use rayon::prelude::*;
 
 use super::amx::{self, Tiles};
 use super::pack::{Buffers, HEIGHT, LANES, Rows, VECTORS, WIDTH, pack};
-use super::{Kernel, Number};
+use super::{Kernel, Number, Output};
 use crate::cpu::gemm::Matrix;
 
 /// A matrix in panels of `W` rows.
 pub(super) struct Panels<const W: usize> {
     values: Vec<[u32; W]>,
     rows: usize,
-    /// Pairs of numbers per row.
+    /// Numbers per row, and pairs of them, padded.
+    numbers: usize,
     pairs: usize,
 }
 
@@ -22,6 +23,7 @@ impl<const W: usize> Default for Panels<W> {
         Self {
             values: Vec::new(),
             rows: 0,
+            numbers: 0,
             pairs: 1,
         }
     }
@@ -60,7 +62,7 @@ impl<const W: usize> Panels<W> {
     }
 
     fn reshape(&mut self, kernel: Kernel, [rows, numbers]: [usize; 2]) {
-        self.rows = rows;
+        (self.rows, self.numbers) = (rows, numbers);
         self.pairs = numbers.div_ceil(2).max(1).next_multiple_of(kernel.step());
         self.values.resize(rows.div_ceil(W) * self.pairs, [0; W]);
     }
@@ -77,16 +79,20 @@ pub(super) struct Left {
     buffers: Buffers,
 }
 
-/// Computes all tiles of a product on this thread. `write` gets a row, the columns of the tile, and the sums in these columns.
-pub(super) fn tiles<T: Number>(
+/// Computes all tiles of a product on this thread.
+///
+/// # Panics
+/// If the matrices do not fit.
+pub(super) fn tiles<A: Number, T: Number>(
     kernel: Kernel,
-    matrix: Matrix<'_, T>,
+    matrix: Matrix<'_, A>,
     left: &mut Left,
     right: &Panels<WIDTH>,
-    mut write: impl FnMut(usize, Range<usize>, &[f32]),
+    mut output: Output<'_, T>,
 ) {
+    assert_eq!(matrix.shape()[1], right.numbers, "matrices that do not fit");
     if let Some(tiles) = kernel.tiles() {
-        return left.large_tiles(kernel, &tiles, matrix, right, write);
+        return left.large_tiles(kernel, &tiles, matrix, right, output);
     }
     if in_place(matrix, 0).is_none() {
         left.panels.fill(kernel, matrix, &mut left.buffers);
@@ -100,7 +106,7 @@ pub(super) fn tiles<T: Number>(
             for number in 0..rows.div_ceil(HEIGHT) {
                 kernel.tile(rows_of(number), bytemuck::cast_slice(columns), &mut sums);
                 for (row, sums) in (number * HEIGHT..rows).zip(&sums) {
-                    write(row, range.clone(), &sums.as_flattened()[..range.len()]);
+                    output.write(row, range.clone(), &sums.as_flattened()[..range.len()]);
                 }
             }
         }
@@ -119,17 +125,17 @@ impl Panels<WIDTH> {
 
 impl Left {
     /// [`tiles`] with AMX.
-    fn large_tiles<T: Number>(
+    fn large_tiles<A: Number, T: Number>(
         &mut self,
         kernel: Kernel,
         tiles: &Tiles,
-        matrix: Matrix<'_, T>,
+        matrix: Matrix<'_, A>,
         right: &Panels<WIDTH>,
-        mut write: impl FnMut(usize, Range<usize>, &[f32]),
+        mut output: Output<'_, T>,
     ) {
         let (rows, [down, along]) = (matrix.shape()[0], matrix.strides());
         let has_steps = matrix.shape()[1] == 2 * right.pairs;
-        let is_stored = has_steps && along == 1 && down % 2 == 0 && T::pairs_of(&[]).is_some();
+        let is_stored = has_steps && along == 1 && down % 2 == 0 && A::pairs_of(&[]).is_some();
         // Tiles of rows that are read where they are stored.
         let whole = if is_stored { rows / amx::HEIGHT } else { 0 };
         let first = whole * amx::HEIGHT;
@@ -137,7 +143,7 @@ impl Left {
         let stored = |number: usize| {
             let start = number * amx::HEIGHT * down;
             let rows = &matrix.values()[start..][..(amx::HEIGHT - 1) * down + 2 * right.pairs];
-            Some((T::pairs_of(rows)?, down / 2))
+            Some((A::pairs_of(rows)?, down / 2))
         };
         let packed = |number: usize| {
             let start = (number - whole) * amx::HEIGHT * right.pairs;
@@ -151,7 +157,7 @@ impl Left {
                     let (pairs, stride) = stored.unwrap_or_else(|| packed(number));
                     tiles.product(pairs, stride, columns, &mut sums);
                     for (row, sums) in (number * amx::HEIGHT..rows).zip(&sums) {
-                        write(row, range.clone(), &sums[..range.len()]);
+                        output.write(row, range.clone(), &sums[..range.len()]);
                     }
                 }
             }
