@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
 
 use super::band::{self, Band, Window};
-use super::features::{attend_features};
+use super::features::attend_features;
 use super::linear::elu_features;
 use super::weighing::Weighing;
 use crate::{
