@@ -39,7 +39,7 @@ const BAND: usize = ROWS;
 const PART: usize = 512;
 const PARTS: usize = 16;
 
-/// Whether this CPU has instructions that multiply bf16 numbers, which makes products of bf16 faster than those of f32.
+/// Whether this CPU has instructions that multiply bf16 numbers. Products of bf16 are then faster than those of f32 on AMD, and on Intel with AMX.
 pub fn cpu_multiplies_bf16() -> bool {
     Kernel::detect().is_some()
 }
