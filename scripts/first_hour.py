@@ -132,6 +132,8 @@ def main():
         steps = [
             ["demo", *device, *sets(QUICK_DEMO)],
             ["report", "runs/demo/dense", "runs/demo/knn", "--eval", "--samples", "12", "--out", "demo.html"],
+            ["finetune", "photos", "--linear-probe", "--weights", NAME, "--out", "runs/probe", *device, *sets(QUICK_FINETUNE)],
+            ["predict", "--run", "runs/probe", some],
             ["finetune", "photos", "--weights", NAME, *device, *sets(QUICK_FINETUNE)],
             ["predict", "--run", "runs/finetune/photos", some],
         ]
