@@ -63,7 +63,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     version,
     propagate_version = true,
     help_template = groups::template(&Command::augment_subcommands(clap::Command::new("kvt"))),
-    after_help = "Examples:\n  kvt demo\n  kvt finetune photos --weights deit_small_patch16_224\n  kvt train configs/quickstart/dense.toml\n  kvt eval --run runs/finetune/photos\n  kvt predict --run runs/finetune/photos some.jpg\n\n`kvt VERB --help` has more of each."
+    after_help = "Examples:\n  kvt demo\n  kvt finetune photos --weights deit_small_patch16_224\n  kvt config init photos --output photos.toml\n  kvt train photos.toml\n  kvt eval --run runs/finetune/photos\n  kvt predict --run runs/finetune/photos some.jpg\n\n`kvt VERB --help` has more of each."
 )]
 struct Cli {
     #[command(subcommand)]

@@ -18,7 +18,7 @@ use kvt_train::world::World;
 /// `kvt train CONFIG [--set KEY=VALUE]... [--resume[=auto] | --resume-from CHECKPOINT]`
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  kvt train configs/quickstart/dense.toml\n  kvt train photos.toml --set train.epochs=10 --device cuda\n  kvt train photos.toml --resume\n  kvt train photos.toml --resume=auto"
+    after_help = "Examples:\n  kvt train photos.toml\n  kvt train photos.toml --set train.epochs=10 --device cuda\n  kvt train photos.toml --resume\n  kvt train photos.toml --resume=auto"
 )]
 pub(super) struct Args {
     #[command(flatten)]
