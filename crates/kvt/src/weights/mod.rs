@@ -14,7 +14,7 @@ use kvt_models::weights::{
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
-use super::common::{ModelArgs, check_new, classes, success_if};
+use super::common::{ModelArgs, check_new_of, classes, success_if};
 use super::output;
 use super::table::{grouped, table};
 use kvt_data::text::counted;
@@ -250,7 +250,7 @@ fn names(layout: Layout) -> &'static str {
 
 fn convert(args: &Convert) -> anyhow::Result<()> {
     let path = &args.output;
-    check_new(path, ENDING, args.force)?;
+    check_new_of(path, ENDING, args.force)?;
     let weights = read_weights(&locate(&args.input)?)?;
     if let Some(text) = not_finite(&weights) {
         output::warning(&format!("of the numbers {text}"));
@@ -282,7 +282,7 @@ fn convert(args: &Convert) -> anyhow::Result<()> {
 
 /// Writes the mean of the weights of several files.
 fn mean(args: &Average) -> anyhow::Result<()> {
-    check_new(&args.output, ENDING, args.force)?;
+    check_new_of(&args.output, ENDING, args.force)?;
     let mean = average(&args.files)?;
     if let Some(text) = not_finite(&mean) {
         output::warning(&format!("of the numbers {text}"));
