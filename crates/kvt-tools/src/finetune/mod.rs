@@ -89,9 +89,6 @@ pub struct Proposal {
 /// # Errors
 /// If the images or the weights cannot be read, the weights belong to an unknown model, or a value is out of range.
 pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
-    if request.lora.is_some() && request.weights.is_none() {
-        return Err(FinetuneError::LoraAlone);
-    }
     let choices = &request.choices;
     let chosen = choices.document()?;
     // Its labels would be read as those of classes, and what is wrong with them said first.
