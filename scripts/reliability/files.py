@@ -114,7 +114,7 @@ class Files:
             "average": ("w.safetensors", ["weights", "average", weights, weights, "--output", "w.safetensors", "--force"]),
             "convert": ("w.safetensors", ["weights", "convert", weights, "w.safetensors", "--config", reference / "config.toml",
                                           "--force"]),
-            "predict": ("p.csv", ["predict", "--run", reference, image, "--output", "p.csv"]),
+            "predict": ("p.csv", ["predict", "--run", reference, image, "--output", "p.csv", "--force"]),
             "logits": ("l.safetensors", ["logits", "--config", reference / "config.toml", "--weights", weights, "--input",
                                          "in.safetensors", "--output", "l.safetensors"]),
             "bench": ("b.json", ["bench", "attention", "--device=cpu", "--shape=1,1,8,4", "--runs=1", "--json", "b.json"]),

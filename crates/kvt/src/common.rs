@@ -157,14 +157,19 @@ pub(super) fn number(
     }
 }
 
-/// Refuses a file that cannot be written, that has another ending, or that exists unless `force` is set.
-pub(super) fn check_new(path: &Path, ending: &str, force: bool) -> anyhow::Result<()> {
+/// Refuses a file of another ending, and what [`check_new`] refuses.
+pub(super) fn check_new_of(path: &Path, ending: &str, force: bool) -> anyhow::Result<()> {
     if path.extension().is_none_or(|other| other != ending) {
         bail!(
             "`{}` has another ending than `.{ending}`, the only format that is written",
             path.display()
         );
     }
+    check_new(path, force)
+}
+
+/// Refuses a file that cannot be written, or that exists unless `force` is set.
+pub(super) fn check_new(path: &Path, force: bool) -> anyhow::Result<()> {
     if path.is_file() && !force {
         bail!("`{}` exists: use `--force` or another name", path.display());
     }

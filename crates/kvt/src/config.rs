@@ -95,6 +95,7 @@ fn check(config: &ConfigArgs) -> anyhow::Result<()> {
     for plan in &plans {
         // Also checks that need the model: sizes that do not divide, lists of the wrong length.
         let model = plan.model.config(None)?;
+        plan.lora.check(&model)?;
         for warning in warnings(plan, &model, None) {
             output::warning(&warning);
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use kvt_tools::trained::Trained;
 
-use super::common::check_new;
+use super::common::check_new_of;
 use super::trained;
 
 /// `kvt export --run RUN FILE.onnx` and `kvt export --config CONFIG --weights W FILE.onnx`
@@ -42,7 +42,7 @@ enum Format {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (path, Format::Onnx) = (&args.file, args.format);
-    check_new(path, "onnx", args.force)?;
+    check_new_of(path, "onnx", args.force)?;
     let trained = || args.trained.load_without_data();
     write(trained, args.batch.map(NonZeroUsize::from), path)
 }

@@ -6,16 +6,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{anyhow, bail};
-use clap::ValueEnum;
 use kvt_models::ImgSize;
 
-use super::common::{Overrides, generating};
+use super::common::{Overrides, generating, one_of};
 use super::training::{Display, carry_out, exit_code};
 use super::{job, output};
 use kvt_tools::finetune::{Choices, FinetuneError, Request, propose, resume};
 use kvt_train::config::{Plan, resolved_toml};
 use kvt_train::engine::{Session, Start, TrainError};
-use kvt_train::task::{Classify, TaskKind};
+use kvt_train::task::{Classify, Freeze, TaskKind};
 use kvt_train::world::World;
 
 /// `kvt finetune FOLDER --weights WEIGHTS [--model NAME] [--freeze backbone]`
@@ -51,8 +50,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "PIXELS")]
     img_size: Option<ImgSize>,
     /// What is not trained.
-    #[arg(long, value_enum, default_value_t = What::None)]
-    freeze: What,
+    #[arg(long, default_value = "none", value_parser = one_of(FREEZE))]
+    freeze: Freeze,
     /// Train the head alone; the same as `--freeze backbone`.
     #[arg(long, conflicts_with = "freeze")]
     linear_probe: bool,
@@ -75,13 +74,10 @@ pub(super) struct Args {
 }
 
 /// What stays as the weights have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum What {
-    /// Nothing.
-    None,
-    /// Everything but the head.
-    Backbone,
-}
+const FREEZE: [(Freeze, &str, &str); 2] = [
+    (Freeze::None, "none", "Nothing"),
+    (Freeze::Backbone, "backbone", "Everything but the head"),
+];
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     job::run(|world| finetune(args, world))
@@ -116,7 +112,7 @@ fn with_out(error: TrainError) -> anyhow::Error {
 impl Args {
     /// The plan to train, and how training starts.
     fn proposed(&self) -> anyhow::Result<(Plan, Start<'static>)> {
-        let is_probe = self.linear_probe || self.freeze == What::Backbone;
+        let is_probe = self.linear_probe || self.freeze == Freeze::Backbone;
         let lora = self.lora.map(NonZeroUsize::get);
         if self.resume {
             let model = self.model.as_deref();

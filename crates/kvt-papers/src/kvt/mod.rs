@@ -20,7 +20,7 @@ use kvt_models::StageSummary;
 
 use super::Version;
 use kvt_tools::report::{PairedT, Statistic};
-use kvt_train::plot::Line;
+use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::or_empty;
 
 /// The citation of the ECCV version.
@@ -67,19 +67,33 @@ fn fields(statistic: Option<&Statistic>) -> [String; 3] {
     [mean, or_empty(spread), runs]
 }
 
-/// Two bars side by side for each row, from the first on at 1: the paper's value and ours. The first bar of a colour is in the legend.
-fn bars(paper: &[Option<f64>], ours: &[Option<f64>]) -> Vec<Line> {
+/// Two bars for each row, one below the other: the paper's value and ours. `unit` is that of the values.
+fn bars(
+    title: &str,
+    unit: &str,
+    rows: Vec<String>,
+    paper: &[Option<f64>],
+    ours: &[Option<f64>],
+) -> Result<String, String> {
     let of = |(color, (name, offset, values)): (usize, (&str, f64, &[Option<f64>]))| {
-        let places = (1_u8..).map(f64::from).zip(values);
-        let bars = places.filter_map(|(place, value)| Some((place + offset, (*value)?)));
-        let line = |(number, (x, value)): (usize, (f64, f64))| {
+        let bars = values.iter().enumerate();
+        let bars = bars.filter_map(|(row, value)| Some((offset - row as f64, (*value)?)));
+        // The first bar of a colour is in the legend.
+        let line = |(number, (y, value)): (usize, (f64, f64))| {
             let name = if number == 0 { name } else { "" };
-            Line::new(name, color, [(x, 0.0), (x, value)])
+            Line::new(name, color, [(0.0, y), (value, y)])
         };
         bars.enumerate().map(line).collect::<Vec<_>>()
     };
-    let both = [("paper", -0.15, paper), ("ours, last epoch", 0.15, ours)];
-    both.into_iter().enumerate().flat_map(of).collect()
+    let both = [("paper", 0.15, paper), ("ours, last epoch", -0.15, ours)];
+    Chart {
+        title,
+        x: Axis::linear(unit),
+        y: Axis::rows(rows),
+        lines: both.into_iter().enumerate().flat_map(of).collect(),
+        names: Names::Beside,
+    }
+    .svg()
 }
 
 /// The paired test of `second` minus `first`, over the seeds that both have.

@@ -9,7 +9,6 @@ use super::paper::{CONV_NETS, System, TABLE1};
 use super::{bars, cited, fields, kept, ours, percent, short};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::{Cell, Found, Sweep};
-use kvt_train::plot::{Axis, Chart, Names};
 use kvt_train::run::{Metric, RunDir};
 use kvt_train::table::{Table, cells, or_empty};
 
@@ -207,14 +206,12 @@ fn svg(rows: &[Row<'_>]) -> Result<String, String> {
         };
         TABLE1.iter().map(gain).collect()
     };
-    let ticks = (1..=TABLE1.len()).map(|number| number as f64);
-    let mean = |row: &Row<'_>| row.last.map(|statistic| statistic.mean);
-    Chart {
-        title: "k-NN minus dense, top-1 in points, by row of Table 1",
-        x: Axis::linear("system, in the order of the table").at(ticks.collect()),
-        y: Axis::linear("points"),
-        lines: bars(&gains(&|row| row.paper), &gains(&mean)),
-        names: Names::Beside,
-    }
-    .svg()
+    let systems = TABLE1.iter().map(|system| system.name.to_owned());
+    bars(
+        "k-NN minus dense, top-1, by system of Table 1",
+        "points",
+        systems.collect(),
+        &gains(&|row| row.paper),
+        &gains(&|row| row.last.map(|statistic| statistic.mean)),
+    )
 }

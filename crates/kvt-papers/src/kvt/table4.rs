@@ -7,7 +7,6 @@ use super::paper::{Dense, TABLE4};
 use super::{bars, cited, fields, kept, ours, percent, short};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::{Cell, pairs_markdown};
-use kvt_train::plot::{Axis, Chart, Names};
 use kvt_train::run::{Metric, RunDir};
 use kvt_train::table::{Table, cells, or_empty};
 use kvt_train::task::{DenseSize, TaskKind};
@@ -306,13 +305,12 @@ fn svg(rows: &[Row]) -> Result<String, String> {
     let all = |value: &dyn Fn(&Row) -> Option<f64>| rows.iter().map(value).collect::<Vec<_>>();
     let paper = all(&|row| Some(row.paper));
     let ours = all(&|row| row.last.first()?.map(|of| of.mean));
-    Chart {
-        title: "mIoU and box AP by row of Table 4",
-        x: Axis::linear("row of the tables")
-            .at((1..=rows.len()).map(|number| number as f64).collect()),
-        y: Axis::linear("mIoU or box AP, %"),
-        lines: bars(&paper, &ours),
-        names: Names::Beside,
-    }
-    .svg()
+    let name = |row: &Row| format!("{}, {}, {}", row.backbone.name, row.method, row.attention);
+    bars(
+        "mIoU and box AP by row of Table 4",
+        "mIoU or box AP, %",
+        rows.iter().map(name).collect(),
+        &paper,
+        &ours,
+    )
 }

@@ -1,13 +1,14 @@
 //! Section 4.2.2: dense attention estimated from samples, beside the exact sum.
 
+mod measured;
+
 use kvt_attention::AttentionError;
 use kvt_attention::scram::{Estimator, PatchMatch, Proposal, Tokens};
 use kvt_ops::Key;
 
+use self::measured::{Drawn, Draws, Measured};
 use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
-use super::input::{self, product};
-use super::{full, weights};
-use kvt_train::analysis::Moments;
+use super::{full, input, weights};
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
 
@@ -16,13 +17,6 @@ struct Estimators {
     side: usize,
     samples: &'static [usize],
     draws: Draws,
-}
-
-/// How often an estimate is repeated: pairs of means, over so many runs each.
-#[derive(Clone, Copy)]
-struct Draws {
-    pairs: usize,
-    runs: usize,
 }
 
 const DIM: usize = 64;
@@ -66,27 +60,11 @@ impl Method {
     }
 }
 
-/// One estimate of all outputs, and what it says about itself.
-struct Drawn {
-    output: Vec<f64>,
-    /// The sum of its variances by equation 15.
-    variance: Option<f64>,
-    effective: Option<f64>,
-    accepted: Option<f64>,
-}
-
-/// A method with so many samples of each query. Squares are relative to the squared length of the exact output of all queries.
+/// A method with so many samples of each query, or so many keys.
 struct Record {
     method: Method,
     samples: f64,
-    bias: f64,
-    /// Standard error of the bias.
-    error: Option<f64>,
-    spread: Option<f64>,
-    /// What equation 15 says of the spread.
-    predicted: Option<f64>,
-    effective: Option<f64>,
-    accepted: Option<f64>,
+    measured: Measured,
 }
 
 /// Bias and spread of SCRAM's estimators.
@@ -131,27 +109,28 @@ impl Estimators {
                 if method != Method::Chains || samples >= KEPT {
                     let key = key.named(method.name()).child(samples as u64);
                     let draw = |run| drawn(method, &estimator, samples, key.child(run));
-                    let mut record = self.draws.measure(method, &exact, draw)?;
-                    record.samples = if method == Method::Chains {
-                        (samples / KEPT * all_modes) as f64 / count as f64
-                    } else {
-                        samples as f64
-                    };
-                    records.push(record);
+                    records.push(Record {
+                        method,
+                        samples: match method {
+                            Method::Chains => (samples / KEPT * all_modes) as f64 / count as f64,
+                            _ => samples as f64,
+                        },
+                        measured: self.draws.measure(&exact, draw)?,
+                    });
                 }
                 watch.progress(done, steps);
             }
         }
         for radius in RADII {
-            let near: Vec<_> = (0..count)
-                .map(|query| modes.candidates(0, query, radius))
-                .collect();
+            let near = (0..count).map(|query| modes.candidates(0, query, radius));
+            let near: Vec<_> = near.collect();
             let added: usize = near.iter().map(Vec::len).sum();
-            let queries = near.iter().enumerate();
-            let found = queries.map(|(query, keys)| weights(&tokens, query, scale, keys));
+            let found = near.iter().enumerate();
+            let found = found.map(|(query, keys)| weights(&tokens, query, scale, keys));
             records.push(Record {
+                method: Method::Sparse,
                 samples: added as f64 / count as f64,
-                ..sparse(&exact, &sums(&values, found))
+                measured: Measured::of_sum(&exact, &sums(&values, found)),
             });
         }
         Outcome::of(csv(&records), self.svg(&records), self.found(&records))
@@ -159,11 +138,11 @@ impl Estimators {
 
     fn svg(&self, records: &[Record]) -> Result<String, String> {
         type Point = (f64, Option<f64>);
-        let panel = |title: &str, of: fn(&Record) -> Option<Point>| {
+        let panel = |title: &str, of: fn(&Measured) -> Option<Point>| {
             let line = |(color, method): (usize, Method)| {
                 let own = records.iter().filter(|record| record.method == method);
                 let points = own.filter_map(|record| {
-                    let (value, error) = of(record)?;
+                    let (value, error) = of(&record.measured)?;
                     let error = error.map(|error| 100.0 * error);
                     Some((record.samples, 100.0 * value, error))
                 });
@@ -182,8 +161,8 @@ impl Estimators {
             }
         };
         let panels = [
-            panel("Bias, and its standard error", Record::bias),
-            panel("Spread", |record| Some((record.spread?.sqrt(), None))),
+            panel("Bias, and its standard error", Measured::bias),
+            panel("Spread", |measured| Some((measured.spread?.sqrt(), None))),
         ];
         line_panels(
             "Estimates of dense attention beside the exact sum",
@@ -194,17 +173,21 @@ impl Estimators {
 
     fn found(&self, records: &[Record]) -> String {
         let row = |record: &Record| {
-            let mut row = vec![record.method.name().to_owned()];
-            row.extend(record.cells());
+            let mut row = vec![record.method.name().to_owned(), short(record.samples)];
+            row.extend(record.measured.cells());
             row
         };
         let rows: Vec<_> = records.iter().map(row).collect();
         let header = "estimator | samples, or keys | bias, % | spread, % | spread by equation 15, % | effective samples | \
                       accepted steps";
-        let at = |method: Method, samples: f64, cell: usize| {
+        let at = |method: Method, samples: f64| {
             let mut own = records.iter().filter(|record| record.method == method);
-            let found = own.find(|record| record.samples >= samples);
-            found.map_or_else(String::new, |record| record.cells()[cell].clone())
+            own.find(|record| record.samples >= samples)
+        };
+        let bias =
+            |method, samples| or_empty(at(method, samples).map(|found| found.measured.bias_text()));
+        let spread = |samples| {
+            or_empty(at(Method::Mixture, samples).and_then(|found| found.measured.spread_text()))
         };
         let Self { side, draws, .. } = self;
         format!(
@@ -226,14 +209,14 @@ impl Estimators {
             draws.runs,
             draws.pairs,
             table(header.split(" | "), &rows),
-            at(Method::Mixture, 64.0, 1),
-            at(Method::Mixture, 256.0, 1),
-            at(Method::Mixture, 64.0, 2),
-            at(Method::Mixture, 256.0, 2),
-            at(Method::Sparse, 50.0, 0),
-            at(Method::Sparse, 50.0, 1),
-            at(Method::Uniform, 64.0, 1),
-            at(Method::Chains, 64.0, 1),
+            bias(Method::Mixture, 64.0),
+            bias(Method::Mixture, 256.0),
+            spread(64.0),
+            spread(256.0),
+            or_empty(at(Method::Sparse, 50.0).map(|found| short(found.samples))),
+            bias(Method::Sparse, 50.0),
+            bias(Method::Uniform, 64.0),
+            bias(Method::Chains, 64.0),
         )
     }
 }
@@ -263,9 +246,8 @@ fn drawn(
         let chains = estimator.metropolis(samples / KEPT, LENGTH, key)?;
         return Ok(Drawn {
             output: chains.output,
-            variance: None,
-            effective: None,
             accepted: Some(chains.acceptance),
+            ..Drawn::default()
         });
     }
     let proposal = Proposal {
@@ -287,101 +269,6 @@ fn drawn(
     })
 }
 
-impl Draws {
-    /// Repeats an estimate. The product of the errors of two independent means is the squared bias in the mean, whatever their spread.
-    fn measure(
-        self,
-        method: Method,
-        exact: &[f64],
-        draw: impl Fn(u64) -> Result<Drawn, AttentionError>,
-    ) -> Result<Record, ReproduceError> {
-        let length = product(exact, exact);
-        let (runs, mut run) = (self.runs as f64, 0);
-        let [
-            mut bias,
-            mut spread,
-            mut predicted,
-            mut effective,
-            mut accepted,
-        ] = [Moments::default(); 5];
-        for _ in 0..self.pairs {
-            let mut errors = [(); 2].map(|()| exact.iter().map(|x| -x).collect::<Vec<f64>>());
-            for error in &mut errors {
-                for _ in 0..self.runs {
-                    let drawn = draw(run)?;
-                    run += 1;
-                    for (error, output) in error.iter_mut().zip(&drawn.output) {
-                        *error += output / runs;
-                    }
-                    predicted.extend(drawn.variance.map(|sum| sum / length));
-                    effective.extend(drawn.effective);
-                    accepted.extend(drawn.accepted);
-                }
-            }
-            let [a, b] = &errors;
-            bias.extend([product(a, b) / length]);
-            let apart: f64 = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum();
-            spread.extend([apart * runs / 2.0 / length]);
-        }
-        let mean = |moments: Moments| moments.estimate().map(|found| found.mean);
-        Ok(Record {
-            method,
-            samples: 0.0,
-            bias: mean(bias).unwrap_or(f64::NAN),
-            error: bias.estimate().and_then(|found| found.error),
-            spread: mean(spread),
-            predicted: mean(predicted),
-            effective: mean(effective),
-            accepted: mean(accepted),
-        })
-    }
-}
-
-/// A sum that is the same in every run.
-fn sparse(exact: &[f64], output: &[f64]) -> Record {
-    let error: Vec<f64> = output.iter().zip(exact).map(|(a, b)| a - b).collect();
-    Record {
-        method: Method::Sparse,
-        samples: 0.0,
-        bias: product(&error, &error) / product(exact, exact),
-        error: None,
-        spread: None,
-        predicted: None,
-        effective: None,
-        accepted: None,
-    }
-}
-
-impl Record {
-    /// Relative bias and its standard error; `None` if it is less than two standard errors of its square.
-    fn bias(&self) -> Option<(f64, Option<f64>)> {
-        let root = self.bias.sqrt();
-        let told = self.bias > 2.0 * self.error.unwrap_or(0.0);
-        told.then(|| (root, self.error.map(|error| error / (2.0 * root))))
-    }
-
-    /// The cells of the page, without the method.
-    fn cells(&self) -> [String; 6] {
-        let percent = |square: f64| format!("{:.1}", 100.0 * square.sqrt());
-        let bias = match self.bias() {
-            Some((bias, Some(error))) => format!("{:.1} ± {:.1}", 100.0 * bias, 100.0 * error),
-            Some((bias, None)) => format!("{:.1}", 100.0 * bias),
-            None => {
-                let most = self.bias.max(0.0) + 2.0 * self.error.unwrap_or(0.0);
-                format!("< {}", percent(most))
-            }
-        };
-        [
-            short(self.samples),
-            bias,
-            or_empty(self.spread.map(percent)),
-            or_empty(self.predicted.map(percent)),
-            or_empty(self.effective.map(short)),
-            or_empty(self.accepted.map(|share| format!("{:.0} %", 100.0 * share))),
-        ]
-    }
-}
-
 /// A number with one decimal, or none if that is 0.
 fn short(number: f64) -> String {
     let text = format!("{number:.1}");
@@ -390,17 +277,21 @@ fn short(number: f64) -> String {
 
 fn csv(records: &[Record]) -> String {
     let rows = records.iter().map(|record| {
-        let number = |value: Option<f64>| or_empty(value.map(|x| format!("{x:.8}")));
-        cells([
-            &record.method.name(),
-            &short(record.samples),
-            &number(Some(record.bias)),
-            &number(record.error),
-            &number(record.spread),
-            &number(record.predicted),
-            &number(record.effective),
-            &number(record.accepted),
-        ])
+        let Record {
+            method,
+            samples,
+            measured,
+        } = record;
+        let numbers = [
+            Some(measured.bias),
+            measured.error,
+            measured.spread,
+            measured.predicted,
+            measured.effective,
+            measured.accepted,
+        ];
+        let numbers = numbers.map(|value| or_empty(value.map(|x| format!("{x:.8}"))));
+        [&cells([&method.name(), &short(*samples)])[..], &numbers].concat()
     });
     let header = "estimator,samples,bias_squared,standard_error,spread_squared,predicted_spread_squared,effective,accepted";
     Table::new(header.split(','), rows).csv()

@@ -29,11 +29,6 @@ pub enum FinetuneError {
     /// An error of the configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Factors beside random weights, which stay as they are.
-    #[error(
-        "`--lora` trains factors beside trained weights, which stay: give them with `--weights`"
-    )]
-    LoraAlone,
     /// Another task, whose images, labels and recipe are others.
     #[error(
         "`kvt finetune` trains `task = \"classify\"` alone: for another task set `init.weights` in a configuration, and take `kvt train`"

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::{FinetuneError, text};
+use super::{FinetuneError, keys, text};
 use kvt_data::text::quoted;
 use kvt_data::{
     ColorKind, DataConfig, DataError, DataKind, ImageLimits, TEST, TRAIN, VAL, is_split, is_whole,
@@ -148,23 +148,23 @@ impl Images {
         }
     }
 
-    /// The name of a run on these images.
-    pub(super) fn name(&self) -> &str {
-        &self.name
+    /// The folder of a run on these images.
+    pub(super) fn run_dir(&self) -> PathBuf {
+        Path::new("runs").join("finetune").join(&self.name)
     }
 
     /// The keys of `[data]`.
     pub(super) fn keys(&self) -> Result<Table, FinetuneError> {
         let data = &self.data;
         let kind = Value::try_from(data.kind);
-        let mut keys = Table::from_iter([
+        let mut keys = keys([
             (
-                "kind".to_owned(),
+                "kind",
                 kind.map_err(|error| FinetuneError::Config(error.into()))?,
             ),
-            ("path".to_owned(), text(&data.path)?),
+            ("path", text(&data.path)?),
             // With few images, none is dropped.
-            ("drop_last".to_owned(), false.into()),
+            ("drop_last", false.into()),
         ]);
         if let Some([train, val]) = self.splits {
             keys.insert("train".to_owned(), train.into());

@@ -21,7 +21,7 @@ use toml::{Table, Value};
 pub use self::error::FinetuneError;
 use kvt_train::config::{Document, Plan, load_plan};
 use kvt_train::run::RunDir;
-use kvt_train::task::{Freeze, check_positions, run_of};
+use kvt_train::task::{check_positions, run_of};
 
 use self::images::Images;
 use self::recipe::Recipe;
@@ -30,6 +30,10 @@ use self::source::Source;
 
 /// The origin of the plan in messages, since it has no file.
 const NAME: &str = "kvt finetune";
+
+/// The first comment of a configuration.
+const HEAD: &str = "A configuration for `kvt train`, with settings for small data. Keys that are not here have their defaults: \
+                    `kvt config print FILE` shows all, `kvt config check FILE` checks them.";
 
 /// Why a model for grey images may have one channel.
 const GREY: &str = "All images that were looked at are grey. They become three equal channels; one channel is less work for the first \
@@ -85,9 +89,6 @@ pub struct Proposal {
 /// # Errors
 /// If the images or the weights cannot be read, the weights belong to an unknown model, or a value is out of range.
 pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
-    if request.lora.is_some() && request.weights.is_none() {
-        return Err(FinetuneError::LoraAlone);
-    }
     let choices = &request.choices;
     let chosen = choices.document()?;
     // Its labels would be read as those of classes, and what is wrong with them said first.
@@ -102,60 +103,22 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
         Some(weights) => Source::of(weights, model, choices.img_size)?,
         None => Source::random(model, small),
     };
-    let params = source.params()?;
-    let freeze = if request.probe {
-        Freeze::Backbone
-    } else {
-        Freeze::None
-    };
-    let recipe = match (&source.file, small) {
-        (Some(_), _) => Recipe::new(images.train, params, freeze),
-        (None, Some(_)) => Recipe::small(images.train),
-        (None, None) => Recipe::from_scratch(images.train, params),
-    };
+    let recipe = Recipe::of(request, &images, source.params()?, small.is_some());
     // An invalid number of epochs is rejected with the other keys.
     let epochs = chosen.value("train.epochs").and_then(Value::as_integer);
     let recipe = match epochs.and_then(|epochs| u32::try_from(epochs).ok()) {
         Some(epochs) => recipe.with_epochs(epochs),
         None => recipe,
     };
-    let (recipe, lora) = match request.lora {
-        Some(rank) => (recipe.adapted(), lora(rank)),
-        None => (recipe, Table::new()),
-    };
 
-    let mut table = Table::new();
-    for (section, keys) in [
-        ("model", source.model),
-        ("augment", source.augment),
-        ("data", images.keys()?),
-        ("init", init(source.file.as_deref(), freeze)?),
-        ("lora", lora),
-    ]
-    .into_iter()
-    .chain(recipe.sections())
-    {
-        let entry = table.entry(section).or_insert_with(|| Table::new().into());
-        if let Value::Table(present) = entry {
-            present.extend(keys);
-        }
-    }
-    let dir = Path::new("runs").join("finetune").join(images.name());
-    let run = Table::from_iter([("dir".to_owned(), text(&dir)?)]);
-    table.insert("run".to_owned(), run.into());
-    let head: Vec<String> = [
-        "A configuration for `kvt train`, with settings for small data. Keys that are not here have their defaults: \
-         `kvt config print FILE` shows all, `kvt config check FILE` checks them."
-            .to_owned(),
+    let mut head = vec![
+        HEAD.to_owned(),
         images.describe(),
         recipe.length(images.train),
-    ]
-        .into_iter()
-        .chain(source.notes.iter().cloned())
-        .collect();
-    let mut text = text::commented(&table, &head);
-    let document = Document::of_words(NAME, text.clone(), &choices.overrides()?);
-    let plan = document.and_then(|document| document.plan())?;
+    ];
+    head.extend(source.notes.iter().cloned());
+    let mut text = text::commented(&sections(request, &images, &source, &recipe)?, &head);
+    let plan = Document::of_words(NAME, text.clone(), &choices.overrides()?)?.plan()?;
     // As timm, kvt gives a model three channels unless it is told otherwise: weights were trained on them. T2T-ViT's cannot be adapted.
     if images.is_grey
         && plan.model.overrides.in_chans.is_none()
@@ -169,9 +132,45 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
         check_positions(&run, &config)?;
     }
     let mut notes = source.notes;
-    notes.push(images.describe());
-    notes.push(Recipe::describe(&plan));
+    notes.extend([images.describe(), Recipe::describe(&plan)]);
     Ok(Proposal { plan, notes, text })
+}
+
+/// All keys of the configuration, by section.
+fn sections(
+    request: &Request,
+    images: &Images,
+    source: &Source,
+    recipe: &Recipe,
+) -> Result<Table, FinetuneError> {
+    let mut sections = vec![
+        ("run", keys([("dir", text(&images.run_dir())?)])),
+        ("data", images.keys()?),
+        ("model", source.model.clone()),
+        ("augment", source.augment.clone()),
+    ];
+    if let Some(weights) = &source.file {
+        let freeze = if request.probe { "backbone" } else { "none" };
+        let init = [
+            ("weights", text(weights)?),
+            // A different set of classes can have the same size.
+            ("reset_head", "always".into()),
+            ("freeze", freeze.into()),
+        ];
+        sections.push(("init", keys(init)));
+    }
+    if let Some(rank) = request.lora {
+        sections.push(("lora", keys([("rank", count(rank))])));
+    }
+    sections.extend(recipe.sections());
+    let mut table = Table::new();
+    for (name, keys) in sections {
+        let section = table.entry(name).or_insert_with(|| Table::new().into());
+        if let Value::Table(section) = section {
+            section.extend(keys);
+        }
+    }
+    Ok(table)
 }
 
 /// The plan of an existing run to resume, with the current settings. Its images can have moved to `folder`.
@@ -182,7 +181,7 @@ pub fn resume(folder: Option<&Path>, choices: &Choices) -> Result<Plan, Finetune
     let images = folder.map(Images::by_layout).transpose()?;
     let dir = match (&choices.out, &images) {
         (Some(out), _) => out.clone(),
-        (None, Some(images)) => Path::new("runs").join("finetune").join(images.name()),
+        (None, Some(images)) => images.run_dir(),
         (None, None) => return Err(FinetuneError::NoRun),
     };
     let run = RunDir::open(&dir).map_err(kvt_train::error::TrainError::from)?;
@@ -194,25 +193,6 @@ pub fn resume(folder: Option<&Path>, choices: &Choices) -> Result<Plan, Finetune
     // Even if the folder has moved since the run was started.
     plan.run.dir = dir;
     Ok(plan)
-}
-
-fn init(weights: Option<&Path>, freeze: Freeze) -> Result<Table, FinetuneError> {
-    let Some(weights) = weights else {
-        return Ok(Table::new());
-    };
-    let freeze = Value::try_from(freeze).map_err(|error| FinetuneError::Config(error.into()))?;
-    Ok(Table::from_iter([
-        ("weights".to_owned(), text(weights)?),
-        // A different set of classes can have the same size.
-        ("reset_head".to_owned(), "always".into()),
-        ("freeze".to_owned(), freeze),
-    ]))
-}
-
-/// The keys of low-rank adaptation.
-fn lora(rank: usize) -> Table {
-    let rank = i64::try_from(rank).unwrap_or(i64::MAX);
-    Table::from_iter([("rank".to_owned(), rank.into())])
 }
 
 impl Choices {
@@ -261,6 +241,17 @@ fn without_tag(name: &str) -> &str {
 /// An override.
 fn set(key: &str, value: &Value) -> String {
     format!("{key}={value}")
+}
+
+/// The keys of a section.
+fn keys<const N: usize>(keys: [(&str, Value); N]) -> Table {
+    let named = keys.map(|(key, value)| (key.to_owned(), value));
+    Table::from_iter(named)
+}
+
+/// A number as a TOML value.
+fn count(number: usize) -> Value {
+    i64::try_from(number).unwrap_or(i64::MAX).into()
 }
 
 /// A path as a TOML value.

@@ -2,6 +2,7 @@
 
 use toml::{Table, Value};
 
+use super::keys;
 use kvt_train::fetch::Published;
 
 /// Mean and standard deviation.
@@ -84,10 +85,7 @@ pub(super) fn of_name(name: &str) -> Option<(Table, String)> {
     };
     let (mean, std) = rule(LEVELS, &name).unwrap_or(usual);
     let list = |three: [f64; 3]| Value::from(three.to_vec());
-    let mut keys = Table::from_iter([
-        ("mean".to_owned(), list(mean)),
-        ("std".to_owned(), list(std)),
-    ]);
+    let mut keys = keys([("mean", list(mean)), ("std", list(std))]);
     if let Some(crop_pct) = rule(CROP_PCT, &name) {
         keys.insert("crop_pct".to_owned(), crop_pct.into());
     }

@@ -9,6 +9,8 @@
 
 use toml::{Table, Value};
 
+use super::images::Images;
+use super::{Request, count, keys};
 use kvt_data::text::counted;
 use kvt_train::config::Plan;
 use kvt_train::recipe::scaled_lr;
@@ -55,10 +57,27 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    /// The recipe for `images` training images and a model with `params` parameters.
-    pub(super) fn new(images: usize, params: usize, freeze: Freeze) -> Self {
+    /// The recipe for a request: its training images, and a model with `params` parameters, which `is_small` says is for small images.
+    pub(super) fn of(request: &Request, images: &Images, params: usize, is_small: bool) -> Self {
+        let images = images.train;
+        let recipe = match request.weights {
+            Some(_) => Self::new(images, params),
+            None if is_small => Self::small(images),
+            None => Self::from_scratch(images, params),
+        };
+        if request.probe {
+            recipe.of_head()
+        } else if request.lora.is_some() {
+            recipe.adapted()
+        } else {
+            recipe
+        }
+    }
+
+    /// For a model with trained weights.
+    fn new(images: usize, params: usize) -> Self {
         let epochs = epochs(images, IMAGES_SEEN, EPOCHS);
-        let whole = Self {
+        Self {
             epochs,
             batch_size: batch(images, BATCH),
             lr: 5e-4,
@@ -73,25 +92,13 @@ impl Recipe {
             label_smoothing: 0.1,
             warmup_epochs: f64::from(epochs) / 10.0,
             auto: "rand-m9-mstd0.5-inc1",
-        };
-        match freeze {
-            Freeze::None => whole,
-            Freeze::Backbone => Self {
-                lr: 4e-3,
-                layer_decay: 1.0,
-                weight_decay: 0.0,
-                drop_path: 0.0,
-                label_smoothing: 0.0,
-                auto: "",
-                ..whole
-            },
         }
     }
 
     /// For a model with random weights: DeiT's settings (Touvron et al. 2021, table 9) without mixing of images, and with
     /// more epochs for fewer images.
-    pub(super) fn from_scratch(images: usize, params: usize) -> Self {
-        let recipe = Self::new(images, params, Freeze::None);
+    fn from_scratch(images: usize, params: usize) -> Self {
+        let recipe = Self::new(images, params);
         let epochs = epochs(images, SCRATCH_IMAGES_SEEN, SCRATCH_EPOCHS);
         Self {
             epochs,
@@ -105,7 +112,7 @@ impl Recipe {
 
     /// For a [`Small`](super::small::Small) model with random weights: the settings of `configs/cifar10/recipe.toml`, without
     /// RandAugment, which costs accuracy on small images.
-    pub(super) fn small(images: usize) -> Self {
+    fn small(images: usize) -> Self {
         let epochs = epochs(images, SMALL_IMAGES_SEEN, SMALL_EPOCHS);
         Self {
             epochs,
@@ -116,13 +123,26 @@ impl Recipe {
             drop_path: 0.05,
             warmup_epochs: f64::from(epochs) / 10.0,
             auto: "",
-            ..Self::new(images, 0, Freeze::None)
+            ..Self::new(images, 0)
+        }
+    }
+
+    /// The same for the head alone.
+    fn of_head(self) -> Self {
+        Self {
+            lr: 4e-3,
+            layer_decay: 1.0,
+            weight_decay: 0.0,
+            drop_path: 0.0,
+            label_smoothing: 0.0,
+            auto: "",
+            ..self
         }
     }
 
     /// The same for low-rank adaptation: ten times the rate, the same in all layers, and no weight decay, which would be of the change
     /// to the weights.
-    pub(super) fn adapted(self) -> Self {
+    fn adapted(self) -> Self {
         Self {
             lr: 10.0 * self.lr,
             layer_decay: 1.0,
@@ -142,46 +162,41 @@ impl Recipe {
 
     /// The keys, by section.
     pub(super) fn sections(&self) -> [(&'static str, Table); 7] {
-        let count = |number: usize| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
         [
-            ("model", vec![("drop_path", self.drop_path.into())]),
-            ("augment", vec![("auto", self.auto.into())]),
+            ("model", keys([("drop_path", self.drop_path.into())])),
+            ("augment", keys([("auto", self.auto.into())])),
             (
                 "optim",
-                vec![
+                keys([
                     ("lr", self.lr.into()),
                     ("lr_batch", count(self.lr_batch)),
                     ("layer_decay", self.layer_decay.into()),
                     ("weight_decay", self.weight_decay.into()),
                     ("clip_norm", Value::from(1.0)),
-                ],
+                ]),
             ),
             (
                 "schedule",
-                vec![
+                keys([
                     ("per", "step".into()),
                     ("warmup_epochs", self.warmup_epochs.into()),
                     ("warmup_lr", Value::from(1e-6)),
                     ("min_lr", Value::from(1e-6)),
-                ],
+                ]),
             ),
             (
                 "loss",
-                vec![("label_smoothing", self.label_smoothing.into())],
+                keys([("label_smoothing", self.label_smoothing.into())]),
             ),
             (
                 "train",
-                vec![
+                keys([
                     ("epochs", i64::from(self.epochs).into()),
                     ("batch_size", count(self.batch_size)),
-                ],
+                ]),
             ),
-            ("log", vec![("every_steps", Value::from(10))]),
+            ("log", keys([("every_steps", count(10))])),
         ]
-        .map(|(section, keys)| {
-            let keys = keys.into_iter().map(|(key, value)| (key.to_owned(), value));
-            (section, keys.collect())
-        })
     }
 
     /// The length of a run on so many images.
@@ -235,7 +250,7 @@ mod tests {
     #[test]
     fn small_folders_get_more_epochs_and_smaller_batches() {
         let numbers = |images| {
-            let recipe = Recipe::new(images, 5_000_000, Freeze::None);
+            let recipe = Recipe::new(images, 5_000_000);
             (recipe.epochs, recipe.batch_size)
         };
         for (images, expected) in [
@@ -278,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_larger_model_learns_more_of_its_layers_slowly() {
-        let decay = |params| Recipe::new(500, params, Freeze::None).layer_decay;
+        let decay = |params| Recipe::new(500, params).layer_decay;
         assert_eq!(
             [5_700_000, 22_000_000, 86_000_000, 304_000_000].map(decay),
             [0.75, 0.75, 0.65, 0.75]

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 use super::small::Small;
 use super::timm::{TimmConfig, name_of, normalisation};
-use super::{FinetuneError, without_tag};
+use super::{FinetuneError, keys, without_tag};
 use crate::trained::not_of_pixels;
 use kvt_train::config::{ModelSection, Plan, load_plan};
 use kvt_train::error::TrainError;
@@ -204,7 +204,7 @@ fn is_known(name: &str) -> bool {
 }
 
 fn named_model(name: &str) -> Table {
-    Table::from_iter([("name".to_owned(), name.into())])
+    keys([("name", name.into())])
 }
 
 /// The model of a run, for other classes.

@@ -9,7 +9,7 @@ use kvt_ops::Key;
 use tempfile::TempDir;
 
 use super::*;
-use kvt_train::task::ResetHead;
+use kvt_train::task::{Freeze, ResetHead};
 
 /// A folder `photos` with images of three classes, and weights without metadata.
 fn workspace(weights: &str) -> TempDir {

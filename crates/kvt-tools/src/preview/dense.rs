@@ -4,11 +4,11 @@ use image::imageops::{self, FilterType};
 use image::{Rgb, RgbImage};
 use kvt_ops::Key;
 
-use super::PreviewError;
 use super::sheet::{COLUMNS, Row, path, render, rows};
 use crate::paint::{
     PaintedObject, classes_of, fitted, painted, with_boxes, with_legend, with_masks,
 };
+use crate::trained::TrainedError;
 use kvt_data::augment::{JointTrain, ObjectMask, Objects, ObjectsError, PrepareObjects};
 use kvt_data::{DataError, ImageObjects, image_key};
 use kvt_train::config::Plan;
@@ -21,7 +21,7 @@ const MOST_SIDE: u32 = 224;
 const MOST_OBJECTS: u32 = 320;
 
 /// A PNG of the sheet of images with masks.
-pub(super) fn draw(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, PreviewError> {
+pub(super) fn draw(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, TrainedError> {
     let limits = image_limits(plan);
     let joint = JointTrain::new(&plan.dense, &plan.augment, limits).map_err(DataError::from)?;
     let [height, width] = plan.dense.crop;
@@ -45,7 +45,7 @@ pub(super) fn draw(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, PreviewError
 }
 
 /// A PNG of the sheet of images with objects: their pixels with an outline, and their boxes.
-pub(super) fn draw_objects(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, PreviewError> {
+pub(super) fn draw_objects(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, TrainedError> {
     let limits = image_limits(plan);
     let most = plan.multiscale.max;
     let train =
@@ -91,13 +91,13 @@ fn finished(
     cell: (u32, u32),
     classes: &[usize],
     splits: &Splits,
-) -> Result<Vec<u8>, PreviewError> {
+) -> Result<Vec<u8>, TrainedError> {
     let epochs = (1..COLUMNS).map(|epoch| format!("epoch {epoch}"));
     let names: Vec<String> = std::iter::once("image".to_owned()).chain(epochs).collect();
     let size = (cell.1 as usize, cell.0 as usize);
-    let sheet = render(rows, &names, size).map_err(PreviewError::Draw)?;
-    let sheet = with_legend(&sheet, classes, splits.classes()).map_err(PreviewError::Draw)?;
-    encode_png(&sheet, sheet.width(), sheet.height()).map_err(PreviewError::Draw)
+    let sheet = render(rows, &names, size).map_err(TrainedError::Draw)?;
+    let sheet = with_legend(&sheet, classes, splits.classes()).map_err(TrainedError::Draw)?;
+    encode_png(&sheet, sheet.width(), sheet.height()).map_err(TrainedError::Draw)
 }
 
 /// The objects of an image that are trained on, without words.
@@ -136,11 +136,11 @@ fn boxed(
     objects: &[PaintedObject],
     cell: (u32, u32),
     whole: Option<(u32, u32)>,
-) -> Result<RgbImage, PreviewError> {
+) -> Result<RgbImage, TrainedError> {
     let (width, height) = within(image.dimensions(), cell, whole);
     let masks = with_masks(image, objects);
     let small = imageops::resize(&masks, width, height, FilterType::Triangle);
-    let picture = with_boxes(small, objects, image.dimensions()).map_err(PreviewError::Draw)?;
+    let picture = with_boxes(small, objects, image.dimensions()).map_err(TrainedError::Draw)?;
     Ok(in_cell(&picture, cell))
 }
 

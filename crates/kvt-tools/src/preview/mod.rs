@@ -5,12 +5,11 @@ mod dense;
 mod rates;
 mod sheet;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use kvt_data::DataError;
+use crate::trained::TrainedError;
 use kvt_train::config::Plan;
-use kvt_train::error::TrainError;
 use kvt_train::recipe::Schedule;
 use kvt_train::splits::Splits;
 use kvt_train::task::TaskKind;
@@ -18,24 +17,6 @@ use kvt_train::task::TaskKind;
 use kvt_data::fs::write_atomic;
 
 pub use sheet::picture;
-
-/// An error of a preview.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PreviewError {
-    /// An error of the images.
-    #[error(transparent)]
-    Data(#[from] DataError),
-    /// An error of the model, whose image size is needed.
-    #[error(transparent)]
-    Train(#[from] TrainError),
-    /// A picture cannot be drawn.
-    #[error("could not draw the preview: {0}")]
-    Draw(String),
-    /// A picture cannot be written; the message names it.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
 
 /// The pictures of a plan, and the corresponding numbers.
 #[derive(Clone, Debug)]
@@ -62,7 +43,7 @@ impl Preview {
     pub fn new(
         plan: &Plan,
         generating: &mut dyn FnMut(usize, usize),
-    ) -> Result<Self, PreviewError> {
+    ) -> Result<Self, TrainedError> {
         let size = plan.model.config(None)?.img_size().sides();
         let splits = Splits::open(plan, size, None, generating)?;
         let images = match plan.task {
@@ -91,7 +72,7 @@ impl Preview {
             files: [
                 (
                     "lr.png",
-                    rates::draw(&schedule, steps_per_epoch, epochs).map_err(PreviewError::Draw)?,
+                    rates::draw(&schedule, steps_per_epoch, epochs).map_err(TrainedError::Draw)?,
                 ),
                 ("images.png", images),
             ],
@@ -102,7 +83,7 @@ impl Preview {
     ///
     /// # Errors
     /// If one cannot be written.
-    pub fn save(&self, folder: &Path) -> Result<Vec<PathBuf>, PreviewError> {
+    pub fn save(&self, folder: &Path) -> Result<Vec<PathBuf>, TrainedError> {
         fs_err::create_dir_all(folder)?;
         let mut paths = Vec::new();
         for (name, bytes) in &self.files {

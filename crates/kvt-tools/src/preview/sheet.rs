@@ -6,7 +6,7 @@ use std::sync::Arc;
 use image::imageops::{self, FilterType};
 use image::{Rgb, RgbImage};
 
-use super::PreviewError;
+use crate::trained::TrainedError;
 use kvt_data::augment::{AugmentConfig, Transform};
 use kvt_data::{DataError, DecodeError, OnError, View, image_key, view_key};
 use kvt_train::config::Plan;
@@ -29,7 +29,7 @@ pub(super) fn draw(
     plan: &Plan,
     splits: &Splits,
     size: (usize, usize),
-) -> Result<Vec<u8>, PreviewError> {
+) -> Result<Vec<u8>, TrainedError> {
     let plain = eval_transform(plan, size)?;
     let columns = columns(plan, size)?;
     let read = |number| splits.train.raster(number, image_limits(plan));
@@ -60,8 +60,8 @@ pub(super) fn draw(
     })?;
     let mut names: Vec<String> = vec!["evaluation".to_owned()];
     names.extend(columns.into_iter().map(|column| column.name));
-    let sheet = render(&rows, &names, size).map_err(PreviewError::Draw)?;
-    encode_png(&sheet, sheet.width(), sheet.height()).map_err(PreviewError::Draw)
+    let sheet = render(&rows, &names, size).map_err(TrainedError::Draw)?;
+    encode_png(&sheet, sheet.width(), sheet.height()).map_err(TrainedError::Draw)
 }
 
 /// The name of an image and its pictures.
@@ -72,8 +72,8 @@ pub(super) fn rows<T>(
     plan: &Plan,
     splits: &Splits,
     read: impl Fn(u32) -> Result<T, DecodeError>,
-    mut row: impl FnMut(T, u32) -> Result<Row, PreviewError>,
-) -> Result<Vec<Row>, PreviewError> {
+    mut row: impl FnMut(T, u32) -> Result<Row, TrainedError>,
+) -> Result<Vec<Row>, TrainedError> {
     let (mut rows, mut unreadable) = (Vec::new(), None);
     for index in chosen(splits.train.samples.len()) {
         // The loader's indices have 32 bits.

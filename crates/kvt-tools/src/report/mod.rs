@@ -2,7 +2,8 @@
 
 mod alike;
 mod columns;
-mod compare;
+mod comparison;
+mod comparison_text;
 mod confusion;
 mod curves;
 mod error;
@@ -15,7 +16,6 @@ mod metric;
 mod own;
 mod plot;
 mod read;
-mod render;
 mod scaling;
 mod series;
 mod significance;
@@ -23,7 +23,7 @@ mod statistic;
 
 pub use alike::RunFacts;
 pub(crate) use alike::unlike;
-pub use compare::{Comparison, Row, Values};
+pub use comparison::{Comparison, Row, Values};
 pub(crate) use confusion::draw_confusion;
 pub use curves::{Curve, EpochPoint};
 pub use error::ReportError;

@@ -132,7 +132,7 @@ pub(super) fn decimals(values: &Range<f64>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::compare::tests::top1;
+    use super::super::comparison::tests::top1;
     use super::*;
     use kvt_train::plot::PALETTE;
 

@@ -1,6 +1,7 @@
 //! Cells that an earlier sweep has trained, from the table that it wrote.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use csv::StringRecord;
 
@@ -84,6 +85,7 @@ impl Sweep {
         Ok(self)
     }
 
+    /// Adds the results in a table to their cells.
     fn add(&mut self, path: &Path, metrics: &[Metric]) -> Result<(), SweepError> {
         let text = regular::read_to_string(path)?;
         let mut reader = csv::Reader::from_reader(text.as_bytes());
@@ -93,62 +95,21 @@ impl Sweep {
             return Err(wrong(path, reason));
         }
         let mut strange = Vec::new();
-        for (row, number) in reader.records().zip(2..) {
-            let row = row.map_err(|error| wrong(path, error.to_string()))?;
-            let malformed = || wrong(path, format!("line {number} cannot be read"));
-            let label = super::cell::label(
-                field(&row, 0).ok_or_else(malformed)?,
-                number_of(&row, 1).ok_or_else(malformed)?,
-            );
-            let Some(cell) = self.cells.iter_mut().find(|cell| cell.label() == label) else {
-                strange.push(label);
-                continue;
+        for (fields, number) in reader.records().zip(2..) {
+            let line = Line {
+                path,
+                number,
+                fields: fields.map_err(|error| wrong(path, error.to_string()))?,
             };
-            let state = field(&row, 2).ok_or_else(malformed)?;
-            let is_done = ["finished", "known"].contains(&state);
-            if cell.linear.is_some() || !(is_done || state == "crashed") {
-                continue;
+            let label = line.label()?;
+            match self.cells.iter_mut().find(|cell| cell.label() == label) {
+                Some(cell) => {
+                    if line.has_result(cell)? {
+                        cell.known = Some(line.known(cell, metrics)?);
+                    }
+                }
+                None => strange.push(label),
             }
-            let last = row.len() - 1;
-            let command = field(&row, last).ok_or_else(malformed)?;
-            let [was, is] = [command, &cell.command()].map(settings);
-            if was != is {
-                let reason = format!("`{label}` was trained by `{was}`, and is `{is}` here");
-                return Err(wrong(path, reason));
-            }
-            let epochs = number_of(&row, 3);
-            if epochs != cell.plan.epochs() {
-                let [was, is] = [epochs, cell.plan.epochs()].map(or_empty);
-                let reason =
-                    format!("`{label}` was trained for {was} epochs, and is for {is} here");
-                return Err(wrong(path, reason));
-            }
-            if let Some(known) = &cell.known {
-                let other = known.path.display();
-                return Err(wrong(path, format!("`{label}` is in `{other}`, too")));
-            }
-            let values = |offset: usize| -> Result<Metrics, SweepError> {
-                let named = metrics.iter().enumerate().filter_map(|(place, metric)| {
-                    let text = field(&row, 6 + 2 * place + offset)?;
-                    let value = text.parse::<f64>().map_err(|_| malformed());
-                    Some(value.map(|value| (metric.name.to_owned(), value)))
-                });
-                named.collect()
-            };
-            let (of_last, of_best) = (values(0)?, values(1)?);
-            let has_values = of_last.iter().next().is_some();
-            if is_done && !has_values {
-                return Err(malformed());
-            }
-            cell.known = Some(Known {
-                path: path.to_owned(),
-                crashed: !is_done,
-                images: number_of(&row, 4),
-                eval_images: number_of(&row, 5),
-                seconds: number_of(&row, last - 1).unwrap_or(0.0),
-                last: of_last,
-                best: of_best,
-            });
         }
         if strange.is_empty() {
             return Ok(());
@@ -161,13 +122,92 @@ impl Sweep {
     }
 }
 
-/// A cell of a row, unless it is empty.
-fn field(row: &StringRecord, place: usize) -> Option<&str> {
-    row.get(place).filter(|text| !text.is_empty())
+/// A line of a table of cells, with the columns of [`cells_header`].
+struct Line<'a> {
+    path: &'a Path,
+    number: usize,
+    fields: StringRecord,
 }
 
-fn number_of<T: std::str::FromStr>(row: &StringRecord, place: usize) -> Option<T> {
-    field(row, place)?.parse().ok()
+impl Line<'_> {
+    fn malformed(&self) -> SweepError {
+        wrong(self.path, format!("line {} cannot be read", self.number))
+    }
+
+    /// A field, unless it is empty.
+    fn field(&self, place: usize) -> Option<&str> {
+        self.fields.get(place).filter(|text| !text.is_empty())
+    }
+
+    fn number<T: FromStr>(&self, place: usize) -> Option<T> {
+        self.field(place)?.parse().ok()
+    }
+
+    /// The label of its cell.
+    fn label(&self) -> Result<String, SweepError> {
+        let (Some(name), Some(seed)) = (self.field(0), self.number(1)) else {
+            return Err(self.malformed());
+        };
+        Ok(super::cell::label(name, seed))
+    }
+
+    /// The state of its cell.
+    fn state(&self) -> Result<&str, SweepError> {
+        self.field(2).ok_or_else(|| self.malformed())
+    }
+
+    /// Whether it has a result that its cell can take.
+    fn has_result(&self, cell: &Cell) -> Result<bool, SweepError> {
+        let has = ["finished", "known", "crashed"].contains(&self.state()?);
+        Ok(has && cell.linear.is_none())
+    }
+
+    /// The result, if its cell was trained with the settings that it has here.
+    fn known(&self, cell: &Cell, metrics: &[Metric]) -> Result<Known, SweepError> {
+        let label = cell.label();
+        let refused = |reason: String| Err(wrong(self.path, format!("`{label}` {reason}")));
+        let last = self.fields.len() - 1;
+        let command = self.field(last).ok_or_else(|| self.malformed())?;
+        let [was, is] = [command, &cell.command()].map(settings);
+        if was != is {
+            return refused(format!("was trained by `{was}`, and is `{is}` here"));
+        }
+        let epochs = [self.number(3), cell.plan.epochs()];
+        if epochs[0] != epochs[1] {
+            let [was, is] = epochs.map(or_empty);
+            return refused(format!(
+                "was trained for {was} epochs, and is for {is} here"
+            ));
+        }
+        if let Some(known) = &cell.known {
+            return refused(format!("is in `{}`, too", known.path.display()));
+        }
+        let known = Known {
+            path: self.path.to_owned(),
+            crashed: self.state()? == "crashed",
+            images: self.number(4),
+            eval_images: self.number(5),
+            seconds: self.number(last - 1).unwrap_or(0.0),
+            last: self.values(metrics, 6)?,
+            best: self.values(metrics, 7)?,
+        };
+        if known.crashed || known.last.iter().next().is_some() {
+            Ok(known)
+        } else {
+            Err(self.malformed())
+        }
+    }
+
+    /// The values of the metrics, which stand in every second field from `first` on.
+    fn values(&self, metrics: &[Metric], first: usize) -> Result<Metrics, SweepError> {
+        let places = metrics.iter().zip((first..).step_by(2));
+        let named = places.filter_map(|(metric, place)| {
+            let value = self.field(place)?.parse::<f64>();
+            let value = value.map_err(|_| self.malformed());
+            Some(value.map(|value| (metric.name.to_owned(), value)))
+        });
+        named.collect()
+    }
 }
 
 /// A cell's command without what changes no number: the folders of its images and of its run, and the device.

@@ -22,7 +22,7 @@ pub enum TrainedError {
     )]
     NotOfImages(&'static str, &'static str),
     /// A picture that cannot be drawn.
-    #[error("could not draw what is seen in an image: {0}")]
+    #[error("could not draw a picture: {0}")]
     Draw(String),
     /// Weights of a classifier where a network for segmentation or detection is evaluated.
     #[error("`{}` are the weights of a classifier: they have no heads for pixels or objects, with which to evaluate; train them with `init.weights`", .0.display())]

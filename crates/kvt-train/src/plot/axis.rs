@@ -8,6 +8,9 @@ use plotters::prelude::*;
 use super::colors::{GRID, INK};
 use super::font::FONT;
 
+/// Width of a letter at an axis.
+const LETTER: u32 = 7;
+
 /// A horizontal or vertical axis.
 pub struct Axis<'a> {
     /// What the axis shows, and its unit.
@@ -15,6 +18,8 @@ pub struct Axis<'a> {
     logarithmic: bool,
     /// The numbers that are written at the axis; if empty, some that fit its range.
     pub ticks: Vec<f64>,
+    /// What is written in place of these numbers, if it is not empty.
+    names: Vec<String>,
 }
 
 impl<'a> Axis<'a> {
@@ -25,6 +30,7 @@ impl<'a> Axis<'a> {
             label,
             logarithmic: false,
             ticks: Vec::new(),
+            names: Vec::new(),
         }
     }
 
@@ -41,6 +47,29 @@ impl<'a> Axis<'a> {
     #[must_use]
     pub fn at(self, ticks: Vec<f64>) -> Self {
         Self { ticks, ..self }
+    }
+
+    /// An axis of rows: their names, from the top at 0, -1, -2 and so on.
+    #[must_use]
+    pub fn rows(names: Vec<String>) -> Self {
+        let ticks = (0..names.len()).map(|row| -(row as f64)).collect();
+        Self {
+            names,
+            ..Self::linear("").at(ticks)
+        }
+    }
+
+    /// What is written at a tick.
+    fn text(&self, tick: f64) -> String {
+        let place = self.ticks.iter().position(|other| *other == tick);
+        let name = place.and_then(|place| self.names.get(place));
+        name.cloned().unwrap_or_else(|| number(tick))
+    }
+
+    /// The room for what is written at the ticks of a vertical axis.
+    pub(super) fn width(&self) -> u32 {
+        let names = self.names.iter().map(|name| name.chars().count() as u32);
+        names.max().map_or(70, |letters| LETTER * letters + 20)
     }
 
     /// An axis of whole numbers up to `last`, such as epochs: about eight of them have a tick.
@@ -60,6 +89,8 @@ pub(super) fn mesh<DB: DrawingBackend>(
     sizes: [u32; 2],
 ) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
     let [axis, label] = sizes.map(|size| (FONT, size).into_font().color(&INK));
+    let x_text = |tick: &f64| x.text(*tick);
+    let y_text = |tick: &f64| y.text(*tick);
     chart
         .configure_mesh()
         .x_desc(x.label)
@@ -69,8 +100,8 @@ pub(super) fn mesh<DB: DrawingBackend>(
         .axis_style(INK.stroke_width(1))
         .bold_line_style(GRID.stroke_width(1))
         .light_line_style(TRANSPARENT)
-        .x_label_formatter(&|value| number(*value))
-        .y_label_formatter(&|value| number(*value))
+        .x_label_formatter(&x_text)
+        .y_label_formatter(&y_text)
         .draw()
 }
 

@@ -127,7 +127,7 @@ impl Chart<'_> {
             .margin(14)
             .margin_right(24)
             .x_label_area_size(46)
-            .y_label_area_size(70)
+            .y_label_area_size(self.y.width())
             .build_cartesian_2d(x, y)?;
         mesh(&mut chart, &self.x, &self.y, [16, 14])?;
         let mut listed = 0;

@@ -1,7 +1,7 @@
 //! `[lora]`: fine-tuning of small factors beside frozen weights.
 
 use burn::tensor::Device;
-use kvt_models::{Lora, Model, ModelError};
+use kvt_models::{Lora, Model, ModelConfig, ModelError};
 use kvt_ops::Key;
 
 use crate::config::Plan;
@@ -27,6 +27,20 @@ section! {
 }
 
 impl LoraConfig {
+    /// Refuses factors that a model of this configuration cannot have.
+    ///
+    /// # Errors
+    /// Those of [`attach`](Self::attach), and of a model that cannot be created.
+    pub fn check(&self, config: &ModelConfig) -> Result<(), ModelError> {
+        if self.rank == 0 {
+            return Ok(());
+        }
+        // Which layers there are, and their sizes, only a model tells.
+        let device = Device::flex();
+        let model = config.init(&device, Key::new(0))?;
+        self.attach(model, &device, 0).map(drop)
+    }
+
     /// A model with these factors, drawn for the seed of a plan; the same model without a rank.
     ///
     /// # Errors

@@ -12,11 +12,11 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 
 use self::rows::Rows;
-use super::common::{bar, number, success_if};
+use super::common::{bar, check_new, number, success_if};
 use super::images::expand;
 use super::output;
 use kvt_data::escape::one_line;
-use kvt_data::fs::{check_writable, write_atomic};
+use kvt_data::fs::write_atomic;
 use kvt_data::text::counted;
 use kvt_tools::trained::Trained;
 use kvt_train::task::TaskKind;
@@ -44,6 +44,9 @@ pub(super) struct Args {
     /// Write the classes to this `.csv` or `.json` file instead of printing them; it appears once all images are in it. A device or a pipe gets CSV. Of segmentation and detection: the folder of the painted images.
     #[arg(long, alias = "out", value_name = "FILE", value_parser = table_or_folder, conflicts_with = "json")]
     output: Option<PathBuf>,
+    /// Replace the `.csv` or `.json` file if it exists.
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Of segmentation: write index PNGs, whose numbers are the classes, in place of painted images.
     #[arg(long, requires = "output")]
     masks: bool,
@@ -91,7 +94,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 path.display()
             );
         }
-        check_writable(path)?;
+        check_new(path, args.force)?;
     }
     let trained = args.trained.load()?.named(args.classes.as_deref())?;
     let count = match &args.output {

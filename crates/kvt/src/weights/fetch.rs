@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::ENDING;
-use crate::common::check_new;
+use crate::common::check_new_of;
 use crate::output;
 use kvt_train::fetch::Published;
 
@@ -26,7 +26,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let weights = Published::find(&args.name)?;
     if let Some(path) = &args.output {
-        check_new(path, ENDING, args.force)?;
+        check_new_of(path, ENDING, args.force)?;
     }
     let file = weights.file()?;
     let file = match &args.output {

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use kvt_models::weights::{
     self, Layout, LoadOptions, LoadReport, LoadRow, Outcome, StateDict, recognise,
 };
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
-use super::common::{ModelArgs, check_new, classes, success_if};
+use super::common::{ModelArgs, check_new_of, classes, one_of, success_if};
 use super::output;
 use super::table::{grouped, table};
 use kvt_data::text::counted;
@@ -91,8 +91,8 @@ struct Convert {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Whose names the weights get.
-    #[arg(long, value_enum, default_value_t = Names::Timm)]
-    to: Names,
+    #[arg(long, default_value = "timm", value_parser = one_of(NAMES))]
+    to: Layout,
     /// Replace OUT if it exists.
     #[arg(long)]
     force: bool,
@@ -114,13 +114,19 @@ struct Average {
     force: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Names {
-    /// timm's, under which `kvt` saves weights.
-    Timm,
-    /// Those of the repository the model's authors published.
-    Official,
-}
+/// Whose names weights can get.
+const NAMES: [(Layout, &str, &str); 2] = [
+    (
+        Layout::Timm,
+        "timm",
+        "timm's, under which `kvt` saves weights",
+    ),
+    (
+        Layout::Official,
+        "official",
+        "Those of the repository the model's authors published",
+    ),
+];
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
@@ -250,7 +256,7 @@ fn names(layout: Layout) -> &'static str {
 
 fn convert(args: &Convert) -> anyhow::Result<()> {
     let path = &args.output;
-    check_new(path, ENDING, args.force)?;
+    check_new_of(path, ENDING, args.force)?;
     let weights = read_weights(&locate(&args.input)?)?;
     if let Some(text) = not_finite(&weights) {
         output::warning(&format!("of the numbers {text}"));
@@ -263,18 +269,14 @@ fn convert(args: &Convert) -> anyhow::Result<()> {
     for name in report.names(Outcome::Unused) {
         output::warning(&format!("`{name}` of the weights is left out"));
     }
-    let layout = match args.to {
-        Names::Timm => Layout::Timm,
-        Names::Official => Layout::Official,
-    };
-    let converted = model.rename(&StateDict::from_model(&model)?, layout);
+    let converted = model.rename(&StateDict::from_model(&model)?, args.to);
     write_weights(path, &converted, &Default::default())?;
     output::print(&format!(
         "wrote {} tensors of {} to `{}` under {} names (read under {}: {report})",
         converted.len(),
         model.config().name(),
         path.display(),
-        // Not always `layout`: timm has no CvT.
+        // Not always `--to`: timm has no CvT.
         names(model.layout(&converted)),
         names(from),
     ))
@@ -282,7 +284,7 @@ fn convert(args: &Convert) -> anyhow::Result<()> {
 
 /// Writes the mean of the weights of several files.
 fn mean(args: &Average) -> anyhow::Result<()> {
-    check_new(&args.output, ENDING, args.force)?;
+    check_new_of(&args.output, ENDING, args.force)?;
     let mean = average(&args.files)?;
     if let Some(text) = not_finite(&mean) {
         output::warning(&format!("of the numbers {text}"));

@@ -330,6 +330,11 @@ fn what_cannot_be_adapted_is_refused_before_a_run_is_made() {
         let error = workspace.error(&finetune(&more));
         assert!(error.contains(expected), "{error}");
         assert!(!workspace.path("no").exists());
+        // A check of the configuration says the same, without weights and images.
+        let rank = format!("lora.rank={rank}");
+        let check = ["config", "check", "tiny.toml", "--set", &rank, "--set", set];
+        let error = workspace.error(&check);
+        assert!(error.contains(expected), "{error}");
     }
 }
 

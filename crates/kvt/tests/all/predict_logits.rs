@@ -128,6 +128,16 @@ fn folders_and_patterns_are_classified_into_files() {
         let done = workspace.kvt(&to(file)).assert().success();
         assert_eq!(done.get_output().stdout, b"");
     }
+    // As with weights, a file that is there is replaced only by request.
+    workspace.write("out.csv", "mine");
+    let error = workspace.error(&to("out.csv"));
+    assert!(
+        error.contains("`out.csv` exists: use `--force` or another name"),
+        "{error}"
+    );
+    assert_eq!(workspace.read("out.csv"), "mine");
+    let forced = [&to("out.csv")[..], &["--force"]].concat();
+    workspace.kvt(&forced).assert().success();
     let json: Value = serde_json::from_str(&workspace.read("out.json")).unwrap();
     let csv = workspace.read("out.csv");
     let mut rows = csv.lines();

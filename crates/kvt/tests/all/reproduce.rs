@@ -401,6 +401,8 @@ fn every_item_of_runs_makes_its_files() {
             && !page.contains("volo"),
         "{page}"
     );
+    let svg = workspace.read("out/table1/table1.svg");
+    assert!(svg.contains("\nDeiT-Tiny\n"), "{svg}");
     // Runs that version 1 lacks are not trained for it.
     let trained = workspace.entries("runs/table1/runs");
     assert!(

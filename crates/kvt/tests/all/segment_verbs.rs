@@ -241,6 +241,9 @@ fn table_4_is_made_of_runs() {
     let csv = workspace.read(&format!("{folder}/table4.csv"));
     assert_eq!(csv.lines().count(), 9, "{csv}");
 
+    let svg = workspace.read(&format!("{folder}/table4.svg"));
+    assert!(svg.contains("\nSwin-T, UPerNet, k-NN, a share\n"), "{svg}");
+
     // The other half leaves the first one as it is.
     let log = workspace.read("runs/table4/runs/swin-knn-seed4/log.jsonl");
     let objects = [&item[..], &["--only", "mask_rcnn"]].concat();

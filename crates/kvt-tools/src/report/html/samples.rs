@@ -15,6 +15,7 @@ use crate::groups::grouped;
 use crate::probe::{HeadMap, draw_map};
 use kvt_train::judge::Guess;
 use kvt_train::plot::encode_png;
+use kvt_train::task::TaskKind;
 
 /// Pictures up to this side are stored losslessly and shown with sharp pixels.
 const SMALL: u32 = 64;
@@ -105,7 +106,12 @@ fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), Repor
     let maps = maps.collect::<Result<Vec<_>, _>>()?;
     page.within("figure", &[("class", "card")], |page| {
         let names = first.classes.join(", ");
-        let words = format!("image of class {names}");
+        let of = if has_labels(report, first) {
+            "with the labels"
+        } else {
+            "of class"
+        };
+        let words = format!("image {of} {names}");
         let class = if first.picture.width() <= SMALL {
             "picture pixels"
         } else {
@@ -129,6 +135,11 @@ fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), Repor
     Ok(())
 }
 
+/// Whether the run of a sample gives an image several labels, so that a wrong one is not in place of another.
+fn has_labels(report: &Report, sample: &Sample) -> bool {
+    report.task(sample.run) == Some(TaskKind::MultiLabel)
+}
+
 /// One run's predictions for the image.
 fn said(page: &mut Markup, report: &Report, sample: &Sample, maps: &[String]) {
     page.within("div", &[("class", "said")], |page| {
@@ -139,10 +150,15 @@ fn said(page: &mut Markup, report: &Report, sample: &Sample, maps: &[String]) {
                 page.text(report.name(sample.run));
             });
         }
+        let wrong = if has_labels(report, sample) {
+            "✗ not among its labels: "
+        } else {
+            "✗ taken for "
+        };
         for (rank, Guess { class, probability }) in sample.guesses.iter().enumerate() {
             let (kind, mark) = match (rank, sample.is_right(class)) {
                 (0, Some(true)) => ("guess first is-right", "✓ "),
-                (0, Some(false)) => ("guess first is-wrong", "✗ taken for "),
+                (0, Some(false)) => ("guess first is-wrong", wrong),
                 _ => ("guess", ""),
             };
             page.within("div", &[("class", kind)], |page| {

@@ -15,7 +15,7 @@ use kvt_data::Batch;
 use kvt_train::judge::Guess;
 use kvt_train::plot::color;
 use kvt_train::run::{EpochsCsv, Event, JsonlLog, Listener, Note, RunDir, Topic};
-use kvt_train::task::Evaluation;
+use kvt_train::task::{Evaluation, TaskKind};
 
 /// A class name that tries to break the page.
 const NASTY: &str = "<script>alert('\"&')</script>";
@@ -378,6 +378,28 @@ fn names_can_be_read_without_a_pointer() {
     let one = runs.add("one", "", &events());
     let html = report(&[one]).to_html().unwrap();
     assert!(html.contains("197 of 197") && !html.contains("stage by stage"));
+}
+
+/// With several labels an image that has others is not taken for another.
+#[test]
+fn a_label_that_an_image_lacks_stands_in_place_of_none() {
+    let mut report = full(&Runs::new());
+    for record in &mut report.records {
+        record.plan.task = TaskKind::MultiLabel;
+    }
+    for sample in &mut report.samples {
+        sample.classes = vec!["cat".to_owned(), "dog".to_owned()];
+    }
+    let html = samples::chosen(&report).unwrap().finish();
+    assert!(
+        html.contains(">✗ not among its labels: &lt;script&gt;"),
+        "{html}"
+    );
+    assert!(
+        html.contains("alt=\"image with the labels cat, dog\""),
+        "{html}"
+    );
+    assert!(!html.contains("taken for"), "{html}");
 }
 
 /// By hand: of three images the nasty class has two, one of which is predicted as `cat`.

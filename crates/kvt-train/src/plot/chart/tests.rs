@@ -46,7 +46,35 @@ fn a_chart_has_its_lines_and_names() {
     };
     let svg = beside.svg().unwrap();
     assert!(svg.contains(r#"width="1000" height="600""#));
+    assert!(svg.contains(r#"x1="84""#));
     for place in [r#"x="838" y="52""#, r#"x="838" y="76""#] {
         assert!(svg.contains(place), "{place} {svg}");
     }
+}
+
+/// The first row is at the top, and the lines begin to the right of the longest name.
+#[test]
+fn rows_have_their_names_at_the_axis() {
+    let names = ["first", "a much longer second"].map(str::to_owned);
+    let chart = Chart {
+        title: "A title",
+        x: Axis::linear("points"),
+        y: Axis::rows(names.to_vec()),
+        lines: vec![Line::new("both", 0, [(1.0, 0.0), (2.0, -1.0)])],
+        names: Names::Beside,
+    };
+    let svg = chart.svg().unwrap();
+    let place = |text: &str| {
+        let (before, _) = svg.split_once(&format!("\n{text}\n")).unwrap();
+        let tag = before.rsplit("<text ").next().unwrap();
+        let number = |name: &str| {
+            let (_, behind) = tag.split_once(&format!("{name}=\"")).unwrap();
+            behind.split('"').next().unwrap().parse::<i32>().unwrap()
+        };
+        (number("x"), number("y"))
+    };
+    let [first, second] = names.each_ref().map(|name| place(name));
+    assert_eq!(first.0, second.0);
+    assert!(first.1 < second.1, "{first:?} {second:?}");
+    assert!(first.0 >= 7 * 20, "{first:?}");
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use super::{SHOWN, class_table, judged, sizes, tell_duplicates};
+use super::{SHOWN, class_table, judged, sizes, tell_bad, tell_duplicates, tell_unread};
 use crate::common::{Overrides, generating};
 use crate::table::{grouped, table};
 use kvt_data::text::quoted;
@@ -78,9 +78,7 @@ fn tell(split: &MaskCheck, lines: &mut Vec<String>) {
     if !missing.is_empty() {
         lines.push(format!("no pixel in `{name}` is of {}", quoted(&missing)));
     }
-    for bad in split.unreadable.iter().take(SHOWN) {
-        lines.push(format!("bad `{}`: {}", bad.path.display(), bad.reason));
-    }
+    tell_bad("bad", &split.unreadable, lines);
     for path in split.unpaired.images.iter().take(SHOWN) {
         lines.push(format!("no mask of `{}`", path.display()));
     }
@@ -90,16 +88,5 @@ fn tell(split: &MaskCheck, lines: &mut Vec<String>) {
     for listed in split.unpaired.listed.iter().take(SHOWN) {
         lines.push(format!("no image of the name `{listed}` in the list"));
     }
-    for bad in split.unlisted.iter().take(SHOWN) {
-        lines.push(format!(
-            "could not list `{}`: {}",
-            bad.path.display(),
-            bad.reason
-        ));
-    }
-    if let Some(others) = split.others.describe() {
-        lines.push(format!(
-            "not read in `{name}`: {others}; convert them to JPEG or PNG"
-        ));
-    }
+    tell_unread(name, &split.unlisted, &split.others, lines);
 }

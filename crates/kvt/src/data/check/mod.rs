@@ -15,8 +15,8 @@ use crate::output;
 use crate::table::{grouped, table};
 use kvt_data::text::{counted, quoted};
 use kvt_train::data::{
-    Check, DataConfig, Duplicate, ImageLimits, Imbalance, SplitCheck, check_folder,
-    unused_splits_of,
+    Check, DataConfig, DecodeError, Duplicate, ImageLimits, Imbalance, OtherFormats, SplitCheck,
+    Unlisted, check_folder, unused_splits_of,
 };
 
 /// Maximum number of bad files or duplicates that are listed.
@@ -198,28 +198,35 @@ fn tell_duplicates(duplicates: &[Duplicate], lines: &mut Vec<String>) {
     }
 }
 
+/// Reports files, each with what is wrong with it.
+fn tell_bad(what: &str, files: &[DecodeError], lines: &mut Vec<String>) {
+    for bad in files.iter().take(SHOWN) {
+        lines.push(format!("{what} `{}`: {}", bad.path.display(), bad.reason));
+    }
+}
+
+/// Reports what a split's folders have that is not read.
+fn tell_unread(split: &str, unlisted: &[Unlisted], others: &OtherFormats, lines: &mut Vec<String>) {
+    for bad in unlisted.iter().take(SHOWN) {
+        let (path, reason) = (bad.path.display(), &bad.reason);
+        lines.push(format!("could not list `{path}`: {reason}"));
+    }
+    if let Some(others) = others.describe() {
+        lines.push(format!(
+            "not read in `{split}`: {others}; convert them to JPEG or PNG"
+        ));
+    }
+}
+
 /// Reports the problems of the files of a split.
 fn tell_files(split: &SplitCheck, lines: &mut Vec<String>) {
     let name = &split.name;
     for (class, _) in split.classes.iter().filter(|(_, images)| *images == 0) {
         lines.push(format!("class `{class}` of `{name}` has no image"));
     }
-    for bad in split.unreadable.iter().take(SHOWN) {
-        let (path, reason) = (bad.path.display(), &bad.reason);
-        lines.push(format!("unreadable `{path}`: {reason}"));
-    }
-    for bad in split.dead_links.iter().take(SHOWN) {
-        lines.push(format!("image `{}`: {}", bad.path.display(), bad.reason));
-    }
-    for bad in split.unlisted.iter().take(SHOWN) {
-        let (path, reason) = (bad.path.display(), &bad.reason);
-        lines.push(format!("could not list `{path}`: {reason}"));
-    }
-    if let Some(others) = split.others.describe() {
-        lines.push(format!(
-            "not read in `{name}`: {others}; convert them to JPEG or PNG"
-        ));
-    }
+    tell_bad("unreadable", &split.unreadable, lines);
+    tell_bad("image", &split.dead_links, lines);
+    tell_unread(name, &split.unlisted, &split.others, lines);
     if let Some(beside) = split.beside.describe() {
         lines.push(format!("of no image, and not read, in `{name}`: {beside}"));
     }

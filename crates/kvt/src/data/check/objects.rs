@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::{SHOWN, class_table, judged, sizes, tell_duplicates};
+use super::{SHOWN, class_table, judged, sizes, tell_bad, tell_duplicates};
 use crate::table::{grouped, table};
 use kvt_data::text::{counted, quoted};
 use kvt_train::data::{Check, CocoCheck, DataConfig, ImageLimits, check_coco};
@@ -72,9 +72,7 @@ fn tell(split: &CocoCheck, lines: &mut Vec<String>) {
             split.annotations.display()
         ));
     }
-    for bad in split.unreadable.iter().take(SHOWN) {
-        lines.push(format!("bad `{}`: {}", bad.path.display(), bad.reason));
-    }
+    tell_bad("bad", &split.unreadable, lines);
     for bad in split.bad.iter().take(SHOWN) {
         lines.push(format!(
             "bad annotation {} in `{}`: {}",

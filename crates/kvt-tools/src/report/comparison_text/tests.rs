@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use super::super::compare::tests::{curve, example, top1};
+use super::super::comparison::tests::{curve, example, top1};
 use super::*;
 
 #[test]
