@@ -192,12 +192,6 @@ pub enum WeightsError {
         /// Its shape.
         expected: Vec<usize>,
     },
-    /// Factors for a network that has none.
-    #[error("there is `{name}`, a factor of low-rank adaptation, but this network takes none")]
-    NoFactors {
-        /// The first factor.
-        name: String,
-    },
     /// A model that the weights cannot be for.
     #[error(transparent)]
     Model(Box<ModelError>),

@@ -10,7 +10,7 @@ use kvt_attention::{AttentionConfig, Implementation};
 use kvt_models::layers::Activation;
 use kvt_models::vit::Pool;
 use kvt_models::weights::{LoadOptions, Outcome, StateDict, WeightsError, identify, recognise};
-use kvt_models::{Ask, Backbone, Model, ModelConfig, ModelError, ModelOverrides};
+use kvt_models::{Ask, Backbone, Model, ModelConfig, ModelError, ModelOverrides, Network};
 use kvt_ops::{Key, Phase};
 use serde::Deserialize;
 use serde_json::Value;

@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use burn::tensor::TensorData;
-use kvt_models::weights;
+use kvt_models::{Network, weights};
 use serde::{Deserialize, Serialize};
 
 use super::progress::{Best, Progress};
 use super::{Recorder, TrainError, TrainState};
 use crate::data::DataState;
-use crate::recipe::{Ema, EmaReport, LossScale, Network};
+use crate::recipe::{Ema, EmaReport, LossScale};
 use crate::run::{Checkpoint, Checkpoints, RunDir, Stage, Warning, Which};
 use crate::task::{EMA, MODEL, OTHER_TASK, Task, load_network, read_listed, task_file};
 
@@ -102,16 +102,14 @@ impl Checkpointer {
             (EmaReport::Ema, average),
         ];
         for (which, network) in both {
-            let Some(network) = network else { continue };
-            let [factors, adapted] = which.apart();
-            let own = network.factors()?;
-            if own.is_empty() {
+            let Some(model) = network.and_then(Network::lora) else {
                 continue;
-            }
-            tensors.push((factors.to_owned(), own));
+            };
+            let [factors, adapted] = which.apart();
+            tensors.push((factors.to_owned(), model.factors()?));
             // An average adapts the same weights.
             if which == EmaReport::Raw {
-                tensors.push((adapted.to_owned(), network.adapted()?));
+                tensors.push((adapted.to_owned(), model.adapted()?));
             }
         }
         let loss_scale = state.loss_scale;

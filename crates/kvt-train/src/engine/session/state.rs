@@ -1,11 +1,11 @@
 //! The initial state of a plan: its task, its untrained network, its optimizer and its average.
 
 use burn::tensor::Device;
-use kvt_models::ModelConfig;
+use kvt_models::{ModelConfig, Network};
 
 use crate::config::Plan;
 use crate::engine::{TrainError, TrainState};
-use crate::recipe::{Ema, LossScale, Network, Optimizer};
+use crate::recipe::{Ema, LossScale, Optimizer};
 use crate::run::Note;
 use crate::splits::Splits;
 use crate::task::{Setup, Task, Weights};

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
-use kvt_models::Parameter;
+use kvt_models::{Network, Parameter};
 use kvt_ops::Guard;
 
 use self::adamw::AdamW;
@@ -28,7 +28,7 @@ use self::muon::Muon;
 use self::rule::{Buffers, Gradient, MOMENTS, Rule, UpdateNumber};
 use self::sgd::Sgd;
 use super::gradients::flat;
-use super::{Gradients, Network, is_head};
+use super::{Gradients, is_head};
 
 pub use config::{OptimConfig, OptimDecay, OptimName};
 

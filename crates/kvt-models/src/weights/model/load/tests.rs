@@ -7,6 +7,7 @@ use kvt_ops::{Key, Phase};
 use super::*;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::families::ModelConfig;
+use crate::network::Network;
 use crate::weights::pos_embed::Bicubic;
 
 fn config(overrides: &ModelOverrides) -> ModelConfig {
