@@ -8,7 +8,7 @@ use kvt_models::{Model, Network};
 use super::dino::{TEACHER, load_backbone};
 use crate::error::TrainError;
 use crate::recipe::EmaReport;
-use crate::run::{Checkpoint, Checkpoints, RunDir, Warning, Which};
+use crate::run::{Checkpoint, Checkpoints, RunDir, Which};
 
 /// The trained weights: a file of a checkpoint.
 pub(crate) const MODEL: &str = "model.safetensors";
@@ -47,7 +47,7 @@ pub fn load_checkpoint_backbone(
     which: &str,
     role: DinoRole,
     model: Model,
-) -> Result<(Model, Option<Warning>), TrainError> {
+) -> Result<(Model, Option<String>), TrainError> {
     let (checkpoint, warning) = checkpoint(run, which)?;
     let file = match role {
         DinoRole::Student => MODEL.to_owned(),
@@ -90,7 +90,7 @@ pub fn task_file(name: &str) -> String {
 }
 
 /// A checkpoint of a run: `last`, `best`, a name in its folder, or a path.
-fn checkpoint(run: &RunDir, which: &str) -> Result<(Checkpoint, Option<Warning>), TrainError> {
+fn checkpoint(run: &RunDir, which: &str) -> Result<(Checkpoint, Option<String>), TrainError> {
     // A bare name means one of the run's own checkpoints.
     let named = run.checkpoints().join(which);
     let which = match Which::from(Path::new(which)) {
@@ -109,7 +109,7 @@ pub fn load_checkpoint_model<N: Network>(
     which: &str,
     weights: EmaReport,
     network: N,
-) -> Result<(N, Option<Warning>), TrainError> {
+) -> Result<(N, Option<String>), TrainError> {
     let (checkpoint, warning) = checkpoint(run, which)?;
     Ok((load_network(&checkpoint, weights, network)?, warning))
 }

@@ -23,8 +23,7 @@ use crate::config::{self, Plan};
 use crate::device::ResolvedDevice;
 use crate::recipe::Schedule;
 use crate::run::{
-    Event, HyperParameters, Listener, Note, RunDir, RunError, Topic, Warning, Which,
-    forget_judgement,
+    Event, HyperParameters, Listener, Note, RunDir, RunError, Topic, Which, forget_judgement,
 };
 use crate::splits::Splits;
 use crate::task::Task;
@@ -81,10 +80,9 @@ impl<T: Task> Session<T> {
         Checkpointer::new(&self.run, self.splits.state(), keep_last)
     }
 
-    fn warn(&mut self, warning: &Warning) {
+    fn warn(&mut self, warning: String) {
         let step = self.progress.position.step;
-        let note = Note::new(step, Topic::Warning, warning.to_string());
-        self.notes.push(note);
+        self.notes.push(Note::new(step, Topic::Warning, warning));
     }
 
     /// Reads the results of an update with this reader, one update late, or immediately without one. By default a GPU run has a
@@ -135,7 +133,7 @@ impl<T: Task> Session<T> {
         } else {
             (Recorder::without_files(listener), Vec::new())
         };
-        warnings.iter().for_each(|warning| self.warn(warning));
+        warnings.into_iter().for_each(|warning| self.warn(warning));
         for note in self.notes {
             recorder.event(&Event::Note(note))?;
         }

@@ -54,7 +54,7 @@ impl<T: Task> Session<T> {
         self.run.check()?;
         let recorded = environment.record(&self.run.environment())?;
         let warnings = recorded.into_iter().chain(self.run.warning());
-        let notes = warnings.map(|warning| Note::new(0, Topic::Warning, warning.to_string()));
+        let notes = warnings.map(|warning| Note::new(0, Topic::Warning, warning));
         self.notes.extend(notes);
         self.run.write_classes(self.splits.classes())?;
         let config = resolved_toml(&self.plan).map_err(Box::new)?;

@@ -8,7 +8,7 @@ use super::Session;
 use super::initial::{device_and_size, initial_state};
 use crate::config::{Plan, diff, load_plan};
 use crate::engine::TrainError;
-use crate::run::{Event, Note, RunDir, RunError, Topic, Warning, Which, read_log};
+use crate::run::{Event, Note, RunDir, RunError, Topic, Which, read_log};
 use crate::splits::Splits;
 use crate::task::{Task, Weights};
 use crate::world::World;
@@ -43,10 +43,10 @@ impl<T: Task> Session<T> {
         };
         let mut session = restored?;
         if let Some(error) = class_list {
-            session.warn(&Warning::ClassList {
-                path: session.run.classes(),
-                reason: error.to_string(),
-            });
+            session.warn(format!(
+                "`{}` is missing or altered ({error}): it was rewritten from the data, which matches the checkpoint",
+                session.run.classes().display()
+            ));
         }
         // Only now is it certain that the run continues with these.
         session.record_start(&environment)?;
@@ -75,7 +75,7 @@ impl<T: Task> Session<T> {
                 self.progress = restored.progress;
                 self.resumed = Some((restored.log_offset, self.progress.position.step));
                 self.tell_resumed(epochs);
-                let warnings = restored.warnings.iter();
+                let warnings = restored.warnings.into_iter();
                 warnings.for_each(|warning| self.warn(warning));
             }
             // Killed before its first checkpoint: starting over loses nothing.
