@@ -325,7 +325,7 @@ fn the_pool_can_be_chosen() {
     );
     let siglip = ModelConfig::by_name("vit_base_patch16_siglip_224").unwrap();
     let error = siglip.with(&with(Pool::Token)).unwrap_err();
-    assert!(matches!(error, ModelError::Pool { .. }), "{error}");
+    assert!(matches!(error, ModelError::Pool(_)), "{error}");
 }
 
 /// Registers, rotary positions and every kind of attention, with images of another size where the kind takes them.
