@@ -270,7 +270,7 @@ impl Pyramid {
             own.map(str::to_owned)
         });
         let options = LoadOptions {
-            strict: false,
+            partial: true,
             new_head: true,
             ..LoadOptions::default()
         };

@@ -180,7 +180,7 @@ fn missing_and_mismatching_keys_are_listed() {
     );
 
     let lenient = LoadOptions {
-        strict: false,
+        partial: true,
         ..LoadOptions::default()
     };
     let (_, report) = model(2, &same()).load(&weights, lenient).unwrap();
