@@ -193,7 +193,7 @@ fn refuse_renamed(path: &Path, old: &[String], new: &[String]) -> Result<(), Tra
 }
 
 /// Refuses to resume with a configuration that would change the results; returns a note for each harmless difference.
-pub(super) fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note>, TrainError> {
+fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note>, TrainError> {
     let started = load_plan(&run.config(), &[]).map_err(|error| TrainError::RunConfig {
         run: run.path().to_owned(),
         problem: error.to_string(),
