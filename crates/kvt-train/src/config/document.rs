@@ -225,7 +225,8 @@ impl Checks<'_> {
     /// Reports a key that is not set.
     pub(super) fn missing(&mut self, key: &str, help: &str) {
         if !self.misnamed {
-            let problem = Problem::new(self.place(key), format!("missing key `{key}`"));
+            let place = self.document.origin.clone();
+            let problem = Problem::new(place, format!("missing key `{key}`"));
             self.problems.push(problem.help(help));
         }
     }
