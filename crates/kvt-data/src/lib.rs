@@ -53,12 +53,12 @@ pub use file::ImageLimits;
 pub use fresh::without_training;
 pub use label_map::{IGNORED, LabelMap};
 pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
-pub use loader::{Loader, LoaderConfig, Purpose, Skipped, image_key};
+pub use loader::{Loader, LoaderConfig, Purpose, Skipped};
 pub use pack::{Packed, pack, splits_to_pack};
 pub use prepare::{Example, Prepare, Views, view_key};
 pub use raster::Raster;
 pub use repeats::{EpochOrder, Sampler};
-pub use sampler::{batch_count, epoch_order};
+pub use sampler::{batch_count, epoch_order, image_key};
 pub use source::{
     ClassOrder, ImageObjects, Picture, Sample, Source, Split, TEST, TRAIN, Unpaired, VAL,
     has_splits, is_guarded, is_split, is_whole, label_tables, open, open_part, open_split,

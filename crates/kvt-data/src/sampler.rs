@@ -1,4 +1,4 @@
-//! The order in which an epoch visits its samples.
+//! The order in which an epoch visits its samples, and the key of what is drawn for each.
 
 use rand::RngExt;
 
@@ -14,6 +14,14 @@ pub fn epoch_order(len: usize, epoch: u64, seed: u64, shuffle: bool) -> Vec<u32>
         mix(&mut order, Key::new(seed).named("order").child(epoch));
     }
     order
+}
+
+/// The key of all random draws for an image in an epoch.
+pub fn image_key(seed: u64, epoch: u64, index: u32) -> Key {
+    Key::new(seed)
+        .named("augment")
+        .child(epoch)
+        .child(u64::from(index))
 }
 
 /// Shuffles a list (Fisher-Yates).

@@ -48,12 +48,9 @@ pub enum ModelError {
         /// Channels of a token in the last stage.
         last: usize,
     },
-    /// A classifier that reads what the model does not have.
-    #[error("`pool` needs {needs}: use another")]
-    Pool {
-        /// What it needs.
-        needs: &'static str,
-    },
+    /// A classifier that reads what the model does not have: what it needs.
+    #[error("`pool` needs {0}: use another")]
+    Pool(&'static str),
     /// An invalid attention.
     #[error(transparent)]
     Attention(#[from] AttentionError),
@@ -67,14 +64,11 @@ pub enum ModelError {
         /// The stages with their key counts.
         stages: String,
     },
-    /// A list of attentions for a T2T-ViT with Performers, which choose no keys.
+    /// A list of so many attentions for a T2T-ViT with Performers, which choose no keys.
     #[error(
-        "`neighbors` has {given} entries, but only `blocks` takes one: the Performers of `tokens_to_token` make no scores to choose keys by; give one entry, or use token transformers, as in `t2t_vit_t_14`"
+        "`neighbors` has {0} entries, but only `blocks` takes one: the Performers of `tokens_to_token` make no scores to choose keys by; give one entry, or use token transformers, as in `t2t_vit_t_14`"
     )]
-    NoScores {
-        /// Entries given.
-        given: usize,
-    },
+    NoScores(usize),
     /// A change to something that this family of models does not have.
     #[error("`{field}` does not apply to {family}: remove it")]
     NotApplicable {

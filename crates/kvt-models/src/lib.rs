@@ -5,7 +5,7 @@
 //! stages, the tokens after its last blocks, or, to an [`Observer`], intermediate results of its blocks.
 //!
 //! Parameters carry timm's names and PyTorch's layout wherever they leave the model: in
-//! [`Model::parameters`], in a [`weights::StateDict`] and in files. [`weights`] brings files and models together.
+//! [`Network::parameters`], in a [`weights::StateDict`] and in files. [`weights`] brings files and models together.
 
 mod backbone;
 mod config;
@@ -17,6 +17,7 @@ mod head;
 pub mod layers;
 mod lora;
 mod model;
+mod network;
 mod observe;
 pub mod pit;
 mod precision;
@@ -46,6 +47,7 @@ pub use head::{Classifier, Logits};
 pub use kvt_attention::Macs;
 pub use lora::Lora;
 pub use model::{Model, Parameter};
+pub use network::Network;
 pub use observe::{BlockIndex, Observer, Point, Prefix};
 pub use precision::Precision;
 pub use similar::similar;

@@ -19,6 +19,7 @@ use kvt_ops::Key;
 use crate::error::ModelError;
 use crate::layers::Init;
 use crate::model::{Model, Parameter, is_of_mixer, trained};
+use crate::network::Network;
 use crate::weights::{StateDict, WeightsError, on_host, put};
 
 /// Which layers are adapted, and how.
@@ -128,16 +129,16 @@ impl Model {
         tensors.into_iter().map(on_host).collect()
     }
 
-    /// This model, [with LoRA](Self::with_lora), with the state that [`factors`](Self::factors) and [`adapted`](Self::adapted) gave.
+    /// Gives this model, [with LoRA](Self::with_lora), the state that [`factors`](Self::factors) and [`adapted`](Self::adapted) gave.
     ///
     /// # Errors
     ///
     /// [`WeightsError::Factor`] if something is missing or has another shape.
-    pub fn with_factors(
-        mut self,
+    pub fn set_factors(
+        &mut self,
         factors: &StateDict,
         adapted: &StateDict,
-    ) -> Result<Self, WeightsError> {
+    ) -> Result<(), WeightsError> {
         let shapes: HashMap<String, Vec<usize>> = self
             .state()
             .into_iter()
@@ -154,9 +155,8 @@ impl Model {
             let data = entry(adapted, &factor.weight, shape)?.clone();
             whole.push(bridge::from_data(data, self.path(&factor.weight), None));
         }
-        put(&mut self, small, None)?;
-        put(&mut self, whole, Some(Box::new(PyTorchToBurnAdapter)))?;
-        Ok(self)
+        put(self, small, None)?;
+        put(self, whole, Some(Box::new(PyTorchToBurnAdapter)))
     }
 
     /// The factors as parameters, in the order of the modules.

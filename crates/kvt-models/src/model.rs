@@ -14,7 +14,9 @@ use crate::family::families::{AnyBackbone, ModelConfig};
 use crate::family::validate;
 use crate::head::{Classifier, Logits};
 use crate::layers::Init;
+use crate::network::Network;
 use crate::precision::Precision;
+use crate::weights::{LoadOptions, Outcome, StateDict, WeightsError};
 
 /// An image classifier.
 #[derive(Module, Debug)]
@@ -161,19 +163,6 @@ impl Model {
         self.precision
     }
 
-    /// The parameters that training does not change: all of a [frozen](Self::freeze_backbone) backbone, or what
-    /// [LoRA](Self::with_lora) leaves as it is.
-    pub fn frozen(&self) -> Vec<ParamId> {
-        if let Some(frozen) = &self.adapted_around {
-            return frozen.clone();
-        }
-        if self.is_frozen {
-            list_param_ids(&self.backbone)
-        } else {
-            Vec::new()
-        }
-    }
-
     /// Refuses images of another shape than the configured one.
     ///
     /// # Errors
@@ -216,27 +205,6 @@ impl Model {
         self.config.clone()
     }
 
-    /// Every trainable parameter under timm's name, in the order of the modules; the factors of [LoRA](Self::with_lora), as
-    /// `blocks.0.attn.qkv.lora_A.weight`, after the others.
-    pub fn parameters(&self) -> Vec<Parameter> {
-        let trained = trained(self);
-        let mut state = self.state();
-        state.retain(|entry| trained.contains(&entry.id));
-        state.extend(self.factor_parameters());
-        state
-    }
-
-    /// Whether weight decay applies to a parameter. Exempt are biases and other one-dimensional parameters, those
-    /// that the original exempts (position embeddings, class tokens), and those that a mechanism of attention
-    /// [exempts](UNDECAYED).
-    pub fn decays(&self, parameter: &Parameter) -> bool {
-        let name = parameter.name.as_str();
-        let last = name.rsplit('.').next().unwrap_or(name);
-        let is_undecayed = self.config.family().is_undecayed(name)
-            || is_of_mixer(name) && UNDECAYED.contains(&last);
-        parameter.shape.len() > 1 && !is_undecayed
-    }
-
     /// The contents of a file of weights: the parameters, and what is saved with them but not trained, such as the
     /// running statistics of batch norms.
     pub fn state(&self) -> Vec<Parameter> {
@@ -277,6 +245,68 @@ impl Model {
                 .then(|| format!("{HEAD}{layer}{part}"))
         });
         of_head.unwrap_or_else(|| format!("{BACKBONE}{}", family.paths.other(name)))
+    }
+}
+
+impl Network for Model {
+    /// Every trainable parameter under timm's name, in the order of the modules; the factors of [LoRA](Model::with_lora), as
+    /// `blocks.0.attn.qkv.lora_A.weight`, after the others.
+    fn parameters(&self) -> Vec<Parameter> {
+        let trained = trained(self);
+        let mut state = self.state();
+        state.retain(|entry| trained.contains(&entry.id));
+        state.extend(self.factor_parameters());
+        state
+    }
+
+    /// Whether weight decay applies to a parameter. Exempt are biases and other one-dimensional parameters, those
+    /// that the original exempts (position embeddings, class tokens), and those that a mechanism of attention
+    /// [exempts](UNDECAYED).
+    fn decays(&self, parameter: &Parameter) -> bool {
+        let name = parameter.name.as_str();
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let is_undecayed = self.config.family().is_undecayed(name)
+            || is_of_mixer(name) && UNDECAYED.contains(&last);
+        parameter.shape.len() > 1 && !is_undecayed
+    }
+
+    fn layer(&self, parameter: &Parameter) -> usize {
+        self.config.layer(&parameter.name)
+    }
+
+    fn layers(&self) -> usize {
+        self.config.layers()
+    }
+
+    /// The parameters that training does not change: all of a [frozen](Self::freeze_backbone) backbone, or what
+    /// [LoRA](Self::with_lora) leaves as it is.
+    fn frozen(&self) -> Vec<ParamId> {
+        if let Some(frozen) = &self.adapted_around {
+            return frozen.clone();
+        }
+        if self.is_frozen {
+            list_param_ids(&self.backbone)
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn lora(&self) -> Option<&Self> {
+        self.is_adapted().then_some(self)
+    }
+
+    fn lora_mut(&mut self) -> Option<&mut Self> {
+        self.is_adapted().then_some(self)
+    }
+
+    fn state_dict(&self) -> Result<StateDict, WeightsError> {
+        StateDict::from_model(self)
+    }
+
+    fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
+        let (model, report) = self.load(state, LoadOptions::default())?;
+        let unused = report.names(Outcome::Unused).map(str::to_owned).collect();
+        Ok((model, unused))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::family::FamilyConfig;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::families::ModelConfig;
 use crate::model::Model;
+use crate::network::Network;
 
 /// The configuration of a name, in the type of its family.
 pub(crate) fn named<C: FamilyConfig>(name: &str) -> C {

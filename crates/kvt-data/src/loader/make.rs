@@ -3,12 +3,10 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kvt_ops::Key;
-
 use super::{LoaderConfig, Purpose, Skipped};
 use crate::batch::Image;
 use crate::prepare::Example;
-use crate::{Batch, DataError, OnError, View};
+use crate::{Batch, DataError, OnError, View, image_key};
 
 /// A batch, and the images that were skipped for it.
 pub(super) struct Made<T> {
@@ -108,12 +106,4 @@ impl<T> LoaderConfig<T> {
         skipped.extend(first_bad);
         Ok(None)
     }
-}
-
-/// The key of all random draws for an image in an epoch.
-pub fn image_key(seed: u64, epoch: u64, index: u32) -> Key {
-    Key::new(seed)
-        .named("augment")
-        .child(epoch)
-        .child(u64::from(index))
 }

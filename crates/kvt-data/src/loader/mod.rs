@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use self::make::Made;
-pub use self::make::image_key;
 use crate::ordered::Ordered;
 use crate::prepare::Prepare;
 use crate::{Batch, DataError, DecodeError, OnError, Source, batch_count};

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use burn::module::Module;
+use burn::module::{Module, ModuleDisplay, ParamId};
 
 use super::pyramid::{BACKBONE, is_used};
 use super::{DenseKind, Pyramid, state};
 use crate::model::Parameter;
+use crate::network::Network;
 use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
 
 /// PyTorch's counter of batches, which nothing reads.
@@ -30,11 +31,43 @@ pub struct OnPyramid<H: Module> {
 }
 
 impl<H: Module> OnPyramid<H> {
+    /// This network with a classifier's weights in its backbone, and the outcome for each of them.
+    ///
+    /// # Errors
+    ///
+    /// If they do not match.
+    pub fn with_classifier(self, weights: &StateDict) -> Result<(Self, LoadReport), WeightsError> {
+        let (pyramid, report) = self.pyramid.load(weights, DenseKind::Classifier)?;
+        Ok((Self { pyramid, ..self }, report))
+    }
+}
+
+impl<H: Module + ModuleDisplay> Network for OnPyramid<H> {
     /// Every parameter that is trained, in the order of the modules.
-    pub fn parameters(&self) -> Vec<Parameter> {
+    fn parameters(&self) -> Vec<Parameter> {
         let mut all = self.pyramid.parameters();
         all.extend(state::parameters(&self.heads, ""));
         all
+    }
+
+    fn decays(&self, parameter: &Parameter) -> bool {
+        self.pyramid.decays(parameter)
+    }
+
+    fn decays_by_name(&self, parameter: &Parameter) -> bool {
+        self.pyramid.decays_by_name(parameter)
+    }
+
+    fn layer(&self, parameter: &Parameter) -> usize {
+        self.pyramid.layer(parameter)
+    }
+
+    fn layers(&self) -> usize {
+        self.pyramid.backbone.layers()
+    }
+
+    fn frozen(&self) -> Vec<ParamId> {
+        self.pyramid.frozen()
     }
 
     /// The content of a file: parameters and running statistics.
@@ -42,7 +75,7 @@ impl<H: Module> OnPyramid<H> {
     /// # Errors
     ///
     /// If the device cannot be read.
-    pub fn state_dict(&self) -> Result<StateDict, WeightsError> {
+    fn state_dict(&self) -> Result<StateDict, WeightsError> {
         let heads = state::state_dict(&self.heads, "")?;
         Ok(self
             .pyramid
@@ -59,7 +92,7 @@ impl<H: Module> OnPyramid<H> {
     ///
     /// If something is missing, has another shape or is not floating point: by name and shape, first of the backbone, then of the
     /// heads.
-    pub fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
+    fn load_state_dict(self, state: &StateDict) -> Result<(Self, Vec<String>), WeightsError> {
         let (pyramid, mut report) = self.pyramid.load(state, DenseKind::Network)?;
         let (heads, of_heads) = state::load(self.heads, "", state, Outcome::Missing)?;
         report.rows.extend(of_heads);
@@ -69,16 +102,6 @@ impl<H: Module> OnPyramid<H> {
         }
         let unused = unused(&report, state, &pyramid);
         Ok((Self { pyramid, heads }, unused))
-    }
-
-    /// This network with a classifier's weights in its backbone, and the outcome for each of them.
-    ///
-    /// # Errors
-    ///
-    /// If they do not match.
-    pub fn with_classifier(self, weights: &StateDict) -> Result<(Self, LoadReport), WeightsError> {
-        let (pyramid, report) = self.pyramid.load(weights, DenseKind::Classifier)?;
-        Ok((Self { pyramid, ..self }, report))
     }
 }
 

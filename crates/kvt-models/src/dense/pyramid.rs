@@ -12,6 +12,7 @@ use crate::family::families::ModelConfig;
 use crate::family::{Dense, DenseFamily, Family};
 use crate::layers::Init;
 use crate::model::{Model, Parameter};
+use crate::network::Network;
 use crate::precision::Precision;
 use crate::weights::{LoadOptions, LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
 
@@ -269,7 +270,7 @@ impl Pyramid {
             own.map(str::to_owned)
         });
         let options = LoadOptions {
-            strict: false,
+            partial: true,
             new_head: true,
             ..LoadOptions::default()
         };

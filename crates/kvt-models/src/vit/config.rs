@@ -199,12 +199,11 @@ impl FamilyConfig for VitConfig {
             validate::tokens(side / self.patch_size)?;
         }
         if self.options.pool == Pool::Token && !self.options.class_token {
-            let needs = "a class token";
-            return Err(ModelError::Pool { needs });
+            return Err(ModelError::Pool("a class token"));
         }
         if self.options.pool != Pool::Token && self.distilled {
             let needs = "a model without a distillation token, whose head would not be read";
-            return Err(ModelError::Pool { needs });
+            return Err(ModelError::Pool(needs));
         }
         if self.options.embedding == Embedding::Rotary && self.num_heads > 0 {
             let channels = ("embed_dim", self.embed_dim);

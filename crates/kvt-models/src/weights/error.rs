@@ -16,35 +16,23 @@ pub enum WeightsError {
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// There is no such file.
-    #[error("no file `{}`", path.display())]
-    Missing {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("no file `{}`", .0.display())]
+    Missing(PathBuf),
     /// The file has the ending of an unsupported format.
     #[error(
         "`{}` has an unknown ending: weights are read from `.safetensors`, `.pth`, `.pt`, `.bin` and `.ckpt`",
-        path.display()
+        .0.display()
     )]
-    UnknownFormat {
-        /// The file.
-        path: PathBuf,
-    },
+    UnknownFormat(PathBuf),
     /// A folder, a pipe or a device.
-    #[error("`{}` is not a regular file: weights are read only from files", path.display())]
-    NotAFile {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("`{}` is not a regular file: weights are read only from files", .0.display())]
+    NotAFile(PathBuf),
     /// The placeholder that Git keeps instead of a file that is stored elsewhere.
     #[error(
         "`{}` is a Git LFS pointer, not the weights: run `git lfs pull` in its repository",
-        path.display()
+        .0.display()
     )]
-    LfsPointer {
-        /// The file.
-        path: PathBuf,
-    },
+    LfsPointer(PathBuf),
     /// An archive that unpacks to more than its size.
     #[error(
         "`{}` has {size} bytes but unpacks to {unpacked}: PyTorch does not compress checkpoints; save it again with `torch.save`",
@@ -105,12 +93,9 @@ pub enum WeightsError {
     /// The file has no tensors.
     #[error(
         "`{}` has no tensors: expected a state dict, on its own or under a key such as `model` or `state_dict`",
-        path.display()
+        .0.display()
     )]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
+    Empty(PathBuf),
     /// A weight of another kind than floating point.
     #[error("`{name}` has the type {dtype:?}: expected floating-point weights")]
     NotFloat {
@@ -191,12 +176,6 @@ pub enum WeightsError {
         name: String,
         /// Its shape.
         expected: Vec<usize>,
-    },
-    /// Factors for a network that has none.
-    #[error("there is `{name}`, a factor of low-rank adaptation, but this network takes none")]
-    NoFactors {
-        /// The first factor.
-        name: String,
     },
     /// A model that the weights cannot be for.
     #[error(transparent)]

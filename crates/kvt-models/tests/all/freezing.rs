@@ -3,7 +3,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor};
 use kvt_models::weights::{LoadOptions, StateDict};
-use kvt_models::{Model, ModelConfig, ModelOverrides};
+use kvt_models::{Model, ModelConfig, ModelOverrides, Network};
 use kvt_ops::{Key, Phase};
 
 use crate::small::{SIDE, configs, images, values};

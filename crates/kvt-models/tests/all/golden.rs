@@ -14,7 +14,7 @@ use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use kvt_attention::Implementation;
 use kvt_models::weights::{LoadOptions, Outcome, StateDict, read};
-use kvt_models::{Ask, Model, Parameter};
+use kvt_models::{Ask, Model, Network, Parameter};
 use kvt_ops::{Key, Phase};
 
 use crate::cases::{config, file_name, files, folder};

@@ -4,7 +4,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use kvt_attention::{AttentionConfig, MemoryCompressedConfig};
 use kvt_models::weights::{LoadOptions, Misfit, Outcome, StateDict, WeightsError};
-use kvt_models::{Model, ModelConfig, ModelError, ModelOverrides};
+use kvt_models::{Model, ModelConfig, ModelError, ModelOverrides, Network};
 use kvt_ops::{Key, Phase};
 
 use crate::small::{families, images, values};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kvt_models::{Model, ModelOverrides};
+use kvt_models::{Model, ModelOverrides, Network};
 use serde_json::Value;
 
 use crate::cases::folder;

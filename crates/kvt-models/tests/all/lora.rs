@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use kvt_models::weights::{LoadOptions, StateDict};
-use kvt_models::{Lora, Model, ModelConfig, ModelOverrides};
+use kvt_models::{Lora, Model, ModelConfig, ModelOverrides, Network};
 use kvt_ops::{Key, Phase};
 
 use crate::small::{SIDE, assert_close, configs, families, images, small, values};
@@ -33,7 +33,7 @@ fn plain(config: &ModelConfig) -> Model {
 fn adapted(config: &ModelConfig, layers: &[&str]) -> Model {
     let device = Device::flex().autodiff();
     let model = plain(config).with_lora(&lora(layers), &device, Key::new(2));
-    let model = model.unwrap();
+    let mut model = model.unwrap();
     let factors: StateDict = model
         .factors()
         .unwrap()
@@ -48,7 +48,7 @@ fn adapted(config: &ModelConfig, layers: &[&str]) -> Model {
         })
         .collect();
     let base = model.adapted().unwrap();
-    let model = model.with_factors(&factors, &base).unwrap();
+    model.set_factors(&factors, &base).unwrap();
     assert_eq!(model.factors().unwrap(), factors);
     assert_eq!(model.adapted().unwrap(), base);
     model
@@ -290,9 +290,9 @@ fn what_cannot_be_adapted_is_refused() {
         "{error}"
     );
 
-    let model = adapted(&config, &["qkv"]);
+    let mut model = adapted(&config, &["qkv"]);
     let none = StateDict::default();
-    let error = model.clone().with_factors(&none, &none).unwrap_err();
+    let error = model.set_factors(&none, &none).unwrap_err();
     assert!(
         error
             .to_string()
@@ -300,7 +300,7 @@ fn what_cannot_be_adapted_is_refused() {
         "{error}"
     );
     let factors = model.factors().unwrap();
-    let error = model.with_factors(&factors, &none).unwrap_err();
+    let error = model.set_factors(&factors, &none).unwrap_err();
     assert!(
         error.to_string().contains("no `blocks.0.attn.qkv.weight`"),
         "{error}"

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::weights::{LoadOptions, StateDict};
-use kvt_models::{Ask, Backbone, Model, ModelConfig, ModelError, ModelOverrides};
+use kvt_models::{Ask, Backbone, Model, ModelConfig, ModelError, ModelOverrides, Network};
 use kvt_ops::{Key, Phase};
 
 use crate::small::{SIDE, assert_close, configs, images, values};

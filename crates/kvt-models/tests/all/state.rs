@@ -3,7 +3,7 @@
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Tensor};
 use kvt_models::weights::StateDict;
-use kvt_models::{Model, ModelOverrides};
+use kvt_models::{Model, ModelOverrides, Network};
 use kvt_ops::Key;
 
 use crate::small::configs;

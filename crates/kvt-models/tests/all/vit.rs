@@ -10,7 +10,7 @@ use kvt_attention::{AttentionConfig, Implementation};
 use kvt_models::layers::Activation;
 use kvt_models::vit::Pool;
 use kvt_models::weights::{LoadOptions, Outcome, StateDict, WeightsError, identify, recognise};
-use kvt_models::{Ask, Backbone, Model, ModelConfig, ModelError, ModelOverrides};
+use kvt_models::{Ask, Backbone, Model, ModelConfig, ModelError, ModelOverrides, Network};
 use kvt_ops::{Key, Phase};
 use serde::Deserialize;
 use serde_json::Value;
@@ -325,7 +325,7 @@ fn the_pool_can_be_chosen() {
     );
     let siglip = ModelConfig::by_name("vit_base_patch16_siglip_224").unwrap();
     let error = siglip.with(&with(Pool::Token)).unwrap_err();
-    assert!(matches!(error, ModelError::Pool { .. }), "{error}");
+    assert!(matches!(error, ModelError::Pool(_)), "{error}");
 }
 
 /// Registers, rotary positions and every kind of attention, with images of another size where the kind takes them.

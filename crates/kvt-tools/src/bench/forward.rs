@@ -2,7 +2,7 @@
 //! step between two passes, which would leave other data in the caches.
 
 use burn::tensor::{Device, Tensor};
-use kvt_models::{ImgSize, Model};
+use kvt_models::{ImgSize, Model, Network as _};
 use kvt_ops::{Key, Phase};
 use serde::{Deserialize, Serialize};
 

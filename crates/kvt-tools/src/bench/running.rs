@@ -4,9 +4,9 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kvt_data::LabelMap;
 use kvt_data::augment::{ObjectMask, Objects};
-use kvt_models::Model;
 use kvt_models::dense::mask_rcnn::{Frame, MaskRcnn};
 use kvt_models::dense::upernet::UperNet;
+use kvt_models::{Model, Network as _};
 use kvt_ops::{Key, Phase};
 
 use super::{BenchError, ModelCase};
@@ -14,7 +14,7 @@ use kvt_data::DeviceBatch;
 use kvt_train::config::Plan;
 use kvt_train::engine::{Processes, Reader, Started, TrainState, Update, UpdateSettings};
 use kvt_train::error::TrainError;
-use kvt_train::recipe::{Clip, LossScale, Network as _, OptimConfig, Optimizer, Position, Rates};
+use kvt_train::recipe::{Clip, LossScale, OptimConfig, Optimizer, Position, Rates};
 use kvt_train::task::{Classify, DenseNetwork, Detect, Segment, Task, TaskKind};
 
 /// Settings of a step; their values do not matter.

@@ -2,7 +2,7 @@
 
 use super::{Curve, EpochPoint, ReportError};
 use kvt_train::recipe::EmaReport;
-use kvt_train::run::{EpochRow, EpochRows, EvalRecord, Metrics, RunDir, Warning, read_log};
+use kvt_train::run::{EpochRow, EpochRows, EvalRecord, Metrics, RunDir, read_log};
 
 /// Reads the epochs that a finished or running run has logged; lines that do not parse are skipped with a warning. The validation
 /// numbers belong to the weights that the run reports.
@@ -13,7 +13,7 @@ pub(crate) fn read_curve(
     run: &RunDir,
     seed: u64,
     report: EmaReport,
-) -> Result<(Curve, Option<Warning>), ReportError> {
+) -> Result<(Curve, Option<String>), ReportError> {
     let log = read_log(&run.log())?;
     let mut rows = EpochRows::default();
     for event in &log.events {

@@ -172,7 +172,7 @@ impl Row {
     ) -> Result<Self, SweepError> {
         let run = RunDir::open(&plan.run.dir)?;
         let (curve, warning) = read_curve(&run, plan.seed, plan.ema.report)?;
-        warnings.extend(warning.map(|warning| warning.to_string()));
+        warnings.extend(warning);
         // The classes only serve a warning: a run without them can still be compared.
         let classes = run.read_classes().unwrap_or_default();
         Ok(Self {

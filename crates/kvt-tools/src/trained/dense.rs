@@ -64,7 +64,7 @@ impl<N: DenseNetwork> TrainedDense<N> {
         let weights = weights_of(&trained.plan, choice);
         let (network, warning) = load_checkpoint_model(run, checkpoint, weights, trained.network)?;
         if let Some(warning) = warning {
-            warn(&warning.to_string());
+            warn(&warning);
         }
         Ok(Self { network, ..trained })
     }

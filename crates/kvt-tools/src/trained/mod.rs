@@ -243,7 +243,7 @@ impl Trained {
             load_checkpoint_model(run, checkpoint, weights, trained.model)?
         };
         if let Some(warning) = warning {
-            warn(&warning.to_string());
+            warn(&warning);
         }
         Ok(Self { model, ..trained })
     }

@@ -113,7 +113,7 @@ impl Document {
         rules::leave_other_kinds(&mut known, &mut checks);
         let unreadable = |error: toml::de::Error| {
             let message = format!("not a configuration: {}", error.message());
-            ConfigError::invalid(vec![Problem::new(self.place(), message)])
+            ConfigError::invalid(vec![Problem::new(self.origin.clone(), message)])
         };
         let mut plan = toml::Value::Table(known).try_into().map_err(unreadable)?;
         rules::complete(&mut plan, with_data, &mut checks);
@@ -141,11 +141,6 @@ impl Document {
             _ => false,
         }
     }
-
-    /// The file as a whole, for keys that are not set.
-    pub(super) fn place(&self) -> Location {
-        self.origin.clone()
-    }
 }
 
 /// Collects problems, so that one run reports them all.
@@ -159,6 +154,12 @@ pub(super) struct Checks<'a> {
 }
 
 impl Checks<'_> {
+    /// Where a key was last set, or the file as a whole.
+    pub(super) fn place(&self, key: &str) -> Location {
+        self.set_place(key)
+            .unwrap_or_else(|| self.document.origin.clone())
+    }
+
     /// Where a key was last set, if it is set.
     pub(super) fn set_place(&self, key: &str) -> Option<Location> {
         Some(self.document.leaf(key)?.1)
@@ -181,12 +182,18 @@ impl Checks<'_> {
         self.refused.iter().any(|refused| refused == key)
     }
 
-    /// Rejects the value of a key, at the place where it was set.
+    /// Rejects the value of a key, at the place where it was set, unless it was rejected already.
     pub(super) fn refuse(&mut self, key: &str, value: &str, expected: &str) {
+        if !self.refuses(key) {
+            self.reject(key, value, expected);
+        }
+    }
+
+    /// Rejects a value, which may be one of several of a key.
+    fn reject(&mut self, key: &str, value: &str, expected: &str) {
         self.refused.push(key.to_owned());
-        let place = self.set_place(key).unwrap_or_else(|| self.document.place());
         let message = format!("invalid value `{value}` for `{key}`: expected {expected}");
-        let mut problem = Problem::new(place, message);
+        let mut problem = Problem::new(self.place(key), message);
         let words = field(key).map_or_else(Vec::new, |field| words(&field.schema));
         if let Some(word) = closest(value.trim_matches('"'), words.into_iter()) {
             problem = problem.help(format!("did you mean `\"{word}\"`?"));
@@ -206,10 +213,19 @@ impl Checks<'_> {
         }
     }
 
+    /// Reports a key that is set while the choice is not that it belongs to: an explicit choice can disable the key of a base, a missing
+    /// one cannot.
+    pub(super) fn needs(&mut self, key: &str, choice: &str, help: &str) {
+        if !self.sets(choice) && !self.refuses(key) {
+            let message = format!("`{key}` is set, but `{choice}` is not");
+            self.conflict(key, message, help);
+        }
+    }
+
     /// Reports a key that is not set.
     pub(super) fn missing(&mut self, key: &str, help: &str) {
         if !self.misnamed {
-            let place = self.document.place();
+            let place = self.document.origin.clone();
             let problem = Problem::new(place, format!("missing key `{key}`"));
             self.problems.push(problem.help(help));
         }
@@ -233,7 +249,7 @@ impl Checks<'_> {
                         known.insert(key.clone(), value.clone());
                     }
                     for refusal in refusals {
-                        self.refuse(&path, &refusal.value, &refusal.expected);
+                        self.reject(&path, &refusal.value, &refusal.expected);
                     }
                     continue;
                 }

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use burn::tensor::TensorData;
-use kvt_models::weights;
+use kvt_models::{Network, weights};
 use serde::{Deserialize, Serialize};
 
 use super::progress::{Best, Progress};
 use super::{Recorder, TrainError, TrainState};
 use crate::data::DataState;
-use crate::recipe::{Ema, EmaReport, LossScale, Network};
-use crate::run::{Checkpoint, Checkpoints, RunDir, Stage, Warning, Which};
+use crate::recipe::{Ema, EmaReport, LossScale};
+use crate::run::{Checkpoint, Checkpoints, RunDir, Stage, Which};
 use crate::task::{EMA, MODEL, OTHER_TASK, Task, load_network, read_listed, task_file};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
@@ -54,7 +54,7 @@ pub struct Restored<T: Task> {
     /// Bytes of the log at that point.
     pub log_offset: u64,
     /// State that could not be used, and files that were set aside.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<String>,
 }
 
 impl Checkpointer {
@@ -87,7 +87,7 @@ impl Checkpointer {
         progress: &Progress,
         recorder: &Recorder<'_>,
         kind: (Stage, bool),
-    ) -> Result<Vec<Warning>, TrainError> {
+    ) -> Result<Vec<String>, TrainError> {
         let (moments, updates) = state.optimizer.state();
         let mut tensors = vec![
             (MODEL.to_owned(), state.network.state_dict()?),
@@ -102,16 +102,14 @@ impl Checkpointer {
             (EmaReport::Ema, average),
         ];
         for (which, network) in both {
-            let Some(network) = network else { continue };
-            let [factors, adapted] = which.apart();
-            let own = network.factors()?;
-            if own.is_empty() {
+            let Some(model) = network.and_then(Network::lora) else {
                 continue;
-            }
-            tensors.push((factors.to_owned(), own));
+            };
+            let [factors, adapted] = which.apart();
+            tensors.push((factors.to_owned(), model.factors()?));
             // An average adapts the same weights.
             if which == EmaReport::Raw {
-                tensors.push((adapted.to_owned(), network.adapted()?));
+                tensors.push((adapted.to_owned(), model.adapted()?));
             }
         }
         let loss_scale = state.loss_scale;
@@ -160,7 +158,7 @@ impl Checkpointer {
         }
         let state = load_state(&checkpoint, &saved, fresh)?;
         before(saved.progress.position.step)?;
-        let mut warnings: Vec<Warning> = warning.into_iter().collect();
+        let mut warnings: Vec<String> = warning.into_iter().collect();
         let best = saved.progress.best;
         let settled = self
             .checkpoints
@@ -168,11 +166,10 @@ impl Checkpointer {
         warnings.extend(settled.warnings);
         if let (true, Some(Best { epoch, value, .. })) = (settled.best_is_lost, best) {
             let metric = T::BEST.name;
-            warnings.push(Warning::BestLost {
-                epoch,
-                metric,
-                value,
-            });
+            warnings.push(format!(
+                "the best checkpoint ({metric} {value:.2} of epoch {}) is missing or broken: the next evaluation counts as the best so far",
+                epoch + 1
+            ));
             saved.progress.best = None;
         }
         Ok(Restored {

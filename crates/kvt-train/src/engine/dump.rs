@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use kvt_models::Network;
 use kvt_models::weights::{self, StateDict};
 
 use super::TrainError;
 use crate::data::{Batch, DataError, Source};
-use crate::recipe::Network;
 use crate::run::RunDir;
 use crate::task::MODEL;
 use kvt_data::fs::write_atomic;

@@ -7,7 +7,7 @@ use kvt_data::regular;
 
 use crate::run::{
     EpochsCsv, Event, HyperParameters, JsonlLog, LayersCsv, Listener, Log, Metric, RunDir,
-    RunError, StepRecord, TensorBoard, Warning, read_log,
+    RunError, StepRecord, TensorBoard, read_log,
 };
 
 /// Writes every event to the run's folder and passes it on.
@@ -37,7 +37,7 @@ impl<'a> Recorder<'a> {
         tensorboard: Option<&HyperParameters>,
         metrics: &'static [Metric],
         next: &'a mut dyn Listener,
-    ) -> Result<(Self, Vec<Warning>), RunError> {
+    ) -> Result<(Self, Vec<String>), RunError> {
         run.check()?;
         let mut warnings = Vec::new();
         // When the log has lost lines, the table is the only record of these epochs.
@@ -69,7 +69,11 @@ impl<'a> Recorder<'a> {
             let path = run.epochs_csv();
             let kept = free_path(&path);
             write_atomic(&kept, |file| file.write_all(&earlier))?;
-            warnings.push(Warning::EpochsKept { path, kept });
+            warnings.push(format!(
+                "`{}` was written again from a log that has lost lines: the earlier table is kept as `{}`",
+                path.display(),
+                kept.display()
+            ));
         }
         let run = run.clone();
         let files = Some(Files { run, log, others });

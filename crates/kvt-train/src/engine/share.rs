@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::{DType, Tensor, TensorData};
+use kvt_models::Network;
 use kvt_models::weights::StateDict;
 use serde::{Deserialize, Serialize};
 
 use super::TrainError;
 use super::progress::Progress;
 use super::update::TrainState;
-use crate::recipe::{LossScale, Network};
+use crate::recipe::LossScale;
 use crate::task::Task;
 use crate::world::{World, WorldError, agree};
 

@@ -7,10 +7,11 @@ use std::collections::HashMap;
 
 use burn::module::{ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
+use kvt_models::Network;
 use kvt_ops::square_sum;
 
 use super::gradients::flat;
-use super::{Gradients, Network, is_head};
+use super::{Gradients, is_head};
 
 /// The clipping of gradients before an update.
 #[derive(Clone, Copy, Debug, PartialEq)]

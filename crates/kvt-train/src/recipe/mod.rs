@@ -10,10 +10,11 @@ mod gradients;
 mod loss;
 mod loss_scale;
 pub mod mix;
-mod network;
 mod optim;
 mod position;
 mod schedule;
+
+use kvt_models::{Network, Parameter};
 
 pub use clip::Clip;
 pub use distill::{
@@ -27,8 +28,6 @@ pub use loss::{
     cross_entropy, mixed_targets, weighted_targets,
 };
 pub use loss_scale::LossScale;
-pub use network::Network;
-use network::is_head;
 pub(crate) use optim::Counts;
 pub use optim::{OptimConfig, OptimDecay, OptimName, Optimizer, OptimizerError, Rates};
 pub use position::Position;
@@ -36,3 +35,9 @@ pub use schedule::{
     Schedule, ScheduleConfig, ScheduleCounts, ScheduleKind, SchedulePer, cosine, linspace,
     scaled_lr,
 };
+
+/// Whether a parameter belongs to the head: the last of several layers.
+fn is_head(network: &impl Network, parameter: &Parameter) -> bool {
+    let layers = network.layers();
+    layers > 1 && network.layer(parameter) + 1 == layers
+}

@@ -9,7 +9,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
-use super::{RunError, Warning};
+use super::RunError;
 use kvt_data::fs::{free_path, write_atomic};
 use kvt_data::regular;
 
@@ -99,7 +99,7 @@ impl Environment {
     ///
     /// # Errors
     /// If the new file cannot be written.
-    pub fn record(&self, path: &Path) -> Result<Option<Warning>, RunError> {
+    pub fn record(&self, path: &Path) -> Result<Option<String>, RunError> {
         let mut earlier = Vec::new();
         let mut warning = None;
         if path.exists() {
@@ -111,11 +111,11 @@ impl Environment {
                 Err(error) => {
                     let kept = free_path(path);
                     fs::rename(path, &kept)?;
-                    warning = Some(Warning::Unreadable {
-                        path: path.to_owned(),
-                        reason: error.to_string(),
-                        kept,
-                    });
+                    warning = Some(format!(
+                        "`{}` cannot be read ({error}): it was renamed to `{}`, and a new one was started",
+                        path.display(),
+                        kept.display()
+                    ));
                 }
             }
         }
@@ -277,8 +277,7 @@ mod tests {
         let path = folder.path().join("environment.json");
         for (broken, kept) in [("", "environment.json.1"), ("{", "environment.json.2")] {
             fs::write(&path, broken).unwrap();
-            let warning = Environment::collect("x").record(&path).unwrap().unwrap();
-            let text = warning.to_string();
+            let text = Environment::collect("x").record(&path).unwrap().unwrap();
             assert!(
                 text.contains("environment.json`") && text.contains(kept),
                 "{text}"

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fs_err as fs;
 
-use super::{Event, Listener, RunError, Warning};
+use super::{Event, Listener, RunError};
 use kvt_data::fs::{if_there, write_atomic};
 use kvt_data::regular;
 
@@ -36,11 +36,7 @@ impl JsonlLog {
     /// # Errors
     /// If the file cannot be read or cut. A log that is missing, too short or without its last lines (edited, lost) is only a
     /// warning: the run does not depend on it.
-    pub fn resume(
-        path: &Path,
-        offset: u64,
-        step: u64,
-    ) -> Result<(Self, Option<Warning>), RunError> {
+    pub fn resume(path: &Path, offset: u64, step: u64) -> Result<(Self, Option<String>), RunError> {
         let content = if_there(regular::read(path))?.unwrap_or_default();
         let length = usize::try_from(offset).unwrap_or(usize::MAX);
         let head = content.get(..length).unwrap_or(&content);
@@ -72,10 +68,11 @@ impl JsonlLog {
             fs::OpenOptions::new().append(true).open(path)?
         };
         let kept = kept.len() as u64;
-        let warning = (kept < offset).then(|| Warning::LogTooShort {
-            path: path.to_owned(),
-            reached,
-            step,
+        let warning = (kept < offset).then(|| {
+            format!(
+                "`{}` ends after step {reached}, but the checkpoint was made after step {step}: the lines between are lost",
+                path.display()
+            )
         });
         let log = Self {
             file: log,
@@ -111,7 +108,7 @@ pub struct Log {
     /// The events, in chronological order.
     pub events: Vec<Event>,
     /// A warning about lines that do not parse, if there are any.
-    pub warning: Option<Warning>,
+    pub warning: Option<String>,
 }
 
 /// Reads a log back. An unterminated last line is left out: a running process may be writing it. A line that does not parse (a
@@ -121,25 +118,23 @@ pub struct Log {
 /// If the file cannot be read.
 pub fn read_log(path: &Path) -> Result<Log, RunError> {
     let content = regular::read(path)?;
-    let mut log = Log::default();
+    let (mut events, mut broken) = (Vec::new(), Vec::new());
     let lines = content.split_inclusive(|byte| *byte == b'\n');
-    for (line, text) in (1..).zip(lines.filter(|text| text.ends_with(b"\n"))) {
+    for (line, text) in (1_usize..).zip(lines.filter(|text| text.ends_with(b"\n"))) {
         match serde_json::from_slice(text) {
-            Ok(event) => log.events.push(event),
-            Err(error) => match &mut log.warning {
-                Some(Warning::LogLines { count, .. }) => *count += 1,
-                _ => {
-                    log.warning = Some(Warning::LogLines {
-                        path: path.to_owned(),
-                        line,
-                        count: 1,
-                        reason: error.to_string(),
-                    });
-                }
-            },
+            Ok(event) => events.push(event),
+            Err(error) => broken.push((line, error)),
         }
     }
-    Ok(log)
+    let warning = broken.first().map(|(line, reason)| {
+        let left_out = match broken.len() {
+            1 => "it is".to_owned(),
+            count => format!("{count} such lines are"),
+        };
+        let path = path.display();
+        format!("`{path}`, line {line}: {reason}; {left_out} left out of tables and curves")
+    });
+    Ok(Log { events, warning })
 }
 
 #[cfg(test)]
@@ -201,9 +196,7 @@ mod tests {
         assert_eq!(log.offset(), whole);
         let warning = warning.unwrap();
         assert!(
-            warning
-                .to_string()
-                .contains("ends after step 0, but the checkpoint was made after step 7"),
+            warning.contains("ends after step 0, but the checkpoint was made after step 7"),
             "{warning}"
         );
         fs::remove_file(&path).unwrap();
@@ -225,13 +218,9 @@ mod tests {
         log.file.set_len(offset).unwrap();
         let (log, warning) = JsonlLog::resume(&path, offset, 2).unwrap();
         assert_eq!(log.offset(), whole);
-        let (reached, step) = (0, 2);
-        let expected = Warning::LogTooShort {
-            path,
-            reached,
-            step,
-        };
-        assert_eq!(warning, Some(expected));
+        let warning = warning.unwrap();
+        let expected = "ends after step 0, but the checkpoint was made after step 2";
+        assert!(warning.contains(expected), "{warning}");
     }
 
     #[test]
@@ -263,7 +252,7 @@ mod tests {
         log.event(&note(2)).unwrap();
         let read = read_log(&path).unwrap();
         assert_eq!(read.events, [note(1), note(2)]);
-        let warning = read.warning.unwrap().to_string();
+        let warning = read.warning.unwrap();
         assert!(
             warning.contains("log.jsonl`, line 2:") && warning.contains("2 such lines"),
             "{warning}"

@@ -33,7 +33,6 @@ mod number;
 mod tensorboard;
 #[cfg(test)]
 pub(crate) mod testing;
-mod warning;
 
 pub use checkpoint::{Checkpoint, Checkpoints, Settled, Stage, Which};
 pub use config::{CheckpointConfig, LogConfig, ReportConfig, RunConfig};
@@ -48,4 +47,3 @@ pub use judgement::{LINEAR, PREDICTIONS, REPORT, forget_report};
 pub use layers::LayersCsv;
 pub use metrics::{Metric, Metrics};
 pub use tensorboard::{HyperParameters, TensorBoard};
-pub use warning::Warning;

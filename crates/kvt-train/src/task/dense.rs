@@ -8,16 +8,15 @@ pub(super) mod trajectory;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kvt_models::ModelConfig;
 use kvt_models::dense::{CLASSIFIERS, DenseKind, OnPyramid, read_dense};
 use kvt_models::weights::{self, Outcome, StateDict, WeightsError};
+use kvt_models::{ModelConfig, Network};
 
 use super::model::{hint, refused};
 use super::{InitConfig, ResetHead, Setup, Weights};
 use crate::config::Plan;
 use crate::error::TrainError;
 use crate::fetch::locate;
-use crate::recipe::Network;
 use crate::run::{Note, Topic};
 
 pub(super) use check::Words;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
 use kvt_models::weights::StateDict;
-use kvt_models::{Model, ModelConfig};
+use kvt_models::{Model, ModelConfig, Network};
 use kvt_ops::Phase;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ use crate::augment::Transform;
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
-use crate::recipe::{Gradients, Network, Position};
+use crate::recipe::{Gradients, Position};
 use crate::run::{Metric, Metrics, Note};
 use crate::splits::{Splits, train_transform};
 

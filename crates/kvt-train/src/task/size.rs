@@ -137,6 +137,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use burn::tensor::Device;
+    use kvt_models::Network as _;
     use kvt_models::dense::mask_rcnn::MaskRcnn;
     use kvt_models::dense::upernet::UperNet;
 

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use kvt_models::Model;
 use kvt_models::weights::{self, StateDict};
+use kvt_models::{Model, Network};
 
 use super::dino::{TEACHER, load_backbone};
 use crate::error::TrainError;
-use crate::recipe::{EmaReport, Network};
-use crate::run::{Checkpoint, Checkpoints, RunDir, Warning, Which};
+use crate::recipe::EmaReport;
+use crate::run::{Checkpoint, Checkpoints, RunDir, Which};
 
 /// The trained weights: a file of a checkpoint.
 pub(crate) const MODEL: &str = "model.safetensors";
@@ -29,7 +29,7 @@ impl EmaReport {
         }
     }
 
-    /// The files of [`Network::factors`] and [`Network::adapted`] in a checkpoint.
+    /// The files of [`Model::factors`] and [`Model::adapted`] in a checkpoint.
     pub(crate) fn apart(self) -> [&'static str; 2] {
         match self {
             Self::Raw => [LORA, ADAPTED],
@@ -47,7 +47,7 @@ pub fn load_checkpoint_backbone(
     which: &str,
     role: DinoRole,
     model: Model,
-) -> Result<(Model, Option<Warning>), TrainError> {
+) -> Result<(Model, Option<String>), TrainError> {
     let (checkpoint, warning) = checkpoint(run, which)?;
     let file = match role {
         DinoRole::Student => MODEL.to_owned(),
@@ -90,7 +90,7 @@ pub fn task_file(name: &str) -> String {
 }
 
 /// A checkpoint of a run: `last`, `best`, a name in its folder, or a path.
-fn checkpoint(run: &RunDir, which: &str) -> Result<(Checkpoint, Option<Warning>), TrainError> {
+fn checkpoint(run: &RunDir, which: &str) -> Result<(Checkpoint, Option<String>), TrainError> {
     // A bare name means one of the run's own checkpoints.
     let named = run.checkpoints().join(which);
     let which = match Which::from(Path::new(which)) {
@@ -109,7 +109,7 @@ pub fn load_checkpoint_model<N: Network>(
     which: &str,
     weights: EmaReport,
     network: N,
-) -> Result<(N, Option<Warning>), TrainError> {
+) -> Result<(N, Option<String>), TrainError> {
     let (checkpoint, warning) = checkpoint(run, which)?;
     Ok((load_network(&checkpoint, weights, network)?, warning))
 }
@@ -125,26 +125,17 @@ pub(crate) fn load_network<N: Network>(
     if weights == EmaReport::Ema && !checkpoint.has(EMA) {
         return Err(TrainError::NoEma(checkpoint.path().to_owned()));
     }
-    let (network, unused) = network.load_state_dict(&weights::read(&checkpoint.file(file))?)?;
-    if unused.is_empty() {
-        return load_apart(checkpoint, weights, network);
+    let (mut network, unused) = network.load_state_dict(&weights::read(&checkpoint.file(file))?)?;
+    if !unused.is_empty() {
+        return Err(TrainError::Surplus {
+            path: checkpoint.path().to_owned(),
+            names: unused.join("`, `"),
+        });
     }
-    Err(TrainError::Surplus {
-        path: checkpoint.path().to_owned(),
-        names: unused.join("`, `"),
-    })
-}
-
-/// A network whose weights are adapted with what a checkpoint has apart from them; a network without factors has all in its weights.
-fn load_apart<N: Network>(
-    checkpoint: &Checkpoint,
-    weights: EmaReport,
-    network: N,
-) -> Result<N, TrainError> {
-    if network.factors()?.is_empty() {
-        return Ok(network);
+    if let Some(model) = network.lora_mut() {
+        let read = |file: &str| read_listed(checkpoint, file, "`lora.rank = 0`");
+        let [factors, adapted] = weights.apart();
+        model.set_factors(&read(factors)?, &read(adapted)?)?;
     }
-    let read = |file: &str| read_listed(checkpoint, file, "`lora.rank = 0`");
-    let [factors, adapted] = weights.apart();
-    Ok(network.with_apart(&[read(factors)?, read(adapted)?])?)
+    Ok(network)
 }

@@ -154,7 +154,7 @@ fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
     let config = model.config();
     let layout = model.layout(&weights);
     let options = LoadOptions {
-        strict: false,
+        partial: true,
         ..LoadOptions::default()
     };
     let (_, report) = model.load(&weights, options)?;

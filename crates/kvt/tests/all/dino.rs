@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use burn::tensor::{Device, Tensor, TensorData};
+use kvt_models::Network;
 use kvt_models::weights::StateDict;
 use kvt_ops::{Key, Phase};
 use kvt_train::config::{Plan, load_plan};
 use kvt_train::data::DeviceBatch;
 use kvt_train::engine::{End, Session, Start, TrainError, TrainState, UpdateSettings};
-use kvt_train::recipe::{Gradients, Network, Optimizer, Position, Rates, Schedule};
+use kvt_train::recipe::{Gradients, Optimizer, Position, Rates, Schedule};
 use kvt_train::run::Event;
 use kvt_train::task::{Dino, DinoNetwork, Task, build_model};
 use kvt_train::world::alone;

@@ -1,12 +1,13 @@
 //! DINO trains a backbone of every family: one update with two global views and a smaller local one.
 
 use burn::tensor::{Device, Tensor, TensorData};
+use kvt_models::Network;
 use kvt_models::weights::StateDict;
 use kvt_ops::Key;
 use kvt_train::config::load_plan;
 use kvt_train::data::DeviceBatch;
 use kvt_train::engine::{TrainState, UpdateSettings};
-use kvt_train::recipe::{Network, Optimizer, Position, Rates};
+use kvt_train::recipe::{Optimizer, Position, Rates};
 use kvt_train::task::{Dino, DinoNetwork, build_model};
 
 use crate::support::Workspace;

@@ -13,6 +13,7 @@ use crate::family::common::CommonConfig;
 use crate::family::families::{AnyBackbone, ModelConfig};
 use crate::family::stages::StagesConfig;
 use crate::model::Model;
+use crate::network::Network;
 use crate::testing::{count, images, logits};
 use crate::weights::{self, LoadOptions, Outcome, StateDict};
 

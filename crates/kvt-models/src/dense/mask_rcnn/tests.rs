@@ -12,7 +12,7 @@ use super::*;
 use crate::dense::boxes::{Corners, Sampler};
 use crate::dense::{Pyramid, WindowPadding};
 use crate::weights::{Outcome, StateDict, WeightsError};
-use crate::{ModelConfig, ModelError, ModelOverrides, Precision};
+use crate::{ModelConfig, ModelError, ModelOverrides, Network, Precision};
 
 mod golden;
 mod limits;

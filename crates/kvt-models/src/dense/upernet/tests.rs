@@ -12,7 +12,7 @@ use super::*;
 use crate::dense::{Pyramid, WindowPadding, state};
 use crate::layers::Init;
 use crate::weights::{Outcome, StateDict, WeightsError};
-use crate::{ModelConfig, ModelOverrides, Parameter, Precision};
+use crate::{ModelConfig, ModelOverrides, Network, Parameter, Precision};
 
 mod golden;
 

@@ -128,29 +128,31 @@ impl BatchNorm {
         }
         let [outer, _, inner] = x.dims();
         let samples = (outer * inner) as f64;
-        let group = current_group();
-        if let Some(group) = group.as_ref().filter(|group| group.is_joint()) {
-            let joint = shared::normalise(x, samples, input, group);
-            keep(&self.running_mean, joint.mean, momentum);
-            keep(&self.running_var, joint.unbiased, momentum);
-            return in_type(joint.output, dtype);
-        }
-        let result = batch_norm_train(x, input);
-        // The batch is normalised by the biased variance; PyTorch keeps the unbiased one in the running statistics. A
-        // single value has none, and PyTorch refuses it.
-        let own = (samples >= 2.0).then(|| {
-            let unbiased = result.variance * (samples / (samples - 1.0));
-            [result.mean, unbiased]
-        });
-        let of_each = match (group, own) {
-            (None, own) => own.into_iter().collect(),
-            (Some(group), own) => shared::of_each(own, &self.running_mean.value(), &group),
+        let (output, of_each) = match current_group() {
+            Some(group) if group.is_joint() => {
+                let (output, statistics) = shared::normalise(x, samples, input, &group);
+                (output, vec![statistics])
+            }
+            group => {
+                let result = batch_norm_train(x, input);
+                // The batch is normalised by the biased variance; PyTorch keeps the unbiased one in the running statistics. A single
+                // value has none, and PyTorch refuses it.
+                let own = (samples >= 2.0).then(|| {
+                    let unbiased = result.variance * (samples / (samples - 1.0));
+                    [result.mean, unbiased]
+                });
+                let of_each = match group {
+                    None => own.into_iter().collect(),
+                    Some(group) => shared::of_each(own, &self.running_mean.value(), &group),
+                };
+                (result.output, of_each)
+            }
         };
         for [mean, unbiased] in of_each {
             keep(&self.running_mean, mean, momentum);
             keep(&self.running_var, unbiased, momentum);
         }
-        in_type(result.output, dtype)
+        in_type(output, dtype)
     }
 }
 

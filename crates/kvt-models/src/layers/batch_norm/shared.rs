@@ -4,22 +4,17 @@ use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
 use kvt_ops::{BatchNormInput, Group, rank_sum};
 
-/// A batch that was normalised by the statistics of the images of all processes.
-pub(super) struct Joint {
-    /// `[outer, channels, inner]`.
-    pub(super) output: Tensor<3>,
-    /// `[channels]`, without a graph.
-    pub(super) mean: Tensor<1>,
-    /// The unbiased variance, `[channels]`, without a graph.
-    pub(super) unbiased: Tensor<1>,
-}
-
 /// Normalises `[outer, channels, inner]` as if the images of all processes were one batch; `samples` is the
-/// number of values of a channel in this process.
+/// number of values of a channel in this process. Returns the output, and mean and unbiased variance without a graph, `[channels]`.
 ///
 /// Takes two sums over the processes, of `channels + 1` and of `channels` numbers, and as many in the backward pass.
 /// The second one is of squared differences from the common mean, so that a large mean does not cost precision.
-pub(super) fn normalise(x: Tensor<3>, samples: f64, input: BatchNormInput, group: &Group) -> Joint {
+pub(super) fn normalise(
+    x: Tensor<3>,
+    samples: f64,
+    input: BatchNormInput,
+    group: &Group,
+) -> (Tensor<3>, [Tensor<1>; 2]) {
     let channels = x.dims()[1];
     let (per_channel, device) = ([1, channels, 1], x.device());
     let sum = |x: Tensor<3>| -> Tensor<1> { x.sum_dim(2).sum_dim(0).reshape([channels]) };
@@ -40,11 +35,8 @@ pub(super) fn normalise(x: Tensor<3>, samples: f64, input: BatchNormInput, group
     };
     // One value has no unbiased variance: its biased one, 0, is kept.
     let unbiased = squares.detach() / (all - 1.0).clamp_min(1.0);
-    Joint {
-        output: if input.relu { relu(output) } else { output },
-        mean: mean.detach(),
-        unbiased,
-    }
+    let output = if input.relu { relu(output) } else { output };
+    (output, [mean.detach(), unbiased])
 }
 
 /// The means and unbiased variances of the processes' own batches, in the order of the processes, without processes

@@ -9,6 +9,7 @@ use super::*;
 use crate::family::FamilyConfig as _;
 use crate::family::common::CommonConfig;
 use crate::family::stages::StagesConfig;
+use crate::network::Network;
 use crate::testing::{build, count, logits};
 use crate::weights::{Layout, LoadOptions, Outcome, StateDict};
 

@@ -11,6 +11,7 @@ use crate::family::FamilyConfig as _;
 use crate::family::common::CommonConfig;
 use crate::family::families::{AnyBackbone, ModelConfig};
 use crate::model::Model;
+use crate::network::Network;
 use crate::testing::{count, logits};
 use crate::weights::{LoadOptions, Outcome, StateDict};
 

@@ -13,6 +13,7 @@ use crate::family::common::CommonConfig;
 use crate::family::families::ModelConfig;
 use crate::family::stages::StagesConfig;
 use crate::model::Model;
+use crate::network::Network;
 use crate::weights::{Layout, LoadOptions, Outcome, StateDict};
 
 /// Maps of 8 x 8 tokens in four windows, and of 4 x 4 in one.

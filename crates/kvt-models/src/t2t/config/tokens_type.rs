@@ -95,7 +95,7 @@ impl TokensType {
                     None => 1,
                 };
                 if given > 1 {
-                    return Err(ModelError::NoScores { given });
+                    return Err(ModelError::NoScores(given));
                 }
                 let blocks = overrides.attentions(&[blocks], 1)?.swap_remove(0);
                 Ok((self, blocks))

@@ -12,6 +12,7 @@ use crate::family::FamilyConfig as _;
 use crate::family::common::CommonConfig;
 use crate::family::families::ModelConfig;
 use crate::layers::drop_path;
+use crate::network::Network;
 use crate::testing::{build, images, logits};
 use crate::weights::{Layout, LoadOptions, Outcome, StateDict, identify};
 

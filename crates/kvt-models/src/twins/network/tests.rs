@@ -14,6 +14,7 @@ use crate::family::families::{AnyBackbone, ModelConfig};
 use crate::family::stages::StagesConfig;
 use crate::layers::SelfAttention as _;
 use crate::model::Model;
+use crate::network::Network;
 use crate::observe::{BlockIndex, Observer, Point, Prefix};
 use crate::testing::count;
 use crate::weights::{LoadOptions, StateDict, WeightsError};

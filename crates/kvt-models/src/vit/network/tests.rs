@@ -12,6 +12,7 @@ use crate::family::FamilyConfig as _;
 use crate::family::common::CommonConfig;
 use crate::family::families::ModelConfig;
 use crate::model::Model;
+use crate::network::Network;
 use crate::vit::VitOptions;
 
 fn small(distilled: bool) -> VitConfig {

@@ -10,6 +10,7 @@ use super::*;
 use crate::family::FamilyConfig as _;
 use crate::family::common::CommonConfig;
 use crate::family::families::AnyBackbone;
+use crate::network::Network;
 use crate::testing::{build, count, images, logits};
 use crate::weights::StateDict;
 

@@ -75,15 +75,11 @@ pub fn read(path: &Path) -> Result<StateDict, WeightsError> {
 ///
 /// As [`read`].
 pub fn read_as_stored(path: &Path) -> Result<StateDict, WeightsError> {
-    let read = reader(path).ok_or_else(|| WeightsError::UnknownFormat {
-        path: path.to_owned(),
-    })?;
+    let read = reader(path).ok_or_else(|| WeightsError::UnknownFormat(path.to_owned()))?;
     let (file, size) = open(path)?;
     let weights = read(path, file, size)?;
     if weights.is_empty() {
-        return Err(WeightsError::Empty {
-            path: path.to_owned(),
-        });
+        return Err(WeightsError::Empty(path.to_owned()));
     }
     Ok(weights)
 }
@@ -107,14 +103,10 @@ pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>, WeightsError> {
 fn open(path: &Path) -> Result<(File, u64), WeightsError> {
     match fs_err::metadata(path) {
         Ok(found) if !found.is_file() => {
-            return Err(WeightsError::NotAFile {
-                path: path.to_owned(),
-            });
+            return Err(WeightsError::NotAFile(path.to_owned()));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(WeightsError::Missing {
-                path: path.to_owned(),
-            });
+            return Err(WeightsError::Missing(path.to_owned()));
         }
         // Other errors are best reported by opening the file.
         _ => {}
@@ -126,9 +118,7 @@ fn open(path: &Path) -> Result<(File, u64), WeightsError> {
         .take(LFS_POINTER.len() as u64)
         .read_to_end(&mut start)?;
     if start == LFS_POINTER {
-        return Err(WeightsError::LfsPointer {
-            path: path.to_owned(),
-        });
+        return Err(WeightsError::LfsPointer(path.to_owned()));
     }
     file.rewind()?;
     Ok((file, size))

@@ -15,11 +15,11 @@ use crate::weights::Layout;
 use crate::weights::{LoadReport, LoadRow, Misfit, Outcome, StateDict, WeightsError};
 
 /// Options of loading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Whether a missing key or another shape is an error. Otherwise the parameter stays as initialised, and the
-    /// report lists it.
-    pub strict: bool,
+    /// Whether a parameter stays as initialised if its key is missing or has another shape, which is otherwise an error. The report
+    /// lists it.
+    pub partial: bool,
     /// Whether a classification head that is missing or of another size stays as initialised.
     pub reset_head: bool,
     /// Whether the classification head stays as initialised even if that of the weights would fit: other classes may
@@ -28,17 +28,6 @@ pub struct LoadOptions {
     /// Whether parameters of the mechanisms of attention that are missing or of another size stay as initialised: weights
     /// of a model with another kind of attention lack them.
     pub reset_mixer: bool,
-}
-
-impl Default for LoadOptions {
-    fn default() -> Self {
-        Self {
-            strict: true,
-            reset_head: false,
-            new_head: false,
-            reset_mixer: false,
-        }
-    }
 }
 
 impl Model {
@@ -50,15 +39,15 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// In strict mode, missing keys or other shapes (the error lists the first of them), weights of another
-    /// model with the same names, or a head that reads another pool than this model has; a new head may. In either mode, weights that
+    /// Unless [partial](LoadOptions::partial), missing keys or other shapes (the error lists the first of them), weights of another
+    /// model with the same names, or a head that reads another pool than this model has; a new head may. In any case, weights that
     /// are not floating point.
     pub fn load(
         mut self,
         weights: &StateDict,
         options: LoadOptions,
     ) -> Result<(Self, LoadReport), WeightsError> {
-        if options.strict {
+        if !options.partial {
             self.refuse_variants(weights)?;
         }
         let weights = &self.rename(weights, Layout::Timm);
@@ -90,7 +79,7 @@ impl Model {
                 Outcome::Unused
             },
         }));
-        if options.strict {
+        if !options.partial {
             report = self.fitting(report, weights)?;
         }
         put(&mut self, tensors, Some(Box::new(PyTorchToBurnAdapter)))?;

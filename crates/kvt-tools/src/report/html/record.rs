@@ -63,7 +63,7 @@ impl Record {
         })?;
         let mut warnings = Vec::new();
         let log = read_log(&run.log())?;
-        warnings.extend(log.warning.map(|warning| warning.to_string()));
+        warnings.extend(log.warning);
         let (mut rows, mut notes) = (EpochRows::default(), Vec::new());
         for event in &log.events {
             rows.push(event);

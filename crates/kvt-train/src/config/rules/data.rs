@@ -21,8 +21,7 @@ const OF_ONE_KIND: [(&str, &str); 3] = [
 ];
 const CLASSES: &str = "classes";
 
-/// Leaves out the keys of other kinds, and reports them if no kind is given: an explicit kind can disable those of a base, a missing key
-/// cannot.
+/// Leaves out the keys of other kinds, and reports them if no kind is given.
 pub(in crate::config) fn leave_other_kinds(known: &mut toml::Table, checks: &mut Checks<'_>) {
     let Some(toml::Value::Table(data)) = known.get_mut("data") else {
         return;
@@ -36,12 +35,8 @@ pub(in crate::config) fn leave_other_kinds(known: &mut toml::Table, checks: &mut
         }
         for key in keys.split(' ') {
             data.remove(key);
-            let key = format!("data.{key}");
-            if !checks.sets("data.kind") && !checks.refuses(&key) {
-                let message = format!("`{key}` is set, but `data.kind` is not");
-                let help = format!("add `kind = \"{of}\"` under `[data]`, or leave it out");
-                checks.conflict(&key, message, help);
-            }
+            let help = format!("add `kind = \"{of}\"` under `[data]`, or leave it out");
+            checks.needs(&format!("data.{key}"), "data.kind", &help);
         }
     }
 }

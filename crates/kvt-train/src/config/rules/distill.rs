@@ -11,13 +11,9 @@ use crate::recipe::{DistillConfig, DistillKind};
 pub(super) fn distillation(plan: &mut Plan, checks: &mut Checks<'_>) {
     let distill = &mut plan.distill;
     if distill.kind == DistillKind::None {
-        // An explicit `kind = "none"` can disable the teacher of a base; a missing key cannot.
-        for key in ["teacher", "teacher_model", "logits"] {
-            if !checks.sets("distill.kind") {
-                let message = format!("`{key}` is set, but `distill.kind` is not");
-                let help = "add `kind = \"soft\"` or `\"hard\"` under `[distill]`, or `\"none\"`";
-                checks.conflict(&format!("distill.{key}"), message, help);
-            }
+        for key in ["distill.teacher", "distill.teacher_model", "distill.logits"] {
+            let help = "add `kind = \"soft\"` or `\"hard\"` under `[distill]`, or `\"none\"`";
+            checks.needs(key, "distill.kind", help);
         }
         *distill = DistillConfig::default();
         return;

@@ -15,7 +15,7 @@ use self::data::data;
 pub(super) use self::data::leave_other_kinds;
 use self::distill::distillation;
 use self::model::{lora, model};
-use self::recipe::{class_weights, mixing, recipe};
+use self::recipe::{loss, recipe};
 pub(super) use self::tasks::leave_other_tasks;
 use self::tasks::task;
 use super::Plan;
@@ -23,7 +23,6 @@ use super::document::Checks;
 use crate::augment::AugmentConfig;
 use crate::device::{NAMES, Wanted};
 use crate::fetch::Published;
-use crate::recipe::LossKind;
 use crate::task::TaskKind;
 
 /// Fills in the defaults that depend on other keys, resets keys that another key disables, and reports conflicts.
@@ -35,16 +34,7 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     recipe(plan, checks);
     channels(plan, checks);
     augment(&mut plan.augment, checks);
-    mixing(&mut plan.mix);
-    if plan.task == TaskKind::MultiLabel {
-        checks.by_default("loss.kind", &mut plan.loss.kind, LossKind::Bce);
-        checks.by_default("loss.label_smoothing", &mut plan.loss.label_smoothing, 0.0);
-    }
-    if plan.loss.kind == LossKind::CrossEntropy {
-        plan.loss.bce_threshold = None;
-        plan.loss.bce_sum = false;
-    }
-    class_weights(plan, checks);
+    loss(plan, checks);
     distillation(plan, checks);
 
     // Without gradients, twice as many images fit in memory.
@@ -68,16 +58,14 @@ fn channels(plan: &mut Plan, checks: &mut Checks<'_>) {
     let channels = plan.model.overrides.in_chans.unwrap_or(3);
     if !matches!(channels, 1 | 3 | 4) {
         let expected = "1 (grey), 3 (red, green and blue) or 4 (with alpha)";
-        if !checks.refuses("model.in_chans") {
-            checks.refuse("model.in_chans", &channels.to_string(), expected);
-        }
+        checks.refuse("model.in_chans", &channels.to_string(), expected);
         return;
     }
     for (key, values) in [
         ("augment.mean", &plan.augment.mean),
         ("augment.std", &plan.augment.std),
     ] {
-        if ![1, 3, channels].contains(&values.len()) && !checks.refuses(key) {
+        if ![1, 3, channels].contains(&values.len()) {
             let expected = format!("a number for each of the {channels} channels of the model");
             checks.refuse(key, &format!("{values:?}"), &expected);
         }

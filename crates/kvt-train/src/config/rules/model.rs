@@ -61,13 +61,9 @@ pub(super) fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
 /// `[lora]`.
 pub(super) fn lora(plan: &mut Plan, checks: &mut Checks<'_>) {
     let lora = &mut plan.lora;
-    // A rank of 0 can switch off what a base has; a missing one cannot.
     for key in ["lora.alpha", "lora.layers"] {
-        if !checks.sets("lora.rank") && !checks.refuses(key) {
-            let message = format!("`{key}` is set, but `lora.rank` is not");
-            let help = "add `--set lora.rank=8` (with `kvt finetune`, `--lora 8`) or `rank = 8` under `[lora]`, or leave it out";
-            checks.conflict(key, &message, help);
-        }
+        let help = "add `--set lora.rank=8` (with `kvt finetune`, `--lora 8`) or `rank = 8` under `[lora]`, or leave it out";
+        checks.needs(key, "lora.rank", help);
     }
     if lora.rank == 0 {
         *lora = LoraConfig::default();

@@ -1,4 +1,4 @@
-//! Optimizer, schedule, average, and the mixing of images.
+//! Loss, optimizer, schedule, average, and the mixing of images.
 
 use crate::config::Plan;
 use crate::config::document::Checks;
@@ -11,8 +11,22 @@ use crate::task::TaskKind;
 /// `f32` must hold the ratios.
 const CLASS_WEIGHTS: [f64; 2] = [1e-18, 1e18];
 
+/// `[loss]`.
+pub(super) fn loss(plan: &mut Plan, checks: &mut Checks<'_>) {
+    let loss = &mut plan.loss;
+    if plan.task == TaskKind::MultiLabel {
+        checks.by_default("loss.kind", &mut loss.kind, LossKind::Bce);
+        checks.by_default("loss.label_smoothing", &mut loss.label_smoothing, 0.0);
+    }
+    if loss.kind == LossKind::CrossEntropy {
+        loss.bce_threshold = None;
+        loss.bce_sum = false;
+    }
+    class_weights(plan, checks);
+}
+
 /// Weights of classes, which are positive, and are for cross-entropy with labels.
-pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
+fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
     let (key, [least, most]) = ("loss.class_weights", CLASS_WEIGHTS);
     let weights = match &plan.loss.class_weights {
         ClassWeights::None => return,
@@ -41,7 +55,7 @@ pub(super) fn class_weights(plan: &Plan, checks: &mut Checks<'_>) {
     }
 }
 
-/// Optimizer, schedule and average.
+/// Optimizer, schedule, average, and the mixing of images.
 pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
     let optim = &mut plan.optim;
     let (betas, eps, momentum) = optim.name.defaults();
@@ -86,11 +100,7 @@ pub(super) fn recipe(plan: &mut Plan, checks: &mut Checks<'_>) {
         let help = "set `ema.decay` above 0, or `report = \"raw\"`";
         checks.conflict("ema.report", message, help);
     }
-}
-
-/// `[mix]`.
-pub(super) fn mixing(mix: &mut MixConfig) {
-    if !mix.is_on() {
-        *mix = MixConfig::default();
+    if !plan.mix.is_on() {
+        plan.mix = MixConfig::default();
     }
 }

@@ -111,10 +111,7 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
 /// `[detect]` and `[multiscale]`.
 fn detect(plan: &mut Plan, checks: &mut Checks<'_>) {
     if let Some((key, value, expected)) = plan.multiscale.misfit() {
-        let key = format!("multiscale.{key}");
-        if !checks.refuses(&key) {
-            checks.refuse(&key, &value, &expected);
-        }
+        checks.refuse(&format!("multiscale.{key}"), &value, &expected);
     }
     if hides_padding(&plan.model, "detect.window_padding", checks) {
         plan.detect.window_padding = WindowPadding::Hidden;
@@ -151,10 +148,7 @@ fn augments_together(plan: &Plan, message: &str, help: &str, checks: &mut Checks
 fn conflicts(plan: &Plan, check: fn(&Plan) -> Vec<Conflict>, checks: &mut Checks<'_>) {
     let known = !plan.model.name.is_empty() && !checks.refuses("model.name");
     for one in check(plan).into_iter().filter(|_| known) {
-        let place = checks
-            .set_place(one.key)
-            .unwrap_or_else(|| checks.document.place());
-        let problem = Problem::new(place, one.message);
+        let problem = Problem::new(checks.place(one.key), one.message);
         checks.problems.push(problem.help(one.help));
     }
 }

@@ -44,10 +44,10 @@ fn what_is_off_has_its_defaults() {
 #[test]
 fn teachers_that_say_too_little_or_too_much() {
     assert_snapshot!(error_of(SMALL, &["distill.teacher=run", "distill.logits=l.safetensors"]), @r#"
-    --set distill.logits=l.safetensors: `logits` is set, but `distill.kind` is not
+    --set distill.logits=l.safetensors: `distill.logits` is set, but `distill.kind` is not
       help: add `kind = "soft"` or `"hard"` under `[distill]`, or `"none"`
 
-    --set distill.teacher=run: `teacher` is set, but `distill.kind` is not
+    --set distill.teacher=run: `distill.teacher` is set, but `distill.kind` is not
       help: add `kind = "soft"` or `"hard"` under `[distill]`, or `"none"`
 
     2 problems in the configuration

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use burn::tensor::Tensor;
+use kvt_models::Network;
 use kvt_ops::{Collective, Group, with_group};
 
 use super::share::share_untrained;
 use crate::data::{DataError, DeviceBatch};
 use crate::error::TrainError;
-use crate::recipe::Network;
 use crate::world::on_device::GradientSum;
 use crate::world::{World, WorldError, agree, alone};
 

@@ -2,19 +2,15 @@
 
 use std::sync::Arc;
 
-use super::state::initial_state;
+use super::initial::device_and_size;
 use super::{Session, Start};
 use crate::config::{Plan, resolved_toml};
-use crate::device;
 use crate::engine::TrainError;
-use crate::engine::progress::Progress;
 use crate::engine::share::share_state;
-use crate::recipe::Schedule;
-use crate::run::{Note, RunDir, Topic};
+use crate::run::{Note, Topic};
 use crate::splits::Splits;
 use crate::task::{Task, Weights};
-use crate::world::on_device::{self, GradientSum};
-use crate::world::{World, WorldError, agree};
+use crate::world::{World, WorldError, agree, on_device};
 
 impl<T: Task> Session<T> {
     /// Prepares a run in all processes of a world: a new one, or the one in `run.dir`. `generating` receives the progress of a data
@@ -32,14 +28,14 @@ impl<T: Task> Session<T> {
         generating: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, TrainError> {
         if world.is_alone() {
-            return Self::prepare_alone(world, plan, start, generating);
+            return Self::prepare_first(world, plan, start, generating);
         }
         let (accumulate, size) = (plan.train.accumulate, world.size());
         if !accumulate.is_multiple_of(size) {
             return Err(WorldError::Accumulate { accumulate, size }.into());
         }
         let first = if world.is_first() {
-            Self::prepare_alone(Arc::clone(&world), plan.clone(), start, generating).map(Some)
+            Self::prepare_first(Arc::clone(&world), plan.clone(), start, generating).map(Some)
         } else {
             Ok(None)
         };
@@ -70,34 +66,28 @@ impl<T: Task> Session<T> {
         }
     }
 
-    /// The session of a process other than the first, before it receives the first one's state.
+    /// [`prepare`](Self::prepare) in the first or only process of a world.
+    fn prepare_first(
+        world: Arc<dyn World>,
+        plan: Plan,
+        start: Start<'_>,
+        generating: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, TrainError> {
+        match start {
+            Start::New => Self::new(world, plan, generating),
+            Start::Resume(which) => Self::resume(world, plan, which, generating),
+        }
+    }
+
+    /// The session of a process other than the first, before it receives the first one's state. It has no reader: several processes
+    /// wait for each update.
     fn follow(world: Arc<dyn World>, plan: Plan) -> Result<Self, TrainError> {
-        let device = device::resolve_local(&plan.train.device, world.local())?;
-        device.check_precision(plan.train.precision)?;
-        let config = plan.model.config(None)?;
-        let size = T::size(&plan, &config);
+        let (device, size, _) = device_and_size::<T>(&*world, &plan)?;
         let views = T::views(&plan, size)?;
         let splits = Splits::open(&plan, size, None, &mut |_, _| {})?.with_train_views(views);
         let model = T::model(&plan, &splits)?;
-        let autodiff = device.device.clone().autodiff();
         let weights = Weights::OfCheckpoint;
-        let state = initial_state(&plan, &model, &splits, weights, &autodiff, &mut Vec::new())?;
-        Ok(Self {
-            // Several processes wait for each update.
-            reader: None,
-            schedule: Schedule::of(&plan, splits.updates_per_epoch(&plan)),
-            run: RunDir::of_another(&plan.run.dir),
-            plan,
-            world,
-            splits,
-            model,
-            device,
-            way: GradientSum::Host,
-            state,
-            progress: Progress::default(),
-            resumed: None,
-            notes: Vec::new(),
-        })
+        Self::initial(world, plan, device, splits, model, weights, Vec::new())
     }
 
     /// Refuses processes that would train something different from the first one.

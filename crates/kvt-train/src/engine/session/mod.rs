@@ -1,10 +1,10 @@
 //! From a validated plan to a trained run: folder, data, device, network, optimizer, loop.
 
 mod describe;
+mod initial;
 mod job;
+mod new;
 mod resume;
-mod start;
-mod state;
 mod warm;
 mod workload;
 
@@ -15,21 +15,18 @@ use std::time::{Duration, Instant};
 
 use kvt_models::ModelConfig;
 
-use self::start::{compare_with_started, open_splits, record_start};
-use self::state::initial_state;
 pub use self::workload::Workload;
 use super::checkpoint::Checkpointer;
 use super::progress::Progress;
 use super::{End, Late, Processes, Reader, Recorder, TrainError, TrainState, Trainer};
 use crate::config::{self, Plan};
-use crate::device::{self, ResolvedDevice};
+use crate::device::ResolvedDevice;
 use crate::recipe::Schedule;
 use crate::run::{
-    Environment, Event, HyperParameters, Listener, Note, RunDir, RunError, Topic, Warning, Which,
-    forget_judgement,
+    Event, HyperParameters, Listener, Note, RunDir, RunError, Topic, Which, forget_judgement,
 };
 use crate::splits::Splits;
-use crate::task::{Task, Weights};
+use crate::task::Task;
 use crate::world::World;
 use crate::world::on_device::GradientSum;
 
@@ -78,88 +75,14 @@ impl Start<'_> {
 }
 
 impl<T: Task> Session<T> {
-    /// [`prepare`](Self::prepare) in the first or only process of a world.
-    fn prepare_alone(
-        world: Arc<dyn World>,
-        plan: Plan,
-        start: Start<'_>,
-        generating: &mut dyn FnMut(usize, usize),
-    ) -> Result<Self, TrainError> {
-        // Check everything that can fail before creating the run folder.
-        let device = device::resolve_local(&plan.train.device, world.local())?;
-        let slow = device.check_precision(plan.train.precision)?;
-        let size = T::size(&plan, &plan.model.config(None)?);
-        let mut notes = Vec::new();
-        let resume = start != Start::New;
-        let mut classes = None;
-        if resume {
-            let started = RunDir::open(&plan.run.dir)?;
-            notes.extend(compare_with_started(&started, &plan)?);
-            classes = Some((started.classes(), started.read_classes()));
-        }
-        let views = T::views(&plan, size)?;
-        let (splits, class_list) = open_splits(&plan, size, classes, generating)?;
-        let splits = splits.with_train_views(views);
-        if !resume {
-            notes.push(Note::new(0, Topic::Start, splits.describe()));
-        }
-        let mut warnings = splits.warnings();
-        let model = T::model(&plan, &splits)?;
-        // A resumed run gave these warnings at its start.
-        if !resume {
-            let images = Some(splits.train.samples.len());
-            warnings.extend(config::warnings(&plan, &model, images));
-            warnings.extend(slow);
-        }
-        let warnings = warnings.into_iter();
-        notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
-        let autodiff = device.device.clone().autodiff();
-        let weights = if resume {
-            Weights::OfCheckpoint
-        } else {
-            Weights::OfPlan
-        };
-        let state = initial_state(&plan, &model, &splits, weights, &autodiff, &mut notes)?;
-
-        // Before the folder is locked: this runs `git`, and its forked child holds every lock for a moment, even if this process
-        // is killed meanwhile.
-        let words = format!("{} ({})", device.name, device.description);
-        let environment = Environment::collect(words);
-        let run = RunDir::create(&plan.run.dir, resume)?;
-        if !resume {
-            record_start(&run, &plan, &splits, &environment, &mut notes)?;
-        }
-
-        let session = Self {
-            schedule: Schedule::of(&plan, splits.updates_per_epoch(&plan)),
-            plan,
-            world,
-            run,
-            splits,
-            model,
-            reader: Reader::of(&device.device),
-            device,
-            way: GradientSum::Host,
-            state,
-            progress: Progress::default(),
-            resumed: None,
-            notes,
-        };
-        match start {
-            Start::New => Ok(session),
-            Start::Resume(which) => session.resume(which, class_list, &environment),
-        }
-    }
-
     fn checkpointer(&self) -> Checkpointer {
         let keep_last = self.plan.checkpoint.keep_last;
         Checkpointer::new(&self.run, self.splits.state(), keep_last)
     }
 
-    fn warn(&mut self, warning: &Warning) {
+    fn warn(&mut self, warning: String) {
         let step = self.progress.position.step;
-        let note = Note::new(step, Topic::Warning, warning.to_string());
-        self.notes.push(note);
+        self.notes.push(Note::new(step, Topic::Warning, warning));
     }
 
     /// Reads the results of an update with this reader, one update late, or immediately without one. By default a GPU run has a
@@ -210,7 +133,7 @@ impl<T: Task> Session<T> {
         } else {
             (Recorder::without_files(listener), Vec::new())
         };
-        warnings.iter().for_each(|warning| self.warn(warning));
+        warnings.into_iter().for_each(|warning| self.warn(warning));
         for note in self.notes {
             recorder.event(&Event::Note(note))?;
         }

@@ -1,21 +1,40 @@
 //! Resumes a session from a checkpoint.
 
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
 use super::Session;
-use super::start::record_start;
-use super::state::initial_state;
+use super::initial::{device_and_size, initial_state};
+use crate::config::{Plan, diff, load_plan};
 use crate::engine::TrainError;
-use crate::run::{Environment, Event, Note, RunDir, RunError, Topic, Warning, Which, read_log};
+use crate::run::{Event, Note, RunDir, RunError, Topic, Which, read_log};
+use crate::splits::Splits;
 use crate::task::{Task, Weights};
+use crate::world::World;
 
 impl<T: Task> Session<T> {
-    /// This session at a checkpoint, recorded in the run's folder. `class_list` is the problem with the folder's list of classes.
+    /// The run in the plan's folder at a checkpoint, in the first or only process of a world.
     pub(super) fn resume(
-        self,
+        world: Arc<dyn World>,
+        plan: Plan,
         which: Which<'_>,
-        class_list: Option<TrainError>,
-        environment: &Environment,
+        generating: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, TrainError> {
-        let (restored, class_list) = match (self.restored(which), class_list) {
+        let (device, size, _) = device_and_size::<T>(&*world, &plan)?;
+        let started = RunDir::open(&plan.run.dir)?;
+        let mut notes = compare_with_started(&started, &plan)?;
+        let views = T::views(&plan, size)?;
+        let (splits, class_list) = open_splits(&plan, size, &started, generating)?;
+        let splits = splits.with_train_views(views);
+        // The run gave the warnings about its settings at its start.
+        let warnings = splits.warnings().into_iter();
+        notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
+        let model = T::model(&plan, &splits)?;
+        let weights = Weights::OfCheckpoint;
+        let mut session = Self::initial(world, plan, device, splits, model, weights, notes)?;
+        let environment = session.take_folder(true)?;
+        let (restored, class_list) = match (session.restored(which), class_list) {
             // A difference in classes explains the problem better than one in the number of images.
             (Err(TrainError::DataChanged { .. }), Some(error @ TrainError::Data(_))) => {
                 return Err(error);
@@ -24,14 +43,13 @@ impl<T: Task> Session<T> {
         };
         let mut session = restored?;
         if let Some(error) = class_list {
-            session.warn(&Warning::ClassList {
-                path: session.run.classes(),
-                reason: error.to_string(),
-            });
+            session.warn(format!(
+                "`{}` is missing or altered ({error}): it was rewritten from the data, which matches the checkpoint",
+                session.run.classes().display()
+            ));
         }
         // Only now is it certain that the run continues with these.
-        let (run, plan, splits) = (&session.run, &session.plan, &session.splits);
-        record_start(run, plan, splits, environment, &mut session.notes)?;
+        session.record_start(&environment)?;
         Ok(session)
     }
 
@@ -57,7 +75,7 @@ impl<T: Task> Session<T> {
                 self.progress = restored.progress;
                 self.resumed = Some((restored.log_offset, self.progress.position.step));
                 self.tell_resumed(epochs);
-                let warnings = restored.warnings.iter();
+                let warnings = restored.warnings.into_iter();
                 warnings.for_each(|warning| self.warn(warning));
             }
             // Killed before its first checkpoint: starting over loses nothing.
@@ -120,4 +138,83 @@ fn start_over(run: &RunDir, epochs: u32) -> Result<String, TrainError> {
         message += &format!("; the log so far is kept as `{}`", kept.display());
     }
     Ok(message)
+}
+
+/// The images of a plan with their own classes, and the problem with the class list of the run, if any. The list may be wrong rather
+/// than the data: the checkpoint decides. It does not know names, so as many classes with other names are refused.
+fn open_splits(
+    plan: &Plan,
+    size: (usize, usize),
+    started: &RunDir,
+    generating: &mut dyn FnMut(usize, usize),
+) -> Result<(Splits, Option<TrainError>), TrainError> {
+    let (path, classes) = (started.classes(), started.read_classes());
+    let splits = match (Splits::open(plan, size, None, generating), &classes) {
+        (Ok(splits), Ok(classes)) if splits.classes() == classes => return Ok((splits, None)),
+        (splits, _) => splits,
+    };
+    let problem = match classes {
+        Ok(classes) => {
+            if let Ok(splits) = &splits {
+                refuse_renamed(&path, &classes, splits.classes())?;
+            }
+            match Splits::open(plan, size, Some(&classes), generating) {
+                Ok(_) => TrainError::Run(RunError::Malformed {
+                    path,
+                    line: 1,
+                    reason: "the order of the classes is not that of the data".to_owned(),
+                }),
+                Err(error) => error.into(),
+            }
+        }
+        Err(error) => error.into(),
+    };
+    match splits {
+        Ok(splits) => Ok((splits, Some(problem))),
+        Err(_) => Err(problem),
+    }
+}
+
+/// Rejects as many classes with other names, and names the first of both lists that the other lacks.
+fn refuse_renamed(path: &Path, old: &[String], new: &[String]) -> Result<(), TrainError> {
+    let first_not_in = |names: &[String], others: &[String]| {
+        let others: HashSet<&String> = others.iter().collect();
+        names.iter().find(|name| !others.contains(name)).cloned()
+    };
+    let is_as_long = old.len() == new.len();
+    match (first_not_in(old, new), first_not_in(new, old)) {
+        (Some(old), Some(new)) if is_as_long => Err(TrainError::ClassRenamed {
+            path: path.to_owned(),
+            old,
+            new,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to resume with a configuration that would change the results; returns a note for each harmless difference.
+fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note>, TrainError> {
+    let started = load_plan(&run.config(), &[]).map_err(|error| TrainError::RunConfig {
+        run: run.path().to_owned(),
+        problem: error.to_string(),
+    })?;
+    let differences = diff(&started, plan).map_err(Box::new)?;
+    let refused: Vec<String> = differences
+        .iter()
+        .filter(|difference| !difference.is_harmless)
+        .map(|difference| format!("  {difference}"))
+        .collect();
+    if !refused.is_empty() {
+        return Err(TrainError::ConfigChanged {
+            run: run.path().to_owned(),
+            differences: refused.join("\n"),
+        });
+    }
+    Ok(differences
+        .into_iter()
+        .map(|difference| {
+            let message = format!("resumed with another setting: {difference}");
+            Note::new(0, Topic::Resume, message)
+        })
+        .collect())
 }

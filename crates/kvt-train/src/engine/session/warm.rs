@@ -5,7 +5,7 @@
 //! at once, disturb each other's measurements, and choose different kernels.
 
 use super::Session;
-use super::state::initial_state;
+use super::initial::initial_state;
 use crate::data::Loader;
 use crate::device::Kind;
 use crate::engine::{TrainError, TrainState, UpdateError, UpdateSettings};

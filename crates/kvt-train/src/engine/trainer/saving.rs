@@ -20,7 +20,7 @@ impl<T: Task> Trainer<'_, '_, T> {
                 .save(&self.state, &self.progress, self.recorder, (stage, best))?;
         self.saved = true;
         for warning in warnings {
-            self.note(Topic::Warning, warning.to_string())?;
+            self.note(Topic::Warning, warning)?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! `[optim]`: the settings of the optimizer.
 
-use kvt_models::Parameter;
+use kvt_models::{Network, Parameter};
 
-use crate::recipe::{Clip, Network};
+use crate::recipe::Clip;
 use kvt_data::schema::section;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use burn::tensor::{Device, TensorData};
 use kvt_models::weights::{StateDict, WeightsError};
 use kvt_models::{ModelConfig, ModelOverrides};
 use kvt_ops::Key;

@@ -31,7 +31,7 @@ use self::manifest::{Manifest, is_file_name};
 use self::name::Name;
 pub use self::name::Stage;
 pub use self::recover::Settled;
-use super::{RunDir, RunError, Warning};
+use super::{RunDir, RunError};
 use kvt_data::fs::{if_there, parent, sync_folder, write_atomic};
 use kvt_data::regular;
 
@@ -113,7 +113,7 @@ impl Checkpoints {
         (stage, best): (Stage, bool),
         state: &impl Serialize,
         files: impl FnOnce(&Path) -> Result<Vec<String>, E>,
-    ) -> Result<Vec<Warning>, E> {
+    ) -> Result<Vec<String>, E> {
         let name = self.free_name(Name::new(step, stage)).to_string();
         let temporary = self.temporary(&name);
         let written = self.write(&temporary, &name, files, state);
@@ -141,7 +141,7 @@ impl Checkpoints {
     /// # Errors
     /// [`RunError::NoCheckpoint`] if there is none at all, [`RunError::BrokenCheckpoint`] with the missing, truncated or altered
     /// file.
-    pub fn load(&self, which: Which<'_>) -> Result<(Checkpoint, Option<Warning>), RunError> {
+    pub fn load(&self, which: Which<'_>) -> Result<(Checkpoint, Option<String>), RunError> {
         match which {
             Which::Path(path) if path.is_file() => Err(self.foreign(path)),
             // A path that is not a folder was never a checkpoint: the name is wrong.

@@ -1,6 +1,7 @@
 //! Deletes checkpoints that are no longer needed.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use fs_err as fs;
 
 use super::name::Name;
 use super::{BEST, Checkpoints, LAST};
-use crate::run::{RunError, Warning};
+use crate::run::RunError;
 use kvt_data::fs::TEMPORARY_PREFIX;
 
 /// Prefix of folders that are being written or deleted.
@@ -17,7 +18,7 @@ const HIDDEN: &str = ".step-";
 impl Checkpoints {
     /// Deletes every checkpoint except `last`, `best` and the newest of each of the latest steps, and also the remains of a
     /// killed process.
-    pub(super) fn prune(&self) -> Vec<Warning> {
+    pub(super) fn prune(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Err(error) = self.hide_old(&mut warnings) {
             warnings.push(not_deleted(&self.folder, &error));
@@ -26,7 +27,7 @@ impl Checkpoints {
         warnings
     }
 
-    fn hide_old(&self, warnings: &mut Vec<Warning>) -> Result<(), RunError> {
+    fn hide_old(&self, warnings: &mut Vec<String>) -> Result<(), RunError> {
         // With an unreadable pointer it is unclear what to keep, so everything is kept.
         let pointed: HashSet<String> = [self.pointer(LAST)?, self.pointer(BEST)?]
             .into_iter()
@@ -56,7 +57,7 @@ impl Checkpoints {
     }
 
     /// Deletes what a killed process was writing or deleting.
-    pub(super) fn remove_leftovers(&self) -> Vec<Warning> {
+    pub(super) fn remove_leftovers(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -79,9 +80,6 @@ impl Checkpoints {
     }
 }
 
-fn not_deleted(path: &Path, error: &dyn ToString) -> Warning {
-    Warning::NotDeleted {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    }
+fn not_deleted(path: &Path, error: &dyn Display) -> String {
+    format!("could not delete `{}`: {error}", path.display())
 }

@@ -10,7 +10,7 @@ use fs_err as fs;
 use super::manifest::is_file_name;
 use super::name::{Name, Stage};
 use super::{BEST, Checkpoint, Checkpoints, LAST, Which};
-use crate::run::{RunError, Warning};
+use crate::run::RunError;
 use kvt_data::fs::if_there;
 
 /// Prefix of the names of checkpoints that were taken out of use.
@@ -20,7 +20,7 @@ const SET_ASIDE: &str = "set-aside-";
 #[derive(Debug, Default)]
 pub struct Settled {
     /// Checkpoints that were set aside or lost.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<String>,
     /// Whether the best checkpoint is unusable, although there should be one.
     pub best_is_lost: bool,
 }
@@ -32,7 +32,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// As [`load`](Self::load), and [`RunError::ForeignCheckpoint`] for a checkpoint of another folder.
-    pub fn recover(&self, which: Which<'_>) -> Result<(Checkpoint, Option<Warning>), RunError> {
+    pub fn recover(&self, which: Which<'_>) -> Result<(Checkpoint, Option<String>), RunError> {
         match which {
             Which::Path(path) => Ok((Checkpoint::load(&self.own(path)?)?, None)),
             Which::Last => {
@@ -147,7 +147,7 @@ impl Checkpoints {
     }
 
     /// Takes a checkpoint out of use without deleting it.
-    pub(super) fn set_aside(&self, name: Name) -> Result<Warning, RunError> {
+    pub(super) fn set_aside(&self, name: Name) -> Result<String, RunError> {
         let from = self.path(name);
         let base = format!("{SET_ASIDE}{name}");
         let mut to = self.folder.join(&base);
@@ -157,10 +157,11 @@ impl Checkpoints {
             to = self.folder.join(format!("{base}.{attempt}"));
         }
         fs::rename(&from, &to)?;
-        Ok(Warning::SetAside { from, to })
+        let (from, to) = (from.display(), to.display());
+        Ok(format!("`{from}` is now `{to}`, and no longer used"))
     }
 
-    pub(super) fn load_last(&self) -> Result<(Checkpoint, Option<Warning>), RunError> {
+    pub(super) fn load_last(&self) -> Result<(Checkpoint, Option<String>), RunError> {
         let error = match self.pointer(LAST) {
             Ok(Some(name)) => match Checkpoint::load(&self.folder.join(name)) {
                 Ok(checkpoint) => return Ok((checkpoint, None)),
@@ -185,10 +186,7 @@ impl Checkpoints {
         }
         for &name in &names {
             if let Ok(checkpoint) = Checkpoint::load(&self.path(name)) {
-                let warning = Warning::FellBack {
-                    reason: error.to_string(),
-                    used: checkpoint.path.clone(),
-                };
+                let warning = format!("{error}; falling back to `{}`", checkpoint.path.display());
                 return Ok((checkpoint, Some(warning)));
             }
         }

@@ -20,7 +20,7 @@ fn keeping(checkpoints: Checkpoints, keep_last: usize) -> Checkpoints {
 }
 
 /// Saves two files, one of which contains the step, and the step as state.
-fn save(checkpoints: &Checkpoints, step: u64, best: bool) -> Vec<Warning> {
+fn save(checkpoints: &Checkpoints, step: u64, best: bool) -> Vec<String> {
     let files = |folder: &Path| -> Result<_, RunError> {
         fs::write(folder.join("model"), format!("model {step}"))?;
         fs::write(folder.join("optim"), vec![7; 100_000])?;
@@ -30,7 +30,7 @@ fn save(checkpoints: &Checkpoints, step: u64, best: bool) -> Vec<Warning> {
     saved.unwrap()
 }
 
-fn load(checkpoints: &Checkpoints, which: Which<'_>) -> (u64, Option<Warning>) {
+fn load(checkpoints: &Checkpoints, which: Which<'_>) -> (u64, Option<String>) {
     let (checkpoint, warning) = checkpoints.load(which).unwrap();
     let step = checkpoint.state().unwrap();
     assert_eq!(
@@ -139,7 +139,7 @@ fn every_kind_of_damage_names_the_file_and_falls_back() {
         save(&checkpoints, 2, false);
         damage(&checkpoints.folder.join("step-00000002"));
         let (step, warning) = load(&checkpoints, Which::Last);
-        let text = warning.unwrap().to_string();
+        let text = warning.unwrap();
         assert_eq!(step, 1);
         assert!(text.contains(message), "{text}");
         assert!(text.contains("step-00000001"), "{text}");
@@ -308,7 +308,7 @@ fn settle(
 ) -> (u64, Vec<String>, bool) {
     let (mut recovered, _) = checkpoints.recover(which).unwrap();
     let settled = checkpoints.settle(&mut recovered, best.map(Some)).unwrap();
-    let warnings = settled.warnings.iter().map(ToString::to_string).collect();
+    let warnings = settled.warnings;
     // After any damage, the next start finds a consistent folder.
     let step = recovered.state().unwrap();
     assert_eq!(load(checkpoints, Which::Last), (step, None));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
-use crate::run::{RunError, Warning};
+use crate::run::RunError;
 use kvt_data::regular;
 
 pub(super) const LOCK: &str = "run.lock";
@@ -122,11 +122,13 @@ impl Lock {
         written.is_ok_and(|written| written.trim() == self.holder)
     }
 
-    pub(super) fn warning(&self) -> Option<Warning> {
-        self.unguarded.as_ref().map(|reason| Warning::NoLock {
-            path: self.run.clone(),
-            reason: reason.to_string(),
-        })
+    pub(super) fn warning(&self) -> Option<String> {
+        let reason = self.unguarded.as_ref()?;
+        Some(format!(
+            "`{}` is on a file system without locks ({reason}): only the process that `run.lock` in it names may write the run, and \
+             after a crash on another machine that file has to be removed",
+            self.run.display()
+        ))
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fs_err as fs;
 
 use self::lock::{LOCK, Lock};
-use super::{RunError, Warning};
+use super::RunError;
 use kvt_data::fs::{TEMPORARY_PREFIX, free_path, remove_leftovers, write_atomic};
 use kvt_data::regular;
 use kvt_data::text::{LARGEST_LIST, read_text};
@@ -94,7 +94,7 @@ impl RunDir {
     }
 
     /// A warning if the system does not guard the lock.
-    pub fn warning(&self) -> Option<Warning> {
+    pub fn warning(&self) -> Option<String> {
         self.lock.as_ref()?.warning()
     }
 

@@ -206,7 +206,7 @@ fn without_locks_the_file_names_the_holder() {
     let host = sysinfo::System::host_name().unwrap();
     let own = format!("process {} on `{host}`\n", std::process::id());
     let lock = without_locks(folder.path()).unwrap();
-    assert!(matches!(lock.warning(), Some(Warning::NoLock { .. })));
+    assert!(lock.warning().unwrap().contains("without locks"));
     assert_eq!(fs::read_to_string(&file).unwrap(), own);
     lock.check().unwrap();
     // Another start has taken it at the same moment.

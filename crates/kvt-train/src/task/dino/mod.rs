@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kvt_models::weights::StateDict;
-use kvt_models::{Ask, Backbone, Model, ModelConfig};
+use kvt_models::{Ask, Backbone, Model, ModelConfig, Network};
 use kvt_ops::{Key, Phase};
 
 use self::signals::{Numbers, Seen, feature_std};
@@ -32,7 +32,7 @@ use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare, Split};
 use crate::error::TrainError;
 use crate::knn_vote::{KnnVote, Rows, collect};
-use crate::recipe::{Ema, Gradients, Network, Position};
+use crate::recipe::{Ema, Gradients, Position};
 use crate::run::{Metric, Metrics, Note, Topic};
 use crate::splits::Splits;
 

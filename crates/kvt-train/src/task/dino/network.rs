@@ -4,11 +4,10 @@ use burn::module::{Module, ParamId};
 use burn::tensor::{Device, Tensor};
 use kvt_models::dense::state;
 use kvt_models::weights::{LoadOptions, LoadReport, Misfit, Outcome, StateDict, WeightsError};
-use kvt_models::{Ask, Backbone, Model, ModelConfig, Parameter, Positions};
+use kvt_models::{Ask, Backbone, Model, ModelConfig, Network, Parameter, Positions};
 use kvt_ops::{Key, Phase};
 
 use super::{DinoConfig, DinoHead};
-use crate::recipe::Network;
 
 /// The prefixes of the names of both parts in files, as in the original.
 const BACKBONE: &str = "backbone.";

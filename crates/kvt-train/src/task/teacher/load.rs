@@ -107,7 +107,7 @@ impl Loading<'_> {
         let config = plan.model.config(Some(classes.len()))?;
         let model = build_model(&plan, &config, self.device)?;
         let (model, warning) = load_checkpoint_model(&run, "best", plan.ema.report, model)?;
-        notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning.to_string())));
+        notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning)));
         self.teacher(path, model, Normalization::from(&plan.augment))
     }
 

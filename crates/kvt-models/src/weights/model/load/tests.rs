@@ -7,6 +7,7 @@ use kvt_ops::{Key, Phase};
 use super::*;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::families::ModelConfig;
+use crate::network::Network;
 use crate::weights::pos_embed::Bicubic;
 
 fn config(overrides: &ModelOverrides) -> ModelConfig {
@@ -179,7 +180,7 @@ fn missing_and_mismatching_keys_are_listed() {
     );
 
     let lenient = LoadOptions {
-        strict: false,
+        partial: true,
         ..LoadOptions::default()
     };
     let (_, report) = model(2, &same()).load(&weights, lenient).unwrap();

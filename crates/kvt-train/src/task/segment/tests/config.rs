@@ -1,5 +1,6 @@
 //! Settings of segmentation.
 
+use kvt_models::Network as _;
 use kvt_models::dense::WindowPadding;
 
 use super::*;
