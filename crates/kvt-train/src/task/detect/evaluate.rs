@@ -8,7 +8,7 @@ use kvt_data::augment::Objects;
 use kvt_models::dense::mask_rcnn::MaskRcnn;
 use serde_json::Value;
 
-use super::ap::Found;
+use super::ap::Instance;
 use super::found::{OfImage, find_objects};
 use super::score::{Scores, truths};
 use crate::data::{Batch, DataError, Source};
@@ -42,7 +42,7 @@ impl DetectEvaluation {
         )?;
         let compared = found.iter().map(OfImage::compared);
         let compared = compared.collect::<Result<Vec<_>, _>>()?;
-        let compared: Vec<Found> = compared.into_iter().flatten().collect();
+        let compared: Vec<Instance> = compared.into_iter().flatten().collect();
         let scores = Scores::of(
             found.len(),
             source.classes.clone(),
