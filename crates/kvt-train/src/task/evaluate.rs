@@ -58,8 +58,7 @@ impl Counted {
 
     /// All counts, in one order.
     fn counts(&mut self) -> impl Iterator<Item = &mut u64> {
-        let rows = self.rows.iter_mut();
-        let rows = rows.flat_map(|row| [&mut row.images, &mut row.predicted, &mut row.right]);
+        let rows = self.rows.iter_mut().flat_map(ClassRow::counts);
         let total = [&mut self.images, &mut self.top1, &mut self.top5];
         total.into_iter().chain(rows)
     }

@@ -57,14 +57,14 @@ pub(super) fn write(page: &mut Markup, judged: &Judged<SegmentEvaluation>) {
     page.sentence("p", &[], &text);
     let percent =
         |share: Option<f64>| share.map_or_else(|| "–".to_owned(), |x| format!("{x:.1} %"));
-    let rows = judged.classes.iter().enumerate().map(|(class, name)| {
+    let rows = judged.classes.iter().zip(&counts.rows).map(|(name, row)| {
         vec![
             name.clone(),
-            percent(counts.iou(class)),
-            percent(counts.accuracy(class)),
-            counts.labelled(class).to_string(),
-            counts.predicted(class).to_string(),
-            counts.intersection(class).to_string(),
+            percent(row.iou_percent()),
+            percent(row.accuracy_percent()),
+            row.images.to_string(),
+            row.predicted.to_string(),
+            row.right.to_string(),
         ]
     });
     let header = ["class", "IoU", "accuracy", "pixels", "predicted", "both"];
