@@ -24,74 +24,48 @@ pub struct Proposal {
     pub score: f32,
 }
 
-/// How many proposals an image has, and how near they are.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ProposalRule {
-    /// How many of the best anchors of each level are decoded.
-    pub per_level: usize,
-    /// A proposal goes if its IoU with a better one of its level is greater than this.
-    pub iou: f32,
-    /// How many proposals of all levels together stay.
-    pub count: usize,
-}
-
-impl ProposalRule {
-    /// The rule of training.
-    pub const TRAIN: Self = Self {
-        per_level: 2000,
-        iou: 0.7,
-        count: 1000,
-    };
-    /// The rule of evaluation.
-    pub const EVAL: Self = Self {
-        per_level: 1000,
-        iou: 0.7,
-        count: 1000,
-    };
-
-    /// The proposals of an image of `[height, width]` pixels (without padding), best first.
-    ///
-    /// Of each level the best anchors are decoded and clipped to the image, boxes without an area are left out, and
-    /// boxes that overlap with a better one of their level go; the best of all levels stay. Of equal scores the one of
-    /// the finer level, then the first one, is better. A NaN in a score or a box leaves out that anchor only.
-    ///
-    /// # Panics
-    ///
-    /// If the slices of a level differ in length.
-    pub fn proposals(&self, levels: &[LevelOutput<'_>], image: [usize; 2]) -> Vec<Proposal> {
-        let (mut boxes, mut scores, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, level) in levels.iter().enumerate() {
-            let len = level.scores.len();
-            assert_eq!(len, level.anchors.len(), "each score has an anchor");
-            assert_eq!(len, level.deltas.len(), "each score has deltas");
-            for place in best(level.scores, self.per_level) {
-                let (anchor, deltas) = (&level.anchors[place], &level.deltas[place]);
-                let corners = clip(&Coder::RPN.decode(anchor, deltas), image);
-                if !is_empty(&corners) {
-                    boxes.push(corners);
-                    scores.push(level.scores[place]);
-                    numbers.push(number);
-                }
+/// The proposals of an image of `[height, width]` pixels (without padding), best first.
+///
+/// Of each level the best `per_level` anchors are decoded and clipped to the image, boxes without an area are left out, and
+/// boxes whose IoU with a better one of their level is greater than `iou` go; the best `count` of all levels stay. Of equal scores
+/// the one of the finer level, then the first one, is better. A NaN in a score or a box leaves out that anchor only.
+///
+/// # Panics
+///
+/// If the slices of a level differ in length.
+pub fn proposals(
+    levels: &[LevelOutput<'_>],
+    image: [usize; 2],
+    [per_level, count]: [usize; 2],
+    iou: f32,
+) -> Vec<Proposal> {
+    let (mut boxes, mut scores, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, level) in levels.iter().enumerate() {
+        let len = level.scores.len();
+        assert_eq!(len, level.anchors.len(), "each score has an anchor");
+        assert_eq!(len, level.deltas.len(), "each score has deltas");
+        for place in best(level.scores, per_level) {
+            let (anchor, deltas) = (&level.anchors[place], &level.deltas[place]);
+            let corners = clip(&Coder::RPN.decode(anchor, deltas), image);
+            if !is_empty(&corners) {
+                boxes.push(corners);
+                scores.push(level.scores[place]);
+                numbers.push(number);
             }
         }
-        let places = suppress_by_class(&boxes, &scores, &numbers, self.iou);
-        let proposal = |place: usize| Proposal {
-            corners: boxes[place],
-            score: scores[place],
-        };
-        places.into_iter().take(self.count).map(proposal).collect()
     }
+    let places = suppress_by_class(&boxes, &scores, &numbers, iou);
+    let proposal = |place: usize| Proposal {
+        corners: boxes[place],
+        score: scores[place],
+    };
+    places.into_iter().take(count).map(proposal).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RULE: ProposalRule = ProposalRule {
-        per_level: 3,
-        iou: 0.7,
-        count: 4,
-    };
     const FINE: [Corners; 4] = [
         [0.0, 0.0, 10.0, 10.0],
         [0.0, 0.0, 10.0, 9.0],
@@ -100,13 +74,13 @@ mod tests {
     ];
     const COARSE: [Corners; 2] = [[0.0, 0.0, 10.0, 9.0], [-20.0, 0.0, 4.0, 8.0]];
 
-    fn found(scores: [&[f32]; 2], deltas: [&[Deltas]; 2], rule: ProposalRule) -> Vec<Proposal> {
+    fn found(scores: [&[f32]; 2], deltas: [&[Deltas]; 2], count: usize) -> Vec<Proposal> {
         let levels = [0, 1].map(|at| LevelOutput {
             anchors: [&FINE[..], &COARSE[..]][at],
             scores: scores[at],
             deltas: deltas[at],
         });
-        rule.proposals(&levels, [45, 60])
+        proposals(&levels, [45, 60], [3, count], 0.7)
     }
 
     fn corners(proposals: &[Proposal]) -> Vec<Corners> {
@@ -116,7 +90,7 @@ mod tests {
     #[test]
     fn boxes_go_within_their_level_and_the_best_of_all_stay() {
         let scores: [&[f32]; 2] = [&[0.9, 0.8, 0.1, 0.3], &[0.3, 0.5]];
-        let proposals = found(scores, [&[[0.0; 4]; 4], &[[0.0; 4]; 2]], RULE);
+        let proposals = found(scores, [&[[0.0; 4]; 4], &[[0.0; 4]; 2]], 4);
         // Box 2 of the first level is not among its best three, and box 1 overlaps with box 0; the same box of the
         // second level stays. Of equal scores the first level's is better.
         let clipped = [40.0, 40.0, 50.0, 45.0];
@@ -129,8 +103,7 @@ mod tests {
     #[test]
     fn fewer_stay_if_fewer_are_wanted() {
         let scores: [&[f32]; 2] = [&[0.9, 0.8, 0.1, 0.3], &[0.3, 0.5]];
-        let rule = ProposalRule { count: 2, ..RULE };
-        let proposals = found(scores, [&[[0.0; 4]; 4], &[[0.0; 4]; 2]], rule);
+        let proposals = found(scores, [&[[0.0; 4]; 4], &[[0.0; 4]; 2]], 2);
         assert_eq!(corners(&proposals), [FINE[0], [0.0, 0.0, 4.0, 8.0]]);
     }
 
@@ -145,8 +118,8 @@ mod tests {
             [0.0; 4],
         ];
         let coarse = [[0.0, f32::INFINITY, 0.0, 0.0], [0.0; 4]];
-        let proposals = found(scores, [&fine, &coarse], RULE);
-        assert_eq!(corners(&proposals), [FINE[2], [0.0, 0.0, 4.0, 8.0]]);
-        assert!(RULE.proposals(&[], [45, 60]).is_empty());
+        let all = found(scores, [&fine, &coarse], 4);
+        assert_eq!(corners(&all), [FINE[2], [0.0, 0.0, 4.0, 8.0]]);
+        assert!(proposals(&[], [45, 60], [3, 4], 0.7).is_empty());
     }
 }

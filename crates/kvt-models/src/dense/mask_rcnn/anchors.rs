@@ -2,10 +2,13 @@
 
 use super::error::MaskRcnnError;
 use super::rpn::{DELTAS, RpnOutput};
-use crate::dense::boxes::{Corners, Deltas, Grid, LevelOutput, Proposal, ProposalRule};
+use crate::dense::boxes::{Corners, Deltas, Grid, LevelOutput, Proposal, proposals};
 
 /// Pixels of the image from one place of the finest level to the next. They double from level to level.
 pub(super) const FINEST_STRIDE: usize = 4;
+
+/// A proposal goes if its IoU with a better one of its level is greater than this.
+const IOU: f32 = 0.7;
 
 /// The anchors of every image of a batch, level by level.
 #[derive(Clone, Debug)]
@@ -44,13 +47,14 @@ impl Anchors {
         covered.map(|(place, _)| place).collect()
     }
 
-    /// The proposals of an image of the batch, with `size` pixels without padding, best first.
+    /// The proposals of an image of the batch, with `size` pixels without padding, best first: of the best `per_level` anchors of each
+    /// level at most `count`.
     pub(super) fn proposals(
         &self,
         scored: &Scored,
         image: usize,
-        rule: &ProposalRule,
         size: [usize; 2],
+        [per_level, count]: [usize; 2],
     ) -> Vec<Proposal> {
         let (mut start, of_image) = (0, image * self.boxes.len());
         let level = |grid: &Grid| {
@@ -64,7 +68,7 @@ impl Anchors {
             }
         };
         let levels: Vec<LevelOutput<'_>> = self.grids.iter().map(level).collect();
-        rule.proposals(&levels, size)
+        proposals(&levels, size, [per_level, count], IOU)
     }
 }
 

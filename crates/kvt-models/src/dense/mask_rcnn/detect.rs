@@ -53,10 +53,11 @@ impl MaskRcnn {
         check_sizes(images.dims(), frames.iter().map(|frame| frame.size))?;
         let Looked { levels, rpn } = self.look(&self.maps(images, Phase::Eval));
         let (anchors, scored) = (Anchors::new(&rpn.sizes), Scored::read(&rpn)?);
-        let rule = &self.heads.config.test;
+        let config = &self.heads.config;
+        let limits = [config.test_per_level, config.test_proposals];
         let mut regions = Vec::new();
         for (image, frame) in frames.iter().enumerate() {
-            let proposals = anchors.proposals(&scored, image, rule, frame.size);
+            let proposals = anchors.proposals(&scored, image, frame.size, limits);
             let proposals = proposals.into_iter();
             regions.extend(proposals.map(|found| Region {
                 image,

@@ -8,7 +8,7 @@ use super::layers::key_of;
 use super::mask_head::MASK_SIDE;
 use super::objects::Objects;
 use super::outline::outline;
-use crate::dense::boxes::{Assigner, Coder, Corners, Deltas, Match, Proposal};
+use crate::dense::boxes::{Assigner, Coder, Corners, Deltas, Match, Proposal, sample};
 
 /// Sides of an image are padded to a multiple of so many pixels before it is padded to the largest of its batch. Anchors beyond that
 /// are not trained on.
@@ -56,7 +56,7 @@ impl AnchorTargets {
         let boxes: Vec<Corners> = within.iter().map(|place| anchors.boxes[*place]).collect();
         let matches = Assigner::RPN.assign(&boxes, &objects.boxes);
         let key = key_of(key, "rpn", image);
-        let sample = config.anchors.sample(&matches, key);
+        let sample = sample(&matches, config.anchors, config.anchors_fraction, key);
         self.divisor += sample.positive.len().max(1) + sample.negative.len().max(1);
         let first = image * anchors.boxes.len();
         let in_batch = |place: &usize| first + within[*place];
@@ -87,7 +87,7 @@ impl RegionTargets {
         let matches: Vec<Match> = own.chain(of_proposals).collect();
         let boxes = [objects.boxes.as_slice(), proposals.as_slice()].concat();
         let key = key_of(key, "roi", image);
-        let sample = config.regions.sample(&matches, key);
+        let sample = sample(&matches, config.regions, config.regions_fraction, key);
         let padded = padded(objects.size);
         for place in sample.positive {
             if let Match::Object(object) = matches[place] {

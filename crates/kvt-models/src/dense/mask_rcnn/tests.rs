@@ -9,7 +9,7 @@ use kvt_ops::{Key, Region};
 use kvt_testing::devices::{error, tensor, values};
 
 use super::*;
-use crate::dense::boxes::{Corners, Sampler};
+use crate::dense::boxes::Corners;
 use crate::dense::{Pyramid, WindowPadding};
 use crate::weights::{Outcome, StateDict, WeightsError};
 use crate::{ModelConfig, ModelError, ModelOverrides, Precision};
@@ -25,14 +25,8 @@ fn config() -> MaskRcnnConfig {
         num_classes: 3,
         channels: 6,
         hidden: 10,
-        anchors: Sampler {
-            count: 64,
-            fraction: 0.5,
-        },
-        regions: Sampler {
-            count: 16,
-            fraction: 0.25,
-        },
+        anchors: 64,
+        regions: 16,
         ..MaskRcnnConfig::default()
     }
 }
@@ -386,11 +380,12 @@ fn sizes_that_describe_no_network_are_refused() {
     };
     assert_eq!(refused(|x| x.num_classes = 0), zero("num_classes"));
     assert_eq!(refused(|x| x.hidden = 0), zero("hidden"));
-    assert_eq!(refused(|x| x.test.count = 0), zero("test"));
-    assert_eq!(refused(|x| x.train.per_level = 0), zero("train"));
+    assert_eq!(refused(|x| x.test_proposals = 0), zero("test_proposals"));
+    assert_eq!(refused(|x| x.train_per_level = 0), zero("train_per_level"));
     let text = |error: ModelError| error.to_string();
     assert!(text(refused(|x| x.iou = 1.5)).starts_with("`iou` is 1.5"));
     assert!(text(refused(|x| x.score = f32::NAN)).starts_with("`score` is NaN"));
-    assert!(text(refused(|x| x.regions.fraction = -0.5)).starts_with("`regions` is -0.5"));
+    let error = text(refused(|x| x.regions_fraction = -0.5));
+    assert!(error.starts_with("`regions_fraction` is -0.5"));
     assert_eq!(MaskRcnnConfig::default().validate(), Ok(()));
 }

@@ -3,7 +3,7 @@
 use kvt_ops::Phase;
 
 use super::*;
-use crate::dense::boxes::{Proposal, ProposalRule};
+use crate::dense::boxes::Proposal;
 use crate::dense::mask_rcnn::anchors::Anchors;
 use crate::dense::mask_rcnn::paste::pasted;
 use crate::dense::mask_rcnn::targets::{AnchorTargets, RegionTargets};
@@ -12,17 +12,11 @@ use crate::dense::mask_rcnn::targets::{AnchorTargets, RegionTargets};
 #[test]
 fn defaults_are_mmdetections() {
     let config = MaskRcnnConfig::default();
-    let rule = |per_level| ProposalRule {
-        per_level,
-        iou: 0.7,
-        count: 1000,
-    };
-    assert_eq!([config.train, config.test], [rule(2000), rule(1000)]);
-    let sampler = |count, fraction| Sampler { count, fraction };
-    assert_eq!(
-        [config.anchors, config.regions],
-        [sampler(256, 0.5), sampler(512, 0.25)]
-    );
+    let train = [config.train_per_level, config.train_proposals];
+    let test = [config.test_per_level, config.test_proposals];
+    assert_eq!([train, test], [[2000, 1000], [1000, 1000]]);
+    assert_eq!((config.anchors, config.anchors_fraction), (256, 0.5));
+    assert_eq!((config.regions, config.regions_fraction), (512, 0.25));
     assert_eq!([config.score, config.iou], [0.05, 0.5]);
     assert_eq!(config.detections, 100);
 }

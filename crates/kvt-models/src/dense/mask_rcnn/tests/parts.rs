@@ -234,10 +234,7 @@ fn losses_are_as_worked_by_hand() {
 #[test]
 fn targets_are_of_the_own_image() {
     let config = MaskRcnnConfig {
-        anchors: Sampler {
-            count: 1_000_000,
-            fraction: 0.5,
-        },
+        anchors: 1_000_000,
         ..config()
     };
     let anchors = Anchors::new(&[[16, 16], [8, 8], [4, 4], [2, 2], [1, 1]]);
