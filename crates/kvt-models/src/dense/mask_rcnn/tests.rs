@@ -71,20 +71,20 @@ fn filled(left: usize, top: usize, width: usize, height: usize) -> (Corners, Bit
 }
 
 fn objects() -> Vec<Objects> {
-    let of = |all: [(Corners, Bitmap); 2]| {
-        let (boxes, masks) = all.into_iter().unzip();
-        Objects {
-            size: [64, 60],
-            boxes,
-            labels: vec![2, 0],
-            masks,
-        }
+    let of = |(corners, mask): (Corners, Bitmap), label: usize| Object {
+        corners,
+        label,
+        mask,
+    };
+    let two = Objects {
+        size: [64, 60],
+        all: vec![of(filled(4, 8, 30, 20), 2), of(filled(20, 20, 40, 41), 0)],
     };
     let none = Objects {
         size: [50, 64],
         ..Objects::default()
     };
-    vec![of([filled(4, 8, 30, 20), filled(20, 20, 40, 41)]), none]
+    vec![two, none]
 }
 
 #[test]
@@ -244,16 +244,9 @@ fn what_does_not_fit_is_refused() {
         label: 3,
         classes: 3,
     };
-    assert_eq!(refused(|all| all[0].labels[1] = 3), label);
-    let lists = MaskRcnnError::Lists {
-        image: 0,
-        boxes: 2,
-        labels: 2,
-        masks: 1,
-    };
-    assert_eq!(refused(|all| all[0].masks.truncate(1)), lists);
+    assert_eq!(refused(|all| all[0].all[1].label = 3), label);
     let corners = [3.0, 3.0, 3.0, 9.0];
-    let found = refused(|all| all[0].boxes[0] = [3.0, 3.0, 3.0, 9.0]);
+    let found = refused(|all| all[0].all[0].corners = [3.0, 3.0, 3.0, 9.0]);
     assert_eq!(found, MaskRcnnError::NoArea { image: 0, corners });
 }
 

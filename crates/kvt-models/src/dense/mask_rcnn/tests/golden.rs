@@ -156,11 +156,18 @@ impl Golden {
                 width: SIZE[1],
                 inside: pixels.iter().map(|x| *x > 0.5).collect(),
             };
+            let boxes = self.boxes(&format!("boxes.{image}")).into_iter();
+            let labels = self.labels(&format!("labels.{image}"));
+            let masks = pixels.chunks(SIZE[0] * SIZE[1]).map(mask);
+            let all = boxes.zip(labels).zip(masks);
+            let all = all.map(|((corners, label), mask)| Object {
+                corners,
+                label,
+                mask,
+            });
             Objects {
                 size: SIZE,
-                boxes: self.boxes(&format!("boxes.{image}")),
-                labels: self.labels(&format!("labels.{image}")),
-                masks: pixels.chunks(SIZE[0] * SIZE[1]).map(mask).collect(),
+                all: all.collect(),
             }
         };
         (0..2).map(of_image).collect()

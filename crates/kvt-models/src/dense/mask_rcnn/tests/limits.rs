@@ -120,9 +120,11 @@ fn outlines_see_the_padding_of_their_image() {
     let (corners, mask) = filled(13, 13, 7, 7);
     let of = Objects {
         size: [20, 20],
-        boxes: vec![corners],
-        labels: vec![0],
-        masks: vec![mask],
+        all: vec![Object {
+            corners,
+            label: 0,
+            mask,
+        }],
     };
     let mut targets = RegionTargets::default();
     targets.add(0, &[], &of, &config(), Key::new(1));

@@ -272,7 +272,7 @@ fn targets_are_of_the_own_image() {
     assert!(targets.regions.iter().all(|region| region.image == 1));
     assert_eq!(targets.regions[2].corners, proposals[0].corners);
     assert_eq!(targets.deltas[1], [0.0; 4]);
-    let expected = Coder::ROI.encode(&proposals[0].corners, &all[0].boxes[0]);
+    let expected = Coder::ROI.encode(&proposals[0].corners, &all[0].all[0].corners);
     assert_eq!(targets.deltas[2], expected);
     assert_eq!(targets.masks.len(), 3 * MASK_SIDE * MASK_SIDE);
     assert_eq!(targets.of_class(3).collect::<Vec<_>>(), [2, 3, 8]);
