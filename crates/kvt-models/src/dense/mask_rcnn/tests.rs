@@ -330,7 +330,8 @@ fn heads_multiply_in_half_types() {
         .map(|(channels, side)| numbers([2, channels, side, side], &device))
         .collect();
     let run = |precision: Precision| {
-        let network = network(&device, config()).with_precision(precision);
+        let pyramid = pyramid(&device).with_precision(precision);
+        let network = MaskRcnn::new(pyramid, config(), &device, Key::new(4)).unwrap();
         let looked = network.look(&maps);
         let mut all: Vec<Vec<f32>> = looked.levels.iter().cloned().map(values).collect();
         assert!(

@@ -5,7 +5,6 @@ use kvt_ops::Phase;
 use super::*;
 use crate::dense::boxes::Proposal;
 use crate::dense::mask_rcnn::anchors::Anchors;
-use crate::dense::mask_rcnn::paste::pasted;
 use crate::dense::mask_rcnn::targets::{AnchorTargets, RegionTargets};
 
 /// The numbers of mmdetection's `configs/_base_/models/mask-rcnn_r50_fpn.py`.
@@ -135,7 +134,7 @@ fn outlines_see_the_padding_of_their_image() {
 /// A probability of one half is inside, as in mmdetection: between the centres of a mask of halves, and fading to zero around them.
 #[test]
 fn a_half_is_inside() {
-    let found = pasted(&[0.5; 4], 2, [1.0, 1.0, 5.0, 5.0], [7, 7]);
+    let found = paste(&[0.5; 4], [1.0, 1.0, 5.0, 5.0], [7, 7]);
     let inside: Vec<bool> = (0..16).map(|at| [5, 6, 9, 10].contains(&at)).collect();
     assert_eq!(found.inside, inside);
 }
