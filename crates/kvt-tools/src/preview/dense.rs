@@ -9,7 +9,7 @@ use super::sheet::{COLUMNS, Row, path, render, rows};
 use crate::paint::{
     PaintedObject, classes_of, fitted, painted, with_boxes, with_legend, with_masks,
 };
-use kvt_data::augment::{JointTrain, ObjectMask, Objects, ObjectsError, PrepareObjects};
+use kvt_data::augment::{JointTrain, Objects, ObjectsError, PrepareObjects};
 use kvt_data::{DataError, ImageObjects, image_key};
 use kvt_train::config::Plan;
 use kvt_train::plot::encode_png;
@@ -103,14 +103,8 @@ fn finished(
 /// The objects of an image that are trained on, without words.
 fn annotated(found: ImageObjects<'_>) -> Result<Vec<PaintedObject>, ObjectsError> {
     let all = found.trained().map(|one| {
-        let mask = one.mask(found.image.size);
-        let mask = mask.map_err(|fault| ObjectsError::Annotation { id: one.id, fault })?;
-        Ok(PaintedObject {
-            label: one.label,
-            bbox: one.bbox,
-            mask: mask.as_ref().map(ObjectMask::from),
-            words: String::new(),
-        })
+        let object = PaintedObject::of(one, found.image.size, String::new());
+        object.map_err(|fault| ObjectsError::Annotation { id: one.id, fault })
     });
     all.collect()
 }

@@ -7,7 +7,7 @@ use image::imageops::{FilterType, resize};
 use serde_json::{Value, json};
 
 use super::Detector;
-use crate::paint::{PaintedObject, fitted, side_by_side, with_boxes, with_masks};
+use crate::paint::{PaintedObject, fitted, name_of, side_by_side, with_boxes, with_masks};
 use crate::trained::{Images, TrainedError};
 use kvt_data::augment::{AugmentError, ObjectMask, PrepareObjects};
 use kvt_data::{DataError, ImageObjects, View, decode};
@@ -54,15 +54,10 @@ impl Detector {
     /// The objects of an image with their names.
     fn truth(&self, objects: ImageObjects<'_>) -> Result<Vec<PaintedObject>, ScoreError> {
         let all = objects.annotations.iter().map(|one| {
-            let mask = one.mask(objects.image.size);
-            let mask = mask.map_err(|fault| ScoreError::Mask { id: one.id, fault })?;
             let several = if one.is_crowd { " (crowd)" } else { "" };
-            Ok(PaintedObject {
-                label: one.label,
-                bbox: one.bbox,
-                mask: mask.as_ref().map(ObjectMask::from),
-                words: format!("{}{several}", named(&self.classes, one.label)),
-            })
+            let words = name_of(&self.classes, one.label) + several;
+            let object = PaintedObject::of(one, objects.image.size, words);
+            object.map_err(|fault| ScoreError::Mask { id: one.id, fault })
         });
         all.collect()
     }
@@ -118,7 +113,7 @@ impl Spotted {
                 label: one.label,
                 bbox: one.bbox,
                 mask: Some(ObjectMask::from(&mask)),
-                words: format!("{} {:.2}", named(names, one.label), one.score),
+                words: format!("{} {:.2}", name_of(names, one.label), one.score),
             })
         });
         let found = found.collect::<Result<Vec<_>, TrainedError>>()?;
@@ -144,7 +139,7 @@ impl Spotted {
         let objects = self.found.iter().map(|one| {
             let mut object = one.json((height, width));
             object.insert("number".to_owned(), json!(one.label));
-            object.insert("class".to_owned(), json!(named(names, one.label)));
+            object.insert("class".to_owned(), json!(name_of(names, one.label)));
             Value::from(object)
         });
         json!({ "height": height, "width": width, "objects": objects.collect::<Vec<_>>() })
@@ -154,14 +149,6 @@ impl Spotted {
     fn size(&self) -> (u32, u32) {
         (self.picture.height(), self.picture.width())
     }
-}
-
-/// The name of a class, or its number.
-fn named(names: &[String], class: usize) -> String {
-    names
-        .get(class)
-        .cloned()
-        .unwrap_or_else(|| class.to_string())
 }
 
 /// A picture at least as large as [`LEAST_SIDE`], and at most `most`.

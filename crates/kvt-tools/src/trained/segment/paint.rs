@@ -7,7 +7,7 @@ use image::imageops::{FilterType, resize};
 use serde_json::{Value, json};
 
 use super::Segmenter;
-use crate::paint::{classes_of, fitted, painted, side_by_side, with_legend};
+use crate::paint::{classes_of, fitted, name_of, painted, side_by_side, with_legend};
 use crate::trained::{Images, TrainedError};
 use kvt_data::augment::{AugmentError, JointEval};
 use kvt_data::{DataError, IGNORED, LabelMap, View, decode};
@@ -137,12 +137,11 @@ impl Seen {
         let labels = &self.prediction.labels;
         let found = classes_of([labels.as_slice()]);
         let classes = found.into_iter().map(|class| {
-            let name = names.get(class);
             let is_of = |label: &&u8| usize::from(**label) == class;
             let pixels = labels.iter().filter(is_of).count();
             json!({
                 "number": class,
-                "class": name.cloned().unwrap_or_else(|| class.to_string()),
+                "class": name_of(names, class),
                 "pixels": pixels,
             })
         });
