@@ -20,7 +20,7 @@ pub use assign::{Assigner, Match};
 pub use coder::{Coder, Deltas};
 pub use iou::iou;
 pub use levels::level;
-pub use proposals::{LevelOutput, Proposal, proposals};
+pub use proposals::{Proposal, proposals};
 pub use sample::{Sample, sample};
 use suppress::best;
 pub use suppress::suppress_by_class;

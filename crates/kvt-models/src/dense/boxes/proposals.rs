@@ -2,19 +2,6 @@
 
 use super::{Coder, Corners, Deltas, best, clip, is_empty, suppress_by_class};
 
-/// What a region proposal network says of one level of an image. All slices have the order of [`Grid::anchors`].
-///
-/// [`Grid::anchors`]: super::Grid::anchors
-#[derive(Clone, Copy, Debug)]
-pub struct LevelOutput<'a> {
-    /// The anchors of the level.
-    pub anchors: &'a [Corners],
-    /// The probability of an object at each anchor, from 0 to 1: with logits, scores that round to 1 would not be equal.
-    pub scores: &'a [f32],
-    /// How the object differs from the anchor, for [`Coder::RPN`].
-    pub deltas: &'a [Deltas],
-}
-
 /// A box that may contain an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proposal {
@@ -26,38 +13,43 @@ pub struct Proposal {
 
 /// The proposals of an image of `[height, width]` pixels (without padding), best first.
 ///
+/// `levels` says how many anchors each level has; of each anchor, `scores` has the probability of an object, from 0 to 1 (with
+/// logits, scores that round to 1 would not be equal), and `deltas` how the object differs from it, for [`Coder::RPN`].
+///
 /// Of each level the best `per_level` anchors are decoded and clipped to the image, boxes without an area are left out, and
 /// boxes whose IoU with a better one of their level is greater than `iou` go; the best `count` of all levels stay. Of equal scores
 /// the one of the finer level, then the first one, is better. A NaN in a score or a box leaves out that anchor only.
 ///
 /// # Panics
 ///
-/// If the slices of a level differ in length.
+/// If there are fewer anchors, scores or deltas than the levels have.
 pub fn proposals(
-    levels: &[LevelOutput<'_>],
+    levels: &[usize],
+    anchors: &[Corners],
+    scores: &[f32],
+    deltas: &[Deltas],
     image: [usize; 2],
     [per_level, count]: [usize; 2],
     iou: f32,
 ) -> Vec<Proposal> {
-    let (mut boxes, mut scores, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut boxes, mut of_boxes, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut first = 0;
     for (number, level) in levels.iter().enumerate() {
-        let len = level.scores.len();
-        assert_eq!(len, level.anchors.len(), "each score has an anchor");
-        assert_eq!(len, level.deltas.len(), "each score has deltas");
-        for place in best(level.scores, per_level) {
-            let (anchor, deltas) = (&level.anchors[place], &level.deltas[place]);
-            let corners = clip(&Coder::RPN.decode(anchor, deltas), image);
+        for place in best(&scores[first..first + level], per_level) {
+            let place = first + place;
+            let corners = clip(&Coder::RPN.decode(&anchors[place], &deltas[place]), image);
             if !is_empty(&corners) {
                 boxes.push(corners);
-                scores.push(level.scores[place]);
+                of_boxes.push(scores[place]);
                 numbers.push(number);
             }
         }
+        first += level;
     }
-    let places = suppress_by_class(&boxes, &scores, &numbers, iou);
+    let places = suppress_by_class(&boxes, &of_boxes, &numbers, iou);
     let proposal = |place: usize| Proposal {
         corners: boxes[place],
-        score: scores[place],
+        score: of_boxes[place],
     };
     places.into_iter().take(count).map(proposal).collect()
 }
@@ -75,12 +67,10 @@ mod tests {
     const COARSE: [Corners; 2] = [[0.0, 0.0, 10.0, 9.0], [-20.0, 0.0, 4.0, 8.0]];
 
     fn found(scores: [&[f32]; 2], deltas: [&[Deltas]; 2], count: usize) -> Vec<Proposal> {
-        let levels = [0, 1].map(|at| LevelOutput {
-            anchors: [&FINE[..], &COARSE[..]][at],
-            scores: scores[at],
-            deltas: deltas[at],
-        });
-        proposals(&levels, [45, 60], [3, count], 0.7)
+        let anchors = [&FINE[..], &COARSE[..]].concat();
+        let (scores, deltas) = (scores.concat(), deltas.concat());
+        let limits = [3, count];
+        proposals(&[4, 2], &anchors, &scores, &deltas, [45, 60], limits, 0.7)
     }
 
     fn corners(proposals: &[Proposal]) -> Vec<Corners> {
@@ -120,6 +110,6 @@ mod tests {
         let coarse = [[0.0, f32::INFINITY, 0.0, 0.0], [0.0; 4]];
         let all = found(scores, [&fine, &coarse], 4);
         assert_eq!(corners(&all), [FINE[2], [0.0, 0.0, 4.0, 8.0]]);
-        assert!(proposals(&[], [45, 60], [3, 4], 0.7).is_empty());
+        assert!(proposals(&[], &[], &[], &[], [45, 60], [3, 4], 0.7).is_empty());
     }
 }

@@ -169,12 +169,9 @@ fn proposals_are_suppressed_as_by_torchvision() {
             scores[*class].push(case.scores[at]);
         }
         let deltas = vec![[0.0; 4]; boxes.len()];
-        let levels = [0, 1, 2].map(|at| LevelOutput {
-            anchors: &anchors[at],
-            scores: &scores[at],
-            deltas: &deltas[..anchors[at].len()],
-        });
-        let found = proposals(&levels, [1000, 1000], [1000, 1000], case.iou);
+        let levels: Vec<usize> = anchors.iter().map(Vec::len).collect();
+        let (anchors, scores, most) = (anchors.concat(), scores.concat(), [1000, 1000]);
+        let found = proposals(&levels, &anchors, &scores, &deltas, most, most, case.iou);
         let found: Vec<f32> = found.iter().map(|proposal| proposal.score).collect();
         let kept = case.kept.iter().filter(|at| !is_empty(&boxes[**at]));
         let expected: Vec<f32> = kept.map(|at| case.scores[*at]).collect();
