@@ -8,7 +8,6 @@ use kvt_data::augment::Objects;
 use kvt_models::dense::mask_rcnn::MaskRcnn;
 use serde_json::Value;
 
-use super::ap::Instance;
 use super::found::{OfImage, find_objects};
 use super::score::{Scores, truths};
 use crate::data::{Batch, DataError, Source};
@@ -41,9 +40,8 @@ impl DetectEvaluation {
             images.map(|of| (of.image.id, of.image.size, of.annotations)),
             true,
         )?;
-        let compared = found.iter().map(OfImage::compared);
+        let compared = found.iter().flat_map(OfImage::compared);
         let compared = compared.collect::<Result<Vec<_>, _>>()?;
-        let compared: Vec<Instance> = compared.into_iter().flatten().collect();
         let scores = Scores::of(
             found.len(),
             source.classes.clone(),

@@ -98,9 +98,9 @@ impl OfImage {
     ///
     /// # Errors
     /// If the runs of a mask are not those of the image.
-    pub(super) fn compared(&self) -> Result<Vec<Instance>, ScoreError> {
+    pub(super) fn compared(&self) -> impl Iterator<Item = Result<Instance, ScoreError>> {
         let image = self.id;
-        let all = self.found.iter().map(|one| {
+        self.found.iter().map(move |one| {
             let mask = one.mask(self.size);
             let mask = mask.map_err(|fault| ScoreError::Runs { image, fault })?;
             Ok(Instance {
@@ -112,8 +112,7 @@ impl OfImage {
                 score: one.score,
                 mask: Some(mask),
             })
-        });
-        all.collect()
+        })
     }
 
     /// In COCO's format of results, with the ids of the classes in label order.
