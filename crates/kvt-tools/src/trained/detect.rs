@@ -1,23 +1,31 @@
-//! What a network finds in an image.
+//! A trained network for detection, the images that it is judged on, and images on which it shows what it finds.
 
 use std::path::Path;
 
 use image::RgbImage;
 use image::imageops::{FilterType, resize};
+use kvt_models::dense::mask_rcnn::MaskRcnn;
 use serde_json::{Value, json};
 
-use super::Detector;
+use super::dense::TrainedDense;
+use super::judge::judged;
+use super::{Images, TrainedError, Warn};
 use crate::paint::{PaintedObject, fitted, name_of, side_by_side, with_boxes, with_masks};
-use crate::trained::{Images, TrainedError};
 use kvt_data::augment::{AugmentError, ObjectMask, PrepareObjects};
 use kvt_data::{DataError, ImageObjects, View, decode};
-use kvt_train::splits::{PAD_OBJECTS, image_limits};
-use kvt_train::task::{FoundObject, ScoreError, find_objects};
+use kvt_train::splits::{PAD_OBJECTS, image_limits, prepared_batches};
+use kvt_train::task::{
+    DetectEvaluation, FoundObject, ScoreError, eval_objects, evaluate_objects, find_objects,
+};
+use kvt_train::world::Alone;
 
 /// The least score of an object that is drawn, unless another is asked for: that of mmdetection's pictures.
 pub const LEAST_SCORE: f64 = 0.3;
 /// The shortest longer side of a picture: smaller ones are enlarged by a whole number, so that words have room.
 const LEAST_SIDE: u32 = 512;
+
+/// A network for detection that is ready to find objects.
+pub type Detector = TrainedDense<MaskRcnn>;
 
 /// An image with objects.
 #[derive(Clone, Debug)]
@@ -31,6 +39,27 @@ pub struct Spotted {
 }
 
 impl Detector {
+    /// Evaluates the network on images, one by one, and warns of those that were skipped. `progress` gets the number of images done
+    /// and of all.
+    ///
+    /// # Errors
+    /// If no image can be read, none has an object, or the device fails.
+    pub fn judge(
+        &self,
+        images: &Images,
+        progress: &mut dyn FnMut(usize, usize),
+        warn: Warn<'_>,
+    ) -> Result<DetectEvaluation, TrainedError> {
+        let (source, device) = (&images.source, &self.device.device);
+        let prepare = eval_objects(&self.plan)?;
+        let batches = prepared_batches(&self.plan, source, prepare, 1, (0, 1))?;
+        let mut evaluation = judged(images, batches, progress, warn, |batches, done| {
+            evaluate_objects(&self.network, Ok(batches), source, device, &Alone, done)
+        })?;
+        evaluation.scores.classes.clone_from(&self.classes);
+        Ok(evaluation)
+    }
+
     /// What the network finds in a file.
     ///
     /// # Errors
