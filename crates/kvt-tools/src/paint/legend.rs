@@ -2,7 +2,7 @@
 
 use image::{Rgb, RgbImage, imageops};
 
-use super::{GAP, object_color};
+use super::{GAP, name_of, object_color};
 use kvt_train::plot::{letters_in, shortened, write};
 
 /// Height of a line, and of its letters; side of a patch of colour.
@@ -28,9 +28,8 @@ pub fn with_legend(
     let words: Vec<([u8; 3], String)> = classes
         .iter()
         .map(|&class| {
-            let name = names.get(class).cloned();
-            let name = name.unwrap_or_else(|| class.to_string());
-            (object_color(class), shortened(&name, LONGEST))
+            let name = shortened(&name_of(names, class), LONGEST);
+            (object_color(class), name)
         })
         .collect();
     let longest = words.iter().map(|(_, name)| name.chars().count()).max();

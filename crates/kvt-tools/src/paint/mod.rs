@@ -46,6 +46,12 @@ pub(crate) fn fitted((width, height): (u32, u32), side: u32) -> (u32, u32) {
     (scaled(width), scaled(height))
 }
 
+/// The name of a class, or its number.
+pub(crate) fn name_of(names: &[String], class: usize) -> String {
+    let name = names.get(class).cloned();
+    name.unwrap_or_else(|| class.to_string())
+}
+
 /// The classes of maps, in ascending order.
 #[must_use]
 pub fn classes_of<'a>(maps: impl IntoIterator<Item = &'a [u8]>) -> Vec<usize> {

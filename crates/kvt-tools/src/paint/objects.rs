@@ -2,6 +2,7 @@
 
 use image::{Rgb, RgbImage};
 use kvt_data::augment::ObjectMask;
+use kvt_data::coco::{Annotation, Fault};
 
 use super::{half, object_color};
 use kvt_train::plot::{shortened, write};
@@ -26,6 +27,18 @@ pub struct PaintedObject {
     pub mask: Option<ObjectMask>,
     /// What stands at its box, if it is not empty.
     pub words: String,
+}
+
+impl PaintedObject {
+    /// An object of a picture of `size` (height, width) as annotated.
+    pub(crate) fn of(one: &Annotation, size: (u32, u32), words: String) -> Result<Self, Fault> {
+        Ok(Self {
+            label: one.label,
+            bbox: one.bbox,
+            mask: one.mask(size)?.as_ref().map(ObjectMask::from),
+            words,
+        })
+    }
 }
 
 /// The brightness of the picture under the half transparent colours of the objects, and their outlines in full colour. The first object

@@ -9,7 +9,7 @@ use crate::paint::{
     PaintedObject, classes_of, fitted, painted, with_boxes, with_legend, with_masks,
 };
 use crate::trained::TrainedError;
-use kvt_data::augment::{JointTrain, ObjectMask, Objects, ObjectsError, PrepareObjects};
+use kvt_data::augment::{JointTrain, Objects, ObjectsError, PrepareObjects};
 use kvt_data::{DataError, ImageObjects, image_key};
 use kvt_train::config::Plan;
 use kvt_train::plot::encode_png;
@@ -29,12 +29,14 @@ pub(super) fn draw(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, TrainedError
     let mut maps = Vec::new();
     let read = |number| splits.train.pair(number, limits);
     let rows = rows(plan, splits, read, |(image, map), number| {
-        let mut pictures = vec![celled(&painted(&image, &map.labels), cell, None)];
+        let picture = painted(&image, &map.labels);
+        let mut pictures = vec![celled(&picture, &[], FilterType::Nearest, cell, None)?];
         for key in keys(plan, number) {
             let augmented = joint.augment(image.clone(), &map, key);
             let (image, map) = augmented.map_err(|error| error.at(path(splits, number)))?;
             let picture = painted(&image, &map.labels);
-            pictures.push(celled(&picture, cell, Some((width, height))));
+            let whole = Some((width, height));
+            pictures.push(celled(&picture, &[], FilterType::Nearest, cell, whole)?);
             maps.push(map.labels);
         }
         maps.push(map.labels);
@@ -56,13 +58,17 @@ pub(super) fn draw_objects(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, Trai
     let rows = rows(plan, splits, read, |(image, found), number| {
         let refused = |error: ObjectsError| error.at(path(splits, number));
         let objects = annotated(found).map_err(refused)?;
-        let mut pictures = vec![boxed(&image, &objects, cell, None)?];
+        let boxed = |image: &RgbImage, objects: &[PaintedObject], whole| {
+            let picture = with_masks(image, objects);
+            celled(&picture, objects, FilterType::Triangle, cell, whole)
+        };
+        let mut pictures = vec![boxed(&image, &objects, None)?];
         classes.extend(objects.iter().map(|one| one.label));
         for key in keys(plan, number) {
             let augmented = train.augment(image.clone(), found, key);
             let (image, objects) = augmented.map_err(refused)?;
             let objects = of_augmented(objects);
-            pictures.push(boxed(&image, &objects, cell, Some((most, most)))?);
+            pictures.push(boxed(&image, &objects, Some((most, most)))?);
         }
         Ok((name(splits, number), pictures))
     })?;
@@ -103,14 +109,8 @@ fn finished(
 /// The objects of an image that are trained on, without words.
 fn annotated(found: ImageObjects<'_>) -> Result<Vec<PaintedObject>, ObjectsError> {
     let all = found.trained().map(|one| {
-        let mask = one.mask(found.image.size);
-        let mask = mask.map_err(|fault| ObjectsError::Annotation { id: one.id, fault })?;
-        Ok(PaintedObject {
-            label: one.label,
-            bbox: one.bbox,
-            mask: mask.as_ref().map(ObjectMask::from),
-            words: String::new(),
-        })
+        let object = PaintedObject::of(one, found.image.size, String::new());
+        object.map_err(|fault| ObjectsError::Annotation { id: one.id, fault })
     });
     all.collect()
 }
@@ -130,45 +130,32 @@ fn of_augmented(objects: Objects) -> Vec<PaintedObject> {
     all.collect()
 }
 
-/// An image with its objects in a cell, as [`celled`] has it; lines are as thick as those of the cell.
-fn boxed(
-    image: &RgbImage,
+/// A picture in the upper left of a white cell: as large as fits, or in the scale of a crop of `whole` (width, height). The lines of the
+/// objects' boxes are as thick as those of the cell.
+fn celled(
+    picture: &RgbImage,
     objects: &[PaintedObject],
+    filter: FilterType,
     cell: (u32, u32),
     whole: Option<(u32, u32)>,
 ) -> Result<RgbImage, TrainedError> {
-    let (width, height) = within(image.dimensions(), cell, whole);
-    let masks = with_masks(image, objects);
-    let small = imageops::resize(&masks, width, height, FilterType::Triangle);
-    let picture = with_boxes(small, objects, image.dimensions()).map_err(TrainedError::Draw)?;
-    Ok(in_cell(&picture, cell))
-}
-
-/// A picture in the upper left of a white cell: as large as fits, or in the scale of a crop of `whole` (width, height).
-fn celled(picture: &RgbImage, cell: (u32, u32), whole: Option<(u32, u32)>) -> RgbImage {
-    let (width, height) = within(picture.dimensions(), cell, whole);
-    let small = imageops::resize(picture, width, height, FilterType::Nearest);
-    in_cell(&small, cell)
-}
-
-/// The size of a picture in its cell.
-fn within(size: (u32, u32), cell: (u32, u32), whole: Option<(u32, u32)>) -> (u32, u32) {
+    let size = picture.dimensions();
     let of = whole.unwrap_or(size);
     let ratio = |cell: u32, of: u32| f64::from(cell) / f64::from(of.max(1));
     let scale = ratio(cell.0, of.0).min(ratio(cell.1, of.1));
     // At most the cell.
     let side = |side: u32| ((f64::from(side) * scale) as u32).max(1);
-    (side(size.0), side(size.1))
-}
-
-fn in_cell(picture: &RgbImage, cell: (u32, u32)) -> RgbImage {
+    let small = imageops::resize(picture, side(size.0), side(size.1), filter);
+    let small = with_boxes(small, objects, size).map_err(TrainedError::Draw)?;
     let mut whole = RgbImage::from_pixel(cell.0, cell.1, Rgb([255; 3]));
-    imageops::replace(&mut whole, picture, 0, 0);
-    whole
+    imageops::replace(&mut whole, &small, 0, 0);
+    Ok(whole)
 }
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]
@@ -181,10 +168,13 @@ mod tests {
     #[test]
     fn pictures_keep_their_proportions_in_a_cell() {
         let red = Rgb([255, 0, 0]);
-        let count = |picture: &RgbImage| picture.pixels().filter(|pixel| **pixel == red).count();
         let wide = RgbImage::from_pixel(80, 20, red);
-        assert_eq!(count(&celled(&wide, (40, 40), None)), 40 * 10);
+        let count = |whole| {
+            let picture = celled(&wide, &[], FilterType::Nearest, (40, 40), whole).unwrap();
+            picture.pixels().filter(|pixel| **pixel == red).count()
+        };
+        assert_eq!(count(None), 40 * 10);
         // A crop that was smaller than the whole stays smaller.
-        assert_eq!(count(&celled(&wide, (40, 40), Some((160, 160)))), 20 * 5);
+        assert_eq!(count(Some((160, 160))), 20 * 5);
     }
 }

@@ -42,12 +42,9 @@ impl<N: DenseNetwork> TrainedDense<N> {
             Some((run, name, choice)) => Self::of_run(&run, plan, name, choice, warn)?,
             None => Self::configured(plan, warn)?,
         };
-        for (name, data) in trained.network.state_dict()?.iter() {
-            let count = data.iter::<f32>().filter(|x| !x.is_finite()).count();
-            if count > 0 {
-                let name = name.to_owned();
-                return Err(WeightsError::NotFinite { name, count }.into());
-            }
+        if let Some((name, count)) = trained.network.state_dict()?.not_finite().next() {
+            let name = name.to_owned();
+            return Err(WeightsError::NotFinite { name, count }.into());
         }
         Ok(trained)
     }

@@ -7,7 +7,7 @@ use crate::data::Source;
 use crate::table::{Table, cells, or_empty};
 
 /// The results of a class. Shares are in [0, 1], and `None` if their denominator is 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassRow {
     /// Its images.
     pub images: u64,
@@ -59,6 +59,11 @@ impl ClassRow {
         if let Some(row) = predicted.and_then(|class| rows.get_mut(class as usize)) {
             row.predicted += 1;
         }
+    }
+
+    /// All counts, in one order.
+    pub(crate) fn counts(&mut self) -> [&mut u64; 3] {
+        [&mut self.images, &mut self.predicted, &mut self.right]
     }
 
     /// The mean of a share over the classes with images, in [0, 1]: the share if all of them counted the same.

@@ -90,25 +90,20 @@ where
         );
         return Ok((network, message));
     }
-    let own = network.state_dict()?;
-    let same_size = |name: &str| {
-        let shape = |state: &StateDict| state.get(name).map(|data| data.shape().to_vec());
-        shape(&own) == shape(&read.state)
-    };
-    let is_new = |name: &str| {
+    let (mut merged, mut new) = (read.state, Vec::new());
+    for (name, data) in network.state_dict()? {
+        let found = merged.get(&name);
+        let is_same_size = found.is_some_and(|found| found.shape() == data.shape());
         let is_classifier = CLASSIFIERS.iter().any(|prefix| name.starts_with(prefix));
-        is_classifier
+        let is_new = is_classifier
             && match init.reset_head {
                 ResetHead::Always => true,
-                ResetHead::IfOther(reset) => reset && !same_size(name),
-            }
-    };
-    let names = own.iter().map(|(name, _)| name);
-    let new: Vec<&str> = names.filter(|name| is_new(name)).collect();
-    let kept = |name: &str| (!is_new(name)).then(|| name.to_owned());
-    let mut merged = read.state.part(kept);
-    for (name, data) in own.iter().filter(|(name, _)| is_new(name)) {
-        merged.insert(name, data.clone());
+                ResetHead::IfOther(reset) => reset && !is_same_size,
+            };
+        if is_new {
+            merged.insert(name.clone(), data);
+            new.push(name);
+        }
     }
     let (network, unused) = network.load_state_dict(&merged)?;
     let mut message = OnPyramid::<H>::WHAT.to_owned();

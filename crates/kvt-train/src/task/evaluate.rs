@@ -58,8 +58,7 @@ impl Counted {
 
     /// All counts, in one order.
     fn counts(&mut self) -> impl Iterator<Item = &mut u64> {
-        let rows = self.rows.iter_mut();
-        let rows = rows.flat_map(|row| [&mut row.images, &mut row.predicted, &mut row.right]);
+        let rows = self.rows.iter_mut().flat_map(ClassRow::counts);
         let total = [&mut self.images, &mut self.top1, &mut self.top5];
         total.into_iter().chain(rows)
     }
@@ -93,20 +92,24 @@ pub fn evaluate(
     progress: impl FnMut(usize),
     mut hear: impl FnMut(&Batch, &[f32]),
 ) -> Result<Evaluation, TrainError> {
-    let each = |batch: &Batch, logits: &mut [f32]| {
-        if let Some(among) = among {
-            for row in logits.chunks_exact_mut(among.len()) {
-                for (logit, is_among) in row.iter_mut().zip(among) {
-                    if !is_among {
-                        *logit = f32::NEG_INFINITY;
+    let mut counted = Counted::default();
+    see_all(world, batches, progress, |mut batch: Batch| {
+        for images in std::mem::take(&mut batch.views) {
+            let (mut logits, classes) = predict(model, images, device)?;
+            if let Some(among) = among {
+                for row in logits.chunks_exact_mut(among.len()) {
+                    for (logit, is_among) in row.iter_mut().zip(among) {
+                        if !is_among {
+                            *logit = f32::NEG_INFINITY;
+                        }
                     }
                 }
             }
+            hear(&batch, &logits);
+            counted.add(&logits, &batch.targets, classes);
         }
-        hear(batch, logits);
-    };
-    let own = count(model, batches, device, progress, each);
-    let mut counted = agree(world, own)?;
+        Ok(counted.images as usize)
+    })?;
     // A process may have no image.
     let classes = model.config().num_classes();
     counted.rows.resize(classes, ClassRow::default());
@@ -140,26 +143,23 @@ pub(super) fn in_order(world: &dyn World, own: Vec<f64>) -> Result<Vec<f64>, Tra
     Ok(all)
 }
 
-/// Accuracy and loss of some batches, or none, and what is right by class. `each` can change the logits of a batch
-/// before they are counted.
-fn count(
-    model: &Model,
-    batches: Result<impl Iterator<Item = Result<Batch, DataError>>, DataError>,
-    device: &Device,
+/// Calls `see` for each batch of a loader, if it could start, and `progress` with the number of completed images that `see` returns.
+///
+/// # Errors
+/// If one of them fails: in all processes.
+pub(super) fn see_all<T>(
+    world: &dyn World,
+    batches: Result<impl Iterator<Item = Result<Batch<T>, DataError>>, DataError>,
     mut progress: impl FnMut(usize),
-    mut each: impl FnMut(&Batch, &mut [f32]),
-) -> Result<Counted, TrainError> {
-    let mut counted = Counted::default();
-    for batch in batches? {
-        let mut batch = batch?;
-        for images in std::mem::take(&mut batch.views) {
-            let (mut logits, classes) = predict(model, images, device)?;
-            each(&batch, &mut logits);
-            counted.add(&logits, &batch.targets, classes);
+    mut see: impl FnMut(Batch<T>) -> Result<usize, TrainError>,
+) -> Result<(), TrainError> {
+    let own = batches.map_err(TrainError::from).and_then(|batches| {
+        for batch in batches {
+            progress(see(batch?)?);
         }
-        progress(counted.images as usize);
-    }
-    Ok(counted)
+        Ok(())
+    });
+    agree(world, own)
 }
 
 /// The logits of some images on the host, `[images, classes]` row by row, and the number of classes.

@@ -1,8 +1,7 @@
 //! `kvt eval`
 
-mod detect;
+mod dense;
 mod labels;
-mod segment;
 
 use std::path::PathBuf;
 
@@ -61,8 +60,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     match args.trained.task()? {
-        TaskKind::Segment => return segment::run(args),
-        TaskKind::Detect => return detect::run(args),
+        TaskKind::Segment => return dense::segment(args),
+        TaskKind::Detect => return dense::detect(args),
         TaskKind::MultiLabel => return labels::run(args),
         TaskKind::Classify | TaskKind::Dino => {}
     }

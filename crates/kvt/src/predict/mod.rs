@@ -1,9 +1,7 @@
 //! `kvt predict`
 
-mod detect;
 mod painted;
 mod rows;
-mod segment;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -83,8 +81,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("`--top` is for classes of whole images: this model has them for pixels or objects");
     }
     match task {
-        TaskKind::Segment => return segment::run(args, &files, are_all),
-        TaskKind::Detect => return detect::run(args, &files, are_all),
+        TaskKind::Segment => return painted::segment(args, &files, are_all),
+        TaskKind::Detect => return painted::detect(args, &files, are_all),
         TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {}
     }
     if let Some(path) = &args.output {

@@ -1,7 +1,7 @@
 //! Boxes on the host: overlaps, deltas, anchors, targets, samples and suppression, as mmdet 3.3 computes them.
 //!
 //! All of it works on slices, in f32 and in mmdet's order of operations: an IoU that meets a threshold in one of them
-//! meets it in the other. No function depends on a device, and only [`Sampler`] draws.
+//! meets it in the other. No function depends on a device, and only [`sample()`] draws.
 
 mod anchors;
 mod assign;
@@ -20,8 +20,8 @@ pub use assign::{Assigner, Match};
 pub use coder::{Coder, Deltas};
 pub use iou::iou;
 pub use levels::level;
-pub use proposals::{LevelOutput, Proposal, ProposalRule};
-pub use sample::{Sample, Sampler};
+pub use proposals::{Proposal, proposals};
+pub use sample::{Sample, sample};
 use suppress::best;
 pub use suppress::suppress_by_class;
 

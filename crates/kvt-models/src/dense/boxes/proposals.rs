@@ -2,19 +2,6 @@
 
 use super::{Coder, Corners, Deltas, best, clip, is_empty, suppress_by_class};
 
-/// What a region proposal network says of one level of an image. All slices have the order of [`Grid::anchors`].
-///
-/// [`Grid::anchors`]: super::Grid::anchors
-#[derive(Clone, Copy, Debug)]
-pub struct LevelOutput<'a> {
-    /// The anchors of the level.
-    pub anchors: &'a [Corners],
-    /// The probability of an object at each anchor, from 0 to 1: with logits, scores that round to 1 would not be equal.
-    pub scores: &'a [f32],
-    /// How the object differs from the anchor, for [`Coder::RPN`].
-    pub deltas: &'a [Deltas],
-}
-
 /// A box that may contain an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proposal {
@@ -24,74 +11,53 @@ pub struct Proposal {
     pub score: f32,
 }
 
-/// How many proposals an image has, and how near they are.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ProposalRule {
-    /// How many of the best anchors of each level are decoded.
-    pub per_level: usize,
-    /// A proposal goes if its IoU with a better one of its level is greater than this.
-    pub iou: f32,
-    /// How many proposals of all levels together stay.
-    pub count: usize,
-}
-
-impl ProposalRule {
-    /// The rule of training.
-    pub const TRAIN: Self = Self {
-        per_level: 2000,
-        iou: 0.7,
-        count: 1000,
-    };
-    /// The rule of evaluation.
-    pub const EVAL: Self = Self {
-        per_level: 1000,
-        iou: 0.7,
-        count: 1000,
-    };
-
-    /// The proposals of an image of `[height, width]` pixels (without padding), best first.
-    ///
-    /// Of each level the best anchors are decoded and clipped to the image, boxes without an area are left out, and
-    /// boxes that overlap with a better one of their level go; the best of all levels stay. Of equal scores the one of
-    /// the finer level, then the first one, is better. A NaN in a score or a box leaves out that anchor only.
-    ///
-    /// # Panics
-    ///
-    /// If the slices of a level differ in length.
-    pub fn proposals(&self, levels: &[LevelOutput<'_>], image: [usize; 2]) -> Vec<Proposal> {
-        let (mut boxes, mut scores, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, level) in levels.iter().enumerate() {
-            let len = level.scores.len();
-            assert_eq!(len, level.anchors.len(), "each score has an anchor");
-            assert_eq!(len, level.deltas.len(), "each score has deltas");
-            for place in best(level.scores, self.per_level) {
-                let (anchor, deltas) = (&level.anchors[place], &level.deltas[place]);
-                let corners = clip(&Coder::RPN.decode(anchor, deltas), image);
-                if !is_empty(&corners) {
-                    boxes.push(corners);
-                    scores.push(level.scores[place]);
-                    numbers.push(number);
-                }
+/// The proposals of an image of `[height, width]` pixels (without padding), best first.
+///
+/// `levels` says how many anchors each level has; of each anchor, `scores` has the probability of an object, from 0 to 1 (with
+/// logits, scores that round to 1 would not be equal), and `deltas` how the object differs from it, for [`Coder::RPN`].
+///
+/// Of each level the best `per_level` anchors are decoded and clipped to the image, boxes without an area are left out, and
+/// boxes whose IoU with a better one of their level is greater than `iou` go; the best `count` of all levels stay. Of equal scores
+/// the one of the finer level, then the first one, is better. A NaN in a score or a box leaves out that anchor only.
+///
+/// # Panics
+///
+/// If there are fewer anchors, scores or deltas than the levels have.
+pub fn proposals(
+    levels: &[usize],
+    anchors: &[Corners],
+    scores: &[f32],
+    deltas: &[Deltas],
+    image: [usize; 2],
+    [per_level, count]: [usize; 2],
+    iou: f32,
+) -> Vec<Proposal> {
+    let (mut boxes, mut of_boxes, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut first = 0;
+    for (number, level) in levels.iter().enumerate() {
+        for place in best(&scores[first..first + level], per_level) {
+            let place = first + place;
+            let corners = clip(&Coder::RPN.decode(&anchors[place], &deltas[place]), image);
+            if !is_empty(&corners) {
+                boxes.push(corners);
+                of_boxes.push(scores[place]);
+                numbers.push(number);
             }
         }
-        let places = suppress_by_class(&boxes, &scores, &numbers, self.iou);
-        let proposal = |place: usize| Proposal {
-            corners: boxes[place],
-            score: scores[place],
-        };
-        places.into_iter().take(self.count).map(proposal).collect()
+        first += level;
     }
+    let places = suppress_by_class(&boxes, &of_boxes, &numbers, iou);
+    let proposal = |place: usize| Proposal {
+        corners: boxes[place],
+        score: of_boxes[place],
+    };
+    places.into_iter().take(count).map(proposal).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RULE: ProposalRule = ProposalRule {
-        per_level: 3,
-        iou: 0.7,
-        count: 4,
-    };
     const FINE: [Corners; 4] = [
         [0.0, 0.0, 10.0, 10.0],
         [0.0, 0.0, 10.0, 9.0],
@@ -100,13 +66,11 @@ mod tests {
     ];
     const COARSE: [Corners; 2] = [[0.0, 0.0, 10.0, 9.0], [-20.0, 0.0, 4.0, 8.0]];
 
-    fn found(scores: [&[f32]; 2], deltas: [&[Deltas]; 2], rule: ProposalRule) -> Vec<Proposal> {
-        let levels = [0, 1].map(|at| LevelOutput {
-            anchors: [&FINE[..], &COARSE[..]][at],
-            scores: scores[at],
-            deltas: deltas[at],
-        });
-        rule.proposals(&levels, [45, 60])
+    fn found(scores: [&[f32]; 2], deltas: [&[Deltas]; 2], count: usize) -> Vec<Proposal> {
+        let anchors = [&FINE[..], &COARSE[..]].concat();
+        let (scores, deltas) = (scores.concat(), deltas.concat());
+        let limits = [3, count];
+        proposals(&[4, 2], &anchors, &scores, &deltas, [45, 60], limits, 0.7)
     }
 
     fn corners(proposals: &[Proposal]) -> Vec<Corners> {
@@ -116,7 +80,7 @@ mod tests {
     #[test]
     fn boxes_go_within_their_level_and_the_best_of_all_stay() {
         let scores: [&[f32]; 2] = [&[0.9, 0.8, 0.1, 0.3], &[0.3, 0.5]];
-        let proposals = found(scores, [&[[0.0; 4]; 4], &[[0.0; 4]; 2]], RULE);
+        let proposals = found(scores, [&[[0.0; 4]; 4], &[[0.0; 4]; 2]], 4);
         // Box 2 of the first level is not among its best three, and box 1 overlaps with box 0; the same box of the
         // second level stays. Of equal scores the first level's is better.
         let clipped = [40.0, 40.0, 50.0, 45.0];
@@ -129,8 +93,7 @@ mod tests {
     #[test]
     fn fewer_stay_if_fewer_are_wanted() {
         let scores: [&[f32]; 2] = [&[0.9, 0.8, 0.1, 0.3], &[0.3, 0.5]];
-        let rule = ProposalRule { count: 2, ..RULE };
-        let proposals = found(scores, [&[[0.0; 4]; 4], &[[0.0; 4]; 2]], rule);
+        let proposals = found(scores, [&[[0.0; 4]; 4], &[[0.0; 4]; 2]], 2);
         assert_eq!(corners(&proposals), [FINE[0], [0.0, 0.0, 4.0, 8.0]]);
     }
 
@@ -145,8 +108,8 @@ mod tests {
             [0.0; 4],
         ];
         let coarse = [[0.0, f32::INFINITY, 0.0, 0.0], [0.0; 4]];
-        let proposals = found(scores, [&fine, &coarse], RULE);
-        assert_eq!(corners(&proposals), [FINE[2], [0.0, 0.0, 4.0, 8.0]]);
-        assert!(RULE.proposals(&[], [45, 60]).is_empty());
+        let all = found(scores, [&fine, &coarse], 4);
+        assert_eq!(corners(&all), [FINE[2], [0.0, 0.0, 4.0, 8.0]]);
+        assert!(proposals(&[], &[], &[], &[], [45, 60], [3, 4], 0.7).is_empty());
     }
 }

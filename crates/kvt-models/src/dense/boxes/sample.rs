@@ -4,15 +4,6 @@ use kvt_ops::Key;
 
 use super::Match;
 
-/// How many boxes of an image a loss sees.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sampler {
-    /// The number of boxes, at most.
-    pub count: usize,
-    /// The share of `count` that stands for objects, at most. Background fills the rest.
-    pub fraction: f64,
-}
-
 /// The boxes that a loss sees, by their places, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
@@ -22,39 +13,23 @@ pub struct Sample {
     pub negative: Vec<usize>,
 }
 
-impl Sampler {
-    /// The sampler of the anchors of an image.
-    pub const RPN: Self = Self {
-        count: 256,
-        fraction: 0.5,
+/// Draws at most `count` boxes without replacement, each with the same probability within its kind: at most the share `fraction` of
+/// them stands for objects, and background fills the rest. A kind of which nothing is left out draws nothing.
+pub fn sample(matches: &[Match], count: usize, fraction: f64, key: Key) -> Sample {
+    let places = |wanted: fn(&Match) -> bool| -> Vec<usize> {
+        let places = matches.iter().enumerate();
+        places
+            .filter(|(_, found)| wanted(found))
+            .map(|(place, _)| place)
+            .collect()
     };
-    /// The sampler of the proposals of an image.
-    pub const ROI: Self = Self {
-        count: 512,
-        fraction: 0.25,
-    };
-
-    /// Draws boxes without replacement, each with the same probability within its kind. A kind of which nothing is left
-    /// out draws nothing.
-    pub fn sample(&self, matches: &[Match], key: Key) -> Sample {
-        let places = |wanted: fn(&Match) -> bool| -> Vec<usize> {
-            let places = matches.iter().enumerate();
-            places
-                .filter(|(_, found)| wanted(found))
-                .map(|(place, _)| place)
-                .collect()
-        };
-        let most = ((self.count as f64 * self.fraction) as usize).min(self.count);
-        let mut positive = places(|found| matches!(found, Match::Object(_)));
-        draw(&mut positive, most, key.named("positive"));
-        let mut negative = places(|found| matches!(found, Match::Background));
-        draw(
-            &mut negative,
-            self.count - positive.len(),
-            key.named("negative"),
-        );
-        Sample { positive, negative }
-    }
+    let most = ((count as f64 * fraction) as usize).min(count);
+    let mut positive = places(|found| matches!(found, Match::Object(_)));
+    draw(&mut positive, most, key.named("positive"));
+    let mut negative = places(|found| matches!(found, Match::Background));
+    let rest = count - positive.len();
+    draw(&mut negative, rest, key.named("negative"));
+    Sample { positive, negative }
 }
 
 /// Leaves `count` of the places.
@@ -89,21 +64,17 @@ mod tests {
 
     #[test]
     fn what_fits_is_taken_whole() {
-        let all = Sampler {
-            count: 1000,
-            fraction: 0.5,
-        };
+        let all = |found: &[Match]| sample(found, 1000, 0.5, Key::new(1));
         let found = [Background, Object(1), Neither, Object(0), Background];
-        let sample = all.sample(&found, Key::new(1));
-        assert_eq!(sample.positive, [1, 3]);
-        assert_eq!(sample.negative, [0, 4]);
-        assert_eq!(all.sample(&[], Key::new(1)), Sample::default());
+        let Sample { positive, negative } = all(&found);
+        assert_eq!((positive, negative), (vec![1, 3], vec![0, 4]));
+        assert_eq!(all(&[]), Sample::default());
     }
 
     #[test]
     fn background_fills_what_objects_leave() {
         let sizes = |positives, negatives| {
-            let sample = Sampler::ROI.sample(&matches(positives, negatives), Key::new(1));
+            let sample = sample(&matches(positives, negatives), 512, 0.25, Key::new(1));
             [sample.positive.len(), sample.negative.len()]
         };
         assert_eq!(sizes(300, 1000), [128, 384]);
@@ -111,17 +82,14 @@ mod tests {
         assert_eq!(sizes(3, 1000), [3, 509]);
         assert_eq!(sizes(300, 10), [128, 10]);
         assert_eq!(sizes(0, 10), [0, 10]);
-        let none = Sampler {
-            count: 0,
-            fraction: 0.5,
-        };
-        assert_eq!(none.sample(&matches(2, 2), Key::new(1)), Sample::default());
+        let none = sample(&matches(2, 2), 0, 0.5, Key::new(1));
+        assert_eq!(none, Sample::default());
     }
 
     #[test]
     fn a_draw_is_of_the_right_kind_sorted_and_of_its_key() {
         let found = matches(300, 1000);
-        let sample = |seed| Sampler::RPN.sample(&found, Key::new(seed));
+        let sample = |seed| sample(&found, 256, 0.5, Key::new(seed));
         let first = sample(1);
         assert_eq!(first, sample(1));
         assert_ne!(first.positive, sample(2).positive);
@@ -139,13 +107,9 @@ mod tests {
 
     #[test]
     fn every_box_has_the_same_probability() {
-        let sampler = Sampler {
-            count: 8,
-            fraction: 0.5,
-        };
         let (found, mut times) = (matches(10, 20), [0; 32]);
         for seed in 0..5000 {
-            let sample = sampler.sample(&found, Key::new(7).child(seed));
+            let sample = sample(&found, 8, 0.5, Key::new(7).child(seed));
             for place in sample.positive.iter().chain(&sample.negative) {
                 times[*place] += 1;
             }

@@ -127,11 +127,7 @@ fn the_assigner_is_mmdets() {
 #[test]
 fn a_sampler_that_need_not_draw_takes_what_is_assigned() {
     for case in golden().assign {
-        let everything = Sampler {
-            count: 1_000_000,
-            fraction: 0.5,
-        };
-        let sample = everything.sample(&assigned(&case), Key::new(1));
+        let sample = sample(&assigned(&case), 1_000_000, 0.5, Key::new(1));
         let places = |wanted: fn(i64) -> bool| -> Vec<usize> {
             let places = 0..case.assigned.len();
             places
@@ -173,17 +169,9 @@ fn proposals_are_suppressed_as_by_torchvision() {
             scores[*class].push(case.scores[at]);
         }
         let deltas = vec![[0.0; 4]; boxes.len()];
-        let levels = [0, 1, 2].map(|at| LevelOutput {
-            anchors: &anchors[at],
-            scores: &scores[at],
-            deltas: &deltas[..anchors[at].len()],
-        });
-        let rule = ProposalRule {
-            per_level: 1000,
-            iou: case.iou,
-            count: 1000,
-        };
-        let found = rule.proposals(&levels, [1000, 1000]);
+        let levels: Vec<usize> = anchors.iter().map(Vec::len).collect();
+        let (anchors, scores, most) = (anchors.concat(), scores.concat(), [1000, 1000]);
+        let found = proposals(&levels, &anchors, &scores, &deltas, most, most, case.iou);
         let found: Vec<f32> = found.iter().map(|proposal| proposal.score).collect();
         let kept = case.kept.iter().filter(|at| !is_empty(&boxes[**at]));
         let expected: Vec<f32> = kept.map(|at| case.scores[*at]).collect();

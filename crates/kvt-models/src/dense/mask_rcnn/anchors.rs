@@ -2,10 +2,13 @@
 
 use super::error::MaskRcnnError;
 use super::rpn::{DELTAS, RpnOutput};
-use crate::dense::boxes::{Corners, Deltas, Grid, LevelOutput, Proposal, ProposalRule};
+use crate::dense::boxes::{Corners, Deltas, Grid, Proposal, proposals};
 
 /// Pixels of the image from one place of the finest level to the next. They double from level to level.
 pub(super) const FINEST_STRIDE: usize = 4;
+
+/// A proposal goes if its IoU with a better one of its level is greater than this.
+const IOU: f32 = 0.7;
 
 /// The anchors of every image of a batch, level by level.
 #[derive(Clone, Debug)]
@@ -44,27 +47,19 @@ impl Anchors {
         covered.map(|(place, _)| place).collect()
     }
 
-    /// The proposals of an image of the batch, with `size` pixels without padding, best first.
+    /// The proposals of an image of the batch, with `size` pixels without padding, best first. The limits are how many of the
+    /// best anchors of each level are decoded, and how many proposals stay.
     pub(super) fn proposals(
         &self,
         scored: &Scored,
         image: usize,
-        rule: &ProposalRule,
         size: [usize; 2],
+        limits: [usize; 2],
     ) -> Vec<Proposal> {
-        let (mut start, of_image) = (0, image * self.boxes.len());
-        let level = |grid: &Grid| {
-            let of_level = start..start + grid.anchor_count();
-            start = of_level.end;
-            let of_batch = of_image + of_level.start..of_image + of_level.end;
-            LevelOutput {
-                anchors: &self.boxes[of_level],
-                scores: &scored.scores[of_batch.clone()],
-                deltas: &scored.deltas[of_batch],
-            }
-        };
-        let levels: Vec<LevelOutput<'_>> = self.grids.iter().map(level).collect();
-        rule.proposals(&levels, size)
+        let levels: Vec<usize> = self.grids.iter().map(Grid::anchor_count).collect();
+        let own = image * self.boxes.len()..(image + 1) * self.boxes.len();
+        let (scores, deltas) = (&scored.scores[own.clone()], &scored.deltas[own]);
+        proposals(&levels, &self.boxes, scores, deltas, size, limits, IOU)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Sizes of the network, and the rules by which it trains and finds objects.
 
-use crate::dense::boxes::{ProposalRule, Sampler};
 use crate::error::ModelError;
 use crate::family::validate;
 
@@ -13,14 +12,22 @@ pub struct MaskRcnnConfig {
     pub channels: usize,
     /// Numbers of the hidden layers of the box head: 1024.
     pub hidden: usize,
-    /// Anchors of an image that are trained on: 256, at most half of them with an object.
-    pub anchors: Sampler,
-    /// Regions of an image that are trained on: 512, at most a quarter of them with an object.
-    pub regions: Sampler,
-    /// Proposals of an image in training: 2000 of each level before overlapping ones go, 1000 in all.
-    pub train: ProposalRule,
-    /// Proposals of an image in testing: 1000 of each level before overlapping ones go, 1000 in all.
-    pub test: ProposalRule,
+    /// Anchors of an image that are trained on: 256.
+    pub anchors: usize,
+    /// The share of them with an object, at most: a half.
+    pub anchors_fraction: f64,
+    /// Regions of an image that are trained on: 512.
+    pub regions: usize,
+    /// The share of them with an object, at most: a quarter.
+    pub regions_fraction: f64,
+    /// Training: the best anchors of each level before overlapping ones go, 2000.
+    pub train_per_level: usize,
+    /// Training: proposals of an image, 1000.
+    pub train_proposals: usize,
+    /// Testing: the best anchors of each level before overlapping ones go, 1000.
+    pub test_per_level: usize,
+    /// Testing: proposals of an image, 1000.
+    pub test_proposals: usize,
     /// The probability that a detection must exceed: 0.05.
     pub score: f32,
     /// A detection goes if its IoU with a better one of its class is greater than this: 0.5.
@@ -35,10 +42,14 @@ impl Default for MaskRcnnConfig {
             num_classes: 80,
             channels: 256,
             hidden: 1024,
-            anchors: Sampler::RPN,
-            regions: Sampler::ROI,
-            train: ProposalRule::TRAIN,
-            test: ProposalRule::EVAL,
+            anchors: 256,
+            anchors_fraction: 0.5,
+            regions: 512,
+            regions_fraction: 0.25,
+            train_per_level: 2000,
+            train_proposals: 1000,
+            test_per_level: 1000,
+            test_proposals: 1000,
             score: 0.05,
             iou: 0.5,
             detections: 100,
@@ -57,26 +68,22 @@ impl MaskRcnnConfig {
             ("num_classes", self.num_classes),
             ("channels", self.channels),
             ("hidden", self.hidden),
-            ("anchors", self.anchors.count),
-            ("regions", self.regions.count),
-            ("train", self.train.per_level.min(self.train.count)),
-            ("test", self.test.per_level.min(self.test.count)),
+            ("anchors", self.anchors),
+            ("regions", self.regions),
+            ("train_per_level", self.train_per_level),
+            ("train_proposals", self.train_proposals),
+            ("test_per_level", self.test_per_level),
+            ("test_proposals", self.test_proposals),
             ("detections", self.detections),
         ];
         validate::sizes(&sizes)?;
         let shares = [
-            ("train", self.train.iou),
-            ("test", self.test.iou),
-            ("score", self.score),
-            ("iou", self.iou),
+            ("score", self.score.into()),
+            ("iou", self.iou.into()),
+            ("anchors_fraction", self.anchors_fraction),
+            ("regions_fraction", self.regions_fraction),
         ];
-        let shares = shares.map(|(field, share)| (field, f64::from(share)));
-        let fractions = [
-            ("anchors", self.anchors.fraction),
-            ("regions", self.regions.fraction),
-        ];
-        let mut all = shares.into_iter().chain(fractions);
-        all.try_for_each(|(field, share)| {
+        shares.into_iter().try_for_each(|(field, share): (_, f64)| {
             let is_within = (0.0..=1.0).contains(&share);
             validate::within(field, share, is_within, "from 0 to 1")
         })

@@ -26,7 +26,7 @@ impl MaskRcnnConfig {
         sum.layer([width, ANCHORS_PER_CELL], 1, places);
         sum.layer([width, ANCHORS_PER_CELL * DELTAS], 1, places);
 
-        let (hidden, proposals) = (self.hidden, self.test.count);
+        let (hidden, proposals) = (self.hidden, self.test_proposals);
         let area = box_head::BINS * box_head::BINS;
         sum.layer([width * area, hidden], 1, proposals);
         sum.layer([hidden, hidden], 1, proposals);

@@ -10,7 +10,7 @@ use super::layers::places;
 use super::mask_head::MASK_SIDE;
 use super::network::{Looked, MaskRcnn};
 use super::objects::{Frame, check_sizes};
-use crate::dense::boxes::{Coder, Corners, Deltas, clip, suppress_by_class};
+use crate::dense::boxes::{Coder, Corners, clip, suppress_by_class};
 
 /// An object that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,14 +26,12 @@ pub struct Detection {
 }
 
 /// A detection in pixels of the network's input, without a mask.
+#[derive(Clone, Copy)]
 struct Found {
     region: Region,
     score: f32,
     label: usize,
 }
-
-/// What the box head says of a region: the probabilities of the classes and of the background, and the deltas of the classes.
-type Classified<'a> = (&'a Region, (&'a [f32], &'a [Deltas]));
 
 impl MaskRcnn {
     /// The objects in images, `[batch, 3, height, width]`, each padded at the right and at the bottom: those of an image best first.
@@ -55,10 +53,11 @@ impl MaskRcnn {
         check_sizes(images.dims(), frames.iter().map(|frame| frame.size))?;
         let Looked { levels, rpn } = self.look(&self.maps(images, Phase::Eval));
         let (anchors, scored) = (Anchors::new(&rpn.sizes), Scored::read(&rpn)?);
-        let rule = &self.heads.config.test;
+        let config = &self.heads.config;
+        let limits = [config.test_per_level, config.test_proposals];
         let mut regions = Vec::new();
         for (image, frame) in frames.iter().enumerate() {
-            let proposals = anchors.proposals(&scored, image, rule, frame.size);
+            let proposals = anchors.proposals(&scored, image, frame.size, limits);
             let proposals = proposals.into_iter();
             regions.extend(proposals.map(|found| Region {
                 image,
@@ -90,45 +89,40 @@ impl MaskRcnn {
         if regions.is_empty() {
             return Ok(Vec::new());
         }
+        let config = &self.heads.config;
         let output = self.classify(levels, regions);
-        let scores = softmax(output.logits, 1).try_into_vec_as::<f32>()?;
+        let probabilities = softmax(output.logits, 1).try_into_vec_as::<f32>()?;
         let deltas = rows(&output.deltas.try_into_vec_as::<f32>()?);
-        let classes = self.heads.config.num_classes;
-        let of_regions = scores.chunks(classes + 1).zip(deltas.chunks(classes));
-        let classified: Vec<Classified<'_>> = regions.iter().zip(of_regions).collect();
-        let of_images = classified.chunk_by(|(a, _), (b, _)| a.image == b.image);
-        let found = of_images.flat_map(|of_image| self.found_in(of_image, frames));
-        Ok(found.collect())
-    }
-
-    /// The detections among the regions of one image, best first.
-    fn found_in(&self, regions: &[Classified<'_>], frames: &[Frame]) -> Vec<Found> {
-        let Some(image) = regions.first().map(|(region, _)| region.image) else {
-            return Vec::new();
-        };
-        let size = frames[image].size;
-        let (mut boxes, mut scores, mut labels) = (Vec::new(), Vec::new(), Vec::new());
-        for (region, (of_classes, deltas)) in regions {
+        let classes = config.num_classes;
+        let of_regions = probabilities
+            .chunks(classes + 1)
+            .zip(deltas.chunks(classes));
+        let (mut all, mut boxes, mut scores, mut kinds) = (vec![], vec![], vec![], vec![]);
+        for (region, (of_classes, deltas)) in regions.iter().zip(of_regions) {
+            let image = region.image;
             // The background has a score and no deltas.
-            for (label, (score, deltas)) in of_classes.iter().zip(*deltas).enumerate() {
-                if *score > self.heads.config.score {
-                    boxes.push(clip(&Coder::ROI.decode(&region.corners, deltas), size));
+            for (label, (score, deltas)) in of_classes.iter().zip(deltas).enumerate() {
+                if *score > config.score {
+                    let decoded = Coder::ROI.decode(&region.corners, deltas);
+                    let corners = clip(&decoded, frames[image].size);
+                    all.push(Found {
+                        region: Region { image, corners },
+                        score: *score,
+                        label,
+                    });
+                    boxes.push(corners);
                     scores.push(*score);
-                    labels.push(label);
+                    kinds.push(image * classes + label);
                 }
             }
         }
-        let kept = suppress_by_class(&boxes, &scores, &labels, self.heads.config.iou);
-        let found = |place: usize| Found {
-            region: Region {
-                image,
-                corners: boxes[place],
-            },
-            score: scores[place],
-            label: labels[place],
-        };
-        let kept = kept.into_iter().take(self.heads.config.detections);
-        kept.map(found).collect()
+        let image_of = |place: &usize| all[*place].region.image;
+        let mut kept = suppress_by_class(&boxes, &scores, &kinds, config.iou);
+        // Stable: those of an image stay in order.
+        kept.sort_by_key(image_of);
+        let of_images = kept.chunk_by(|a, b| image_of(a) == image_of(b));
+        let kept = of_images.flat_map(|places| places.iter().take(config.detections));
+        Ok(kept.map(|place| all[*place]).collect())
     }
 
     /// The masks of detections, of their classes.

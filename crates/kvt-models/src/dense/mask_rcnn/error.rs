@@ -29,20 +29,6 @@ pub enum MaskRcnnError {
         /// Height and width of the batch.
         batch: [usize; 2],
     },
-    /// Boxes, labels and masks are not of the same objects.
-    #[error(
-        "image {image} of the batch has {boxes} boxes, {labels} labels and {masks} masks: expected as many of each"
-    )]
-    Lists {
-        /// Its place in the batch.
-        image: usize,
-        /// Its boxes.
-        boxes: usize,
-        /// Its labels.
-        labels: usize,
-        /// Its masks.
-        masks: usize,
-    },
     /// A label that is not one of the classes.
     #[error("image {image} of the batch has an object of class {label}, but there are {classes}")]
     Label {

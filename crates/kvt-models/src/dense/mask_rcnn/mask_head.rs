@@ -30,9 +30,9 @@ pub struct MaskHead {
 #[derive(Module, Debug)]
 pub(super) struct Doubling {
     /// `[in_channels, out_channels, 2, 2]`, as PyTorch's.
-    weight: Param<Tensor<4>>,
+    pub(super) weight: Param<Tensor<4>>,
     /// `[out_channels]`.
-    bias: Param<Tensor<1>>,
+    pub(super) bias: Param<Tensor<1>>,
 }
 
 impl Doubling {
@@ -45,12 +45,6 @@ impl Doubling {
             weight: init.normal("weight", [inputs, outputs, 2, 2], std),
             bias: zeros(init, outputs),
         }
-    }
-
-    /// Other parameters.
-    #[cfg(test)]
-    pub(super) fn set(&mut self, weight: Param<Tensor<4>>, bias: Param<Tensor<1>>) {
-        (self.weight, self.bias) = (weight, bias);
     }
 
     /// In the type of `x`.

@@ -30,7 +30,7 @@ pub use fpn::Fpn;
 pub use losses::DetectLosses;
 pub use mask_head::{MASK_SIDE, MaskHead};
 pub use network::{MaskRcnn, MaskRcnnHeads};
-pub use objects::{Frame, Objects};
+pub use objects::{Frame, Object, Objects};
 pub use paste::paste;
 pub use rpn::{RpnHead, RpnOutput};
 

@@ -103,17 +103,8 @@ impl MaskRcnn {
             .forward(contents, self.precision())
     }
 
+    /// The type of all products, that of the backbone. Weights, levels of the pyramid, logits, boxes and losses are f32.
     fn precision(&self) -> Precision {
         self.pyramid.backbone.precision()
-    }
-
-    /// This network with products in another type, those of the neck and the heads included. Weights, levels of the pyramid, logits,
-    /// boxes and losses stay f32.
-    #[must_use]
-    pub fn with_precision(self, precision: Precision) -> Self {
-        Self {
-            pyramid: self.pyramid.with_precision(precision),
-            ..self
-        }
     }
 }

@@ -9,12 +9,26 @@ use crate::dense::boxes::{Corners, is_empty};
 pub struct Objects {
     /// Height and width of the image as the network sees it, in pixels, without padding.
     pub size: [usize; 2],
-    /// Boxes in pixels of the image as the network sees it, inside of it and with an area.
-    pub boxes: Vec<Corners>,
-    /// The class of each box, from 0.
-    pub labels: Vec<usize>,
-    /// The pixels of each object in the image as the network sees it.
-    pub masks: Vec<Bitmap>,
+    /// The objects.
+    pub all: Vec<Object>,
+}
+
+/// An object of an image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    /// Its box in pixels of the image as the network sees it, inside of it and with an area.
+    pub corners: Corners,
+    /// Its class, from 0.
+    pub label: usize,
+    /// Its pixels in the image as the network sees it.
+    pub mask: Bitmap,
+}
+
+impl Objects {
+    /// The box of each object.
+    pub(super) fn boxes(&self) -> Vec<Corners> {
+        self.all.iter().map(|object| object.corners).collect()
+    }
 }
 
 /// The sizes of an image in which objects are to be found.
@@ -46,31 +60,17 @@ pub(super) fn check_sizes(
 /// Refuses objects that a network with so many classes cannot learn.
 pub(super) fn check_objects(all: &[Objects], classes: usize) -> Result<(), MaskRcnnError> {
     for (image, objects) in all.iter().enumerate() {
-        let [boxes, labels, masks] = [
-            objects.boxes.len(),
-            objects.labels.len(),
-            objects.masks.len(),
-        ];
-        if boxes != labels || boxes != masks {
-            return Err(MaskRcnnError::Lists {
-                image,
-                boxes,
-                labels,
-                masks,
-            });
-        }
-        if let Some(label) = objects.labels.iter().find(|label| **label >= classes) {
-            return Err(MaskRcnnError::Label {
-                image,
-                label: *label,
-                classes,
-            });
-        }
-        if let Some(corners) = objects.boxes.iter().find(|corners| is_empty(corners)) {
-            return Err(MaskRcnnError::NoArea {
-                image,
-                corners: *corners,
-            });
+        for &Object { corners, label, .. } in &objects.all {
+            if label >= classes {
+                return Err(MaskRcnnError::Label {
+                    image,
+                    label,
+                    classes,
+                });
+            }
+            if is_empty(&corners) {
+                return Err(MaskRcnnError::NoArea { image, corners });
+            }
         }
     }
     Ok(())

@@ -1,29 +1,19 @@
 //! The mask of a region in its image, on the host.
 
 use super::bitmap::Bitmap;
-use super::mask_head::MASK_SIDE;
 use crate::dense::boxes::Corners;
 
 /// The least probability of a pixel inside.
 const THRESHOLD: f64 = 0.5;
 
-/// The pixels of an image, `[height, width]`, that are inside of an object: where the probabilities of its mask, 28 x 28 numbers
-/// row by row over its box, are at least 0.5 after bilinear interpolation.
+/// The pixels of an image, `[height, width]`, that are inside of an object: where the probabilities of its mask, as many rows as
+/// columns over its box, are at least 0.5 after bilinear interpolation.
 ///
 /// As in mmdetection and Detectron2, the centre of a pixel is half a pixel from its border, and the mask is zero around its box. So
 /// no pixel outside of the box is inside of the object. A box without an area has no pixels.
 #[must_use]
-pub fn paste(mask: &[f32], corners: Corners, size: [usize; 2]) -> Bitmap {
-    pasted(mask, MASK_SIDE, corners, size)
-}
-
-/// [`paste`] for masks of another side.
-pub(super) fn pasted(
-    mask: &[f32],
-    side: usize,
-    corners: Corners,
-    [height, width]: [usize; 2],
-) -> Bitmap {
+pub fn paste(mask: &[f32], corners: Corners, [height, width]: [usize; 2]) -> Bitmap {
+    let side = mask.len().isqrt();
     let [x1, y1, x2, y2] = corners.map(f64::from);
     let has_area = x2 > x1 && y2 > y1;
     if !has_area {

@@ -8,7 +8,7 @@ use super::layers::key_of;
 use super::mask_head::MASK_SIDE;
 use super::objects::Objects;
 use super::outline::outline;
-use crate::dense::boxes::{Assigner, Coder, Corners, Deltas, Match, Proposal};
+use crate::dense::boxes::{Assigner, Coder, Corners, Deltas, Match, Proposal, sample};
 
 /// Sides of an image are padded to a multiple of so many pixels before it is padded to the largest of its batch. Anchors beyond that
 /// are not trained on.
@@ -54,18 +54,19 @@ impl AnchorTargets {
     ) {
         let within = anchors.within(padded(objects.size));
         let boxes: Vec<Corners> = within.iter().map(|place| anchors.boxes[*place]).collect();
-        let matches = Assigner::RPN.assign(&boxes, &objects.boxes);
+        let targets = objects.boxes();
+        let matches = Assigner::RPN.assign(&boxes, &targets);
         let key = key_of(key, "rpn", image);
-        let sample = config.anchors.sample(&matches, key);
+        let sample = sample(&matches, config.anchors, config.anchors_fraction, key);
         self.divisor += sample.positive.len().max(1) + sample.negative.len().max(1);
         let first = image * anchors.boxes.len();
         let in_batch = |place: &usize| first + within[*place];
         self.negative.extend(sample.negative.iter().map(in_batch));
         for place in sample.positive {
             if let Match::Object(object) = matches[place] {
-                let target = &objects.boxes[object];
+                let deltas = Coder::RPN.encode(&boxes[place], &targets[object]);
                 self.positive.push(in_batch(&place));
-                self.deltas.push(Coder::RPN.encode(&boxes[place], target));
+                self.deltas.push(deltas);
             }
         }
     }
@@ -82,21 +83,23 @@ impl RegionTargets {
         key: Key,
     ) {
         let proposals: Vec<Corners> = proposals.iter().map(|found| found.corners).collect();
-        let of_proposals = Assigner::ROI.assign(&proposals, &objects.boxes);
-        let own = (0..objects.boxes.len()).map(Match::Object);
+        let targets = objects.boxes();
+        let of_proposals = Assigner::ROI.assign(&proposals, &targets);
+        let own = (0..targets.len()).map(Match::Object);
         let matches: Vec<Match> = own.chain(of_proposals).collect();
-        let boxes = [objects.boxes.as_slice(), proposals.as_slice()].concat();
+        let boxes = [targets.as_slice(), proposals.as_slice()].concat();
         let key = key_of(key, "roi", image);
-        let sample = config.regions.sample(&matches, key);
+        let sample = sample(&matches, config.regions, config.regions_fraction, key);
         let padded = padded(objects.size);
         for place in sample.positive {
             if let Match::Object(object) = matches[place] {
-                let (corners, target) = (boxes[place], &objects.boxes[object]);
-                let mask = outline(&objects.masks[object], corners, padded, MASK_SIDE);
+                let (corners, object) = (boxes[place], &objects.all[object]);
+                let mask = outline(&object.mask, corners, padded, MASK_SIDE);
                 self.positive.push(self.regions.len());
-                self.deltas.push(Coder::ROI.encode(&corners, target));
+                let deltas = Coder::ROI.encode(&corners, &object.corners);
+                self.deltas.push(deltas);
                 self.masks.extend(mask);
-                self.push(image, corners, objects.labels[object]);
+                self.push(image, corners, object.label);
             }
         }
         for place in sample.negative {

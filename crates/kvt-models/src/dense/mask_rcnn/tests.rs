@@ -9,7 +9,7 @@ use kvt_ops::{Key, Region};
 use kvt_testing::devices::{error, tensor, values};
 
 use super::*;
-use crate::dense::boxes::{Corners, Sampler};
+use crate::dense::boxes::Corners;
 use crate::dense::{Pyramid, WindowPadding};
 use crate::weights::{Outcome, StateDict, WeightsError};
 use crate::{ModelConfig, ModelError, ModelOverrides, Network, Precision};
@@ -25,14 +25,8 @@ fn config() -> MaskRcnnConfig {
         num_classes: 3,
         channels: 6,
         hidden: 10,
-        anchors: Sampler {
-            count: 64,
-            fraction: 0.5,
-        },
-        regions: Sampler {
-            count: 16,
-            fraction: 0.25,
-        },
+        anchors: 64,
+        regions: 16,
         ..MaskRcnnConfig::default()
     }
 }
@@ -77,20 +71,20 @@ fn filled(left: usize, top: usize, width: usize, height: usize) -> (Corners, Bit
 }
 
 fn objects() -> Vec<Objects> {
-    let of = |all: [(Corners, Bitmap); 2]| {
-        let (boxes, masks) = all.into_iter().unzip();
-        Objects {
-            size: [64, 60],
-            boxes,
-            labels: vec![2, 0],
-            masks,
-        }
+    let of = |(corners, mask): (Corners, Bitmap), label: usize| Object {
+        corners,
+        label,
+        mask,
+    };
+    let two = Objects {
+        size: [64, 60],
+        all: vec![of(filled(4, 8, 30, 20), 2), of(filled(20, 20, 40, 41), 0)],
     };
     let none = Objects {
         size: [50, 64],
         ..Objects::default()
     };
-    vec![of([filled(4, 8, 30, 20), filled(20, 20, 40, 41)]), none]
+    vec![two, none]
 }
 
 #[test]
@@ -250,16 +244,9 @@ fn what_does_not_fit_is_refused() {
         label: 3,
         classes: 3,
     };
-    assert_eq!(refused(|all| all[0].labels[1] = 3), label);
-    let lists = MaskRcnnError::Lists {
-        image: 0,
-        boxes: 2,
-        labels: 2,
-        masks: 1,
-    };
-    assert_eq!(refused(|all| all[0].masks.truncate(1)), lists);
+    assert_eq!(refused(|all| all[0].all[1].label = 3), label);
     let corners = [3.0, 3.0, 3.0, 9.0];
-    let found = refused(|all| all[0].boxes[0] = [3.0, 3.0, 3.0, 9.0]);
+    let found = refused(|all| all[0].all[0].corners = [3.0, 3.0, 3.0, 9.0]);
     assert_eq!(found, MaskRcnnError::NoArea { image: 0, corners });
 }
 
@@ -343,7 +330,8 @@ fn heads_multiply_in_half_types() {
         .map(|(channels, side)| numbers([2, channels, side, side], &device))
         .collect();
     let run = |precision: Precision| {
-        let network = network(&device, config()).with_precision(precision);
+        let pyramid = pyramid(&device).with_precision(precision);
+        let network = MaskRcnn::new(pyramid, config(), &device, Key::new(4)).unwrap();
         let looked = network.look(&maps);
         let mut all: Vec<Vec<f32>> = looked.levels.iter().cloned().map(values).collect();
         assert!(
@@ -386,11 +374,12 @@ fn sizes_that_describe_no_network_are_refused() {
     };
     assert_eq!(refused(|x| x.num_classes = 0), zero("num_classes"));
     assert_eq!(refused(|x| x.hidden = 0), zero("hidden"));
-    assert_eq!(refused(|x| x.test.count = 0), zero("test"));
-    assert_eq!(refused(|x| x.train.per_level = 0), zero("train"));
+    assert_eq!(refused(|x| x.test_proposals = 0), zero("test_proposals"));
+    assert_eq!(refused(|x| x.train_per_level = 0), zero("train_per_level"));
     let text = |error: ModelError| error.to_string();
     assert!(text(refused(|x| x.iou = 1.5)).starts_with("`iou` is 1.5"));
     assert!(text(refused(|x| x.score = f32::NAN)).starts_with("`score` is NaN"));
-    assert!(text(refused(|x| x.regions.fraction = -0.5)).starts_with("`regions` is -0.5"));
+    let error = text(refused(|x| x.regions_fraction = -0.5));
+    assert!(error.starts_with("`regions_fraction` is -0.5"));
     assert_eq!(MaskRcnnConfig::default().validate(), Ok(()));
 }

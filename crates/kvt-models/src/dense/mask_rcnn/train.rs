@@ -46,11 +46,12 @@ impl MaskRcnn {
         let anchors = Anchors::new(&rpn.sizes);
         let scored = Scored::read(&rpn)?;
         let (mut of_rpn, mut of_roi) = (AnchorTargets::default(), RegionTargets::default());
+        let config = &self.heads.config;
+        let limits = [config.train_per_level, config.train_proposals];
         for (image, objects) in objects.iter().enumerate() {
-            of_rpn.add(image, &anchors, objects, &self.heads.config, key);
-            let rule = &self.heads.config.train;
-            let proposals = anchors.proposals(&scored, image, rule, objects.size);
-            of_roi.add(image, &proposals, objects, &self.heads.config, key);
+            of_rpn.add(image, &anchors, objects, config, key);
+            let proposals = anchors.proposals(&scored, image, objects.size, limits);
+            of_roi.add(image, &proposals, objects, config, key);
         }
 
         let device = rpn.logits.device();

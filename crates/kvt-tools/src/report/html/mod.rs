@@ -11,13 +11,11 @@ mod images;
 mod judged;
 mod labelled;
 mod markup;
-mod objects;
 mod page;
 mod painted;
 mod plots;
 mod record;
 mod samples;
-mod segments;
 mod settings;
 mod tables;
 
@@ -177,8 +175,8 @@ impl Report {
             let results = made(|page| {
                 judged::all(page, self, &self.judged, classes::write);
                 judged::all(page, self, &self.labelled, labelled::write);
-                judged::all(page, self, &self.segmented, segments::write);
-                judged::all(page, self, &self.detected, objects::write);
+                judged::all(page, self, &self.segmented, painted::write_segments);
+                judged::all(page, self, &self.detected, painted::write_objects);
             });
             part("judged", "Evaluation", results);
         }

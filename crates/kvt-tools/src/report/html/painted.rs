@@ -1,18 +1,28 @@
-//! What is alike for runs that label pixels and runs that find objects: their models, and how painted images are shown.
+//! Runs that label pixels, and runs that find objects: their results, and images with what is right and what the run says.
 
 use image::RgbImage;
+use kvt_models::dense::mask_rcnn::MaskRcnn;
+use kvt_models::dense::upernet::UperNet;
 
 use super::images::{Asked, validation_images};
+use super::judged::{Judged, per_class};
 use super::markup::Markup;
 use super::samples::{data_uri, file};
 use super::{Report, ReportError};
 use crate::groups::{grouped, unique};
-use crate::trained::{Images, TrainedDense, TrainedError, Warn};
+use crate::trained::{Images, LEAST_SCORE, TrainedDense, TrainedError, Warn};
 use kvt_train::error::{TrainError, chain};
-use kvt_train::task::{DenseNetwork, TaskKind};
+use kvt_train::plot::with_unit;
+use kvt_train::run::Metric;
+use kvt_train::task::{DenseNetwork, Scores, SegmentEvaluation, TaskKind};
 
 /// The longer side of an image in a page, in pixels: photographs of a camera would make it many megabytes.
-pub(super) const LARGEST: u32 = 1024;
+const LARGEST: u32 = 1024;
+
+/// What a picture shows of a run that labels pixels.
+const NOTE_SEGMENTS: &str = "On the left the right classes, on the right those that the run predicts; bare pixels have no class.";
+/// What a picture shows of a run that finds objects.
+const NOTE_OBJECTS: &str = "On the left the objects that are there, on the right those that the run finds with a score of at least 0.3.";
 
 /// An image under its classes, or with its objects.
 #[derive(Debug)]
@@ -57,8 +67,56 @@ impl Report {
         Ok((trained, images))
     }
 
+    /// Adds what is asked about a run that labels pixels.
+    pub(super) fn ask_segments(
+        &mut self,
+        run: usize,
+        asked: &Asked,
+        progress: &mut dyn FnMut(usize, usize),
+        warn: Warn<'_>,
+    ) -> Result<(), ReportError> {
+        let (trained, images) = self.open_dense::<UperNet>(run, asked, &mut |_, _| {}, warn)?;
+        if asked.is_judged {
+            let found = trained.judge(&images, progress, warn)?;
+            let judged = Judged::new((run, asked), &images, &trained.classes, found);
+            self.segmented.push(judged);
+        }
+        let paint = |index| {
+            let seen = trained.look_at(&images, index)?;
+            let right = seen.right();
+            let words = right.map(|right| format!("{right:.1} % of the pixels right"));
+            let picture = seen.shrunk(LARGEST).drawn(&trained.classes)?;
+            Ok((picture, words.unwrap_or_default()))
+        };
+        self.add_painted(run, (asked, &images), NOTE_SEGMENTS, paint, warn)
+    }
+
+    /// Adds what is asked about a run that finds objects.
+    pub(super) fn ask_objects(
+        &mut self,
+        run: usize,
+        asked: &Asked,
+        progress: &mut dyn FnMut(usize, usize),
+        warn: Warn<'_>,
+    ) -> Result<(), ReportError> {
+        let (trained, images) = self.open_dense::<MaskRcnn>(run, asked, &mut |_, _| {}, warn)?;
+        if asked.is_judged {
+            let found = trained.judge(&images, progress, warn)?.scores;
+            let judged = Judged::new((run, asked), &images, &trained.classes, found);
+            self.detected.push(judged);
+        }
+        let paint = |index| {
+            let spotted = trained.look_at(&images, index)?;
+            let there = spotted.truth.as_ref().map_or(0, Vec::len);
+            let words = format!("{there} there, {} found", spotted.count(LEAST_SCORE));
+            let picture = spotted.drawn(&trained.classes, LEAST_SCORE, Some(LARGEST))?;
+            Ok((picture, words))
+        };
+        self.add_painted(run, (asked, &images), NOTE_OBJECTS, paint, warn)
+    }
+
     /// Adds images that `paint` makes a picture and words of, by their places. An image that cannot be read is a remark.
-    pub(super) fn add_painted(
+    fn add_painted(
         &mut self,
         run: usize,
         (asked, images): (&Asked, &Images),
@@ -87,6 +145,58 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// The results of a run that labels pixels: mIoU and each class.
+pub(super) fn write_segments(page: &mut Markup, judged: &Judged<SegmentEvaluation>) {
+    let evaluation = &judged.found;
+    let counts = &evaluation.counts;
+    let text = format!(
+        "mIoU {}, mean accuracy of the classes {}, accuracy of the pixels {}, loss {:.4} {}.",
+        with_unit(Metric::MIOU, counts.miou()),
+        with_unit(Metric::MACC, counts.macc()),
+        with_unit(Metric::AACC, counts.aacc()),
+        evaluation.loss,
+        judged.on(evaluation.images),
+    );
+    page.sentence("p", &[], &text);
+    let percent =
+        |share: Option<f64>| share.map_or_else(|| "–".to_owned(), |x| format!("{x:.1} %"));
+    let rows = judged.classes.iter().zip(&counts.rows).map(|(name, row)| {
+        vec![
+            name.clone(),
+            percent(row.iou_percent()),
+            percent(row.accuracy_percent()),
+            row.images.to_string(),
+            row.predicted.to_string(),
+            row.right.to_string(),
+        ]
+    });
+    let header = ["class", "IoU", "accuracy", "pixels", "predicted", "both"];
+    per_class(page, header, rows.collect());
+}
+
+/// The results of a run that finds objects: the average precision of boxes and masks, of all and of each class.
+pub(super) fn write_objects(page: &mut Markup, judged: &Judged<Scores>) {
+    let scores = &judged.found;
+    let all = [
+        (Metric::BOX_AP, Some(&scores.boxes)),
+        (Metric::MASK_AP, scores.masks.as_ref()),
+    ];
+    let all = all.into_iter().filter_map(|(metric, of)| {
+        let ap = 100.0 * of?.ap?;
+        Some(format!("{} {}", metric.title, with_unit(metric, ap)))
+    });
+    let text = format!(
+        "{} {}, as pycocotools counts.",
+        all.collect::<Vec<_>>().join(", "),
+        judged.on(scores.images),
+    );
+    page.sentence("p", &[], &text);
+    page.folded("All twelve numbers", |page| {
+        page.numbers(scores.header("in %"), scores.rows("–"));
+    });
+    per_class(page, scores.header("AP of class"), scores.class_rows("–"));
 }
 
 /// Painted images, image by image, with those of all runs.

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::trained::Images;
+use kvt_train::judge::ClassRow;
 use kvt_train::table::{Table, cells, or_empty};
 use kvt_train::task::{SegmentCounts, SegmentEvaluation};
 
@@ -39,13 +40,16 @@ impl SegmentResults<'_> {
         let percent = |share: Option<f64>| {
             share.map_or_else(|| "-".to_owned(), |share| format!("{share:.2} %"))
         };
-        let counts = self.counts();
-        let rows = self.classes.iter().enumerate().map(|(class, name)| {
+        let pixels = self.counts().pixels();
+        // A class's share of the labelled pixels.
+        let share =
+            |row: &ClassRow| (pixels > 0).then(|| 100.0 * row.images as f64 / pixels as f64);
+        let rows = self.rows().map(|(name, row)| {
             vec![
                 name.clone(),
-                percent(counts.iou(class)),
-                percent(counts.accuracy(class)),
-                percent(share(counts, class)),
+                percent(row.iou_percent()),
+                percent(row.accuracy_percent()),
+                percent(share(row)),
             ]
         });
         rows.collect()
@@ -55,17 +59,16 @@ impl SegmentResults<'_> {
     /// cell is 0 / 0.
     #[must_use]
     pub fn csv(&self) -> String {
-        let counts = self.counts();
         let header = "class,name,iou,accuracy,labelled,predicted,both".split(',');
-        let rows = self.classes.iter().enumerate().map(|(class, name)| {
+        let rows = self.rows().enumerate().map(|(class, (name, row))| {
             cells([
                 &class,
                 name,
-                &or_empty(counts.iou(class)),
-                &or_empty(counts.accuracy(class)),
-                &counts.labelled(class),
-                &counts.predicted(class),
-                &counts.intersection(class),
+                &or_empty(row.iou_percent()),
+                &or_empty(row.accuracy_percent()),
+                &row.images,
+                &row.predicted,
+                &row.right,
             ])
         });
         Table::new(header, rows).csv()
@@ -88,14 +91,14 @@ impl SegmentResults<'_> {
         add("macc", json!(counts.macc()));
         add("aacc", json!(counts.aacc()));
         if per_class {
-            let classes = self.classes.iter().enumerate().map(|(class, name)| {
+            let classes = self.rows().map(|(name, row)| {
                 json!({
                     "class": name,
-                    "iou": counts.iou(class),
-                    "accuracy": counts.accuracy(class),
-                    "labelled": counts.labelled(class),
-                    "predicted": counts.predicted(class),
-                    "both": counts.intersection(class),
+                    "iou": row.iou_percent(),
+                    "accuracy": row.accuracy_percent(),
+                    "labelled": row.images,
+                    "predicted": row.predicted,
+                    "both": row.right,
                 })
             });
             add("classes", classes.collect());
@@ -106,12 +109,11 @@ impl SegmentResults<'_> {
     fn counts(&self) -> &SegmentCounts {
         &self.evaluation.counts
     }
-}
 
-/// A class's share of the labelled pixels, in percent.
-fn share(counts: &SegmentCounts, class: usize) -> Option<f64> {
-    let pixels = counts.pixels();
-    (pixels > 0).then(|| 100.0 * counts.labelled(class) as f64 / pixels as f64)
+    /// Each class and its counts.
+    fn rows(&self) -> impl Iterator<Item = (&String, &ClassRow)> {
+        self.classes.iter().zip(&self.counts().rows)
+    }
 }
 
 #[cfg(test)]

@@ -42,9 +42,10 @@ impl DenseNetwork for MaskRcnn {
         device: &Device,
     ) -> Result<Self, TrainError> {
         let key = Key::new(plan.seed).named("init");
-        let pyramid = Pyramid::new(model, plan.detect.window_padding, device, key)?;
+        let pyramid = Pyramid::new(model, plan.detect.window_padding, device, key)?
+            .with_precision(plan.train.precision);
         let config = plan.detect.network(classes);
-        let network = MaskRcnn::new(pyramid, config, device, key.named("detect"))?;
-        Ok(network.with_precision(plan.train.precision))
+        let key = key.named("detect");
+        Ok(MaskRcnn::new(pyramid, config, device, key)?)
     }
 }

@@ -2,7 +2,6 @@
 
 use kvt_data::schema::section;
 use kvt_models::dense::WindowPadding;
-use kvt_models::dense::boxes::{ProposalRule, Sampler};
 use kvt_models::dense::mask_rcnn::MaskRcnnConfig;
 
 section! {
@@ -48,24 +47,14 @@ impl DetectConfig {
             num_classes: classes,
             channels: self.channels,
             hidden: self.hidden,
-            anchors: Sampler {
-                count: self.anchors,
-                fraction: self.anchors_fraction,
-            },
-            regions: Sampler {
-                count: self.regions,
-                fraction: self.regions_fraction,
-            },
-            train: ProposalRule {
-                per_level: self.train_per_level,
-                count: self.train_proposals,
-                ..ProposalRule::TRAIN
-            },
-            test: ProposalRule {
-                per_level: self.test_per_level,
-                count: self.test_proposals,
-                ..ProposalRule::EVAL
-            },
+            anchors: self.anchors,
+            anchors_fraction: self.anchors_fraction,
+            regions: self.regions,
+            regions_fraction: self.regions_fraction,
+            train_per_level: self.train_per_level,
+            train_proposals: self.train_proposals,
+            test_per_level: self.test_per_level,
+            test_proposals: self.test_proposals,
             score: self.score as f32,
             iou: self.iou as f32,
             detections: self.detections,

@@ -8,12 +8,12 @@ use kvt_data::augment::Objects;
 use kvt_models::dense::mask_rcnn::MaskRcnn;
 use serde_json::Value;
 
-use super::ap::Found;
 use super::found::{OfImage, find_objects};
 use super::score::{Scores, truths};
 use crate::data::{Batch, DataError, Source};
 use crate::error::TrainError;
-use crate::world::{World, agree};
+use crate::task::evaluate::see_all;
+use crate::world::World;
 
 /// What is found in the images of a split, and how good it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,9 +40,8 @@ impl DetectEvaluation {
             images.map(|of| (of.image.id, of.image.size, of.annotations)),
             true,
         )?;
-        let compared = found.iter().map(OfImage::compared);
+        let compared = found.iter().flat_map(OfImage::compared);
         let compared = compared.collect::<Result<Vec<_>, _>>()?;
-        let compared: Vec<Found> = compared.into_iter().flatten().collect();
         let scores = Scores::of(
             found.len(),
             source.classes.clone(),
@@ -83,34 +82,21 @@ pub fn evaluate_objects(
     world: &dyn World,
     progress: impl FnMut(usize),
 ) -> Result<DetectEvaluation, TrainError> {
-    let mut found = agree(world, look(network, batches, device, progress))?;
-    if !world.is_alone() {
-        // Shares are consecutive: in the order of the ranks, images are in the order of a single process.
-        found = world.collect(&found)?;
-    }
-    DetectEvaluation::new(source, found)
-}
-
-/// What is found in some images, or none.
-fn look(
-    network: &MaskRcnn,
-    batches: Result<impl Iterator<Item = Result<Batch<Objects>, DataError>>, DataError>,
-    device: &Device,
-    mut progress: impl FnMut(usize),
-) -> Result<Vec<OfImage>, TrainError> {
-    let mut all = Vec::new();
-    for batch in batches? {
-        let batch = batch?;
-        let images = batch.views.into_iter().zip(&batch.targets);
-        for (image, target) in images {
+    let mut found = Vec::new();
+    see_all(world, batches, progress, |batch: Batch<Objects>| {
+        for (image, target) in batch.views.into_iter().zip(&batch.targets) {
             let (height, width) = target.original;
-            all.push(OfImage {
+            found.push(OfImage {
                 id: target.image_id,
                 size: (height as u32, width as u32),
                 found: find_objects(network, image, target.size, target.original, device)?,
             });
         }
-        progress(all.len());
+        Ok(found.len())
+    })?;
+    if !world.is_alone() {
+        // Shares are consecutive: in the order of the ranks, images are in the order of a single process.
+        found = world.collect(&found)?;
     }
-    Ok(all)
+    DetectEvaluation::new(source, found)
 }

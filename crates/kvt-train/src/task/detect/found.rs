@@ -6,7 +6,7 @@ use kvt_models::dense::mask_rcnn::{Detection, Frame, MaskRcnn, paste};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::ap::Found;
+use super::ap::Instance;
 use super::score::ScoreError;
 use crate::data::View;
 use crate::error::TrainError;
@@ -98,20 +98,21 @@ impl OfImage {
     ///
     /// # Errors
     /// If the runs of a mask are not those of the image.
-    pub(super) fn compared(&self) -> Result<Vec<Found>, ScoreError> {
+    pub(super) fn compared(&self) -> impl Iterator<Item = Result<Instance, ScoreError>> {
         let image = self.id;
-        let all = self.found.iter().map(|one| {
+        self.found.iter().map(move |one| {
             let mask = one.mask(self.size);
             let mask = mask.map_err(|fault| ScoreError::Runs { image, fault })?;
-            Ok(Found {
+            Ok(Instance {
                 image,
                 class: one.label,
                 bbox: one.bbox,
+                area: None,
+                is_crowd: false,
                 score: one.score,
                 mask: Some(mask),
             })
-        });
-        all.collect()
+        })
     }
 
     /// In COCO's format of results, with the ids of the classes in label order.

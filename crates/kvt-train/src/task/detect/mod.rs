@@ -18,7 +18,7 @@ use std::sync::Arc;
 use burn::tensor::{Device, Tensor};
 use kvt_data::augment::{Objects, PrepareObjects};
 use kvt_models::ModelConfig;
-use kvt_models::dense::mask_rcnn::{self, Bitmap, DetectLosses, MaskRcnn};
+use kvt_models::dense::mask_rcnn::{self, Bitmap, DetectLosses, MaskRcnn, Object};
 use kvt_ops::{Key, Phase};
 
 use super::dense::start_from;
@@ -71,18 +71,23 @@ pub fn eval_objects(plan: &Plan) -> Result<Arc<dyn Prepare<Objects>>, DataError>
 
 /// The objects of an image as the network takes them.
 fn of_network(objects: Objects) -> mask_rcnn::Objects {
-    let masks = objects.masks.into_iter().map(|mask| Bitmap {
-        top: mask.top,
-        left: mask.left,
-        height: mask.height,
-        width: mask.width,
-        inside: mask.inside,
-    });
+    let all = objects.boxes.into_iter().zip(objects.labels);
+    let all = all
+        .zip(objects.masks)
+        .map(|((corners, label), mask)| Object {
+            corners,
+            label,
+            mask: Bitmap {
+                top: mask.top,
+                left: mask.left,
+                height: mask.height,
+                width: mask.width,
+                inside: mask.inside,
+            },
+        });
     mask_rcnn::Objects {
         size: objects.size.into(),
-        boxes: objects.boxes,
-        labels: objects.labels,
-        masks: masks.collect(),
+        all: all.collect(),
     }
 }
 

@@ -7,7 +7,7 @@ use kvt_data::coco::{Annotation, Coco, Fault, read_results};
 use kvt_data::{DataError, OnError};
 use serde_json::{Map, Value, json};
 
-use super::ap::{ApError, AveragePrecision, Found, Shapes, Truth, average_precision};
+use super::ap::{ApError, AveragePrecision, Instance, Shapes, average_precision};
 
 /// Average precision of a file of detections.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,8 +32,8 @@ impl Scores {
     pub(super) fn of(
         images: usize,
         classes: Vec<String>,
-        truths: &[Truth],
-        found: &[Found],
+        truths: &[Instance],
+        found: &[Instance],
         with_masks: bool,
     ) -> Result<Self, ScoreError> {
         let precision = |shapes| average_precision(shapes, classes.len(), truths, found);
@@ -151,14 +151,16 @@ pub enum ScoreError {
 pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, ScoreError> {
     let coco = Coco::read(annotations, OnError::Fail)?;
     let found = read_results(detections, &coco)?;
-    let found = found.into_iter().map(|one| Found {
+    let found = found.into_iter().map(|one| Instance {
         image: one.image as u64,
         class: one.label,
         bbox: one.bbox,
+        area: None,
+        is_crowd: false,
         score: one.score,
         mask: one.mask,
     });
-    let found: Vec<Found> = found.collect();
+    let found: Vec<Instance> = found.collect();
     let with_masks = !found.is_empty() && found.iter().all(|one| one.mask.is_some());
     let images = coco.images.iter().enumerate();
     let images = images.map(|(place, image)| (place as u64, image.size, coco.annotations(place)));
@@ -180,18 +182,19 @@ pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, ScoreError
 pub(super) fn truths<'a>(
     images: impl Iterator<Item = (u64, (u32, u32), &'a [Annotation])>,
     with_masks: bool,
-) -> Result<Vec<Truth>, ScoreError> {
+) -> Result<Vec<Instance>, ScoreError> {
     let mut truths = Vec::new();
     for (image, size, annotations) in images {
         for one in annotations {
             let mask = with_masks.then(|| one.mask(size)).transpose();
             let mask = mask.map_err(|fault| ScoreError::Mask { id: one.id, fault })?;
-            truths.push(Truth {
+            truths.push(Instance {
                 image,
                 class: one.label,
                 bbox: one.bbox,
-                area: one.area,
+                area: Some(one.area),
                 is_crowd: one.is_crowd,
+                score: 0.0,
                 mask: mask.flatten(),
             });
         }

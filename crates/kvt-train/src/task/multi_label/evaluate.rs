@@ -6,8 +6,8 @@ use kvt_models::Model;
 use super::LabelScores;
 use crate::data::{Batch, DataError, Source};
 use crate::error::TrainError;
-use crate::task::evaluate::{in_order, predict};
-use crate::world::{World, agree};
+use crate::task::evaluate::{in_order, predict, see_all};
+use crate::world::World;
 
 /// How well the labels of images are found. Images are counted one by one, so the result does not depend on the batch size.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,13 +20,6 @@ pub struct LabelEvaluation {
     pub loss: f64,
     /// Class by class.
     pub scores: LabelScores,
-}
-
-/// What is seen of images: their indices in the source, and their logits, `[images, classes]` row by row.
-#[derive(Default)]
-struct Seen {
-    indices: Vec<u32>,
-    logits: Vec<f32>,
 }
 
 /// The sum over the classes of the binary cross-entropies of an image's logits.
@@ -50,54 +43,40 @@ pub fn evaluate_labels(
     world: &dyn World,
     progress: impl FnMut(usize),
 ) -> Result<LabelEvaluation, TrainError> {
-    let mut seen = agree(world, look(model, batches, device, progress))?;
+    let (mut indices, mut logits) = (Vec::<u32>::new(), Vec::<f32>::new());
+    see_all(world, batches, progress, |batch: Batch| {
+        for images in batch.views {
+            let (of_images, _) = predict(model, images, device)?;
+            logits.extend(of_images);
+        }
+        indices.extend(batch.indices);
+        Ok(indices.len())
+    })?;
     if !world.is_alone() {
         // Shares are consecutive: in the order of the ranks, images are in the order of a single process. Both kinds of numbers are
         // exact in f64.
-        let indices = seen.indices.iter().map(|&index| f64::from(index));
-        let indices = in_order(world, indices.collect())?;
-        let logits = seen.logits.iter().map(|&logit| f64::from(logit));
-        let logits = in_order(world, logits.collect())?;
-        seen.indices = indices.iter().map(|&index| index as u32).collect();
-        seen.logits = logits.iter().map(|&logit| logit as f32).collect();
+        let all = in_order(world, indices.iter().map(|&index| index.into()).collect())?;
+        indices = all.iter().map(|&index| index as u32).collect();
+        let all = in_order(world, logits.iter().map(|&logit| logit.into()).collect())?;
+        logits = all.iter().map(|&logit| logit as f32).collect();
     }
-    let images = seen.indices.len();
+    let images = indices.len();
     if images == 0 {
         return Err(TrainError::NothingEvaluated);
     }
-    let labels = seen.indices.iter().map(|&index| source.labels(index));
+    let labels = indices.iter().map(|&index| source.labels(index));
     let labels: Vec<&[u32]> = labels.collect();
     let unlabelled = labels.iter().filter(|labels| labels.is_empty()).count();
     if unlabelled == images {
         return Err(TrainError::NoLabels(images));
     }
-    let rows = seen.logits.chunks_exact(thresholds.len().max(1));
+    let rows = logits.chunks_exact(thresholds.len().max(1));
     // Image by image, so that the order of summation is always the same.
     let losses = rows.zip(&labels).map(|(row, labels)| binary(row, labels));
     Ok(LabelEvaluation {
         images,
         unlabelled,
-        loss: losses.sum::<f64>() / seen.logits.len() as f64,
-        scores: LabelScores::of(&seen.logits, &labels, thresholds),
+        loss: losses.sum::<f64>() / logits.len() as f64,
+        scores: LabelScores::of(&logits, &labels, thresholds),
     })
-}
-
-/// What is seen of some images, or none.
-fn look(
-    model: &Model,
-    batches: Result<impl Iterator<Item = Result<Batch, DataError>>, DataError>,
-    device: &Device,
-    mut progress: impl FnMut(usize),
-) -> Result<Seen, TrainError> {
-    let mut seen = Seen::default();
-    for batch in batches? {
-        let batch = batch?;
-        for images in batch.views {
-            let (logits, _) = predict(model, images, device)?;
-            seen.logits.extend(logits);
-        }
-        seen.indices.extend(batch.indices);
-        progress(seen.indices.len());
-    }
-    Ok(seen)
 }

@@ -2,25 +2,24 @@
 
 use kvt_data::IGNORED;
 
+use crate::judge::ClassRow;
 use crate::world::{World, WorldError};
 
-/// How many pixels of each class were predicted as each class, without ignored ones.
+/// How many pixels of each class there are, were predicted as it, and are both, without ignored ones.
 ///
 /// The metrics are those of MMSegmentation's `IoUMetric`: of the counts over all images, not means over images. With the
 /// intersection `I`, the predicted pixels `P` and the labelled pixels `L` of a class, `IoU = I / (P + L - I)` and `Acc = I / L`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentCounts {
-    classes: usize,
-    /// `[label, prediction]`
-    cells: Vec<u64>,
+    /// The classes in label order, with pixels in place of images.
+    pub rows: Vec<ClassRow>,
 }
 
 impl SegmentCounts {
     /// No pixels yet.
     pub fn new(classes: usize) -> Self {
         Self {
-            classes,
-            cells: vec![0; classes * classes],
+            rows: vec![ClassRow::default(); classes],
         }
     }
 
@@ -28,86 +27,56 @@ impl SegmentCounts {
     /// labels are classes, which the reader of masks ensures.
     pub fn add(&mut self, prediction: &[u8], labels: &[u8]) {
         for (&prediction, &label) in prediction.iter().zip(labels) {
-            let (prediction, label) = (usize::from(prediction), usize::from(label));
-            if label == usize::from(IGNORED) || prediction >= self.classes {
-                continue;
-            }
-            if let Some(cell) = self.cells.get_mut(label * self.classes + prediction) {
-                *cell += 1;
+            if label != IGNORED && usize::from(prediction) < self.rows.len() {
+                ClassRow::count(&mut self.rows, label.into(), Some(prediction.into()));
             }
         }
     }
 
-    /// The counts, `[label, prediction]` row by row.
-    pub fn cells(&self) -> &[u64] {
-        &self.cells
-    }
-
-    /// The number of classes.
-    pub fn classes(&self) -> usize {
-        self.classes
-    }
-
     /// These counts summed over processes, exact up to 2^53.
     pub(super) fn summed(mut self, world: &dyn World) -> Result<Self, WorldError> {
-        let mut cells: Vec<f64> = self.cells.iter().map(|&count| count as f64).collect();
-        world.sum(&mut cells)?;
-        self.cells = cells.into_iter().map(|count| count as u64).collect();
+        let counts: Vec<&mut u64> = self.rows.iter_mut().flat_map(ClassRow::counts).collect();
+        let mut sums: Vec<f64> = counts.iter().map(|count| **count as f64).collect();
+        world.sum(&mut sums)?;
+        let counts = counts.into_iter().zip(sums);
+        counts.for_each(|(count, sum)| *count = sum as u64);
         Ok(self)
     }
 
-    /// Pixels of a class that are predicted as this class.
-    pub fn intersection(&self, class: usize) -> u64 {
-        self.cell(class, class)
-    }
-
-    /// Pixels that are predicted as a class.
-    pub fn predicted(&self, class: usize) -> u64 {
-        (0..self.classes).map(|label| self.cell(label, class)).sum()
-    }
-
-    /// Pixels of a class.
-    pub fn labelled(&self, class: usize) -> u64 {
-        (0..self.classes)
-            .map(|prediction| self.cell(class, prediction))
-            .sum()
-    }
-
-    /// Intersection over union of a class in percent; `None` if it is neither labelled nor predicted.
-    pub fn iou(&self, class: usize) -> Option<f64> {
-        let both = self.intersection(class);
-        percent(both, self.predicted(class) + self.labelled(class) - both)
-    }
-
-    /// Percentage of a class's pixels that are predicted as such; `None` if it has none.
-    pub fn accuracy(&self, class: usize) -> Option<f64> {
-        percent(self.intersection(class), self.labelled(class))
-    }
-
-    /// The mean of [`iou`](Self::iou) over the classes that have one; NaN if none has.
+    /// The mean of [`iou_percent`](ClassRow::iou_percent) over the classes that have one; NaN if none has.
     pub fn miou(&self) -> f64 {
-        mean((0..self.classes).filter_map(|class| self.iou(class)))
+        mean(self.rows.iter().filter_map(|row| row.iou_percent()))
     }
 
-    /// The mean of [`accuracy`](Self::accuracy) over the classes that have one; NaN if none has.
+    /// The mean of [`accuracy_percent`](ClassRow::accuracy_percent) over the classes that have one; NaN if none has.
     pub fn macc(&self) -> f64 {
-        mean((0..self.classes).filter_map(|class| self.accuracy(class)))
+        mean(self.rows.iter().filter_map(|row| row.accuracy_percent()))
     }
 
     /// Percentage of all labelled pixels that are predicted as their class; NaN without any.
     pub fn aacc(&self) -> f64 {
-        let right = (0..self.classes).map(|class| self.intersection(class));
-        percent(right.sum(), self.pixels()).unwrap_or(f64::NAN)
+        let right = self.rows.iter().map(|row| row.right).sum();
+        percent(right, self.pixels()).unwrap_or(f64::NAN)
     }
 
     /// All labelled pixels.
     pub fn pixels(&self) -> u64 {
-        self.cells.iter().sum()
+        self.rows.iter().map(|row| row.images).sum()
+    }
+}
+
+impl ClassRow {
+    /// Intersection over union of a class in percent; `None` if it is neither there nor predicted.
+    #[must_use]
+    pub fn iou_percent(self) -> Option<f64> {
+        percent(self.right, self.predicted + self.images - self.right)
     }
 
-    fn cell(&self, label: usize, prediction: usize) -> u64 {
-        let cell = self.cells.get(label * self.classes + prediction);
-        cell.copied().unwrap_or(0)
+    /// Percentage of a class that is predicted as such; `None` if it is not there. Rounded as MMSegmentation does, unlike
+    /// [`recall`](Self::recall).
+    #[must_use]
+    pub fn accuracy_percent(self) -> Option<f64> {
+        percent(self.right, self.images)
     }
 }
 

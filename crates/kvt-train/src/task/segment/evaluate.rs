@@ -9,8 +9,8 @@ use kvt_ops::{Phase, resize_bilinear};
 use super::{SegmentConfig, SegmentCounts, SegmentEval};
 use crate::data::{Batch, DataError, View};
 use crate::error::TrainError;
-use crate::task::evaluate::in_order;
-use crate::world::{World, agree};
+use crate::task::evaluate::{in_order, see_all};
+use crate::world::World;
 
 /// The largest number of logits on the device at the size of the original image or of the network's input: 256 MiB.
 const MOST_LOGITS: usize = 1 << 26;
@@ -39,7 +39,18 @@ pub fn evaluate_segments(
     world: &dyn World,
     progress: impl FnMut(usize),
 ) -> Result<SegmentEvaluation, TrainError> {
-    let (counts, losses) = agree(world, count(network, batches, of, device, progress))?;
+    let (classes, config) = of;
+    let (mut counts, mut losses) = (SegmentCounts::new(classes), Vec::new());
+    see_all(world, batches, progress, |batch: Batch<LabelMap>| {
+        let image = batch.views.into_iter().next();
+        if let (Some(image), Some(target)) = (image, batch.targets.first()) {
+            let labels = Some(target.labels.as_slice());
+            let (prediction, loss) = classify(network, image, target.size, labels, config, device)?;
+            counts.add(&prediction, &target.labels);
+            losses.push(loss);
+        }
+        Ok(losses.len())
+    })?;
     // Image by image, in the order of summation of a single process.
     let losses = in_order(world, losses)?;
     let counts = counts.summed(world)?;
@@ -52,30 +63,6 @@ pub fn evaluate_segments(
             loss: losses.iter().sum::<f64>() / pixels as f64,
         }),
     }
-}
-
-/// The counts of some images, or none, and the sum of the cross-entropies of each.
-fn count(
-    network: &UperNet,
-    batches: Result<impl Iterator<Item = Result<Batch<LabelMap>, DataError>>, DataError>,
-    (classes, config): (usize, &SegmentConfig),
-    device: &Device,
-    mut progress: impl FnMut(usize),
-) -> Result<(SegmentCounts, Vec<f64>), TrainError> {
-    let mut counts = SegmentCounts::new(classes);
-    let mut losses = Vec::new();
-    for batch in batches? {
-        let mut batch = batch?;
-        let images = std::mem::take(&mut batch.views);
-        if let (Some(image), Some(target)) = (images.into_iter().next(), batch.targets.first()) {
-            let labels = Some(target.labels.as_slice());
-            let (prediction, loss) = classify(network, image, target.size, labels, config, device)?;
-            counts.add(&prediction, &target.labels);
-            losses.push(loss);
-        }
-        progress(losses.len());
-    }
-    Ok((counts, losses))
 }
 
 /// The class of every pixel of a prepared image, row by row at its `original` size (height, width); `None` if logits are not finite.

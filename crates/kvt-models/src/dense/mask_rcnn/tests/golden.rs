@@ -9,7 +9,6 @@ use kvt_ops::Phase;
 use kvt_testing::devices::{assert_close, devices};
 
 use super::*;
-use crate::dense::boxes::ProposalRule;
 use crate::dense::mask_rcnn::anchors::{Anchors, Scored};
 use crate::dense::read_dense;
 use crate::weights::{metadata, read_as_stored};
@@ -111,24 +110,17 @@ impl Golden {
         };
         let model = ModelConfig::by_name("swin_tiny_patch4_window7_224").unwrap();
         let model = model.with(&overrides).unwrap();
-        // Nothing is drawn.
-        let all = |fraction: f64| Sampler {
-            count: 1_000_000,
-            fraction,
-        };
-        let rule = ProposalRule {
-            per_level: 60,
-            iou: 0.7,
-            count: 40,
-        };
         let config = MaskRcnnConfig {
             num_classes: 3,
             channels: 8,
             hidden: 16,
-            anchors: all(0.5),
-            regions: all(0.25),
-            train: rule,
-            test: rule,
+            // Nothing is drawn.
+            anchors: 1_000_000,
+            regions: 1_000_000,
+            train_per_level: 60,
+            train_proposals: 40,
+            test_per_level: 60,
+            test_proposals: 40,
             score: 0.0,
             detections: 12,
             ..MaskRcnnConfig::default()
@@ -164,11 +156,18 @@ impl Golden {
                 width: SIZE[1],
                 inside: pixels.iter().map(|x| *x > 0.5).collect(),
             };
+            let boxes = self.boxes(&format!("boxes.{image}")).into_iter();
+            let labels = self.labels(&format!("labels.{image}"));
+            let masks = pixels.chunks(SIZE[0] * SIZE[1]).map(mask);
+            let all = boxes.zip(labels).zip(masks);
+            let all = all.map(|((corners, label), mask)| Object {
+                corners,
+                label,
+                mask,
+            });
             Objects {
                 size: SIZE,
-                boxes: self.boxes(&format!("boxes.{image}")),
-                labels: self.labels(&format!("labels.{image}")),
-                masks: pixels.chunks(SIZE[0] * SIZE[1]).map(mask).collect(),
+                all: all.collect(),
             }
         };
         (0..2).map(of_image).collect()
@@ -202,7 +201,7 @@ fn compare_training(golden: &Golden, device: &Device) {
     }
     let scored = Scored::read(&looked.rpn).unwrap();
     for image in 0..2 {
-        let found = anchors.proposals(&scored, image, &network.heads.config.train, SIZE);
+        let found = anchors.proposals(&scored, image, SIZE, [60, 40]);
         let boxes: Vec<f32> = found.iter().flat_map(|found| found.corners).collect();
         let scores: Vec<f32> = found.iter().map(|found| found.score).collect();
         let expected = golden.floats(&format!("proposals.{image}"));

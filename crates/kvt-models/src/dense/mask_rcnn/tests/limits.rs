@@ -3,26 +3,19 @@
 use kvt_ops::Phase;
 
 use super::*;
-use crate::dense::boxes::{Proposal, ProposalRule};
+use crate::dense::boxes::Proposal;
 use crate::dense::mask_rcnn::anchors::Anchors;
-use crate::dense::mask_rcnn::paste::pasted;
 use crate::dense::mask_rcnn::targets::{AnchorTargets, RegionTargets};
 
 /// The numbers of mmdetection's `configs/_base_/models/mask-rcnn_r50_fpn.py`.
 #[test]
 fn defaults_are_mmdetections() {
     let config = MaskRcnnConfig::default();
-    let rule = |per_level| ProposalRule {
-        per_level,
-        iou: 0.7,
-        count: 1000,
-    };
-    assert_eq!([config.train, config.test], [rule(2000), rule(1000)]);
-    let sampler = |count, fraction| Sampler { count, fraction };
-    assert_eq!(
-        [config.anchors, config.regions],
-        [sampler(256, 0.5), sampler(512, 0.25)]
-    );
+    let train = [config.train_per_level, config.train_proposals];
+    let test = [config.test_per_level, config.test_proposals];
+    assert_eq!([train, test], [[2000, 1000], [1000, 1000]]);
+    assert_eq!((config.anchors, config.anchors_fraction), (256, 0.5));
+    assert_eq!((config.regions, config.regions_fraction), (512, 0.25));
     assert_eq!([config.score, config.iou], [0.05, 0.5]);
     assert_eq!(config.detections, 100);
 }
@@ -126,9 +119,11 @@ fn outlines_see_the_padding_of_their_image() {
     let (corners, mask) = filled(13, 13, 7, 7);
     let of = Objects {
         size: [20, 20],
-        boxes: vec![corners],
-        labels: vec![0],
-        masks: vec![mask],
+        all: vec![Object {
+            corners,
+            label: 0,
+            mask,
+        }],
     };
     let mut targets = RegionTargets::default();
     targets.add(0, &[], &of, &config(), Key::new(1));
@@ -139,7 +134,7 @@ fn outlines_see_the_padding_of_their_image() {
 /// A probability of one half is inside, as in mmdetection: between the centres of a mask of halves, and fading to zero around them.
 #[test]
 fn a_half_is_inside() {
-    let found = pasted(&[0.5; 4], 2, [1.0, 1.0, 5.0, 5.0], [7, 7]);
+    let found = paste(&[0.5; 4], [1.0, 1.0, 5.0, 5.0], [7, 7]);
     let inside: Vec<bool> = (0..16).map(|at| [5, 6, 9, 10].contains(&at)).collect();
     assert_eq!(found.inside, inside);
 }

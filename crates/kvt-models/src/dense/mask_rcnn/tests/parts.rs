@@ -11,7 +11,7 @@ use crate::dense::mask_rcnn::box_head::BoxOutput;
 use crate::dense::mask_rcnn::losses::{of_anchors, of_masks, of_regions};
 use crate::dense::mask_rcnn::mask_head::Doubling;
 use crate::dense::mask_rcnn::outline::outline;
-use crate::dense::mask_rcnn::paste::{interpolated, pasted, place};
+use crate::dense::mask_rcnn::paste::{interpolated, place};
 use crate::dense::mask_rcnn::regions::align;
 use crate::dense::mask_rcnn::targets::{AnchorTargets, RegionTargets};
 use crate::dense::state;
@@ -91,14 +91,14 @@ fn pasted_probabilities_are_mmdetections() {
             assert!((found - expected).abs() < 1e-6, "{row} {column}: {found}");
         }
     }
-    let found = pasted(&mask, 2, corners, [7, 7]);
+    let found = paste(&mask, corners, [7, 7]);
     assert_eq!(
         [found.top, found.left, found.height, found.width],
         [1, 1, 4, 4]
     );
     assert_eq!(bits(&found.inside, 4), ["0000", "0000", "0111", "0111"]);
     // Cut at the border of the image.
-    let cut = pasted(&mask, 2, corners, [4, 4]);
+    let cut = paste(&mask, corners, [4, 4]);
     assert_eq!(bits(&cut.inside, 3), ["000", "000", "011"]);
 }
 
@@ -108,10 +108,8 @@ fn doubling_is_a_transposed_convolution() {
     let device = Device::flex();
     let mut layer = Doubling::new(&Init::new(&device, Key::new(1)), [2, 1]);
     let weight = [1.0, 2.0, 3.0, 4.0, 100.0, 0.0, 0.0, -100.0];
-    layer.set(
-        Param::from_tensor(tensor(&weight, [2, 1, 2, 2], &device)),
-        Param::from_tensor(tensor(&[0.5], [1], &device)),
-    );
+    layer.weight = Param::from_tensor(tensor(&weight, [2, 1, 2, 2], &device));
+    layer.bias = Param::from_tensor(tensor(&[0.5], [1], &device));
     let x = tensor(&[1.0, 10.0, 2.0, 0.0], [1, 2, 1, 2], &device);
     let out = layer.forward(x);
     assert_eq!(out.dims(), [1, 1, 2, 4]);
@@ -234,10 +232,7 @@ fn losses_are_as_worked_by_hand() {
 #[test]
 fn targets_are_of_the_own_image() {
     let config = MaskRcnnConfig {
-        anchors: Sampler {
-            count: 1_000_000,
-            fraction: 0.5,
-        },
+        anchors: 1_000_000,
         ..config()
     };
     let anchors = Anchors::new(&[[16, 16], [8, 8], [4, 4], [2, 2], [1, 1]]);
@@ -275,7 +270,7 @@ fn targets_are_of_the_own_image() {
     assert!(targets.regions.iter().all(|region| region.image == 1));
     assert_eq!(targets.regions[2].corners, proposals[0].corners);
     assert_eq!(targets.deltas[1], [0.0; 4]);
-    let expected = Coder::ROI.encode(&proposals[0].corners, &all[0].boxes[0]);
+    let expected = Coder::ROI.encode(&proposals[0].corners, &all[0].all[0].corners);
     assert_eq!(targets.deltas[2], expected);
     assert_eq!(targets.masks.len(), 3 * MASK_SIDE * MASK_SIDE);
     assert_eq!(targets.of_class(3).collect::<Vec<_>>(), [2, 3, 8]);

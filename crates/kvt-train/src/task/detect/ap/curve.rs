@@ -1,7 +1,7 @@
 //! Precision and recall over all images, and the means of classes.
 
 use super::matching::{Matches, Outcome};
-use super::{AT_75, AveragePrecision, MOST_FOUND, THRESHOLDS};
+use super::{AT_75, AveragePrecision, MOST_FOUND, THRESHOLDS, linspace};
 
 /// Recalls at which precision is read: 0, 0.01, .. 1.
 const RECALLS: usize = 101;
@@ -28,14 +28,11 @@ impl Curve {
             return None;
         }
         let recall = LIMITS.map(|limit| {
-            let within = outcomes.iter().filter(|outcome| outcome.place < limit);
-            let mut right = [0_u64; THRESHOLDS];
-            for outcome in within {
-                for (number, right) in right.iter_mut().enumerate() {
-                    *right += u64::from(is_right(outcome, number) == Some(true));
-                }
-            }
-            right.map(|right| right as f64 / objects as f64)
+            std::array::from_fn(|number| {
+                let within = outcomes.iter().filter(|outcome| outcome.place < limit);
+                let right = within.filter(|outcome| is_right(outcome, number) == Some(true));
+                right.count() as f64 / objects as f64
+            })
         });
         // Stable: of equal scores in the order of the images.
         outcomes.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -74,19 +71,11 @@ fn mean_precision(outcomes: &[Outcome], threshold: usize, objects: usize) -> f64
         *precision = highest;
     }
     let (mut points, mut sum) = (points.into_iter().peekable(), 0.0);
-    for recall in recalls() {
+    for recall in linspace(0.0, 1.0, RECALLS) {
         while points.next_if(|point| point.0 < recall).is_some() {}
         sum += points.peek().map_or(0.0, |point| point.1);
     }
     sum / RECALLS as f64
-}
-
-/// To the last digit as NumPy's `linspace` has them.
-fn recalls() -> impl Iterator<Item = f64> {
-    let last = RECALLS - 1;
-    (0..last)
-        .map(move |number| number as f64 * (1.0 / last as f64))
-        .chain([1.0])
 }
 
 /// The means over classes, given the curves of each for all, small, medium and large objects.

@@ -1,7 +1,7 @@
 //! Which detection finds which object.
 
-use super::THRESHOLDS;
 use super::overlap::Item;
+use super::{THRESHOLDS, linspace};
 
 /// What became of the detections of a class, for objects of some area.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Matches {
                 matched: 0,
                 ignored: 0,
             };
-            for (number, threshold) in thresholds().enumerate() {
+            for (number, threshold) in linspace(0.5, 0.95, THRESHOLDS).enumerate() {
                 let bit = 1 << number;
                 let is_ignored = if let Some(object) = best(&mut objects, row, threshold, bit) {
                     object.taken |= bit;
@@ -104,13 +104,4 @@ fn best<'a>(
         }
     }
     held
-}
-
-/// 0.5, 0.55, .. 0.95 to the last digit as NumPy's `linspace` has them.
-fn thresholds() -> impl Iterator<Item = f64> {
-    let last = THRESHOLDS - 1;
-    let step = (0.95 - 0.5) / last as f64;
-    (0..last)
-        .map(move |number| number as f64 * step + 0.5)
-        .chain([0.95])
 }

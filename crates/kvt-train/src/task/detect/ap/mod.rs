@@ -8,6 +8,8 @@ mod curve;
 mod matching;
 mod overlap;
 
+use std::collections::BTreeMap;
+
 use kvt_data::coco::rle::Rle;
 
 use curve::Curve;
@@ -23,33 +25,20 @@ const MOST_FOUND: usize = 100;
 /// Areas of objects, both ends included: all, small, medium, large.
 const AREAS: [(f64, f64); 4] = [(0.0, 1e10), (0.0, 1024.0), (1024.0, 9216.0), (9216.0, 1e10)];
 
-/// An object of an image.
+/// An object of an image, or a detection.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Truth {
+pub(super) struct Instance {
     /// Number of the image. Detections of equal score count in the order of these numbers.
     pub image: u64,
     /// Its class.
     pub class: usize,
     /// Left, top, width, height.
     pub bbox: [f64; 4],
-    /// Its area as annotated, which says whether it is small, medium or large.
-    pub area: f64,
+    /// The area that says whether it is small, medium or large: of an object as annotated, otherwise of what is compared.
+    pub area: Option<f64>,
     /// A region of many objects: what is found inside of it counts neither as right nor as wrong.
     pub is_crowd: bool,
-    /// Its pixels.
-    pub mask: Option<Rle>,
-}
-
-/// A detection.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Found {
-    /// Number of the image.
-    pub image: u64,
-    /// Its class.
-    pub class: usize,
-    /// Left, top, width, height.
-    pub bbox: [f64; 4],
-    /// How sure it is. Only the order matters: of equal ones that of the images, then that of the list.
+    /// How sure a detection is. Only the order matters: of equal ones that of the images, then that of the list.
     pub score: f64,
     /// Its pixels.
     pub mask: Option<Rle>,
@@ -151,71 +140,50 @@ impl AveragePrecision {
 pub(super) fn average_precision(
     shapes: Shapes,
     classes: usize,
-    truths: &[Truth],
-    found: &[Found],
+    truths: &[Instance],
+    found: &[Instance],
 ) -> Result<AveragePrecision, ApError> {
     if let Some(one) = found.iter().find(|one| one.score.is_nan()) {
         return Err(ApError::Score(one.image));
     }
-    let places = truths.iter().map(|one| (one.image, one.class));
-    let mut places = places.chain(found.iter().map(|one| (one.image, one.class)));
-    if let Some((image, class)) = places.find(|&(_, class)| class >= classes) {
-        return Err(ApError::Class {
-            image,
-            class,
-            classes,
-        });
-    }
-    let truths = truths.iter().map(|one| Item::truth(shapes, one));
-    let mut truths = truths.collect::<Result<Vec<_>, _>>()?;
-    let found = found.iter().map(|one| Item::found(shapes, one));
-    let mut found = found.collect::<Result<Vec<_>, _>>()?;
-    // Stable: what is equal stays in the order of the list.
-    truths.sort_by_key(|item| (item.class, item.image));
-    found.sort_by(|a, b| {
-        let place = (a.class, a.image).cmp(&(b.class, b.image));
-        place.then(b.score.total_cmp(&a.score))
-    });
-    let curves =
-        (0..classes).map(|class| curves_of(of_class(&truths, class), of_class(&found, class)));
-    Ok(curve::summary(&curves.collect::<Result<Vec<_>, _>>()?))
-}
-
-/// The part of items in order that is of a class.
-fn of_class<'a, 'b>(items: &'b [Item<'a>], class: usize) -> &'b [Item<'a>] {
-    let start = items.partition_point(|item| item.class < class);
-    let end = items.partition_point(|item| item.class <= class);
-    items.get(start..end).unwrap_or_default()
-}
-
-/// The curve of a class for each of [`AREAS`], `None` where no object counts.
-fn curves_of(truths: &[Item<'_>], found: &[Item<'_>]) -> Result<[Option<Curve>; 4], ApError> {
-    let mut matches = AREAS.map(|_| Matches::default());
-    for (truths, found) in by_image(truths, found) {
-        let found = found.get(..MOST_FOUND).unwrap_or(found);
-        let overlaps = overlaps(truths, found)?;
-        for (area, matches) in AREAS.into_iter().zip(&mut matches) {
-            matches.add(truths, found, &overlaps, area);
+    // Objects and detections of each class and image, in the order of the lists.
+    let mut images: BTreeMap<(usize, u64), [Vec<Item<'_>>; 2]> = BTreeMap::new();
+    for (kind, all) in [truths, found].into_iter().enumerate() {
+        for one in all {
+            let (image, class) = (one.image, one.class);
+            if class >= classes {
+                return Err(ApError::Class {
+                    image,
+                    class,
+                    classes,
+                });
+            }
+            let of_image = images.entry((class, image)).or_default();
+            of_image[kind].push(Item::new(shapes, one)?);
         }
     }
-    Ok(matches.map(Curve::of))
+    let mut matches: Vec<[Matches; 4]> = (0..classes).map(|_| Default::default()).collect();
+    for ((class, image), [truths, mut found]) in images {
+        // Stable: what is equal stays in the order of the list.
+        found.sort_by(|a, b| b.score.total_cmp(&a.score));
+        found.truncate(MOST_FOUND);
+        let overlaps = overlaps(image, &truths, &found)?;
+        for (area, matches) in AREAS.into_iter().zip(&mut matches[class]) {
+            matches.add(&truths, &found, &overlaps, area);
+        }
+    }
+    // `None` where no object counts.
+    let curves = matches.into_iter().map(|areas| areas.map(Curve::of));
+    Ok(curve::summary(&curves.collect::<Vec<_>>()))
 }
 
-/// Objects and detections of each image, in the order of the images.
-fn by_image<'a, 'b>(
-    mut truths: &'b [Item<'a>],
-    mut found: &'b [Item<'a>],
-) -> impl Iterator<Item = (&'b [Item<'a>], &'b [Item<'a>])> {
-    std::iter::from_fn(move || {
-        let image = [truths, found].map(|items| items.first().map(|item| item.image));
-        let image = image.into_iter().flatten().min()?;
-        let next = [&mut truths, &mut found].map(|items| {
-            let (own, rest) = items.split_at(items.partition_point(|item| item.image <= image));
-            *items = rest;
-            own
-        });
-        Some(next.into())
-    })
+/// Numbers at equal distances, to the last digit as NumPy's `linspace` has them.
+fn linspace(from: f64, to: f64, count: usize) -> impl Iterator<Item = f64> {
+    let last = count - 1;
+    let step = (to - from) / last as f64;
+    (0..last)
+        .map(move |number| number as f64 * step + from)
+        .chain([to])
 }
 
 #[cfg(test)]

@@ -2,14 +2,11 @@
 
 use kvt_data::coco::rle::Rle;
 
-use super::{ApError, Found, Shapes, Truth};
+use super::{ApError, Instance, Shapes};
 
 /// An object, or a detection, as it is compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item<'a> {
-    pub(super) image: u64,
-    pub(super) class: usize,
-    /// That of the annotation for objects; of what is compared for detections.
     pub(super) area: f64,
     pub(super) is_crowd: bool,
     pub(super) score: f64,
@@ -19,74 +16,51 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// An object.
+    /// What is compared of an instance.
     ///
     /// # Errors
     /// If masks are compared and it has none.
-    pub(super) fn truth(shapes: Shapes, one: &'a Truth) -> Result<Self, ApError> {
-        let place = (one.image, one.class);
-        Ok(Self {
-            area: one.area,
-            is_crowd: one.is_crowd,
-            ..Self::new(shapes, place, one.bbox, one.mask.as_ref())?
-        })
-    }
-
-    /// A detection.
-    ///
-    /// # Errors
-    /// If masks are compared and it has none.
-    pub(super) fn found(shapes: Shapes, one: &'a Found) -> Result<Self, ApError> {
-        let place = (one.image, one.class);
-        Ok(Self {
-            // The negative zero is no smaller than zero.
-            score: one.score + 0.0,
-            ..Self::new(shapes, place, one.bbox, one.mask.as_ref())?
-        })
-    }
-
-    /// An item as large as what is compared of it, without a score.
-    fn new(
-        shapes: Shapes,
-        (image, class): (u64, usize),
-        bbox: [f64; 4],
-        mask: Option<&'a Rle>,
-    ) -> Result<Self, ApError> {
+    pub(super) fn new(shapes: Shapes, one: &'a Instance) -> Result<Self, ApError> {
         let (bounds, area, mask) = match shapes {
-            Shapes::Boxes => (bbox, bbox[2] * bbox[3], None),
+            Shapes::Boxes => (one.bbox, one.bbox[2] * one.bbox[3], None),
             Shapes::Masks => {
-                let mask = mask.ok_or(ApError::Mask(image))?;
+                let mask = one.mask.as_ref().ok_or(ApError::Mask(one.image))?;
                 let bounds = mask.bounding_box().map(f64::from);
                 (bounds, f64::from(mask.area()), Some(mask))
             }
         };
         Ok(Self {
-            image,
-            class,
-            area,
-            is_crowd: false,
-            score: 0.0,
+            area: one.area.unwrap_or(area),
+            is_crowd: one.is_crowd,
+            // The negative zero is no smaller than zero.
+            score: one.score + 0.0,
             bounds,
             mask,
         })
     }
 }
 
-/// How much each detection overlaps each object of its image, `[found, truth]`.
+/// How much each detection of an image overlaps each of its objects, `[found, truth]`.
 ///
 /// # Errors
 /// If masks differ in size.
-pub(super) fn overlaps(truths: &[Item<'_>], found: &[Item<'_>]) -> Result<Vec<f64>, ApError> {
+pub(super) fn overlaps(
+    image: u64,
+    truths: &[Item<'_>],
+    found: &[Item<'_>],
+) -> Result<Vec<f64>, ApError> {
     let pairs = found
         .iter()
         .flat_map(|one| truths.iter().map(move |truth| (one, truth)));
-    pairs.map(|(one, truth)| overlap(one, truth)).collect()
+    pairs
+        .map(|(one, truth)| overlap(image, one, truth))
+        .collect()
 }
 
-fn overlap(one: &Item<'_>, truth: &Item<'_>) -> Result<f64, ApError> {
+fn overlap(image: u64, one: &Item<'_>, truth: &Item<'_>) -> Result<f64, ApError> {
     let boxes = box_iou(one.bounds, truth.bounds, truth.is_crowd);
     match (one.mask, truth.mask) {
-        (Some(mask), Some(other)) if mask.size() != other.size() => Err(ApError::Size(one.image)),
+        (Some(mask), Some(other)) if mask.size() != other.size() => Err(ApError::Size(image)),
         // Most pairs of an image do not meet.
         (Some(mask), Some(other)) if boxes > 0.0 => Ok(mask.iou(other, truth.is_crowd)),
         _ => Ok(boxes),

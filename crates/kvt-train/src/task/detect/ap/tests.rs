@@ -7,29 +7,26 @@ use serde_json::Value;
 
 use super::*;
 
-fn truth(image: u64, class: usize, bbox: [f64; 4]) -> Truth {
-    let area = bbox[2] * bbox[3];
-    Truth {
-        image,
-        class,
-        bbox,
-        area,
-        is_crowd: false,
-        mask: None,
+fn truth(image: u64, class: usize, bbox: [f64; 4]) -> Instance {
+    Instance {
+        area: Some(bbox[2] * bbox[3]),
+        ..found(image, class, bbox, 0.0)
     }
 }
 
-fn found(image: u64, class: usize, bbox: [f64; 4], score: f64) -> Found {
-    Found {
+fn found(image: u64, class: usize, bbox: [f64; 4], score: f64) -> Instance {
+    Instance {
         image,
         class,
         bbox,
+        area: None,
+        is_crowd: false,
         score,
         mask: None,
     }
 }
 
-fn boxes(classes: usize, truths: &[Truth], found: &[Found]) -> AveragePrecision {
+fn boxes(classes: usize, truths: &[Instance], found: &[Instance]) -> AveragePrecision {
     average_precision(Shapes::Boxes, classes, truths, found).unwrap()
 }
 
@@ -98,8 +95,8 @@ fn recall_is_that_of_the_best_one_and_the_best_ten() {
     let places: Vec<[f64; 4]> = (0..12)
         .map(|number| [40.0 * f64::from(number), 0.0, 10.0, 10.0])
         .collect();
-    let truths: Vec<Truth> = places.iter().map(|bbox| truth(1, 0, *bbox)).collect();
-    let detections: Vec<Found> = (places.iter().zip(1..))
+    let truths: Vec<Instance> = places.iter().map(|bbox| truth(1, 0, *bbox)).collect();
+    let detections: Vec<Instance> = (places.iter().zip(1..))
         .map(|(bbox, rank)| found(1, 0, *bbox, 1.0 / f64::from(rank)))
         .collect();
     let ap = boxes(1, &truths, &detections);
@@ -128,24 +125,27 @@ fn place(item: &Value) -> (u64, usize, [f64; 4]) {
     )
 }
 
-fn read_truth(item: &Value) -> Truth {
+fn read_truth(item: &Value) -> Instance {
     let (image, class, bbox) = place(item);
-    Truth {
+    Instance {
         image,
         class,
         bbox,
-        area: item[3].as_f64().unwrap(),
+        area: Some(item[3].as_f64().unwrap()),
         is_crowd: item[4] == 1,
+        score: 0.0,
         mask: mask(&item[5]),
     }
 }
 
-fn read_found(item: &Value) -> Found {
+fn read_found(item: &Value) -> Instance {
     let (image, class, bbox) = place(item);
-    Found {
+    Instance {
         image,
         class,
         bbox,
+        area: None,
+        is_crowd: false,
         score: item[3].as_f64().unwrap(),
         mask: mask(&item[4]),
     }
@@ -185,7 +185,7 @@ fn all_numbers_are_those_of_pycocotools() {
 fn equal_scores_keep_their_order() {
     let (there, elsewhere) = ([0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 10.0, 10.0]);
     let truths = [truth(2, 0, there)];
-    let ap = |one: Found, other: Found| boxes(1, &truths, &[one, other]).ap;
+    let ap = |one: Instance, other: Instance| boxes(1, &truths, &[one, other]).ap;
     let right = || found(2, 0, there, 0.5);
     assert_close(
         ap(right(), found(2, 0, elsewhere, 0.5)),
@@ -235,7 +235,7 @@ fn nothing_gives_no_number() {
 fn what_cannot_be_compared_is_an_error() {
     let bbox = [0.0, 0.0, 2.0, 2.0];
     let (one, other) = (truth(7, 0, bbox), found(7, 0, bbox, 0.5));
-    let fails = |shapes, truth: &Truth, found: &Found| {
+    let fails = |shapes, truth: &Instance, found: &Instance| {
         average_precision(shapes, 1, from_ref(truth), from_ref(found)).unwrap_err()
     };
     let unsure = found(7, 0, bbox, f64::NAN);

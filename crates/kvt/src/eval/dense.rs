@@ -1,4 +1,4 @@
-//! `kvt eval` of detection.
+//! `kvt eval` of segmentation and detection.
 
 use anyhow::bail;
 use serde_json::Value;
@@ -6,12 +6,39 @@ use serde_json::Value;
 use super::Args;
 use crate::common::counting;
 use crate::output;
-use crate::table::{class_scores_table, scores_table};
+use crate::table::{class_scores_table, scores_table, table};
 use kvt_data::fs::{check_writable, write_text};
 use kvt_data::text::counted;
-use kvt_tools::trained::Detector;
+use kvt_tools::trained::{Detector, SegmentResults, Segmenter};
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+/// The table of classes of pixels.
+const TABLE: &str = "iou.csv";
+
+/// Judges a network that labels pixels.
+pub(super) fn segment(args: &Args) -> anyhow::Result<()> {
+    args.refuse("for classifiers: this model labels pixels, of the images of `--split`")?;
+    let trained: Segmenter = args.trained.load_dense()?;
+    let images = args.of_split(&trained.plan, Some(&trained.classes))?;
+    // The data has the classes of the run, whatever they are called here.
+    let trained = trained.named(args.classes.as_deref())?;
+    args.check_out(&[TABLE])?;
+    let evaluation = trained.judge(&images, &mut counting("evaluating"), &mut output::warning)?;
+    let results = SegmentResults {
+        evaluation: &evaluation,
+        images: &images,
+        classes: &trained.classes,
+    };
+    if let Some(out) = &args.out {
+        write_text(&out.join(TABLE), &results.csv())?;
+    }
+    let header = ["class", "IoU", "accuracy", "of all pixels"];
+    let classes = || table(header, results.classes());
+    args.show(|| results.json(args.per_class), || results.text(), classes)?;
+    args.wrote(Some(TABLE))
+}
+
+/// Judges a network that finds objects.
+pub(super) fn detect(args: &Args) -> anyhow::Result<()> {
     args.refuse("for classifiers: this model finds objects, in the images of `--split`")?;
     if let Some(out) = &args.out {
         let is_json = out.extension().is_some_and(|ending| ending == "json");

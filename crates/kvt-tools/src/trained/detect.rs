@@ -1,23 +1,31 @@
-//! What a network finds in an image.
+//! A trained network for detection, the images that it is judged on, and images on which it shows what it finds.
 
 use std::path::Path;
 
 use image::RgbImage;
 use image::imageops::{FilterType, resize};
+use kvt_models::dense::mask_rcnn::MaskRcnn;
 use serde_json::{Value, json};
 
-use super::Detector;
-use crate::paint::{PaintedObject, fitted, side_by_side, with_boxes, with_masks};
-use crate::trained::{Images, TrainedError};
+use super::dense::TrainedDense;
+use super::judge::judged;
+use super::{Images, TrainedError, Warn};
+use crate::paint::{PaintedObject, fitted, name_of, side_by_side, with_boxes, with_masks};
 use kvt_data::augment::{AugmentError, ObjectMask, PrepareObjects};
 use kvt_data::{DataError, ImageObjects, View, decode};
-use kvt_train::splits::{PAD_OBJECTS, image_limits};
-use kvt_train::task::{FoundObject, ScoreError, find_objects};
+use kvt_train::splits::{PAD_OBJECTS, image_limits, prepared_batches};
+use kvt_train::task::{
+    DetectEvaluation, FoundObject, ScoreError, eval_objects, evaluate_objects, find_objects,
+};
+use kvt_train::world::Alone;
 
 /// The least score of an object that is drawn, unless another is asked for: that of mmdetection's pictures.
 pub const LEAST_SCORE: f64 = 0.3;
 /// The shortest longer side of a picture: smaller ones are enlarged by a whole number, so that words have room.
 const LEAST_SIDE: u32 = 512;
+
+/// A network for detection that is ready to find objects.
+pub type Detector = TrainedDense<MaskRcnn>;
 
 /// An image with objects.
 #[derive(Clone, Debug)]
@@ -31,6 +39,27 @@ pub struct Spotted {
 }
 
 impl Detector {
+    /// Evaluates the network on images, one by one, and warns of those that were skipped. `progress` gets the number of images done
+    /// and of all.
+    ///
+    /// # Errors
+    /// If no image can be read, none has an object, or the device fails.
+    pub fn judge(
+        &self,
+        images: &Images,
+        progress: &mut dyn FnMut(usize, usize),
+        warn: Warn<'_>,
+    ) -> Result<DetectEvaluation, TrainedError> {
+        let (source, device) = (&images.source, &self.device.device);
+        let prepare = eval_objects(&self.plan)?;
+        let batches = prepared_batches(&self.plan, source, prepare, 1, (0, 1))?;
+        let mut evaluation = judged(images, batches, progress, warn, |batches, done| {
+            evaluate_objects(&self.network, Ok(batches), source, device, &Alone, done)
+        })?;
+        evaluation.scores.classes.clone_from(&self.classes);
+        Ok(evaluation)
+    }
+
     /// What the network finds in a file.
     ///
     /// # Errors
@@ -54,15 +83,10 @@ impl Detector {
     /// The objects of an image with their names.
     fn truth(&self, objects: ImageObjects<'_>) -> Result<Vec<PaintedObject>, ScoreError> {
         let all = objects.annotations.iter().map(|one| {
-            let mask = one.mask(objects.image.size);
-            let mask = mask.map_err(|fault| ScoreError::Mask { id: one.id, fault })?;
             let several = if one.is_crowd { " (crowd)" } else { "" };
-            Ok(PaintedObject {
-                label: one.label,
-                bbox: one.bbox,
-                mask: mask.as_ref().map(ObjectMask::from),
-                words: format!("{}{several}", named(&self.classes, one.label)),
-            })
+            let words = name_of(&self.classes, one.label) + several;
+            let object = PaintedObject::of(one, objects.image.size, words);
+            object.map_err(|fault| ScoreError::Mask { id: one.id, fault })
         });
         all.collect()
     }
@@ -118,7 +142,7 @@ impl Spotted {
                 label: one.label,
                 bbox: one.bbox,
                 mask: Some(ObjectMask::from(&mask)),
-                words: format!("{} {:.2}", named(names, one.label), one.score),
+                words: format!("{} {:.2}", name_of(names, one.label), one.score),
             })
         });
         let found = found.collect::<Result<Vec<_>, TrainedError>>()?;
@@ -144,7 +168,7 @@ impl Spotted {
         let objects = self.found.iter().map(|one| {
             let mut object = one.json((height, width));
             object.insert("number".to_owned(), json!(one.label));
-            object.insert("class".to_owned(), json!(named(names, one.label)));
+            object.insert("class".to_owned(), json!(name_of(names, one.label)));
             Value::from(object)
         });
         json!({ "height": height, "width": width, "objects": objects.collect::<Vec<_>>() })
@@ -154,14 +178,6 @@ impl Spotted {
     fn size(&self) -> (u32, u32) {
         (self.picture.height(), self.picture.width())
     }
-}
-
-/// The name of a class, or its number.
-fn named(names: &[String], class: usize) -> String {
-    names
-        .get(class)
-        .cloned()
-        .unwrap_or_else(|| class.to_string())
 }
 
 /// A picture at least as large as [`LEAST_SIDE`], and at most `most`.
