@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kvt_ops::Key;
 
-use super::{LoaderConfig, Purpose, Skipped};
+use super::{LoaderConfig, LoaderError, Purpose, Skipped};
 use crate::batch::Image;
 use crate::prepare::Example;
 use crate::{Batch, DataError, OnError, View};
@@ -98,7 +98,7 @@ impl<T> LoaderConfig<T> {
             // Beyond the limit, it is useless to continue.
             if count > max {
                 let last = bad;
-                return Err(DataError::TooManySkipped { count, max, last });
+                return Err(LoaderError::TooManySkipped { count, max, last }.into());
             }
             first_bad.get_or_insert(bad);
             if self.purpose == Purpose::Evaluate {

@@ -1,7 +1,10 @@
 //! The names of classes: in a text, and those of a source beside others that it must have.
 
+mod error;
+
 use std::collections::{HashMap, HashSet};
 
+pub use self::error::ClassError;
 use super::Source;
 use crate::text::{LARGEST_LIST, read_text};
 use crate::{ClassNames, DataConfig, DataError};
@@ -67,7 +70,7 @@ impl Source {
 
     /// The error that the classes of this source, `found`, are not those `expected`.
     pub(super) fn other_classes(&self, found: &[String], expected: &[String]) -> DataError {
-        DataError::ClassesDiffer {
+        ClassError::ClassesDiffer {
             missing: without(expected, found),
             extra: without(found, expected),
             // The splits may be in the same folder.
@@ -76,6 +79,7 @@ impl Source {
                 None => self.root.clone(),
             },
         }
+        .into()
     }
 
     /// The same if its classes are these in this order, where they are given: labels are places in the list.
@@ -125,7 +129,7 @@ mod tests {
         let others: Vec<String> = names.iter().map(|name| format!("{name}0")).collect();
         match all.relabelled(&others) {
             // Those that end in a zero are among the others.
-            Err(DataError::ClassesDiffer { missing, extra, .. }) => {
+            Err(DataError::Classes(ClassError::ClassesDiffer { missing, extra, .. })) => {
                 assert_eq!((missing.len(), extra.len()), (180_001, 180_001));
             }
             other => unreachable!("{other:?}"),

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::objects::Objects;
 use super::{Place, Sample, Source, share};
-use crate::coco::Coco;
+use crate::coco::{Coco, CocoError};
 use crate::{DataConfig, DataError, OnError};
 
 /// Images with a shorter side are not trained on, as in mmdetection.
@@ -81,13 +81,14 @@ pub(super) fn for_training(source: Source) -> Result<Source, DataError> {
     };
     let trains: Vec<bool> = (0..source.samples.len()).map(look).collect();
     if !trains.contains(&true) {
-        return Err(DataError::NothingTrains {
+        return Err(CocoError::NothingTrains {
             path: objects.coco.path.clone(),
             images: trains.len(),
             without,
             small,
             least: LEAST_SIDE,
-        });
+        }
+        .into());
     }
     let mut chosen = share::chosen(&source, |index| trains.get(index) == Some(&true));
     if let Some(objects) = &mut chosen.objects {
@@ -108,10 +109,11 @@ pub(super) fn for_evaluation(source: Source) -> Result<Source, DataError> {
     if all.any(|found| found.annotations.iter().any(|object| !object.is_crowd)) {
         return Ok(source);
     }
-    Err(DataError::NothingEvaluates {
+    Err(CocoError::NothingEvaluates {
         path: coco.path.clone(),
         images,
-    })
+    }
+    .into())
 }
 
 /// Rejects images whose files are not there: they would be met after hours.
@@ -124,11 +126,12 @@ fn refuse_missing(source: &Source) -> Result<(), DataError> {
     let Some(coco) = source.coco().filter(|_| !missing.is_empty()) else {
         return Ok(());
     };
-    Err(DataError::MissingImages {
+    Err(CocoError::MissingImages {
         path: coco.path.clone(),
         folder: source.root.clone(),
         missing,
-    })
+    }
+    .into())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! An image folder: `<dir>/<class>/**/*.{jpg,jpeg,png,webp,bmp,tif,tiff,gif}`.
 
+mod error;
+
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,7 +9,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Sample, Source};
+pub use self::error::FolderError;
+use super::{ClassError, Place, Sample, Source};
 use crate::DataError;
 use crate::listing::{self, Classes, Files};
 
@@ -49,7 +52,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), and [`DataError::ClassesDiffer`] with the missing and the unexpected classes.
+    /// As [`open`](Self::open), and [`ClassError::ClassesDiffer`] with the missing and the unexpected classes.
     pub fn open_with_classes(
         dir: impl Into<PathBuf>,
         classes: &[String],
@@ -62,11 +65,12 @@ impl Source {
             // A class can be missing because its link is dead.
             return Err(match listed.unlisted.into_iter().next() {
                 Some(first) => DataError::Unlisted(first),
-                None => DataError::ClassesDiffer {
+                None => ClassError::ClassesDiffer {
                     path: root,
                     missing: expected.difference(&found).cloned().collect(),
                     extra: found.difference(&expected).cloned().collect(),
-                },
+                }
+                .into(),
             });
         }
         listed.names = classes.to_vec();
@@ -288,15 +292,15 @@ mod tests {
         assert!(flat().ends_with(words), "{}", flat());
         assert!(matches!(
             open(&dir.path().join("train")),
-            DataError::MissingFolder(_)
+            DataError::Folder(FolderError::MissingFolder(_))
         ));
         assert!(matches!(
             open(folder(&["readme"]).path()),
-            DataError::NoClasses(_)
+            DataError::Folder(FolderError::NoClasses(_))
         ));
         let dir = folder(&["a/1.png", "b/readme"]);
         assert!(
-            matches!(open(dir.path()), DataError::EmptyClass { path, .. } if path.ends_with("b"))
+            matches!(open(dir.path()), DataError::Folder(FolderError::EmptyClass { path, .. }) if path.ends_with("b"))
         );
         let dir = folder(&["a/1.png", "b/2.HEIC", "b/1.heic"]);
         let message = open(dir.path()).to_string();

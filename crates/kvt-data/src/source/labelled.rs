@@ -9,7 +9,7 @@ use super::classes::{listed, without};
 use super::label_sets::{labels_in, numbers_of};
 use super::labels::{Labels, Row, whole};
 use super::names::{TEST, usual};
-use super::splits::{Split, usual_name};
+use super::splits::{Split, SplitError, usual_name};
 use super::{Place, Sample, Source, share};
 use crate::listing::{self, Files};
 use crate::text::{counted, is_handed_over, quoted};
@@ -156,7 +156,7 @@ impl<'a> Table<'a> {
         }
         if let (Split::Val, Some(test)) = (part, TEST.into_iter().find(|test| self.has(test))) {
             let path = self.labels.path.clone();
-            return Err(DataError::OnlyTest { path, test });
+            return Err(SplitError::OnlyTest { path, test }.into());
         }
         let found: BTreeSet<&String> = self.splits().filter(|name| !name.is_empty()).collect();
         let found: Vec<String> = found.into_iter().cloned().collect();
@@ -189,7 +189,7 @@ impl<'a> Table<'a> {
             return Ok(());
         }
         let path = self.labels.path.clone();
-        Err(DataError::AlreadySplit { path, splits })
+        Err(SplitError::AlreadySplit { path, splits }.into())
     }
 
     /// The classes: these, those of `data.classes`, or the labels of these splits, or of all rows, in order.

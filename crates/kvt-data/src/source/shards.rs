@@ -5,6 +5,8 @@
 //! The headers are read once. Then every image is read independently from its shard, so that an epoch can visit the
 //! images in any order, each once, and continue in the middle.
 
+mod fault;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,11 +15,12 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use tar::{Archive, Entry, EntryType};
 
+pub use self::fault::ShardFault;
 use super::{Place, Sample, Source, within};
 use crate::listing::OtherFormats;
 use crate::regular;
 use crate::text::{LARGEST_LIST, read_text};
-use crate::{DataError, ShardFault, listing};
+use crate::{DataError, listing};
 
 /// The names of the classes in label order, a JSON list in the folder of the shards.
 pub(crate) const CLASSES: &str = "classes.json";

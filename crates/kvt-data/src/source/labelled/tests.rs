@@ -53,14 +53,16 @@ fn a_column_divides() {
     data.val_fraction = 0.5;
     let error = open(&data, None).unwrap_err();
     assert!(
-        matches!(error, DataError::AlreadySplit { splits, .. } if splits == ["test", "train", "valid"])
+        matches!(error, DataError::Split(SplitError::AlreadySplit { splits, .. }) if splits == ["test", "train", "valid"])
     );
     // So are rows of names that no split usually has.
     let table = "path,label,split\nb.png,cat,fit\na.png,dog,kept\n";
     let (_dir, mut data) = folder(&IMAGES, table);
     data.val_fraction = 0.5;
     let error = open(&data, None).unwrap_err();
-    assert!(matches!(error, DataError::AlreadySplit { splits, .. } if splits == ["fit", "kept"]));
+    assert!(
+        matches!(error, DataError::Split(SplitError::AlreadySplit { splits, .. }) if splits == ["fit", "kept"])
+    );
 }
 
 #[test]

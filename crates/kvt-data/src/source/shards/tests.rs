@@ -3,7 +3,7 @@
 use fs_err as fs;
 
 use super::*;
-use crate::{ClassOrder, ImageLimits, pack};
+use crate::{ClassError, ClassOrder, ImageLimits, pack};
 
 /// A shard with these files.
 fn shard(files: &[(&str, &[u8])]) -> Vec<u8> {
@@ -162,7 +162,7 @@ fn names_of_classes_are_those_of_the_list() {
     );
     assert!(matches!(
         source.relabelled(&names(&["a", "c"])),
-        Err(DataError::ClassesDiffer { missing, extra, .. }) if missing == ["c"] && extra == ["b"]
+        Err(DataError::Classes(ClassError::ClassesDiffer { missing, extra, .. })) if missing == ["c"] && extra == ["b"]
     ));
     // With the byte-order mark of an editor.
     fs::write(dir.path().join(CLASSES), "\u{feff}[\"b\", \"a\"]").unwrap();
@@ -175,7 +175,9 @@ fn names_of_classes_are_those_of_the_list() {
     assert!(invalid.contains("no JSON list"), "{invalid}");
     // Two classes with the same name would be one.
     let twice = error(r#"["crane", "owl", "crane"]"#);
-    assert!(matches!(twice, DataError::TwoClasses { class, .. } if class == "crane"));
+    assert!(
+        matches!(twice, DataError::Classes(ClassError::TwoClasses { class, .. }) if class == "crane")
+    );
     // A link that leads nowhere is no missing list.
     #[cfg(unix)]
     {
