@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::{ImageLimits, check_labels, listing_of};
+use crate::{ClassNames, ImageLimits, SplitError, check_labels, listing_of};
 
 /// A folder of empty images and a table `labels.csv` in it.
 fn folder(images: &[&str], table: &str) -> (tempfile::TempDir, DataConfig) {
