@@ -3,6 +3,7 @@
 mod error;
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 
 pub use self::error::ClassError;
 use super::Source;
@@ -17,8 +18,14 @@ pub(super) fn numbers(count: usize) -> Vec<String> {
 pub(super) fn listed(data: &DataConfig) -> Result<Option<Vec<String>>, DataError> {
     Ok(match &data.classes {
         Some(ClassNames::File(file)) => {
-            let text = read_text(&data.path.join(file), LARGEST_LIST)?;
-            Some(names(&text))
+            let path = data.path.join(file);
+            match read_text(&path, LARGEST_LIST) {
+                // A number that is too large, such as 300, is taken for the name of a file.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(ClassError::NoList(path).into());
+                }
+                text => Some(names(&text?)),
+            }
         }
         Some(ClassNames::Count(count)) => Some(numbers(*count)),
         None => None,

@@ -1,5 +1,6 @@
 //! Images with objects in a file of annotations, as COCO has them.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use rayon::prelude::*;
 use super::objects::Objects;
 use super::{Place, Sample, Source, share};
 use crate::coco::{Coco, CocoError};
+use crate::text::counted;
 use crate::{DataConfig, DataError, OnError};
 
 /// Images with a shorter side are not trained on, as in mmdetection.
@@ -48,10 +50,12 @@ fn listed(coco: Coco, root: PathBuf) -> Result<Source, DataError> {
         label: 0,
         place: Place::File,
     });
-    let samples = samples.collect();
+    let samples: Vec<Sample> = samples.collect();
+    let notes = shared(&coco, &samples).into_iter().collect();
     let names = coco.categories.iter().map(|class| class.name.clone());
     let source = Source::new(root, names.collect(), samples)?;
     Ok(Source {
+        notes,
         objects: Some(Arc::new(Objects {
             images: (0..coco.images.len()).collect(),
             coco: Arc::new(coco),
@@ -59,6 +63,21 @@ fn listed(coco: Coco, root: PathBuf) -> Result<Source, DataError> {
         })),
         ..source
     })
+}
+
+/// A warning about images that are one file: what one of them has as objects is background in the other.
+fn shared(coco: &Coco, samples: &[Sample]) -> Option<String> {
+    let mut files = HashSet::new();
+    let mut again = samples
+        .iter()
+        .filter(|sample| !files.insert(sample.path.as_path()));
+    let first = again.next()?;
+    Some(format!(
+        "{} of `{}` with the `file_name` of another image, such as `{}`: each has the objects of its own id alone",
+        counted(1 + again.count(), "image"),
+        coco.path.display(),
+        first.path.display()
+    ))
 }
 
 /// Without the images that have no object to train on, or a side below [`LEAST_SIDE`].

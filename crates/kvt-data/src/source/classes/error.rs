@@ -31,6 +31,9 @@ pub enum ClassError {
         /// The name.
         class: String,
     },
+    /// The list of `data.classes` does not exist.
+    #[error("no file `{}`: `data.classes` is the path of a file with a class on each line, or their number, from 1 to 255", .0.display())]
+    NoList(PathBuf),
     /// Two classes with the same name.
     #[error(
         "two of the classes of `{}` are called `{class}`, and labels are matched by name: give each a name of its own",

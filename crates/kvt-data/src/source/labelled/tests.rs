@@ -146,6 +146,19 @@ fn the_order_of_rows_does_not_matter() {
     assert_eq!(listing(&data), listing(&other));
 }
 
+/// As `--set data.classes=300` has it: more classes than a number may say.
+#[test]
+fn a_list_of_classes_that_is_not_there_is_named_with_its_key() {
+    let (dir, mut data) = folder(&IMAGES, SPLIT);
+    data.classes = Some(ClassNames::File("300".into()));
+    let error = open(&data, None).unwrap_err().to_string();
+    let file = dir.path().join("300").display().to_string();
+    assert!(
+        error.contains(&file) && error.contains("`data.classes` is the path of a file"),
+        "{error}"
+    );
+}
+
 #[test]
 fn mistakes_are_named() {
     let said = |table: &str, classes: Option<&str>, known: Option<&[String]>| {
