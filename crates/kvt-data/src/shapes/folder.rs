@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{Layout, ShapesConfig};
 use super::{Figure, ShapesError, dense, render};
-use crate::fs::{parent, remove_leftovers, write_folder};
+use crate::fs::{if_there, parent, remove_leftovers, write_folder};
 use crate::{DataError, Split, regular};
 use kvt_ops::Key;
 
@@ -180,11 +180,8 @@ where
 
 /// Whether a path does not exist or is an empty folder.
 fn is_vacant(dir: &Path) -> Result<bool, DataError> {
-    match fs_err::read_dir(dir) {
-        Ok(mut entries) => Ok(entries.next().is_none()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
-        Err(error) => Err(error.into()),
-    }
+    let entries = if_there(fs_err::read_dir(dir))?;
+    Ok(entries.is_none_or(|mut entries| entries.next().is_none()))
 }
 
 #[cfg(test)]
