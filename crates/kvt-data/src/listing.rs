@@ -63,15 +63,6 @@ impl OtherFormats {
         }
     }
 
-    /// A warning that these files of a folder are not read; `None` if there are none.
-    pub fn warning(&self, root: &Path) -> Option<String> {
-        let others = self.describe()?;
-        let root = root.display();
-        Some(format!(
-            "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
-        ))
-    }
-
     /// The extensions with their counts and an example each; `None` if there are no such files.
     pub fn describe(&self) -> Option<String> {
         let kinds = self.0.iter().map(|(ending, kind)| {
@@ -259,14 +250,6 @@ pub struct Files {
     pub others: OtherFormats,
     /// Dead and circular links, and folders that cannot be listed.
     pub(super) unlisted: Vec<Unlisted>,
-}
-
-impl Files {
-    /// Adds the ignored entries of another class.
-    pub(super) fn merge_rest(&mut self, other: Self) {
-        self.others.merge(other.others);
-        self.unlisted.extend(other.unlisted);
-    }
 }
 
 /// Lists a class folder. Links are followed; hidden files and folders, and files with other extensions, are ignored.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::error::FolderError;
 use super::{ClassError, Place, Sample, Source};
 use crate::DataError;
-use crate::listing::{self, Classes, Files};
+use crate::listing::{self, Classes, OtherFormats};
 
 /// How class folders become labels 0, 1, 2, ...
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -88,20 +88,17 @@ impl Source {
     fn list(root: PathBuf, classes: Classes) -> Result<Self, DataError> {
         let mut samples = Vec::new();
         let notes = classes.warning(&root).into_iter().collect();
-        let mut rest = Files {
-            unlisted: classes.unlisted,
-            ..Files::default()
-        };
+        let (mut others, mut unlisted) = (OtherFormats::default(), classes.unlisted);
         for (label, class) in (0..).zip(&classes.names) {
-            let mut found = listing::images(&root.join(class));
-            let images = std::mem::take(&mut found.images);
-            let place = Place::File;
-            samples.extend(images.into_iter().map(|path| Sample { path, label, place }));
-            rest.merge_rest(found);
+            let found = listing::images(&root.join(class));
+            let (images, place) = (found.images.into_iter(), Place::File);
+            samples.extend(images.map(|path| Sample { path, label, place }));
+            others.merge(found.others);
+            unlisted.extend(found.unlisted);
         }
         Ok(Self {
-            others: rest.others,
-            unlisted: rest.unlisted,
+            others,
+            unlisted,
             notes,
             ..Self::new(root, classes.names, samples)?
         })

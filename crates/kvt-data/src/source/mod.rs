@@ -156,7 +156,11 @@ impl Source {
                 quoted(&missing)
             )
         });
-        let others = self.others.warning(&self.root);
+        let others = self.others.describe().map(|others| {
+            format!(
+                "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
+            )
+        });
         let objects = self.objects.iter().flat_map(|objects| objects.warnings());
         let files = [others, beside, gaps].into_iter().flatten();
         files

@@ -224,12 +224,12 @@ impl Index {
                 let text = label(labels, offset, size);
                 let text = text.map_err(|fault| (Some(name.clone()), fault))?;
                 if parts.label.is_some() {
-                    return Err((Some(name), ShardFault::TwoLabels));
+                    return Err((Some(name), ShardFault::Second("label")));
                 }
                 parts.label = Some((name, text));
             } else if is_image {
                 if parts.image.is_some() {
-                    return Err((Some(name), ShardFault::TwoImages));
+                    return Err((Some(name), ShardFault::Second("image")));
                 }
                 parts.image = Some((name, offset, size));
             } else {

@@ -34,12 +34,9 @@ pub enum ShardFault {
         "a label without an image beside it (.jpg, .jpeg, .png, .webp, .bmp, .tif, .tiff or .gif)"
     )]
     NoImage,
-    /// Two images under one name.
-    #[error("a second image of the same sample")]
-    TwoImages,
-    /// Two labels under one name.
-    #[error("a second label of the same sample")]
-    TwoLabels,
+    /// Two images or labels under one name.
+    #[error("a second {0} of the same sample")]
+    Second(&'static str),
     /// A label that is too long to be a number.
     #[error("a label of {0} bytes: expected a whole number, in at most 32")]
     LongLabel(u64),

@@ -95,7 +95,7 @@ fn what_is_wrong_with_a_shard_is_named() {
     let no_image = shard(&[("0.psd", b"x"), ("0.cls", b"0")]);
     assert_eq!(fault(no_image), of("0.cls", ShardFault::NoImage));
     let two = shard(&[("0.jpg", b"x"), ("0.png", b"y"), ("0.cls", b"0")]);
-    assert_eq!(fault(two), of("0.png", ShardFault::TwoImages));
+    assert_eq!(fault(two), of("0.png", ShardFault::Second("image")));
     for text in ["cat", "-1", "", "4294967296"] {
         let label = text.to_owned();
         let bad = shard(&[("0.jpg", b"x"), ("0.cls", text.as_bytes())]);
@@ -267,7 +267,7 @@ fn what_could_be_an_image_or_a_label_is_read_or_named() {
     }
 
     let twice = shard(&[("0.png", b"x"), ("0.cls", b"0"), ("0.cls", b"1")]);
-    assert_eq!(fault(twice), of("0.cls", ShardFault::TwoLabels));
+    assert_eq!(fault(twice), of("0.cls", ShardFault::Second("label")));
     // The first 32 bytes are another number.
     let digits = format!("{:>32}5", "1");
     let long = shard(&[("0.png", b"x"), ("0.cls", digits.as_bytes())]);
