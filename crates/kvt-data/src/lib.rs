@@ -48,21 +48,22 @@ pub use check::{
 };
 pub use config::{ClassNames, DataConfig, DataKind, DecodeMode, OnError, Workers, ZeroMeans};
 pub use decode::{ColorKind, DecodeError, Decoded, decode, decode_bytes, decode_mask};
-pub use error::{DataError, ParquetFault, ShardFault};
+pub use error::DataError;
 pub use file::ImageLimits;
 pub use fresh::without_training;
 pub use label_map::{IGNORED, LabelMap};
 pub use listing::{Files, NotRead, OtherFormats, Unlisted, image_files};
-pub use loader::{Loader, LoaderConfig, Purpose, Skipped};
+pub use loader::{Loader, LoaderConfig, LoaderError, Purpose, Skipped};
 pub use pack::{Packed, pack, splits_to_pack};
 pub use prepare::{Example, Prepare, Views, view_key};
 pub use raster::Raster;
 pub use repeats::{EpochOrder, Sampler};
 pub use sampler::{batch_count, epoch_order, image_key};
 pub use source::{
-    ClassOrder, ImageObjects, Picture, Sample, Source, Split, TEST, TRAIN, Unpaired, VAL,
-    has_splits, is_guarded, is_split, is_whole, label_tables, open, open_part, open_split,
-    split_name, test_split, unused_splits, unused_splits_of, whole_kind,
+    ClassError, ClassOrder, FolderError, ImageObjects, PairError, ParquetFault, Picture, Sample,
+    ShardFault, Source, Split, SplitError, TEST, TRAIN, Unpaired, VAL, has_splits, is_guarded,
+    is_split, is_whole, label_tables, open, open_part, open_split, split_name, test_split,
+    unused_splits, unused_splits_of, whole_kind,
 };
 pub use state::{DataState, listing_of};
 pub use upload::DeviceBatch;

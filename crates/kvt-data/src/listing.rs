@@ -8,7 +8,7 @@ use walkdir::WalkDir;
 
 use crate::source::{is_usual, splits_among};
 use crate::text::counted;
-use crate::{DataError, DataKind, file, is_whole, label_tables};
+use crate::{DataError, DataKind, FolderError, file, is_whole, label_tables};
 
 /// The extensions of supported images.
 const READ: [&str; 8] = ["jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff", "gif"];
@@ -63,15 +63,6 @@ impl OtherFormats {
         }
     }
 
-    /// A warning that these files of a folder are not read; `None` if there are none.
-    pub fn warning(&self, root: &Path) -> Option<String> {
-        let others = self.describe()?;
-        let root = root.display();
-        Some(format!(
-            "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
-        ))
-    }
-
     /// The extensions with their counts and an example each; `None` if there are no such files.
     pub fn describe(&self) -> Option<String> {
         let kinds = self.0.iter().map(|(ending, kind)| {
@@ -118,7 +109,7 @@ impl Classes {
 /// Lists the class folders of a split; hidden ones are ignored.
 pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
     if !root.is_dir() {
-        return Err(DataError::MissingFolder(root.to_owned()));
+        return Err(FolderError::MissingFolder(root.to_owned()).into());
     }
     let mut found = Classes::default();
     for entry in fs_err::read_dir(root)? {
@@ -133,7 +124,7 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
                 let name = entry.file_name().into_string();
                 found
                     .names
-                    .push(name.map_err(|_| DataError::ClassName(path))?);
+                    .push(name.map_err(|_| FolderError::ClassName(path))?);
             }
             _ if is_image(&path) => found.loose.push(path),
             Ok(_) => {}
@@ -146,20 +137,21 @@ pub(super) fn classes(root: &Path) -> Result<Classes, DataError> {
     found.unlisted.sort_by(|a, b| a.path.cmp(&b.path));
     if let Some(splits) = splits_in(root, &found.names) {
         let path = root.to_owned();
-        return Err(DataError::SplitsAsClasses { path, splits });
+        return Err(FolderError::SplitsAsClasses { path, splits }.into());
     }
     if are_pairs(&found.names) {
         let (path, mut folders) = (root.to_owned(), found.names);
         folders.sort();
-        return Err(DataError::PairsAsClasses { path, folders });
+        return Err(FolderError::PairsAsClasses { path, folders }.into());
     }
     match (found.names.is_empty(), found.unlisted.first()) {
         (true, Some(first)) => Err(DataError::Unlisted(first.clone())),
         (true, None) if found.loose.is_empty() => Err(without_classes(root)),
-        (true, None) => Err(DataError::FlatFolder {
+        (true, None) => Err(FolderError::FlatFolder {
             path: root.to_owned(),
             tables: label_tables(root),
-        }),
+        }
+        .into()),
         (false, _) => Ok(found),
     }
 }
@@ -184,8 +176,8 @@ fn without_classes(root: &Path) -> DataError {
     let found = kinds.into_iter().find(|(kind, ..)| is_whole(*kind, root));
     let path = root.to_owned();
     match found {
-        Some((_, files, kind)) => DataError::NotFolders { path, files, kind },
-        None => DataError::NoClasses(path),
+        Some((_, files, kind)) => FolderError::NotFolders { path, files, kind }.into(),
+        None => FolderError::NoClasses(path).into(),
     }
 }
 
@@ -258,14 +250,6 @@ pub struct Files {
     pub others: OtherFormats,
     /// Dead and circular links, and folders that cannot be listed.
     pub(super) unlisted: Vec<Unlisted>,
-}
-
-impl Files {
-    /// Adds the ignored entries of another class.
-    pub(super) fn merge_rest(&mut self, other: Self) {
-        self.others.merge(other.others);
-        self.unlisted.extend(other.unlisted);
-    }
 }
 
 /// Lists a class folder. Links are followed; hidden files and folders, and files with other extensions, are ignored.

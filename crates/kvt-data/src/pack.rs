@@ -9,8 +9,8 @@ use crate::decode::{NOT_AN_IMAGE, format_of};
 use crate::fs::{sync_folder, write_atomic, write_folder};
 use crate::source::{CLASSES, LABEL, SHARD};
 use crate::{
-    DataConfig, DataError, DataKind, ImageLimits, Source, TRAIN, VAL, is_whole, listing, open,
-    open_split, split_name,
+    DataConfig, DataError, DataKind, ImageLimits, Source, SplitError, TRAIN, VAL, is_whole,
+    listing, open, open_split, split_name,
 };
 
 /// The result of packing.
@@ -33,7 +33,7 @@ pub fn splits_to_pack(
 ) -> Result<Vec<(String, Source)>, DataError> {
     let divides = data.val_fraction > 0.0;
     if divides && !splits.is_empty() {
-        return Err(DataError::NamedAndDivided(splits.to_vec()));
+        return Err(SplitError::NamedAndDivided(splits.to_vec()).into());
     }
     let usual = [TRAIN[0], VAL[0]].map(str::to_owned);
     let splits = match splits {

@@ -56,6 +56,12 @@ fn not_text(bytes: &[u8], place: usize) -> String {
     format!("it is not UTF-8 text (line {line}: byte {byte:#04x})")
 }
 
+/// What is there, in words around it; nothing if it is not.
+pub(crate) fn around<T: Display>(before: &str, value: &Option<T>, behind: &str) -> String {
+    let value = value.as_ref();
+    value.map_or_else(String::new, |value| format!("{before}{value}{behind}"))
+}
+
 /// The byte-order marks of UTF-16.
 const UTF_16: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 

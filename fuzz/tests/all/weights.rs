@@ -109,7 +109,7 @@ fn read(path: &Path, bytes: &[u8], models: &[Model]) {
     let _ = recognise(&weights);
     let _ = weights.not_finite().count();
     let options = LoadOptions {
-        strict: false,
+        partial: true,
         reset_head: false,
         new_head: false,
         reset_mixer: false,

@@ -35,6 +35,8 @@ pub struct CocoCheck {
     pub unreadable: Vec<DecodeError>,
     /// Smallest and largest (width, height) by area, in pixels, as the annotations say.
     pub sizes: Option<((u32, u32), (u32, u32))>,
+    /// Warnings about images that are one file.
+    pub notes: Vec<String>,
 }
 
 impl CocoCheck {
@@ -89,6 +91,7 @@ impl CocoCheck {
             name: name.to_owned(),
             images: source.samples.len(),
             classes: uncounted(source),
+            notes: source.notes.clone(),
             ..Self::default()
         };
         if let Some(coco) = source.coco() {

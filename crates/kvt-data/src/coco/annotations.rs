@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rle::Rle;
 use super::segmentation::Segmentation;
-use super::{Fault, json};
+use super::{CocoError, Fault, json};
 use crate::{DataError, OnError, regular};
 
 /// An annotation file in memory: polygons and runs as they are, no bitmaps.
@@ -96,7 +96,7 @@ impl Coco {
     /// # Errors
     /// If it is missing or no such file, ids are not unique or unknown, or an annotation is invalid.
     pub fn read(path: &Path, on_error: OnError) -> Result<Self, DataError> {
-        let file = regular::open(path).map_err(|error| DataError::NoAnnotations {
+        let file = regular::open(path).map_err(|error| CocoError::NoAnnotations {
             path: path.to_owned(),
             reason: error.to_string(),
         })?;
@@ -108,7 +108,7 @@ impl Coco {
     /// # Errors
     /// As [`Coco::read`].
     pub fn parse(reader: impl Read, path: &Path, on_error: OnError) -> Result<Self, DataError> {
-        let (file, hash) = json::read(reader).map_err(|error| DataError::NotCoco {
+        let (file, hash) = json::read(reader).map_err(|error| CocoError::NotCoco {
             path: path.to_owned(),
             what: "annotations as COCO has it (`images`, `annotations`, `categories`)",
             reason: error.to_string(),
@@ -133,7 +133,7 @@ impl Coco {
         ids.sort_unstable();
         coco.twice("annotations", ids.into_iter())?;
         if coco.categories.is_empty() {
-            return Err(DataError::NoCategories(coco.path));
+            return Err(CocoError::NoCategories(coco.path).into());
         }
         coco.group(file.annotations, on_error)?;
         Ok(coco)
@@ -157,7 +157,7 @@ impl Coco {
         for id in ids {
             if before.replace(id) == Some(id) {
                 let path = self.path.clone();
-                return Err(DataError::TwoIds { path, what, id });
+                return Err(CocoError::TwoIds { path, what, id }.into());
             }
         }
         Ok(())

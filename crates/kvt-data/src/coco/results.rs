@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::rle::Rle;
-use super::{Coco, segmentation};
+use super::{Coco, CocoError, segmentation};
 use crate::{DataError, regular};
 
 /// A detection.
@@ -40,10 +40,12 @@ struct Row {
 /// If it cannot be read, or a detection is of an image or a category that the annotations do not have, has neither box nor mask,
 /// or a mask of another size than its image.
 pub fn read_results(path: &Path, coco: &Coco) -> Result<Vec<CocoResult>, DataError> {
-    let refused = |reason: String| DataError::NotCoco {
-        path: path.to_owned(),
-        what: "detections as COCO has it",
-        reason,
+    let refused = |reason: String| {
+        DataError::Coco(CocoError::NotCoco {
+            path: path.to_owned(),
+            what: "detections as COCO has it",
+            reason,
+        })
     };
     let file = regular::open(path).map_err(|error| refused(error.to_string()))?;
     let rows: Vec<Row> = serde_json::from_reader(BufReader::new(file))

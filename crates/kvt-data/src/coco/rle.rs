@@ -54,14 +54,6 @@ pub enum RleError {
         /// Its place among the runs, from 0.
         position: usize,
     },
-    /// Masks that are not of one image.
-    #[error("masks of `{} x {}` and `{} x {}` pixels have no union", first.0, first.1, other.0, other.1)]
-    Sizes {
-        /// Height and width of one.
-        first: (u32, u32),
-        /// Those of another.
-        other: (u32, u32),
-    },
 }
 
 impl Rle {

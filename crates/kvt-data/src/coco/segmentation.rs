@@ -48,7 +48,7 @@ impl Segmentation {
                 let parts = parts.iter().map(|part| part.mask(image));
                 let parts: Vec<Rle> = parts.collect::<Result<_, _>>()?;
                 let parts = parts.split_first();
-                Ok(parts.map(|(first, rest)| first.union(rest)).transpose()?)
+                Ok(parts.map(|(first, rest)| first.union(rest)))
             }
             &(Self::Runs { size: found, .. } | Self::Text { size: found, .. })
                 if found != image =>

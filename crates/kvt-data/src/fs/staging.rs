@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use tempfile::TempDir;
 
-use super::TEMPORARY_PREFIX;
 use super::temporary::Mark;
+use super::{TEMPORARY_PREFIX, if_there};
 
 const LOCK: &str = "lock";
 const DATA: &str = "data";
@@ -79,10 +79,8 @@ impl Staging {
 
 /// Locks a new folder; `None` if another process is removing it.
 fn own(folder: &Path) -> io::Result<Option<File>> {
-    let file = match open(folder) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
+    let Some(file) = if_there(open(folder))? else {
+        return Ok(None);
     };
     match file.try_lock() {
         Ok(()) => Ok(folder.join(LOCK).exists().then_some(file)),

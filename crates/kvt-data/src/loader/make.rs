@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{LoaderConfig, Purpose, Skipped};
+use super::{LoaderConfig, LoaderError, Purpose, Skipped};
 use crate::batch::Image;
 use crate::prepare::Example;
 use crate::{Batch, DataError, OnError, View, image_key};
@@ -96,7 +96,7 @@ impl<T> LoaderConfig<T> {
             // Beyond the limit, it is useless to continue.
             if count > max {
                 let last = bad;
-                return Err(DataError::TooManySkipped { count, max, last });
+                return Err(LoaderError::TooManySkipped { count, max, last }.into());
             }
             first_bad.get_or_insert(bad);
             if self.purpose == Purpose::Evaluate {

@@ -3,12 +3,14 @@
 //! A batch depends only on its position in the order and on the keys of its samples: any number of workers gives the
 //! same epoch, and starting at batch `n` gives the same batches as a full epoch from batch `n` on.
 
+mod error;
 mod make;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use self::error::LoaderError;
 use self::make::Made;
 use crate::ordered::Ordered;
 use crate::prepare::Prepare;
@@ -84,12 +86,12 @@ impl<T: Send + 'static> Loader<T> {
     /// If the batch size is 0, the order contains samples that the source does not have, or a thread does not start.
     pub fn start(config: LoaderConfig<T>) -> Result<Self, DataError> {
         if config.batch_size == 0 {
-            return Err(DataError::EmptyBatch);
+            return Err(LoaderError::EmptyBatch.into());
         }
         let len = config.source.samples.len();
         if let Some(&index) = config.order.iter().find(|&&i| i as usize >= len) {
             let path = config.source.root.clone();
-            return Err(DataError::NoSuchSample { index, len, path });
+            return Err(LoaderError::NoSuchSample { index, len, path }.into());
         }
         let drop_last = config.purpose == Purpose::Train { drop_last: true };
         let end = batch_count(config.order.len(), config.batch_size, drop_last);
@@ -134,10 +136,11 @@ impl<T> Loader<T> {
     /// would give an epoch without batches, and training would loop over epochs forever.
     fn check_readable(&self, batch: &Batch<T>) -> Result<(), DataError> {
         match self.config.purpose {
-            Purpose::Train { .. } if batch.is_empty() => Err(DataError::NothingReadable {
+            Purpose::Train { .. } if batch.is_empty() => Err(LoaderError::NothingReadable {
                 path: self.config.source.root.clone(),
                 images: self.config.order.len(),
-            }),
+            }
+            .into()),
             _ => Ok(()),
         }
     }
@@ -152,7 +155,7 @@ impl<T> Loader<T> {
             let (count, max) = (self.skipped.len(), self.config.max_skipped);
             if count > max {
                 let last = skipped;
-                return Err(DataError::TooManySkipped { count, max, last });
+                return Err(LoaderError::TooManySkipped { count, max, last }.into());
             }
         }
         Ok(())

@@ -214,11 +214,11 @@ fn bad_files_are_replaced_in_training_and_left_out_in_evaluation() {
         assert!(
             matches!(
                 error,
-                DataError::TooManySkipped {
+                DataError::Loader(LoaderError::TooManySkipped {
                     count: 2,
                     max: 1,
                     ..
-                }
+                })
             ),
             "{error}"
         );
@@ -269,7 +269,7 @@ fn an_epoch_without_a_readable_image_is_an_error() {
         let mut loader = Loader::start(config.clone()).unwrap();
         let error = loader.next().unwrap().unwrap_err();
         assert!(
-            matches!(&error, DataError::NothingReadable { images: 23, path } if *path == config.source.root),
+            matches!(&error, DataError::Loader(LoaderError::NothingReadable { images: 23, path }) if *path == config.source.root),
             "{error}"
         );
         assert!(loader.next().is_none());
@@ -312,18 +312,21 @@ fn impossible_settings_are_errors() {
         batch_size: 0,
         ..config.clone()
     };
-    assert!(matches!(start(empty), DataError::EmptyBatch));
+    assert!(matches!(
+        start(empty),
+        DataError::Loader(LoaderError::EmptyBatch)
+    ));
     let outside = LoaderConfig {
         order: vec![23],
         ..config
     };
     assert!(matches!(
         start(outside),
-        DataError::NoSuchSample {
+        DataError::Loader(LoaderError::NoSuchSample {
             index: 23,
             len: 23,
             ..
-        }
+        })
     ));
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Figure;
+use super::{Figure, ShapesError};
 use crate::schema::{self, section};
 use crate::{DataError, Split};
 use kvt_ops::Key;
@@ -54,9 +54,10 @@ impl ShapesConfig {
     ///
     /// # Errors
     ///
-    /// [`DataError::ShapesConfig`] with the key, its value and what is allowed.
+    /// [`ShapesError::Config`] with the key, its value and what is allowed.
     pub fn validate(&self) -> Result<(), DataError> {
-        schema::check(self).map_err(|(key, refusal)| DataError::ShapesConfig { key, refusal })
+        schema::check(self)
+            .map_err(|(key, refusal)| DataError::Shapes(ShapesError::Config { key, refusal }))
     }
 
     /// The key of an image, which does not depend on the number of images, so that larger data sets begin with the images of smaller ones.

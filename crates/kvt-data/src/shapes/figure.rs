@@ -31,20 +31,14 @@ impl Figure {
         Self::Pentagon,
     ];
 
+    const NAMES: [&str; 10] = [
+        "circle", "square", "triangle", "star", "cross", "ring", "crescent", "diamond", "hexagon",
+        "pentagon",
+    ];
+
     /// The class name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Circle => "circle",
-            Self::Square => "square",
-            Self::Triangle => "triangle",
-            Self::Star => "star",
-            Self::Cross => "cross",
-            Self::Ring => "ring",
-            Self::Crescent => "crescent",
-            Self::Diamond => "diamond",
-            Self::Hexagon => "hexagon",
-            Self::Pentagon => "pentagon",
-        }
+        Self::NAMES[self as usize]
     }
 
     /// Whether the point is inside the shape.

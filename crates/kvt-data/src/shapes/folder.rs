@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::config::{Layout, ShapesConfig};
-use super::{Figure, dense, render};
-use crate::fs::{parent, remove_leftovers, write_folder};
+use super::{Figure, ShapesError, dense, render};
+use crate::fs::{if_there, parent, remove_leftovers, write_folder};
 use crate::{DataError, Split, regular};
 use kvt_ops::Key;
 
@@ -97,7 +97,7 @@ pub fn ensure(
 fn found(config: &ShapesConfig, dir: &Path) -> Result<Summary, DataError> {
     let path = dir.join(MANIFEST);
     if !path.is_file() {
-        return Err(DataError::NotShapes(dir.to_owned()));
+        return Err(ShapesError::NotGenerated(dir.to_owned()).into());
     }
     let manifest_error = |reason: String| {
         let reason = format!("it is no manifest of a generated data set: {reason}");
@@ -111,10 +111,11 @@ fn found(config: &ShapesConfig, dir: &Path) -> Result<Summary, DataError> {
         differences = format!("version {} there, {VERSION} here", found.version);
     }
     if !differences.is_empty() {
-        return Err(DataError::OtherShapes {
+        return Err(ShapesError::OtherSettings {
             path: dir.to_owned(),
             differences,
-        });
+        }
+        .into());
     }
     Ok(Summary::of(config, dir, false))
 }
@@ -179,11 +180,8 @@ where
 
 /// Whether a path does not exist or is an empty folder.
 fn is_vacant(dir: &Path) -> Result<bool, DataError> {
-    match fs_err::read_dir(dir) {
-        Ok(mut entries) => Ok(entries.next().is_none()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
-        Err(error) => Err(error.into()),
-    }
+    let entries = if_there(fs_err::read_dir(dir))?;
+    Ok(entries.is_none_or(|mut entries| entries.next().is_none()))
 }
 
 #[cfg(test)]

@@ -10,12 +10,14 @@
 mod canvas;
 mod config;
 mod dense;
+mod error;
 mod figure;
 mod folder;
 mod scene;
 
 pub use config::{Layout, ShapesConfig};
 pub(crate) use dense::CLASSES;
+pub use error::ShapesError;
 pub use figure::Figure;
 pub use folder::{Summary, ensure};
 pub use scene::render;

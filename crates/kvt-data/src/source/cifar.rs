@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use image::{Rgb, RgbImage};
 
 use super::classes::names;
-use super::{Coding, Place, Sample, Source, within};
+use super::{Coding, FolderError, Place, Sample, Source, within};
 use crate::DataError;
 use crate::regular;
 use crate::text::{LARGEST_LIST, read_text};
@@ -75,7 +75,7 @@ pub(super) fn open(path: &Path, split: &str) -> Result<Source, DataError> {
     let files = match split {
         "train" => layout.train,
         "val" | "test" => layout.test,
-        _ => return Err(DataError::MissingFolder(path.join(split))),
+        _ => return Err(FolderError::MissingFolder(path.join(split)).into()),
     };
     let classes = names(&read_text(&dir.join(layout.names), LARGEST_LIST)?);
     let files: Vec<PathBuf> = files.iter().map(|file| dir.join(file)).collect();

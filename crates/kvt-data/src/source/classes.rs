@@ -1,7 +1,11 @@
 //! The names of classes: in a text, and those of a source beside others that it must have.
 
-use std::collections::{HashMap, HashSet};
+mod error;
 
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+pub use self::error::ClassError;
 use super::Source;
 use crate::text::{LARGEST_LIST, read_text};
 use crate::{ClassNames, DataConfig, DataError};
@@ -14,8 +18,14 @@ pub(super) fn numbers(count: usize) -> Vec<String> {
 pub(super) fn listed(data: &DataConfig) -> Result<Option<Vec<String>>, DataError> {
     Ok(match &data.classes {
         Some(ClassNames::File(file)) => {
-            let text = read_text(&data.path.join(file), LARGEST_LIST)?;
-            Some(names(&text))
+            let path = data.path.join(file);
+            match read_text(&path, LARGEST_LIST) {
+                // A number that is too large, such as 300, is taken for the name of a file.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(ClassError::NoList(path).into());
+                }
+                text => Some(names(&text?)),
+            }
         }
         Some(ClassNames::Count(count)) => Some(numbers(*count)),
         None => None,
@@ -67,7 +77,7 @@ impl Source {
 
     /// The error that the classes of this source, `found`, are not those `expected`.
     pub(super) fn other_classes(&self, found: &[String], expected: &[String]) -> DataError {
-        DataError::ClassesDiffer {
+        ClassError::ClassesDiffer {
             missing: without(expected, found),
             extra: without(found, expected),
             // The splits may be in the same folder.
@@ -76,6 +86,7 @@ impl Source {
                 None => self.root.clone(),
             },
         }
+        .into()
     }
 
     /// The same if its classes are these in this order, where they are given: labels are places in the list.
@@ -125,7 +136,7 @@ mod tests {
         let others: Vec<String> = names.iter().map(|name| format!("{name}0")).collect();
         match all.relabelled(&others) {
             // Those that end in a zero are among the others.
-            Err(DataError::ClassesDiffer { missing, extra, .. }) => {
+            Err(DataError::Classes(ClassError::ClassesDiffer { missing, extra, .. })) => {
                 assert_eq!((missing.len(), extra.len()), (180_001, 180_001));
             }
             other => unreachable!("{other:?}"),

@@ -1,5 +1,6 @@
 //! Images with objects in a file of annotations, as COCO has them.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use rayon::prelude::*;
 
 use super::objects::Objects;
 use super::{Place, Sample, Source, share};
-use crate::coco::Coco;
+use crate::coco::{Coco, CocoError};
+use crate::text::counted;
 use crate::{DataConfig, DataError, OnError};
 
 /// Images with a shorter side are not trained on, as in mmdetection.
@@ -48,10 +50,12 @@ fn listed(coco: Coco, root: PathBuf) -> Result<Source, DataError> {
         label: 0,
         place: Place::File,
     });
-    let samples = samples.collect();
+    let samples: Vec<Sample> = samples.collect();
+    let notes = shared(&coco, &samples).into_iter().collect();
     let names = coco.categories.iter().map(|class| class.name.clone());
     let source = Source::new(root, names.collect(), samples)?;
     Ok(Source {
+        notes,
         objects: Some(Arc::new(Objects {
             images: (0..coco.images.len()).collect(),
             coco: Arc::new(coco),
@@ -59,6 +63,21 @@ fn listed(coco: Coco, root: PathBuf) -> Result<Source, DataError> {
         })),
         ..source
     })
+}
+
+/// A warning about images that are one file: what one of them has as objects is background in the other.
+fn shared(coco: &Coco, samples: &[Sample]) -> Option<String> {
+    let mut files = HashSet::new();
+    let mut again = samples
+        .iter()
+        .filter(|sample| !files.insert(sample.path.as_path()));
+    let first = again.next()?;
+    Some(format!(
+        "{} of `{}` with the `file_name` of another image, such as `{}`: each has the objects of its own id alone",
+        counted(1 + again.count(), "image"),
+        coco.path.display(),
+        first.path.display()
+    ))
 }
 
 /// Without the images that have no object to train on, or a side below [`LEAST_SIDE`].
@@ -81,13 +100,14 @@ pub(super) fn for_training(source: Source) -> Result<Source, DataError> {
     };
     let trains: Vec<bool> = (0..source.samples.len()).map(look).collect();
     if !trains.contains(&true) {
-        return Err(DataError::NothingTrains {
+        return Err(CocoError::NothingTrains {
             path: objects.coco.path.clone(),
             images: trains.len(),
             without,
             small,
             least: LEAST_SIDE,
-        });
+        }
+        .into());
     }
     let mut chosen = share::chosen(&source, |index| trains.get(index) == Some(&true));
     if let Some(objects) = &mut chosen.objects {
@@ -108,10 +128,11 @@ pub(super) fn for_evaluation(source: Source) -> Result<Source, DataError> {
     if all.any(|found| found.annotations.iter().any(|object| !object.is_crowd)) {
         return Ok(source);
     }
-    Err(DataError::NothingEvaluates {
+    Err(CocoError::NothingEvaluates {
         path: coco.path.clone(),
         images,
-    })
+    }
+    .into())
 }
 
 /// Rejects images whose files are not there: they would be met after hours.
@@ -124,11 +145,12 @@ fn refuse_missing(source: &Source) -> Result<(), DataError> {
     let Some(coco) = source.coco().filter(|_| !missing.is_empty()) else {
         return Ok(());
     };
-    Err(DataError::MissingImages {
+    Err(CocoError::MissingImages {
         path: coco.path.clone(),
         folder: source.root.clone(),
         missing,
-    })
+    }
+    .into())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! An image folder: `<dir>/<class>/**/*.{jpg,jpeg,png,webp,bmp,tif,tiff,gif}`.
 
+mod error;
+
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,9 +9,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Sample, Source};
+pub use self::error::FolderError;
+use super::{ClassError, Place, Sample, Source};
 use crate::DataError;
-use crate::listing::{self, Classes, Files};
+use crate::listing::{self, Classes, OtherFormats};
 
 /// How class folders become labels 0, 1, 2, ...
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -49,7 +52,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), and [`DataError::ClassesDiffer`] with the missing and the unexpected classes.
+    /// As [`open`](Self::open), and [`ClassError::ClassesDiffer`] with the missing and the unexpected classes.
     pub fn open_with_classes(
         dir: impl Into<PathBuf>,
         classes: &[String],
@@ -62,11 +65,12 @@ impl Source {
             // A class can be missing because its link is dead.
             return Err(match listed.unlisted.into_iter().next() {
                 Some(first) => DataError::Unlisted(first),
-                None => DataError::ClassesDiffer {
+                None => ClassError::ClassesDiffer {
                     path: root,
                     missing: expected.difference(&found).cloned().collect(),
                     extra: found.difference(&expected).cloned().collect(),
-                },
+                }
+                .into(),
             });
         }
         listed.names = classes.to_vec();
@@ -84,20 +88,17 @@ impl Source {
     fn list(root: PathBuf, classes: Classes) -> Result<Self, DataError> {
         let mut samples = Vec::new();
         let notes = classes.warning(&root).into_iter().collect();
-        let mut rest = Files {
-            unlisted: classes.unlisted,
-            ..Files::default()
-        };
+        let (mut others, mut unlisted) = (OtherFormats::default(), classes.unlisted);
         for (label, class) in (0..).zip(&classes.names) {
-            let mut found = listing::images(&root.join(class));
-            let images = std::mem::take(&mut found.images);
-            let place = Place::File;
-            samples.extend(images.into_iter().map(|path| Sample { path, label, place }));
-            rest.merge_rest(found);
+            let found = listing::images(&root.join(class));
+            let (images, place) = (found.images.into_iter(), Place::File);
+            samples.extend(images.map(|path| Sample { path, label, place }));
+            others.merge(found.others);
+            unlisted.extend(found.unlisted);
         }
         Ok(Self {
-            others: rest.others,
-            unlisted: rest.unlisted,
+            others,
+            unlisted,
             notes,
             ..Self::new(root, classes.names, samples)?
         })
@@ -288,15 +289,15 @@ mod tests {
         assert!(flat().ends_with(words), "{}", flat());
         assert!(matches!(
             open(&dir.path().join("train")),
-            DataError::MissingFolder(_)
+            DataError::Folder(FolderError::MissingFolder(_))
         ));
         assert!(matches!(
             open(folder(&["readme"]).path()),
-            DataError::NoClasses(_)
+            DataError::Folder(FolderError::NoClasses(_))
         ));
         let dir = folder(&["a/1.png", "b/readme"]);
         assert!(
-            matches!(open(dir.path()), DataError::EmptyClass { path, .. } if path.ends_with("b"))
+            matches!(open(dir.path()), DataError::Folder(FolderError::EmptyClass { path, .. }) if path.ends_with("b"))
         );
         let dir = folder(&["a/1.png", "b/2.HEIC", "b/1.heic"]);
         let message = open(dir.path()).to_string();

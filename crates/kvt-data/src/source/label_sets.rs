@@ -49,22 +49,31 @@ pub(super) fn is_class(name: &str) -> bool {
     is_line && !name.is_empty() && !name.contains(BETWEEN)
 }
 
-/// The numbers of labels.
-///
-/// # Errors
-/// The reason, if one is none of the classes.
-pub(super) fn numbers_of(
-    labels: &[&str],
-    numbers: &HashMap<&str, u32>,
-    classes: &[String],
-) -> Result<Vec<u32>, String> {
-    let number = |label: &&str| {
-        numbers.get(label).copied().ok_or_else(|| {
-            let classes = quoted(classes);
-            format!("the label `{label}` is none of the classes {classes}")
-        })
-    };
-    labels.iter().map(number).collect()
+/// Classes, and their numbers by name.
+pub(super) struct Numbers<'a> {
+    classes: &'a [String],
+    by_name: HashMap<&'a str, u32>,
+}
+
+impl<'a> Numbers<'a> {
+    pub(super) fn new(classes: &'a [String]) -> Self {
+        let by_name = classes.iter().map(String::as_str).zip(0..).collect();
+        Self { classes, by_name }
+    }
+
+    /// The numbers of labels.
+    ///
+    /// # Errors
+    /// The reason, if one is none of the classes.
+    pub(super) fn of(&self, labels: &[&str]) -> Result<Vec<u32>, String> {
+        let number = |label: &&str| {
+            self.by_name.get(label).copied().ok_or_else(|| {
+                let classes = quoted(self.classes);
+                format!("the label `{label}` is none of the classes {classes}")
+            })
+        };
+        labels.iter().map(number).collect()
+    }
 }
 
 impl Source {
@@ -148,10 +157,10 @@ impl Source {
             let reason = "no image has a label: expected text, such as `cat|dog` for two labels";
             return Err(DataError::records(self.root, reason));
         }
-        let numbers: HashMap<&str, u32> = classes.iter().map(String::as_str).zip(0..).collect();
+        let numbers = Numbers::new(&classes);
         let mut sets = Vec::new();
         for (text, labels) in parts.iter().enumerate() {
-            let labels = numbers_of(labels, &numbers, &classes);
+            let labels = numbers.of(labels);
             sets.push(labels.map_err(|reason| bad(text, reason))?);
         }
         let of = |label: u32| sets.get(label as usize).cloned().unwrap_or_default();

@@ -33,8 +33,9 @@ use crate::DataError;
 use crate::listing::{OtherFormats, Unlisted};
 use crate::text::quoted;
 
-pub use self::parquet::is_guarded;
-pub use folder::ClassOrder;
+pub use self::parquet::{ParquetFault, is_guarded};
+pub use classes::ClassError;
+pub use folder::{ClassOrder, FolderError};
 pub use labelled::has_splits;
 pub(super) use labelled::surveys as labelled_surveys;
 pub use labels::label_tables;
@@ -43,12 +44,14 @@ pub use names::{TEST, TRAIN, VAL};
 pub(super) use names::{is_usual, splits_among};
 pub use objects::ImageObjects;
 pub use open::{open, open_part, open_split};
-pub use pairs::Unpaired;
+pub use pairs::{PairError, Unpaired};
 pub use read::Picture;
+pub use shards::ShardFault;
 pub(super) use shards::{CLASSES, LABEL, SHARD};
 pub(super) use splits::detected;
 pub use splits::{
-    Split, is_split, is_whole, split_name, test_split, unused_splits, unused_splits_of, whole_kind,
+    Split, SplitError, is_split, is_whole, split_name, test_split, unused_splits, unused_splits_of,
+    whole_kind,
 };
 pub(super) use survey::{coco_survey, label_set_surveys, mask_survey, surveys};
 
@@ -153,7 +156,11 @@ impl Source {
                 quoted(&missing)
             )
         });
-        let others = self.others.warning(&self.root);
+        let others = self.others.describe().map(|others| {
+            format!(
+                "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
+            )
+        });
         let objects = self.objects.iter().flat_map(|objects| objects.warnings());
         let files = [others, beside, gaps].into_iter().flatten();
         files
@@ -174,11 +181,11 @@ impl Source {
             // A run writes them to a file, one a line.
             if class.is_empty() || class.contains(['\n', '\r']) {
                 let class = class.clone();
-                return Err(DataError::ClassLine { path: root, class });
+                return Err(ClassError::ClassLine { path: root, class }.into());
             }
             if !known.insert(class.as_str()) {
                 let class = class.clone();
-                return Err(DataError::TwoClasses { path: root, class });
+                return Err(ClassError::TwoClasses { path: root, class }.into());
             }
         }
         if u32::try_from(samples.len()).is_err() {
@@ -263,7 +270,9 @@ mod tests {
     fn a_class_has_a_line() {
         for class in ["", "a\nb", "a\r"] {
             let error = source(&["cat", class], &[0]).unwrap_err();
-            assert!(matches!(error, DataError::ClassLine { class: found, .. } if found == class));
+            assert!(
+                matches!(error, DataError::Classes(ClassError::ClassLine { class: found, .. }) if found == class)
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::archives::{label_sets, listed};
-use super::splits::{Split, divided, name, refuse_splits, refuse_whole, split_name};
+use super::splits::{Split, SplitError, divided, name, refuse_splits, refuse_whole, split_name};
 use super::{Known, Source, cifar, coco, labelled, pairs, parquet, share};
 use crate::{DataConfig, DataError, DataKind};
 
@@ -19,7 +19,7 @@ pub fn open(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2]
     let [train, val] = both(data, classes)?;
     // It would be noticed when they are evaluated, after the last epoch perhaps.
     if val.samples.is_empty() {
-        return Err(DataError::NoneValidates(val.root));
+        return Err(SplitError::NoneValidates(val.root).into());
     }
     Ok([subset(data, train)?, val])
 }
@@ -194,7 +194,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::ClassOrder;
+    use crate::{ClassOrder, FolderError};
 
     #[test]
     fn splits_are_neither_divided_nor_classes_nor_test_images_for_validation() {
@@ -218,17 +218,21 @@ mod tests {
         make("train");
         make("test");
         match open("val", 0.0).unwrap_err() {
-            DataError::OnlyTest { test, .. } => assert_eq!(test, "test"),
+            DataError::Split(SplitError::OnlyTest { test, .. }) => assert_eq!(test, "test"),
             other => unreachable!("{other}"),
         }
         assert_eq!(open("test", 0.0).unwrap(), at("test"));
         // Another name is not that of the usual split.
         let error = open("other", 0.0).unwrap_err();
-        assert!(matches!(error, DataError::MissingFolder(path) if path == at("other")));
+        assert!(
+            matches!(error, DataError::Folder(FolderError::MissingFolder(path)) if path == at("other"))
+        );
         make("other");
         for (val, expected) in [("val", "train test"), ("other", "train test other")] {
             match open(val, 0.5).unwrap_err() {
-                DataError::AlreadySplit { splits, .. } => assert_eq!(splits.join(" "), expected),
+                DataError::Split(SplitError::AlreadySplit { splits, .. }) => {
+                    assert_eq!(splits.join(" "), expected);
+                }
                 other => unreachable!("{other}"),
             }
         }
@@ -245,7 +249,9 @@ mod tests {
                 fs_err::write(data.path.join(format!("{stem}.{ending}")), b"").unwrap();
             }
             match super::open(&data, None).unwrap_err() {
-                DataError::AlreadySplit { splits, .. } | DataError::SideBySide { splits, .. } => {
+                DataError::Split(
+                    SplitError::AlreadySplit { splits, .. } | SplitError::SideBySide { splits, .. },
+                ) => {
                     assert_eq!(splits.join(" "), "test trainval");
                 }
                 other => unreachable!("{other}"),
@@ -253,7 +259,9 @@ mod tests {
         }
         let error = Source::open(dir.path(), ClassOrder::Byte).unwrap_err();
         match error {
-            DataError::SplitsAsClasses { splits, .. } => assert_eq!(splits, ["test", "train"]),
+            DataError::Folder(FolderError::SplitsAsClasses { splits, .. }) => {
+                assert_eq!(splits, ["test", "train"]);
+            }
             other => unreachable!("{other}"),
         }
         // A folder of each name, with images and no classes, is no split, but no class either.
@@ -264,6 +272,9 @@ mod tests {
             fs_err::write(at(split).join("1.png"), b"").unwrap();
         }
         let error = open("val", 0.5).unwrap_err();
-        assert!(matches!(error, DataError::SplitsAsClasses { .. }));
+        assert!(matches!(
+            error,
+            DataError::Folder(FolderError::SplitsAsClasses { .. })
+        ));
     }
 }

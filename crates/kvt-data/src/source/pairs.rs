@@ -1,11 +1,14 @@
 //! Images and masks in two folders as pairs: `<path>/<images>/<split>/**` and `<path>/<masks>/<split>/**`, by their names.
 
+mod error;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use self::error::PairError;
 use super::classes::{listed, numbers};
 use super::masks::{Masks, Values};
 use super::{Place, Sample, Source};
@@ -48,11 +51,12 @@ pub(super) fn survey(
         .into_iter()
         .find(|folder| !folder.is_dir());
     if let Some(path) = missing.cloned() {
-        return Err(DataError::NoPairs {
+        return Err(PairError::NoPairs {
             path,
             images: root,
             masks: mask_root,
-        });
+        }
+        .into());
     }
     let (mut images, image_listing) = by_stem(&root, &data.image_suffix)?;
     let (mut masks, mask_listing) = by_stem(&mask_root, &data.mask_suffix)?;
@@ -94,10 +98,11 @@ pub(super) fn open(
     let (source, unpaired) = survey(data, split, classes)?;
     let source = source.strict()?;
     if unpaired.count() > 0 {
-        return Err(DataError::Unpaired {
+        return Err(PairError::Unpaired {
             path: source.root,
             unpaired,
-        });
+        }
+        .into());
     }
     source.not_empty(split)?.with_classes(classes)
 }

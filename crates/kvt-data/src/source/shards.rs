@@ -5,6 +5,8 @@
 //! The headers are read once. Then every image is read independently from its shard, so that an epoch can visit the
 //! images in any order, each once, and continue in the middle.
 
+mod fault;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,11 +15,12 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use tar::{Archive, Entry, EntryType};
 
+pub use self::fault::ShardFault;
 use super::{Place, Sample, Source, within};
 use crate::listing::OtherFormats;
 use crate::regular;
 use crate::text::{LARGEST_LIST, read_text};
-use crate::{DataError, ShardFault, listing};
+use crate::{DataError, listing};
 
 /// The names of the classes in label order, a JSON list in the folder of the shards.
 pub(crate) const CLASSES: &str = "classes.json";
@@ -44,46 +47,32 @@ pub(super) fn open(dir: &Path, names: Option<&[String]>) -> Result<Source, DataE
     if files.is_empty() {
         return Err(DataError::NoShards(dir.to_owned()));
     }
-    let found: Result<Vec<_>, DataError> = files.par_iter().map(|shard| index(shard)).collect();
+    let list = dir.join(CLASSES);
+    let known = match names {
+        // A dead link is there, too.
+        _ if list.symlink_metadata().is_ok() => Some(read_classes(&list)?),
+        names => names.map(<[String]>::to_vec),
+    };
+    let count = known.as_ref().map(Vec::len);
+    let shards = files.par_iter().enumerate();
+    let found = shards.map(|(number, shard)| index(shard, number as u32, count));
     let [mut others, mut beside] = [OtherFormats::default(), OtherFormats::default()];
-    let mut members = Vec::new();
-    for found in found? {
-        members.push(found.members);
+    let mut samples = Vec::new();
+    for found in found.collect::<Result<Vec<_>, DataError>>()? {
+        samples.extend(found.samples);
         others.merge(found.others);
         beside.merge(found.beside);
     }
-    let list = dir.join(CLASSES);
-    // A dead link is there, too.
-    let has_list = list.symlink_metadata().is_ok();
-    let classes = match names {
-        _ if has_list => read_classes(&list)?,
-        Some(names) => names.to_vec(),
-        None => numbers(list, members.iter().flatten())?,
+    let is_numbered = known.is_none();
+    let classes = match known {
+        Some(known) => known,
+        None => numbers(list, &samples)?,
     };
-    let mut samples = Vec::new();
-    for (number, (shard, members)) in (0..).zip(files.iter().zip(members)) {
-        for member in members {
-            if member.label as usize >= classes.len() {
-                let (label, classes) = (member.label.to_string(), Some(classes.len()));
-                let fault = ShardFault::Label { label, classes };
-                return Err(error(shard, (Some(member.name), fault)));
-            }
-            samples.push(Sample {
-                path: within(shard, &member.name),
-                label: member.label,
-                place: Place::Within {
-                    file: number,
-                    offset: member.offset,
-                    length: member.length,
-                },
-            });
-        }
-    }
     Ok(Source {
         files,
         others,
         beside,
-        is_numbered: names.is_none() && !has_list,
+        is_numbered,
         ..Source::new(dir.to_owned(), classes, samples)?
     })
 }
@@ -100,11 +89,8 @@ fn read_classes(path: &Path) -> Result<Vec<String>, DataError> {
 }
 
 /// The numbers up to the largest label, where there is no `list` of names.
-fn numbers<'a>(
-    list: PathBuf,
-    members: impl Iterator<Item = &'a Member>,
-) -> Result<Vec<String>, DataError> {
-    let largest = members.map(|member| member.label).max();
+fn numbers(list: PathBuf, samples: &[Sample]) -> Result<Vec<String>, DataError> {
+    let largest = samples.iter().map(|sample| sample.label).max();
     let count = largest.map_or(0, |label| label.saturating_add(1));
     // An identifier is not a class number, and would need a list of billions of names.
     if count > MAX_CLASSES {
@@ -128,14 +114,6 @@ fn error(shard: &Path, (member, fault): Fault) -> DataError {
     }
 }
 
-/// An image in a shard.
-struct Member {
-    name: String,
-    offset: u64,
-    length: u64,
-    label: u32,
-}
-
 /// The files of a sample found so far.
 #[derive(Default)]
 struct Parts {
@@ -146,23 +124,33 @@ struct Parts {
 }
 
 impl Parts {
-    /// The image with its label; `None` if the sample has neither.
-    fn finish(self) -> Result<Option<Member>, Fault> {
+    /// The image with its label, which is one of so many classes if their number is known; `None` if the sample has neither. The shard
+    /// is one of [`Source::files`].
+    fn finish(
+        self,
+        (shard, file): (&Path, u32),
+        classes: Option<usize>,
+    ) -> Result<Option<Sample>, Fault> {
         let ((name, offset, length), text) = match (self.image, self.label) {
             (Some(image), Some((_, text))) => (image, text),
             (Some((name, ..)), None) => return Err((Some(name), ShardFault::NoLabel)),
             (None, Some((name, _))) => return Err((Some(name), ShardFault::NoImage)),
             (None, None) => return Ok(None),
         };
-        let Ok(label) = text.trim().parse() else {
-            let (label, classes) = (text.trim().to_owned(), None);
+        let text = text.trim();
+        let is_class = |label: &u32| classes.is_none_or(|count| (*label as usize) < count);
+        let Some(label) = text.parse::<u32>().ok().filter(is_class) else {
+            let label = text.to_owned();
             return Err((Some(name), ShardFault::Label { label, classes }));
         };
-        Ok(Some(Member {
-            name,
-            offset,
-            length,
+        Ok(Some(Sample {
+            path: within(shard, &name),
             label,
+            place: Place::Within {
+                file,
+                offset,
+                length,
+            },
         }))
     }
 }
@@ -170,23 +158,28 @@ impl Parts {
 /// What a shard contains.
 #[derive(Default)]
 struct Index {
-    members: Vec<Member>,
+    samples: Vec<Sample>,
     /// Images that are not read.
     others: OtherFormats,
     /// Files that are neither an image nor a label.
     beside: OtherFormats,
 }
 
-/// The images of a shard, from its headers.
-fn index(shard: &Path) -> Result<Index, DataError> {
+/// The images of a shard, from its headers. Their labels are of so many classes, if their number is known.
+fn index(shard: &Path, number: u32, classes: Option<usize>) -> Result<Index, DataError> {
     let open = || regular::open(shard).map_err(|error| regular::named(shard, &error));
     // The labels are read at a position of their own.
-    let found = Index::read(shard, open()?, &mut open()?);
+    let found = Index::read((shard, number), open()?, &mut open()?, classes);
     found.map_err(|fault| error(shard, fault))
 }
 
 impl Index {
-    fn read(shard: &Path, file: File, labels: &mut File) -> Result<Self, Fault> {
+    fn read(
+        shard: (&Path, u32),
+        file: File,
+        labels: &mut File,
+        classes: Option<usize>,
+    ) -> Result<Self, Fault> {
         let whole = |fault| -> Fault { (None, fault) };
         let damaged = |error: io::Error| whole(ShardFault::Damaged(error.to_string()));
         let length = file.metadata().map_err(damaged)?.len();
@@ -223,26 +216,27 @@ impl Index {
                 Err(_) => continue,
             };
             if key != parts.key {
-                found.members.extend(std::mem::take(&mut parts).finish()?);
+                let before = std::mem::take(&mut parts);
+                found.samples.extend(before.finish(shard, classes)?);
                 parts.key = key;
             }
             if is_label {
                 let text = label(labels, offset, size);
                 let text = text.map_err(|fault| (Some(name.clone()), fault))?;
                 if parts.label.is_some() {
-                    return Err((Some(name), ShardFault::TwoLabels));
+                    return Err((Some(name), ShardFault::Second("label")));
                 }
                 parts.label = Some((name, text));
             } else if is_image {
                 if parts.image.is_some() {
-                    return Err((Some(name), ShardFault::TwoImages));
+                    return Err((Some(name), ShardFault::Second("image")));
                 }
                 parts.image = Some((name, offset, size));
             } else {
-                found.pass_over(ending, within(shard, &name));
+                found.pass_over(ending, within(shard.0, &name));
             }
         }
-        found.members.extend(parts.finish()?);
+        found.samples.extend(parts.finish(shard, classes)?);
         check_end(&mut archive.into_inner()).map_err(whole)?;
         Ok(found)
     }

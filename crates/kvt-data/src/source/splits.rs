@@ -1,10 +1,13 @@
 //! How data is divided into splits: what they are called, which are there, and where a folder must be divided or must not.
 
+mod error;
+
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::error::SplitError;
 use super::names::{self, TEST, TRAIN, VAL, splits_of_files};
 use super::{cifar, parquet, shards};
 use crate::text::quoted;
@@ -160,11 +163,12 @@ pub(super) fn refuse_whole(data: &DataConfig) -> Result<(), DataError> {
         .into_iter()
         .any(|split| root.join(split).exists());
     if !is_split && listing::holds_classes(root) {
-        Err(DataError::NotSplit {
+        Err(SplitError::NotSplit {
             path: root.clone(),
             train: data.train.clone(),
             val: data.val.clone(),
-        })
+        }
+        .into())
     } else {
         Ok(())
     }
@@ -194,7 +198,7 @@ pub(super) fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
     if splits.is_empty() {
         Ok(())
     } else {
-        Err(DataError::AlreadySplit { path: root, splits })
+        Err(SplitError::AlreadySplit { path: root, splits }.into())
     }
 }
 
@@ -202,10 +206,11 @@ pub(super) fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
 pub(super) fn refuse_side_by_side(dir: &Path, shards: &[PathBuf]) -> Result<(), DataError> {
     match splits_of_files(shards) {
         None => Ok(()),
-        Some(splits) => Err(DataError::SideBySide {
+        Some(splits) => Err(SplitError::SideBySide {
             path: dir.to_owned(),
             splits,
-        }),
+        }
+        .into()),
     }
 }
 
@@ -223,7 +228,7 @@ pub(super) fn name(data: &DataConfig, part: Split) -> Result<&str, DataError> {
     let is_test = |name: &&str| is_split(data.kind, &root, name);
     match TEST.into_iter().find(is_test) {
         Some(test) if asked == VAL[0] && !root.join(asked).exists() => {
-            Err(DataError::OnlyTest { path: root, test })
+            Err(SplitError::OnlyTest { path: root, test }.into())
         }
         _ => Ok(asked),
     }

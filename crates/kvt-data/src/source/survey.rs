@@ -7,7 +7,7 @@ use super::names::TEST;
 use super::splits::{
     Split, divided, is_split, name, refuse_side_by_side, refuse_splits, split_name,
 };
-use super::{Source, Unpaired, cifar, coco, pairs, parquet, shards};
+use super::{FolderError, Source, Unpaired, cifar, coco, pairs, parquet, shards};
 use crate::{ClassOrder, DataConfig, DataError, DataKind, listing};
 
 impl Source {
@@ -19,10 +19,11 @@ impl Source {
         let empty = self.class_counts().iter().position(|count| *count == 0);
         let empty = empty.and_then(|class| Some(self.root.join(self.classes.get(class)?)));
         match empty {
-            Some(path) => Err(DataError::EmptyClass {
+            Some(path) => Err(FolderError::EmptyClass {
                 others: listing::images(&path).others,
                 path,
-            }),
+            }
+            .into()),
             None => Ok(self),
         }
     }

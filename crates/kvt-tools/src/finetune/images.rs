@@ -7,7 +7,8 @@ use toml::{Table, Value};
 use super::{FinetuneError, keys, text};
 use kvt_data::text::quoted;
 use kvt_data::{
-    ColorKind, DataConfig, DataError, DataKind, ImageLimits, TEST, TRAIN, VAL, is_split, is_whole,
+    ColorKind, DataConfig, DataError, DataKind, FolderError, ImageLimits, TEST, TRAIN, VAL,
+    is_split, is_whole,
 };
 use kvt_train::config::Document;
 use kvt_train::error::TrainError;
@@ -85,7 +86,7 @@ impl Images {
     /// The images of a folder from its layout only, without counting them.
     pub(super) fn by_layout(folder: &Path) -> Result<Self, FinetuneError> {
         if !folder.is_dir() {
-            return Err(DataError::MissingFolder(folder.to_owned()).into());
+            return Err(DataError::from(FolderError::MissingFolder(folder.to_owned())).into());
         }
         let (kind, path, splits) = layout(folder);
         let named = |path: &Path| {
@@ -133,12 +134,13 @@ impl Images {
         match tables.iter().position(|name| name == LABELS).or(only) {
             Some(place) => Ok(tables.swap_remove(place)),
             None => match opened {
-                Ok(_) | Err(DataError::NoClasses(_) | DataError::FlatFolder { .. }) => {
-                    Err(FinetuneError::SeveralTables {
-                        path: folder.to_owned(),
-                        tables,
-                    })
-                }
+                Ok(_)
+                | Err(DataError::Folder(
+                    FolderError::NoClasses(_) | FolderError::FlatFolder { .. },
+                )) => Err(FinetuneError::SeveralTables {
+                    path: folder.to_owned(),
+                    tables,
+                }),
                 // Folders of classes of which one cannot be read, which is told when they are opened.
                 Err(_) => {
                     self.tables = tables;

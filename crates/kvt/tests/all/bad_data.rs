@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use image::{Rgb, RgbImage};
 use kvt_train::config::load_plan;
-use kvt_train::data::{DataError, DataState};
+use kvt_train::data::{DataError, DataState, FolderError};
 use kvt_train::run::{Event, Note, Topic};
 use kvt_train::splits::Splits;
 
@@ -342,5 +342,8 @@ fn images_are_known_by_what_does_not_depend_on_their_place() {
     assert!(old.agrees(&here) && here.agrees(&old) && !old.agrees(&renamed));
 
     let missing = state("data", &[]).unwrap_err();
-    assert!(matches!(missing, DataError::MissingFolder(_)), "{missing}");
+    assert!(
+        matches!(missing, DataError::Folder(FolderError::MissingFolder(_))),
+        "{missing}"
+    );
 }

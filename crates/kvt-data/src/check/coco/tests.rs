@@ -115,6 +115,25 @@ fn masks_without_pixels_are_counted() {
 }
 
 #[test]
+fn images_that_are_one_file_are_told() {
+    let (_dir, data) = folder(&[object(1, &json!({}))]);
+    let path = data.annotations("train");
+    let mut file: Value = serde_json::from_slice(&fs_err::read(&path).unwrap()).unwrap();
+    let mut again = file["images"][0].clone();
+    again["id"] = json!(9);
+    file["images"].as_array_mut().unwrap().push(again);
+    fs_err::write(&path, file.to_string()).unwrap();
+    let found = check_coco(&data, ImageLimits::default()).unwrap();
+    let notes: Vec<usize> = found.splits.iter().map(|split| split.notes.len()).collect();
+    assert_eq!(notes, [1, 0]);
+    let note = &found.splits[0].notes[0];
+    assert!(
+        note.starts_with("1 image of `") && note.contains("0.png"),
+        "{note}"
+    );
+}
+
+#[test]
 fn bad_images_are_listed() {
     let (dir, data) = folder(&[object(1, &json!({}))]);
     assert!(

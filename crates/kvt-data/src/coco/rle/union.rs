@@ -1,21 +1,12 @@
 //! The union of masks: an object can have several parts.
 
-use super::{Rle, RleError};
+use super::Rle;
 
 impl Rle {
-    /// The pixels that are inside of this mask or of any of the others. Without others it keeps its runs.
-    ///
-    /// # Errors
-    /// If their images differ in size.
-    pub fn union(&self, others: &[Self]) -> Result<Self, RleError> {
-        if let Some(other) = others.iter().find(|other| other.size != self.size) {
-            return Err(RleError::Sizes {
-                first: self.size,
-                other: other.size,
-            });
-        }
+    /// The pixels that are inside of this mask or of any of the others, of the same image. Without others it keeps its runs.
+    pub(crate) fn union(&self, others: &[Self]) -> Self {
         if others.is_empty() {
-            return Ok(self.clone());
+            return self.clone();
         }
         let masks = std::iter::once(self).chain(others);
         let mut spans: Vec<(u32, u32)> = masks.flat_map(|mask| mask.spans()).collect();
@@ -36,9 +27,9 @@ impl Rle {
         if at < pixels || counts.is_empty() {
             counts.push(pixels - at);
         }
-        Ok(Self {
+        Self {
             size: self.size,
             counts,
-        })
+        }
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn render(config: &ShapesConfig, split: Split, index: usize) -> Resul
     }
     let (labels, mut objects) = visible(canvas.layers(), side, &placed)?;
     if uniform(&mut key.named("group").rng(), 0.0, 1.0) < GROUPS {
-        group(&mut objects)?;
+        group(&mut objects);
     }
     let mut rng = key.named("noise").rng();
     Ok(Scene {
@@ -218,19 +218,18 @@ impl Placed {
 }
 
 /// Joins all objects of the first one's class.
-fn group(objects: &mut Vec<Object>) -> Result<(), RleError> {
+fn group(objects: &mut Vec<Object>) {
     let mut all = std::mem::take(objects).into_iter();
     let Some(first) = all.next() else {
-        return Ok(());
+        return;
     };
     let (others, rest): (Vec<_>, Vec<_>) = all.partition(|object| object.class == first.class);
     let others: Vec<Rle> = others.into_iter().map(|other| other.mask).collect();
     objects.push(Object {
         class: first.class,
-        mask: first.mask.union(&others)?,
+        mask: first.mask.union(&others),
         outline: None,
         is_group: true,
     });
     objects.extend(rest);
-    Ok(())
 }

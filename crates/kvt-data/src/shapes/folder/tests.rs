@@ -79,7 +79,10 @@ fn of_two_that_differ_the_slower_one_is_refused() {
     };
     assert!(made.generated);
     assert!(
-        matches!(refused, DataError::OtherShapes { .. }),
+        matches!(
+            refused,
+            DataError::Shapes(ShapesError::OtherSettings { .. })
+        ),
         "{refused}"
     );
 }
@@ -109,7 +112,10 @@ fn refuses_other_settings_and_other_folders() {
     assert!(message.contains("`seed` is 0 there, 4 here"), "{message}");
     fs_err::write(temp.path().join("file"), b"").unwrap();
     let error = ensure(&small(), temp.path(), &mut |_, _| {}).unwrap_err();
-    assert!(matches!(error, DataError::NotShapes(_)));
+    assert!(matches!(
+        error,
+        DataError::Shapes(ShapesError::NotGenerated(_))
+    ));
 }
 
 #[test]

@@ -113,6 +113,26 @@ fn images_without_objects_validate_but_do_not_train() {
     assert!(train.warnings().is_empty());
 }
 
+#[test]
+fn images_that_are_one_file_are_told() {
+    let (dir, data) = folder();
+    let mut twice = file();
+    // Entries are those of the images 5, 4, 3, 2 and 1.
+    twice["images"][1]["file_name"] = json!("./3.png");
+    twice["images"][3]["file_name"] = json!("3.png");
+    write(dir.path(), "train2017", &twice);
+    let [train, val] = open(&data, None).unwrap();
+    assert!(val.warnings().is_empty());
+    let [warning] = &train.warnings()[..] else {
+        unreachable!("{:?}", train.warnings())
+    };
+    let expected = "2 images of `";
+    assert!(
+        warning.starts_with(expected) && warning.contains("3.png`: each has"),
+        "{warning}"
+    );
+}
+
 /// Images of 31 x 40, 32 x 32 and 40 x 31 with an object each. A square is not wide, as in mmdetection 2, whose recipe this is.
 #[test]
 fn images_train_from_32_pixels_on() {

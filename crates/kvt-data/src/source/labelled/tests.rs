@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::{ImageLimits, check_labels, listing_of};
+use crate::{ClassNames, ImageLimits, SplitError, check_labels, listing_of};
 
 /// A folder of empty images and a table `labels.csv` in it.
 fn folder(images: &[&str], table: &str) -> (tempfile::TempDir, DataConfig) {
@@ -53,14 +53,16 @@ fn a_column_divides() {
     data.val_fraction = 0.5;
     let error = open(&data, None).unwrap_err();
     assert!(
-        matches!(error, DataError::AlreadySplit { splits, .. } if splits == ["test", "train", "valid"])
+        matches!(error, DataError::Split(SplitError::AlreadySplit { splits, .. }) if splits == ["test", "train", "valid"])
     );
     // So are rows of names that no split usually has.
     let table = "path,label,split\nb.png,cat,fit\na.png,dog,kept\n";
     let (_dir, mut data) = folder(&IMAGES, table);
     data.val_fraction = 0.5;
     let error = open(&data, None).unwrap_err();
-    assert!(matches!(error, DataError::AlreadySplit { splits, .. } if splits == ["fit", "kept"]));
+    assert!(
+        matches!(error, DataError::Split(SplitError::AlreadySplit { splits, .. }) if splits == ["fit", "kept"])
+    );
 }
 
 #[test]
@@ -142,6 +144,19 @@ fn the_order_of_rows_does_not_matter() {
     let (_other, other) = folder(&IMAGES, &turned);
     let listing = |data: &DataConfig| open(data, None).unwrap().map(|source| listing_of(&source));
     assert_eq!(listing(&data), listing(&other));
+}
+
+/// As `--set data.classes=300` has it: more classes than a number may say.
+#[test]
+fn a_list_of_classes_that_is_not_there_is_named_with_its_key() {
+    let (dir, mut data) = folder(&IMAGES, SPLIT);
+    data.classes = Some(ClassNames::File("300".into()));
+    let error = open(&data, None).unwrap_err().to_string();
+    let file = dir.path().join("300").display().to_string();
+    assert!(
+        error.contains(&file) && error.contains("`data.classes` is the path of a file"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use image::{GrayImage, Luma, Rgb, RgbImage};
 
 use super::*;
 use crate::source::classes::names;
-use crate::{DataKind, ImageLimits, Split, open_part};
+use crate::{ClassError, DataKind, ImageLimits, Split, open_part};
 
 fn limits() -> ImageLimits {
     ImageLimits::default()
@@ -81,7 +81,9 @@ fn ade20k() {
     assert!(error.contains("another order"), "{error}");
     let few = &train.classes[..149];
     let error = crate::open(&data, Some(few)).unwrap_err();
-    assert!(matches!(error, DataError::ClassesDiffer { extra, .. } if extra == ["thing 150"]));
+    assert!(
+        matches!(error, DataError::Classes(ClassError::ClassesDiffer { extra, .. }) if extra == ["thing 150"])
+    );
 }
 
 /// Names with suffixes, in folders of cities, and raw values.
@@ -227,7 +229,7 @@ fn what_has_no_partner_is_named() {
         ..config(root)
     };
     assert!(
-        matches!(open(&missing), DataError::NoPairs { path, .. } if path.ends_with("labels/train"))
+        matches!(open(&missing), DataError::Pairs(PairError::NoPairs { path, .. }) if path.ends_with("labels/train"))
     );
 }
 

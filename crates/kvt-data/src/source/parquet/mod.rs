@@ -8,6 +8,7 @@
 //! which it does not keep, and the bounds of what it reserves memory for.
 
 mod classes;
+mod fault;
 mod footer;
 mod headers;
 mod labels;
@@ -22,13 +23,14 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+pub use self::fault::ParquetFault;
 pub use self::footer::is_guarded;
 pub(super) use self::table::Table;
 use super::names::{part, set_of, usual};
 use super::shards::MAX_CLASSES;
 use super::{Known, Place, Sample, Source, within};
 use crate::listing::{self, OtherFormats};
-use crate::{ClassOrder, DataError, ParquetFault};
+use crate::{ClassOrder, DataError};
 
 /// The extension of the files.
 const ENDING: &str = "parquet";

@@ -5,7 +5,7 @@ use image::{Rgb, RgbImage};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{DataConfig, DataKind, ImageLimits, LabelCounts, pack};
+use crate::{ClassError, DataConfig, DataKind, ImageLimits, LabelCounts, pack};
 
 /// Files written by `datasets` and pyarrow, with `scripts/reference/parquet_files.py`.
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/parquet");
@@ -261,11 +261,11 @@ fn labels_may_be_names() {
     assert_eq!(val.class_counts(), [0, 4, 4, 4]);
     fs::remove_file(dir.path().join("train-1.parquet")).unwrap();
     match crate::open(&data, None).unwrap_err() {
-        DataError::ClassesDiffer {
+        DataError::Classes(ClassError::ClassesDiffer {
             path,
             missing,
             extra,
-        } => {
+        }) => {
             assert_eq!(path, dir.path().join("valid.parquet"));
             assert_eq!(
                 (missing, extra),
@@ -281,7 +281,9 @@ fn labels_may_be_names() {
     )
     .unwrap();
     match crate::open(&data, None).unwrap_err() {
-        DataError::ClassesDiffer { extra, .. } => assert_eq!(extra, ["0", "1", "2"]),
+        DataError::Classes(ClassError::ClassesDiffer { extra, .. }) => {
+            assert_eq!(extra, ["0", "1", "2"]);
+        }
         other => unreachable!("{other}"),
     }
 }
@@ -555,7 +557,7 @@ fn each_class_may_have_a_column() {
         ..DataConfig::default()
     };
     match crate::open(&data.as_label_sets(), None).unwrap_err() {
-        DataError::ClassesDiffer { missing, extra, .. } => {
+        DataError::Classes(ClassError::ClassesDiffer { missing, extra, .. }) => {
             assert_eq!(
                 (missing, extra),
                 (vec!["owl".to_owned()], vec!["cow".to_owned()])

@@ -3,7 +3,7 @@
 use fs_err as fs;
 
 use super::*;
-use crate::{ClassOrder, ImageLimits, pack};
+use crate::{ClassError, ClassOrder, ImageLimits, pack};
 
 /// A shard with these files.
 fn shard(files: &[(&str, &[u8])]) -> Vec<u8> {
@@ -95,7 +95,7 @@ fn what_is_wrong_with_a_shard_is_named() {
     let no_image = shard(&[("0.psd", b"x"), ("0.cls", b"0")]);
     assert_eq!(fault(no_image), of("0.cls", ShardFault::NoImage));
     let two = shard(&[("0.jpg", b"x"), ("0.png", b"y"), ("0.cls", b"0")]);
-    assert_eq!(fault(two), of("0.png", ShardFault::TwoImages));
+    assert_eq!(fault(two), of("0.png", ShardFault::Second("image")));
     for text in ["cat", "-1", "", "4294967296"] {
         let label = text.to_owned();
         let bad = shard(&[("0.jpg", b"x"), ("0.cls", text.as_bytes())]);
@@ -162,7 +162,7 @@ fn names_of_classes_are_those_of_the_list() {
     );
     assert!(matches!(
         source.relabelled(&names(&["a", "c"])),
-        Err(DataError::ClassesDiffer { missing, extra, .. }) if missing == ["c"] && extra == ["b"]
+        Err(DataError::Classes(ClassError::ClassesDiffer { missing, extra, .. })) if missing == ["c"] && extra == ["b"]
     ));
     // With the byte-order mark of an editor.
     fs::write(dir.path().join(CLASSES), "\u{feff}[\"b\", \"a\"]").unwrap();
@@ -175,7 +175,9 @@ fn names_of_classes_are_those_of_the_list() {
     assert!(invalid.contains("no JSON list"), "{invalid}");
     // Two classes with the same name would be one.
     let twice = error(r#"["crane", "owl", "crane"]"#);
-    assert!(matches!(twice, DataError::TwoClasses { class, .. } if class == "crane"));
+    assert!(
+        matches!(twice, DataError::Classes(ClassError::TwoClasses { class, .. }) if class == "crane")
+    );
     // A link that leads nowhere is no missing list.
     #[cfg(unix)]
     {
@@ -265,7 +267,7 @@ fn what_could_be_an_image_or_a_label_is_read_or_named() {
     }
 
     let twice = shard(&[("0.png", b"x"), ("0.cls", b"0"), ("0.cls", b"1")]);
-    assert_eq!(fault(twice), of("0.cls", ShardFault::TwoLabels));
+    assert_eq!(fault(twice), of("0.cls", ShardFault::Second("label")));
     // The first 32 bytes are another number.
     let digits = format!("{:>32}5", "1");
     let long = shard(&[("0.png", b"x"), ("0.cls", digits.as_bytes())]);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::Trainer;
-use crate::data::{DataError, Loader, Skipped};
+use crate::data::{DataError, Loader, LoaderError, Skipped};
 use crate::engine::TrainError;
 use crate::task::Task;
 use crate::world::Failure;
@@ -77,11 +77,11 @@ impl<T: Task> Trainer<'_, '_, T> {
         let max = self.plan.data.max_skipped;
         match all.last() {
             Some(last) if all.len() > max => {
-                let error = TrainError::from(DataError::TooManySkipped {
+                let error = TrainError::from(DataError::from(LoaderError::TooManySkipped {
                     count: all.len(),
                     max,
                     last: last.clone(),
-                });
+                }));
                 Err(TrainError::Job(Failure::common(&error)))
             }
             _ => Ok(()),

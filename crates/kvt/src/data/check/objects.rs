@@ -47,6 +47,7 @@ fn describe(found: &Check<CocoCheck>) -> String {
 /// Reports the problems of a split.
 fn tell(split: &CocoCheck, lines: &mut Vec<String>) {
     let name = &split.name;
+    lines.extend(split.notes.iter().cloned());
     let missing = split.classes.iter().filter(|(_, objects)| *objects == 0);
     let missing: Vec<String> = missing.map(|(class, _)| class.clone()).collect();
     if !missing.is_empty() {
