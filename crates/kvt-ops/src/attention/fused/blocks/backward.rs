@@ -5,7 +5,8 @@ use rayon::prelude::*;
 
 use super::sparse::Gradients;
 use super::terms::Fill;
-use super::{Buffers, HeadLayout, Heads, Problem, grown};
+use super::{Buffers, HeadLayout, Heads, Problem};
+use crate::cpu::buffer::grown;
 use crate::cpu::gemm::{Matrix, Write, multiply};
 use crate::cpu::softmax_row::{RowState, softmax_gradient, softmax_row_again};
 

@@ -10,7 +10,7 @@ mod terms;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use crate::cpu::buffer::par_build;
+use crate::cpu::buffer::{grown, par_build};
 use crate::cpu::gemm::{Matrix, Write, multiply};
 use crate::cpu::softmax_row::{RowState, scale, softmax_row};
 
@@ -323,12 +323,4 @@ impl<'a, I: Iterator<Item = &'a mut RowState>> WithSimd for Softmax<'_, I> {
             }
         }
     }
-}
-
-/// The first `len` values of a buffer that only grows, with stale contents.
-fn grown(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
-    if buffer.len() < len {
-        buffer.resize(len, 0.0);
-    }
-    &mut buffer[..len]
 }
