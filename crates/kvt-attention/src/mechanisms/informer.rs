@@ -8,8 +8,7 @@ use rand::RngExt;
 use super::draws::{Draws, Redraw};
 use super::weighing::Weighing;
 use crate::{
-    AttentionError, Context, Cost, Macs, Mechanism, MechanismConfig, ParamInit, Place,
-    SoftmaxAttention,
+    AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place, SoftmaxAttention,
 };
 
 /// Queries whose sampled keys are gathered at once: a limit, so that memory does not grow with the number of queries.
@@ -74,11 +73,7 @@ impl MechanismConfig for InformerConfig {
         } else {
             0
         };
-        Cost {
-            params: 0,
-            macs: Macs::attention((choice + 2 * chosen * keys) * place.dim()),
-            kept: keys,
-        }
+        Cost::of_products((choice + 2 * chosen * keys) * place.dim(), keys)
     }
 
     fn init(&self, _place: &Place, init: &impl ParamInit) -> Informer {

@@ -6,7 +6,7 @@ use burn::tensor::{DType, Tensor};
 use super::band::{self, Band, Window};
 use super::weighing::Weighing;
 use crate::{
-    AttentionError, Context, Cost, Macs, Mechanism, MechanismConfig, ParamInit, Place, Ranged,
+    AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place, Ranged,
     SoftmaxAttention,
 };
 
@@ -87,11 +87,8 @@ impl MechanismConfig for PoolingformerConfig {
     fn cost(&self, place: &Place) -> Cost {
         let [near, far] = self.windows().map(|window| Band::at(place, window));
         let pairs = near.pairs() + far.pairs();
-        Cost {
-            params: 0,
-            macs: Macs::attention(2 * pairs * place.dim()),
-            kept: near.reach().max(far.reach()).min(place.keys),
-        }
+        let kept = near.reach().max(far.reach()).min(place.keys);
+        Cost::of_products(2 * pairs * place.dim(), kept)
     }
 
     fn init(&self, _place: &Place, _init: &impl ParamInit) -> Poolingformer {

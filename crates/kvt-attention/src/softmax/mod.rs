@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::mechanism::{merge_heads, split_heads};
-use crate::{AttentionError, Context, Cost, Dropout, Macs, Mechanism, Neighbors, Place, Score};
+use crate::{AttentionError, Context, Cost, Dropout, Mechanism, Neighbors, Place, Score};
 
 mod check;
 mod stored;
@@ -137,11 +137,8 @@ impl SoftmaxAttention {
 
     /// Two products over all keys, whatever the number that is kept.
     pub(crate) fn cost(&self, place: &Place) -> Cost {
-        Cost {
-            params: 0,
-            macs: Macs::attention(2 * place.queries * place.keys * place.dim()),
-            kept: self.neighbors.resolve(place.keys),
-        }
+        let products = 2 * place.queries * place.keys * place.dim();
+        Cost::of_products(products, self.neighbors.resolve(place.keys))
     }
 
     /// Refuses invalid settings and combinations.

@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Tensor};
 
-use crate::{Cost, Macs, Place};
+use crate::{Cost, Place};
 
 mod directions;
 
@@ -77,11 +77,7 @@ pub fn half_square(x: Tensor<4>) -> Tensor<4> {
 /// feature, and one more per random direction.
 pub(super) fn cost(place: &Place, products: usize) -> Cost {
     let tokens = place.queries + place.keys;
-    Cost {
-        params: 0,
-        macs: Macs::attention(tokens * place.dim() * products),
-        kept: place.keys,
-    }
+    Cost::of_products(tokens * place.dim() * products, place.keys)
 }
 
 #[cfg(test)]

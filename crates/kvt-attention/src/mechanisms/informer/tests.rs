@@ -6,7 +6,7 @@ use kvt_testing::devices::{assert_close, values};
 use super::super::golden::{Golden, Inputs, Outcome};
 use super::super::testing::{assert_half_is_widened, context, numbers, qkv};
 use super::*;
-use crate::{BurnInit, Dropout};
+use crate::{BurnInit, Dropout, Macs};
 
 fn config(factor: usize) -> InformerConfig {
     InformerConfig {
