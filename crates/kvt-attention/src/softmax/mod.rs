@@ -283,12 +283,17 @@ pub fn probabilities(
     scale: f64,
     attention: &SoftmaxAttention,
 ) -> Tensor<4> {
-    let [batch, heads, keys, _] = k.dims();
-    let identity = Tensor::<2>::eye(keys, &q.device()).cast(q.dtype());
-    let values = identity
-        .reshape([1, 1, keys, keys])
-        .expand([batch, heads, keys, keys]);
+    let values = identity(&k);
     attend_unchecked(q, k, values, score, scale, attention, None)
+}
+
+/// Values for which the output of attention is its weights: for every key of `k` a row of the identity.
+pub(crate) fn identity(k: &Tensor<4>) -> Tensor<4> {
+    let [batch, heads, keys, _] = k.dims();
+    let identity = Tensor::<2>::eye(keys, &k.device()).cast(k.dtype());
+    identity
+        .reshape([1, 1, keys, keys])
+        .expand([batch, heads, keys, keys])
 }
 
 /// Callers that pass f64 expect more precision than f32 has.

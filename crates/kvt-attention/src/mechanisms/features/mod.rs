@@ -6,7 +6,7 @@ use crate::{Cost, Place};
 
 mod directions;
 
-pub(super) use directions::Directions;
+pub(super) use directions::{Directions, gaussian};
 
 /// `phi_q (phi_k^T v) / (phi_q sum phi_k + epsilon)`: attention whose weights are products of the features of a query
 /// and of the keys, divided by their sum ([Katharopoulos et al., 2020](https://arxiv.org/abs/2006.16236), equation
@@ -80,8 +80,6 @@ pub(super) fn cost(place: &Place, products: usize) -> Cost {
     Cost::of_products(tokens * place.dim() * products, place.keys)
 }
 
-#[cfg(test)]
-pub(super) use directions::gaussian;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

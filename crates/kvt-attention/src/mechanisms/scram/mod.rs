@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::draws::Draws;
 use super::weighing::Weighing;
+use crate::softmax::identity;
 use crate::{Context, Mechanism, SoftmaxAttention};
 
 mod config;
@@ -35,11 +36,7 @@ impl Mechanism for Scram {
     }
 
     fn probabilities(&self, q: Tensor<4>, k: Tensor<4>, context: &Context) -> Option<Tensor<4>> {
-        let [batch, heads, keys, _] = k.dims();
-        let identity = Tensor::<2>::eye(keys, &q.device()).cast(q.dtype());
-        let values = identity
-            .reshape([1, 1, keys, keys])
-            .expand([batch, heads, keys, keys]);
+        let values = identity(&k);
         let context = Context {
             dropout: None,
             ..context.clone()
