@@ -162,24 +162,13 @@ impl<'a> Tokens<'a> {
         self.grid
     }
 
-    /// A query of a head.
-    pub fn query(&self, head: usize, query: usize) -> &'a [f32] {
-        token(self.queries, head * self.grid.len() + query, self.head_dim)
-    }
-
     /// The product of a query with a key of its head, without a scale.
     pub fn product(&self, head: usize, query: usize, key: usize) -> f32 {
-        let key = head * self.grid.len() + key;
+        let [query, key] = [query, key].map(|token| head * self.grid.len() + token);
         dot(
-            self.query(head, query),
+            token(self.queries, query, self.head_dim),
             token(self.keys, key, self.head_dim),
         )
-    }
-
-    /// The keys of a head, `[token, head_dim]`.
-    pub(super) fn keys(&self, head: usize) -> &'a [f32] {
-        let len = self.grid.len() * self.head_dim;
-        &self.keys[head * len..(head + 1) * len]
     }
 }
 
@@ -299,7 +288,7 @@ fn token(data: &[f32], number: usize, dim: usize) -> &[f32] {
 }
 
 /// The product of two vectors, summed in an order that does not depend on the machine.
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 8;
     let mut sums = [0.0; LANES];
     let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
