@@ -122,11 +122,11 @@ impl Seeker<'_> {
         let (here, mut best) = (grid.at(self.query), before[self.query]);
         for jump in JUMPS {
             for direction in DIRECTIONS {
-                let [rows, columns] = direction.map(|step| step * jump);
-                let neighbour = here.moved([rows, columns]);
+                let offset = direction.map(|step| step * jump);
+                let neighbour = here.moved(offset);
                 if grid.contains(neighbour) {
                     let found = before[grid.token(neighbour)].at;
-                    self.offer(&mut best, found.moved([-rows, -columns]));
+                    self.offer(&mut best, found.moved(offset.map(|step| -step)));
                 }
             }
         }
@@ -175,7 +175,8 @@ pub(super) fn start(key: Key, grid: Grid) -> Vec<At> {
 
 /// For every window, the largest first, an offset for every query.
 pub(super) fn windows(key: Key, grid: Grid) -> Vec<Vec<[i32; 2]>> {
-    let radii: Vec<usize> = radii(grid.rows.max(grid.columns) as usize).collect();
+    let Grid([rows, columns]) = grid;
+    let radii: Vec<usize> = radii(rows.max(columns) as usize).collect();
     let windows = radii.into_par_iter().enumerate();
     let window = |(number, radius): (usize, usize)| {
         let mut rng = key.child(number as u64).rng();
