@@ -170,12 +170,6 @@ impl SoftmaxAttention {
     }
 }
 
-impl Default for SoftmaxAttention {
-    fn default() -> Self {
-        Self::dense()
-    }
-}
-
 impl Mechanism for SoftmaxAttention {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let Context {
