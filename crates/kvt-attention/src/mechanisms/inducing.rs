@@ -71,7 +71,7 @@ pub struct InducedAttention {
 impl Mechanism for InducedAttention {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let ([batch, heads, ..], dtype) = (q.dims(), q.dtype());
-        let weighing = Weighing::new(self.softmax, &context);
+        let weighing = Weighing::new(self.softmax.temperature, &context);
         let [points] = split_heads(self.points.val().cast(dtype), heads);
         let [_, _, count, head_dim] = points.dims();
         let points = points.expand([batch, heads, count, head_dim]);

@@ -10,7 +10,6 @@ use kvt_ops::contiguous_gradient;
 use super::weighing::{Weighing, with_prefix};
 use crate::{
     AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Ranged,
-    SoftmaxAttention,
 };
 
 settings! {
@@ -44,7 +43,6 @@ pub struct Nystrom {
     conv: Option<TokenConv>,
     #[module(skip)]
     config: NystromConfig,
-    softmax: SoftmaxAttention,
 }
 
 impl MechanismConfig for NystromConfig {
@@ -119,7 +117,6 @@ impl MechanismConfig for NystromConfig {
         Nystrom {
             conv,
             config: *self,
-            softmax: SoftmaxAttention::at(self.temperature),
         }
     }
 }
@@ -131,7 +128,7 @@ impl Mechanism for Nystrom {
         // There may be fewer tokens if their number was not known beforehand.
         let count = self.config.landmarks.min(q.dims()[2]).min(k.dims()[2]);
         let [q_mean, k_mean] = [&q, &k].map(|x| landmarks(x, count, context.prefix));
-        let weighing = Weighing::new(self.softmax, &context);
+        let weighing = Weighing::new(self.config.temperature, &context);
         // Both long products are attentions: of the landmarks to the tokens, and of the tokens to the landmarks.
         let taken = weighing.attend(q_mean.clone(), k, v.clone());
         let inverse = inverse(
@@ -150,7 +147,7 @@ impl Mechanism for Nystrom {
 impl Nystrom {
     /// `softmax(q' k'^T) + ridge * I`, `[batch, heads, landmarks, landmarks]`.
     fn between(&self, q: Tensor<4>, k: Tensor<4>, scale: f64) -> Tensor<4> {
-        let q = q * (scale / self.softmax.temperature);
+        let q = q * (scale / self.config.temperature);
         let weights = softmax(q.matmul(k.swap_dims(2, 3)), 3);
         if self.config.ridge == 0.0 {
             return weights;

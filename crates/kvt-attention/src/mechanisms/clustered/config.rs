@@ -2,9 +2,7 @@
 
 use super::super::draws::{Draws, Redraw};
 use super::Clustered;
-use crate::{
-    AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place, Ranged, SoftmaxAttention,
-};
+use crate::{AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place, Ranged};
 
 settings! {
     /// Clustered attention (Vyas et al., [Fast Transformers with Clustered Attention](https://arxiv.org/abs/2007.04825),
@@ -61,7 +59,6 @@ impl ClusteredConfig {
     pub(super) fn make(&self, kept: Option<usize>, init: &impl ParamInit) -> Clustered {
         Clustered {
             config: self.clone(),
-            softmax: SoftmaxAttention::at(self.temperature),
             kept,
             draws: Draws::new(self.seed, init.path(), self.redraw),
         }

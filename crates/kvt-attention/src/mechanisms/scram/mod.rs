@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::draws::Draws;
 use super::weighing::Weighing;
 use crate::softmax::identity;
-use crate::{Context, Mechanism, SoftmaxAttention};
+use crate::{Context, Mechanism};
 
 mod config;
 mod estimators;
@@ -77,8 +77,8 @@ impl Scram {
         fields: &Fields,
         context: &Context,
     ) -> Tensor<4> {
-        let (prefix, temperature) = (context.prefix, self.config.temperature);
-        let weighing = Weighing::new(SoftmaxAttention::at(temperature), context);
+        let prefix = context.prefix;
+        let weighing = Weighing::new(self.config.temperature, context);
         weighing.after_prefix(prefix, q, k, v, |q, k, v| {
             let ([batch, heads, queries, dim], [.., keys, value_dim]) = (q.dims(), v.dims());
             let slots = prefix + self.config.slots(queries);
