@@ -26,6 +26,17 @@ pub struct Cost {
     pub kept: usize,
 }
 
+impl Cost {
+    /// Of a mechanism without parameters that makes products with queries, keys or values alone.
+    pub(crate) fn of_products(operations: usize, kept: usize) -> Self {
+        Self {
+            params: 0,
+            macs: Macs::attention(operations),
+            kept,
+        }
+    }
+}
+
 impl Macs {
     /// Operations of linear layers and convolutions.
     pub fn linear(operations: usize) -> Self {

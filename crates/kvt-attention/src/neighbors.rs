@@ -68,16 +68,6 @@ impl Neighbors {
     }
 }
 
-impl fmt::Display for Neighbors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => f.write_str("all"),
-            Self::Count(count) => write!(f, "{count}"),
-            Self::Fraction(share) => write!(f, "{share} of the keys"),
-        }
-    }
-}
-
 impl Serialize for Neighbors {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -157,7 +147,7 @@ mod tests {
             (Neighbors::count(1).unwrap(), 1, 1),
             (Neighbors::All, 0, 0),
         ] {
-            assert_eq!(neighbors.resolve(keys), k, "{neighbors} of {keys}");
+            assert_eq!(neighbors.resolve(keys), k, "{neighbors:?} of {keys}");
         }
     }
 

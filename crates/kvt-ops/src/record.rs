@@ -81,15 +81,9 @@ impl UnfoldOps for Capture {
         let [rows, columns] = settings.positions([height, width]);
         let matrices = pixels(&x.device(), settings, [height, width]);
         let x = products::<Self>(x, matrices);
-        let x = Self::float_reshape(
-            x,
-            Shape::new([batch, channels, kernel, rows, kernel, columns]),
-        );
+        let x = reshaped(x, [batch, channels, kernel, rows, kernel, columns]);
         let x = Self::float_permute(x, &[0, 1, 2, 4, 3, 5]);
-        Self::float_reshape(
-            x,
-            Shape::new([batch, channels * kernel.pow(2), rows * columns]),
-        )
+        reshaped(x, [batch, channels * kernel.pow(2), rows * columns])
     }
 
     fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Window) -> FloatTensor<Self> {
@@ -98,17 +92,15 @@ impl UnfoldOps for Capture {
         let channels = lines / kernel.pow(2);
         let [rows, columns] = settings.positions(size);
         let matrices = pixels(&x.device(), settings, size).map(|x| Self::float_swap_dims(x, 0, 1));
-        let x = Self::float_reshape(
-            x,
-            Shape::new([batch, channels, kernel, kernel, rows, columns]),
-        );
+        let x = reshaped(x, [batch, channels, kernel, kernel, rows, columns]);
         let x = Self::float_permute(x, &[0, 1, 2, 4, 3, 5]);
-        let x = Self::float_reshape(
-            x,
-            Shape::new([batch, channels, kernel * rows, kernel * columns]),
-        );
+        let x = reshaped(x, [batch, channels, kernel * rows, kernel * columns]);
         products::<Self>(x, matrices)
     }
+}
+
+fn reshaped<const D: usize>(x: FloatTensor<Capture>, shape: [usize; D]) -> FloatTensor<Capture> {
+    Capture::float_reshape(x, Shape::new(shape))
 }
 
 /// For each axis of images of `size` the matrix `[kernel * positions, pixels]` that is 1 where a place of a window is a pixel. A row

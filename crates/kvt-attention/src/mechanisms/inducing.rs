@@ -7,7 +7,7 @@ use kvt_ops::linear;
 
 use super::weighing::Weighing;
 use crate::{
-    AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place,
+    AttentionError, Context, Cost, Law, LunaConfig, Mechanism, MechanismConfig, ParamInit, Place,
     SoftmaxAttention, merge_heads, split_heads,
 };
 
@@ -28,8 +28,9 @@ settings! {
 }
 
 impl InducingConfig {
-    fn summary(&self) -> Summary {
-        Summary {
+    /// The same as Luna, but for the initial points.
+    fn luna(&self) -> LunaConfig {
+        LunaConfig {
             points: self.points,
             tied: false,
             temperature: self.temperature,
@@ -47,71 +48,30 @@ impl MechanismConfig for InducingConfig {
     }
 
     fn cost(&self, place: &Place) -> Cost {
-        self.summary().cost(place)
+        self.luna().cost(place)
     }
 
     fn init(&self, place: &Place, init: &impl ParamInit) -> InducedAttention {
         // The `xavier_uniform_` of a matrix with a row for every point.
         let bound = (6.0 / (self.points + place.dim()) as f32).sqrt();
-        self.summary().init(place, init, Law::Uniform { bound })
+        self.luna().make(place, init, Law::Uniform { bound })
     }
 }
 
-/// The settings that attentions through a summary share.
-pub(super) struct Summary {
-    pub(super) points: usize,
-    /// Whether keys and values of the summary are the same.
-    pub(super) tied: bool,
-    pub(super) temperature: f64,
-}
-
-impl Summary {
-    /// Output channels of the projection of a summary with `dim` channels.
-    fn outputs(&self, dim: usize) -> usize {
-        if self.tied { dim } else { 2 * dim }
-    }
-
-    pub(super) fn cost(&self, place: &Place) -> Cost {
-        let (points, dim) = (self.points, place.dim());
-        let outputs = self.outputs(dim);
-        let projection = Macs::linear(points * dim * outputs);
-        let products = Macs::attention(2 * (place.keys + place.queries) * points * dim);
-        Cost {
-            params: points * dim + (dim + 1) * outputs,
-            macs: projection + products,
-            kept: place.keys,
-        }
-    }
-
-    pub(super) fn init(
-        &self,
-        place: &Place,
-        init: &impl ParamInit,
-        points: Law,
-    ) -> InducedAttention {
-        let dim = place.dim();
-        InducedAttention {
-            points: init.param("points", [1, self.points, dim], points),
-            kv: init.linear("kv", dim, self.outputs(dim), true),
-            softmax: SoftmaxAttention::at(self.temperature),
-        }
-    }
-}
-
-/// The module of [`InducingConfig`] and of [`LunaConfig`](crate::LunaConfig).
+/// The module of [`InducingConfig`] and of [`LunaConfig`].
 #[derive(Module, Debug)]
 pub struct InducedAttention {
     /// `[1, points, dim]`.
-    points: Param<Tensor<3>>,
+    pub(super) points: Param<Tensor<3>>,
     /// From the summary to its keys and values, in this order, or to one tensor that serves as both.
-    kv: Linear,
-    softmax: SoftmaxAttention,
+    pub(super) kv: Linear,
+    pub(super) softmax: SoftmaxAttention,
 }
 
 impl Mechanism for InducedAttention {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let ([batch, heads, ..], dtype) = (q.dims(), q.dtype());
-        let weighing = Weighing::new(self.softmax, &context);
+        let weighing = Weighing::new(self.softmax.temperature, &context);
         let [points] = split_heads(self.points.val().cast(dtype), heads);
         let [_, _, count, head_dim] = points.dims();
         let points = points.expand([batch, heads, count, head_dim]);

@@ -7,10 +7,7 @@ use rand::RngExt;
 
 use super::draws::{Draws, Redraw};
 use super::weighing::Weighing;
-use crate::{
-    AttentionError, Context, Cost, Macs, Mechanism, MechanismConfig, ParamInit, Place,
-    SoftmaxAttention,
-};
+use crate::{AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
 
 /// Queries whose sampled keys are gathered at once: a limit, so that memory does not grow with the number of queries.
 const BLOCK: usize = 256;
@@ -46,11 +43,7 @@ fn taken(factor: usize, tokens: usize) -> usize {
 #[derive(Module, Debug)]
 pub struct Informer {
     #[module(skip)]
-    factor: usize,
-    #[module(skip)]
-    official_mean: bool,
-    #[module(skip)]
-    softmax: SoftmaxAttention,
+    config: InformerConfig,
     #[module(skip)]
     draws: Draws,
 }
@@ -74,18 +67,12 @@ impl MechanismConfig for InformerConfig {
         } else {
             0
         };
-        Cost {
-            params: 0,
-            macs: Macs::attention((choice + 2 * chosen * keys) * place.dim()),
-            kept: keys,
-        }
+        Cost::of_products((choice + 2 * chosen * keys) * place.dim(), keys)
     }
 
     fn init(&self, _place: &Place, init: &impl ParamInit) -> Informer {
         Informer {
-            factor: self.factor,
-            official_mean: self.official_mean,
-            softmax: SoftmaxAttention::at(self.temperature),
+            config: self.clone(),
             draws: Draws::new(self.seed, init.path(), self.redraw),
         }
     }
@@ -94,7 +81,7 @@ impl MechanismConfig for InformerConfig {
 impl Mechanism for Informer {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let ([.., queries, _], [.., keys, _]) = (q.dims(), k.dims());
-        let chosen = taken(self.factor, queries);
+        let chosen = taken(self.config.factor, queries);
         if chosen.max(context.prefix) >= queries {
             return self.dense(q, k, v, &context);
         }
@@ -107,7 +94,7 @@ impl Informer {
     /// The keys on which each query is ranked, `[query, sample]`, drawn with replacement and the same for all images
     /// and heads.
     fn sample(&self, [queries, keys]: [usize; 2], phase: Phase, device: &Device) -> Tensor<2, Int> {
-        let size = taken(self.factor, keys);
+        let size = taken(self.config.factor, keys);
         let mut rng = self.draws.key(phase, "keys").rng();
         let indices: Vec<i64> = (0..queries * size)
             .map(|_| rng.random_range(0..keys as i64))
@@ -146,7 +133,7 @@ impl Informer {
     }
 
     fn dense(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: &Context) -> Tensor<4> {
-        Weighing::new(self.softmax, context).attend(q, k, v)
+        Weighing::new(self.config.temperature, context).attend(q, k, v)
     }
 
     /// How far the best of the sampled scores of a query is above their mean, `[batch, heads, query]`. Without a
@@ -155,7 +142,8 @@ impl Informer {
         let (q, k) = (q.detach(), k.detach());
         let ([batch, heads, queries, dim], [.., keys, _]) = (q.dims(), k.dims());
         let [_, size] = sample.dims();
-        let divisor = if self.official_mean { keys } else { size };
+        let official = self.config.official_mean;
+        let divisor = if official { keys } else { size };
         let blocks = (0..queries).step_by(BLOCK).map(|start| {
             let count = BLOCK.min(queries - start);
             let indices = sample.clone().narrow(0, start, count);

@@ -87,7 +87,7 @@ impl Mechanism for Linformer {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let k = sums(&self.proj_k, k);
         let v = sums(self.proj_v.as_ref().unwrap_or(&self.proj_k), v);
-        Weighing::new(self.softmax, &context).attend(q, k, v)
+        Weighing::new(self.softmax.temperature, &context).attend(q, k, v)
     }
 }
 

@@ -9,7 +9,6 @@ use super::linear::elu_features;
 use super::weighing::Weighing;
 use crate::{
     AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place,
-    SoftmaxAttention,
 };
 
 settings! {
@@ -87,7 +86,7 @@ impl Mechanism for LowRankBand {
         let ([_, heads, tokens, _], dtype) = (q.dims(), q.dtype());
         let window = Window::of_tokens(self.radius);
         let band = Band::new(tokens, context.prefix, context.grid, window);
-        let weighing = Weighing::new(SoftmaxAttention::dense(), &context);
+        let weighing = Weighing::new(1.0, &context);
         let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
         let near = band.attend(q.clone(), k.clone(), v.clone(), &weighing);
         let near = near * for_heads(self.near.val(), heads);

@@ -1,7 +1,7 @@
 //! Luna: attention through a summary whose keys are its values.
 
-use super::inducing::{InducedAttention, Summary};
-use crate::{AttentionError, Cost, Law, MechanismConfig, ParamInit, Place};
+use super::inducing::InducedAttention;
+use crate::{AttentionError, Cost, Law, Macs, MechanismConfig, ParamInit, Place, SoftmaxAttention};
 
 settings! {
     /// Pack and unpack: learned points attend to the tokens, `z = attend(points, k, v)`, and the tokens to the packed
@@ -23,11 +23,23 @@ settings! {
 }
 
 impl LunaConfig {
-    fn summary(&self) -> Summary {
-        Summary {
-            points: self.points,
-            tied: self.tied,
-            temperature: self.temperature,
+    /// Output channels of the projection of the packed points.
+    fn outputs(&self, dim: usize) -> usize {
+        if self.tied { dim } else { 2 * dim }
+    }
+
+    /// The module, with initial points by a law.
+    pub(super) fn make(
+        &self,
+        place: &Place,
+        init: &impl ParamInit,
+        points: Law,
+    ) -> InducedAttention {
+        let dim = place.dim();
+        InducedAttention {
+            points: init.param("points", [1, self.points, dim], points),
+            kv: init.linear("kv", dim, self.outputs(dim), true),
+            softmax: SoftmaxAttention::at(self.temperature),
         }
     }
 }
@@ -42,11 +54,19 @@ impl MechanismConfig for LunaConfig {
     }
 
     fn cost(&self, place: &Place) -> Cost {
-        self.summary().cost(place)
+        let (points, dim) = (self.points, place.dim());
+        let outputs = self.outputs(dim);
+        let projection = Macs::linear(points * dim * outputs);
+        let products = Macs::attention(2 * (place.keys + place.queries) * points * dim);
+        Cost {
+            params: points * dim + (dim + 1) * outputs,
+            macs: projection + products,
+            kept: place.keys,
+        }
     }
 
     fn init(&self, place: &Place, init: &impl ParamInit) -> InducedAttention {
         let std = (place.dim() as f32).powf(-0.5);
-        self.summary().init(place, init, Law::Normal { std })
+        self.make(place, init, Law::Normal { std })
     }
 }

@@ -96,7 +96,7 @@ impl Mechanism for MemoryCompressed {
         let of_values = self.compress_v.as_ref().unwrap_or(&self.compress_k);
         let k = self.compress_k.forward(k, context.prefix);
         let v = of_values.forward(v, context.prefix);
-        Weighing::new(self.softmax, &context).attend(q, k, v)
+        Weighing::new(self.softmax.temperature, &context).attend(q, k, v)
     }
 }
 

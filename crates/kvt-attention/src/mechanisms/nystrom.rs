@@ -7,10 +7,9 @@ use burn::tensor::ops::ConvOptions;
 use burn::tensor::{DType, Tensor};
 use kvt_ops::contiguous_gradient;
 
-use super::weighing::with_prefix;
+use super::weighing::{Weighing, with_prefix};
 use crate::{
     AttentionError, Context, Cost, Law, Macs, Mechanism, MechanismConfig, ParamInit, Place, Ranged,
-    Score, SoftmaxAttention, attend_unchecked,
 };
 
 settings! {
@@ -44,7 +43,6 @@ pub struct Nystrom {
     conv: Option<TokenConv>,
     #[module(skip)]
     config: NystromConfig,
-    softmax: SoftmaxAttention,
 }
 
 impl MechanismConfig for NystromConfig {
@@ -119,7 +117,6 @@ impl MechanismConfig for NystromConfig {
         Nystrom {
             conv,
             config: *self,
-            softmax: SoftmaxAttention::at(self.temperature),
         }
     }
 }
@@ -131,17 +128,14 @@ impl Mechanism for Nystrom {
         // There may be fewer tokens if their number was not known beforehand.
         let count = self.config.landmarks.min(q.dims()[2]).min(k.dims()[2]);
         let [q_mean, k_mean] = [&q, &k].map(|x| landmarks(x, count, context.prefix));
-        let attend = |q, k, v| {
-            let score = Score::default();
-            attend_unchecked(q, k, v, score, context.scale, &self.softmax, None)
-        };
+        let weighing = Weighing::new(self.config.temperature, &context);
         // Both long products are attentions: of the landmarks to the tokens, and of the tokens to the landmarks.
-        let taken = attend(q_mean.clone(), k, v.clone());
+        let taken = weighing.attend(q_mean.clone(), k, v.clone());
         let inverse = inverse(
             &self.between(q_mean, k_mean.clone(), context.scale),
             self.config.iterations,
         );
-        let out = attend(q, k_mean, inverse.matmul(taken));
+        let out = weighing.attend(q, k_mean, inverse.matmul(taken));
         let out = match &self.conv {
             Some(conv) => out + conv.forward(v),
             None => out,
@@ -153,7 +147,7 @@ impl Mechanism for Nystrom {
 impl Nystrom {
     /// `softmax(q' k'^T) + ridge * I`, `[batch, heads, landmarks, landmarks]`.
     fn between(&self, q: Tensor<4>, k: Tensor<4>, scale: f64) -> Tensor<4> {
-        let q = q * (scale / self.softmax.temperature);
+        let q = q * (scale / self.config.temperature);
         let weights = softmax(q.matmul(k.swap_dims(2, 3)), 3);
         if self.config.ridge == 0.0 {
             return weights;

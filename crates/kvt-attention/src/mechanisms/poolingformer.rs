@@ -5,10 +5,7 @@ use burn::tensor::{DType, Tensor};
 
 use super::band::{self, Band, Window};
 use super::weighing::Weighing;
-use crate::{
-    AttentionError, Context, Cost, Macs, Mechanism, MechanismConfig, ParamInit, Place, Ranged,
-    SoftmaxAttention,
-};
+use crate::{AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place, Ranged};
 
 settings! {
     /// Two levels of attention (Zhang et al., [Poolingformer](https://arxiv.org/abs/2105.04371), ICML 2021): softmax attention
@@ -33,6 +30,7 @@ settings! {
 }
 
 impl PoolingformerConfig {
+    /// Windows of tokens, and of pools.
     fn windows(&self) -> [Window; 2] {
         let Self {
             radius,
@@ -53,11 +51,8 @@ impl PoolingformerConfig {
 /// The module of [`PoolingformerConfig`].
 #[derive(Module, Debug)]
 pub struct Poolingformer {
-    /// Windows of tokens, and of pools.
     #[module(skip)]
-    windows: [Window; 2],
-    #[module(skip)]
-    softmax: SoftmaxAttention,
+    config: PoolingformerConfig,
 }
 
 impl MechanismConfig for PoolingformerConfig {
@@ -87,17 +82,13 @@ impl MechanismConfig for PoolingformerConfig {
     fn cost(&self, place: &Place) -> Cost {
         let [near, far] = self.windows().map(|window| Band::at(place, window));
         let pairs = near.pairs() + far.pairs();
-        Cost {
-            params: 0,
-            macs: Macs::attention(2 * pairs * place.dim()),
-            kept: near.reach().max(far.reach()).min(place.keys),
-        }
+        let kept = near.reach().max(far.reach()).min(place.keys);
+        Cost::of_products(2 * pairs * place.dim(), kept)
     }
 
     fn init(&self, _place: &Place, _init: &impl ParamInit) -> Poolingformer {
         Poolingformer {
-            windows: self.windows(),
-            softmax: SoftmaxAttention::at(self.temperature),
+            config: self.clone(),
         }
     }
 }
@@ -107,9 +98,10 @@ impl Mechanism for Poolingformer {
         let (tokens, dtype) = (q.dims()[2], q.dtype());
         let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
         let [near, far] = self
-            .windows
+            .config
+            .windows()
             .map(|window| Band::new(tokens, context.prefix, context.grid, window));
-        let weighing = Weighing::new(self.softmax, &context);
+        let weighing = Weighing::new(self.config.temperature, &context);
         let first = near.attend(q.clone(), k.clone(), v.clone(), &weighing);
         let pools = weighing.named("pool");
         let second = far.attend(q, far.pool(k), far.pool(v), &pools);

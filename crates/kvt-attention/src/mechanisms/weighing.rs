@@ -9,18 +9,18 @@ use crate::{Context, Dropout, Score, SoftmaxAttention, attend_unchecked};
 pub(super) struct Weighing {
     /// Multiplies the products.
     pub(super) scale: f64,
-    /// Over all keys, with a temperature.
-    pub(super) softmax: SoftmaxAttention,
+    /// Divides them.
+    pub(super) temperature: f64,
     /// Dropout of the weights.
     pub(super) dropout: Option<Dropout>,
 }
 
 impl Weighing {
     /// With scale and dropout of the context of a call.
-    pub(super) fn new(softmax: SoftmaxAttention, context: &Context) -> Self {
+    pub(super) fn new(temperature: f64, context: &Context) -> Self {
         Self {
             scale: context.scale,
-            softmax,
+            temperature,
             dropout: context.dropout,
         }
     }
@@ -51,7 +51,8 @@ impl Weighing {
             bias: None,
             mask: hidden,
         };
-        attend_unchecked(q, k, v, score, self.scale, &self.softmax, self.dropout)
+        let softmax = SoftmaxAttention::at(self.temperature);
+        attend_unchecked(q, k, v, score, self.scale, &softmax, self.dropout)
     }
 
     /// Dense attention for the queries of the prefix, which have no place on the map, and `rest` for the others.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::mechanism::{merge_heads, split_heads};
-use crate::{AttentionError, Context, Cost, Dropout, Macs, Mechanism, Neighbors, Place, Score};
+use crate::{AttentionError, Context, Cost, Dropout, Mechanism, Neighbors, Place, Score};
 
 mod check;
 mod stored;
@@ -137,11 +137,8 @@ impl SoftmaxAttention {
 
     /// Two products over all keys, whatever the number that is kept.
     pub(crate) fn cost(&self, place: &Place) -> Cost {
-        Cost {
-            params: 0,
-            macs: Macs::attention(2 * place.queries * place.keys * place.dim()),
-            kept: self.neighbors.resolve(place.keys),
-        }
+        let products = 2 * place.queries * place.keys * place.dim();
+        Cost::of_products(products, self.neighbors.resolve(place.keys))
     }
 
     /// Refuses invalid settings and combinations.
@@ -170,12 +167,6 @@ impl SoftmaxAttention {
             ));
         }
         Ok(())
-    }
-}
-
-impl Default for SoftmaxAttention {
-    fn default() -> Self {
-        Self::dense()
     }
 }
 
@@ -286,12 +277,17 @@ pub fn probabilities(
     scale: f64,
     attention: &SoftmaxAttention,
 ) -> Tensor<4> {
-    let [batch, heads, keys, _] = k.dims();
-    let identity = Tensor::<2>::eye(keys, &q.device()).cast(q.dtype());
-    let values = identity
-        .reshape([1, 1, keys, keys])
-        .expand([batch, heads, keys, keys]);
+    let values = identity(&k);
     attend_unchecked(q, k, values, score, scale, attention, None)
+}
+
+/// Values for which the output of attention is its weights: for every key of `k` a row of the identity.
+pub(crate) fn identity(k: &Tensor<4>) -> Tensor<4> {
+    let [batch, heads, keys, _] = k.dims();
+    let identity = Tensor::<2>::eye(keys, &k.device()).cast(k.dtype());
+    identity
+        .reshape([1, 1, keys, keys])
+        .expand([batch, heads, keys, keys])
 }
 
 /// Callers that pass f64 expect more precision than f32 has.

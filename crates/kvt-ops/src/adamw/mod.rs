@@ -124,10 +124,8 @@ impl Guard {
             "guard: it takes the norm of the gradients"
         );
         let numbers = in_type(numbers, DType::F32);
-        let before = match before {
-            Some(before) => before.0.clone(),
-            None => Self::open(&numbers.device()).0,
-        };
+        let before = before.cloned();
+        let before = before.unwrap_or_else(|| Self::open(&numbers.device())).0;
         // A larger norm is not finite.
         let max_norm = max_norm.unwrap_or(f64::from(f32::MAX));
         let (numbers, before) = (numbers.into_dispatch(), before.into_dispatch());
@@ -205,10 +203,8 @@ pub fn adamw(inputs: Vec<AdamWInput>, guard: Option<&Guard>) -> Vec<(Tensor<1>, 
     let Some(first) = inputs.first() else {
         return Vec::new();
     };
-    let guard = match guard {
-        Some(guard) => guard.clone(),
-        None => Guard::open(&first.weight.device()),
-    };
+    let open = || Guard::open(&first.weight.device());
+    let guard = guard.cloned().unwrap_or_else(open);
     let mut outputs = Vec::with_capacity(inputs.len());
     let mut inputs = inputs.into_iter().inspect(assert_alike).peekable();
     while inputs.peek().is_some() {

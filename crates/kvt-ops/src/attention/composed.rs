@@ -66,24 +66,12 @@ pub(super) fn backward<B: KnnSoftmaxOps>(
     limit: usize,
 ) -> Gradients<B> {
     let dtype = inputs[0].dtype();
-    let inputs = inputs.map(to_f32::<B>);
-    let (grads, bias) =
-        backward_f32::<B>(inputs, added, saved, to_f32::<B>(d_out), settings, limit);
-    (grads.map(|x| cast::<B>(x, dtype)), bias)
-}
-
-/// [`backward`] in f32.
-fn backward_f32<B: KnnSoftmaxOps>(
-    [q, k, v]: [FloatTensor<B>; 3],
-    added: &Added<B>,
-    saved: FloatTensor<B>,
-    d_out: FloatTensor<B>,
-    settings: AttentionSettings,
-    limit: usize,
-) -> Gradients<B> {
+    let [q, k, v] = inputs.map(to_f32::<B>);
+    let d_out = to_f32::<B>(d_out);
+    let in_type = |grads: [FloatTensor<B>; 3]| grads.map(|x| cast::<B>(x, dtype));
     let Some(block) = block::<B>(&q, &k, limit) else {
         let (grads, bias) = gradients::<B>([q, k, v], added, saved, d_out, settings.scale);
-        return (grads, added.join(bias.into_iter().collect()));
+        return (in_type(grads), added.join(bias.into_iter().collect()));
     };
     let (mut q_grads, mut bias_grads) = (Vec::new(), Vec::new());
     let mut sums: Option<(FloatTensor<B>, FloatTensor<B>)> = None;
@@ -103,7 +91,7 @@ fn backward_f32<B: KnnSoftmaxOps>(
     }
     let q_grad = B::float_cat(q_grads, 2);
     let (k_grad, v_grad) = sums.unwrap_or((k, v));
-    ([q_grad, k_grad, v_grad], added.join(bias_grads))
+    (in_type([q_grad, k_grad, v_grad]), added.join(bias_grads))
 }
 
 /// [`backward`] without a saved tensor or a bias or mask.

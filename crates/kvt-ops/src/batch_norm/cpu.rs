@@ -142,7 +142,32 @@ wide! {
         layout: Layout,
         first: usize,
     ) {
-        terms.apply(grad, x, layout, first);
+        let Layout {
+            channels, inner, ..
+        } = layout;
+        if inner == 1 {
+            let rows = grad.chunks_exact_mut(channels);
+            for (grad, x) in rows.zip(x.chunks_exact(channels)) {
+                let factors = terms.of_grad.iter().zip(&terms.of_x);
+                let others = factors.zip(terms.constant.iter().zip(terms.mean));
+                for ((grad, x), ((of_grad, of_x), (constant, mean))) in
+                    grad.iter_mut().zip(x).zip(others)
+                {
+                    *grad = *grad * of_grad + (x - mean) * of_x + constant;
+                }
+            }
+            return;
+        }
+        let planes = grad.chunks_exact_mut(inner);
+        for (i, (grad, x)) in planes.zip(x.chunks_exact(inner)).enumerate() {
+            let channel = (first + i) % channels;
+            let [of_grad, of_x, constant] =
+                [&terms.of_grad, &terms.of_x, &terms.constant].map(|terms| terms[channel]);
+            let mean = terms.mean[channel];
+            for (grad, x) in grad.iter_mut().zip(x) {
+                *grad = *grad * of_grad + (x - mean) * of_x + constant;
+            }
+        }
     }
 
     /// Keeps a gradient where the output of the ReLU is positive or NaN, as Burn's operation does.
@@ -216,37 +241,4 @@ struct Terms<'a> {
     /// The factor of `x - mean`.
     of_x: Vec<f32>,
     constant: Vec<f32>,
-}
-
-impl Terms<'_> {
-    /// Replaces the gradients of a block, whose first row or plane is number `first`, by those of x.
-    #[inline(always)]
-    fn apply(&self, grad: &mut [f32], x: &[f32], layout: Layout, first: usize) {
-        let Layout {
-            channels, inner, ..
-        } = layout;
-        if inner == 1 {
-            let rows = grad.chunks_exact_mut(channels);
-            for (grad, x) in rows.zip(x.chunks_exact(channels)) {
-                let factors = self.of_grad.iter().zip(&self.of_x);
-                let terms = factors.zip(self.constant.iter().zip(self.mean));
-                for ((grad, x), ((of_grad, of_x), (constant, mean))) in
-                    grad.iter_mut().zip(x).zip(terms)
-                {
-                    *grad = *grad * of_grad + (x - mean) * of_x + constant;
-                }
-            }
-        } else {
-            let planes = grad.chunks_exact_mut(inner);
-            for (i, (grad, x)) in planes.zip(x.chunks_exact(inner)).enumerate() {
-                let channel = (first + i) % channels;
-                let [of_grad, of_x, constant] =
-                    [&self.of_grad, &self.of_x, &self.constant].map(|terms| terms[channel]);
-                let mean = self.mean[channel];
-                for (grad, x) in grad.iter_mut().zip(x) {
-                    *grad = *grad * of_grad + (x - mean) * of_x + constant;
-                }
-            }
-        }
-    }
 }

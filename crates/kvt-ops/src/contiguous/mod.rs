@@ -13,8 +13,6 @@ use burn::tensor::{Device, Tensor};
 use crate::autodiff::{record, split};
 
 pub(crate) mod cpu;
-#[cfg(feature = "cube")]
-mod gpu;
 
 /// The memory layout of a backend's tensors.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
@@ -29,6 +27,13 @@ pub(crate) trait LayoutOps: Backend {
     #[fusion(default)]
     fn contiguous_gradient(x: FloatTensor<Self>) -> FloatTensor<Self> {
         x
+    }
+}
+
+#[cfg(feature = "cube")]
+impl LayoutOps for burn_cubecl::CubeBackend {
+    fn contiguous(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        burn_cubecl::kernel::into_contiguous(x)
     }
 }
 

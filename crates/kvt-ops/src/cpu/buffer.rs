@@ -111,6 +111,14 @@ pub(crate) fn par_build_with<V: Copy + Default + Send, S, T: Send>(
     values
 }
 
+/// The first `len` values of a buffer, which grows if it is too short. They may be stale.
+pub(crate) fn grown(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    if buffer.len() < len {
+        buffer.resize(len, 0.0);
+    }
+    &mut buffer[..len]
+}
+
 /// The values of a contiguous tensor.
 pub(crate) fn values_of(tensor: &FloatTensor<Flex>) -> &[f32] {
     tensor.as_slice().unwrap_or(&[])

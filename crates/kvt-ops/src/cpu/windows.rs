@@ -144,7 +144,7 @@ impl Windows {
         self.for_each_of(rows, |at, span| {
             let start = at * stride + span.output;
             let pixels = &mut image[span.input..span.input_end(self.stride)];
-            add(pixels, &columns[start..start + span.len], self.stride);
+            add_apart(pixels, &columns[start..start + span.len], self.stride, 1.0);
         });
     }
 
@@ -173,16 +173,16 @@ fn copy(out: &mut [f32], pixels: &[f32], stride: usize) {
     }
 }
 
-/// Adds to every `stride`-th pixel.
+/// Adds values, multiplied by a factor, to every `stride`-th pixel.
 #[inline(always)]
-fn add(pixels: &mut [f32], values: &[f32], stride: usize) {
+pub(crate) fn add_apart(pixels: &mut [f32], values: &[f32], stride: usize, factor: f32) {
     if stride == 1 {
         for (pixel, x) in pixels.iter_mut().zip(values) {
-            *pixel += *x;
+            *pixel += factor * x;
         }
     } else {
         for (pixel, x) in pixels.iter_mut().step_by(stride).zip(values) {
-            *pixel += *x;
+            *pixel += factor * x;
         }
     }
 }

@@ -45,9 +45,29 @@ trait Curve {
 struct Exact;
 
 impl Curve for Exact {
+    /// `Phi(x)` with an error of at most 1e-7, and the density `phi(x)`.
+    ///
+    /// Abramowitz & Stegun 7.1.26: `erfc(z) = t (a1 + t (a2 + ...)) e^{-z^2}` with `t = 1 / (1 + p z)`, for `z >= 0`, where
+    /// there is no cancellation.
     #[inline(always)]
     fn cdf_pdf<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
-        normal_cdf_pdf(simd, x)
+        const INV_SQRT_2: f32 = std::f32::consts::FRAC_1_SQRT_2;
+        const INV_SQRT_2PI: f32 = 0.398_942_3;
+        let all = |value: f32| simd.splat_f32s(value);
+        // pulp does not inline its `abs` and `neg`.
+        let minus = |x| simd.sub_f32s(all(0.0), x);
+        let z = simd.mul_f32s(simd.max_f32s(minus(x), x), all(INV_SQRT_2));
+        let bell = exp(simd, minus(simd.mul_f32s(z, z)));
+        let t = simd.div_f32s(all(1.0), simd.mul_add_f32s(z, all(0.327_591_1), all(1.0)));
+        let mut p = all(1.061_405_4);
+        for coefficient in [-1.453_152, 1.421_413_8, -0.284_496_72, 0.254_829_6] {
+            p = simd.mul_add_f32s(p, t, all(coefficient));
+        }
+        let half = simd.mul_f32s(all(0.5), simd.mul_f32s(p, t));
+        let upper = simd.mul_f32s(half, bell);
+        let negative = simd.less_than_f32s(x, all(0.0));
+        let cdf = simd.select_f32s(negative, upper, simd.sub_f32s(all(1.0), upper));
+        (cdf, simd.mul_f32s(bell, all(INV_SQRT_2PI)))
     }
 }
 
@@ -55,9 +75,20 @@ impl Curve for Exact {
 struct Quick;
 
 impl Curve for Quick {
+    /// `s = sigmoid(1.702 x)`, and its derivative `1.702 s (1 - s)`.
     #[inline(always)]
     fn cdf_pdf<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
-        sigmoid_and_slope(simd, x)
+        let all = |value: f32| simd.splat_f32s(value);
+        let minus = |x| simd.sub_f32s(all(0.0), x);
+        // With `e = e^{-1.702 |x|}`, which cannot overflow, s is `1 / (1 + e)` or `e / (1 + e)`.
+        let size = simd.max_f32s(minus(x), x);
+        let e = exp(simd, simd.mul_f32s(size, all(-(QUICK as f32))));
+        let upper = simd.div_f32s(all(1.0), simd.add_f32s(all(1.0), e));
+        let lower = simd.mul_f32s(e, upper);
+        let negative = simd.less_than_f32s(x, all(0.0));
+        let s = simd.select_f32s(negative, lower, upper);
+        let slope = simd.mul_f32s(all(QUICK as f32), simd.mul_f32s(upper, lower));
+        (s, slope)
     }
 }
 
@@ -195,47 +226,6 @@ fn slope<S: Simd, F: Curve>(simd: S, x: S::f32s) -> S::f32s {
     simd.mul_add_f32s(x, pdf, cdf)
 }
 
-/// `s = sigmoid(1.702 x)`, and its derivative `1.702 s (1 - s)`.
-#[inline(always)]
-fn sigmoid_and_slope<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
-    let all = |value: f32| simd.splat_f32s(value);
-    let minus = |x| simd.sub_f32s(all(0.0), x);
-    // With `e = e^{-1.702 |x|}`, which cannot overflow, s is `1 / (1 + e)` or `e / (1 + e)`.
-    let size = simd.max_f32s(minus(x), x);
-    let e = exp(simd, simd.mul_f32s(size, all(-(QUICK as f32))));
-    let upper = simd.div_f32s(all(1.0), simd.add_f32s(all(1.0), e));
-    let lower = simd.mul_f32s(e, upper);
-    let negative = simd.less_than_f32s(x, all(0.0));
-    let s = simd.select_f32s(negative, lower, upper);
-    let slope = simd.mul_f32s(all(QUICK as f32), simd.mul_f32s(upper, lower));
-    (s, slope)
-}
-
-/// `Phi(x)` with an error of at most 1e-7, and the density `phi(x)`.
-///
-/// Abramowitz & Stegun 7.1.26: `erfc(z) = t (a1 + t (a2 + ...)) e^{-z^2}` with `t = 1 / (1 + p z)`, for `z >= 0`, where
-/// there is no cancellation.
-#[inline(always)]
-fn normal_cdf_pdf<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
-    const INV_SQRT_2: f32 = std::f32::consts::FRAC_1_SQRT_2;
-    const INV_SQRT_2PI: f32 = 0.398_942_3;
-    let all = |value: f32| simd.splat_f32s(value);
-    // pulp does not inline its `abs` and `neg`.
-    let minus = |x| simd.sub_f32s(all(0.0), x);
-    let z = simd.mul_f32s(simd.max_f32s(minus(x), x), all(INV_SQRT_2));
-    let bell = exp(simd, minus(simd.mul_f32s(z, z)));
-    let t = simd.div_f32s(all(1.0), simd.mul_add_f32s(z, all(0.327_591_1), all(1.0)));
-    let mut p = all(1.061_405_4);
-    for coefficient in [-1.453_152, 1.421_413_8, -0.284_496_72, 0.254_829_6] {
-        p = simd.mul_add_f32s(p, t, all(coefficient));
-    }
-    let half = simd.mul_f32s(all(0.5), simd.mul_f32s(p, t));
-    let upper = simd.mul_f32s(half, bell);
-    let negative = simd.less_than_f32s(x, all(0.0));
-    let cdf = simd.select_f32s(negative, upper, simd.sub_f32s(all(1.0), upper));
-    (cdf, simd.mul_f32s(bell, all(INV_SQRT_2PI)))
-}
-
 #[cfg(test)]
 mod tests {
     use pulp::Scalar;
@@ -255,7 +245,7 @@ mod tests {
             (2.0, 0.977_249_868_1),
             (6.0, 0.999_999_999_0),
         ] {
-            let actual = f64::from(normal_cdf_pdf(Scalar, x).0);
+            let actual = f64::from(Exact::cdf_pdf(Scalar, x).0);
             assert!(
                 (actual - expected).abs() < 2e-7,
                 "{x}: {actual} is not {expected}"
@@ -273,7 +263,7 @@ mod tests {
             (1.0, 0.845_795_77, 0.221_983_84),
             (6.0, 0.999_963_3, 6.250_466e-5),
         ] {
-            let (s, actual) = sigmoid_and_slope(Scalar, x);
+            let (s, actual) = Quick::cdf_pdf(Scalar, x);
             assert!((s - expected).abs() < 2e-7, "{x}: {s} is not {expected}");
             assert!(
                 (actual - slope).abs() < 2e-7,
@@ -285,15 +275,15 @@ mod tests {
     #[test]
     fn extremes_do_not_overflow() {
         for (x, expected) in [(f32::INFINITY, 1.0), (f32::NEG_INFINITY, 0.0)] {
-            let (cdf, pdf) = normal_cdf_pdf(Scalar, x);
+            let (cdf, pdf) = Exact::cdf_pdf(Scalar, x);
             assert_eq!(cdf, expected);
             assert!(pdf < 1e-37);
-            let (s, slope) = sigmoid_and_slope(Scalar, x);
+            let (s, slope) = Quick::cdf_pdf(Scalar, x);
             assert!(
                 (s - expected).abs() < 1e-37 && slope < 1e-37,
                 "{x}: {s}, {slope}"
             );
         }
-        assert!(normal_cdf_pdf(Scalar, f32::NAN).0.is_nan());
+        assert!(Exact::cdf_pdf(Scalar, f32::NAN).0.is_nan());
     }
 }

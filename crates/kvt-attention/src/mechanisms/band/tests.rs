@@ -6,11 +6,11 @@ use kvt_testing::devices::{assert_close, values};
 
 use super::super::testing::numbers;
 use super::*;
-use crate::{Dropout, SoftmaxAttention};
+use crate::Dropout;
 
 fn weighing() -> Weighing {
     let context = Place::new(0, 12, 3).context(Phase::Eval);
-    Weighing::new(SoftmaxAttention::dense(), &context)
+    Weighing::new(1.0, &context)
 }
 
 /// A map, all tokens, the tokens before the map, and a window.

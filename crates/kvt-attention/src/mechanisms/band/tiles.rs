@@ -25,21 +25,26 @@ impl Tiles {
         self.keys * (1 + 2 * self.neighbors)
     }
 
-    /// `[rows, queries, channels]` to `[rows, tile, query, channels]`.
-    pub(super) fn cut_queries(&self, x: Tensor<3>) -> Tensor<4> {
-        cut(x, self.count, self.queries, 0)
-    }
-
-    /// `[rows, keys, channels]` to `[rows, tile, key, channels]`, with the keys of the neighbours.
-    pub(super) fn cut_keys(&self, x: Tensor<3>) -> Tensor<4> {
-        cut(x, self.count, self.keys, self.neighbors)
+    /// The tiles whose keys are the queries of these, without neighbours.
+    fn of_queries(self) -> Self {
+        Self {
+            keys: self.queries,
+            neighbors: 0,
+            ..self
+        }
     }
 }
 
-/// Pieces of `size` with `neighbors` pieces on each side; zeros beyond the ends.
-fn cut(x: Tensor<3>, count: usize, size: usize, neighbors: usize) -> Tensor<4> {
+/// `[rows, keys, channels]` to `[rows, tile, key, channels]`, with the keys of the neighbours; zeros beyond the ends.
+fn cut(x: Tensor<3>, tiles: Tiles) -> Tensor<4> {
+    let Tiles {
+        count,
+        keys,
+        neighbors,
+        ..
+    } = tiles;
     let [rows, len, channels] = x.dims();
-    let (before, covered) = (neighbors * size, count * size);
+    let (before, covered) = (neighbors * keys, count * keys);
     let x = if before + covered > len {
         let after = covered - len + before;
         x.pad([(before, after), (0, 0)], PadMode::Constant(0.0))
@@ -47,8 +52,8 @@ fn cut(x: Tensor<3>, count: usize, size: usize, neighbors: usize) -> Tensor<4> {
         x
     };
     let shifted = (0..=2 * neighbors).map(|shift| {
-        let piece = x.clone().narrow(1, shift * size, covered);
-        piece.reshape([rows, count, size, channels])
+        let piece = x.clone().narrow(1, shift * keys, covered);
+        piece.reshape([rows, count, keys, channels])
     });
     Tensor::cat(shifted.collect(), 2)
 }
@@ -69,12 +74,7 @@ impl Band {
             let [down, across] = tiles;
             let hidden = self.hidden(tiles, &q.device());
             let lengths = [rows.tokens(), columns.tokens()];
-            let q = in_tiles(
-                q,
-                lengths,
-                |x| down.cut_queries(x),
-                |x| across.cut_queries(x),
-            );
+            let q = in_tiles(q, lengths, tiles.map(Tiles::of_queries));
             let [k, v] = [k, v].map(|x| self.keys_in_tiles(x, tiles));
             let out = weighing.attend_visible(q, k, v, hidden);
             // From tiles folded into the heads to rows.
@@ -105,7 +105,7 @@ impl Band {
         let [rows, columns] = &self.axes;
         let map = x.clone().narrow(2, self.prefix, keys - self.prefix);
         let lengths = [rows.keys(), columns.keys()];
-        let map = in_tiles(map, lengths, |x| down.cut_keys(x), |x| across.cut_keys(x));
+        let map = in_tiles(map, lengths, tiles);
         if self.prefix == 0 {
             return map;
         }
@@ -157,16 +157,14 @@ impl Band {
 }
 
 /// A map `[batch, heads, rows * columns, channels]` in tiles, `[batch, tiles * heads, tokens of a tile, channels]`.
-fn in_tiles(
-    x: Tensor<4>,
-    [rows, columns]: [usize; 2],
-    cut_rows: impl Fn(Tensor<3>) -> Tensor<4>,
-    cut_columns: impl Fn(Tensor<3>) -> Tensor<4>,
-) -> Tensor<4> {
+fn in_tiles(x: Tensor<4>, [rows, columns]: [usize; 2], [down, across]: [Tiles; 2]) -> Tensor<4> {
     let [batch, heads, _, channels] = x.dims();
-    let x = cut_columns(x.reshape([batch * heads * rows, columns, channels]));
+    let x = cut(x.reshape([batch * heads * rows, columns, channels]), across);
     let [_, across, width, _] = x.dims();
-    let x = cut_rows(x.reshape([batch * heads, rows, across * width * channels]));
+    let x = cut(
+        x.reshape([batch * heads, rows, across * width * channels]),
+        down,
+    );
     let [_, down, height, _] = x.dims();
     x.reshape([batch, heads, down, height, across, width, channels])
         .permute([0, 2, 4, 1, 3, 5, 6])

@@ -3,16 +3,13 @@
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use kvt_ops::Key;
 use rand::seq::index;
-use rand_distr::{Distribution, StandardNormal};
+
+use super::super::features::gaussian;
 
 /// Planes that divide the space of the queries, `[bits, head_dim + 1]`: normals, and offsets in the last column.
 pub(super) fn draw_planes(key: Key, bits: usize, head_dim: usize, device: &Device) -> Tensor<2> {
-    let shape = [bits, head_dim + 1];
-    let mut rng = key.rng();
-    let numbers: Vec<f32> = (0..bits * (head_dim + 1))
-        .map(|_| StandardNormal.sample(&mut rng))
-        .collect();
-    Tensor::from_data(TensorData::new(numbers, shape), device)
+    let numbers = gaussian(key, bits, head_dim + 1, false);
+    Tensor::from_data(TensorData::new(numbers, [bits, head_dim + 1]), device)
 }
 
 /// The queries that are the initial centroids, `[clusters]`, all different.

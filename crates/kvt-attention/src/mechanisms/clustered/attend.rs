@@ -38,7 +38,7 @@ pub(super) fn improved(
     let keys = k.dims()[2];
     let members = groups.clone().float();
     let scores = means(q.clone(), members.clone())
-        .mul_scalar(weighing.scale / weighing.softmax.temperature)
+        .mul_scalar(weighing.scale / weighing.temperature)
         .matmul(k.clone().swap_dims(2, 3));
     let selected = top_k::select(scores.clone(), kept);
     let best = top_k::indices(selected.clone(), kept);

@@ -2,9 +2,7 @@
 
 use super::super::draws::{Draws, Redraw};
 use super::Clustered;
-use crate::{
-    AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place, Ranged, SoftmaxAttention,
-};
+use crate::{AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place, Ranged};
 
 settings! {
     /// Clustered attention (Vyas et al., [Fast Transformers with Clustered Attention](https://arxiv.org/abs/2007.04825),
@@ -61,7 +59,6 @@ impl ClusteredConfig {
     pub(super) fn make(&self, kept: Option<usize>, init: &impl ParamInit) -> Clustered {
         Clustered {
             config: self.clone(),
-            softmax: SoftmaxAttention::at(self.temperature),
             kept,
             draws: Draws::new(self.seed, init.path(), self.redraw),
         }
@@ -86,11 +83,8 @@ impl MechanismConfig for ClusteredConfig {
         let hashes = queries * self.bits * place.dim();
         let assigned = queries * self.bits * self.clusters.min(queries) * place.heads;
         let comparisons = (2 * self.iterations + 1) * assigned;
-        Cost {
-            params: 0,
-            macs: Macs::attention(hashes + comparisons + 2 * rows * keys * place.dim()),
-            kept: keys,
-        }
+        let products = 2 * rows * keys * place.dim();
+        Cost::of_products(hashes + comparisons + products, keys)
     }
 
     fn init(&self, _place: &Place, init: &impl ParamInit) -> Clustered {
@@ -114,13 +108,12 @@ impl MechanismConfig for ClusteredImprovedConfig {
 
     /// Besides the cost of `clustered`, two products of every query with the keys that it keeps.
     fn cost(&self, place: &Place) -> Cost {
-        let Cost { params, macs, kept } = self.clustering.cost(place);
+        let plain = self.clustering.cost(place);
         let queries = place.queries.saturating_sub(place.prefix);
         let exact = 2 * queries * self.kept.min(place.keys);
         Cost {
-            params,
-            macs: macs + Macs::attention(exact * place.dim()),
-            kept,
+            macs: plain.macs + Macs::attention(exact * place.dim()),
+            ..plain
         }
     }
 

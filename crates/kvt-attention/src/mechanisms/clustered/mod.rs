@@ -5,7 +5,7 @@ use burn::tensor::{Bool, Tensor};
 
 use super::draws::Draws;
 use super::weighing::Weighing;
-use crate::{Context, Mechanism, SoftmaxAttention};
+use crate::{Context, Mechanism};
 
 mod assign;
 mod attend;
@@ -21,8 +21,6 @@ pub use config::{ClusteredConfig, ClusteredImprovedConfig};
 pub struct Clustered {
     #[module(skip)]
     config: ClusteredConfig,
-    #[module(skip)]
-    softmax: SoftmaxAttention,
     /// Keys with exact weights; `None` for plain clustered attention.
     #[module(skip)]
     kept: Option<usize>,
@@ -46,7 +44,7 @@ impl Mechanism for Clustered {
 
 impl Clustered {
     fn weighing(&self, context: &Context) -> Weighing {
-        Weighing::new(self.softmax, context)
+        Weighing::new(self.config.temperature, context)
     }
 
     /// Attention for given clusters, `[batch, heads, query, cluster]`.

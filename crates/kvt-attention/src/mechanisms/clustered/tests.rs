@@ -7,7 +7,9 @@ use kvt_testing::devices::{assert_close, tensor, values};
 use super::super::golden::{Golden, Outcome};
 use super::super::testing::{assert_half_is_widened, context, qkv};
 use super::*;
-use crate::{BurnInit, Dropout, Macs, MechanismConfig, Place, Score, attend_unchecked};
+use crate::{
+    BurnInit, Dropout, Macs, MechanismConfig, Place, Score, SoftmaxAttention, attend_unchecked,
+};
 
 fn config(clusters: usize) -> ClusteredConfig {
     ClusteredConfig {

@@ -2,11 +2,11 @@
 
 use burn::tensor::{DType, Tensor};
 
-use crate::{Cost, Macs, Place};
+use crate::{Cost, Place};
 
 mod directions;
 
-pub(super) use directions::Directions;
+pub(super) use directions::{Directions, gaussian};
 
 /// `phi_q (phi_k^T v) / (phi_q sum phi_k + epsilon)`: attention whose weights are products of the features of a query
 /// and of the keys, divided by their sum ([Katharopoulos et al., 2020](https://arxiv.org/abs/2006.16236), equation
@@ -77,15 +77,9 @@ pub fn half_square(x: Tensor<4>) -> Tensor<4> {
 /// feature, and one more per random direction.
 pub(super) fn cost(place: &Place, products: usize) -> Cost {
     let tokens = place.queries + place.keys;
-    Cost {
-        params: 0,
-        macs: Macs::attention(tokens * place.dim() * products),
-        kept: place.keys,
-    }
+    Cost::of_products(tokens * place.dim() * products, place.keys)
 }
 
-#[cfg(test)]
-pub(super) use directions::gaussian;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use schemars::SchemaGenerator;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{AttentionConfig, BurnInit, Mechanism, Mixer, ParamInit};
+use crate::{AttentionConfig, BurnInit, Macs, Mechanism, Mixer, ParamInit};
 
 const DETERMINISTIC: [&str; 2] = ["linear", "dpfp"];
 const RANDOM: [&str; 4] = ["favor", "performer", "performer-relu", "rfa"];

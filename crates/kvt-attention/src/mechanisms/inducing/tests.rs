@@ -6,7 +6,7 @@ use kvt_testing::devices::{assert_close, values};
 
 use super::super::golden::{Golden, Inputs, Outcome};
 use super::*;
-use crate::{BurnInit, LunaConfig, Score, attend};
+use crate::{BurnInit, Macs, Score, attend};
 
 fn config(points: usize) -> InducingConfig {
     InducingConfig {

@@ -6,7 +6,7 @@ use kvt_testing::devices::{assert_close, tensor, values};
 use super::super::golden::{Golden, Outcome};
 use super::super::testing::{assert_half_is_widened, context, numbers, qkv};
 use super::*;
-use crate::BurnInit;
+use crate::{BurnInit, SoftmaxAttention};
 
 fn config(radius: usize, maps: usize) -> LowRankBandConfig {
     LowRankBandConfig {

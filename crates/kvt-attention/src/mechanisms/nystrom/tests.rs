@@ -6,7 +6,7 @@ use kvt_testing::devices::{assert_close, error, values};
 
 use super::super::golden::{Golden, Inputs, Outcome};
 use super::*;
-use crate::BurnInit;
+use crate::{BurnInit, SoftmaxAttention};
 
 fn config(landmarks: usize) -> NystromConfig {
     NystromConfig {

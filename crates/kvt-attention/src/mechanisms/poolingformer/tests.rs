@@ -5,7 +5,7 @@ use kvt_testing::devices::{assert_close, values};
 use super::super::golden::{Golden, Outcome};
 use super::super::testing::{assert_half_is_widened, context, numbers, qkv};
 use super::*;
-use crate::{BurnInit, Dropout};
+use crate::{BurnInit, Dropout, Macs, SoftmaxAttention};
 
 fn config(radius: usize, pool_radius: usize, pool: usize, stride: usize) -> PoolingformerConfig {
     PoolingformerConfig {

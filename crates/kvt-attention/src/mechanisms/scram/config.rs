@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{PatchMatch, Scram};
 use crate::mechanisms::Redraw;
 use crate::mechanisms::draws::Draws;
-use crate::{AttentionError, Cost, Macs, MechanismConfig, ParamInit, Place};
+use crate::{AttentionError, Cost, MechanismConfig, ParamInit, Place};
 
 /// The keys that SCRAM searches for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -127,11 +127,7 @@ impl MechanismConfig for ScramConfig {
         let all = tokens
             .saturating_mul(of_a_query)
             .saturating_add(of_the_prefix);
-        Cost {
-            params: 0,
-            macs: Macs::attention(all.saturating_mul(place.dim())),
-            kept,
-        }
+        Cost::of_products(all.saturating_mul(place.dim()), kept)
     }
 
     fn init(&self, _place: &Place, init: &impl ParamInit) -> Scram {

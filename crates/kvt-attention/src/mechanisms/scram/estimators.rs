@@ -107,8 +107,7 @@ impl<'a> Estimator<'a> {
         let grid = self.tokens.grid();
         let mixture = Mixture {
             alpha,
-            rows: Axis::new(grid.rows, length),
-            columns: Axis::new(grid.columns, length),
+            axes: grid.0.map(|side| Axis::new(side, length)),
             grid,
         };
         let estimates = self.of_queries(|number| self.sample(number, &mixture, samples, key));
@@ -248,8 +247,8 @@ impl<'a> Estimator<'a> {
 /// The proposal of importance sampling on one map.
 struct Mixture {
     alpha: f64,
-    rows: Axis,
-    columns: Axis,
+    /// Rows and columns.
+    axes: [Axis; 2],
     grid: Grid,
 }
 
@@ -266,10 +265,8 @@ impl Mixture {
     fn draw(&self, modes: &[At], rng: &mut impl Rng) -> usize {
         if rng.random::<f64>() < self.alpha && !modes.is_empty() {
             let mode = modes[rng.random_range(0..modes.len() as u64) as usize];
-            return self.grid.token(At {
-                row: self.rows.draw(mode.row, rng),
-                column: self.columns.draw(mode.column, rng),
-            });
+            let place = [0, 1].map(|axis| self.axes[axis].draw(mode.0[axis], rng));
+            return self.grid.token(At(place));
         }
         rng.random_range(0..self.grid.len() as u64) as usize
     }
@@ -282,8 +279,11 @@ impl Mixture {
             return uniform;
         }
         let near = modes.iter().map(|mode| {
-            let row = self.rows.density[mode.row as usize][at.row as usize];
-            row * self.columns.density[mode.column as usize][at.column as usize]
+            let [row, column] = [0, 1].map(|axis| {
+                let density = &self.axes[axis].density[mode.0[axis] as usize];
+                density[at.0[axis] as usize]
+            });
+            row * column
         });
         let near = near.sum::<f64>() / modes.len() as f64;
         self.alpha * near + (1.0 - self.alpha) * uniform

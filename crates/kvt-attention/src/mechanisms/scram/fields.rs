@@ -22,79 +22,61 @@ pub struct Fields {
     places: Vec<At>,
 }
 
-/// A place on the map.
+/// A place on the map: row and column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct At {
-    pub(super) row: i32,
-    pub(super) column: i32,
-}
+pub(super) struct At(pub(super) [i32; 2]);
 
 /// Rows and columns of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Grid {
-    pub(super) rows: i32,
-    pub(super) columns: i32,
-}
+pub(super) struct Grid(pub(super) [i32; 2]);
 
 impl At {
     /// No match: far from every place of a map.
-    pub(super) const NONE: Self = Self {
-        row: i32::MIN / 2,
-        column: 0,
-    };
+    pub(super) const NONE: Self = Self([i32::MIN / 2, 0]);
 
-    pub(super) fn moved(self, [rows, columns]: [i32; 2]) -> Self {
-        Self {
-            row: self.row + rows,
-            column: self.column + columns,
-        }
+    pub(super) fn moved(self, by: [i32; 2]) -> Self {
+        Self([0, 1].map(|axis| self.0[axis] + by[axis]))
     }
 
     /// The Chebyshev distance: the larger of the distances along rows and along columns.
     pub(super) fn distance(self, other: Self) -> i32 {
-        let (rows, columns) = (self.row - other.row, self.column - other.column);
+        let [rows, columns] = [0, 1].map(|axis| self.0[axis] - other.0[axis]);
         rows.abs().max(columns.abs())
     }
 }
 
 impl Grid {
-    fn new([rows, columns]: [usize; 2]) -> Self {
+    fn new(sides: [usize; 2]) -> Self {
         // The casts cannot overflow: a map of 2^31 rows does not fit into memory.
-        Self {
-            rows: rows as i32,
-            columns: columns as i32,
-        }
+        Self(sides.map(|side| side as i32))
     }
 
     /// Tokens of the map.
     pub(super) fn len(self) -> usize {
-        self.rows as usize * self.columns as usize
+        let [rows, columns] = self.0;
+        rows as usize * columns as usize
     }
 
     pub(super) fn contains(self, at: At) -> bool {
-        (0..self.rows).contains(&at.row) && (0..self.columns).contains(&at.column)
+        let mut axes = at.0.iter().zip(self.0);
+        axes.all(|(place, side)| (0..side).contains(place))
     }
 
     /// The nearest place on the map.
     pub(super) fn clamp(self, at: At) -> At {
-        At {
-            row: at.row.clamp(0, self.rows - 1),
-            column: at.column.clamp(0, self.columns - 1),
-        }
+        At([0, 1].map(|axis| at.0[axis].clamp(0, self.0[axis] - 1)))
     }
 
     /// The number of the token at a place on the map.
-    pub(super) fn token(self, at: At) -> usize {
-        (at.row * self.columns + at.column) as usize
+    pub(super) fn token(self, At([row, column]): At) -> usize {
+        let [_, columns] = self.0;
+        (row * columns + column) as usize
     }
 
     /// The place of a token.
     pub(super) fn at(self, token: usize) -> At {
-        let token = token as i32;
-        At {
-            row: token / self.columns,
-            column: token % self.columns,
-        }
+        let ([_, columns], token) = (self.0, token as i32);
+        At([token / columns, token % columns])
     }
 
     /// Adds the tokens that are at most `radius` rows and columns from a place, clipped at the border.
@@ -102,9 +84,10 @@ impl Grid {
         let span = |middle: i32, side: i32| {
             (middle - radius).max(0)..=(middle.saturating_add(radius)).min(side - 1)
         };
-        for row in span(at.row, self.rows) {
-            for column in span(at.column, self.columns) {
-                tokens.push(self.token(At { row, column }));
+        let [rows, columns] = [0, 1].map(|axis| span(at.0[axis], self.0[axis]));
+        for row in rows {
+            for column in columns.clone() {
+                tokens.push(self.token(At([row, column])));
             }
         }
     }
@@ -162,24 +145,13 @@ impl<'a> Tokens<'a> {
         self.grid
     }
 
-    /// A query of a head.
-    pub fn query(&self, head: usize, query: usize) -> &'a [f32] {
-        token(self.queries, head * self.grid.len() + query, self.head_dim)
-    }
-
     /// The product of a query with a key of its head, without a scale.
     pub fn product(&self, head: usize, query: usize, key: usize) -> f32 {
-        let key = head * self.grid.len() + key;
+        let [query, key] = [query, key].map(|token| head * self.grid.len() + token);
         dot(
-            self.query(head, query),
+            token(self.queries, query, self.head_dim),
             token(self.keys, key, self.head_dim),
         )
-    }
-
-    /// The keys of a head, `[token, head_dim]`.
-    pub(super) fn keys(&self, head: usize) -> &'a [f32] {
-        let len = self.grid.len() * self.head_dim;
-        &self.keys[head * len..(head + 1) * len]
     }
 }
 
@@ -299,7 +271,7 @@ fn token(data: &[f32], number: usize, dim: usize) -> &[f32] {
 }
 
 /// The product of two vectors, summed in an order that does not depend on the machine.
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 8;
     let mut sums = [0.0; LANES];
     let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));

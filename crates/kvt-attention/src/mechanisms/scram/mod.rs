@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use super::draws::Draws;
 use super::weighing::Weighing;
-use crate::{Context, Mechanism, SoftmaxAttention};
+use crate::softmax::identity;
+use crate::{Context, Mechanism};
 
 mod config;
 mod estimators;
@@ -35,11 +36,7 @@ impl Mechanism for Scram {
     }
 
     fn probabilities(&self, q: Tensor<4>, k: Tensor<4>, context: &Context) -> Option<Tensor<4>> {
-        let [batch, heads, keys, _] = k.dims();
-        let identity = Tensor::<2>::eye(keys, &q.device()).cast(q.dtype());
-        let values = identity
-            .reshape([1, 1, keys, keys])
-            .expand([batch, heads, keys, keys]);
+        let values = identity(&k);
         let context = Context {
             dropout: None,
             ..context.clone()
@@ -80,8 +77,8 @@ impl Scram {
         fields: &Fields,
         context: &Context,
     ) -> Tensor<4> {
-        let (prefix, temperature) = (context.prefix, self.config.temperature);
-        let weighing = Weighing::new(SoftmaxAttention::at(temperature), context);
+        let prefix = context.prefix;
+        let weighing = Weighing::new(self.config.temperature, context);
         weighing.after_prefix(prefix, q, k, v, |q, k, v| {
             let ([batch, heads, queries, dim], [.., keys, value_dim]) = (q.dims(), v.dims());
             let slots = prefix + self.config.slots(queries);

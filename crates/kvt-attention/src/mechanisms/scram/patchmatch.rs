@@ -4,7 +4,7 @@ use kvt_ops::Key;
 use rand::RngExt;
 use rayon::prelude::*;
 
-use super::fields::{At, Fields, Grid, Tokens, dot, saturated};
+use super::fields::{At, Fields, Grid, Tokens, saturated};
 
 /// Distances to the neighbours whose matches are tried, in this order.
 const JUMPS: [i32; 4] = [8, 4, 2, 1];
@@ -38,10 +38,9 @@ struct Match {
 
 /// A query in one run.
 struct Seeker<'a> {
-    query: &'a [f32],
-    /// `[token, head_dim]`
-    keys: &'a [f32],
-    grid: Grid,
+    tokens: &'a Tokens<'a>,
+    head: usize,
+    query: usize,
     /// What earlier runs found.
     earlier: &'a [At],
     separation: i32,
@@ -66,9 +65,9 @@ impl PatchMatch {
         for run in 0..self.kept {
             let key = key.child(run as u64);
             let seeker = |number: usize| Seeker {
-                query: tokens.query(number / count, number % count),
-                keys: tokens.keys(number / count),
-                grid,
+                tokens,
+                head: number / count,
+                query: number % count,
                 earlier: fields.earlier(number, run),
                 separation: saturated(self.separation),
             };
@@ -87,7 +86,7 @@ impl PatchMatch {
                         let (head, query) = (number / count, number % count);
                         let before = &matches[head * count..(head + 1) * count];
                         let offsets = windows.iter().map(|window| window[query]);
-                        seeker(number).iterate(grid.at(query), before, offsets)
+                        seeker(number).iterate(before, offsets)
                     })
                     .collect();
             }
@@ -118,25 +117,21 @@ impl Seeker<'_> {
         }
     }
 
-    fn iterate(
-        &self,
-        here: At,
-        before: &[Match],
-        offsets: impl Iterator<Item = [i32; 2]>,
-    ) -> Match {
-        let mut best = before[self.grid.token(here)];
+    fn iterate(&self, before: &[Match], offsets: impl Iterator<Item = [i32; 2]>) -> Match {
+        let grid = self.tokens.grid();
+        let (here, mut best) = (grid.at(self.query), before[self.query]);
         for jump in JUMPS {
             for direction in DIRECTIONS {
-                let [rows, columns] = direction.map(|step| step * jump);
-                let neighbour = here.moved([rows, columns]);
-                if self.grid.contains(neighbour) {
-                    let found = before[self.grid.token(neighbour)].at;
-                    self.offer(&mut best, found.moved([-rows, -columns]));
+                let offset = direction.map(|step| step * jump);
+                let neighbour = here.moved(offset);
+                if grid.contains(neighbour) {
+                    let found = before[grid.token(neighbour)].at;
+                    self.offer(&mut best, found.moved(offset.map(|step| -step)));
                 }
             }
         }
         for offset in offsets {
-            let near = self.grid.clamp(best.at.moved(offset));
+            let near = grid.clamp(best.at.moved(offset));
             self.offer(&mut best, near);
         }
         best
@@ -144,7 +139,7 @@ impl Seeker<'_> {
 
     fn offer(&self, best: &mut Match, at: At) {
         // Neighbours that agree offer the current match.
-        if at == best.at || !self.grid.contains(at) || !self.is_valid(at) {
+        if at == best.at || !self.tokens.grid().contains(at) || !self.is_valid(at) {
             return;
         }
         let score = self.score(at);
@@ -165,8 +160,8 @@ impl Seeker<'_> {
     }
 
     fn score(&self, at: At) -> f32 {
-        let dim = self.query.len();
-        dot(self.query, &self.keys[self.grid.token(at) * dim..][..dim])
+        let key = self.tokens.grid().token(at);
+        self.tokens.product(self.head, self.query, key)
     }
 }
 
@@ -180,7 +175,8 @@ pub(super) fn start(key: Key, grid: Grid) -> Vec<At> {
 
 /// For every window, the largest first, an offset for every query.
 pub(super) fn windows(key: Key, grid: Grid) -> Vec<Vec<[i32; 2]>> {
-    let radii: Vec<usize> = radii(grid.rows.max(grid.columns) as usize).collect();
+    let Grid([rows, columns]) = grid;
+    let radii: Vec<usize> = radii(rows.max(columns) as usize).collect();
     let windows = radii.into_par_iter().enumerate();
     let window = |(number, radius): (usize, usize)| {
         let mut rng = key.child(number as u64).rng();

@@ -88,7 +88,7 @@ pub(super) fn moments(x: &[f32], layout: Layout) -> (Vec<f32>, Vec<f32>) {
             for plane in layout.planes(x, channel) {
                 all.merge(moments_of(plane));
             }
-            (all.mean as f32, (all.squares / all.count) as f32)
+            all.mean_and_variance()
         };
         return (0..layout.channels).into_par_iter().map(of_channel).unzip();
     }
@@ -108,8 +108,7 @@ pub(super) fn moments(x: &[f32], layout: Layout) -> (Vec<f32>, Vec<f32>) {
             all.merge(part);
         }
     }
-    let of = |all: Moments| (all.mean as f32, (all.squares / all.count) as f32);
-    all.into_iter().map(of).unzip()
+    all.into_iter().map(Moments::mean_and_variance).unzip()
 }
 
 /// The sums of `grad` and of `grad (x - mean)` over each channel.
@@ -169,6 +168,10 @@ struct Moments {
 }
 
 impl Moments {
+    fn mean_and_variance(self) -> (f32, f32) {
+        (self.mean as f32, (self.squares / self.count) as f32)
+    }
+
     /// Adds those of further values (Chan et al., 1979): no large squares are subtracted from each other.
     #[inline(always)]
     fn merge(&mut self, other: Self) {
@@ -250,7 +253,6 @@ wide! {
 
     /// Adds the sums of `grad` and of `grad (x - mean)` over at most [`ROWS`] rows.
     fn add_rows<'a>(all: &'a mut [Vec<f64>; 2], x: &'a [f32], mean: &'a [f32], grad: &'a [f32]) {
-        let [sums, products] = all;
         let channels = mean.len();
         let [mut sum, mut product] = [0, 1].map(|_| vec![0.0f32; channels]);
         for (x, grad) in x.chunks_exact(channels).zip(grad.chunks_exact(channels)) {
@@ -260,11 +262,10 @@ wide! {
                 *product += grad * (x - mean);
             }
         }
-        for (total, part) in sums.iter_mut().zip(sum) {
-            *total += f64::from(part);
-        }
-        for (total, part) in products.iter_mut().zip(product) {
-            *total += f64::from(part);
+        for (totals, parts) in all.iter_mut().zip([sum, product]) {
+            for (total, part) in totals.iter_mut().zip(parts) {
+                *total += f64::from(part);
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::{Geometry, add_bias};
 use crate::cpu::buffer::par_build;
 use crate::cpu::wide::wide;
-use crate::cpu::windows::Windows;
+use crate::cpu::windows::{Windows, add_apart};
 
 /// For groups of one input channel, of which each has some outputs.
 impl Geometry {
@@ -78,7 +78,7 @@ wide! {
         windows.for_each(|at, span| {
             let out = &mut out[span.input..span.input_end(windows.stride)];
             let grad = &grad[span.output..span.output + span.len];
-            add_back(out, grad, windows.stride, kernel[at]);
+            add_apart(out, grad, windows.stride, kernel[at]);
         });
     }
 
@@ -101,20 +101,6 @@ fn add(out: &mut [f32], row: &[f32], stride: usize, factor: f32) {
         }
     } else {
         for (out, x) in out.iter_mut().zip(row.iter().step_by(stride)) {
-            *out += factor * x;
-        }
-    }
-}
-
-/// Adds `grad`, multiplied by a factor, to every `stride`-th value of `out`.
-#[inline(always)]
-fn add_back(out: &mut [f32], grad: &[f32], stride: usize, factor: f32) {
-    if stride == 1 {
-        for (out, x) in out.iter_mut().zip(grad) {
-            *out += factor * x;
-        }
-    } else {
-        for (out, x) in out.iter_mut().step_by(stride).zip(grad) {
             *out += factor * x;
         }
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use burn::tensor::Shape;
 
 use crate::conv::Settings;
+use crate::cpu::buffer::grown;
 use crate::cpu::gemm::Matrix;
 use crate::cpu::windows::Windows;
 
@@ -152,7 +153,7 @@ impl Geometry {
         }
         let each = rows.len() * self.windows.columns;
         let count = range.len() * each;
-        let columns = room(buffer, self.lines() * count);
+        let columns = grown(buffer, self.lines() * count);
         if self.windows.padding > 0 {
             columns.fill(0.0);
         }
@@ -186,7 +187,7 @@ impl Geometry {
             );
         }
         let count = strip.images.len() * positions;
-        let gathered = room(buffer, self.outputs * count);
+        let gathered = grown(buffer, self.outputs * count);
         for (number, image) in strip.images.clone().enumerate() {
             let from = &grads[start(image)..start(image) + self.outputs * positions];
             let to = gathered.chunks_exact_mut(count);
@@ -196,12 +197,4 @@ impl Geometry {
         }
         Matrix::new(gathered, [self.outputs, count], count)
     }
-}
-
-/// The first `len` values of a buffer, which grows if it is too short. They may hold stale values.
-pub(super) fn room(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
-    if buffer.len() < len {
-        buffer.resize(len, 0.0);
-    }
-    &mut buffer[..len]
 }

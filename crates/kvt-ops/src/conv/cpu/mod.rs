@@ -9,14 +9,14 @@ use super::{ConvOps, Settings};
 use crate::batch_norm::cpu::sums::{Layout, channel_sums};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
-use crate::cpu::buffer::{par_build, par_build_with, tensor, values_of};
+use crate::cpu::buffer::{grown, par_build, par_build_with, tensor, values_of};
 use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on};
 use crate::optional::Optional;
 
 mod depthwise;
 mod geometry;
 
-use geometry::{Geometry, Scratch, Strip, room};
+use geometry::{Geometry, Scratch, Strip};
 
 /// Maximum number of parts in which the gradient of the weight is summed, and of their values in total.
 const PARTS: usize = 16;
@@ -221,7 +221,7 @@ fn product_in<'a>(
     threads: Threads,
 ) -> &'a mut [f32] {
     let [rows, columns] = [a.shape()[0], b.shape()[1]];
-    let out = room(buffer, rows * columns);
+    let out = grown(buffer, rows * columns);
     if rows == 1 || columns == 1 {
         // The product with a vector multiplies the values that it replaces by zero, so they must not be NaN or infinite.
         out.fill(0.0);

@@ -10,8 +10,8 @@ use crate::gpu::row_group::RowGroup;
 
 /// The gradient of the queries, and `delta = sum(P dP)` of every row, which [`super::backward_keys`] needs.
 ///
-/// `delta` is known only after all keys, so the gradient `dQ = scale (sum(P dP K) - delta sum(P K))` is computed from
-/// two sums.
+/// With `dP = dO V^T`, the gradient is `dQ = scale sum(P (dP - delta) K)`. `delta` is known only after all keys, so it is computed
+/// from two sums, `scale (sum(P dP K) - delta sum(P K))`.
 #[cube(launch, address_type = "dynamic")]
 pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
     q: &Tensor<Vector<F, N>>,
@@ -61,23 +61,27 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
         plan.value,
         plan.units,
     );
-    // P dP of a row, followed by P, for a tile of keys.
+    // Of each row P dP, followed by P, for a tile of keys: the weights of both sums.
     let mut weights = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.capacity));
     let spread = comptime!(plan.spread(plan.head));
     let lane = Lane::new(spread);
+    // Both sums of this thread's rows, kind after kind.
     let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * spread.rows));
     clear::<N>(&mut sums, comptime!(2 * spread.rows));
     let mut scores = Array::<f32>::new(plan.rows);
     let mut dp = Array::<f32>::new(plan.rows);
-    let mut parts = Array::<f32>::new(plan.rows);
+    // The sum of P dP over this thread's keys, row by row.
+    let mut own_deltas = Array::<f32>::new(plan.rows);
     #[unroll]
     for row in 0..plan.rows {
-        parts[row] = 0.0f32;
+        own_deltas[row] = 0.0f32;
     }
 
     let mut start = 0usize;
     while start < keys {
+        // Until all threads have read the weights of the last tile.
         sync_cube();
+        // One key per thread.
         let key = start + UNIT_POS as usize;
         if key < keys {
             let at = first_key + key;
@@ -103,25 +107,26 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
             for row in 0..plan.rows {
                 let mut p = 0.0f32;
                 if row < present {
-                    let at = (first_row + row) * words;
-                    let word = word_of(saved, at, key, plan.select);
+                    let record = (first_row + row) * words;
+                    let word = word_of(saved, record, key, plan.select);
                     p = probability(
                         scores[row],
-                        saved[at],
-                        saved[at + 1],
+                        saved[record],
+                        saved[record + 1],
                         word,
                         key,
                         plan.select,
                     );
                 }
                 let p_dp = p * dp[row];
-                parts[row] += p_dp;
+                own_deltas[row] += p_dp;
                 let at = row * plan.capacity + UNIT_POS as usize;
                 weights[at] = p_dp;
                 weights[at + plan.units] = p;
             }
         }
         sync_cube();
+        // One column per thread.
         let count = select(
             keys - start < plan.units,
             keys - start,
@@ -141,11 +146,11 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
         start += plan.units;
     }
 
-    // The sums over all keys, one row per group.
+    // delta: the threads exchange their sums in the place of the weights, and a group of them adds up those of one row.
     sync_cube();
     #[unroll]
     for row in 0..plan.rows {
-        weights[row * plan.capacity + UNIT_POS as usize] = parts[row];
+        weights[row * plan.capacity + UNIT_POS as usize] = own_deltas[row];
     }
     sync_cube();
     let group_size = comptime!(plan.group_size());

@@ -1,5 +1,8 @@
 //! The forward kernel: a workgroup computes the scores of a few queries with all keys in its shared memory, selects the
 //! kept keys, and sums their values.
+//!
+//! Its threads divide the work in three ways, one after another, with a barrier wherever one reads what another has written: by keys
+//! for the scores, by rows for the softmax, by columns for the output.
 
 use cubecl::prelude::*;
 
@@ -36,7 +39,7 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     let first_key = block.head * keys;
     let present = block.present;
 
-    // Scores, one key per thread.
+    // Scores, one key per thread at a time, with all queries of the workgroup.
     let mut tile = Shared::<[Vector<f32, N>]>::new_slice(comptime!(plan.rows * plan.head));
     load::<F, N>(
         q, &mut tile, first_row, present, scale, plan.rows, plan.head, plan.units,
@@ -64,15 +67,16 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     }
     sync_cube();
 
-    // The softmax of the kept keys, one row per group.
+    // The softmax of the kept keys, one row per group of threads. Groups without a query take part, too: the barriers are
+    // those of all threads.
     let group_size = comptime!(plan.group_size());
     let row = UNIT_POS as usize / group_size;
-    let lane = UNIT_POS as usize % group_size;
+    let member = UNIT_POS as usize % group_size;
     let part = Part {
         row,
         base: row * plan.capacity,
         width: keys,
-        first: lane,
+        first: member,
         step: group_size,
     };
     let mut group = RowGroup::new(comptime!(plan.row_strategy()));
@@ -86,13 +90,16 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
         i += part.step;
     }
     let max_key = group.max(max_key);
+    // The minimum, as a maximum of complements.
     let min_key = 0xffff_ffffu32 - group.max(0xffff_ffffu32 - min_key);
     // The row contains NaN or +inf, or only -inf: the softmax is undefined.
     let broken = max_key >= INFINITY || max_key <= NEGATIVE_INFINITY;
+    // Below every key: all survive.
     let mut threshold = 0u32;
     let mut bound = 0u32;
     if comptime!(plan.select) {
         let wanted = !broken && row < present;
+        // No keys in registers: the scores are in shared memory already.
         let held = Held::read::<f32>(&scores, &part, 0usize);
         let (found, places) = select_keys::<f32>(
             &scores, &held, &part, &mut group, kept, min_key, max_key, wanted, 1usize,
@@ -100,6 +107,7 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
         threshold = found;
         bound = places;
     }
+    // From scores to weights, in place. They are divided by their sum only in the output, which has fewer numbers.
     let max = key_value(max_key);
     let mut sum = 0.0f32;
     let mut i = part.first;
@@ -112,19 +120,21 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     // This includes a barrier, after which all weights are written.
     let sum = group.sum(sum);
     let nan = f32::reinterpret(max_key | 0x7fff_ffffu32);
+    // What the rows of the output are divided by.
     let mut totals = Shared::<[f32]>::new_slice(plan.rows);
-    if lane == 0 {
+    if member == 0 {
         totals[row] = select(broken, nan, sum);
     }
     if row < present {
+        // For the gradients: maximum, sum, and one bit for each key, word by word.
         let words = saved_words(keys, plan.select);
         let at = (first_row + row) * words;
-        if lane == 0 {
+        if member == 0 {
             saved[at] = u32::reinterpret(select(broken, nan, max));
             saved[at + 1] = u32::reinterpret(sum);
         }
         if comptime!(plan.select) {
-            let mut word = lane;
+            let mut word = member;
             while word + 2 < words {
                 let mut bits = 0u32;
                 for bit in 0..32u32 {
@@ -141,7 +151,7 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     }
     sync_cube();
 
-    // Values, one column per thread.
+    // The output, one column per thread.
     let spread = comptime!(plan.spread(plan.value));
     let lane = Lane::new(spread);
     let mut sums = Array::<Vector<f32, M>>::new(comptime!(spread.rows));

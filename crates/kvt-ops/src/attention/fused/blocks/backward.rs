@@ -4,55 +4,72 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::sparse::Gradients;
-use super::{Buffers, HeadLayout, Heads, Problem, grown};
+use super::terms::Fill;
+use super::{Buffers, HeadLayout, Heads, Problem};
+use crate::cpu::buffer::grown;
 use crate::cpu::gemm::{Matrix, Write, multiply};
 use crate::cpu::softmax_row::{RowState, softmax_gradient, softmax_row_again};
 
-/// The gradients of one image.
+/// What the gradients of one image are computed from.
 pub(super) struct Backward<'a> {
     pub(super) problem: &'a Problem<'a>,
     pub(super) image: usize,
-    /// Queries per block.
-    pub(super) block: usize,
     pub(super) d_out: Heads<'a>,
     /// The records of all rows.
     pub(super) saved: &'a [f32],
 }
 
-/// The destination of the gradients of an image.
+/// Where the gradients go.
 pub(super) struct Target<'a> {
     /// The gradients of q, k and v.
     pub(super) out: &'a mut [f32],
     /// The layouts of the three in `out`.
     pub(super) layouts: [HeadLayout; 3],
+    /// The gradients of the queries of one block, if they have a place of their own: then `out` has none.
+    pub(super) queries: Option<&'a mut [f32]>,
     /// The gradient of the bias, `[query or 1, key or 1]`, to which the image adds; with its number of keys.
     pub(super) bias: Option<(&'a mut [f32], usize)>,
 }
 
 impl Target<'_> {
-    fn reborrow(&mut self) -> Target<'_> {
-        let bias = self.bias.as_mut();
-        Target {
-            out: &mut *self.out,
-            layouts: self.layouts,
-            bias: bias.map(|(sum, keys)| (&mut **sum, *keys)),
+    /// Where the gradients of q, k and v of a head start in `out`, and the strides from token to token.
+    pub(super) fn places(&self, head: usize) -> [(usize, usize); 3] {
+        self.layouts
+            .map(|layout| (layout.start(0, head), layout.token_stride))
+    }
+
+    /// The gradients of a head's queries, those of the block whose first query is `start`.
+    pub(super) fn queries(&mut self, head: usize, start: usize) -> &mut [f32] {
+        let [layout, ..] = self.layouts;
+        match &mut self.queries {
+            Some(queries) => &mut queries[head * layout.head_stride..],
+            None => &mut self.out[layout.start(0, head) + start * layout.token_stride..],
         }
     }
 }
 
+/// The queries of a block in one head.
+#[derive(Clone, Copy)]
+pub(super) struct HeadBlock<'a> {
+    pub(super) head: usize,
+    /// The number of the first query.
+    pub(super) start: usize,
+    /// The queries of the block, and all keys and values.
+    pub(super) inputs: [Matrix<'a>; 3],
+    pub(super) d_out: Matrix<'a>,
+    /// The records of the block's rows, of all heads.
+    saved: &'a [f32],
+}
+
 impl Backward<'_> {
-    /// Splits the blocks into parts, which run in parallel. A part writes the gradients of its queries, and sums the
-    /// gradients of keys and values in a copy. The copies are added in the order of the parts, so that the result does
-    /// not depend on the number of threads.
-    pub(super) fn in_parts(
-        &self,
-        out: &mut [f32],
-        layouts: [HeadLayout; 3],
-        parts: usize,
-        blocks: usize,
-    ) {
+    /// Divides the blocks among parts, which run in parallel, as many at a time as there are threads: block `i` is in part
+    /// `i % parts`. Each part writes the gradients of its own queries to `out`. Every key and value has gradients from all
+    /// parts, so that each part sums them in a copy. The copies are added in the order of the parts: the result does not depend on
+    /// the number of threads.
+    pub(super) fn in_parts(&self, out: &mut [f32], layouts: [HeadLayout; 3], parts: usize) {
         let [q, k, v] = layouts;
-        let (keys, heads) = (self.problem.keys, self.problem.heads);
+        let Problem { keys, heads, .. } = *self.problem;
+        let (block, blocks) = (self.problem.block(), self.problem.blocks());
         let width = heads * (k.dim + v.dim);
         let copied = |offset, dim| HeadLayout {
             offset,
@@ -63,32 +80,34 @@ impl Backward<'_> {
         };
         let copies = [copied(0, k.dim), copied(heads * k.dim, v.dim)];
         let threads = rayon::current_num_threads().clamp(1, parts);
-        // Reused from part to part: memory that one thread allocates and another frees accumulates.
+        // A copy and the buffers of a part. Reused from part to part: memory that one thread allocates and another frees
+        // accumulates.
         let mut slots: Vec<(Vec<f32>, Buffers)> = Vec::new();
         slots.resize_with(threads, || (vec![0.0; keys * width], Buffers::default()));
-        for wave in (0..parts).step_by(threads) {
+        for first in (0..parts).step_by(threads) {
+            // The blocks of the parts from `first` on, with the places of their queries.
             let mut tasks: Vec<Vec<(usize, &mut [f32])>> = Vec::new();
-            tasks.resize_with(threads.min(parts - wave), Vec::new);
-            let dq_blocks = out[q.offset..].chunks_mut(self.block * q.token_stride);
-            for (number, dq_block) in dq_blocks.take(blocks).enumerate() {
+            tasks.resize_with(threads.min(parts - first), Vec::new);
+            let of_blocks = out[q.offset..].chunks_mut(block * q.token_stride);
+            for (number, queries) in of_blocks.take(blocks).enumerate() {
                 let part = number % parts;
-                if (wave..wave + tasks.len()).contains(&part) {
-                    tasks[part - wave].push((number, dq_block));
+                if (first..first + tasks.len()).contains(&part) {
+                    tasks[part - first].push((number, queries));
                 }
             }
             let count = tasks.len();
             let used = slots.par_iter_mut().zip(tasks);
             used.for_each(|((sum, buffers), task)| {
-                let layouts = [q, copies[0], copies[1]];
                 // Every part has a first block, which overwrites the sum: there are at least as many blocks as parts.
-                for (index, (number, dq_block)) in task.into_iter().enumerate() {
-                    let target = Target {
+                for (index, (number, queries)) in task.into_iter().enumerate() {
+                    let mut target = Target {
                         out: sum,
-                        layouts,
+                        layouts: [q, copies[0], copies[1]],
+                        queries: Some(queries),
                         bias: None,
                     };
                     let write = Write::replace_if(index == 0);
-                    self.block(number, write, Some(dq_block), target, buffers);
+                    self.block(number, write, &mut target, buffers);
                 }
             });
             for (sum, _) in &slots[..count] {
@@ -100,97 +119,91 @@ impl Backward<'_> {
     }
 
     /// All blocks, one after another.
-    pub(super) fn whole(&self, blocks: usize, mut target: Target<'_>, buffers: &mut Buffers) {
-        for number in 0..blocks {
+    pub(super) fn whole(&self, mut target: Target<'_>, buffers: &mut Buffers) {
+        for number in 0..self.problem.blocks() {
             let write = Write::replace_if(number == 0);
-            self.block(number, write, None, target.reborrow(), buffers);
+            self.block(number, write, &mut target, buffers);
         }
     }
 
-    /// The block `number`: adds the gradients of keys and values to the target, or replaces the target, as `write` says. The
-    /// gradients of the block's queries are written to the beginning of `dq_out`, or to the target if it is `None`.
-    pub(super) fn block(
-        &self,
-        number: usize,
-        write: Write,
-        mut dq_out: Option<&mut [f32]>,
-        target: Target<'_>,
-        buffers: &mut Buffers,
-    ) {
-        let Target {
-            out,
-            layouts: [q_layout, k_layout, v_layout],
-            mut bias,
-        } = target;
-        let Problem {
-            heads,
-            keys,
-            queries: query_count,
-            scale,
-            ..
-        } = *self.problem;
-        let (image, start) = (self.image, number * self.block);
-        let range = start..(start + self.block).min(query_count);
-        let rows = range.len();
-        let records = heads * self.problem.record();
-        let saved = &self.saved[(image * query_count + start) * records..][..rows * records];
-        for head in 0..heads {
-            let q = self.problem.q(image, head).rows(range.clone());
-            let (k, v) = (self.problem.k(image, head), self.problem.v(image, head));
-            let d_out = self
-                .problem
-                .head(self.d_out, image, head, query_count)
-                .rows(range.clone());
-            let at = |layout: HeadLayout| layout.offset + head * layout.head_stride;
-            if self.problem.is_sparse() {
-                let places =
-                    [q_layout, k_layout, v_layout].map(|layout| (at(layout), layout.token_stride));
+    /// The block `number`, head by head. The gradients of its queries replace what is in the target; those of keys and values are
+    /// added to it, or replace it, as `write` says.
+    fn block(&self, number: usize, write: Write, target: &mut Target<'_>, buffers: &mut Buffers) {
+        let (problem, image) = (self.problem, self.image);
+        let start = number * problem.block();
+        let range = start..(start + problem.block()).min(problem.queries);
+        let records = problem.heads * problem.record();
+        let saved = &self.saved[(image * problem.queries + start) * records..];
+        for head in 0..problem.heads {
+            let d_out = problem.head(self.d_out, image, head, problem.queries);
+            let block = HeadBlock {
+                head,
+                start,
+                inputs: [
+                    problem.q(image, head).rows(range.clone()),
+                    problem.k(image, head),
+                    problem.v(image, head),
+                ],
+                d_out: d_out.rows(range.clone()),
+                saved: &saved[..range.len() * records],
+            };
+            if problem.is_sparse() {
                 let gradients = Gradients {
-                    records: self.problem.records(saved, head),
-                    scale,
-                    inputs: [q, k, v],
-                    d_out,
-                    out: &mut *out,
-                    places,
-                    start,
-                    dq_out: dq_out
-                        .as_deref_mut()
-                        .map(|dq| &mut dq[head * q_layout.head_stride..]),
+                    block,
+                    records: problem.records(block.saved, head),
+                    scale: problem.scale,
+                    target: &mut *target,
                     kept: &mut buffers.kept,
                 };
                 gradients.add(write);
-                continue;
+            } else {
+                self.dense(block, write, target, buffers);
             }
-            let scores = grown(&mut buffers.scores, rows * keys);
-            let d_scores = grown(&mut buffers.d_scores, rows * keys);
-            self.problem.score(scores, q, image, head, start);
-            multiply(d_scores, keys, Write::Replace, 1.0, d_out, v.t());
-            Arch::new().dispatch(Gradient {
-                scores,
-                d_scores,
-                states: self.problem.records(saved, head).map(|(state, _)| state),
-                problem: self.problem,
-            });
-            let place = self.problem.place(image, head);
-            self.problem
-                .terms
-                .clear_hidden(d_scores, keys, place, start);
-            if let Some((bias, bias_keys)) = &mut bias {
-                add_rows(bias, *bias_keys, d_scores, keys, start);
-            }
-            let weights = Matrix::new(scores, [rows, keys], keys);
-            let d_scores_matrix = Matrix::new(d_scores, [rows, keys], keys);
-            let stride = q_layout.token_stride;
-            let dq = match &mut dq_out {
-                Some(dq_out) => &mut dq_out[head * q_layout.head_stride..],
-                None => &mut out[at(q_layout) + start * stride..],
-            };
-            multiply(dq, stride, Write::Replace, scale, d_scores_matrix, k);
-            let (dk, stride) = (&mut out[at(k_layout)..], k_layout.token_stride);
-            multiply(dk, stride, write, scale, d_scores_matrix.t(), q);
-            let (dv, stride) = (&mut out[at(v_layout)..], v_layout.token_stride);
-            multiply(dv, stride, write, 1.0, weights.t(), d_out);
         }
+    }
+
+    /// The gradients of the queries of a block in one head, and their share in those of all keys and values.
+    fn dense(
+        &self,
+        block: HeadBlock<'_>,
+        write: Write,
+        target: &mut Target<'_>,
+        buffers: &mut Buffers,
+    ) {
+        let HeadBlock {
+            head,
+            start,
+            inputs: [q, k, v],
+            d_out,
+            saved,
+        } = block;
+        let Problem { keys, scale, .. } = *self.problem;
+        let rows = q.shape()[0];
+        let scores = grown(&mut buffers.scores, rows * keys);
+        let d_scores = grown(&mut buffers.d_scores, rows * keys);
+        self.problem.score(scores, q, self.image, head, start);
+        multiply(d_scores, keys, Write::Replace, 1.0, d_out, v.t());
+        Arch::new().dispatch(Gradient {
+            scores,
+            d_scores,
+            states: self.problem.records(saved, head).map(|(state, _)| state),
+            problem: self.problem,
+        });
+        let place = self.problem.place(self.image, head);
+        let terms = &self.problem.terms;
+        terms.apply(d_scores, keys, place, start, Fill::Gradient);
+        if let Some((bias, bias_keys)) = &mut target.bias {
+            add_rows(bias, *bias_keys, d_scores, keys, start);
+        }
+        let weights = Matrix::new(scores, [rows, keys], keys);
+        let d_scores = Matrix::new(d_scores, [rows, keys], keys);
+        let [(_, dq_stride), (dk, dk_stride), (dv, dv_stride)] = target.places(head);
+        let dq = target.queries(head, start);
+        multiply(dq, dq_stride, Write::Replace, scale, d_scores, k);
+        let dk = &mut target.out[dk..];
+        multiply(dk, dk_stride, write, scale, d_scores.t(), q);
+        let dv = &mut target.out[dv..];
+        multiply(dv, dv_stride, write, 1.0, weights.t(), d_out);
     }
 }
 
@@ -224,7 +237,7 @@ fn add(
     heads: usize,
 ) {
     let start = |layout: &HeadLayout, token: usize, head: usize| {
-        layout.offset + token * layout.token_stride + head * layout.head_stride
+        layout.start(0, head) + token * layout.token_stride
     };
     for token in 0..tokens {
         for head in 0..heads {

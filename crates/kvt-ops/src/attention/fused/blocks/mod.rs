@@ -10,14 +10,14 @@ mod terms;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use crate::cpu::buffer::par_build;
+use crate::cpu::buffer::{grown, par_build};
 use crate::cpu::gemm::{Matrix, Write, multiply};
 use crate::cpu::softmax_row::{RowState, scale, softmax_row};
 
 use super::AttentionSettings;
 use backward::{Backward, Target};
 use sparse::{Kept, Output};
-use terms::HIDDEN;
+use terms::{Fill, HIDDEN};
 pub(in crate::attention) use terms::{Term, Terms};
 
 /// Minimum and maximum number of queries per block: enough for a fast matrix product.
@@ -45,9 +45,14 @@ pub(in crate::attention) struct HeadLayout {
 }
 
 impl HeadLayout {
+    /// The first number of a head.
+    fn start(&self, image: usize, head: usize) -> usize {
+        self.offset + image * self.image_stride + head * self.head_stride
+    }
+
     fn head<'a>(&self, data: &'a [f32], image: usize, head: usize, tokens: usize) -> Matrix<'a> {
-        let start = self.offset + image * self.image_stride + head * self.head_stride;
-        Matrix::new(&data[start..], [tokens, self.dim], self.token_stride)
+        let data = &data[self.start(image, head)..];
+        Matrix::new(data, [tokens, self.dim], self.token_stride)
     }
 }
 
@@ -146,6 +151,10 @@ impl<'a> Problem<'a> {
             cached.min(most)
         };
         self.queries.div_ceil(self.queries.div_ceil(wanted).max(1))
+    }
+
+    fn blocks(&self) -> usize {
+        self.queries.div_ceil(self.block().max(1))
     }
 
     /// The output, `[image, query, head, value_dim]`. Fills `saved`, a [record](Self::record) for each
@@ -253,7 +262,8 @@ impl<'a> Problem<'a> {
         let k = self.k(image, head).t();
         multiply(scores, self.keys, Write::Replace, self.scale, q, k);
         let place = self.place(image, head);
-        self.terms.add(scores, self.keys, place, start);
+        self.terms
+            .apply(scores, self.keys, place, start, Fill::Score);
     }
 
     /// The gradients of q, k and v: `size` values per image. The `layouts` place the three within an image (`image_stride`
@@ -265,28 +275,26 @@ impl<'a> Problem<'a> {
         size: usize,
         layouts: [HeadLayout; 3],
     ) -> Vec<f32> {
-        let block = self.block();
-        let blocks = self.queries.div_ceil(block.max(1));
-        let parts = (PARTS / self.images.max(1)).clamp(1, blocks.max(1));
+        let parts = (PARTS / self.images.max(1)).clamp(1, self.blocks().max(1));
         let images = (0..self.images).into_par_iter();
         par_build(self.images * size, size, images, |out, image| {
             let backward = Backward {
                 problem: self,
                 image,
-                block,
                 d_out,
                 saved,
             };
             if parts > 1 {
-                backward.in_parts(out, layouts, parts, blocks);
+                backward.in_parts(out, layouts, parts);
                 return;
             }
             let target = Target {
                 out,
                 layouts,
+                queries: None,
                 bias: None,
             };
-            backward.whole(blocks, target, &mut Buffers::default());
+            backward.whole(target, &mut Buffers::default());
         })
     }
 }
@@ -315,12 +323,4 @@ impl<'a, I: Iterator<Item = &'a mut RowState>> WithSimd for Softmax<'_, I> {
             }
         }
     }
-}
-
-/// The first `len` values of a buffer that only grows, with stale contents.
-fn grown(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
-    if buffer.len() < len {
-        buffer.resize(len, 0.0);
-    }
-    &mut buffer[..len]
 }

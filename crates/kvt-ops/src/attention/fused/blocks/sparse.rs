@@ -5,6 +5,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+use super::backward::{HeadBlock, Target};
 use super::{Problem, bits};
 use crate::cpu::gemm::{Matrix, Write};
 use crate::cpu::simd::dot;
@@ -91,32 +92,24 @@ impl<'a, I: Iterator<Item = (&'a mut RowState, &'a mut [u32])>> WithSimd for Out
     }
 }
 
-/// The gradients of a block.
-pub(super) struct Gradients<'a, I> {
+/// The gradients of a block in one head.
+pub(super) struct Gradients<'a, 'b, I> {
+    pub(super) block: HeadBlock<'a>,
     pub(super) records: I,
     pub(super) scale: f32,
-    /// The queries of the block, and all keys and values.
-    pub(super) inputs: [Matrix<'a>; 3],
-    pub(super) d_out: Matrix<'a>,
-    /// The gradients of q, k and v.
-    pub(super) out: &'a mut [f32],
-    /// The offsets of the three in `out`, and the strides from token to token.
-    pub(super) places: [(usize, usize); 3],
-    /// The number of the first query.
-    pub(super) start: usize,
-    /// The gradients of q, if they have a place of their own.
-    pub(super) dq_out: Option<&'a mut [f32]>,
+    pub(super) target: &'a mut Target<'b>,
     pub(super) kept: &'a mut Kept,
 }
 
-impl<'a, I: Iterator<Item = (&'a RowState, &'a [u32])>> Gradients<'a, I> {
-    /// Adds the gradients of keys and values to `out`, or replaces it. Those of the queries are always replaced.
+impl<'a, I: Iterator<Item = (&'a RowState, &'a [u32])>> Gradients<'a, '_, I> {
+    /// Adds the gradients of keys and values to the target, or replaces it. Those of the queries are always replaced.
     pub(super) fn add(self, write: Write) {
         if write == Write::Replace {
-            let [_, k, v] = self.inputs.map(Matrix::shape);
-            for ([keys, dim], (start, stride)) in [k, v].into_iter().zip(&self.places[1..]) {
+            let shapes = self.block.inputs.map(Matrix::shape);
+            let places = self.target.places(self.block.head);
+            for ([keys, dim], (start, stride)) in shapes.into_iter().zip(places).skip(1) {
                 for key in 0..keys {
-                    self.out[start + key * stride..][..dim].fill(0.0);
+                    self.target.out[start + key * stride..][..dim].fill(0.0);
                 }
             }
         }
@@ -124,23 +117,23 @@ impl<'a, I: Iterator<Item = (&'a RowState, &'a [u32])>> Gradients<'a, I> {
     }
 }
 
-impl<'a, I: Iterator<Item = (&'a RowState, &'a [u32])>> WithSimd for Gradients<'_, I> {
+impl<'a, I: Iterator<Item = (&'a RowState, &'a [u32])>> WithSimd for Gradients<'a, '_, I> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let [q, k, v] = self.inputs;
-        let (all, dim) = (k.shape()[0], q.shape()[1]);
-        let [(dq, dq_stride), (dk, dk_stride), (dv, dv_stride)] = self.places;
         let Self {
-            mut dq_out,
-            out,
-            start,
+            block,
+            target,
+            kept,
             ..
         } = self;
+        let [q, k, v] = block.inputs;
+        let (all, dim) = (k.shape()[0], q.shape()[1]);
+        let [(_, dq_stride), (dk, dk_stride), (dv, dv_stride)] = target.places(block.head);
         for (number, (state, set)) in self.records.enumerate() {
-            let (q, d_out) = (line(q, number), line(self.d_out, number));
-            let (keys, weights, d_weights) = self.kept.read(set, all);
+            let (q, d_out) = (line(q, number), line(block.d_out, number));
+            let (keys, weights, d_weights) = kept.read(set, all);
             for (weight, &key) in weights.iter_mut().zip(keys) {
                 *weight = self.scale * dot_of(simd, q, line(k, key as usize));
             }
@@ -158,16 +151,13 @@ impl<'a, I: Iterator<Item = (&'a RowState, &'a [u32])>> WithSimd for Gradients<'
             for (d_weight, weight) in d_weights.iter_mut().zip(&*weights) {
                 *d_weight = weight * (*d_weight - mean) * self.scale;
             }
-            let d_query = match &mut dq_out {
-                Some(dq_out) => &mut dq_out[number * dq_stride..][..dim],
-                None => &mut out[dq + (start + number) * dq_stride..][..dim],
-            };
-            weighted_sum(simd, d_query, keys, d_weights, k, 1.0);
+            let d_query = &mut target.queries(block.head, block.start)[number * dq_stride..];
+            weighted_sum(simd, &mut d_query[..dim], keys, d_weights, k, 1.0);
             for ((&key, &d_score), &weight) in keys.iter().zip(&*d_weights).zip(&*weights) {
                 let key = key as usize;
                 let (dk, dv) = (dk + key * dk_stride, dv + key * dv_stride);
-                add_to(simd, &mut out[dk..][..dim], q, d_score);
-                add_to(simd, &mut out[dv..][..d_out.len()], d_out, weight);
+                add_to(simd, &mut target.out[dk..][..dim], q, d_score);
+                add_to(simd, &mut target.out[dv..][..d_out.len()], d_out, weight);
             }
         }
     }

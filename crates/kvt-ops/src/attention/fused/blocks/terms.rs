@@ -1,10 +1,10 @@
 //! Bias and mask, applied to the scores of a block.
 
-use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::backward::{Backward, Target};
 use super::{Buffers, HeadLayout, Heads, Problem};
+use crate::cpu::wide::wide;
 
 /// The score of a hidden key. An infinity would exclude it too, but rows with infinities take longer.
 pub(super) const HIDDEN: f32 = f32::MIN;
@@ -58,70 +58,44 @@ impl<'a> Terms<'a> {
         Some(mask.row([image, window, query]))
     }
 
-    /// Adds the bias to, and applies the mask to, the scores of the queries from `start` on, for the image and head at `place`.
-    pub(super) fn add(&self, scores: &mut [f32], keys: usize, place: [usize; 2], start: usize) {
-        if self.bias.is_some() || self.mask.is_some() {
-            Arch::new().dispatch(Rows {
-                terms: self,
-                rows: scores,
-                keys,
-                place,
-                start,
-                fill: Fill::Score,
-            });
-        }
-    }
-
-    /// Sets the gradients of hidden scores to zero, even in a row with NaN.
-    pub(super) fn clear_hidden(
+    /// Applies the terms to rows of the queries from `start` on, for the image and head at `place`.
+    pub(super) fn apply(
         &self,
-        d_scores: &mut [f32],
+        rows: &mut [f32],
         keys: usize,
         place: [usize; 2],
         start: usize,
+        fill: Fill,
     ) {
-        if self.mask.is_some() {
-            Arch::new().dispatch(Rows {
-                terms: self,
-                rows: d_scores,
-                keys,
-                place,
-                start,
-                fill: Fill::Gradient,
-            });
+        if self.mask.is_some() || (fill == Fill::Score && self.bias.is_some()) {
+            apply(self, rows, keys, place, start, fill);
         }
     }
 }
 
-/// The content of the rows.
+/// What rows hold, and with it what is done to them.
 #[derive(Clone, Copy, PartialEq)]
-enum Fill {
+pub(super) enum Fill {
+    /// Scores: the bias is added, and those of masked keys become [`HIDDEN`].
     Score,
+    /// Gradients of scores: those of masked keys become zero, even in a row with NaN.
     Gradient,
 }
 
-/// Rows of a block to which the terms are applied.
-struct Rows<'a> {
-    terms: &'a Terms<'a>,
-    rows: &'a mut [f32],
-    keys: usize,
-    place: [usize; 2],
-    start: usize,
-    fill: Fill,
-}
-
-impl WithSimd for Rows<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self {
-            terms, place, fill, ..
-        } = self;
+wide! {
+    /// [`Terms::apply`], if there is anything to apply.
+    fn apply<'a>(
+        terms: &'a Terms<'a>,
+        rows: &'a mut [f32],
+        keys: usize,
+        place: [usize; 2],
+        start: usize,
+        fill: Fill,
+    ) {
         let scores = fill == Fill::Score;
         let filled = if scores { HIDDEN } else { 0.0 };
-        for (number, row) in self.rows.chunks_exact_mut(self.keys).enumerate() {
-            let query = self.start + number;
+        for (number, row) in rows.chunks_exact_mut(keys).enumerate() {
+            let query = start + number;
             if let Some(bias) = terms.bias_row(place, query).filter(|_| scores) {
                 each(row, bias, |x, bias| x + bias);
             }
@@ -175,24 +149,22 @@ impl<'a> Problem<'a> {
             seen[number] += 1;
             tasks[number * parts + part].push((image, out));
         }
-        let block = self.block();
-        let blocks = self.queries.div_ceil(block.max(1));
         let sums_and_tasks = sums.par_chunks_mut(matrix.max(1)).zip(tasks);
         sums_and_tasks.for_each_init(Buffers::default, |buffers, (sum, task)| {
             for (image, out) in task {
                 let backward = Backward {
                     problem: self,
                     image,
-                    block,
                     d_out,
                     saved,
                 };
                 let target = Target {
                     out,
                     layouts,
+                    queries: None,
                     bias: Some((&mut *sum, keys)),
                 };
-                backward.whole(blocks, target, buffers);
+                backward.whole(target, buffers);
             }
         });
         (out, added(&sums, matrix, parts))
