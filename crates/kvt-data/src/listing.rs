@@ -63,6 +63,15 @@ impl OtherFormats {
         }
     }
 
+    /// A warning that these files of a folder are not read; `None` if there are none.
+    pub fn warning(&self, root: &Path) -> Option<String> {
+        let others = self.describe()?;
+        let root = root.display();
+        Some(format!(
+            "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
+        ))
+    }
+
     /// The extensions with their counts and an example each; `None` if there are no such files.
     pub fn describe(&self) -> Option<String> {
         let kinds = self.0.iter().map(|(ending, kind)| {

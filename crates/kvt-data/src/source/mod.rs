@@ -156,11 +156,7 @@ impl Source {
                 quoted(&missing)
             )
         });
-        let others = self.others.describe().map(|others| {
-            format!(
-                "files of other picture formats in `{root}` are not read: {others}; convert them to JPEG or PNG"
-            )
-        });
+        let others = self.others.warning(&self.root);
         let objects = self.objects.iter().flat_map(|objects| objects.warnings());
         let files = [others, beside, gaps].into_iter().flatten();
         files
