@@ -29,6 +29,30 @@ fn twins_is_mmsegmentations() {
     compare_family("twins_");
 }
 
+/// A software driver takes minutes for each: `KVT_GPU_CASES` asks for them by `all` or the beginning of `dense_swin` or `dense_twins`.
+#[test]
+fn swin_is_the_same_on_a_gpu() {
+    compare_on_gpu("swin_knn_share_seen");
+}
+
+#[test]
+fn twins_is_the_same_on_a_gpu() {
+    compare_on_gpu("twins_knn_share_hidden");
+}
+
+fn compare_on_gpu(case: &str) {
+    if !kvt_testing::asks_for(&format!("dense_{case}")) {
+        return;
+    }
+    let Some((_, device)) = kvt_testing::devices::gpu() else {
+        return;
+    };
+    let device = device.autodiff();
+    for path in files_in(&folder().join("dense"), case) {
+        compare(&path, Implementation::Auto, &device);
+    }
+}
+
 fn compare_family(family: &str) {
     let device = Device::flex().autodiff();
     for path in files_in(&folder().join("dense"), family) {
