@@ -5,8 +5,8 @@
   python scripts/reference/export_check.py target/release/kvt t2t_vit_14 --batch 2
 
 The model has random weights. The ONNX file is run on all images at once and, with a free batch, on each alone; the folder for timm is
-loaded with `local-dir:`, where timm has the model. Fails above --tolerance, relative to the largest logit or 1. For people, not for CI:
-it needs onnx, onnxruntime, PyTorch, timm and a kvt that was built with the feature `export`.
+loaded with `local-dir:`, where timm has the model. Fails above --tolerance, relative to the largest logit or 1. Not for CI: it needs onnx,
+onnxruntime, PyTorch, timm and a kvt that was built with the feature `export`. The ignored tests of crates/kvt/tests/all/export.rs run it.
 """
 
 import argparse

@@ -2,6 +2,8 @@
 
 use kvt_models::weights::StateDict;
 
+#[cfg(feature = "export")]
+use crate::support::{KVT, crates_dir};
 use crate::support::{Workspace, read_weights};
 
 /// A model of timm's size for small images, with random weights in a file that the configuration starts from.
@@ -153,4 +155,45 @@ fn a_run_becomes_a_file() {
     assert_eq!(file[..2], [8, 8]);
     let text = String::from_utf8_lossy(&file);
     assert!(text.contains("[\"a\",\"b\",\"c\"]") && text.contains("blocks.1.attn.qkv.weight"));
+}
+
+/// What `scripts/reference/export_check.py` prints of the program under test, by the Python of `KVT_PYTHON`.
+#[cfg(feature = "export")]
+fn checked_in_python(arguments: &[&str]) -> String {
+    let python = std::env::var_os("KVT_PYTHON").unwrap_or_else(|| {
+        panic!("KVT_PYTHON is not set: a Python with onnx, onnxruntime, PyTorch and timm")
+    });
+    let script = crates_dir().join("../scripts/reference/export_check.py");
+    let run = assert_cmd::Command::new(python)
+        .arg(script)
+        .arg(KVT)
+        .args(arguments)
+        .assert()
+        .success();
+    String::from_utf8(run.get_output().stdout.clone()).unwrap()
+}
+
+#[cfg(feature = "export")]
+#[test]
+#[ignore = "needs Python with onnxruntime and timm: `KVT_PYTHON`"]
+fn onnxruntime_and_timm_give_the_same_logits() {
+    let text = checked_in_python(&["deit_tiny_patch16_224"]);
+    for start in [
+        "onnxruntime, 4 at a time ",
+        "onnxruntime, 1 at a time ",
+        "timm ",
+    ] {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{text}");
+    }
+}
+
+/// timm has no such model.
+#[cfg(feature = "export")]
+#[test]
+#[ignore = "needs Python with onnxruntime and timm: `KVT_PYTHON`"]
+fn onnxruntime_keeps_the_same_keys() {
+    let text = checked_in_python(&["deit_tiny_patch16_224", "--neighbors", "0.5"]);
+    for start in ["onnxruntime, 4 at a time ", "onnxruntime, 1 at a time "] {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{text}");
+    }
 }
