@@ -2,6 +2,7 @@
 
   python scripts/reference/detect_cross_check.py target/release/kvt swin
   python scripts/reference/detect_cross_check.py target/release/kvt twins --size 128,224
+  python scripts/reference/detect_cross_check.py target/release/kvt twins --size 128,224 --padding hidden
   python scripts/reference/detect_cross_check.py target/release/kvt swin --size 800,1088 --neighbors 39 --device cuda
 
 The networks are those of the recipes for COCO: Swin-T or Twins-SVT-B, 256 channels, 80 classes, 1000 proposals, 100 detections.
@@ -140,7 +141,7 @@ def parse():
     parser.add_argument("kvt", help="path of the binary; `-` compares PyTorch with itself alone")
     parser.add_argument("family", choices=dense.NAMES)
     parser.add_argument("--size", default="128,160", help="rows,columns of the image: multiples of 32")
-    parser.add_argument("--padding", choices=["seen", "hidden"], help="by default as the recipe of segmentation: seen (swin), hidden (twins)")
+    parser.add_argument("--padding", choices=["seen", "hidden"], default="seen", help="by default as the recipes: seen")
     parser.add_argument("--neighbors", type=neighbors, default=0.8, help="count, or share of the keys with a point")
     parser.add_argument("--set", action="append", default=[], help="passed on to kvt; repeatable")
     parser.add_argument("--device", help="kvt's `train.device`")
@@ -148,7 +149,6 @@ def parse():
     parser.add_argument("--least", type=float, default=0.97)
     parser.add_argument("--tolerance", type=float, default=1e-3)
     arguments = parser.parse_args()
-    arguments.padding = arguments.padding or {"swin": "seen", "twins": "hidden"}[arguments.family]
     arguments.size = [int(side) for side in arguments.size.split(",")]
     if any(side % 32 for side in arguments.size):
         parser.error("--size: sides that are multiples of 32 need no padding")

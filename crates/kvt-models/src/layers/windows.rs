@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WindowPadding {
-    /// It is attended to, and with k-NN attention it competes with tokens, as in Swin's official dense networks.
+    /// It is attended to, and with k-NN attention it competes with tokens, as in Swin's official dense networks and
+    /// in the official detection of Twins.
     #[default]
     Seen,
     /// It is never attended to, as in the official segmentation of Twins.

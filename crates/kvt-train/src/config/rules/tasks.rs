@@ -4,11 +4,11 @@ use kvt_models::ModelConfig;
 use kvt_models::dense::WindowPadding;
 
 use crate::augment::AugmentConfig;
+use crate::config::Plan;
 use crate::config::diff::diff;
 use crate::config::document::Checks;
 use crate::config::problem::Problem;
 use crate::config::reference::section;
-use crate::config::{ModelSection, Plan};
 use crate::recipe::OptimDecay;
 use crate::task::{
     Conflict, SegmentConfig, SegmentEval, TaskKind, check_detect, check_dino, check_multi_label,
@@ -83,7 +83,9 @@ pub(super) fn task(plan: &mut Plan, checks: &mut Checks<'_>) {
 /// `[segment]` and `[dense]`.
 fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
     let segment = &mut plan.segment;
-    if hides_padding(&plan.model, "segment.window_padding", checks) {
+    // As the authors of Twins do in segmentation, but not in detection.
+    let key = "segment.window_padding";
+    if !checks.sets(key) && matches!(plan.model.config(None), Ok(ModelConfig::Twins(_))) {
         segment.window_padding = WindowPadding::Hidden;
     }
     let defaults = SegmentConfig::default();
@@ -113,9 +115,6 @@ fn detect(plan: &mut Plan, checks: &mut Checks<'_>) {
     if let Some((key, value, expected)) = plan.multiscale.misfit() {
         checks.refuse(&format!("multiscale.{key}"), &value, &expected);
     }
-    if hides_padding(&plan.model, "detect.window_padding", checks) {
-        plan.detect.window_padding = WindowPadding::Hidden;
-    }
     conflicts(plan, check_detect, checks);
     augments_together(
         plan,
@@ -123,11 +122,6 @@ fn detect(plan: &mut Plan, checks: &mut Checks<'_>) {
         "leave it out: of `[augment]`, only `mean` and `std` apply to images with objects",
         checks,
     );
-}
-
-/// Whether the padding of windows is hidden because the model is a Twins, and nothing else is said.
-fn hides_padding(model: &ModelSection, key: &str, checks: &Checks<'_>) -> bool {
-    !checks.sets(key) && matches!(model.config(None), Ok(ModelConfig::Twins(_)))
 }
 
 /// Refuses the keys of `[augment]` that images do not have whose masks or objects are augmented with them.

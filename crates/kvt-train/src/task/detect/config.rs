@@ -13,7 +13,7 @@ section! {
         /// Numbers of the hidden layers of the head that classifies and refines boxes.
         pub hidden: usize = 1024, "x-range" = "[1, 65536]";
         /// Whether queries see the padding of windows that reach over the border of a map.
-        pub window_padding: WindowPadding = WindowPadding::Seen, "x-default" = "`\"seen\"`, with Twins `\"hidden\"`";
+        pub window_padding: WindowPadding = WindowPadding::Seen;
         /// Anchors of an image that the network of proposals is trained on.
         pub anchors: usize = 256, "x-range" = "[1, 1048576]";
         /// Largest share of them with an object.

@@ -24,7 +24,7 @@ fn defaults_follow_from_the_task_and_the_family() {
     assert_eq!(swin.detect.window_padding, WindowPadding::Seen);
     assert!(swin.data.group_orientation);
     let twins = plan_of(SMALL, &["model.name=twins_svt_small"]).unwrap();
-    assert_eq!(twins.detect.window_padding, WindowPadding::Hidden);
+    assert_eq!(twins.detect.window_padding, WindowPadding::Seen);
     let again = crate::config::resolved_toml(&swin).unwrap();
     assert_eq!(plan_of(&again, &[]).unwrap(), swin);
 }
