@@ -13,9 +13,9 @@ pub enum Scale {
     /// The same in hours on two cores: fewer epochs, seeds or images.
     #[default]
     CifarShort,
-    /// Small models on generated scenes, with the epochs and seeds that a comparison needs.
+    /// Small models on generated scenes, with one seed.
     Shapes,
-    /// The same in minutes: fewer epochs and seeds.
+    /// The same in minutes: fewer epochs.
     ShapesShort,
 }
 

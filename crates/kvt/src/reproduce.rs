@@ -116,9 +116,9 @@ const SCALES: [(Scale, &str); 5] = [
     ),
     (
         Scale::Shapes,
-        "Small models on generated scenes, with the epochs and seeds that a comparison needs",
+        "Small models on generated scenes, with one seed",
     ),
-    (Scale::ShapesShort, "The same with fewer epochs and seeds"),
+    (Scale::ShapesShort, "The same with fewer epochs"),
 ];
 
 const VERSIONS: [(Version, &str); 2] = [
