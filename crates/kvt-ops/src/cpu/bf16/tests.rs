@@ -281,3 +281,19 @@ fn reused_buffers_are_as_new() {
         }
     }
 }
+
+#[test]
+fn packed_numbers_begin_with_lines_of_the_cache() {
+    let b = values(70 * 100, 1);
+    for kernel in kernels().into_iter().flatten() {
+        let Right(panels) = Right::new(kernel, Matrix::new(&b, [70, 100], 100));
+        for number in 0..4 {
+            let address = panels.panel(number).as_ptr().addr();
+            assert!(address.is_multiple_of(64), "{kernel:?}, panel {number}");
+        }
+    }
+    assert_eq!(
+        (size_of::<pack::Line>(), align_of::<pack::Line>()),
+        (64, 64)
+    );
+}
