@@ -220,19 +220,20 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
             .t()
             .rows(start..a_columns.min(start + band));
         right.fill(kernel, b.rows(range).t(), buffers);
-        let mut out = vec![0.0; a.shape()[0] * columns];
-        let added = Added::nothing();
-        tiles(
-            kernel,
-            a,
-            left,
-            right,
-            Output {
-                out: &mut out,
+        let height = a.shape()[0];
+        let mut out = vec![0.0; height * columns];
+        // Few rows at a time: packed, they stay in the cache until all columns have read them.
+        for (number, out) in out.chunks_mut((ROWS * columns).max(1)).enumerate() {
+            let start = number * ROWS;
+            let a = a.rows(start..height.min(start + ROWS));
+            let added = Added::nothing();
+            let output = Output {
+                out,
                 columns,
                 added,
-            },
-        );
+            };
+            tiles(kernel, a, left, right, output);
+        }
         out
     });
     let sums: Vec<Vec<f32>> = sums.collect();
