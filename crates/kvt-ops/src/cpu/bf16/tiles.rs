@@ -1,12 +1,13 @@
 //! Matrices in panels, and the tiles of their product.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::amx::{self, Tiles};
 use super::pack::{Buffers, HEIGHT, LANES, Line, Rows, VECTORS, WIDTH, filled, pack};
-use super::{Kernel, Number, Output};
+use super::{Added, Kernel, Number, Output};
 use crate::cpu::gemm::Matrix;
 
 /// A matrix in panels of `W` rows.
@@ -84,6 +85,16 @@ impl<const W: usize> Panels<W> {
     }
 }
 
+impl Panels<WIDTH> {
+    /// Every panel and its columns.
+    fn panels(&self) -> impl Iterator<Item = (&[[u32; WIDTH]], Range<usize>)> {
+        (0..self.rows.div_ceil(WIDTH)).map(|number| {
+            let range = number * WIDTH..self.rows.min((number + 1) * WIDTH);
+            (self.panel(number), range)
+        })
+    }
+}
+
 /// The left matrix of a product, packed as far as the kernel cannot read it where it is stored; reused.
 #[derive(Default)]
 pub(super) struct Left {
@@ -95,51 +106,67 @@ pub(super) struct Left {
     buffers: Buffers,
 }
 
-/// Computes all tiles of a product on this thread.
+/// Computes all tiles of a product, plus the added terms, on this thread. Writes every number of `out`.
 ///
 /// # Panics
 /// If the matrices do not fit.
-pub(super) fn tiles<A: Number, T: Number>(
+pub(super) fn tiles<'a, A: Number, T: Number>(
     kernel: Kernel,
     matrix: Matrix<'_, A>,
     left: &mut Left,
     right: &Panels<WIDTH>,
-    mut output: Output<'_, T>,
-) {
-    assert_eq!(matrix.shape()[1], right.numbers, "matrices that do not fit");
-    if let Some(tiles) = kernel.tiles() {
-        return left.large_tiles(kernel, &tiles, matrix, right, output);
+    added: Added<'_, T>,
+    out: &'a mut [MaybeUninit<T>],
+) -> &'a mut [T] {
+    let ([rows, numbers], columns) = (matrix.shape(), right.rows);
+    assert!(
+        numbers == right.numbers && out.len() == rows * columns,
+        "matrices that do not fit"
+    );
+    let output = Output {
+        out: &mut *out,
+        columns,
+        added,
+    };
+    match kernel.tiles() {
+        Some(tiles) => left.large_tiles(kernel, &tiles, matrix, right, output),
+        None => left.small_tiles(kernel, matrix, right, output),
     }
-    if in_place(matrix, 0).is_none() {
-        left.panels.fill(kernel, matrix, &mut left.buffers);
-    }
-    let packed = |number| Rows::Packed(left.panels.panel(number));
-    let rows_of = |number| in_place(matrix, number).unwrap_or_else(|| packed(number));
-    let rows = matrix.shape()[0];
-    kernel.run(|| {
-        let mut sums = [[[0.0; LANES]; VECTORS]; HEIGHT];
-        for (columns, range) in right.panels() {
-            for number in 0..rows.div_ceil(HEIGHT) {
-                kernel.tile(rows_of(number), bytemuck::cast_slice(columns), &mut sums);
-                for (row, sums) in (number * HEIGHT..rows).zip(&sums) {
-                    output.write(row, range.clone(), &sums.as_flattened()[..range.len()]);
-                }
-            }
-        }
-    });
-}
-
-impl Panels<WIDTH> {
-    /// Every panel and its columns.
-    fn panels(&self) -> impl Iterator<Item = (&[[u32; WIDTH]], Range<usize>)> {
-        (0..self.rows.div_ceil(WIDTH)).map(|number| {
-            let range = number * WIDTH..self.rows.min((number + 1) * WIDTH);
-            (self.panel(number), range)
-        })
+    #[expect(unsafe_code, reason = "numbers that are not filled with zeros first")]
+    // SAFETY: the tiles cover all rows and columns.
+    unsafe {
+        out.assume_init_mut()
     }
 }
 
 impl Left {
+    /// [`tiles`] without AMX.
+    fn small_tiles<A: Number, T: Number>(
+        &mut self,
+        kernel: Kernel,
+        matrix: Matrix<'_, A>,
+        right: &Panels<WIDTH>,
+        mut output: Output<'_, T>,
+    ) {
+        if in_place(matrix, 0).is_none() {
+            self.panels.fill(kernel, matrix, &mut self.buffers);
+        }
+        let packed = |number| Rows::Packed(self.panels.panel(number));
+        let rows_of = |number| in_place(matrix, number).unwrap_or_else(|| packed(number));
+        let rows = matrix.shape()[0];
+        kernel.run(|| {
+            let mut sums = [[[0.0; LANES]; VECTORS]; HEIGHT];
+            for (columns, range) in right.panels() {
+                for number in 0..rows.div_ceil(HEIGHT) {
+                    kernel.tile(rows_of(number), bytemuck::cast_slice(columns), &mut sums);
+                    for (row, sums) in (number * HEIGHT..rows).zip(&sums) {
+                        output.write(row, range.clone(), &sums.as_flattened()[..range.len()]);
+                    }
+                }
+            }
+        });
+    }
+
     /// [`tiles`] with AMX.
     fn large_tiles<A: Number, T: Number>(
         &mut self,
