@@ -1,6 +1,8 @@
 //! New buffers, filled on all threads. Burn first fills new buffers with zeros on one thread, which costs as much as
 //! writing the result.
 
+use std::mem::MaybeUninit;
+
 use burn::backend::{Flex, tensor::FloatTensor};
 use burn::tensor::{Element, Shape, TensorData};
 use rayon::prelude::*;
@@ -88,6 +90,24 @@ pub(crate) fn par_build_with<V: Copy + Default + Send, S, T: Send>(
     scratch: impl Fn() -> S + Sync + Send,
     build: impl Fn(&mut S, &mut [V], T) + Sync + Send,
 ) -> Vec<V> {
+    par_write_with(len, part, others, scratch, |scratch, part, other| {
+        let zeros = filled(part, std::iter::repeat(V::default()));
+        build(scratch, zeros, other);
+        zeros
+    })
+}
+
+/// As [`par_build_with`], for a `write` that returns its part with every value written. It costs less: nothing is filled with zeros.
+///
+/// # Panics
+/// If another slice is returned.
+pub(crate) fn par_write_with<V: Copy + Send, S, T: Send>(
+    len: usize,
+    part: usize,
+    others: impl IndexedParallelIterator<Item = T>,
+    scratch: impl Fn() -> S + Sync + Send,
+    write: impl for<'a> Fn(&mut S, &'a mut [MaybeUninit<V>], T) -> &'a mut [V] + Sync + Send,
+) -> Vec<V> {
     let part = part.max(1);
     let mut values = Vec::with_capacity(len);
     let spare = &mut values.spare_capacity_mut()[..len];
@@ -96,15 +116,15 @@ pub(crate) fn par_build_with<V: Copy + Default + Send, S, T: Send>(
         .par_chunks_mut(part)
         .zip(others)
         .for_each_init(scratch, |scratch, (spare, other)| {
-            for value in spare.iter_mut() {
-                value.write(V::default());
-            }
-            #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
-            // SAFETY: every value of the part has just been written.
-            build(scratch, unsafe { spare.assume_init_mut() }, other);
+            let (place, len) = (spare.as_ptr().addr(), spare.len());
+            let part = write(scratch, spare, other);
+            assert!(
+                part.as_ptr().addr() == place && part.len() == len,
+                "another slice than the part"
+            );
         });
     #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
-    // SAFETY: the chunks cover every value, and each has an item.
+    // SAFETY: the chunks cover every value, each has an item, and was returned with every value written.
     unsafe {
         values.set_len(len);
     }
@@ -117,6 +137,28 @@ pub(crate) fn grown(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
         buffer.resize(len, 0.0);
     }
     &mut buffer[..len]
+}
+
+/// Places that hold nothing yet, with a value written to each.
+///
+/// # Panics
+/// If there are fewer values.
+#[inline(always)]
+pub(crate) fn filled<V: Copy>(
+    places: &mut [MaybeUninit<V>],
+    values: impl IntoIterator<Item = V>,
+) -> &mut [V] {
+    let mut count = 0;
+    for (place, value) in places.iter_mut().zip(values) {
+        place.write(value);
+        count += 1;
+    }
+    assert_eq!(count, places.len(), "fewer values than places");
+    #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
+    // SAFETY: every place has just been written.
+    unsafe {
+        places.assume_init_mut()
+    }
 }
 
 /// The values of a contiguous tensor.
@@ -155,6 +197,25 @@ mod tests {
             let expected: Vec<f32> = (0..len).map(|i| (i / 64) as f32).collect();
             assert_eq!(values, expected);
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "another slice than the part")]
+    fn a_part_that_is_not_all_written_is_found() {
+        let numbers = (0..2).into_par_iter();
+        par_write_with(
+            128,
+            64,
+            numbers,
+            || (),
+            |(), part, number| filled(&mut part[..64 - number], std::iter::repeat(1.0)),
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "fewer values than places")]
+    fn every_place_needs_a_value() {
+        filled(&mut [MaybeUninit::uninit(); 3], [1.0, 2.0]);
     }
 
     #[test]

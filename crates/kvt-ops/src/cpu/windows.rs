@@ -1,5 +1,6 @@
 //! Square windows that move over an image, by rows of positions, and their elements as columns.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// The sizes of an image channel, and the movement of windows over it; made by [`Window::windows`](crate::window::Window::windows).
@@ -30,6 +31,38 @@ impl Span {
     #[inline(always)]
     pub(crate) fn input_end(self, stride: usize) -> usize {
         self.input + (self.len - 1) * stride + 1
+    }
+}
+
+/// A place for a value, which may hold nothing yet.
+pub(crate) trait Place: Sized {
+    fn put(&mut self, x: f32);
+
+    /// Puts values into as many places.
+    fn copy(places: &mut [Self], values: &[f32]);
+}
+
+impl Place for f32 {
+    #[inline(always)]
+    fn put(&mut self, x: f32) {
+        *self = x;
+    }
+
+    #[inline(always)]
+    fn copy(places: &mut [Self], values: &[f32]) {
+        places.copy_from_slice(values);
+    }
+}
+
+impl Place for MaybeUninit<f32> {
+    #[inline(always)]
+    fn put(&mut self, x: f32) {
+        self.write(x);
+    }
+
+    #[inline(always)]
+    fn copy(places: &mut [Self], values: &[f32]) {
+        places.write_copy_of_slice(values);
     }
 }
 
@@ -98,37 +131,49 @@ impl Windows {
     }
 
     /// The elements of an image channel's windows as columns, for some rows of positions: element `at` of each window
-    /// from `at * stride` of `out` on. Values outside the image are not written: `out` must contain zeros there.
-    pub(crate) fn unfold(
+    /// from `at * stride` of `out` on, zeros outside the image. Every place is written.
+    pub(crate) fn unfold<T: Place>(
         &self,
         rows: &Range<usize>,
         image: &[f32],
-        out: &mut [f32],
+        out: &mut [T],
         stride: usize,
     ) {
+        let zero = |places: &mut [T]| places.iter_mut().for_each(|to| to.put(0.0));
         let adjacent = self.stride == 1 && self.columns == self.width;
+        let columns = self.columns.max(1);
         for at in 0..self.area() {
             let (first, count) = self.spans(at, rows);
-            if count == 0 {
-                continue;
-            }
-            let out = &mut out[at * stride + first.output..];
+            let out = &mut out[at * stride..][..rows.len() * self.columns];
+            // Positions above those that cover the image, and in their first row those before them.
+            let (above, before) = (first.output / columns, first.output % columns);
+            let (top, out) = out.split_at_mut(above * columns);
+            let (out, bottom) = out.split_at_mut(count * columns);
+            zero(top);
+            zero(bottom);
             let image = &image[first.input..];
-            if adjacent {
+            if adjacent && count > 0 {
                 // The rows of pixels follow each other as the rows of positions do: one copy, then zeros for the pixels
                 // that wrap around to the other end of the image.
                 let len = (count - 1) * self.width + first.len;
-                out[..len].copy_from_slice(&image[..len]);
+                let (start, rest) = out.split_at_mut(before);
+                let (middle, end) = rest.split_at_mut(len);
+                zero(start);
+                T::copy(middle, &image[..len]);
+                zero(end);
                 for row in 1..count {
                     let end = row * self.width;
-                    out[end - (self.width - first.len)..end].fill(0.0);
+                    zero(&mut middle[end - (self.width - first.len)..end]);
                 }
                 continue;
             }
-            for row in 0..count {
+            for (row, out) in out.chunks_exact_mut(columns).enumerate() {
+                let (start, rest) = out.split_at_mut(before);
+                let (middle, end) = rest.split_at_mut(first.len);
+                zero(start);
                 let pixels = &image[row * self.stride * self.width..];
-                let out = &mut out[row * self.columns..row * self.columns + first.len];
-                copy(out, pixels, self.stride);
+                copy(middle, pixels, self.stride);
+                zero(end);
             }
         }
     }
@@ -163,13 +208,13 @@ impl Windows {
 
 /// Copies every `stride`-th pixel.
 #[inline(always)]
-fn copy(out: &mut [f32], pixels: &[f32], stride: usize) {
+fn copy<T: Place>(out: &mut [T], pixels: &[f32], stride: usize) {
     if stride == 1 {
-        out.copy_from_slice(&pixels[..out.len()]);
+        T::copy(out, &pixels[..out.len()]);
     } else {
-        for (out, x) in out.iter_mut().zip(pixels.iter().step_by(stride)) {
-            *out = *x;
-        }
+        // `for_each` counts the steps once, a `for` loop at every step.
+        let pixels = pixels.iter().step_by(stride);
+        out.iter_mut().zip(pixels).for_each(|(out, x)| out.put(*x));
     }
 }
 
@@ -181,9 +226,8 @@ pub(crate) fn add_apart(pixels: &mut [f32], values: &[f32], stride: usize, facto
             *pixel += factor * x;
         }
     } else {
-        for (pixel, x) in pixels.iter_mut().step_by(stride).zip(values) {
-            *pixel += factor * x;
-        }
+        let pixels = pixels.iter_mut().step_by(stride);
+        pixels.zip(values).for_each(|(pixel, x)| *pixel += factor * x);
     }
 }
 
@@ -210,11 +254,11 @@ mod tests {
             let windows = window.windows([height, width]);
             let (area, positions) = (windows.area(), windows.positions());
             let image: Vec<f32> = (1..=windows.pixels()).map(|i| i as f32).collect();
-            let mut all = vec![0.0; area * positions];
+            let mut all = vec![f32::NAN; area * positions];
             windows.unfold(&(0..windows.rows), &image, &mut all, positions);
             let mut folded = vec![0.0; image.len()];
             windows.fold(&(0..windows.rows), &all, positions, &mut folded);
-            let (mut bands, mut sum) = (vec![0.0; all.len()], vec![0.0; image.len()]);
+            let (mut bands, mut sum) = (vec![f32::NAN; all.len()], vec![0.0; image.len()]);
             for start in (0..windows.rows).step_by(2) {
                 let rows = start..(start + 2).min(windows.rows);
                 let from = start * windows.columns;

@@ -10,8 +10,8 @@ use rayon::prelude::*;
 use super::{GeluOps, QUICK};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
-use crate::cpu::buffer::{par_build_with, par_map_copy, tensor, tensor_of, values_in, values_of};
-use crate::cpu::round::copy;
+use crate::cpu::buffer::{par_map_copy, par_write_with, tensor, tensor_of, values_in, values_of};
+use crate::cpu::round::{copy, copy_new};
 use crate::cpu::simd::exp;
 
 /// Values per block.
@@ -142,11 +142,11 @@ fn bf16_forward<F: Curve>(x: &FloatTensor<Flex>) -> FloatTensor<Flex> {
     let values: &[bf16] = values_in(x);
     let blocks = values.par_chunks(BLOCK);
     let scratch = || vec![0.0; BLOCK];
-    let out = par_build_with(values.len(), BLOCK, blocks, scratch, |block, out, x| {
+    let out = par_write_with(values.len(), BLOCK, blocks, scratch, |block, out, x| {
         let block = &mut block[..x.len()];
         copy(x, block);
         Arch::new().dispatch(Forward::<F>(block, PhantomData));
-        copy::<f32, bf16>(block, out);
+        copy_new::<f32, bf16>(block, out)
     });
     tensor_of(out, x.shape())
 }
@@ -156,7 +156,7 @@ fn bf16_backward<F: Curve>(x: &FloatTensor<Flex>, grad: &FloatTensor<Flex>) -> F
     let [values, grads]: [&[bf16]; 2] = [x, grad].map(values_in);
     let blocks = values.par_chunks(BLOCK).zip(grads.par_chunks(BLOCK));
     let scratch = || [vec![0.0; BLOCK], vec![0.0; BLOCK]];
-    let out = par_build_with(
+    let out = par_write_with(
         values.len(),
         BLOCK,
         blocks,
@@ -166,7 +166,7 @@ fn bf16_backward<F: Curve>(x: &FloatTensor<Flex>, grad: &FloatTensor<Flex>) -> F
             copy(x, x_block);
             copy(grad, grad_block);
             Arch::new().dispatch(Backward::<F>::new(grad_block, x_block));
-            copy::<f32, bf16>(grad_block, out);
+            copy_new::<f32, bf16>(grad_block, out)
         },
     );
     tensor_of(out, x.shape())

@@ -3,6 +3,7 @@
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, FloatDType, Shape};
+use pulp::Arch;
 use rayon::prelude::*;
 
 use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward, burn_x_backward};
@@ -159,9 +160,10 @@ pub(super) fn sum_of_rows<T: Number>(values: &[T], width: usize) -> Vec<f32> {
         .par_chunks(part)
         .map(|rows| {
             let mut sum = vec![0.0; width];
-            for row in rows.chunks_exact(width) {
-                add(&mut sum, row);
-            }
+            Arch::new().dispatch(
+                #[inline(always)]
+                || rows.chunks_exact(width).for_each(|row| add(&mut sum, row)),
+            );
             sum
         })
         .collect();
@@ -172,6 +174,7 @@ pub(super) fn sum_of_rows<T: Number>(values: &[T], width: usize) -> Vec<f32> {
     total
 }
 
+#[inline(always)]
 fn add<T: Number>(sum: &mut [f32], row: &[T]) {
     for (sum, x) in sum.iter_mut().zip(row) {
         *sum += x.widened();

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{MlpOps, composed};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::bf16::{Added, Kernel, Right, Scratch, block_height, rows_of_product};
-use crate::cpu::buffer::{par_build_with, par_map_copy, tensor, tensor_of, values_in, values_of};
+use crate::cpu::buffer::{par_map_copy, par_write_with, tensor, tensor_of, values_in, values_of};
 use crate::cpu::gemm::Matrix;
 use crate::cpu::weight::Weight;
 use crate::gelu::{exact, exact_bf16};
@@ -99,8 +99,8 @@ fn in_bf16(
     let weight2 = Right::new(kernel, Matrix::new(weight2, [hidden, outputs], outputs));
     let height = block_height(Some(kernel), rows);
     let blocks = values_of(residual).par_chunks(height * outputs).enumerate();
-    let scratch = || (Scratch::default(), vec![bf16::default(); height * hidden]);
-    let out = par_build_with(
+    let scratch = || (Scratch::default(), Box::new_uninit_slice(height * hidden));
+    let out = par_write_with(
         rows * outputs,
         height * outputs,
         blocks,
@@ -113,14 +113,14 @@ fn in_bf16(
                 bias: Some(bias1),
                 residual: None,
             };
-            rows_of_product(kernel, x, &weight1, added, middle, scratch);
+            let middle = rows_of_product(kernel, x, &weight1, added, middle, scratch);
             exact_bf16(middle);
             let middle = Matrix::new(middle, [x.shape()[0], hidden], hidden);
             let added = Added {
                 bias: Some(bias2),
                 residual: Some(residual),
             };
-            rows_of_product(kernel, middle, &weight2, added, out, scratch);
+            rows_of_product(kernel, middle, &weight2, added, out, scratch)
         },
     );
     tensor_of::<f32>(out, residual.shape())

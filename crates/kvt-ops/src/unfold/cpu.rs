@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use super::UnfoldOps;
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
-use crate::cpu::buffer::{par_build, tensor, values_of};
+use crate::cpu::buffer::{par_build, par_write_with, tensor, values_of};
 use crate::window::Window;
 
 impl UnfoldOps for Flex {
@@ -17,9 +17,21 @@ impl UnfoldOps for Flex {
         let x = contiguous(to_f32::<Self>(x));
         let channels = values_of(&x).par_chunks(windows.pixels());
         let part = windows.area() * windows.positions();
-        let out = par_build(shape.num_elements(), part, channels, |out, image| {
-            windows.unfold(&(0..windows.rows), image, out, windows.positions());
-        });
+        let len = shape.num_elements();
+        let out = par_write_with(
+            len,
+            part,
+            channels,
+            || (),
+            |(), out, image| {
+                windows.unfold(&(0..windows.rows), image, out, windows.positions());
+                #[expect(unsafe_code, reason = "values that are not filled with zeros first")]
+                // SAFETY: the lines of all elements, whose places are all written, are the whole part.
+                unsafe {
+                    out.assume_init_mut()
+                }
+            },
+        );
         cast::<Self>(tensor(out, shape), dtype)
     }
 

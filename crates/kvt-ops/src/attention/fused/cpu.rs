@@ -9,8 +9,8 @@ use super::{Added, AttentionOps, AttentionSettings};
 use crate::attention::added::cpu::{prepare_terms, with_terms};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
-use crate::cpu::buffer::{par_build_with, tensor, tensor_of, values_in};
-use crate::cpu::round::copy;
+use crate::cpu::buffer::{par_write_with, tensor, tensor_of, values_in};
+use crate::cpu::round::{copy, copy_new};
 
 impl AttentionOps for Flex {
     /// Saves a record of every row, `[batch, query, heads, record]`; with a bias or a mask `[batch * heads, query, 1, record]`.
@@ -188,7 +188,7 @@ fn bf16_forward(
     let values: &[bf16] = values_in(qkv);
     let values = values.par_chunks((tokens * width).max(1));
     let records = records.par_chunks_mut((tokens * heads * record).max(1));
-    let out = par_build_with(
+    let out = par_write_with(
         images * tokens * dim,
         tokens * dim,
         values.zip(records),
@@ -196,7 +196,7 @@ fn bf16_forward(
         |image, out, (values, records)| {
             copy(values, image);
             let attended = place.problem(image, heads, settings).forward(records);
-            copy::<f32, bf16>(&attended, out);
+            copy_new::<f32, bf16>(&attended, out)
         },
     );
     let out = tensor_of::<bf16>(out, Shape::new([images, tokens, dim]));

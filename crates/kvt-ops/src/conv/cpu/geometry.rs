@@ -154,9 +154,6 @@ impl Geometry {
         let each = rows.len() * self.windows.columns;
         let count = range.len() * each;
         let columns = grown(buffer, self.lines() * count);
-        if self.windows.padding > 0 {
-            columns.fill(0.0);
-        }
         for (number, image) in range.clone().enumerate() {
             let start = self.group_start(image, *group, self.inputs, pixels);
             let channels = images[start..start + self.inputs * pixels].chunks_exact(pixels);

@@ -5,10 +5,14 @@
 //! Linux gives a process their registers if it asks for them.
 
 use std::arch::asm;
+use std::arch::x86_64::{
+    __m512i, _mm512_shuffle_i32x4, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
+    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+};
 use std::marker::PhantomData;
 use std::sync::LazyLock;
 
-use super::pack::WIDTH;
+use super::pack::{Line, WIDTH};
 
 /// Rows of a tile.
 pub(super) const HEIGHT: usize = 32;
@@ -16,17 +20,25 @@ pub(super) const HEIGHT: usize = 32;
 /// Pairs of numbers per step: rows and columns have a multiple of them.
 pub(super) const PAIRS: usize = 16;
 
+/// The rows of a tile, of as many pairs as a step has.
+pub(super) type Step = [Line; HEIGHT];
+
+/// The sums of a tile, whose rows are stored as whole lines.
+#[repr(C, align(64))]
+pub(super) struct Sums(pub(super) [[f32; WIDTH]; HEIGHT]);
+
 /// Whether this CPU has the instructions, and the system lets this process use them.
 pub(super) fn is_permitted() -> bool {
     static PERMITTED: LazyLock<bool> = LazyLock::new(|| has_instructions() && ask());
     *PERMITTED
 }
 
-/// AMX-BF16 and AMX-TILE.
+/// AMX-BF16 and AMX-TILE, and the AVX-512 that every such CPU has.
 fn has_instructions() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     const BITS: u32 = 1 << 22 | 1 << 24;
-    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & BITS == BITS
+    let has_tiles = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & BITS == BITS;
+    has_tiles && is_x86_feature_detected!("avx512f")
 }
 
 #[cfg(target_os = "linux")]
@@ -101,28 +113,26 @@ impl Tiles {
         })
     }
 
-    /// The sums of products of 32 rows, `stride` pairs apart, and a panel of columns, `[pair, column]`.
+    /// Makes rows of the pairs of a step, `[pair, row]`.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "instructions that not every CPU has")]
+    pub(super) fn transpose(&self, pairs: &[[u32; HEIGHT]; PAIRS], step: &mut Step) {
+        // SAFETY: there are `Tiles` only where the CPU has the instructions.
+        unsafe { transpose(pairs, step) }
+    }
+
+    /// The sums of products of 32 rows, step by step, and a panel of columns, `[pair, column]`.
     ///
     /// # Panics
-    /// If the rows are too short, or the pairs no multiple of [`PAIRS`].
+    /// If there is no step, or another number of pairs in the columns.
     #[expect(unsafe_code, reason = "instructions that not every CPU has")]
-    pub(super) fn product(
-        &self,
-        rows: &[[u16; 2]],
-        stride: usize,
-        columns: &[[u32; WIDTH]],
-        sums: &mut [[f32; WIDTH]; HEIGHT],
-    ) {
-        let end = stride.checked_mul(HEIGHT - 1);
-        let end = end.and_then(|end| end.checked_add(columns.len()));
+    pub(super) fn product(&self, rows: &[Step], columns: &[[u32; WIDTH]], sums: &mut Sums) {
         assert!(
-            !columns.is_empty()
-                && columns.len().is_multiple_of(PAIRS)
-                && end.is_some_and(|end| end <= rows.len()),
+            !rows.is_empty() && rows.len() * PAIRS == columns.len(),
             "a tile that does not fit"
         );
-        // SAFETY: `Tiles` configured the registers. Each step reads 64 bytes of every row, and 128 of each of 16 rows of columns, all
-        // within the slices; the sums are 32 rows of 128 bytes.
+        // SAFETY: `Tiles` configured the registers. Each step reads 32 rows of 64 bytes, and 16 rows of columns of 128, all within the
+        // slices; the sums are 32 rows of 128 bytes.
         unsafe {
             asm!(
                 "tilezero tmm0",
@@ -130,16 +140,15 @@ impl Tiles {
                 "tilezero tmm2",
                 "tilezero tmm3",
                 "2:",
-                "tileloadd tmm4, [{upper} + {stride}]",
+                "tileloadd tmm4, [{rows} + {line}]",
                 "tileloadd tmm6, [{columns} + {width}]",
-                "tileloadd tmm5, [{lower} + {stride}]",
+                "tileloadd tmm5, [{rows} + {line} + 1024]",
                 "tileloadd tmm7, [{columns} + {width} + 64]",
                 "tdpbf16ps tmm0, tmm4, tmm6",
                 "tdpbf16ps tmm2, tmm5, tmm6",
                 "tdpbf16ps tmm1, tmm4, tmm7",
                 "tdpbf16ps tmm3, tmm5, tmm7",
-                "add {upper}, 64",
-                "add {lower}, 64",
+                "add {rows}, 2048",
                 "add {columns}, 2048",
                 "dec {steps}",
                 "jnz 2b",
@@ -147,17 +156,63 @@ impl Tiles {
                 "tilestored [{sums} + {width} + 64], tmm1",
                 "tilestored [{sums} + {width} + 2048], tmm2",
                 "tilestored [{sums} + {width} + 2112], tmm3",
-                upper = inout(reg) rows.as_ptr() => _,
-                lower = inout(reg) rows.as_ptr().add(HEIGHT / 2 * stride) => _,
-                stride = in(reg) stride * size_of::<[u16; 2]>(),
+                rows = inout(reg) rows.as_ptr() => _,
+                line = in(reg) size_of::<Line>(),
                 columns = inout(reg) columns.as_ptr() => _,
                 width = in(reg) WIDTH * size_of::<u32>(),
-                steps = inout(reg) columns.len() / PAIRS => _,
-                sums = in(reg) sums.as_mut_ptr(),
+                steps = inout(reg) rows.len() => _,
+                sums = in(reg) sums,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                 options(nostack),
             );
+        }
+    }
+}
+
+/// Squares of 16 x 16 pairs, in registers.
+#[inline]
+#[target_feature(enable = "avx512f")]
+#[expect(
+    unsafe_code,
+    reason = "the types of registers convert by transmutation alone"
+)]
+fn transpose(pairs: &[[u32; HEIGHT]; PAIRS], step: &mut Step) {
+    for half in 0..2 {
+        let square = pairs.map(|pairs| {
+            let (halves, _) = pairs.as_chunks::<PAIRS>();
+            halves[half]
+        });
+        // SAFETY: both types are 1,024 bytes without invalid values.
+        let mut rows: [__m512i; PAIRS] = unsafe { std::mem::transmute(square) };
+        // Of every four rows, columns 0, 1, 2 and 3 of each quarter of a register.
+        for rows in rows.as_chunks_mut::<4>().0 {
+            let [a, b, c, d] = *rows;
+            let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
+            (rows[0], rows[1]) = (_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+            let (ab, cd) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
+            (rows[2], rows[3]) = (_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+        }
+        // The quarters that hold the same column.
+        for column in 0..4 {
+            let (a, b) = (rows[column], rows[column + 4]);
+            let (c, d) = (rows[column + 8], rows[column + 12]);
+            let (ab, cd) = (
+                _mm512_shuffle_i32x4::<0x88>(a, b),
+                _mm512_shuffle_i32x4::<0x88>(c, d),
+            );
+            rows[column] = _mm512_shuffle_i32x4::<0x88>(ab, cd);
+            rows[column + 8] = _mm512_shuffle_i32x4::<0xdd>(ab, cd);
+            let (ab, cd) = (
+                _mm512_shuffle_i32x4::<0xdd>(a, b),
+                _mm512_shuffle_i32x4::<0xdd>(c, d),
+            );
+            rows[column + 4] = _mm512_shuffle_i32x4::<0x88>(ab, cd);
+            rows[column + 12] = _mm512_shuffle_i32x4::<0xdd>(ab, cd);
+        }
+        for (line, row) in step[half * PAIRS..].iter_mut().zip(rows) {
+            // SAFETY: both types are 64 bytes without invalid values.
+            *line = unsafe { std::mem::transmute::<__m512i, Line>(row) };
         }
     }
 }
@@ -194,15 +249,11 @@ mod tests {
         config.palette
     }
 
-    fn product(tiles: &Tiles, rows: usize, stride: usize, pairs: usize) -> bool {
+    fn product(tiles: &Tiles, steps: usize, pairs: usize) -> bool {
         let run = || {
+            let rows = vec![[Line::default(); HEIGHT]; steps];
             let columns = vec![[0; WIDTH]; pairs];
-            tiles.product(
-                &vec![[0; 2]; rows],
-                stride,
-                &columns,
-                &mut [[1.0; WIDTH]; HEIGHT],
-            );
+            tiles.product(&rows, &columns, &mut Sums([[1.0; WIDTH]; HEIGHT]));
         };
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_ok()
     }
@@ -215,18 +266,9 @@ mod tests {
         assert_eq!(palette(), 0);
         if let Some(outer) = Tiles::of_this_thread() {
             drop(Tiles::of_this_thread());
-            assert!(product(&outer, 512, 16, 16), "registers of an outer one");
-            for (rows, stride, pairs) in [
-                (511, 16, 16),
-                (512, 16, 0),
-                (512, 16, 15),
-                (512, 17, 16),
-                (512, usize::MAX / 31 + 1, 16),
-            ] {
-                assert!(
-                    !product(&outer, rows, stride, pairs),
-                    "{rows} {stride} {pairs}"
-                );
+            assert!(product(&outer, 2, 32), "registers of an outer one");
+            for (steps, pairs) in [(0, 0), (1, 15), (1, 32), (2, 16), (2, 31)] {
+                assert!(!product(&outer, steps, pairs), "{steps} {pairs}");
             }
             assert_eq!(palette(), 1);
         }

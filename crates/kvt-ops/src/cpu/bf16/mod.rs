@@ -7,12 +7,13 @@
 //! Terms are added in a fixed order, which is another one for each kernel, and in parts whose number depends only on the number of rows, so that the result does not
 //! depend on the number of threads.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use burn::tensor::bf16;
 use rayon::prelude::*;
 
-use super::buffer::{par_build, par_build_with};
+use super::buffer::par_write_with;
 use super::gemm::{self, Matrix};
 use pack::{Buffers, LANES, WIDTH};
 use tiles::{Left, Panels, tiles};
@@ -102,26 +103,20 @@ pub(crate) fn block_height(kernel: Option<Kernel>, rows: usize) -> usize {
 }
 
 /// Writes some rows of a product plus the added terms, on this thread.
-pub(crate) fn rows_of_product<A: Number, T: Number>(
+pub(crate) fn rows_of_product<'a, A: Number, T: Number>(
     kernel: Kernel,
     a: Matrix<'_, A>,
     right: &Right,
     added: Added<'_, T>,
-    out: &mut [T],
+    out: &'a mut [MaybeUninit<T>],
     Scratch(left): &mut Scratch,
-) {
-    let columns = out.len() / a.shape()[0].max(1);
-    let output = Output {
-        out,
-        columns,
-        added,
-    };
-    tiles(kernel, a, left, &right.0, output);
+) -> &'a mut [T] {
+    tiles(kernel, a, left, &right.0, added, out)
 }
 
 /// Where sums of tiles are written. Not a closure, which would not be inlined where it is compiled for the CPU's instructions.
 struct Output<'a, T> {
-    out: &'a mut [T],
+    out: &'a mut [MaybeUninit<T>],
     columns: usize,
     added: Added<'a, T>,
 }
@@ -165,16 +160,27 @@ pub(crate) fn product<A: Number, B: Number, T: Number>(
     let Some(kernel) = kernel else {
         let sums = gemm::product(a.with(&widened(a)), b.with(&widened(b)));
         let parts = sums.par_chunks(block.max(1)).enumerate();
-        return par_build(rows * columns, block, parts, |out, (number, sums)| {
-            let rows = out.chunks_mut(columns).zip(sums.chunks(columns));
-            for (index, (out, sums)) in rows.enumerate() {
-                let start = (number * height + index) * columns;
-                finish(out, sums, added.at(start, 0..columns));
-            }
-        });
+        return par_write_with(
+            rows * columns,
+            block,
+            parts,
+            || (),
+            |(), out, (number, sums)| {
+                let rows = out.chunks_mut(columns).zip(sums.chunks(columns));
+                for (index, (out, sums)) in rows.enumerate() {
+                    let start = (number * height + index) * columns;
+                    finish(out, sums, added.at(start, 0..columns));
+                }
+                #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
+                // SAFETY: there are as many sums as places, and each has been finished.
+                unsafe {
+                    out.assume_init_mut()
+                }
+            },
+        );
     };
     let right = Right::new(kernel, b);
-    par_build_with(
+    par_write_with(
         rows * columns,
         block,
         numbers,
@@ -183,7 +189,7 @@ pub(crate) fn product<A: Number, B: Number, T: Number>(
             let start = number * height;
             let range = start..rows.min(start + height);
             let added = added.rows(range.clone(), columns);
-            rows_of_product(kernel, a.rows(range), &right, added, out, scratch);
+            rows_of_product(kernel, a.rows(range), &right, added, out, scratch)
         },
     )
 }
@@ -220,22 +226,21 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
             .t()
             .rows(start..a_columns.min(start + band));
         right.fill(kernel, b.rows(range).t(), buffers);
-        let mut out = vec![0.0; a.shape()[0] * columns];
-        let added = Added::nothing();
-        tiles(
-            kernel,
-            a,
-            left,
-            right,
-            Output {
-                out: &mut out,
-                columns,
-                added,
-            },
-        );
-        out
+        let height = a.shape()[0];
+        let mut out = Box::new_uninit_slice(height * columns);
+        // Few rows at a time: packed, they stay in the cache until all columns have read them.
+        for (number, out) in out.chunks_mut((ROWS * columns).max(1)).enumerate() {
+            let start = number * ROWS;
+            let a = a.rows(start..height.min(start + ROWS));
+            tiles(kernel, a, left, right, Added::nothing(), out);
+        }
+        #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
+        // SAFETY: the tiles of all rows have been written.
+        unsafe {
+            out.assume_init()
+        }
     });
-    let sums: Vec<Vec<f32>> = sums.collect();
+    let sums: Vec<Box<[f32]>> = sums.collect();
     let mut total = vec![0.0; a_columns * columns];
     let of_bands = sums.chunks(parts.max(1));
     for (total, sums) in total.chunks_mut((band * columns).max(1)).zip(of_bands) {
@@ -245,7 +250,7 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
 }
 
 /// Adds vectors in order.
-fn add_up(total: &mut [f32], vectors: &[Vec<f32>]) {
+fn add_up(total: &mut [f32], vectors: &[Box<[f32]>]) {
     const BLOCK: usize = 16 * 1024;
     let Some((first, others)) = vectors.split_first() else {
         return;
@@ -263,7 +268,7 @@ fn add_up(total: &mut [f32], vectors: &[Vec<f32>]) {
 
 /// Writes sums with a bias. If there is a residual, they are rounded before it is added, as in two operations.
 #[inline(always)]
-fn finish<T: Number>(out: &mut [T], sums: &[f32], added: Added<'_, T>) {
+fn finish<T: Number>(out: &mut [MaybeUninit<T>], sums: &[f32], added: Added<'_, T>) {
     let (bias, residual) = (
         added.bias.map(|bias| bias.as_chunks::<LANES>()),
         added.residual.map(|residual| residual.as_chunks::<LANES>()),
@@ -282,15 +287,15 @@ fn finish<T: Number>(out: &mut [T], sums: &[f32], added: Added<'_, T>) {
             add(&mut sums, &residual[index]);
         }
         for (out, sum) in out.iter_mut().zip(&sums) {
-            *out = T::rounded(*sum);
+            out.write(T::rounded(*sum));
         }
     }
     for (index, (out, sum)) in out_rest.iter_mut().zip(sums_rest).enumerate() {
         let sum = sum + bias.map_or(0.0, |(_, rest)| rest[index]);
-        *out = T::rounded(match residual {
+        out.write(T::rounded(match residual {
             Some((_, rest)) => bf16::rounded(sum).widened() + rest[index].widened(),
             None => sum,
-        });
+        }));
     }
 }
 

@@ -1,20 +1,24 @@
 //! Other CPU architectures, which have no AMX.
 
-use super::pack::WIDTH;
+use super::pack::{Line, WIDTH};
 
 pub(super) const HEIGHT: usize = 32;
+
+pub(super) type Step = [Line; HEIGHT];
+
+pub(super) struct Sums(pub(super) [[f32; WIDTH]; HEIGHT]);
+
+pub(super) const PAIRS: usize = 16;
 
 /// A type without values.
 pub(super) enum Tiles {}
 
 impl Tiles {
-    pub(super) fn product(
-        &self,
-        _rows: &[[u16; 2]],
-        _stride: usize,
-        _columns: &[[u32; WIDTH]],
-        _sums: &mut [[f32; WIDTH]; HEIGHT],
-    ) {
+    pub(super) fn transpose(&self, _: &[[u32; HEIGHT]; PAIRS], _: &mut Step) {
+        match *self {}
+    }
+
+    pub(super) fn product(&self, _: &[Step], _: &[[u32; WIDTH]], _: &mut Sums) {
         match *self {}
     }
 }

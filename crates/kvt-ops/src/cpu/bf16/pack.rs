@@ -18,6 +18,11 @@ pub(super) const VECTORS: usize = 2;
 /// Columns per panel of the right matrix.
 pub(super) const WIDTH: usize = VECTORS * LANES;
 
+/// A line of the cache. AMX reads numbers that begin with one up to 1.5 times as fast as others.
+#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub(super) struct Line(pub(super) [u16; 2 * LANES]);
+
 /// The rows of a tile.
 #[derive(Clone, Copy)]
 #[cfg_attr(
@@ -126,7 +131,7 @@ fn interleave<T: Number, const W: usize>(to: &mut [u32; W], low: Option<&[T]>, h
 
 /// `W` numbers; missing ones are zeros.
 #[inline(always)]
-fn filled<T: Number, const W: usize>(numbers: Option<&[T]>) -> [T; W] {
+pub(super) fn filled<T: Number, const W: usize>(numbers: Option<&[T]>) -> [T; W] {
     let numbers = numbers.unwrap_or(&[]);
     match numbers.first_chunk::<W>() {
         Some(numbers) => *numbers,

@@ -247,10 +247,11 @@ fn neighbours_of_rows_are_not_read_as_numbers() {
         );
         let expected = naive(Matrix::new(&numbers, [m, k], k), b);
         for kernel in kernels().into_iter().flatten() {
-            let mut out = vec![0.0f32; m * n];
+            let mut out = vec![MaybeUninit::<f32>::uninit(); m * n];
             let (right, added) = (Right::new(kernel, b), Added::nothing());
-            rows_of_product(kernel, a, &right, added, &mut out, &mut Scratch::default());
-            assert_near(&format!("{m} {k} {gap} {kernel:?}"), &out, &expected, 0.0);
+            let scratch = &mut Scratch::default();
+            let out = rows_of_product(kernel, a, &right, added, &mut out, scratch);
+            assert_near(&format!("{m} {k} {gap} {kernel:?}"), out, &expected, 0.0);
         }
     }
 }
@@ -265,7 +266,7 @@ fn reused_buffers_are_as_new() {
             for is_transposed in [false, true] {
                 let dirty = Matrix::new(&nans, [70, 100], 100);
                 let right = Right::new(kernel, Matrix::new(&nans, [100, 2], 2));
-                let (added, out) = (Added::nothing(), &mut [0.0f32; 140]);
+                let (added, out) = (Added::nothing(), &mut [MaybeUninit::<f32>::uninit(); 140]);
                 rows_of_product(kernel, dirty, &right, added, out, &mut scratch);
                 let (a, b) = (values(m * k, 1), values(k * n, 2));
                 let a = if is_transposed {
@@ -274,10 +275,27 @@ fn reused_buffers_are_as_new() {
                     Matrix::new(&a, [m, k], k)
                 };
                 let b = Matrix::new(&b, [k, n], n);
-                let (right, mut out) = (Right::new(kernel, b), vec![0.0f32; m * n]);
-                rows_of_product(kernel, a, &right, Added::nothing(), &mut out, &mut scratch);
-                assert_near(&format!("{m} {k} {n} {kernel:?}"), &out, &naive(a, b), 0.0);
+                let mut out = vec![MaybeUninit::<f32>::uninit(); m * n];
+                let (right, added) = (Right::new(kernel, b), Added::nothing());
+                let out = rows_of_product(kernel, a, &right, added, &mut out, &mut scratch);
+                assert_near(&format!("{m} {k} {n} {kernel:?}"), out, &naive(a, b), 0.0);
             }
         }
     }
+}
+
+#[test]
+fn packed_numbers_begin_with_lines_of_the_cache() {
+    let b = values(70 * 100, 1);
+    for kernel in kernels().into_iter().flatten() {
+        let Right(panels) = Right::new(kernel, Matrix::new(&b, [70, 100], 100));
+        for number in 0..4 {
+            let address = panels.panel(number).as_ptr().addr();
+            assert!(address.is_multiple_of(64), "{kernel:?}, panel {number}");
+        }
+    }
+    assert_eq!(
+        (size_of::<pack::Line>(), align_of::<pack::Line>()),
+        (64, 64)
+    );
 }

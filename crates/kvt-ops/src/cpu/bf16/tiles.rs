@@ -1,17 +1,18 @@
 //! Matrices in panels, and the tiles of their product.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::amx::{self, Tiles};
-use super::pack::{Buffers, HEIGHT, LANES, Rows, VECTORS, WIDTH, pack};
-use super::{Kernel, Number, Output};
+use super::pack::{Buffers, HEIGHT, LANES, Line, Rows, VECTORS, WIDTH, filled, pack};
+use super::{Added, Kernel, Number, Output};
 use crate::cpu::gemm::Matrix;
 
 /// A matrix in panels of `W` rows.
 pub(super) struct Panels<const W: usize> {
-    values: Vec<[u32; W]>,
+    lines: Vec<Line>,
     rows: usize,
     /// Numbers per row, and pairs of them, padded.
     numbers: usize,
@@ -21,7 +22,7 @@ pub(super) struct Panels<const W: usize> {
 impl<const W: usize> Default for Panels<W> {
     fn default() -> Self {
         Self {
-            values: Vec::new(),
+            lines: Vec::new(),
             rows: 0,
             numbers: 0,
             pairs: 1,
@@ -34,7 +35,8 @@ impl<const W: usize> Panels<W> {
     pub(super) fn new<T: Number>(kernel: Kernel, matrix: Matrix<'_, T>) -> Self {
         let mut panels = Self::default();
         panels.reshape(kernel, matrix.shape());
-        let values = panels.values.par_chunks_mut(panels.pairs).enumerate();
+        let pairs = panels.pairs;
+        let values = panels.values_mut().par_chunks_mut(pairs).enumerate();
         values.for_each_init(Buffers::default, |buffers, (number, panel)| {
             kernel.run(|| pack(panel, matrix, number * W, buffers));
         });
@@ -49,68 +51,38 @@ impl<const W: usize> Panels<W> {
         buffers: &mut Buffers,
     ) {
         self.reshape(kernel, matrix.shape());
+        let pairs = self.pairs;
         kernel.run(|| {
-            for (number, panel) in self.values.chunks_mut(self.pairs).enumerate() {
+            for (number, panel) in self.values_mut().chunks_mut(pairs).enumerate() {
                 pack(panel, matrix, number * W, buffers);
             }
         });
     }
 
     /// The pairs of a panel.
-    fn panel(&self, number: usize) -> &[[u32; W]] {
-        &self.values[number * self.pairs..][..self.pairs]
+    pub(super) fn panel(&self, number: usize) -> &[[u32; W]] {
+        let (values, _) = bytemuck::cast_slice(&self.lines).as_chunks();
+        &values[number * self.pairs..][..self.pairs]
+    }
+
+    /// The pairs of all panels.
+    fn values_mut(&mut self) -> &mut [[u32; W]] {
+        let len = self.len();
+        let (values, _) = bytemuck::cast_slice_mut(&mut self.lines).as_chunks_mut();
+        &mut values[..len]
+    }
+
+    /// Pairs of rows in all panels.
+    fn len(&self) -> usize {
+        self.rows.div_ceil(W) * self.pairs
     }
 
     fn reshape(&mut self, kernel: Kernel, [rows, numbers]: [usize; 2]) {
         (self.rows, self.numbers) = (rows, numbers);
         self.pairs = numbers.div_ceil(2).max(1).next_multiple_of(kernel.step());
-        self.values.resize(rows.div_ceil(W) * self.pairs, [0; W]);
+        let lines = (self.len() * W).div_ceil(LANES);
+        self.lines.resize(lines, Line::default());
     }
-}
-
-/// The left matrix of a product, packed as far as the kernel cannot read it where it is stored; reused.
-#[derive(Default)]
-pub(super) struct Left {
-    panels: Panels<HEIGHT>,
-    /// For AMX: one row after another, padded with zeros.
-    rows: Vec<[u16; 2]>,
-    /// Sixteen columns of a matrix, before they become rows.
-    sixteen: Panels<16>,
-    buffers: Buffers,
-}
-
-/// Computes all tiles of a product on this thread.
-///
-/// # Panics
-/// If the matrices do not fit.
-pub(super) fn tiles<A: Number, T: Number>(
-    kernel: Kernel,
-    matrix: Matrix<'_, A>,
-    left: &mut Left,
-    right: &Panels<WIDTH>,
-    mut output: Output<'_, T>,
-) {
-    assert_eq!(matrix.shape()[1], right.numbers, "matrices that do not fit");
-    if let Some(tiles) = kernel.tiles() {
-        return left.large_tiles(kernel, &tiles, matrix, right, output);
-    }
-    if in_place(matrix, 0).is_none() {
-        left.panels.fill(kernel, matrix, &mut left.buffers);
-    }
-    let packed = |number| Rows::Packed(left.panels.panel(number));
-    let rows_of = |number| in_place(matrix, number).unwrap_or_else(|| packed(number));
-    let rows = matrix.shape()[0];
-    kernel.run(|| {
-        let mut sums = [[[0.0; LANES]; VECTORS]; HEIGHT];
-        for (columns, range) in right.panels() {
-            for number in 0..rows.div_ceil(HEIGHT) {
-                kernel.tile(rows_of(number), bytemuck::cast_slice(columns), &mut sums);
-                for (row, sums) in (number * HEIGHT..rows).zip(&sums) {
-                    output.write(row, range.clone(), &sums.as_flattened()[..range.len()]);
-                }
-            }
-        }
-    });
 }
 
 impl Panels<WIDTH> {
@@ -123,7 +95,78 @@ impl Panels<WIDTH> {
     }
 }
 
+/// The left matrix of a product, packed as far as the kernel cannot read it where it is stored; reused.
+#[derive(Default)]
+pub(super) struct Left {
+    panels: Panels<HEIGHT>,
+    /// For AMX: the rows of one tile after another, padded with zeros, step by step.
+    steps: Vec<amx::Step>,
+    /// Columns of a matrix, before they become the rows of a tile.
+    columns: Panels<{ amx::HEIGHT }>,
+    buffers: Buffers,
+}
+
+/// Computes all tiles of a product, plus the added terms, on this thread. Writes every number of `out`.
+///
+/// # Panics
+/// If the matrices do not fit.
+pub(super) fn tiles<'a, A: Number, T: Number>(
+    kernel: Kernel,
+    matrix: Matrix<'_, A>,
+    left: &mut Left,
+    right: &Panels<WIDTH>,
+    added: Added<'_, T>,
+    out: &'a mut [MaybeUninit<T>],
+) -> &'a mut [T] {
+    let ([rows, numbers], columns) = (matrix.shape(), right.rows);
+    assert!(
+        numbers == right.numbers && out.len() == rows * columns,
+        "matrices that do not fit"
+    );
+    let output = Output {
+        out: &mut *out,
+        columns,
+        added,
+    };
+    match kernel.tiles() {
+        Some(tiles) => left.large_tiles(kernel, &tiles, matrix, right, output),
+        None => left.small_tiles(kernel, matrix, right, output),
+    }
+    #[expect(unsafe_code, reason = "numbers that are not filled with zeros first")]
+    // SAFETY: the tiles cover all rows and columns.
+    unsafe {
+        out.assume_init_mut()
+    }
+}
+
 impl Left {
+    /// [`tiles`] without AMX.
+    fn small_tiles<A: Number, T: Number>(
+        &mut self,
+        kernel: Kernel,
+        matrix: Matrix<'_, A>,
+        right: &Panels<WIDTH>,
+        mut output: Output<'_, T>,
+    ) {
+        if in_place(matrix, 0).is_none() {
+            self.panels.fill(kernel, matrix, &mut self.buffers);
+        }
+        let packed = |number| Rows::Packed(self.panels.panel(number));
+        let rows_of = |number| in_place(matrix, number).unwrap_or_else(|| packed(number));
+        let rows = matrix.shape()[0];
+        kernel.run(|| {
+            let mut sums = [[[0.0; LANES]; VECTORS]; HEIGHT];
+            for (columns, range) in right.panels() {
+                for number in 0..rows.div_ceil(HEIGHT) {
+                    kernel.tile(rows_of(number), bytemuck::cast_slice(columns), &mut sums);
+                    for (row, sums) in (number * HEIGHT..rows).zip(&sums) {
+                        output.write(row, range.clone(), &sums.as_flattened()[..range.len()]);
+                    }
+                }
+            }
+        });
+    }
+
     /// [`tiles`] with AMX.
     fn large_tiles<A: Number, T: Number>(
         &mut self,
@@ -133,30 +176,15 @@ impl Left {
         right: &Panels<WIDTH>,
         mut output: Output<'_, T>,
     ) {
-        let (rows, [down, along]) = (matrix.shape()[0], matrix.strides());
-        let has_steps = matrix.shape()[1] == 2 * right.pairs;
-        let is_stored = has_steps && along == 1 && down % 2 == 0 && A::pairs_of(&[]).is_some();
-        // Tiles of rows that are read where they are stored.
-        let whole = if is_stored { rows / amx::HEIGHT } else { 0 };
-        let first = whole * amx::HEIGHT;
-        kernel.run(|| self.pack_rows(kernel, matrix, first, right.pairs));
-        let stored = |number: usize| {
-            let start = number * amx::HEIGHT * down;
-            let rows = &matrix.values()[start..][..(amx::HEIGHT - 1) * down + 2 * right.pairs];
-            Some((A::pairs_of(rows)?, down / 2))
-        };
-        let packed = |number: usize| {
-            let start = (number - whole) * amx::HEIGHT * right.pairs;
-            (&self.rows[start..], right.pairs)
-        };
+        let rows = matrix.shape()[0];
+        let steps = right.pairs / amx::PAIRS;
         kernel.run(|| {
-            let mut sums = [[0.0; WIDTH]; amx::HEIGHT];
+            self.pack_steps(kernel, tiles, matrix, steps);
+            let mut sums = amx::Sums([[0.0; WIDTH]; amx::HEIGHT]);
             for (columns, range) in right.panels() {
-                for number in 0..rows.div_ceil(amx::HEIGHT) {
-                    let stored = (number < whole).then(|| stored(number)).flatten();
-                    let (pairs, stride) = stored.unwrap_or_else(|| packed(number));
-                    tiles.product(pairs, stride, columns, &mut sums);
-                    for (row, sums) in (number * amx::HEIGHT..rows).zip(&sums) {
+                for (number, steps) in self.steps.chunks_exact(steps).enumerate() {
+                    tiles.product(steps, columns, &mut sums);
+                    for (row, sums) in (number * amx::HEIGHT..rows).zip(&sums.0) {
                         output.write(row, range.clone(), &sums[..range.len()]);
                     }
                 }
@@ -164,39 +192,46 @@ impl Left {
         });
     }
 
-    /// Packs the rows from `first` on, `pairs` long, with rows of zeros until the last tile is full.
+    /// Packs the rows, with rows of zeros until the last tile is full.
     #[inline(always)]
-    fn pack_rows<T: Number>(
+    fn pack_steps<T: Number>(
         &mut self,
         kernel: Kernel,
+        tiles: &Tiles,
         matrix: Matrix<'_, T>,
-        first: usize,
-        pairs: usize,
+        steps: usize,
     ) {
+        const NUMBERS: usize = 2 * amx::PAIRS;
         let ([rows, numbers], [down, along]) = (matrix.shape(), matrix.strides());
-        let count = (rows - first).next_multiple_of(amx::HEIGHT);
-        self.rows.clear();
-        self.rows.resize(count * pairs, [0; 2]);
+        // Every line is written below.
+        let count = rows.div_ceil(amx::HEIGHT) * steps;
+        self.steps.resize(count, [Line::default(); amx::HEIGHT]);
+        let packed = self.steps.chunks_exact_mut(steps).enumerate();
         if along == 1 {
-            for (to, row) in self.rows.chunks_exact_mut(pairs).zip(first..rows) {
-                let row = &matrix.values()[row * down..][..numbers];
-                let bits = T::bits_of(row, &mut self.buffers[0]);
-                to.as_flattened_mut()[..numbers].copy_from_slice(bits);
+            for (number, tile) in packed {
+                for index in 0..amx::HEIGHT {
+                    let row = number * amx::HEIGHT + index;
+                    let row = (row < rows).then(|| &matrix.values()[row * down..][..numbers]);
+                    for (step, to) in tile.iter_mut().enumerate() {
+                        let row = row.and_then(|row| row.get(step * NUMBERS..));
+                        let row: [T; NUMBERS] = filled(row);
+                        for (to, x) in to[index].0.iter_mut().zip(row) {
+                            *to = x.bits();
+                        }
+                    }
+                }
             }
             return;
         }
-        // Adjacent numbers belong to different rows: sixteen of them at a time become pairs, then rows.
-        let sixteen = &mut self.sixteen;
-        sixteen.reshape(kernel, [16, numbers]);
-        for (start, to) in (first..rows)
-            .step_by(16)
-            .zip(self.rows.chunks_exact_mut(16 * pairs))
-        {
-            pack(&mut sixteen.values, matrix, start, &mut self.buffers);
-            for (index, to) in to.chunks_exact_mut(pairs).enumerate() {
-                for (to, from) in to.iter_mut().zip(&sixteen.values) {
-                    *to = bytemuck::cast(from[index]);
-                }
+        // Adjacent numbers belong to different rows: those of a tile become pairs, then rows.
+        let columns = &mut self.columns;
+        columns.reshape(kernel, [amx::HEIGHT, numbers]);
+        for (number, tile) in packed {
+            let start = number * amx::HEIGHT;
+            pack(columns.values_mut(), matrix, start, &mut self.buffers);
+            let (steps, _) = columns.values_mut().as_chunks();
+            for (to, pairs) in tile.iter_mut().zip(steps) {
+                tiles.transpose(pairs, to);
             }
         }
     }
