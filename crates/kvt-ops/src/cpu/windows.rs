@@ -227,7 +227,9 @@ pub(crate) fn add_apart(pixels: &mut [f32], values: &[f32], stride: usize, facto
         }
     } else {
         let pixels = pixels.iter_mut().step_by(stride);
-        pixels.zip(values).for_each(|(pixel, x)| *pixel += factor * x);
+        pixels
+            .zip(values)
+            .for_each(|(pixel, x)| *pixel += factor * x);
     }
 }
 
