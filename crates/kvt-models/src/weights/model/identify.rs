@@ -3,7 +3,7 @@
 use super::weight_names::{family_of, layout};
 use crate::ModelConfig;
 use crate::family::config_keys::ModelOverrides;
-use crate::family::families::{aliased, named};
+use crate::family::families::{FAMILIES, aliased, named};
 use crate::family::{Family, Renaming};
 use crate::weights::Layout;
 use crate::weights::{StateDict, WeightsError};
@@ -20,6 +20,9 @@ use crate::weights::{StateDict, WeightsError};
 /// [`WeightsError::Variant`] for weights of another model with the names of a family.
 pub fn identify(weights: &StateDict) -> Result<Vec<String>, WeightsError> {
     let Some(family) = family_of(weights) else {
+        // A variant may lack what its family is recognised by.
+        let mut families = FAMILIES.iter();
+        families.try_for_each(|family| family.check_variant(weights))?;
         return Ok(Vec::new());
     };
     family.check_variant(weights)?;
@@ -227,5 +230,19 @@ mod tests {
                 && error.contains("a norm within its MLPs"),
             "{error}"
         );
+        // EVA-02's larger models lack what a ViT is recognised by.
+        let is_joint = |name: &str| name.contains(".attn.qkv.");
+        let others = weights.into_iter().filter(|(name, _)| !is_joint(name));
+        let mut weights: StateDict = others.collect();
+        assert!(identify(&weights).is_err());
+        let others = weights.into_iter();
+        weights = others
+            .filter(|(name, _)| !name.contains(".mlp.norm."))
+            .collect();
+        assert_eq!(identify(&weights).unwrap(), [""; 0]);
+        let proj = TensorData::zeros::<f32, _>([192, 192]);
+        weights.insert("blocks.0.attn.q_proj.weight", proj);
+        let error = identify(&weights).unwrap_err().to_string();
+        assert!(error.contains("as EVA-02 has them"), "{error}");
     }
 }
