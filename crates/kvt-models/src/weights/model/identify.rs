@@ -45,7 +45,8 @@ pub fn identify(weights: &StateDict) -> Result<Vec<String>, WeightsError> {
 }
 
 /// The named model from which weights of a known family differ least: only in sizes and in what its head reads, which keys of the
-/// configuration change, and of such models the one whose number of parameters is nearest. `None` for an unknown family.
+/// configuration change, and of such models, those with the same pool first, the one whose number of parameters is nearest. `None`
+/// for an unknown family.
 ///
 /// # Errors
 ///
@@ -60,8 +61,13 @@ pub fn nearest(weights: &StateDict) -> Result<Option<String>, WeightsError> {
     let alike = models
         .iter()
         .filter(|config| config.of_family().is_alike(weights));
-    let distance = |config: &ModelConfig| backbone_numbers(config).map(|own| own.abs_diff(numbers));
-    match alike.min_by_key(|config| distance(config).unwrap_or(usize::MAX)) {
+    // One with another pool only if there is none with the same.
+    let distance = |config: &&ModelConfig| {
+        let distance = backbone_numbers(config).map(|own| own.abs_diff(numbers));
+        let pools_like = config.of_family().pools_like(weights);
+        (!pools_like, distance.unwrap_or(usize::MAX))
+    };
+    match alike.min_by_key(distance) {
         Some(config) => Ok(Some(config.name())),
         None => {
             let first = models.first();
@@ -200,6 +206,16 @@ mod tests {
                 "vit_base_patch16_clip_224",
                 Some(Pool::Attention),
                 "vit_base_patch16_clip_224",
+            ),
+            (
+                "vit_base_patch16_siglip_224",
+                None,
+                "vit_base_patch16_siglip_224",
+            ),
+            (
+                "vit_base_patch16_siglip_gap_224",
+                None,
+                "vit_base_patch16_siglip_gap_224",
             ),
             ("cvt_13", None, "cvt_13"),
         ] {
