@@ -11,3 +11,10 @@ pub struct LabelMap {
     /// Height and width in pixels.
     pub size: (usize, usize),
 }
+
+impl LabelMap {
+    /// Whether any pixel has a class.
+    pub fn is_labelled(&self) -> bool {
+        self.labels.iter().any(|label| *label != IGNORED)
+    }
+}

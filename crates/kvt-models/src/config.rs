@@ -206,7 +206,29 @@ fn describe_stages(summary: &Summary) -> String {
     format!("{} stage{plural} ({})", stages.len(), stages.join(", "))
 }
 
+/// The beginnings of the names of timm's models that kvt lacks, although it has their relatives, and why.
+const LACKING: [(&str, &str); 2] = [
+    (
+        "eva02_",
+        "kvt lacks EVA-02, for its norm in the MLPs and its other rotary positions",
+    ),
+    (
+        "beit",
+        "kvt lacks BEiT, for its bias for relative positions",
+    ),
+];
+
+/// Why there is no model of a name that timm has, if that is known.
+pub fn lacking(name: &str) -> Option<&'static str> {
+    let mut lacking = LACKING.iter();
+    let found = lacking.find(|(start, _)| name.starts_with(start));
+    found.map(|(_, reason)| *reason)
+}
+
 fn suggest(name: &str) -> String {
+    if let Some(reason) = lacking(name) {
+        return reason.to_owned();
+    }
     let aliases = aliased().into_iter().map(|(alias, _)| alias);
     let near = similar(name, names().into_iter().chain(aliases));
     if near.is_empty() {

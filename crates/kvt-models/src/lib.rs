@@ -35,7 +35,7 @@ pub mod volo;
 pub mod weights;
 
 pub use backbone::{Ask, Backbone, Features, Positions, StageEnd, TokenMix};
-pub use config::{aliases, names};
+pub use config::{aliases, lacking, names};
 pub use error::ModelError;
 pub use family::common::CommonConfig;
 pub use family::config_keys::ModelOverrides;

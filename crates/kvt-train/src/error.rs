@@ -257,11 +257,11 @@ pub enum TrainError {
     /// Detections without an average precision.
     #[error(transparent)]
     Score(#[from] ScoreError),
-    /// All pixels of the evaluated masks are ignored.
+    /// All pixels of the masks of a split are ignored: their number, and what they are for.
     #[error(
-        "no pixel of the {0} masks to evaluate has a class: `data.map`, `data.zero` or `data.ignore` leaves all of them out"
+        "no pixel of the {0} masks to {1} has a class: `data.map`, `data.zero` or `data.ignore` leaves all of them out"
     )]
-    NothingLabelled(usize),
+    NothingLabelled(usize, &'static str),
     /// The model's outputs are no longer finite.
     #[error(
         "step {step}: the validation {metric} is {value}: the weights have diverged; \
@@ -320,7 +320,7 @@ impl TrainError {
             Self::Job(failure) => failure.whole,
             Self::Data(_)
             | Self::NothingEvaluated
-            | Self::NothingLabelled(_)
+            | Self::NothingLabelled(..)
             | Self::NoObjects(_)
             | Self::NoLabels(_) => true,
             _ => false,

@@ -1,5 +1,7 @@
 //! `kvt data check` of images with masks: reads every pair once and reports what is wrong with it.
 
+use std::path::{Path, PathBuf};
+
 use super::{Check, look_at_all, uncounted, wider};
 use crate::source::{Unpaired, mask_survey};
 use crate::{
@@ -17,6 +19,8 @@ pub struct MaskCheck {
     pub classes: Vec<(String, u64)>,
     /// Pixels without a class.
     pub ignored: u64,
+    /// Images of which no pixel has a class.
+    pub unlabelled: Vec<PathBuf>,
     /// Pairs of which one file cannot be read, or that do not fit together.
     pub unreadable: Vec<DecodeError>,
     /// Images without a mask, masks without an image.
@@ -86,9 +90,9 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<Check<MaskC
             others: source.others.clone(),
             ..MaskCheck::default()
         };
-        for pair in pairs {
+        for (sample, pair) in source.samples.iter().zip(pairs) {
             match pair {
-                Ok(pair) => check.count(&pair),
+                Ok(pair) => check.count(&sample.path, &pair),
                 Err(bad) => check.unreadable.push(bad),
             }
         }
@@ -116,11 +120,15 @@ fn pair(source: &Source, index: u32, limits: ImageLimits) -> Result<Pair, Decode
 }
 
 impl MaskCheck {
-    fn count(&mut self, pair: &Pair) {
+    fn count(&mut self, path: &Path, pair: &Pair) {
         self.sizes = Some(wider(self.sizes, pair.size));
         for ((_, all), own) in self.classes.iter_mut().zip(&pair.pixels) {
             *all += own;
         }
-        self.ignored += pair.pixels[usize::from(IGNORED)];
+        let ignored = pair.pixels[usize::from(IGNORED)];
+        self.ignored += ignored;
+        if pair.pixels.iter().sum::<u64>() == ignored {
+            self.unlabelled.push(path.to_owned());
+        }
     }
 }

@@ -37,7 +37,7 @@ macro_rules! __section {
     };
 }
 pub use crate::__section as section;
-pub use value::{by_kind, doc, expected, kinds, of_kind, refusals, words};
+pub use value::{by_kind, doc, expected, kinds, of_kind, refusals, takes_numbers, words};
 
 /// A value that its schema rejects.
 #[derive(Clone, Debug, PartialEq, Eq)]

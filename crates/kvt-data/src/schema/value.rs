@@ -119,6 +119,11 @@ pub fn words(schema: &Value) -> Vec<&str> {
     own.chain(alternatives(schema).flat_map(words)).collect()
 }
 
+/// Whether a value may be a number.
+pub fn takes_numbers(schema: &Value) -> bool {
+    matches!(kind(schema), "integer" | "number") || alternatives(schema).any(takes_numbers)
+}
+
 /// The values of the section's `kind` that have a key; empty if all have it.
 pub fn kinds(schema: &Value) -> Vec<&str> {
     let kinds = schema

@@ -56,6 +56,14 @@ impl Values {
 }
 
 impl Masks {
+    /// The labels of a mask file; the error names it.
+    fn read(&self, file: &Path, limits: ImageLimits) -> Result<LabelMap, String> {
+        let bytes = file::read(file, limits);
+        let values = bytes.and_then(|bytes| decode_mask(&bytes, limits));
+        let map = values.and_then(|values| self.labels(values));
+        map.map_err(|reason| format!("its mask `{}`: {reason}", file.display()))
+    }
+
     /// The labels of a mask with these values.
     pub(crate) fn labels(&self, mut map: LabelMap) -> Result<LabelMap, String> {
         let width = map.size.1.max(1);
@@ -79,6 +87,14 @@ impl Source {
     /// Whether each image has a mask.
     pub fn has_masks(&self) -> bool {
         self.masks.is_some()
+    }
+
+    /// Whether a pixel of any mask has a class, or may have one since the mask cannot be read. Reads masks until one has.
+    pub fn is_labelled(&self, limits: ImageLimits) -> bool {
+        self.masks.as_ref().is_none_or(|masks| {
+            let maps = masks.files.par_iter().map(|file| masks.read(file, limits));
+            maps.any(|map| map.ok().is_none_or(|map| map.is_labelled()))
+        })
     }
 
     /// The mask file of an image, if images have masks.
@@ -114,10 +130,7 @@ impl Source {
         let (Some(masks), Some(file)) = (&self.masks, self.mask_file(index)) else {
             return Err("the image has no mask".to_owned());
         };
-        let of_mask = |reason| format!("its mask `{}`: {reason}", file.display());
-        let bytes = file::read(file, limits).map_err(of_mask)?;
-        let values = decode_mask(&bytes, limits).map_err(of_mask)?;
-        let map = masks.labels(values).map_err(of_mask)?;
+        let map = masks.read(file, limits)?;
         // Read from a file with sides of 32 bits.
         let size = (map.size.1 as u32, map.size.0 as u32);
         let image = self.image_of_size(index, size, limits, file)?;

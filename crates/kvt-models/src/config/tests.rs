@@ -80,6 +80,13 @@ fn an_unknown_name_suggests_near_ones() {
             .contains("did you mean `deit_tiny_patch16_224`"),
         "{error}"
     );
+    for (name, reason) in [
+        ("eva02_base_patch14_224", "kvt lacks EVA-02"),
+        ("beitv2_large_patch16_224", "kvt lacks BEiT"),
+    ] {
+        let error = ModelConfig::by_name(name).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
     let error = ModelConfig::by_name("resnet50").unwrap_err();
     assert!(
         error.to_string().contains("`kvt models list` shows the"),

@@ -234,6 +234,11 @@ pub(crate) trait FamilyConfig {
         None
     }
 
+    /// Whether this model has the parameters of a pool that weights have, and no others.
+    fn pools_like(&self, _weights: &StateDict) -> bool {
+        true
+    }
+
     /// Whether weights are of a model that differs from this one only in sizes and in its pool, as far as their names tell.
     fn is_alike(&self, _weights: &StateDict) -> bool {
         true

@@ -229,18 +229,30 @@ impl FamilyConfig for SwinConfig {
     /// The tables would be resized, which no official network does.
     fn check_dense(&self, weights: &StateDict) -> Result<(), WeightsError> {
         let tables = weights.iter().filter(|(name, _)| name.ends_with(TABLE));
-        for (name, table) in tables {
+        let windows = tables.map(|(name, table)| {
             let side = table.shape().first().map_or(0, |places| places.isqrt());
-            let found = side.div_ceil(2);
-            if found != self.window_size {
-                return Err(WeightsError::Window {
-                    name: name.to_owned(),
-                    found,
-                    expected: self.window_size,
-                });
-            }
-        }
-        Ok(())
+            (name, side.div_ceil(2))
+        });
+        let windows: Vec<(&str, usize)> = windows.collect();
+        let expected = self.window_size;
+        let Some(&(name, found)) = windows.iter().find(|(_, side)| *side != expected) else {
+            return Ok(());
+        };
+        let hint = if windows.iter().all(|(_, side)| *side == found) {
+            format!("set `window_size` to {found}")
+        } else {
+            let least = (expected * self.patch_size) << self.stages.count().saturating_sub(1);
+            format!(
+                "a classifier has smaller windows on maps that are smaller; take one with this window and images of at least {least} \
+                 pixels"
+            )
+        };
+        Err(WeightsError::Window {
+            name: name.to_owned(),
+            found,
+            expected,
+            hint,
+        })
     }
 
     fn resize(&self, name: &str, shape: &[usize], weight: &TensorData) -> Option<TensorData> {

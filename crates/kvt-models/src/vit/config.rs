@@ -302,6 +302,10 @@ impl FamilyConfig for VitConfig {
         self.options.other_pool(weights)
     }
 
+    fn pools_like(&self, weights: &StateDict) -> bool {
+        self.options.pools_like(weights)
+    }
+
     fn is_alike(&self, weights: &StateDict) -> bool {
         let embedded = self.embedded_prefix();
         self.options.are_of(weights, self.common.qkv_bias, embedded)

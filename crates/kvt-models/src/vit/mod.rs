@@ -57,6 +57,10 @@ const VARIANTS: &[Variant] = &[
         difference: "with a bias for relative positions, as BEiT has it",
     },
     Variant {
+        signature: "blocks.0.attn.q_proj.weight",
+        difference: "with a layer each for queries, keys and values, as EVA-02 has them",
+    },
+    Variant {
         signature: "decoder_pos_embed",
         difference: "with a decoder, as masked auto-encoders have it before fine-tuning",
     },

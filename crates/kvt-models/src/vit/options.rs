@@ -106,6 +106,11 @@ impl VitOptions {
         (self.pool != Pool::Attention && ATTENTION_POOL.is_in(weights)).then_some(ATTENTION_POOL)
     }
 
+    /// Whether a model with these options has an attention pool where weights have one, and none where they have none.
+    pub(super) fn pools_like(&self, weights: &StateDict) -> bool {
+        (self.pool == Pool::Attention) == ATTENTION_POOL.is_in(weights)
+    }
+
     /// Whether weights have what a model with these options has, and nothing else but maybe another pool, as far as their names and
     /// numbers of tokens tell; `embedded` is the number of tokens before the map that have a position, where any token has one.
     pub(super) fn are_of(

@@ -157,7 +157,7 @@ pub enum WeightsError {
     },
     /// Relative positions of windows of another size, for the backbone of a dense network.
     #[error(
-        "`{name}` is of windows of {found} x {found} tokens, but the model has {expected} x {expected}: a classifier has smaller windows on maps that are smaller; set `window_size` to {found}, or take a classifier of larger images"
+        "`{name}` is of windows of {found} x {found} tokens, but the model has {expected} x {expected}: {hint}"
     )]
     Window {
         /// The table.
@@ -166,6 +166,8 @@ pub enum WeightsError {
         found: usize,
         /// Side of the windows of the model.
         expected: usize,
+        /// What to change.
+        hint: String,
     },
     /// What a model with LoRA resumes from lacks a part.
     #[error(

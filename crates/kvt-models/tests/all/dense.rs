@@ -376,8 +376,15 @@ fn weights_of_other_models_are_refused() {
     };
     let error = read_dense(classifier(&config), &config).unwrap_err();
     assert!(
-        matches!(&error, WeightsError::Window { name, found: 2, expected: 4 }
-            if name == "layers.3.blocks.0.attn.relative_position_bias_table"),
+        matches!(&error, WeightsError::Window { name, found: 2, expected: 4, hint }
+            if name == "layers.3.blocks.0.attn.relative_position_bias_table"
+                && hint.contains("images of at least 64 pixels")),
+        "{error}"
+    );
+    // All of its windows have that size.
+    let error = read_dense(classifier(&small(SWIN, 2, [2, 1, 1, 1])), &config).unwrap_err();
+    assert!(
+        matches!(&error, WeightsError::Window { found: 2, hint, .. } if hint == "set `window_size` to 2"),
         "{error}"
     );
     let error = read_dense(classifier(&small(TWINS, 2, [1; 4])), &config).unwrap_err();

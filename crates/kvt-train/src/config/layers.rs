@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::problem::{ConfigError, Location, Problem};
 use super::reference::{field, join, section as known_section};
-use kvt_data::schema::refusals;
+use kvt_data::schema::{refusals, takes_numbers};
 use kvt_data::text::read_text;
 
 /// Maximum size of a file in bytes: far more than all keys need.
@@ -222,17 +222,20 @@ fn read_override(argument: &str) -> Result<Tree, Problem> {
 }
 
 /// Whether `text` is meant as it is, although it is also TOML: the key takes text, and not what the text is in TOML, such
-/// as a folder that is called `2024`, `nan` or `12:30:00`.
+/// as a folder that is called `2024`, `nan` or `12:30:00`. A number is meant as one if the key takes numbers, in its range or not.
 fn is_text(key: &str, parsed: &NodeValue, text: &str) -> bool {
-    let takes = |value: &toml::Value| {
-        field(key).is_some_and(|field| refusals(&field.schema, value).is_empty())
+    use toml::Value::{Float, Integer, String as Text};
+    let Some(schema) = field(key).map(|field| &field.schema) else {
+        return false;
     };
+    let takes = |value: &toml::Value| refusals(schema, value).is_empty();
     let is_taken = match parsed {
-        NodeValue::Leaf(toml::Value::String(_)) => true,
+        NodeValue::Leaf(Text(_)) => true,
+        NodeValue::Leaf(Integer(_) | Float(_)) if takes_numbers(schema) => true,
         NodeValue::Leaf(value) => takes(value),
         NodeValue::Table(_) => false,
     };
-    !is_taken && takes(&toml::Value::String(text.to_owned()))
+    !is_taken && takes(&Text(text.to_owned()))
 }
 
 fn convert_table(source: &Arc<Source>, table: DeTable<'_>) -> Result<Tree, toml::de::Error> {

@@ -13,15 +13,12 @@ use kvt_data::text::quoted;
 #[non_exhaustive]
 pub enum FetchError {
     /// A name is unknown, or a word is neither a file nor the name of published weights.
-    #[error(
-        "no {what}{}: `kvt models list --weights` shows all names",
-        instead(near)
-    )]
+    #[error("no {what}{instead}: `kvt models list --weights` shows all names")]
     Unknown {
         /// What there is not, with the name.
         what: String,
-        /// Similar names.
-        near: Vec<String>,
+        /// What may be meant, or why there is none, as the end of a clause.
+        instead: String,
     },
     /// No data set has this name.
     #[error("no data set `{name}`: there are {}", quoted(known))]
@@ -147,14 +144,5 @@ impl FetchError {
             }
             other => other,
         }
-    }
-}
-
-/// Similar names, as the end of a clause; empty without any.
-pub(crate) fn instead(near: &[String]) -> String {
-    if near.is_empty() {
-        String::new()
-    } else {
-        format!("; similar names: {}", quoted(near))
     }
 }

@@ -15,7 +15,6 @@ mod weights;
 
 pub use self::data::{Dataset, Fetched};
 pub use self::error::FetchError;
-pub(crate) use self::error::instead;
 pub use self::listen::{Listener, listen};
-pub(crate) use self::weights::similar;
+pub(crate) use self::weights::instead;
 pub use self::weights::{Published, locate};

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use kvt_data::text::quoted;
 use kvt_models::weights::is_of_weights;
+use kvt_models::{lacking, similar};
 
 use super::FetchError;
 use super::hub::Hub;
@@ -41,7 +43,7 @@ impl Published {
         let found = all.find(|one| one.model == wanted || one.name() == wanted);
         found.ok_or_else(|| FetchError::Unknown {
             what: format!("published weights `{name}`"),
-            near: similar(wanted),
+            instead: instead(wanted),
         })
     }
 
@@ -89,9 +91,15 @@ impl Published {
     }
 }
 
-/// Names that are spelt like one, the most similar first.
-pub(crate) fn similar(wanted: &str) -> Vec<String> {
-    kvt_models::similar(wanted, Published::all().map(Published::name))
+/// Why there are no weights of a name, or names that are spelt like it, as the end of a clause; empty without any.
+pub(crate) fn instead(wanted: &str) -> String {
+    if let Some(reason) = lacking(wanted) {
+        return format!("; {reason}");
+    }
+    match &*similar(wanted, Published::all().map(Published::name)) {
+        [] => String::new(),
+        near => format!("; similar names: {}", quoted(near)),
+    }
 }
 
 /// The path of what a user gives as weights: the given path, or the file of published weights if it is the name of some. A given
@@ -110,7 +118,7 @@ pub fn locate(given: &Path) -> Result<PathBuf, FetchError> {
     let given = given.to_string_lossy();
     Err(FetchError::Unknown {
         what: format!("file `{given}`, no folder, and no published weights of this name"),
-        near: similar(&given),
+        instead: instead(&given),
     })
 }
 
@@ -148,6 +156,11 @@ mod tests {
         assert!(
             text.contains("; similar names: `deit_tiny_patch16_224.fb_in1k`"),
             "{text}"
+        );
+        assert_eq!(
+            error("timm/beit_base_patch16_224.in22k_ft_in22k"),
+            "no published weights `timm/beit_base_patch16_224.in22k_ft_in22k`; kvt lacks BEiT, for its bias for relative \
+             positions: `kvt models list --weights` shows all names"
         );
         assert_eq!(
             error("zzz"),

@@ -285,3 +285,21 @@ fn table_4_is_made_of_runs() {
         assert!(page.contains(text), "{text}\n{page}");
     }
 }
+
+/// An image of which no pixel has a class teaches nothing.
+#[test]
+fn images_without_a_class_are_counted() {
+    let workspace = workspace(&segment());
+    let check = || {
+        let output = workspace.line("data check scenes.toml").assert().success();
+        String::from_utf8_lossy(&output.get_output().stdout).into_owned()
+    };
+    assert!(!check().contains("without any pixel"));
+    let mask = workspace.path("scenes/masks/val/000001.png");
+    image::GrayImage::from_pixel(32, 32, image::Luma([255]))
+        .save(mask)
+        .unwrap();
+    let text = check();
+    let line = "1 image in `val` without any pixel that has a class, such as `scenes/images/val/000001.png`: nothing is learned";
+    assert!(text.contains(line), "{text}");
+}

@@ -146,7 +146,7 @@ fn the_order_of_rows_does_not_matter() {
     assert_eq!(listing(&data), listing(&other));
 }
 
-/// As `--set data.classes=300` has it: more classes than a number may say.
+/// Also of one that is called as a number.
 #[test]
 fn a_list_of_classes_that_is_not_there_is_named_with_its_key() {
     let (dir, mut data) = folder(&IMAGES, SPLIT);

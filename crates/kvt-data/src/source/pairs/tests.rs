@@ -348,6 +348,38 @@ fn a_part_keeps_its_masks() {
     assert_eq!(state(&val), before);
 }
 
+/// Images without a class are named, and a split may have nothing else. A mask that cannot be read may have one.
+#[test]
+fn images_without_a_class_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for (name, values) in [
+        ("train/a", [IGNORED; 4]),
+        ("train/b", [0, 1, IGNORED, 1]),
+        ("train/c", [IGNORED; 4]),
+        ("val/a", [0, 1, 1, 1]),
+    ] {
+        image(root, &format!("images/{name}.png"));
+        mask(root, &format!("masks/{name}.png"), values);
+    }
+    let found = crate::check_masks(&config(root), limits()).unwrap();
+    let train = root.join("images/train");
+    assert_eq!(
+        found.splits[0].unlabelled,
+        [train.join("a.png"), train.join("c.png")]
+    );
+    assert!(found.splits[1].unlabelled.is_empty() && found.is_sound());
+    let is_labelled = || {
+        let [train, _] = crate::open(&config(root), None).unwrap();
+        train.is_labelled(limits())
+    };
+    assert!(is_labelled());
+    mask(root, "masks/train/b.png", [IGNORED; 4]);
+    assert!(!is_labelled());
+    mask(root, "masks/train/b.png", [200; 4]);
+    assert!(is_labelled());
+}
+
 #[test]
 fn classes_are_lines_or_a_table() {
     assert_eq!(names("sky\n\n car \n"), ["sky", "car"]);

@@ -3,7 +3,7 @@
 use super::weight_names::{family_of, layout};
 use crate::ModelConfig;
 use crate::family::config_keys::ModelOverrides;
-use crate::family::families::{aliased, named};
+use crate::family::families::{FAMILIES, aliased, named};
 use crate::family::{Family, Renaming};
 use crate::weights::Layout;
 use crate::weights::{StateDict, WeightsError};
@@ -20,6 +20,9 @@ use crate::weights::{StateDict, WeightsError};
 /// [`WeightsError::Variant`] for weights of another model with the names of a family.
 pub fn identify(weights: &StateDict) -> Result<Vec<String>, WeightsError> {
     let Some(family) = family_of(weights) else {
+        // A variant may lack what its family is recognised by.
+        let mut families = FAMILIES.iter();
+        families.try_for_each(|family| family.check_variant(weights))?;
         return Ok(Vec::new());
     };
     family.check_variant(weights)?;
@@ -42,7 +45,8 @@ pub fn identify(weights: &StateDict) -> Result<Vec<String>, WeightsError> {
 }
 
 /// The named model from which weights of a known family differ least: only in sizes and in what its head reads, which keys of the
-/// configuration change, and of such models the one whose number of parameters is nearest. `None` for an unknown family.
+/// configuration change, and of such models, those with the same pool first, the one whose number of parameters is nearest. `None`
+/// for an unknown family.
 ///
 /// # Errors
 ///
@@ -57,8 +61,13 @@ pub fn nearest(weights: &StateDict) -> Result<Option<String>, WeightsError> {
     let alike = models
         .iter()
         .filter(|config| config.of_family().is_alike(weights));
-    let distance = |config: &ModelConfig| backbone_numbers(config).map(|own| own.abs_diff(numbers));
-    match alike.min_by_key(|config| distance(config).unwrap_or(usize::MAX)) {
+    // One with another pool only if there is none with the same.
+    let distance = |config: &&ModelConfig| {
+        let distance = backbone_numbers(config).map(|own| own.abs_diff(numbers));
+        let pools_like = config.of_family().pools_like(weights);
+        (!pools_like, distance.unwrap_or(usize::MAX))
+    };
+    match alike.min_by_key(distance) {
         Some(config) => Ok(Some(config.name())),
         None => {
             let first = models.first();
@@ -198,6 +207,16 @@ mod tests {
                 Some(Pool::Attention),
                 "vit_base_patch16_clip_224",
             ),
+            (
+                "vit_base_patch16_siglip_224",
+                None,
+                "vit_base_patch16_siglip_224",
+            ),
+            (
+                "vit_base_patch16_siglip_gap_224",
+                None,
+                "vit_base_patch16_siglip_gap_224",
+            ),
             ("cvt_13", None, "cvt_13"),
         ] {
             let weights = small(name, pool);
@@ -227,5 +246,19 @@ mod tests {
                 && error.contains("a norm within its MLPs"),
             "{error}"
         );
+        // EVA-02's larger models lack what a ViT is recognised by.
+        let is_joint = |name: &str| name.contains(".attn.qkv.");
+        let others = weights.into_iter().filter(|(name, _)| !is_joint(name));
+        let mut weights: StateDict = others.collect();
+        assert!(identify(&weights).is_err());
+        let others = weights.into_iter();
+        weights = others
+            .filter(|(name, _)| !name.contains(".mlp.norm."))
+            .collect();
+        assert_eq!(identify(&weights).unwrap(), [""; 0]);
+        let proj = TensorData::zeros::<f32, _>([192, 192]);
+        weights.insert("blocks.0.attn.q_proj.weight", proj);
+        let error = identify(&weights).unwrap_err().to_string();
+        assert!(error.contains("as EVA-02 has them"), "{error}");
     }
 }

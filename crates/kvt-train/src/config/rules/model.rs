@@ -1,13 +1,13 @@
 //! The model, and the weights that it starts from.
 
-use kvt_models::ModelConfig;
+use kvt_models::{ModelConfig, lacking};
 
 use super::are_weights;
 use crate::config::document::Checks;
 use crate::config::problem::Problem;
 use crate::config::suggest::closest;
 use crate::config::{Plan, attention};
-use crate::fetch::{instead, similar};
+use crate::fetch::instead;
 use crate::task::{Freeze, LoraConfig, ResetHead};
 
 /// The model's name, what it has by default, and the weights that it starts from.
@@ -22,9 +22,10 @@ pub(super) fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
             checks.missing("model.name", &help);
         }
         Some(place) if !checks.refuses("model.name") && ModelConfig::by_name(name).is_err() => {
-            let help = match closest(name, names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "`kvt models list` names them all".to_owned(),
+            let help = match (lacking(name), closest(name, names())) {
+                (Some(reason), _) => reason.to_owned(),
+                (None, Some(near)) => format!("did you mean `{near}`?"),
+                (None, None) => "`kvt models list` names them all".to_owned(),
             };
             let problem = Problem::new(place, format!("unknown model `{name}`"));
             checks.problems.push(problem.help(help));
@@ -48,7 +49,7 @@ pub(super) fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
         let value = path.display().to_string();
         let expected = format!(
             "a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, or a name of `kvt models list --weights`{}",
-            instead(&similar(&value))
+            instead(&value)
         );
         checks.refuse("init.weights", &value, &expected);
     }

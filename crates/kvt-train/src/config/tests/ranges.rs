@@ -2,6 +2,18 @@
 
 use super::*;
 
+/// A name of timm's of which kvt has the relatives is no misspelling of theirs.
+#[test]
+fn models_that_kvt_lacks_are_refused_with_the_reason() {
+    for (set, reason) in [
+        ("model.name=beit_base_patch16_224", "help: kvt lacks BEiT"),
+        ("init.weights=eva02_base_patch14_224", "; kvt lacks EVA-02"),
+    ] {
+        let error = error_of(SMALL, &[set]);
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
 #[test]
 fn impossible_values_are_all_reported() {
     let text = "[model]\nname = \"deit_tiny_patch16_244\"\ndrop_path = 1.0\n[model.attention]\nkind = \"knn\"\nneighbors = [0, 1.5, 0.5]\n[data]\nkind = \"shapes\"\n[optim]\nbetas = [0.9, 1.0]\nlr = nan\n[augment]\nscale = [1.0, 0.5]\n";

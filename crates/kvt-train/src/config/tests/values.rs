@@ -471,6 +471,7 @@ fn a_key_that_takes_only_text_takes_any_text() {
     // A key that takes numbers, or words that are not any text, keeps what TOML reads, right or wrong.
     for (key, text, expected) in [
         ("data.workers", "3", toml::Value::Integer(3)),
+        ("data.classes", "300", toml::Value::Integer(300)),
         ("init.reset_head", "true", toml::Value::Boolean(true)),
         ("model.attention.neighbors", "1e-1", toml::Value::Float(0.1)),
         ("train.epochs", "nan", toml::Value::Float(f64::NAN)),
@@ -478,6 +479,11 @@ fn a_key_that_takes_only_text_takes_any_text() {
     ] {
         assert_eq!(value(key, text).to_string(), expected.to_string(), "{key}");
     }
+    assert_eq!(
+        value("data.classes", "2024-11-25").as_str(),
+        Some("2024-11-25")
+    );
+    assert_snapshot!(error_of(SMALL, &["data.classes=300"]), @"--set data.classes=300: invalid value `300` for `data.classes`: expected an integer in [1, 255] or a string");
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub fn evaluate_segments(
     let counts = counts.summed(world)?;
     match (losses.len(), counts.pixels()) {
         (0, _) => Err(TrainError::NothingEvaluated),
-        (images, 0) => Err(TrainError::NothingLabelled(images)),
+        (images, 0) => Err(TrainError::NothingLabelled(images, "evaluate")),
         (images, pixels) => Ok(SegmentEvaluation {
             counts,
             images,

@@ -23,7 +23,7 @@ use kvt_ops::{Phase, pixel_cross_entropy, resize_bilinear};
 use super::dense::start_from;
 use super::model::check_channels;
 use super::size::heads;
-use super::{EvalData, Measured, Setup, Task, Unread};
+use super::{EvalData, Measured, Setup, Signals, Task, Unread};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
@@ -43,6 +43,28 @@ pub struct Segment {
     eval: Arc<dyn Prepare<LabelMap>>,
     /// The last micro-batch.
     seen: Option<Seen>,
+    crops: Crops,
+}
+
+/// The crops that this process has trained on since its start.
+#[derive(Clone, Copy, Default)]
+struct Crops {
+    all: usize,
+    /// Those of which no pixel has a class.
+    unlabelled: usize,
+}
+
+impl Crops {
+    /// A warning if nothing is learned from more than a tenth of them.
+    fn warning(self) -> Option<String> {
+        let Self { all, unlabelled } = self;
+        (10 * unlabelled > all).then(|| {
+            format!(
+                "no pixel of {unlabelled} of the {all} crops of training images so far has a class: nothing is learned from them; \
+                 `kvt data check` counts masks without any class"
+            )
+        })
+    }
 }
 
 /// The last micro-batch of an update, without its graph.
@@ -65,6 +87,7 @@ impl Segment {
             config: plan.segment.clone(),
             eval: eval_images(plan)?,
             seen: None,
+            crops: Crops::default(),
         })
     }
 }
@@ -122,6 +145,10 @@ impl Task for Segment {
     fn start(setup: &mut Setup<'_>) -> Result<(Self, UperNet), TrainError> {
         let (plan, splits) = (setup.plan, setup.splits);
         let classes = splits.classes().len();
+        if !splits.train.is_labelled(image_limits(plan)) {
+            let masks = splits.train.samples.len();
+            return Err(TrainError::NothingLabelled(masks, "train on"));
+        }
         let images = splits.train.samples.len().min(plan.train.batch_size);
         heads(plan, classes).check_batch(images)?;
         let network = start_from(setup)?;
@@ -141,6 +168,9 @@ impl Task for Segment {
     ) -> Result<Tensor<1>, TrainError> {
         let images = batch.views.swap_remove(0);
         let [count, _, height, width] = images.dims();
+        let unlabelled = batch.targets.iter().filter(|map| !map.is_labelled());
+        self.crops.all += count;
+        self.crops.unlabelled += unlabelled.count();
         let labels: Vec<i32> = batch
             .targets
             .iter()
@@ -186,9 +216,16 @@ impl Task for Segment {
         let losses = ["main_loss", "auxiliary_loss"].into_iter();
         let named = losses.zip(seen.losses.iter().cloned());
         let named = named.chain([("pixel_accuracy", right)]);
-        Some(Unread::named(
-            named.map(|(name, number)| (name.to_owned(), number)),
-        ))
+        let named = named.map(|(name, number)| (name.to_owned(), number));
+        let Unread { numbers, tell } = Unread::named(named);
+        let warning = self.crops.warning();
+        Some(Unread {
+            numbers,
+            tell: Box::new(|numbers| Signals {
+                warning,
+                ..tell(numbers)
+            }),
+        })
     }
 
     fn evaluate(

@@ -8,7 +8,7 @@ use anyhow::bail;
 use super::{SHOWN, class_table, judged, sizes, tell_bad, tell_duplicates, tell_unread};
 use crate::common::{Overrides, generating};
 use crate::table::{grouped, table};
-use kvt_data::text::quoted;
+use kvt_data::text::{counted, quoted};
 use kvt_train::config::load_plan;
 use kvt_train::data::{Check, DataKind, MaskCheck, check_labels, check_masks};
 use kvt_train::splits::{ensure_data, image_limits};
@@ -77,6 +77,13 @@ fn tell(split: &MaskCheck, lines: &mut Vec<String>) {
     let missing: Vec<String> = missing.map(|(class, _)| class.clone()).collect();
     if !missing.is_empty() {
         lines.push(format!("no pixel in `{name}` is of {}", quoted(&missing)));
+    }
+    if let Some(first) = split.unlabelled.first() {
+        lines.push(format!(
+            "{} in `{name}` without any pixel that has a class, such as `{}`: nothing is learned from such an image",
+            counted(split.unlabelled.len(), "image"),
+            first.display()
+        ));
     }
     tell_bad("bad", &split.unreadable, lines);
     for path in split.unpaired.images.iter().take(SHOWN) {

@@ -139,6 +139,41 @@ fn a_single_training_image_is_refused() {
     );
 }
 
+/// Masks of which no pixel has a class teach nothing: a run says so, and one without any other does not begin.
+#[test]
+fn masks_without_a_class_are_told() {
+    let workspace = workspace();
+    let set = ["train.updates=1", "ema.decay=0.0", "log.every_steps=1"];
+    let warnings = |run: &str| {
+        let (_, events) = workspace.train(run, &set, Start::New, u64::MAX);
+        let notes = events.into_iter().filter_map(|event| match event {
+            Event::Note(note) if note.message.starts_with("no pixel of") => Some(note.message),
+            _ => None,
+        });
+        notes.collect::<Vec<String>>()
+    };
+    assert!(warnings("whole").is_empty());
+    let masks = fs_err::read_dir(workspace.path("data/masks/train")).unwrap();
+    let mut masks: Vec<_> = masks.map(|entry| entry.unwrap().path()).collect();
+    let empty = |mask: &Path| {
+        let picture = image::GrayImage::from_pixel(32, 32, image::Luma([IGNORED]));
+        picture.save(mask).unwrap();
+    };
+    let last = masks.pop().unwrap();
+    for mask in &masks {
+        empty(mask);
+    }
+    let told = warnings("few");
+    assert!(
+        matches!(&told[..], [text] if text.contains(" of the 4 crops of training images so far has a class")),
+        "{told:?}"
+    );
+    empty(&last);
+    let error = workspace.error("none", &set).to_string();
+    let expected = "no pixel of the 12 masks to train on has a class: `data.map`";
+    assert!(error.contains(expected), "{error}");
+}
+
 /// Two processes with batch norms of their own train and evaluate as one does: counts of pixels are summed, losses image by image.
 #[test]
 fn processes_train_and_evaluate_as_one() {
