@@ -20,7 +20,7 @@ pub(crate) struct Counts {
 impl Optimizer {
     /// Whether the device can decide about updates: it can about those of AdamW.
     pub(crate) fn supports_device_decision(&self) -> bool {
-        self.groups.values().all(|group| group.rule.is_none())
+        self.is_adamw
     }
 
     /// Lets the device decide about the next [`guarded_step`](Self::guarded_step): it is made if all `numbers`, the last of which is

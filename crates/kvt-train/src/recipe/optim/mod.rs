@@ -52,6 +52,8 @@ pub struct Rates {
 pub struct Optimizer {
     /// For the parameters whose group has no other rule.
     adamw: AdamW,
+    /// Whether no parameter can have another rule.
+    is_adamw: bool,
     parameters: Vec<Parameter>,
     groups: HashMap<ParamId, Group>,
     states: HashMap<ParamId, State>,
@@ -114,6 +116,7 @@ impl Optimizer {
         });
         Self {
             adamw: AdamW { betas, eps },
+            is_adamw: config.name == OptimName::Adamw,
             groups: groups.collect(),
             parameters,
             states: HashMap::new(),
