@@ -49,9 +49,7 @@ fn both<const D: usize, const O: usize>(
 /// Keys kept of 197: dense, and the paper's choice.
 #[divan::bench(args = [TOKENS, 100])]
 fn attention(bencher: Bencher<'_, '_>, kept: usize) {
-    let attention = Neighbors::count(kept)
-        .map(SoftmaxAttention::knn)
-        .unwrap_or_default();
+    let attention = SoftmaxAttention::knn(Neighbors::count(kept).unwrap_or(Neighbors::All));
     let [k, v] = [(); 2].map(|()| random([BATCH, HEADS, TOKENS, DIM / HEADS]));
     both(bencher, [BATCH, HEADS, TOKENS, DIM / HEADS], |q| {
         let (k, v) = (k.clone(), v.clone());

@@ -48,11 +48,14 @@ impl<T: Task> Session<T> {
     }
 }
 
+/// Height and width.
+type Size = (usize, usize);
+
 /// The device of this process, the size of the images, and a warning if the plan's precision is slow there.
 pub(super) fn device_and_size<T: Task>(
     world: &dyn World,
     plan: &Plan,
-) -> Result<(ResolvedDevice, (usize, usize), Option<String>), TrainError> {
+) -> Result<(ResolvedDevice, Size, Option<String>), TrainError> {
     let device = device::resolve_local(&plan.train.device, world.local())?;
     let slow = device.check_precision(plan.train.precision)?;
     let size = T::size(plan, &plan.model.config(None)?);
