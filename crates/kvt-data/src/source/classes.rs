@@ -20,7 +20,6 @@ pub(super) fn listed(data: &DataConfig) -> Result<Option<Vec<String>>, DataError
         Some(ClassNames::File(file)) => {
             let path = data.path.join(file);
             match read_text(&path, LARGEST_LIST) {
-                // A number that is too large, such as 300, is taken for the name of a file.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     return Err(ClassError::NoList(path).into());
                 }

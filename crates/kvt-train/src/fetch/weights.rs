@@ -93,6 +93,7 @@ impl Published {
 
 /// Why there are no weights of a name, or names that are spelt like it, as the end of a clause; empty without any.
 pub(crate) fn instead(wanted: &str) -> String {
+    let wanted = wanted.strip_prefix("timm/").unwrap_or(wanted);
     if let Some(reason) = lacking(wanted) {
         return format!("; {reason}");
     }

@@ -8,6 +8,10 @@ fn models_that_kvt_lacks_are_refused_with_the_reason() {
     for (set, reason) in [
         ("model.name=beit_base_patch16_224", "help: kvt lacks BEiT"),
         ("init.weights=eva02_base_patch14_224", "; kvt lacks EVA-02"),
+        (
+            "init.weights=timm/beit_base_patch16_224.in22k_ft_in22k",
+            "; kvt lacks BEiT",
+        ),
     ] {
         let error = error_of(SMALL, &[set]);
         assert!(error.contains(reason), "{error}");

@@ -55,10 +55,13 @@ struct Crops {
 }
 
 impl Crops {
+    /// Of fewer crops a share says little.
+    const LEAST: usize = 100;
+
     /// A warning if nothing is learned from more than a tenth of them.
     fn warning(self) -> Option<String> {
         let Self { all, unlabelled } = self;
-        (10 * unlabelled > all).then(|| {
+        (all >= Self::LEAST && 10 * unlabelled > all).then(|| {
             format!(
                 "no pixel of {unlabelled} of the {all} crops of training images so far has a class: nothing is learned from them; \
                  `kvt data check` counts masks without any class"
