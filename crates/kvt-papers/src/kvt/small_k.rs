@@ -4,7 +4,10 @@ use super::super::{
     Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
 };
 use super::{fields, kept, ours, paired};
+use kvt_tools::bench::{self, ModelCase, Rounds, Timing};
 use kvt_tools::report::{Statistic, difference_text};
+use kvt_train::device;
+use kvt_train::error::TrainError;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells, or_empty};
@@ -15,14 +18,23 @@ struct Row {
     /// The keys that a query keeps, in numbers and in words.
     k: usize,
     kept: String,
-    /// Seconds of training, of as many epochs as fast as its fastest one: other work on the machine only makes epochs slower.
-    seconds: Option<f64>,
+    /// Images of its training, and of one step.
+    images: f64,
+    batch: usize,
+    /// A step, measured when the page is made.
+    step: Option<Timing>,
     /// Top-1 after the last epoch, by seed.
     tops: Vec<(u64, f64)>,
     /// Mean top-1 after each epoch that was judged.
     curve: Vec<(u32, f64)>,
     epochs: u32,
 }
+
+/// The steps of all rows take turns, so that a machine that becomes slower slows all of them.
+const ROUNDS: Rounds = Rounds {
+    warmup: 1,
+    timed: 9,
+};
 
 /// Small k: no table or figure of a paper.
 pub(crate) const ITEM: Item = Item {
@@ -37,10 +49,11 @@ pub(crate) const ITEM: Item = Item {
     ..Item::PLAIN
 };
 
-fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
+fn compute(runs: &Runs, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
     let rows: Result<Vec<Row>, _> = runs.sweep.rows().map(|name| row(name, runs)).collect();
     let mut rows = rows?;
     rows.sort_by_key(|row| row.k);
+    measure(&mut rows, runs, watch)?;
     Outcome::of(csv(&rows), svg(&rows), found(&rows, runs, order))
 }
 
@@ -49,7 +62,9 @@ fn row(name: &str, runs: &Runs) -> Result<Row, ReproduceError> {
         name: name.to_owned(),
         k: 0,
         kept: String::new(),
-        seconds: None,
+        images: 0.0,
+        batch: 1,
+        step: None,
         tops: runs.by_seed(name, |found| found.last(Metric::TOP1)),
         curve: Vec::new(),
         epochs: 0,
@@ -62,13 +77,9 @@ fn row(name: &str, runs: &Runs) -> Result<Row, ReproduceError> {
         (row.k, row.kept) = (stage.k, kept(stage));
     }
     row.epochs = cell.plan.epochs().unwrap_or(0);
-    let epochs = runs.finished(name).flat_map(|(_, found)| {
-        let images = found.images.unwrap_or(0) as f64;
-        let rates = found.curve.epochs.iter();
-        rates.filter_map(move |epoch| Some(images / epoch.images_per_second?))
-    });
-    let fastest = epochs.min_by(f64::total_cmp);
-    row.seconds = fastest.map(|seconds| seconds * f64::from(row.epochs));
+    row.batch = cell.plan.train.batch_size;
+    let images = runs.finished(name).find_map(|(_, found)| found.images);
+    row.images = images.unwrap_or(0) as f64 * f64::from(row.epochs);
     let judged = (1..=row.epochs).filter_map(|epoch| {
         let top = runs.statistic(name, |found| found.at(Metric::TOP1, epoch))?;
         Some((epoch, top.mean))
@@ -77,7 +88,38 @@ fn row(name: &str, runs: &Runs) -> Result<Row, ReproduceError> {
     Ok(row)
 }
 
+/// Times a training step of each row that has a finished run. Those of the runs themselves also show what else the machine did.
+fn measure(rows: &mut [Row], runs: &Runs, watch: &dyn Watch) -> Result<(), ReproduceError> {
+    let (mut timed, mut cases, mut device) = (Vec::new(), Vec::new(), None);
+    for row in rows.iter_mut().filter(|row| !row.tops.is_empty()) {
+        let Some(cell) = runs.cell(&row.name) else {
+            continue;
+        };
+        cases.push(ModelCase::of(&row.name, &cell.plan, row.batch)?);
+        device.get_or_insert(&cell.plan.train.device);
+        timed.push(row);
+    }
+    let Some(device) = device else {
+        return Ok(());
+    };
+    let device = device::resolve(device).map_err(TrainError::from)?;
+    let rounds = ROUNDS.warmup + ROUNDS.timed;
+    let found = bench::step(&cases, &device.device, ROUNDS, |done| {
+        watch.progress(done, rounds);
+    })?;
+    for (row, one) in timed.into_iter().zip(found) {
+        row.step = Some(one.step);
+    }
+    Ok(())
+}
+
 impl Row {
+    /// Seconds of training, without evaluations.
+    fn seconds(&self) -> Option<f64> {
+        let step = self.step.as_ref()?;
+        Some(step.median / 1e3 * self.images / self.batch as f64)
+    }
+
     fn top(&self) -> Option<Statistic> {
         let tops = self.tops.iter().map(|(_, top)| *top);
         Statistic::of(&tops.collect::<Vec<_>>())
@@ -85,7 +127,7 @@ impl Row {
 
     /// Seconds as a share of those of `dense`, and points of top-1 minus its own, by seed, with the half width of the 95 % interval.
     fn beside(&self, dense: &Self) -> Option<[String; 2]> {
-        let share = self.seconds? / dense.seconds?;
+        let share = self.seconds()? / dense.seconds()?;
         let test = paired(&dense.tops, &self.tops)?;
         let difference = Statistic {
             spread: test.half_width,
@@ -113,10 +155,10 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
         )
     });
     text += &format!(
-        "Our runs at scale `{}`. Seconds are those of training alone, without evaluations, if all epochs were as fast as \
-         the fastest one of all seeds. Differences are paired by seed, with the half width of the 95 % interval. The picture has a line for each k through its epochs, \
+        "Our runs at scale `{}`. A step of each row was measured {} times when this page was made, in turns: median and quartiles. \
+         Seconds are those of as many steps as the training has, without evaluations. Differences are paired by seed, with the half width of the 95 % interval. The picture has a line for each k through its epochs, \
          with a bar of one standard deviation over the seeds at the end.\n\n",
-        order.scale
+        order.scale, ROUNDS.timed
     );
     let lines = rows.iter().map(|row| {
         let [top, spread] = ours(row.top().as_ref());
@@ -124,19 +166,23 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
             .filter(|_| row.name != "dense")
             .unwrap_or_default();
         let name = row.kept.clone() + runs.mark(&row.name);
+        let [step, quartiles] = row.step.as_ref().map_or_else(Default::default, |step| {
+            let quartiles = format!("{:.0} to {:.0}", step.low, step.high);
+            [format!("{:.0}", step.median), quartiles]
+        });
         let seconds = row
-            .seconds
+            .seconds()
             .map_or_else(String::new, |all| format!("{all:.0}"));
-        [name, seconds, share, top, spread, points]
+        [name, step, quartiles, seconds, share, top, spread, points]
     });
-    let header = "keys kept | seconds | beside dense | top-1, last | *spread* | beside dense";
+    let header = "keys kept | step, ms | *quartiles* | seconds | beside dense | top-1, last | *spread* | beside dense";
     text += &table(header.split(" | "), lines);
     text + &runs.notes(Metric::TOP1)
 }
 
 fn csv(rows: &[Row]) -> String {
     let rows = rows.iter().map(|row| {
-        let first = cells([&row.name, &row.k, &or_empty(row.seconds)]);
+        let first = cells([&row.name, &row.k, &or_empty(row.seconds())]);
         [&first[..], &fields(row.top().as_ref())].concat()
     });
     let header = "run,k,seconds,last,last spread,last seeds";
@@ -146,7 +192,7 @@ fn csv(rows: &[Row]) -> String {
 fn svg(rows: &[Row]) -> Result<String, String> {
     let mut lines = Vec::new();
     for (color, row) in rows.iter().enumerate() {
-        let (Some(seconds), Some(top)) = (row.seconds, row.top()) else {
+        let (Some(seconds), Some(top)) = (row.seconds(), row.top()) else {
             continue;
         };
         let place = |(epoch, top): &(u32, f64)| {
@@ -181,25 +227,32 @@ mod tests {
 
     use super::*;
 
-    fn of(name: &str, seconds: Option<f64>, tops: &[f64]) -> Row {
+    fn of(name: &str, step: Option<f64>, tops: &[f64]) -> Row {
         Row {
             name: name.to_owned(),
             k: 0,
             kept: String::new(),
-            seconds,
+            images: 1000.0,
+            batch: 10,
+            step: step.map(|median| Timing {
+                median,
+                low: median,
+                high: median,
+            }),
             tops: (0..).zip(tops.iter().copied()).collect(),
             curve: Vec::new(),
             epochs: 2,
         }
     }
 
-    /// 90 of 120 seconds; -2 and -3 points: a mean of -2.5, a standard error of 0.5, and t of one degree of freedom is 12.706.
+    /// 100 steps of 0.9 and 1.2 seconds; -2 and -3 points: a mean of -2.5, a standard error of 0.5, and t of one degree of freedom is 12.706.
     #[test]
     fn a_row_is_beside_dense_attention() {
-        let dense = of("dense", Some(120.0), &[51.0, 53.0]);
-        let small = of("k8", Some(90.0), &[49.0, 50.0]);
+        let dense = of("dense", Some(1200.0), &[51.0, 53.0]);
+        let small = of("k8", Some(900.0), &[49.0, 50.0]);
         let text = small.beside(&dense).unwrap();
         assert_eq!(text, ["0.75", "-2.5 ± 6.4"]);
+        assert_eq!(small.seconds(), Some(90.0));
         assert_eq!(of("k8", None, &[]).beside(&dense), None);
     }
 }
