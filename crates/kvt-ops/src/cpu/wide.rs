@@ -11,15 +11,15 @@ macro_rules! wide {
     (@output $output:ty) => { $output };
     ($(
         $(#[$doc:meta])*
-        $visible:vis fn $name:ident<$life:lifetime $(, $simd:ident: S)?>($($argument:ident: $type:ty),+ $(,)?) $(-> $output:ty)? $body:block
+        $visible:vis fn $name:ident<$($life:lifetime),+ $(, $simd:ident: S)?>($($argument:ident: $type:ty),+ $(,)?) $(-> $output:ty)? $body:block
     )+) => { $(
         $(#[$doc])*
-        $visible fn $name<$life>($($argument: $type),+) $(-> $output)? {
-            struct Arguments<$life> {
+        $visible fn $name<$($life),+>($($argument: $type),+) $(-> $output)? {
+            struct Arguments<$($life),+> {
                 $($argument: $type),+
             }
 
-            impl<$life> pulp::WithSimd for Arguments<$life> {
+            impl<$($life),+> pulp::WithSimd for Arguments<$($life),+> {
                 type Output = crate::cpu::wide::wide!(@output $($output)?);
 
                 #[inline(always)]
