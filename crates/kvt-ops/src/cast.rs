@@ -1,9 +1,9 @@
 //! Casts around operations that compute in f32 for inputs of any type.
 
-use burn::backend::{TensorMetadata, tensor::FloatTensor};
+use burn::backend::{Dispatch, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Tensor};
 
-use crate::convert::{ConvertOps, in_type};
+use crate::convert::ConvertOps;
 
 /// Whether a type has 16 bits.
 pub(crate) fn is_half(dtype: DType) -> bool {
@@ -12,11 +12,7 @@ pub(crate) fn is_half(dtype: DType) -> bool {
 
 /// Casts a half type to f32 and leaves other types unchanged. The gradient has the type of `x`.
 pub fn widened<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    if is_half(x.dtype()) {
-        in_type(x, DType::F32)
-    } else {
-        x
-    }
+    Tensor::from_dispatch(widened_primitive::<Dispatch>(x.into_dispatch()))
 }
 
 /// Casts to a float type; returns the same tensor if it already has that type.
@@ -33,7 +29,7 @@ pub(crate) fn to_f32<B: ConvertOps>(x: FloatTensor<B>) -> FloatTensor<B> {
     cast::<B>(x, DType::F32)
 }
 
-/// Casts a half type to f32 and leaves other types unchanged.
+/// As [`widened`].
 pub(crate) fn widened_primitive<B: ConvertOps>(x: FloatTensor<B>) -> FloatTensor<B> {
     if is_half(x.dtype()) {
         to_f32::<B>(x)

@@ -36,7 +36,7 @@
 //! - `gpu.rs` and `gpu/kernel.rs`: the launches and kernels for the CubeCL runtimes, if Burn's operations are not enough.
 //!
 //! `cpu/` and `gpu/` contain shared code, and `autodiff.rs` registers backward passes. A long loop over numbers on the CPU belongs into
-//! `wide!` (`cpu/wide.rs`) or into a [`pulp::WithSimd`]; elsewhere it runs with the vectors that every CPU has.
+//! `wide!` (`cpu/wide.rs`); elsewhere it runs with the vectors that every CPU has.
 
 mod adamw;
 mod attention;

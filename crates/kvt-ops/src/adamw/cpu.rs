@@ -2,7 +2,6 @@
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Shape;
-use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::eight::{Eight, GROUP, transposed, zip};
@@ -19,11 +18,8 @@ impl AdamWOps for Flex {
     fn square_sum(x: FloatTensor<Self>) -> FloatTensor<Self> {
         let dtype = x.dtype();
         let x = to_f32::<Self>(x).to_contiguous();
-        let arch = Arch::new();
-        let sums: Vec<f32> = values_of(&x)
-            .par_chunks(BLOCK)
-            .map(|block| arch.dispatch(SquareSum(block)))
-            .collect();
+        let blocks = values_of(&x).par_chunks(BLOCK);
+        let sums: Vec<f32> = blocks.map(sum_of_squares).collect();
         // Few numbers of similar size: their sum is nearly exact in f64.
         let sum = sums.into_iter().map(f64::from).sum::<f64>() as f32;
         cast::<Self>(tensor(vec![sum], Shape::new([1])), dtype)
@@ -120,19 +116,12 @@ impl AdamWOps for Flex {
     }
 }
 
-/// The sum of the squares of a block.
-struct SquareSum<'a>(&'a [f32]);
-
-impl WithSimd for SquareSum<'_> {
-    type Output = f32;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> f32 {
-        dot(simd, self.0, self.0)
-    }
-}
-
 wide! {
+    /// The sum of the squares of a block.
+    fn sum_of_squares<'a, simd: S>(block: &'a [f32]) -> f32 {
+        dot(simd, block, block)
+    }
+
     /// [`super::adamw`] of a block.
     fn update<'a>(
         weight: &'a mut [f32],

@@ -7,6 +7,7 @@ use burn::backend::{
 use burn::tensor::{DType, FloatDType, Tensor};
 
 use crate::autodiff::{record, split};
+use crate::cast::cast;
 
 mod cpu;
 
@@ -34,8 +35,5 @@ impl<B: ConvertOps, C: CheckpointStrategy> ConvertOps for Autodiff<B, C> {
 
 /// Casts to a float type; returns the same tensor if it already has that type. The gradient has the type of `x`.
 pub fn in_type<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
-    if x.dtype() == dtype {
-        return x;
-    }
-    Tensor::from_dispatch(Dispatch::converted(x.into_dispatch(), dtype.into()))
+    Tensor::from_dispatch(cast::<Dispatch>(x.into_dispatch(), dtype))
 }

@@ -15,24 +15,18 @@ pub(crate) fn par_map_copy<T: Send>(
     others: impl IndexedParallelIterator<Item = T>,
     change: impl Fn(&mut [f32], T) + Sync + Send,
 ) -> Vec<f32> {
-    let block = block.max(1);
-    let mut copy = Vec::with_capacity(values.len());
-    let spare = &mut copy.spare_capacity_mut()[..values.len()];
-    assert!(
-        others.len() >= values.len().div_ceil(block),
-        "fewer items than blocks"
-    );
-    spare
-        .par_chunks_mut(block)
-        .zip(values.par_chunks(block))
-        .zip(others)
-        .for_each(|((spare, values), other)| change(spare.write_copy_of_slice(values), other));
-    #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
-    // SAFETY: the chunks of both slices, which are equally long, cover every value, and each has an item.
-    unsafe {
-        copy.set_len(values.len());
-    }
-    copy
+    let others = values.par_chunks(block.max(1)).zip(others);
+    par_write_with(
+        values.len(),
+        block,
+        others,
+        || (),
+        |(), place, (values, other)| {
+            let copy = place.write_copy_of_slice(values);
+            change(copy, other);
+            copy
+        },
+    )
 }
 
 /// `rows` copies of a row, changed block by block, of `height` rows (at least 1), while the block is in the cache. `change` gets the values of a
@@ -43,26 +37,24 @@ pub(crate) fn par_map_rows(
     height: usize,
     change: impl Fn(&mut [f32], usize) + Sync + Send,
 ) -> Vec<f32> {
-    let len = rows * row.len();
-    let mut values = Vec::with_capacity(len);
-    let spare = &mut values.spare_capacity_mut()[..len];
-    let blocks = spare
-        .par_chunks_mut((height.max(1) * row.len()).max(1))
-        .enumerate();
-    blocks.for_each(|(number, spare)| {
-        for spare in spare.chunks_exact_mut(row.len()) {
-            spare.write_copy_of_slice(row);
-        }
-        #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
-        // SAFETY: a block has whole rows, and every one has just been written.
-        change(unsafe { spare.assume_init_mut() }, number);
-    });
-    #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
-    // SAFETY: the blocks cover every value.
-    unsafe {
-        values.set_len(len);
-    }
-    values
+    let height = height.max(1);
+    let numbers = (0..rows.div_ceil(height)).into_par_iter();
+    par_write_with(
+        rows * row.len(),
+        height * row.len(),
+        numbers,
+        || (),
+        |(), places, number| {
+            for place in places.chunks_exact_mut(row.len()) {
+                place.write_copy_of_slice(row);
+            }
+            #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
+            // SAFETY: a block has whole rows, and every one has just been written.
+            let block = unsafe { places.assume_init_mut() };
+            change(block, number);
+            block
+        },
+    )
 }
 
 /// `len` new values, built part by part. `build` gets a part, filled with zeros on the same thread, and the part's

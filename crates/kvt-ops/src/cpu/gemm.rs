@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use gemm::Parallelism;
+pub(crate) use gemm::Parallelism;
 use rayon::prelude::*;
 
 /// A matrix in a slice: element `(i, j)` is at `i * strides[0] + j * strides[1]`.
@@ -95,22 +95,16 @@ impl Write {
     }
 }
 
-/// The threads that compute a product. The result is bit-identical for both.
-#[derive(Clone, Copy)]
-pub(crate) enum Threads {
-    /// The calling thread.
-    This,
-    All,
-}
+/// All threads.
+const ALL: Parallelism = Parallelism::Rayon(0);
 
-impl Threads {
-    /// All threads for each product if there are fewer products than threads; otherwise one thread for each.
-    pub(crate) fn of_each(products: usize) -> Self {
-        if products < rayon::current_num_threads() {
-            Self::All
-        } else {
-            Self::This
-        }
+/// The threads for each of some products: all if there are fewer products than threads, otherwise the calling one. The result is
+/// bit-identical for both.
+pub(crate) fn threads_of_each(products: usize) -> Parallelism {
+    if products < rayon::current_num_threads() {
+        ALL
+    } else {
+        Parallelism::None
     }
 }
 
@@ -126,22 +120,18 @@ pub(crate) fn multiply(
     a: Matrix<'_>,
     b: Matrix<'_>,
 ) {
-    multiply_on(Threads::This, (out, stride), write, factor, a, b);
+    multiply_on(Parallelism::None, (out, stride), write, factor, a, b);
 }
 
 /// As [`multiply`], on the given threads.
 pub(crate) fn multiply_on(
-    threads: Threads,
+    threads: Parallelism,
     (out, stride): (&mut [f32], usize),
     write: Write,
     factor: f32,
     a: Matrix<'_>,
     b: Matrix<'_>,
 ) {
-    let threads = match threads {
-        Threads::This => Parallelism::None,
-        Threads::All => Parallelism::Rayon(0),
-    };
     assert_fits(out.len(), [a.shape[0], b.shape[1]], stride);
     #[expect(unsafe_code, reason = "`gemm` takes pointers")]
     // SAFETY: checked above; `out` is borrowed mutably and initialised.
@@ -156,7 +146,7 @@ pub(crate) fn multiply_on(
 /// # Panics
 /// If the shapes do not match.
 pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
-    product_by(a, b, Parallelism::Rayon(0))
+    product_by(a, b, ALL)
 }
 
 fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
@@ -189,11 +179,7 @@ pub(crate) fn product_over_rows(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
     let parts = (rows / ROWS).clamp(1, 16);
     let part = rows.div_ceil(parts).max(1);
     let parts: Vec<usize> = (0..rows).step_by(part).collect();
-    let threads = if parts.len() < rayon::current_num_threads() {
-        Parallelism::Rayon(0)
-    } else {
-        Parallelism::None
-    };
+    let threads = threads_of_each(parts.len());
     parts
         .into_par_iter()
         .map(|start| {
@@ -290,7 +276,7 @@ mod tests {
             assert_eq!(product(a.t(), b), expected);
             let mut sum = vec![0.5; m * n];
             let out = (&mut sum[..], n);
-            multiply_on(Threads::All, out, Write::Add, 1.0, a.t(), b);
+            multiply_on(ALL, out, Write::Add, 1.0, a.t(), b);
             assert!(sum.iter().zip(&expected).all(|(sum, x)| *sum == 0.5 + x));
             // Writes to the middle columns of wider rows; the others keep their values.
             let mut wide = vec![0.5; m * (n + 3)];

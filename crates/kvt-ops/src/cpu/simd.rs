@@ -62,6 +62,24 @@ pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     simd.reduce_sum_f32s(sum)
 }
 
+/// Replaces each of the values by what `change` makes of it and of the value at the same place of `others`.
+#[inline(always)]
+pub(crate) fn each_with<S: Simd>(
+    simd: S,
+    values: &mut [f32],
+    others: &[f32],
+    change: impl Fn(S::f32s, S::f32s) -> S::f32s,
+) {
+    let (values, values_rest) = S::as_mut_simd_f32s(values);
+    let (others, others_rest) = S::as_simd_f32s(others);
+    for (value, other) in values.iter_mut().zip(others) {
+        *value = change(*value, *other);
+    }
+    let value = simd.partial_load_f32s(values_rest);
+    let other = simd.partial_load_f32s(others_rest);
+    simd.partial_store_f32s(values_rest, change(value, other));
+}
+
 #[cfg(test)]
 mod tests {
     use pulp::Scalar;

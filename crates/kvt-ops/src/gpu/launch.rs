@@ -89,16 +89,13 @@ impl Launch {
                 (strategy, size, (units / size) as u32, dim)
             }
         };
-        let cubes = rows.div_ceil(rows_per_cube);
-        // One dimension can be limited to 65,535 workgroups. Surplus workgroups have no rows.
-        let x = cubes.min(hardware.max_cube_count.0);
         Self {
             rows,
             width: width as u32,
             strategy,
             held: held(width.div_ceil(step)),
             chunk: width.div_ceil(step * ITERATIONS).next_power_of_two().max(8),
-            count: CubeCount::Static(x, cubes.div_ceil(x), 1),
+            count: cube_count(tensor, rows.div_ceil(rows_per_cube)),
             dim,
         }
     }
@@ -132,12 +129,17 @@ pub(super) fn strategy_from_env() -> Option<StrategyKind> {
 pub(crate) fn one_unit_per_number(x: &CubeTensor, count: u32) -> (CubeCount, CubeDim) {
     /// Threads per workgroup.
     const UNITS: u32 = 256;
-    let hardware = &x.client.properties().hardware;
-    let units = UNITS.min(hardware.max_units_per_cube);
-    let cubes = count.div_ceil(units).max(1);
-    let x = cubes.min(hardware.max_cube_count.0);
-    let count = CubeCount::Static(x, cubes.div_ceil(x), 1);
+    let units = UNITS.min(x.client.properties().hardware.max_units_per_cube);
+    let count = cube_count(x, count.div_ceil(units).max(1));
     (count, CubeDim::new_1d(units))
+}
+
+/// `cubes` workgroups, at least 1, on the device of a tensor. One dimension can be limited to 65,535, so they can be a few more: the
+/// surplus finds nothing to do.
+pub(crate) fn cube_count(x: &CubeTensor, cubes: u32) -> CubeCount {
+    let most = x.client.properties().hardware.max_cube_count.0;
+    let in_x = cubes.min(most);
+    CubeCount::Static(in_x, cubes.div_ceil(in_x), 1)
 }
 
 /// An uninitialised tensor on the same device.

@@ -1,12 +1,12 @@
 //! k-NN softmax on the CPU: blocks of rows on all threads.
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
-use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::KnnSoftmaxOps;
 use crate::cast::{cast, to_f32};
 use crate::cpu::softmax_row::{scale, softmax_gradient, softmax_row};
+use crate::cpu::wide::wide;
 
 /// Approximate number of scores per block of rows.
 const BLOCK: usize = 16 * 1024;
@@ -22,18 +22,10 @@ impl KnnSoftmaxOps for Flex {
         // In place if the scores have no other owner; otherwise `storage_mut` copies.
         let mut scores = into_contiguous(to_f32::<Self>(scores));
         let rows = (BLOCK / keys).max(1);
-        let arch = Arch::new();
         scores
             .storage_mut::<f32>()
             .par_chunks_mut(rows * keys)
-            .for_each_init(Vec::new, |scratch, rows| {
-                arch.dispatch(Softmax {
-                    rows,
-                    keys,
-                    k,
-                    scratch,
-                });
-            });
+            .for_each_init(Vec::new, |scratch, rows| softmax(rows, keys, k, scratch));
         cast::<Self>(scores, dtype)
     }
 
@@ -52,18 +44,10 @@ impl KnnSoftmaxOps for Flex {
         // The gradient may be a broadcast or permuted view.
         let mut grad = into_contiguous(to_f32::<Self>(grad));
         let rows = (BLOCK / keys).max(1);
-        let arch = Arch::new();
         grad.storage_mut::<f32>()
             .par_chunks_mut(rows * keys)
             .zip(probabilities.storage::<f32>().par_chunks(rows * keys))
-            .for_each(|(grad, probabilities)| {
-                arch.dispatch(Gradient {
-                    grad,
-                    probabilities,
-                    keys,
-                    scale: scale as f32,
-                });
-            });
+            .for_each(|(grad, p)| gradient(grad, p, keys, scale as f32));
         cast::<Self>(grad, dtype)
     }
 }
@@ -75,44 +59,32 @@ fn into_contiguous(tensor: FloatTensor<Flex>) -> FloatTensor<Flex> {
     copy
 }
 
-/// Turns rows of scores into rows of probabilities.
-struct Softmax<'a> {
-    rows: &'a mut [f32],
-    keys: usize,
-    k: usize,
-    scratch: &'a mut Vec<f32>,
-}
-
-impl WithSimd for Softmax<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        for row in self.rows.chunks_exact_mut(self.keys) {
-            let state = softmax_row(simd, row, self.k, self.scratch);
+wide! {
+    /// Turns rows of scores into rows of probabilities.
+    fn softmax<'a, simd: S>(
+        rows: &'a mut [f32],
+        keys: usize,
+        k: usize,
+        scratch: &'a mut Vec<f32>,
+    ) {
+        for row in rows.chunks_exact_mut(keys) {
+            let state = softmax_row(simd, row, k, scratch);
             scale(row, state.scale);
         }
     }
-}
 
-/// Turns rows of gradients of probabilities into rows of gradients of scores.
-struct Gradient<'a> {
-    grad: &'a mut [f32],
-    probabilities: &'a [f32],
-    keys: usize,
-    scale: f32,
-}
-
-impl WithSimd for Gradient<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let rows = self.grad.chunks_exact_mut(self.keys);
-        for (grad, p) in rows.zip(self.probabilities.chunks_exact(self.keys)) {
+    /// Turns rows of gradients of probabilities into rows of gradients of scores, multiplied by a factor.
+    fn gradient<'a, simd: S>(
+        grad: &'a mut [f32],
+        probabilities: &'a [f32],
+        keys: usize,
+        factor: f32,
+    ) {
+        let rows = grad.chunks_exact_mut(keys);
+        for (grad, p) in rows.zip(probabilities.chunks_exact(keys)) {
             softmax_gradient(simd, grad, p);
-            if self.scale != 1.0 {
-                scale(grad, self.scale);
+            if factor != 1.0 {
+                scale(grad, factor);
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};
-use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::{LayerNormOps, one_per_row};
@@ -10,6 +9,7 @@ use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_map_copy, tensor, values_of};
 use crate::cpu::simd::{dot, sum};
+use crate::cpu::wide::wide;
 
 /// Parts of the sums over the rows: a constant, so that the result does not depend on the number of threads.
 const PARTS: usize = 16;
@@ -29,19 +29,14 @@ impl LayerNormOps for Flex {
         let (mut mean, mut rstd) = (empty(), empty());
         let means = mean.storage_mut::<f32>().par_chunks_mut(part);
         let rstds = rstd.storage_mut::<f32>().par_chunks_mut(part);
+        let (gamma, beta) = (values_of(&gamma), values_of(&beta));
+        let statistics = means.zip(rstds);
         let out = par_map_copy(
             values_of(&x),
             part * width,
-            means.zip(rstds),
+            statistics,
             |out, (mean, rstd)| {
-                Arch::new().dispatch(Forward {
-                    out,
-                    gamma: values_of(&gamma),
-                    beta: values_of(&beta),
-                    epsilon: epsilon as f32,
-                    mean,
-                    rstd,
-                });
+                normalise(out, gamma, beta, epsilon as f32, mean, rstd);
             },
         );
         (cast::<Self>(tensor(out, shape), dtype), mean, rstd)
@@ -69,13 +64,7 @@ impl LayerNormOps for Flex {
             part * width,
             others,
             |out, (((sum, grad), mean), rstd)| {
-                *sum = Arch::new().dispatch(Backward {
-                    out,
-                    gamma: values_of(&gamma),
-                    mean,
-                    rstd,
-                    grad,
-                });
+                *sum = gradients(out, values_of(&gamma), mean, rstd, grad);
             },
         );
         let mut totals =
@@ -93,66 +82,50 @@ impl LayerNormOps for Flex {
     }
 }
 
-struct Forward<'a> {
-    /// The input, replaced by the output.
-    out: &'a mut [f32],
-    gamma: &'a [f32],
-    beta: &'a [f32],
-    epsilon: f32,
-    mean: &'a mut [f32],
-    rstd: &'a mut [f32],
-}
-
-impl WithSimd for Forward<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let width = self.gamma.len();
+wide! {
+    /// Normalises rows in place, and writes the statistics of each.
+    fn normalise<'a, simd: S>(
+        rows: &'a mut [f32],
+        gamma: &'a [f32],
+        beta: &'a [f32],
+        epsilon: f32,
+        mean: &'a mut [f32],
+        rstd: &'a mut [f32],
+    ) {
+        let width = gamma.len();
         let inv_width = 1.0 / width as f32;
-        let rows = self.out.chunks_exact_mut(width);
-        for (out, (mean, rstd)) in rows.zip(self.mean.iter_mut().zip(self.rstd)) {
+        let rows = rows.chunks_exact_mut(width);
+        for (out, (mean, rstd)) in rows.zip(mean.iter_mut().zip(rstd)) {
             *mean = sum(simd, out) * inv_width;
             for x in out.iter_mut() {
                 *x -= *mean;
             }
-            *rstd = 1.0 / (dot(simd, out, out) * inv_width + self.epsilon).sqrt();
-            for ((out, gamma), beta) in out.iter_mut().zip(self.gamma).zip(self.beta) {
+            *rstd = 1.0 / (dot(simd, out, out) * inv_width + epsilon).sqrt();
+            for ((out, gamma), beta) in out.iter_mut().zip(gamma).zip(beta) {
                 *out = *out * *rstd * gamma + beta;
             }
         }
     }
-}
 
-struct Backward<'a> {
-    /// The input, replaced by its gradient.
-    out: &'a mut [f32],
-    gamma: &'a [f32],
-    mean: &'a [f32],
-    rstd: &'a [f32],
-    /// The gradient of the output, overwritten.
-    grad: &'a mut [f32],
-}
-
-impl WithSimd for Backward<'_> {
-    /// The gradients of gamma and beta over these rows.
-    type Output = [Vec<f32>; 2];
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
-        let width = self.gamma.len();
+    /// Replaces rows by their gradients, and overwrites `grad`, those of the output. Returns the gradients of gamma and beta over
+    /// these rows.
+    fn gradients<'a, simd: S>(
+        rows: &'a mut [f32],
+        gamma: &'a [f32],
+        mean: &'a [f32],
+        rstd: &'a [f32],
+        grad: &'a mut [f32],
+    ) -> [Vec<f32>; 2] {
+        let width = gamma.len();
         let inv_width = 1.0 / width as f32;
         let (mut gamma_grad, mut beta_grad) = (vec![0.0; width], vec![0.0; width]);
-        let rows = self
-            .out
-            .chunks_exact_mut(width)
-            .zip(self.grad.chunks_exact_mut(width));
-        for ((out, grad), (&mean, &rstd)) in rows.zip(self.mean.iter().zip(self.rstd)) {
+        let rows = rows.chunks_exact_mut(width).zip(grad.chunks_exact_mut(width));
+        for ((out, grad), (&mean, &rstd)) in rows.zip(mean.iter().zip(rstd)) {
             for x in out.iter_mut() {
                 *x = (*x - mean) * rstd;
             }
             let sums = gamma_grad.iter_mut().zip(beta_grad.iter_mut());
-            let scaled = grad.iter_mut().zip(self.gamma);
+            let scaled = grad.iter_mut().zip(gamma);
             for (((gamma_sum, beta_sum), (grad, gamma)), x_hat) in sums.zip(scaled).zip(out.iter())
             {
                 *gamma_sum += *grad * x_hat;

@@ -26,104 +26,74 @@ macro_rules! in_its_type {
 /// `x W + b` in bf16, or `r + x W + b` in the type of r.
 pub(super) fn affine(
     kernel: Option<Kernel>,
-    inputs: [FloatTensor<Flex>; 3],
-    residual: Option<FloatTensor<Flex>>,
-) -> FloatTensor<Flex> {
-    // The caller waits for the thread pool once, not in every loop.
-    rayon::scope(|_| forward(kernel, inputs, residual))
-}
-
-fn forward(
-    kernel: Option<Kernel>,
     [x, weight, bias]: [FloatTensor<Flex>; 3],
     residual: Option<FloatTensor<Flex>>,
 ) -> FloatTensor<Flex> {
-    let [x, weight] = [x, weight].map(|tensor| tensor.to_contiguous());
-    let bias = prepared(bias, DType::BF16);
-    let [inputs, outputs] = weight.shape().dims();
-    let mut shape = x.shape();
-    let rows = shape.num_elements() / inputs;
-    let last = shape.num_dims() - 1;
-    shape[last] = outputs;
-    let x = Matrix::new(values_in::<bf16>(&x), [rows, inputs], inputs);
-    let bias = Some(values_in(&bias));
-    in_its_type!(&weight, weight => {
-        let weight = Matrix::new(weight, [inputs, outputs], outputs);
-        match residual {
-            None => {
-                let added = Added { bias, residual: None };
-                tensor_of::<bf16>(product(kernel, x, weight, added), shape)
+    // The caller waits for the thread pool once, not in every loop.
+    rayon::scope(|_| {
+        let [x, weight] = [x, weight].map(|tensor| tensor.to_contiguous());
+        let bias = prepared(bias, DType::BF16);
+        let [inputs, outputs] = weight.shape().dims();
+        let mut shape = x.shape();
+        let rows = shape.num_elements() / inputs;
+        let last = shape.num_dims() - 1;
+        shape[last] = outputs;
+        let x = Matrix::new(values_in::<bf16>(&x), [rows, inputs], inputs);
+        let bias = Some(values_in(&bias));
+        in_its_type!(&weight, weight => {
+            let weight = Matrix::new(weight, [inputs, outputs], outputs);
+            match residual {
+                None => {
+                    let added = Added { bias, residual: None };
+                    tensor_of::<bf16>(product(kernel, x, weight, added), shape)
+                }
+                Some(residual) => {
+                    let residual = residual.to_contiguous();
+                    in_its_type!(&residual, residual => {
+                        let residual = Some(residual);
+                        tensor_of(product(kernel, x, weight, Added { bias, residual }), shape)
+                    })
+                }
             }
-            Some(residual) => {
-                let residual = residual.to_contiguous();
-                in_its_type!(&residual, residual => {
-                    let residual = Some(residual);
-                    tensor_of(product(kernel, x, weight, Added { bias, residual }), shape)
-                })
-            }
-        }
+        })
     })
 }
 
-/// The gradient of x in bf16, and the gradients of W and, if it is asked for, b in the type of W.
+/// The gradient of x in bf16, and those of W, if x is given, and b, if it is asked for, in the type of W.
 pub(super) fn backward(
     kernel: Option<Kernel>,
-    [x, weight, grad]: [FloatTensor<Flex>; 3],
+    x: Option<FloatTensor<Flex>>,
+    [weight, grad]: [FloatTensor<Flex>; 2],
     of_bias: bool,
 ) -> (
     FloatTensor<Flex>,
-    FloatTensor<Flex>,
+    Option<FloatTensor<Flex>>,
     Option<FloatTensor<Flex>>,
 ) {
-    let (shape, dtype) = (x.shape(), weight.dtype());
-    let [x, weight, grad] = [x, weight, grad].map(|tensor| tensor.to_contiguous());
+    let dtype = weight.dtype();
+    let x = x.map(|x| x.to_contiguous());
+    let [weight, grad] = [weight, grad].map(|tensor| tensor.to_contiguous());
     let [inputs, outputs] = weight.shape().dims();
-    let rows = shape.num_elements() / inputs;
-    let x = Matrix::new(values_in::<bf16>(&x), [rows, inputs], inputs);
+    let mut shape = grad.shape();
+    let (rows, last) = (shape.num_elements() / outputs, shape.num_dims() - 1);
+    shape[last] = inputs;
     rayon::scope(|_| {
-        let of_x = gradient_of_x(kernel, &weight, &grad, shape);
         in_its_type!(&grad, grad => {
             let grads = Matrix::new(grad, [rows, outputs], outputs);
-            let of_weight = product_over_rows(kernel, x, grads);
+            let of_x: Vec<bf16> = in_its_type!(&weight, weight => {
+                let weight = Matrix::new(weight, [inputs, outputs], outputs);
+                product(kernel, grads, weight.t(), Added::nothing())
+            });
             let in_dtype = |grad: Vec<f32>, shape| cast::<Flex>(tensor_of(grad, shape), dtype);
-            (
-                of_x,
-                in_dtype(of_weight, Shape::new([inputs, outputs])),
-                of_bias.then(|| in_dtype(sum_of_rows(grad, outputs), Shape::new([outputs]))),
-            )
+            let of_weight = x.as_ref().map(|x| {
+                let x = Matrix::new(values_in::<bf16>(x), [rows, inputs], inputs);
+                in_dtype(product_over_rows(kernel, x, grads), Shape::new([inputs, outputs]))
+            });
+            let of_bias =
+                of_bias.then(|| in_dtype(sum_of_rows(grad, outputs), Shape::new([outputs])));
+            (tensor_of(of_x, shape), of_weight, of_bias)
         })
     })
-}
-
-/// The gradient of x alone, in bf16.
-pub(super) fn x_backward(
-    kernel: Option<Kernel>,
-    inputs: [FloatTensor<Flex>; 2],
-) -> FloatTensor<Flex> {
-    let [weight, grad] = inputs.map(|tensor| tensor.to_contiguous());
-    let mut shape = grad.shape();
-    let last = shape.num_dims() - 1;
-    shape[last] = weight.shape()[0];
-    rayon::scope(move |_| gradient_of_x(kernel, &weight, &grad, shape))
-}
-
-/// The gradient of x, of this shape, from contiguous tensors.
-fn gradient_of_x(
-    kernel: Option<Kernel>,
-    weight: &FloatTensor<Flex>,
-    grad: &FloatTensor<Flex>,
-    shape: Shape,
-) -> FloatTensor<Flex> {
-    let [inputs, outputs] = weight.shape().dims();
-    let rows = shape.num_elements() / inputs;
-    let of_x: Vec<bf16> = in_its_type!(grad, grad => {
-        let grads = Matrix::new(grad, [rows, outputs], outputs);
-        in_its_type!(weight, weight => {
-            let weight = Matrix::new(weight, [inputs, outputs], outputs);
-            product(kernel, grads, weight.t(), Added::nothing())
-        })
-    });
-    tensor_of(of_x, shape)
 }
 
 #[cfg(test)]
@@ -159,11 +129,13 @@ mod tests {
             let given = [x.clone(), round(weight.clone()), bias.clone()];
             let out = affine(kernel, given.clone(), Some(residual.clone()));
             let plain = affine(kernel, given, None);
-            let given = [x.clone(), round(weight.clone()), round(grad.clone())];
-            let (.., nothing) = backward(kernel, given.clone(), false);
-            assert!(nothing.is_none(), "a gradient that nobody asked for");
-            let (of_x, of_weight, of_bias) = backward(kernel, given, true);
-            let of_bias = of_bias.unwrap();
+            let given = [weight.clone(), grad.clone()].map(round);
+            let (alone, no_weight, no_bias) = backward(kernel, None, given.clone(), false);
+            let others = [no_weight, no_bias].map(|x| x.is_none());
+            assert_eq!(others, [true; 2], "gradients that nobody asked for");
+            let (of_x, of_weight, of_bias) = backward(kernel, Some(x.clone()), given, true);
+            assert_eq!(values_in::<bf16>(&alone), values_in::<bf16>(&of_x));
+            let (of_weight, of_bias) = (of_weight.unwrap(), of_bias.unwrap());
             let types = [&out, &plain, &of_x, &of_weight, &of_bias].map(TensorMetadata::dtype);
             let all = [out, plain, of_x, of_weight, of_bias]
                 .map(to_f32::<Flex>)

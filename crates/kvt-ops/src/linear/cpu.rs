@@ -6,7 +6,7 @@ use burn::tensor::{DType, FloatDType, Shape};
 use pulp::Arch;
 use rayon::prelude::*;
 
-use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward, burn_x_backward};
+use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::bf16::{Kernel, Number};
@@ -26,7 +26,8 @@ impl LinearOps for Flex {
         residual: Optional<Self>,
     ) -> FloatTensor<Self> {
         let (dtype, residual) = (x.dtype(), residual.get());
-        if is_bf16(&x, std::iter::once(&weight).chain(&residual)) {
+        let all_fit = [&x, &weight].into_iter().chain(&residual).all(fits_bf16);
+        if dtype == DType::BF16 && all_fit {
             return bf16::affine(Kernel::detect(), [x, weight, bias], residual);
         }
         if dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
@@ -69,67 +70,45 @@ impl LinearOps for Flex {
     }
 
     fn affine_backward(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
-        of_bias: bool,
-    ) -> (
-        FloatTensor<Self>,
-        FloatTensor<Self>,
-        Option<FloatTensor<Self>>,
-    ) {
-        if is_bf16(&x, [&weight, &grad]) {
-            return bf16::backward(Kernel::detect(), [x, weight, grad], of_bias);
-        }
-        let (dtype, own) = (x.dtype(), weight.dtype());
-        if dtype == DType::F64 || is_empty(&x) || is_empty(&weight) {
-            return burn_backward::<Self>(x, weight, grad, of_bias);
-        }
-        let shape = x.shape();
-        let [x, weight, grad] = [x, weight, grad].map(|tensor| prepared(tensor, dtype));
-        let [inputs, outputs] = weight.shape().dims();
-        let rows = shape.num_elements() / inputs;
-        let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
-        let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
-        let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
-        let in_dtype = |values, shape| cast::<Self>(tensor(values, shape), dtype);
-        let of_weight = in_dtype(product_over_rows(x, grads), Shape::new([inputs, outputs]));
-        let of_bias = of_bias.then(|| {
-            let sum = sum_of_rows(values_of(&grad), outputs);
-            cast::<Self>(in_dtype(sum, Shape::new([outputs])), own)
-        });
-        let of_x = in_dtype(product(grads, w.t()), shape);
-        (of_x, cast::<Self>(of_weight, own), of_bias)
-    }
-
-    fn affine_x_backward(
+        x: Optional<Self>,
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
         dtype: FloatDType,
-    ) -> FloatTensor<Self> {
-        if dtype == FloatDType::BF16 && [&weight, &grad].into_iter().all(fits_bf16) {
-            return bf16::x_backward(Kernel::detect(), [weight, grad]);
+        of_bias: bool,
+    ) -> (
+        FloatTensor<Self>,
+        Option<FloatTensor<Self>>,
+        Option<FloatTensor<Self>>,
+    ) {
+        let x = x.get();
+        let all_fit = [&weight, &grad].into_iter().chain(&x).all(fits_bf16);
+        if dtype == FloatDType::BF16 && all_fit {
+            return bf16::backward(Kernel::detect(), x, [weight, grad], of_bias);
         }
         if dtype == FloatDType::F64 || is_empty(&grad) || is_empty(&weight) {
-            return burn_x_backward::<Self>(weight, grad, dtype);
+            return burn_backward::<Self>(x, weight, grad, dtype, of_bias);
         }
-        let [weight, grad] = [weight, grad].map(|tensor| prepared(tensor, dtype.into()));
+        let (dtype, own) = (DType::from(dtype), weight.dtype());
+        let [weight, grad] = [weight, grad].map(|tensor| prepared(tensor, dtype));
         let [inputs, outputs] = weight.shape().dims();
         let mut shape = grad.shape();
         let (rows, last) = (shape.num_elements() / outputs, shape.num_dims() - 1);
         shape[last] = inputs;
         let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
         let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
-        cast::<Self>(tensor(product(grads, w.t()), shape), dtype.into())
+        let in_dtype = |values, shape| cast::<Self>(tensor(values, shape), dtype);
+        let of_weight = x.map(|x| {
+            let x = prepared(x, dtype);
+            let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
+            let sums = product_over_rows(x, grads);
+            cast::<Self>(in_dtype(sums, Shape::new([inputs, outputs])), own)
+        });
+        let of_bias = of_bias.then(|| {
+            let sum = sum_of_rows(values_of(&grad), outputs);
+            cast::<Self>(in_dtype(sum, Shape::new([outputs])), own)
+        });
+        (in_dtype(product(grads, w.t()), shape), of_weight, of_bias)
     }
-}
-
-/// Whether `x` is bf16, and the others can be read in a product with it; none is empty.
-fn is_bf16<'a>(
-    x: &FloatTensor<Flex>,
-    others: impl IntoIterator<Item = &'a FloatTensor<Flex>>,
-) -> bool {
-    x.dtype() == DType::BF16 && !is_empty(x) && others.into_iter().all(fits_bf16)
 }
 
 /// Whether a tensor can be read in a product with bf16 numbers, and is not empty.

@@ -42,29 +42,21 @@ pub(crate) trait LinearOps: ConvertOps {
         burn_forward::<Self>(x, weight, bias, residual.get())
     }
 
-    /// The gradients of x, W and, if it is asked for, b: those of W and b in the type of W.
+    /// The gradient of x in its type, `dtype`, and those of W, if x is given, and b, if it is asked for, in the type of W. That of x is
+    /// the same with and without x.
     #[fusion(default)]
     fn affine_backward(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
-        of_bias: bool,
-    ) -> (
-        FloatTensor<Self>,
-        FloatTensor<Self>,
-        Option<FloatTensor<Self>>,
-    ) {
-        burn_backward::<Self>(x, weight, grad, of_bias)
-    }
-
-    /// The gradient of x alone, in a type, that of x: the same as of [`affine_backward`](Self::affine_backward).
-    #[fusion(default)]
-    fn affine_x_backward(
+        #[extension_type] x: Optional<Self>,
         weight: FloatTensor<Self>,
         grad: FloatTensor<Self>,
         dtype: FloatDType,
-    ) -> FloatTensor<Self> {
-        burn_x_backward::<Self>(weight, grad, dtype)
+        of_bias: bool,
+    ) -> (
+        FloatTensor<Self>,
+        Option<FloatTensor<Self>>,
+        Option<FloatTensor<Self>>,
+    ) {
+        burn_backward::<Self>(x.get(), weight, grad, dtype, of_bias)
     }
 }
 
@@ -89,12 +81,9 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         record_asked::<B, C, _, _>(nodes, out, state, |(x, weight, dtype), grad, asked| {
             let [_, _, of_bias, of_residual] = asked;
             let residual = of_residual.then(|| grad.clone());
-            let Some(x) = x else {
-                let x = B::affine_x_backward(weight, grad, dtype);
-                return [Some(x), None, None, residual];
-            };
-            let (x, weight, bias) = B::affine_backward(x, weight, grad, of_bias);
-            [Some(x), Some(weight), bias, residual]
+            let x = Optional::<B>::of(x);
+            let (x, weight, bias) = B::affine_backward(x, weight, grad, dtype, of_bias);
+            [Some(x), weight, bias, residual]
         })
     }
 }
@@ -123,28 +112,23 @@ fn add_branch<B: ConvertOps>(residual: FloatTensor<B>, branch: FloatTensor<B>) -
 
 /// [`LinearOps::affine_backward`] with Burn's linear layer.
 fn burn_backward<B: ConvertOps>(
-    x: FloatTensor<B>,
-    weight: FloatTensor<B>,
-    grad: FloatTensor<B>,
-    of_bias: bool,
-) -> (FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) {
-    let (dtype, own) = (x.dtype(), weight.dtype());
-    let grad = cast::<B>(grad, dtype);
-    (
-        burn_x_backward::<B>(weight, grad.clone(), dtype.into()),
-        cast::<B>(B::linear_weight_backward(x, grad.clone()), own),
-        of_bias.then(|| cast::<B>(B::linear_bias_backward(grad), own)),
-    )
-}
-
-/// The gradient of x with Burn's linear layer.
-fn burn_x_backward<B: ConvertOps>(
+    x: Option<FloatTensor<B>>,
     weight: FloatTensor<B>,
     grad: FloatTensor<B>,
     dtype: FloatDType,
-) -> FloatTensor<B> {
+    of_bias: bool,
+) -> (
+    FloatTensor<B>,
+    Option<FloatTensor<B>>,
+    Option<FloatTensor<B>>,
+) {
+    let own = weight.dtype();
     let [weight, grad] = [weight, grad].map(|x| cast::<B>(x, dtype.into()));
-    B::linear_x_backward(weight, grad)
+    (
+        B::linear_x_backward(weight, grad.clone()),
+        x.map(|x| cast::<B>(B::linear_weight_backward(x, grad.clone()), own)),
+        of_bias.then(|| cast::<B>(B::linear_bias_backward(grad), own)),
+    )
 }
 
 /// A linear layer on any device, in the type of `x`. On GPUs, an f32 layer without a bias uses Burn's operation.
@@ -157,7 +141,7 @@ fn burn_x_backward<B: ConvertOps>(
 pub fn linear<const D: usize>(layer: &Linear, x: Tensor<D>) -> Tensor<D> {
     let weight = layer.weight.val();
     match &layer.bias {
-        Some(bias) if fits(&x, &weight) => affine(x, weight, bias.val()),
+        Some(bias) if fits(&x, &weight) => affine(x, weight, bias.val(), Optional::Missing),
         bias => linear_with(x, weight, bias.as_ref().map(Param::val)),
     }
 }
@@ -187,13 +171,18 @@ pub fn linear_with<const D: usize>(
     }
     let nothing = || Tensor::zeros([weight.dims()[1]], (&x.device(), dtype));
     let bias = bias.unwrap_or_else(nothing);
-    affine(x, weight, bias)
+    affine(x, weight, bias, Optional::Missing)
 }
 
-/// `x W + b`, in the type of x.
-fn affine<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Tensor<1>) -> Tensor<D> {
+/// [`LinearOps::affine`].
+fn affine<const D: usize>(
+    x: Tensor<D>,
+    weight: Tensor<2>,
+    bias: Tensor<1>,
+    residual: Optional<Dispatch>,
+) -> Tensor<D> {
     let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
-    let (x, residual) = (x.into_dispatch(), Optional::Missing);
+    let x = x.into_dispatch();
     Tensor::from_dispatch(Dispatch::affine(x, weight, bias, residual))
 }
 
@@ -226,8 +215,6 @@ pub fn linear_add<const D: usize>(
     let Some(bias) = layer.bias.as_ref().map(Param::val).filter(is_one_step) else {
         return residual.plus(linear(layer, x));
     };
-    let (weight, bias) = (weight.into_dispatch(), bias.into_dispatch());
-    let (x, stream) = (x.into_dispatch(), residual.stream.into_dispatch());
-    let residual = Optional::Given(stream);
-    Tensor::from_dispatch(Dispatch::affine(x, weight, bias, residual))
+    let stream = residual.stream.into_dispatch();
+    affine(x, weight, bias, Optional::Given(stream))
 }

@@ -10,7 +10,7 @@ use crate::cpu::bf16::{Added, Kernel, Right, Scratch, block_height, rows_of_prod
 use crate::cpu::buffer::{par_map_copy, par_write_with, tensor, tensor_of, values_in, values_of};
 use crate::cpu::gemm::Matrix;
 use crate::cpu::weight::Weight;
-use crate::gelu::{exact, exact_bf16};
+use crate::gelu::{Curve, exact_bf16, gelu_in_place};
 use crate::linear::cpu::{add_to_rows, prepared};
 
 impl MlpOps for Flex {
@@ -64,7 +64,7 @@ fn in_f32(
         let x = x.rows(blocks.rows(number, rows));
         let mut middle = bias1.repeat(x.shape()[0]);
         weight1.add_product(blocks, &mut middle, x);
-        exact(&mut middle);
+        gelu_in_place(&mut middle, Curve::Exact);
         let middle = Matrix::new(&middle, [x.shape()[0], hidden], hidden);
         add_to_rows(out, bias2);
         weight2.add_product(blocks, out, middle);

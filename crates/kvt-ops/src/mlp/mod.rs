@@ -9,7 +9,7 @@ use burn::module::Param;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 
-use crate::gelu::{GeluOps, gelu};
+use crate::gelu::{Curve, GeluOps, gelu};
 use crate::linear::{LinearOps, fits, linear, linear_add};
 use crate::optional::Optional;
 use crate::residual::Residual;
@@ -47,7 +47,8 @@ fn composed<B: LinearOps + GeluOps>(
     [weight2, bias2]: [FloatTensor<B>; 2],
     residual: FloatTensor<B>,
 ) -> FloatTensor<B> {
-    let hidden = B::exact_gelu(B::affine(x, weight1, bias1, Optional::Missing));
+    let hidden = B::affine(x, weight1, bias1, Optional::Missing);
+    let hidden = B::gelu_by(hidden, Curve::Exact);
     B::affine(hidden, weight2, bias2, Optional::Given(residual))
 }
 

@@ -5,12 +5,13 @@ use burn::backend::{
     tensor::{FloatTensor, IntTensor},
 };
 use burn::tensor::Shape;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Simd;
 use rayon::prelude::*;
 
 use super::{PixelCrossEntropyOps, in_i64};
 use crate::cpu::buffer::{par_map_copy, tensor, values_in, values_of};
-use crate::cpu::simd::exp;
+use crate::cpu::simd::{each_with, exp};
+use crate::cpu::wide::wide;
 
 /// Pixels per block: two rows of numbers of them stay in the nearest cache.
 const BLOCK: usize = 1024;
@@ -39,7 +40,7 @@ impl PixelCrossEntropyOps for Flex {
                         start: block * BLOCK,
                         len: labels.len(),
                     };
-                    let normaliser = Arch::new().dispatch(rows);
+                    let normaliser = log_sums(rows);
                     let loss = |(at, (label, normaliser)): (usize, (&i64, &f32))| {
                         if *label == ignore {
                             return 0.0;
@@ -85,7 +86,7 @@ impl PixelCrossEntropyOps for Flex {
             let of_image = number / classes * pixels;
             let labels = &labels[of_image..][..pixels];
             let normaliser = &normaliser[of_image..][..pixels];
-            Arch::new().dispatch(Probabilities { plane, normaliser });
+            into_probabilities(plane, normaliser);
             let class = (number % classes) as i64;
             for (x, label) in plane.iter_mut().zip(labels) {
                 let expected = if *label == class { 1.0 } else { 0.0 };
@@ -116,14 +117,11 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The logarithm of the sum of `exp(logits)` at each pixel.
-impl WithSimd for Rows<'_> {
-    type Output = Vec<f32>;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> Vec<f32> {
-        let mut largest = vec![f32::NEG_INFINITY; self.len];
-        for row in self.all() {
+wide! {
+    /// The logarithm of the sum of `exp(logits)` at each pixel.
+    fn log_sums<'a, simd: S>(rows: Rows<'a>) -> Vec<f32> {
+        let mut largest = vec![f32::NEG_INFINITY; rows.len];
+        for row in rows.all() {
             for (largest, x) in largest.iter_mut().zip(row) {
                 // A NaN stays: `exp` would not show it.
                 *largest = if *x > *largest || x.is_nan() {
@@ -133,14 +131,25 @@ impl WithSimd for Rows<'_> {
                 };
             }
         }
-        let mut sums = vec![0.0; self.len];
-        for row in self.all() {
+        let mut sums = vec![0.0; rows.len];
+        for row in rows.all() {
             add_exp(simd, &mut sums, row, &largest);
         }
         for (sum, largest) in sums.iter_mut().zip(&largest) {
             *sum = sum.ln() + largest;
         }
         sums
+    }
+
+    /// Replaces logits of a class by probabilities.
+    fn into_probabilities<'a, simd: S>(plane: &'a mut [f32], normaliser: &'a [f32]) {
+        each_with(
+            simd,
+            plane,
+            normaliser,
+            #[inline(always)]
+            |x, normaliser| exp(simd, simd.sub_f32s(x, normaliser)),
+        );
     }
 }
 
@@ -157,26 +166,4 @@ fn add_exp<S: Simd>(simd: S, sums: &mut [f32], x: &[f32], largest: &[f32]) {
         [&*sums_rest, x_rest, largest_rest].map(|rest| simd.partial_load_f32s(rest));
     let sum = simd.add_f32s(sum, exp(simd, simd.sub_f32s(x, largest)));
     simd.partial_store_f32s(sums_rest, sum);
-}
-
-/// Replaces logits of a class by probabilities.
-struct Probabilities<'a> {
-    plane: &'a mut [f32],
-    normaliser: &'a [f32],
-}
-
-impl WithSimd for Probabilities<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let (plane, plane_rest) = S::as_mut_simd_f32s(self.plane);
-        let (normaliser, normaliser_rest) = S::as_simd_f32s(self.normaliser);
-        for (x, normaliser) in plane.iter_mut().zip(normaliser) {
-            *x = exp(simd, simd.sub_f32s(*x, *normaliser));
-        }
-        let [x, normaliser] =
-            [&*plane_rest, normaliser_rest].map(|rest| simd.partial_load_f32s(rest));
-        simd.partial_store_f32s(plane_rest, exp(simd, simd.sub_f32s(x, normaliser)));
-    }
 }

@@ -1,9 +1,10 @@
 //! Unfold and fold on the CubeCL runtimes: kernel launches.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
-use burn_cubecl::{CubeBackend, kernel::into_contiguous};
+use burn::tensor::Shape;
+use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 
-use self::kernel::{WindowsLaunch, fold_kernel, unfold_kernel};
+use self::kernel::{WindowsLaunch, windows_kernel};
 use super::UnfoldOps;
 use crate::gpu::launch::{address, empty, one_unit_per_number};
 use crate::window::Window;
@@ -13,50 +14,39 @@ mod kernel;
 impl UnfoldOps for CubeBackend {
     fn unfold_windows(x: FloatTensor<Self>, settings: Window) -> FloatTensor<Self> {
         let [_, _, height, width] = x.shape().dims();
-        let x = into_contiguous(x);
-        let out = empty(&x, settings.unfolded(&x.shape()), x.dtype);
-        let count = out.shape().num_elements() as u32;
-        if count == 0 {
-            return out;
-        }
-        let (cubes, dim) = one_unit_per_number(&out, count);
-        let (client, dtype, address) = (x.client.clone(), x.dtype, address(&[&x, &out]));
-        unfold_kernel::launch(
-            &client,
-            cubes,
-            dim,
-            address,
-            x.into_tensor_arg(),
-            out.clone().into_tensor_arg(),
-            settings.launch([height, width]),
-            count,
-            dtype_to_storage_type(dtype),
-        );
-        out
+        let shape = settings.unfolded(&x.shape());
+        launched(x, shape, settings.launch([height, width]), false)
     }
 
     fn fold_windows(x: FloatTensor<Self>, size: [usize; 2], settings: Window) -> FloatTensor<Self> {
-        let x = into_contiguous(x);
-        let out = empty(&x, settings.folded(&x.shape(), size), x.dtype);
-        let count = out.shape().num_elements() as u32;
-        if count == 0 {
-            return out;
-        }
-        let (cubes, dim) = one_unit_per_number(&out, count);
-        let (client, dtype, address) = (x.client.clone(), x.dtype, address(&[&x, &out]));
-        fold_kernel::launch(
-            &client,
-            cubes,
-            dim,
-            address,
-            x.into_tensor_arg(),
-            out.clone().into_tensor_arg(),
-            settings.launch(size),
-            count,
-            dtype_to_storage_type(dtype),
-        );
-        out
+        let shape = settings.folded(&x.shape(), size);
+        launched(x, shape, settings.launch(size), true)
     }
+}
+
+/// What the kernel makes of x, of this shape: unfolded, or, with `fold`, folded.
+fn launched(x: CubeTensor, shape: Shape, windows: WindowsLaunch, fold: bool) -> CubeTensor {
+    let x = into_contiguous(x);
+    let out = empty(&x, shape, x.dtype);
+    let count = out.shape().num_elements() as u32;
+    if count == 0 {
+        return out;
+    }
+    let (cubes, dim) = one_unit_per_number(&out, count);
+    let (client, dtype, address) = (x.client.clone(), x.dtype, address(&[&x, &out]));
+    windows_kernel::launch(
+        &client,
+        cubes,
+        dim,
+        address,
+        x.into_tensor_arg(),
+        out.clone().into_tensor_arg(),
+        windows,
+        count,
+        fold,
+        dtype_to_storage_type(dtype),
+    );
+    out
 }
 
 impl Window {

@@ -51,14 +51,19 @@ pub(in crate::attention) fn prepare_terms(
 
 /// A tensor from [`prepare_terms`] and its storage.
 fn term<'a, T>(x: &FloatTensor<Flex>, data: &'a [T]) -> Term<'a, T> {
-    let mut strides = [0; 4];
-    for (stride, actual) in strides.iter_mut().zip(x.layout().strides()) {
-        *stride = actual.unsigned_abs();
-    }
     Term {
         data,
         offset: x.layout().start_offset(),
         shape: x.shape().dims(),
-        strides,
+        strides: strides(x),
     }
+}
+
+/// The strides of a tensor of four dimensions, none of which is flipped.
+pub(in crate::attention) fn strides(x: &FloatTensor<Flex>) -> [usize; 4] {
+    let mut strides = [0; 4];
+    for (stride, actual) in strides.iter_mut().zip(x.layout().strides()) {
+        *stride = actual.unsigned_abs();
+    }
+    strides
 }

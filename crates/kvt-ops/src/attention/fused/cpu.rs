@@ -6,10 +6,10 @@ use rayon::prelude::*;
 
 use super::blocks::{HeadLayout, Heads, Problem};
 use super::{Added, AttentionOps, AttentionSettings};
-use crate::attention::added::cpu::{prepare_terms, with_terms};
+use crate::attention::added::cpu::{prepare_terms, strides, with_terms};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
-use crate::cpu::buffer::{par_write_with, tensor, tensor_of, values_in};
+use crate::cpu::buffer::{par_write_with, tensor, tensor_of, values_in, values_of};
 use crate::cpu::round::{copy, copy_new};
 
 impl AttentionOps for Flex {
@@ -101,7 +101,7 @@ impl AttentionOps for Flex {
             return bf16_forward(&qkv.to_contiguous(), heads, settings);
         }
         let qkv = contiguous(to_f32::<Flex>(qkv));
-        let problem = packed(&qkv, heads, settings);
+        let problem = packed(values_of(&qkv), qkv.shape().dims(), heads, settings);
         let (out, saved) = forward(&problem);
         let out = out.reshape(Shape::new([
             problem.images,
@@ -120,22 +120,18 @@ impl AttentionOps for Flex {
     ) -> FloatTensor<Self> {
         let dtype = qkv.dtype();
         let qkv = contiguous(to_f32::<Flex>(qkv));
-        let problem = packed(&qkv, heads, settings);
+        let problem = packed(values_of(&qkv), qkv.shape().dims(), heads, settings);
         let d_out = contiguous(to_f32::<Flex>(d_out));
         let [_, tokens, width] = d_out.shape().dims();
-        let d_out_layout = HeadLayout {
-            offset: d_out.layout().start_offset(),
-            image_stride: tokens * width,
-            token_stride: width,
-            ..problem.v.layout
-        };
-        let layouts = [problem.q, problem.k, problem.v].map(|x| HeadLayout {
-            offset: x.layout.offset - problem.q.layout.offset,
-            ..x.layout
-        });
+        let layouts = [problem.q, problem.k, problem.v].map(|x| x.layout);
         let d_out = Heads {
-            data: d_out.storage(),
-            layout: d_out_layout,
+            data: values_of(&d_out),
+            layout: HeadLayout {
+                offset: 0,
+                image_stride: tokens * width,
+                token_stride: width,
+                ..problem.v.layout
+            },
         };
         let size = 3 * tokens * width;
         let out = problem.backward(d_out, saved.storage(), size, layouts);
@@ -177,11 +173,8 @@ fn bf16_forward(
 ) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
     let [images, tokens, width] = qkv.shape().dims();
     let dim = width / 3;
-    let place = Packed {
-        offset: 0,
-        sizes: [1, tokens, width],
-    };
-    let record = place.problem(&[], heads, settings).record();
+    let sizes = [1, tokens, width];
+    let record = packed(&[], sizes, heads, settings).record();
     let shape = Shape::new([images, tokens, heads, record]);
     let mut saved = FloatTensor::<Flex>::empty(shape, DType::F32);
     let records: &mut [f32] = saved.storage_mut();
@@ -195,7 +188,7 @@ fn bf16_forward(
         || vec![0.0; tokens * width],
         |image, out, (values, records)| {
             copy(values, image);
-            let attended = place.problem(image, heads, settings).forward(records);
+            let attended = packed(image, sizes, heads, settings).forward(records);
             copy_new::<f32, bf16>(&attended, out)
         },
     );
@@ -218,42 +211,25 @@ fn problem<'a>(
     Problem::new(inputs, [images, heads, queries, keys], settings)
 }
 
-/// The problem of a contiguous packed projection.
-fn packed(qkv: &FloatTensor<Flex>, heads: usize, settings: AttentionSettings) -> Problem<'_> {
-    let place = Packed {
-        offset: qkv.layout().start_offset(),
-        sizes: qkv.shape().dims(),
-    };
-    place.problem(qkv.storage(), heads, settings)
-}
-
-/// Where a packed projection `[batch, tokens, 3 * dim]` is in a slice.
-struct Packed {
-    offset: usize,
-    sizes: [usize; 3],
-}
-
-impl Packed {
-    fn problem<'a>(
-        &self,
-        data: &'a [f32],
-        heads: usize,
-        settings: AttentionSettings,
-    ) -> Problem<'a> {
-        let [images, tokens, width] = self.sizes;
-        let dim = width / 3 / heads;
-        let inputs = [0, 1, 2].map(|part| Heads {
-            data,
-            layout: HeadLayout {
-                offset: self.offset + part * heads * dim,
-                image_stride: tokens * width,
-                head_stride: dim,
-                token_stride: width,
-                dim,
-            },
-        });
-        Problem::new(inputs, [images, heads, tokens, tokens], settings)
-    }
+/// The problem of a packed projection `[batch, tokens, 3 * dim]`.
+fn packed(
+    data: &[f32],
+    [images, tokens, width]: [usize; 3],
+    heads: usize,
+    settings: AttentionSettings,
+) -> Problem<'_> {
+    let dim = width / 3 / heads;
+    let inputs = [0, 1, 2].map(|part| Heads {
+        data,
+        layout: HeadLayout {
+            offset: part * heads * dim,
+            image_stride: tokens * width,
+            head_stride: dim,
+            token_stride: width,
+            dim,
+        },
+    });
+    Problem::new(inputs, [images, heads, tokens, tokens], settings)
 }
 
 /// In f32, with adjacent channels within a token.
@@ -272,18 +248,12 @@ fn prepare(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
 
 /// The layout of a tensor from [`prepare`].
 fn layout(x: &FloatTensor<Flex>) -> HeadLayout {
-    let stride = |axis: usize| {
-        x.layout()
-            .strides()
-            .get(axis)
-            .map_or(0, |s| s.unsigned_abs())
-    };
-    let [_, _, _, dim] = x.shape().dims();
+    let [image_stride, head_stride, token_stride, _] = strides(x);
     HeadLayout {
         offset: x.layout().start_offset(),
-        image_stride: stride(0),
-        head_stride: stride(1),
-        token_stride: stride(2),
-        dim,
+        image_stride,
+        head_stride,
+        token_stride,
+        dim: x.shape()[3],
     }
 }

@@ -10,7 +10,7 @@ use crate::batch_norm::cpu::sums::{Layout, channel_sums};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{grown, par_build, par_build_with, tensor, values_of};
-use crate::cpu::gemm::{Matrix, Threads, Write, multiply_on};
+use crate::cpu::gemm::{Matrix, Parallelism, Write, multiply_on, threads_of_each};
 use crate::optional::Optional;
 
 mod depthwise;
@@ -86,10 +86,10 @@ impl Geometry {
     fn by_strips(
         &self,
         values: usize,
-        fill: impl Fn(&mut Scratch, &mut [f32], &Strip, Threads) + Sync + Send,
+        fill: impl Fn(&mut Scratch, &mut [f32], &Strip, Parallelism) + Sync + Send,
     ) -> Vec<f32> {
         let blocks = self.blocks();
-        let threads = Threads::of_each(blocks);
+        let threads = threads_of_each(blocks);
         let numbers = (0..blocks).into_par_iter();
         let (len, part) = (self.batch * values, self.images * values);
         let fill_block = |scratch: &mut Scratch, out: &mut [f32], block: usize| {
@@ -177,7 +177,7 @@ impl Geometry {
             .min(PART_VALUES / len)
             .min(blocks)
             .max(1);
-        let threads = Threads::of_each(parts * groups);
+        let threads = threads_of_each(parts * groups);
         let numbers = (0..parts * groups).into_par_iter();
         let add = |scratch: &mut Scratch, out: &mut [f32], number: usize| {
             let (part, group) = (number / groups, number % groups);
@@ -218,7 +218,7 @@ fn product_in<'a>(
     buffer: &'a mut Vec<f32>,
     a: Matrix<'_>,
     b: Matrix<'_>,
-    threads: Threads,
+    threads: Parallelism,
 ) -> &'a mut [f32] {
     let [rows, columns] = [a.shape()[0], b.shape()[1]];
     let out = grown(buffer, rows * columns);

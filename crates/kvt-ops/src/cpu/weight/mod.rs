@@ -8,7 +8,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::buffer::par_build;
-use super::gemm::{Matrix, Threads, Write, multiply_on};
+use super::gemm::{Matrix, Parallelism, Write, multiply_on, threads_of_each};
 use kernel::Kernel;
 
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_kernel.rs")]
@@ -46,7 +46,7 @@ pub(crate) struct Blocks {
     pub(crate) height: usize,
     /// Number of blocks.
     pub(crate) count: usize,
-    threads: Threads,
+    threads: Parallelism,
 }
 
 impl Blocks {
@@ -84,7 +84,7 @@ impl<'a> Weight<'a> {
         };
         let height = height.max(1);
         let count = rows.div_ceil(height);
-        let threads = Threads::of_each(count);
+        let threads = threads_of_each(count);
         Blocks {
             height,
             count,

@@ -1,4 +1,4 @@
-//! CubeCL kernels of unfold and fold: one output element per thread.
+//! The CubeCL kernel of unfold and fold: one output element per thread.
 
 use cubecl::prelude::*;
 
@@ -17,18 +17,30 @@ pub(super) struct Windows {
     pub padding: u32,
 }
 
+/// With `fold`, each pixel of an image, otherwise each value of a column.
 #[cube(launch, address_type = "dynamic")]
-pub(super) fn unfold_kernel<F: Float>(
+pub(super) fn windows_kernel<F: Float>(
     x: &Tensor<F>,
     out: &mut Tensor<F>,
     windows: Windows,
     count: u32,
+    #[comptime] fold: bool,
     #[define(F)] _dtype: ElemType,
 ) {
     let i = ABSOLUTE_POS;
     if i >= count as usize {
         terminate!();
     }
+    if comptime!(fold) {
+        out[i] = folded::<F>(x, i, &windows);
+    } else {
+        out[i] = unfolded::<F>(x, i, &windows);
+    }
+}
+
+/// Value number `i` of the columns.
+#[cube]
+fn unfolded<F: Float>(x: &Tensor<F>, i: usize, windows: &Windows) -> F {
     let (height, width) = (windows.height as usize, windows.width as usize);
     let (rows, columns) = (windows.rows as usize, windows.columns as usize);
     let (kernel, stride) = (windows.kernel as usize, windows.stride as usize);
@@ -45,22 +57,13 @@ pub(super) fn unfold_kernel<F: Float>(
     if in_row && column >= padding && column < width + padding {
         value = x[(channel * height + row - padding) * width + column - padding];
     }
-    out[i] = value;
+    value
 }
 
-/// A gather: each pixel sums the values of the windows that cover it, so no two threads write to the same address.
-#[cube(launch, address_type = "dynamic")]
-pub(super) fn fold_kernel<F: Float>(
-    x: &Tensor<F>,
-    out: &mut Tensor<F>,
-    windows: Windows,
-    count: u32,
-    #[define(F)] _dtype: ElemType,
-) {
-    let i = ABSOLUTE_POS;
-    if i >= count as usize {
-        terminate!();
-    }
+/// Pixel number `i` of the images. A gather: it sums the values of the windows that cover it, so no two threads write to the same
+/// address.
+#[cube]
+fn folded<F: Float>(x: &Tensor<F>, i: usize, windows: &Windows) -> F {
     let (height, width) = (windows.height as usize, windows.width as usize);
     let (rows, columns) = (windows.rows as usize, windows.columns as usize);
     let (kernel, stride) = (windows.kernel as usize, windows.stride as usize);
@@ -86,5 +89,5 @@ pub(super) fn fold_kernel<F: Float>(
             }
         }
     }
-    out[i] = F::cast_from(sum);
+    F::cast_from(sum)
 }

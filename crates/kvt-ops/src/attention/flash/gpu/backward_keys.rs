@@ -4,7 +4,7 @@ use cubecl::prelude::*;
 
 use super::plan::FlashPlan;
 use super::row::{probability, saved_words, word_of};
-use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
+use super::tile::{Block, Sums, Tile};
 
 /// `dK = scale dS^T Q` with `dS = P (dP - delta)`, and `dV = P^T dO`.
 #[cube(launch, address_type = "dynamic")]
@@ -36,38 +36,12 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
     let first_row = block.head * queries;
     let present = block.present;
 
-    let mut k_tile = Shared::<[Vector<f32, N>]>::new_slice(comptime!(plan.rows * plan.head));
-    let mut v_tile = Shared::<[Vector<f32, M>]>::new_slice(comptime!(plan.rows * plan.value));
-    load::<F, N>(
-        k,
-        &mut k_tile,
-        first_key,
-        present,
-        1.0f32,
-        plan.rows,
-        plan.head,
-        plan.units,
-    );
-    load::<F, M>(
-        v,
-        &mut v_tile,
-        first_key,
-        present,
-        1.0f32,
-        plan.rows,
-        plan.value,
-        plan.units,
-    );
+    let k_tile = Tile::<N>::load::<F>(k, first_key, present, 1.0f32, plan.head, plan);
+    let v_tile = Tile::<M>::load::<F>(v, first_key, present, 1.0f32, plan.value, plan);
     // dS of a key, followed by P, for a tile of queries.
     let mut weights = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.capacity));
-    let k_spread = comptime!(plan.spread(plan.head));
-    let v_spread = comptime!(plan.spread(plan.value));
-    let k_lane = Lane::new(k_spread);
-    let v_lane = Lane::new(v_spread);
-    let mut k_sums = Array::<Vector<f32, N>>::new(comptime!(k_spread.rows));
-    let mut v_sums = Array::<Vector<f32, M>>::new(comptime!(v_spread.rows));
-    clear::<N>(&mut k_sums, comptime!(k_spread.rows));
-    clear::<M>(&mut v_sums, comptime!(v_spread.rows));
+    let mut k_sums = Sums::<N>::new(plan.head, 1usize, plan);
+    let mut v_sums = Sums::<M>::new(plan.value, 1usize, plan);
     let mut scores = Array::<f32>::new(plan.rows);
     let mut dp = Array::<f32>::new(plan.rows);
 
@@ -77,24 +51,8 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
         let query = start + UNIT_POS as usize;
         if query < queries {
             let at = first_row + query;
-            products::<F, N>(
-                q,
-                at * plan.head,
-                &k_tile,
-                &mut scores,
-                scale,
-                plan.rows,
-                plan.head,
-            );
-            products::<F, M>(
-                d_out,
-                at * plan.value,
-                &v_tile,
-                &mut dp,
-                1.0f32,
-                plan.rows,
-                plan.value,
-            );
+            k_tile.products::<F>(q, at * plan.head, scale, &mut scores);
+            v_tile.products::<F>(d_out, at * plan.value, 1.0f32, &mut dp);
             let (max, sum) = (saved[at * words], saved[at * words + 1]);
             // One word is enough: a workgroup starts at a key that is a multiple of its number of keys, a small power of two.
             let word = word_of(saved, at * words, first, plan.select);
@@ -117,48 +75,12 @@ pub(super) fn flash_backward_keys_kernel<F: Float, N: Size, M: Size>(
             plan.units.runtime(),
         );
         let from = first_row + start;
-        accumulate::<F, N>(
-            q,
-            from,
-            count,
-            &weights,
-            &mut k_sums,
-            &k_lane,
-            comptime!(plan.layout(0, 1)),
-            k_spread,
-        );
-        accumulate::<F, M>(
-            d_out,
-            from,
-            count,
-            &weights,
-            &mut v_sums,
-            &v_lane,
-            comptime!(plan.layout(1, 1)),
-            v_spread,
-        );
+        k_sums.accumulate::<F>(q, from, count, &weights, 0usize);
+        v_sums.accumulate::<F>(d_out, from, count, &weights, 1usize);
         start += plan.units;
     }
-    merge::<N>(&mut k_sums, &k_lane, plan.units, 1usize, k_spread);
-    merge::<M>(&mut v_sums, &v_lane, plan.units, 1usize, v_spread);
-    if k_lane.busy && k_lane.slice == 0 {
-        #[unroll]
-        for i in 0..comptime!(k_spread.rows) {
-            let row = k_lane.row + i;
-            if row < present {
-                let at = (first_key + row) * plan.head + k_lane.column;
-                k_grad[at] = Vector::cast_from(k_sums[i]);
-            }
-        }
-    }
-    if v_lane.busy && v_lane.slice == 0 {
-        #[unroll]
-        for i in 0..comptime!(v_spread.rows) {
-            let row = v_lane.row + i;
-            if row < present {
-                let at = (first_key + row) * plan.value + v_lane.column;
-                v_grad[at] = Vector::cast_from(v_sums[i]);
-            }
-        }
-    }
+    k_sums.merge();
+    v_sums.merge();
+    k_sums.write::<F>(k_grad, first_key, present);
+    v_sums.write::<F>(v_grad, first_key, present);
 }

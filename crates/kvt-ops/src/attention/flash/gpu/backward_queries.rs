@@ -5,7 +5,7 @@ use cubecl::prelude::*;
 
 use super::plan::FlashPlan;
 use super::row::{probability, saved_words, word_of};
-use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
+use super::tile::{Block, Sums, Tile};
 use crate::gpu::row_group::RowGroup;
 
 /// The gradient of the queries, and `delta = sum(P dP)` of every row, which [`super::backward_keys`] needs.
@@ -39,35 +39,11 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
     let first_key = block.head * keys;
     let present = block.present;
 
-    let mut q_tile = Shared::<[Vector<f32, N>]>::new_slice(comptime!(plan.rows * plan.head));
-    let mut grad_tile = Shared::<[Vector<f32, M>]>::new_slice(comptime!(plan.rows * plan.value));
-    load::<F, N>(
-        q,
-        &mut q_tile,
-        first_row,
-        present,
-        scale,
-        plan.rows,
-        plan.head,
-        plan.units,
-    );
-    load::<F, M>(
-        d_out,
-        &mut grad_tile,
-        first_row,
-        present,
-        1.0f32,
-        plan.rows,
-        plan.value,
-        plan.units,
-    );
+    let q_tile = Tile::<N>::load::<F>(q, first_row, present, scale, plan.head, plan);
+    let grad_tile = Tile::<M>::load::<F>(d_out, first_row, present, 1.0f32, plan.value, plan);
     // Of each row P dP, followed by P, for a tile of keys: the weights of both sums.
     let mut weights = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.capacity));
-    let spread = comptime!(plan.spread(plan.head));
-    let lane = Lane::new(spread);
-    // Both sums of this thread's rows, kind after kind.
-    let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * spread.rows));
-    clear::<N>(&mut sums, comptime!(2 * spread.rows));
+    let mut sums = Sums::<N>::new(plan.head, 2usize, plan);
     let mut scores = Array::<f32>::new(plan.rows);
     let mut dp = Array::<f32>::new(plan.rows);
     // The sum of P dP over this thread's keys, row by row.
@@ -85,24 +61,8 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
         let key = start + UNIT_POS as usize;
         if key < keys {
             let at = first_key + key;
-            products::<F, N>(
-                k,
-                at * plan.head,
-                &q_tile,
-                &mut scores,
-                1.0f32,
-                plan.rows,
-                plan.head,
-            );
-            products::<F, M>(
-                v,
-                at * plan.value,
-                &grad_tile,
-                &mut dp,
-                1.0f32,
-                plan.rows,
-                plan.value,
-            );
+            q_tile.products::<F>(k, at * plan.head, 1.0f32, &mut scores);
+            grad_tile.products::<F>(v, at * plan.value, 1.0f32, &mut dp);
             #[unroll]
             for row in 0..plan.rows {
                 let mut p = 0.0f32;
@@ -132,17 +92,7 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
             keys - start,
             plan.units.runtime(),
         );
-        let from = first_key + start;
-        accumulate::<F, N>(
-            k,
-            from,
-            count,
-            &weights,
-            &mut sums,
-            &lane,
-            comptime!(plan.layout(0, 2)),
-            spread,
-        );
+        sums.accumulate::<F>(k, first_key + start, count, &weights, 0usize);
         start += plan.units;
     }
 
@@ -173,16 +123,16 @@ pub(super) fn flash_backward_queries_kernel<F: Float, N: Size, M: Size>(
     }
     sync_cube();
 
-    merge::<N>(&mut sums, &lane, plan.units, 2usize, spread);
-    if lane.busy && lane.slice == 0 {
+    sums.merge();
+    if sums.are_whole() {
         #[unroll]
-        for i in 0..comptime!(spread.rows) {
-            let row = lane.row + i;
+        for i in 0..comptime!(sums.spread.rows) {
+            let row = sums.row + i;
             if row < present {
                 let shift = Vector::new(row_delta[row]);
-                let p_k = sums[comptime!(spread.rows + i)];
-                let value = (sums[i] - p_k * shift) * Vector::new(scale);
-                q_grad[(first_row + row) * plan.head + lane.column] = Vector::cast_from(value);
+                let p_k = sums.values[comptime!(sums.spread.rows + i)];
+                let value = (sums.values[i] - p_k * shift) * Vector::new(scale);
+                q_grad[(first_row + row) * plan.head + sums.column] = Vector::cast_from(value);
             }
         }
     }

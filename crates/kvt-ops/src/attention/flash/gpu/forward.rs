@@ -8,7 +8,7 @@ use cubecl::prelude::*;
 
 use super::plan::FlashPlan;
 use super::row::saved_words;
-use super::tile::{Block, Lane, accumulate, clear, load, merge, products};
+use super::tile::{Block, Sums, Tile};
 use crate::gpu::order_key::{INFINITY, NEGATIVE_INFINITY, key_value, ordered_key, survivor_exp};
 use crate::gpu::row_group::{Part, RowGroup};
 use crate::gpu::select::{Held, select_keys};
@@ -40,25 +40,14 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     let present = block.present;
 
     // Scores, one key per thread at a time, with all queries of the workgroup.
-    let mut tile = Shared::<[Vector<f32, N>]>::new_slice(comptime!(plan.rows * plan.head));
-    load::<F, N>(
-        q, &mut tile, first_row, present, scale, plan.rows, plan.head, plan.units,
-    );
+    let tile = Tile::<N>::load::<F>(q, first_row, present, scale, plan.head, plan);
     sync_cube();
     let mut scores = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.capacity));
     let mut row_products = Array::<f32>::new(plan.rows);
     let mut key = UNIT_POS as usize;
     while key < keys {
         let at = (first_key + key) * plan.head;
-        products::<F, N>(
-            k,
-            at,
-            &tile,
-            &mut row_products,
-            1.0f32,
-            plan.rows,
-            plan.head,
-        );
+        tile.products::<F>(k, at, 1.0f32, &mut row_products);
         #[unroll]
         for row in 0..plan.rows {
             scores[row * plan.capacity + key] = row_products[row];
@@ -152,28 +141,16 @@ pub(super) fn flash_forward_kernel<F: Float, N: Size, M: Size>(
     sync_cube();
 
     // The output, one column per thread.
-    let spread = comptime!(plan.spread(plan.value));
-    let lane = Lane::new(spread);
-    let mut sums = Array::<Vector<f32, M>>::new(comptime!(spread.rows));
-    clear::<M>(&mut sums, comptime!(spread.rows));
-    accumulate::<F, M>(
-        v,
-        first_key,
-        keys,
-        &scores,
-        &mut sums,
-        &lane,
-        comptime!(plan.layout(0, 1)),
-        spread,
-    );
-    merge::<M>(&mut sums, &lane, plan.units, 1usize, spread);
-    if lane.busy && lane.slice == 0 {
+    let mut sums = Sums::<M>::new(plan.value, 1usize, plan);
+    sums.accumulate::<F>(v, first_key, keys, &scores, 0usize);
+    sums.merge();
+    if sums.are_whole() {
         #[unroll]
-        for i in 0..comptime!(spread.rows) {
-            let row = lane.row + i;
+        for i in 0..comptime!(sums.spread.rows) {
+            let row = sums.row + i;
             if row < present {
-                let value = sums[i] / Vector::new(totals[row]);
-                out[(first_row + row) * plan.value + lane.column] = Vector::cast_from(value);
+                let value = sums.values[i] / Vector::new(totals[row]);
+                out[(first_row + row) * plan.value + sums.column] = Vector::cast_from(value);
             }
         }
     }

@@ -12,7 +12,7 @@ use plan::{FlashPlan, Sizes, width};
 
 use crate::attention::added::Added;
 use crate::attention::{AttentionOps, AttentionSettings, composed};
-use crate::gpu::launch::{address, empty};
+use crate::gpu::launch::{address, cube_count, empty};
 
 mod backward_keys;
 mod backward_queries;
@@ -96,11 +96,9 @@ impl Flash {
     }
 
     /// Workgroups for `rows` rows per head, and their size.
-    fn cubes(&self, rows: usize, plan: FlashPlan, client: &Client) -> (CubeCount, CubeDim) {
-        let cubes = (self.heads * rows.div_ceil(plan.rows)) as u32;
-        // One dimension can be limited to 65,535 workgroups. Surplus workgroups stop at the first check.
-        let x = cubes.min(client.properties().hardware.max_cube_count.0);
-        let count = CubeCount::Static(x, cubes.div_ceil(x), 1);
+    fn cubes(&self, rows: usize, plan: FlashPlan, x: &CubeTensor) -> (CubeCount, CubeDim) {
+        let cubes = self.heads * rows.div_ceil(plan.rows);
+        let count = cube_count(x, cubes as u32);
         (count, CubeDim::new_1d(plan.units as u32))
     }
 }
@@ -110,21 +108,18 @@ fn forward(inputs: &Three, saved: &CubeTensor, settings: AttentionSettings) -> O
     let flash = Flash::new(inputs.each_ref(), settings.kept)?;
     let [q, k, v] = inputs.clone().map(into_contiguous);
     let [batch, heads, queries, _] = q.shape().dims();
-    let Sizes {
-        keys,
-        head_dim,
-        value_dim,
-    } = flash.sizes;
-    let out = empty(&q, Shape::new([batch, heads, queries, value_dim]), q.dtype);
+    let sizes = flash.sizes;
+    let shape = Shape::new([batch, heads, queries, sizes.value_dim]);
+    let out = empty(&q, shape, q.dtype);
     let (client, dtype) = (q.client.clone(), q.dtype);
-    let (count, dim) = flash.cubes(queries, flash.forward, &client);
+    let (count, dim) = flash.cubes(queries, flash.forward, &q);
     flash_forward_kernel::launch(
         &client,
         count,
         dim,
         address(&[&q, &k, &v, saved, &out]),
-        width(head_dim),
-        width(value_dim),
+        width(sizes.head_dim),
+        width(sizes.value_dim),
         q.into_tensor_arg(),
         k.into_tensor_arg(),
         v.into_tensor_arg(),
@@ -132,7 +127,7 @@ fn forward(inputs: &Three, saved: &CubeTensor, settings: AttentionSettings) -> O
         saved.clone().into_tensor_arg(),
         flash.heads as u32,
         queries as u32,
-        keys as u32,
+        sizes.keys as u32,
         settings.kept as u32,
         settings.scale as f32,
         flash.forward,
@@ -154,22 +149,18 @@ fn backward(
     let grads = [&q, &k, &v].map(|x| empty(x, x.shape(), x.dtype));
     let [batch, heads, queries, _] = q.shape().dims();
     let delta = empty(&q, Shape::new([batch, heads, queries, 1]), DType::F32);
-    let Sizes {
-        keys,
-        head_dim,
-        value_dim,
-    } = flash.sizes;
+    let sizes = flash.sizes;
     let (client, dtype) = (q.client.clone(), q.dtype);
     let address = address(&[&q, &k, &v, saved, &d_out]);
     let [q_grad, k_grad, v_grad] = grads.clone();
-    let (count, dim) = flash.cubes(queries, flash.backward, &client);
+    let (count, dim) = flash.cubes(queries, flash.backward, &q);
     flash_backward_queries_kernel::launch(
         &client,
         count,
         dim,
         address,
-        width(head_dim),
-        width(value_dim),
+        width(sizes.head_dim),
+        width(sizes.value_dim),
         q.clone().into_tensor_arg(),
         k.clone().into_tensor_arg(),
         v.clone().into_tensor_arg(),
@@ -179,19 +170,19 @@ fn backward(
         delta.clone().into_tensor_arg(),
         flash.heads as u32,
         queries as u32,
-        keys as u32,
+        sizes.keys as u32,
         settings.scale as f32,
         flash.backward,
         dtype_to_storage_type(dtype),
     );
-    let (count, dim) = flash.cubes(keys, flash.backward, &client);
+    let (count, dim) = flash.cubes(sizes.keys, flash.backward, &q);
     flash_backward_keys_kernel::launch(
         &client,
         count,
         dim,
         address,
-        width(head_dim),
-        width(value_dim),
+        width(sizes.head_dim),
+        width(sizes.value_dim),
         q.into_tensor_arg(),
         k.into_tensor_arg(),
         v.into_tensor_arg(),
@@ -202,7 +193,7 @@ fn backward(
         v_grad.into_tensor_arg(),
         flash.heads as u32,
         queries as u32,
-        keys as u32,
+        sizes.keys as u32,
         settings.scale as f32,
         flash.backward,
         dtype_to_storage_type(dtype),

@@ -38,7 +38,7 @@ pub(super) struct FlashPlan {
     pub head: usize,
     /// Vectors per value.
     pub value: usize,
-    /// Distance between rows of scores or weights, in elements.
+    /// Distance between rows of scores or weights, in elements. Kinds of weights are as far apart as there are threads.
     pub capacity: usize,
     /// Whether keys are dropped.
     pub select: bool,
@@ -122,16 +122,6 @@ impl FlashPlan {
         }
     }
 
-    /// The layout of `kinds` kinds of weights, starting with kind `first`.
-    pub(super) fn layout(self, first: usize, kinds: usize) -> TileLayout {
-        TileLayout {
-            stride: self.capacity,
-            apart: self.units,
-            first,
-            kinds,
-        }
-    }
-
     /// Which thread sums which part of a result with rows of `columns` vectors.
     pub(super) fn spread(self, columns: usize) -> Spread {
         let groups = self.units / columns;
@@ -143,19 +133,6 @@ impl FlashPlan {
             rows: self.rows / groups_of_rows,
         }
     }
-}
-
-/// Weights in shared memory; the weights of one row and kind are adjacent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct TileLayout {
-    /// Distance between rows, in elements.
-    pub stride: usize,
-    /// Distance between kinds, in elements.
-    pub apart: usize,
-    /// The first kind that is read.
-    pub first: usize,
-    /// Number of kinds.
-    pub kinds: usize,
 }
 
 /// The division of sums among threads: a thread sums one column of a group of rows, over a slice of the pairs.

@@ -1,14 +1,14 @@
 //! The gradients of one image, in blocks of queries.
 
-use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::sparse::Gradients;
+use super::sparse::add_gradients;
 use super::terms::Fill;
 use super::{Buffers, HeadLayout, Heads, Problem};
 use crate::cpu::buffer::grown;
 use crate::cpu::gemm::{Matrix, Write, multiply};
-use crate::cpu::softmax_row::{RowState, softmax_gradient, softmax_row_again};
+use crate::cpu::softmax_row::{softmax_gradient, softmax_row_again};
+use crate::cpu::wide::wide;
 
 /// What the gradients of one image are computed from.
 pub(super) struct Backward<'a> {
@@ -46,6 +46,17 @@ impl Target<'_> {
             None => &mut self.out[layout.start(0, head) + start * layout.token_stride..],
         }
     }
+
+    /// Sets the gradients of all keys and values of a head to zero.
+    fn clear(&mut self, block: &HeadBlock<'_>) {
+        let shapes = block.inputs.map(Matrix::shape);
+        let places = self.places(block.head);
+        for ([keys, dim], (start, stride)) in shapes.into_iter().zip(places).skip(1) {
+            for key in 0..keys {
+                self.out[start + key * stride..][..dim].fill(0.0);
+            }
+        }
+    }
 }
 
 /// The queries of a block in one head.
@@ -58,7 +69,7 @@ pub(super) struct HeadBlock<'a> {
     pub(super) inputs: [Matrix<'a>; 3],
     pub(super) d_out: Matrix<'a>,
     /// The records of the block's rows, of all heads.
-    saved: &'a [f32],
+    pub(super) saved: &'a [f32],
 }
 
 impl Backward<'_> {
@@ -148,14 +159,10 @@ impl Backward<'_> {
                 saved: &saved[..range.len() * records],
             };
             if problem.is_sparse() {
-                let gradients = Gradients {
-                    block,
-                    records: problem.records(block.saved, head),
-                    scale: problem.scale,
-                    target: &mut *target,
-                    kept: &mut buffers.kept,
-                };
-                gradients.add(write);
+                if write == Write::Replace {
+                    target.clear(&block);
+                }
+                add_gradients(problem, block, target, &mut buffers.kept);
             } else {
                 self.dense(block, write, target, buffers);
             }
@@ -183,12 +190,7 @@ impl Backward<'_> {
         let d_scores = grown(&mut buffers.d_scores, rows * keys);
         self.problem.score(scores, q, self.image, head, start);
         multiply(d_scores, keys, Write::Replace, 1.0, d_out, v.t());
-        Arch::new().dispatch(Gradient {
-            scores,
-            d_scores,
-            states: self.problem.records(saved, head).map(|(state, _)| state),
-            problem: self.problem,
-        });
+        into_gradients(self.problem, head, scores, d_scores, saved);
         let place = self.problem.place(self.image, head);
         let terms = &self.problem.terms;
         terms.apply(d_scores, keys, place, start, Fill::Gradient);
@@ -250,24 +252,19 @@ fn add(
     }
 }
 
-/// Turns the scores of a block into probabilities, and the gradients of the probabilities into gradients of the
-/// scores.
-struct Gradient<'a, I> {
-    scores: &'a mut [f32],
-    d_scores: &'a mut [f32],
-    states: I,
-    problem: &'a Problem<'a>,
-}
-
-impl<'a, I: Iterator<Item = &'a RowState>> WithSimd for Gradient<'_, I> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let keys = self.problem.keys;
-        let scores = self.scores.chunks_exact_mut(keys);
-        let rows = scores.zip(self.d_scores.chunks_exact_mut(keys));
-        for ((row, d_row), state) in rows.zip(self.states) {
+wide! {
+    /// Turns the scores of a block in one head into probabilities, and the gradients of the probabilities into gradients of the scores.
+    fn into_gradients<'a, simd: S>(
+        problem: &'a Problem<'a>,
+        head: usize,
+        scores: &'a mut [f32],
+        d_scores: &'a mut [f32],
+        saved: &'a [f32],
+    ) {
+        let keys = problem.keys;
+        let rows = scores.chunks_exact_mut(keys);
+        let rows = rows.zip(d_scores.chunks_exact_mut(keys));
+        for ((row, d_row), (state, _)) in rows.zip(problem.records(saved, head)) {
             softmax_row_again(simd, row, state);
             softmax_gradient(simd, d_row, row);
         }

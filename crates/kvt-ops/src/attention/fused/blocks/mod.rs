@@ -7,16 +7,16 @@ mod bits;
 mod sparse;
 mod terms;
 
-use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::cpu::buffer::{grown, par_build};
 use crate::cpu::gemm::{Matrix, Write, multiply};
 use crate::cpu::softmax_row::{RowState, scale, softmax_row};
+use crate::cpu::wide::wide;
 
 use super::AttentionSettings;
 use backward::{Backward, Target};
-use sparse::{Kept, Output};
+use sparse::Kept;
 use terms::{Fill, HIDDEN};
 pub(in crate::attention) use terms::{Term, Terms};
 
@@ -205,6 +205,22 @@ impl<'a> Problem<'a> {
         })
     }
 
+    /// As [`records`](Self::records).
+    fn records_mut<'b>(
+        &self,
+        saved: &'b mut [f32],
+        head: usize,
+    ) -> impl Iterator<Item = (&'b mut RowState, &'b mut [u32])> + use<'b> {
+        let records = saved.chunks_exact_mut(self.record());
+        records.skip(head).step_by(self.heads).map(|record| {
+            let (state, kept) = record.split_at_mut(STATE);
+            (
+                bytemuck::from_bytes_mut(bytemuck::cast_slice_mut(state)),
+                bytemuck::cast_slice_mut(kept),
+            )
+        })
+    }
+
     fn forward_block(
         &self,
         image: usize,
@@ -220,35 +236,15 @@ impl<'a> Problem<'a> {
             let q = self.q(image, head).rows(start..start + queries);
             let scores = grown(&mut buffers.scores, queries * self.keys);
             self.score(scores, q, image, head, start);
-            let v = self.v(image, head);
-            let records = saved.chunks_exact_mut(self.record());
-            let records = records.skip(head).step_by(self.heads).map(|record| {
-                let (state, kept) = record.split_at_mut(STATE);
-                let state: &mut RowState =
-                    bytemuck::from_bytes_mut(bytemuck::cast_slice_mut(state));
-                (state, bytemuck::cast_slice_mut(kept))
-            });
             let out = &mut out[head * dim..];
+            let (kept, selection) = (&mut buffers.kept, &mut buffers.selection);
             if self.is_sparse() {
-                Arch::new().dispatch(Output {
-                    problem: self,
-                    scores,
-                    records,
-                    v,
-                    out,
-                    stride: width,
-                    kept: &mut buffers.kept,
-                    selection: &mut buffers.selection,
-                });
+                sparse::attend(self, [image, head], scores, saved, out, kept, selection);
                 continue;
             }
-            Arch::new().dispatch(Softmax {
-                scores,
-                states: records.map(|(state, _)| state),
-                problem: self,
-                selection: &mut buffers.selection,
-            });
+            softmax(self, head, scores, saved, selection);
             let weights = Matrix::new(scores, [queries, self.keys], self.keys);
+            let v = self.v(image, head);
             multiply(out, width, Write::Replace, 1.0, weights, v);
             // Scaling the output takes `dim` multiplications per query; scaling the weights would take one per key.
             for ((state, _), out) in self.records(saved, head).zip(out.chunks_mut(width)) {
@@ -299,23 +295,19 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// [`softmax_row`] of every row of a block.
-struct Softmax<'a, I> {
-    scores: &'a mut [f32],
-    states: I,
-    problem: &'a Problem<'a>,
-    selection: &'a mut Vec<f32>,
-}
-
-impl<'a, I: Iterator<Item = &'a mut RowState>> WithSimd for Softmax<'_, I> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let rows = self.scores.chunks_exact_mut(self.problem.keys);
-        let masked = self.problem.terms.mask.is_some();
-        for (row, state) in rows.zip(self.states) {
-            *state = softmax_row(simd, row, self.problem.kept, self.selection);
+wide! {
+    /// [`softmax_row`] of every row of a block in one head.
+    fn softmax<'a, simd: S>(
+        problem: &'a Problem<'a>,
+        head: usize,
+        scores: &'a mut [f32],
+        saved: &'a mut [f32],
+        selection: &'a mut Vec<f32>,
+    ) {
+        let rows = scores.chunks_exact_mut(problem.keys);
+        let masked = problem.terms.mask.is_some();
+        for (row, (state, _)) in rows.zip(problem.records_mut(saved, head)) {
+            *state = softmax_row(simd, row, problem.kept, selection);
             if masked && state.max == HIDDEN {
                 // No key is visible.
                 row.fill(f32::NAN);

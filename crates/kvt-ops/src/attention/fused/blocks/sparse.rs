@@ -3,13 +3,14 @@
 //! A gathered product runs at about half the rate of a dense one, so this pays where few keys are kept
 //! ([`Problem::is_sparse`]).
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Simd;
 
 use super::backward::{HeadBlock, Target};
 use super::{Problem, bits};
-use crate::cpu::gemm::{Matrix, Write};
+use crate::cpu::gemm::Matrix;
 use crate::cpu::simd::dot;
-use crate::cpu::softmax_row::{RowState, exp_all, extremes, scale, survivors};
+use crate::cpu::softmax_row::{exp_all, extremes, scale, survivors};
+use crate::cpu::wide::wide;
 
 /// Channels of a head are multiples of it, so that rows are whole registers on every CPU.
 const CHANNELS: usize = 16;
@@ -56,86 +57,52 @@ impl Kept {
     }
 }
 
-/// The output of a block from its scores: the softmax over the keys that each row keeps, and the weighted sum of their
-/// values.
-pub(super) struct Output<'a, I> {
-    pub(super) problem: &'a Problem<'a>,
-    pub(super) scores: &'a mut [f32],
-    pub(super) records: I,
-    pub(super) v: Matrix<'a>,
-    pub(super) out: &'a mut [f32],
-    /// From one row of `out` to the next.
-    pub(super) stride: usize,
-    pub(super) kept: &'a mut Kept,
-    pub(super) selection: &'a mut Vec<f32>,
-}
-
-impl<'a, I: Iterator<Item = (&'a mut RowState, &'a mut [u32])>> WithSimd for Output<'_, I> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let [all, dim] = self.v.shape();
-        let rows = self.scores.chunks_exact_mut(all);
-        let out = self.out.chunks_mut(self.stride);
-        for ((row, out), (state, set)) in rows.zip(out).zip(self.records) {
-            *state = survivors(simd, row, self.problem.kept, self.selection);
+wide! {
+    /// The output of a block, for the image and head at `place`, from its scores: the softmax over the keys that each row keeps, and the
+    /// weighted sum of their values.
+    pub(super) fn attend<'a, simd: S>(
+        problem: &'a Problem<'a>,
+        place: [usize; 2],
+        scores: &'a mut [f32],
+        saved: &'a mut [f32],
+        out: &'a mut [f32],
+        kept: &'a mut Kept,
+        selection: &'a mut Vec<f32>,
+    ) {
+        let [image, head] = place;
+        let v = problem.v(image, head);
+        let [all, dim] = v.shape();
+        let rows = scores.chunks_exact_mut(all);
+        let out = out.chunks_mut(problem.heads * dim);
+        for ((row, out), (state, set)) in rows.zip(out).zip(problem.records_mut(saved, head)) {
+            *state = survivors(simd, row, problem.kept, selection);
             bits::write(row, state, set);
-            let (keys, weights, _) = self.kept.read(set, all);
+            let (keys, weights, _) = kept.read(set, all);
             for (weight, &key) in weights.iter_mut().zip(keys) {
                 *weight = row[key as usize];
             }
             // NaN stays NaN.
             state.scale /= exp_all(simd, weights, state.max);
-            weighted_sum(simd, &mut out[..dim], keys, weights, self.v, state.scale);
+            weighted_sum(simd, &mut out[..dim], keys, weights, v, state.scale);
         }
     }
-}
 
-/// The gradients of a block in one head.
-pub(super) struct Gradients<'a, 'b, I> {
-    pub(super) block: HeadBlock<'a>,
-    pub(super) records: I,
-    pub(super) scale: f32,
-    pub(super) target: &'a mut Target<'b>,
-    pub(super) kept: &'a mut Kept,
-}
-
-impl<'a, I: Iterator<Item = (&'a RowState, &'a [u32])>> Gradients<'a, '_, I> {
-    /// Adds the gradients of keys and values to the target, or replaces it. Those of the queries are always replaced.
-    pub(super) fn add(self, write: Write) {
-        if write == Write::Replace {
-            let shapes = self.block.inputs.map(Matrix::shape);
-            let places = self.target.places(self.block.head);
-            for ([keys, dim], (start, stride)) in shapes.into_iter().zip(places).skip(1) {
-                for key in 0..keys {
-                    self.target.out[start + key * stride..][..dim].fill(0.0);
-                }
-            }
-        }
-        Arch::new().dispatch(self);
-    }
-}
-
-impl<'a, I: Iterator<Item = (&'a RowState, &'a [u32])>> WithSimd for Gradients<'a, '_, I> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self {
-            block,
-            target,
-            kept,
-            ..
-        } = self;
+    /// Adds the gradients of a block in one head to those of keys and values. Those of the queries are replaced.
+    pub(super) fn add_gradients<'a, 'b, simd: S>(
+        problem: &'a Problem<'a>,
+        block: HeadBlock<'a>,
+        target: &'a mut Target<'b>,
+        kept: &'a mut Kept,
+    ) {
         let [q, k, v] = block.inputs;
         let (all, dim) = (k.shape()[0], q.shape()[1]);
         let [(_, dq_stride), (dk, dk_stride), (dv, dv_stride)] = target.places(block.head);
-        for (number, (state, set)) in self.records.enumerate() {
+        let records = problem.records(block.saved, block.head);
+        for (number, (state, set)) in records.enumerate() {
             let (q, d_out) = (line(q, number), line(block.d_out, number));
             let (keys, weights, d_weights) = kept.read(set, all);
             for (weight, &key) in weights.iter_mut().zip(keys) {
-                *weight = self.scale * dot_of(simd, q, line(k, key as usize));
+                *weight = problem.scale * dot_of(simd, q, line(k, key as usize));
             }
             // These scores are rounded otherwise than those of the forward pass. With their own largest score and sum the weights
             // add up to 1, and an error common to all of them cancels, as in a softmax. NaN stays NaN.
@@ -149,7 +116,7 @@ impl<'a, I: Iterator<Item = (&'a RowState, &'a [u32])>> WithSimd for Gradients<'
             // The gradients of the scores, times the scale.
             let mean = dot(simd, d_weights, weights);
             for (d_weight, weight) in d_weights.iter_mut().zip(&*weights) {
-                *d_weight = weight * (*d_weight - mean) * self.scale;
+                *d_weight = weight * (*d_weight - mean) * problem.scale;
             }
             let d_query = &mut target.queries(block.head, block.start)[number * dq_stride..];
             weighted_sum(simd, &mut d_query[..dim], keys, d_weights, k, 1.0);
