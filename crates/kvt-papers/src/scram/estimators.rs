@@ -3,12 +3,12 @@
 mod measured;
 
 use kvt_attention::AttentionError;
-use kvt_attention::scram::{Estimator, PatchMatch, Proposal, Tokens};
+use kvt_attention::scram::{Estimator, Proposal, Tokens};
 use kvt_ops::Key;
 
 use self::measured::{Drawn, Draws, Measured};
 use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
-use super::{full, input, weights};
+use super::{full, input, search, weights};
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
 
@@ -86,12 +86,7 @@ impl Estimators {
         let [queries, keys] = input::shifted(key, self.side, 9, DIM);
         let values = input::noise(key.named("values"), keys.len());
         let tokens = Tokens::new(&queries, &keys, DIM, [self.side, self.side])?;
-        let search = PatchMatch {
-            kept: KEPT,
-            separation: SEPARATION,
-            iterations: 8,
-        };
-        let modes = search.search(&tokens, key.named("modes"));
+        let modes = search(&tokens, KEPT, SEPARATION, key.named("modes"));
         let count = tokens.tokens();
         let of_query = (0..count).map(|query| modes.matches(0, query).count());
         let all_modes: usize = of_query.sum();

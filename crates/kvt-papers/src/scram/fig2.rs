@@ -1,10 +1,10 @@
 //! Figure 2: attention maps of a picture's low-rank approximation, full and sparse.
 
-use kvt_attention::scram::{Fields, PatchMatch, Tokens};
+use kvt_attention::scram::{Fields, Tokens};
 use kvt_ops::Key;
 
 use super::super::{Item, Make, Order, Outcome, ReproduceError, Watch, table};
-use super::{first, full, input, share, weights};
+use super::{first, full, input, search, share, weights};
 use kvt_train::plot::{Panel, heat_maps};
 use kvt_train::table::{Table, cells};
 
@@ -92,12 +92,7 @@ struct Map {
 
 impl Map {
     fn of(name: &'static str, tokens: &Tokens<'_>, separation: usize, scale: f64) -> Self {
-        let search = PatchMatch {
-            kept: KEPT,
-            separation,
-            iterations: 8,
-        };
-        let found = search.search(tokens, Key::new(0));
+        let found = search(tokens, KEPT, separation, Key::new(0));
         let exact = Fields::exact(tokens, KEPT, separation);
         let mut map = Self {
             name,

@@ -34,6 +34,7 @@ const PAPER: Fig4 = Fig4 {
 /// Times of one kind of attention: tokens and milliseconds.
 struct Times {
     name: String,
+    config: AttentionConfig,
     by_tokens: Vec<(usize, Timing)>,
 }
 
@@ -53,14 +54,7 @@ pub(crate) const ITEM: Item = Item {
 impl Fig4 {
     fn compute(&self, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
         let device = Device::flex();
-        let mut all = vec![Times {
-            name: "full".to_owned(),
-            by_tokens: Vec::new(),
-        }];
-        all.extend(KEPT.map(|kept| Times {
-            name: format!("PatchMatch, κ = {kept}"),
-            by_tokens: Vec::new(),
-        }));
+        let mut all = kinds();
         let rounds = Rounds {
             warmup: 1,
             timed: self.runs,
@@ -71,7 +65,11 @@ impl Fig4 {
                 grid: Some([side, side]),
                 ..Place::new(side * side, DIM, 1)
             };
-            let mut mixers = mixers(&place, &device)?;
+            let mixers = all.iter().map(|Times { config, .. }| {
+                config.validate_at(&place)?;
+                Ok(config.init(&place, &BurnInit::new(&device)))
+            });
+            let mut mixers = mixers.collect::<Result<Vec<Mixer>, ReproduceError>>()?;
             let [q, k] = input::shifted(Key::new(0).named("scram-fig4"), side, 9, DIM);
             let v = input::noise(Key::new(0).named("values"), q.len());
             let tensor = |x: &[f32]| {
@@ -141,19 +139,24 @@ impl Fig4 {
 }
 
 /// Full attention, and PatchMatch for each κ.
-fn mixers(place: &Place, device: &Device) -> Result<Vec<Mixer>, ReproduceError> {
-    let mut configs = vec![AttentionConfig::dense()];
-    configs.extend(KEPT.map(|kept| {
-        AttentionConfig::Scram(ScramConfig {
+fn kinds() -> Vec<Times> {
+    let of = |name, config| Times {
+        name,
+        config,
+        by_tokens: Vec::new(),
+    };
+    let mut all = vec![of("full".to_owned(), AttentionConfig::dense())];
+    all.extend(KEPT.map(|kept| {
+        let config = ScramConfig {
             kept,
             ..ScramConfig::default()
-        })
+        };
+        of(
+            format!("PatchMatch, κ = {kept}"),
+            AttentionConfig::Scram(config),
+        )
     }));
-    let made = configs.into_iter().map(|config| {
-        config.validate_at(place)?;
-        Ok(config.init(place, &BurnInit::new(device)))
-    });
-    made.collect()
+    all
 }
 
 fn csv(all: &[Times]) -> String {
