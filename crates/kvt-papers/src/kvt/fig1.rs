@@ -1,10 +1,8 @@
 //! Figure 1: top-1 against the number of kept keys.
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
 use super::paper::{FIG1, Sweep};
 use super::{cited, fields, ours, paired};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::report::{PairedT, Statistic, difference_text};
 use kvt_train::plot::{Axis, Chart, Line, Names, beside};
 use kvt_train::run::Metric;

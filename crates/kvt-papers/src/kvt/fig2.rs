@@ -1,9 +1,7 @@
 //! Figure 2: metrics of each layer.
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
 use super::inside::LayersOfRow;
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_data::text::counted;
 use kvt_train::analysis::Measure;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
-};
 use super::fig2;
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table};
 use kvt_tools::report::Statistic;
 use kvt_train::analysis::Measure;
 use kvt_train::error::TrainError;

@@ -1,6 +1,6 @@
 //! The numbers that the paper prints, each once with its source: arXiv 2106.00515, version 1 (`v1`) and the last one (ECCV 2022).
 
-use super::super::Version;
+use crate::Version;
 
 /// A system of Table 1: top-1 on ImageNet-1k in percent.
 pub(super) struct System {

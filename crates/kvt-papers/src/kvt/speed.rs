@@ -1,8 +1,8 @@
 //! Version 1's Table 3: the time of an iteration.
 
-use super::super::{Item, Make, Order, Outcome, ReproduceError, Version, Watch, table};
 use super::paper::SPEED_V1;
 use super::{cited, ratio};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Version, Watch, table};
 use kvt_tools::bench::{self, ModelCase, Rounds, StepMeasurement};
 use kvt_train::config::{Document, Plan};
 use kvt_train::device;

@@ -2,11 +2,9 @@
 
 use kvt_models::Summary;
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
-};
 use super::paper::{CONV_NETS, System, TABLE1};
 use super::{bars, cited, fields, kept, ours, percent, short};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::{Cell, Found, Sweep};
 use kvt_train::run::{Metric, RunDir};

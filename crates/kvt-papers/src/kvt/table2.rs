@@ -1,10 +1,8 @@
 //! Table 2: top-1 by epoch.
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
 use super::paper::{Convergence, TABLE2, TABLE2_EPOCHS};
 use super::{cited, fields, ours, paired, percent};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::report::{PairedT, difference_text};
 use kvt_tools::sweep::p_is;
 use kvt_train::plot::{Axis, Chart, Line, Names};

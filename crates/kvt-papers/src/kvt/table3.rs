@@ -1,10 +1,8 @@
 //! Table 3: dense attention with a temperature.
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
 use super::paper::{TABLE3, TABLE3_DENSE, TABLE3_KNN};
 use super::{cited, fields, ours, percent};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::report::Statistic;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::run::Metric;

@@ -1,10 +1,8 @@
 //! Table 4: mIoU of UPerNet and box AP of Mask R-CNN, with dense and with k-NN attention.
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
 use super::paper::{Dense, TABLE4};
 use super::{bars, cited, fields, kept, ours, percent, short};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::{Cell, pairs_markdown};
 use kvt_train::run::{Metric, RunDir};

@@ -7,8 +7,8 @@ use kvt_attention::scram::{Estimator, Proposal, Tokens};
 use kvt_ops::Key;
 
 use self::measured::{Drawn, Draws, Measured};
-use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
 use super::{full, input, search, weights};
+use crate::{Item, Make, Outcome, ReproduceError, Watch, table};
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
 

@@ -3,8 +3,8 @@
 use kvt_attention::scram::{Fields, Tokens};
 use kvt_ops::Key;
 
-use super::super::{Item, Make, Order, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, search, share, weights};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Watch, table};
 use kvt_train::plot::{Panel, heat_maps};
 use kvt_train::table::{Table, cells};
 

@@ -5,9 +5,9 @@ use kvt_attention::{AttentionConfig, BurnInit, Mechanism, Mixer, Phase, Place, S
 use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
 
-use super::super::fit::slope;
-use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
 use super::input;
+use crate::fit::slope;
+use crate::{Item, Make, Outcome, ReproduceError, Watch, table};
 use kvt_tools::bench::{Rounds, Timing, time};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::Table;

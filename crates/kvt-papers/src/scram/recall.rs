@@ -5,8 +5,8 @@ use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
 use rayon::prelude::*;
 
-use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
 use super::{first, full, input, search, share};
+use crate::{Item, Make, Outcome, ReproduceError, Watch, table};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells};
 

@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 use kvt_ops::Key;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::super::fit::slope;
-use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
+use crate::fit::slope;
+use crate::{Item, Make, Outcome, ReproduceError, Watch, table};
 use kvt_train::analysis::Estimate;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
