@@ -192,7 +192,19 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The same of inputs by their names, without attributes.
+    /// An operator of some values along an axis.
+    fn along<'t>(
+        &mut self,
+        operator: &str,
+        axis: usize,
+        inputs: impl IntoIterator<Item = &'t TensorIr>,
+        out: &TensorIr,
+    ) -> Result<(), ExportError> {
+        let axis = Attribute::int("axis", axis as i64);
+        self.operator(operator, inputs, [axis], out)
+    }
+
+    /// An operator of inputs by their names, without attributes, for a value.
     fn named(
         &mut self,
         operator: &str,

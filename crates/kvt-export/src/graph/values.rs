@@ -66,11 +66,8 @@ pub(super) fn value_info(name: &str, dims: &[Dim]) -> ValueInfo {
 impl Builder<'_> {
     /// A list of integers.
     pub(super) fn ints(&mut self, ints: &[i64]) -> String {
-        self.constant(
-            &[ints.len() as i64],
-            7,
-            ints.iter().flat_map(|i| i.to_le_bytes()).collect(),
-        )
+        let bytes = ints.iter().flat_map(|i| i.to_le_bytes()).collect();
+        self.constant(&[ints.len() as i64], 7, bytes)
     }
 
     /// An axis where an operator takes one of them.
@@ -169,11 +166,8 @@ impl Builder<'_> {
             ..Constant::default()
         };
         let shape = self.shape(&self.dims_of(out));
-        let name = self.node(
-            "ConstantOfShape",
-            [shape],
-            [Attribute::tensor("value", value)],
-        );
+        let value = Attribute::tensor("value", value);
+        let name = self.node("ConstantOfShape", [shape], [value]);
         self.set(out, name);
         Ok(())
     }
