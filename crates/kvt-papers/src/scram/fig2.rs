@@ -77,6 +77,7 @@ fn compute(_: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
 }
 
 /// A sparse map, and how much of the full one it covers.
+#[derive(Default)]
 struct Map {
     name: &'static str,
     weights: Vec<f64>,
@@ -96,11 +97,7 @@ impl Map {
         let exact = Fields::exact(tokens, KEPT, separation);
         let mut map = Self {
             name,
-            weights: Vec::new(),
-            recall: 0.0,
-            peaks: 0.0,
-            mass: [0.0; 2],
-            keys: 0.0,
+            ..Self::default()
         };
         let queries = TOKENS as f64;
         for query in 0..TOKENS {
