@@ -100,15 +100,12 @@ fn report(
     report.save(&page).map_err(SweepError::from)?;
     let attention = folder.join("attention.png");
     // The first sample of each run, which is the same image: below the name of the run that image, and the image under the map of each head.
-    let rows = report
-        .records
-        .iter()
-        .enumerate()
-        .filter_map(|(run, record)| {
-            let sample = report.samples.iter().find(|sample| sample.run == run)?;
-            let name = vec![record.name.clone()];
-            Some(parts(&sample.picture, name, &sample.maps, Drawn::OnImage))
-        });
+    let records = report.records.iter().enumerate();
+    let rows = records.filter_map(|(run, record)| {
+        let sample = report.samples.iter().find(|sample| sample.run == run)?;
+        let name = vec![record.name.clone()];
+        Some(parts(&sample.picture, name, &sample.maps, Drawn::OnImage))
+    });
     let rows: Vec<_> = rows.collect();
     let drawn = labelled(&rows, NOTE).map_err(ReproduceError::Draw)?;
     save_png(&attention, &drawn)?;
