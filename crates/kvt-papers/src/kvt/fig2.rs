@@ -131,11 +131,7 @@ fn found(rows: &[LayersOfRow; 2], runs: &Runs) -> String {
             (*paper).to_owned(),
             number(mean(&of_dense)),
             number(mean(&of_knn)),
-            if of_knn.is_empty() {
-                String::new()
-            } else {
-                format!("{above} of {}", of_knn.len())
-            },
+            or_empty((!of_knn.is_empty()).then(|| format!("{above} of {}", of_knn.len()))),
             number(roughness(&of_dense)),
             number(roughness(&of_knn)),
         ]

@@ -44,19 +44,13 @@ fn compute(draws: usize, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
     let third = relevant::compute(draws);
     watch.progress(3, 3);
     let curves = [&first.curve, &second, &third];
-    let points = curves.into_iter().flat_map(|curve| {
+    let rows = curves.into_iter().flat_map(|curve| {
+        let (lemma, quantity) = (&curve.lemma, &curve.quantity);
         let points = curve.points.iter();
-        points.map(move |(x, found)| (curve, x, found))
-    });
-    let rows = points.map(|(curve, x, found)| {
-        cells([
-            &curve.lemma,
-            &curve.quantity,
-            x,
-            &found.mean,
-            &or_empty(found.error),
-            &found.images,
-        ])
+        points.map(move |(x, found)| {
+            let error = or_empty(found.error);
+            cells([lemma, quantity, x, &found.mean, &error, &found.images])
+        })
     });
     let header = "lemma,quantity,x,mean,standard_error,draws";
     let csv = Table::new(header.split(','), rows).csv();
