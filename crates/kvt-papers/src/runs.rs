@@ -6,7 +6,7 @@ use super::configs::Configs;
 use super::{Item, Order, ReproduceError, Version, Watch};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::{
-    Cell, Found, PairRow, State, Sweep, carry_out, cells_csv, commands_markdown, conditions, pairs,
+    Cell, Found, PairRow, State, Sweep, carry_out, commands_markdown, conditions, pairs,
     pairs_markdown,
 };
 use kvt_train::run::Metric;
@@ -260,11 +260,5 @@ impl Runs {
         let mut all = self.sweep.cells.iter().zip(&self.found);
         let is_known = all.any(|(cell, found)| cell.name == row && found.is_known(cell));
         if is_known { " †" } else { "" }
-    }
-
-    /// All cells with the metrics of their item as `<item>-runs.csv`, a file of an outcome.
-    pub(crate) fn file(&self, item: &Item) -> (String, Vec<u8>) {
-        let csv = cells_csv(&self.sweep.cells, &self.found, item.metrics);
-        (format!("{}-runs.csv", item.name), csv.into_bytes())
     }
 }
