@@ -254,10 +254,8 @@ fn page(item: &Item, order: &Order, outcome: &Outcome) -> String {
     if item.versions.len() > 1 {
         command += &format!(" --version {}", order.version.name());
     }
-    if item.takes_runs() || item.takes_overrides {
-        for text in &order.overrides {
-            command += &format!(" --set {}", shell(text));
-        }
+    for text in &order.overrides {
+        command += &format!(" --set {}", shell(text));
     }
     let figure = if outcome.svg.is_empty() {
         format!("No run is finished: {NO_FIGURE}.")

@@ -75,10 +75,8 @@ struct Curve {
 
 impl Curve {
     fn panel(&self) -> LinePanel<'static> {
-        let points = self
-            .points
-            .iter()
-            .map(|(x, found)| (*x, found.mean, found.error));
+        let points = self.points.iter();
+        let points = points.map(|(x, found)| (*x, found.mean, found.error));
         LinePanel {
             title: format!("Lemma {}: {}", self.lemma, self.title),
             x: Axis::linear(self.x).at(self.points.iter().map(|(x, _)| *x).collect()),
@@ -90,10 +88,8 @@ impl Curve {
 
     /// The `x` with the smallest mean.
     fn lowest(&self) -> f64 {
-        let lowest = self
-            .points
-            .iter()
-            .min_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+        let points = self.points.iter();
+        let lowest = points.min_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
         lowest.map_or(f64::NAN, |(x, _)| *x)
     }
 }
@@ -146,10 +142,8 @@ fn found(first: &gradient::Found, second: &Curve, third: &Curve, draws: usize) -
         at(second, 1.0),
         at(second, dense),
     );
-    let dims = third
-        .points
-        .iter()
-        .map(|(x, found)| (x.ln(), found.mean.ln()));
+    let dims = third.points.iter();
+    let dims = dims.map(|(x, found)| (x.ln(), found.mean.ln()));
     let _ = write!(
         text,
         "### Lemma 3\n\n{} normal keys, {} of them relevant; the query is their mean with noise of deviation 0.5. The share of keys that have to be \
