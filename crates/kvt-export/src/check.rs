@@ -29,10 +29,8 @@ impl Sample {
         let (config, batch) = (model.config(), batch.unwrap_or(IMAGES));
         let size = config.img_size();
         let shape = [batch, config.in_chans(), size.height, size.width];
-        let (one, count) = (
-            shape.iter().skip(1).product::<usize>(),
-            IMAGES.next_multiple_of(batch),
-        );
+        let one: usize = shape.iter().skip(1).product();
+        let count = IMAGES.next_multiple_of(batch);
         let mut rng = Key::new(0).named("export").rng();
         // About the values of normalised pixels.
         let images: Vec<f32> = (0..count * one)
@@ -101,9 +99,6 @@ impl Sample {
 /// Where a model's weights are.
 fn device_of(model: &Model) -> Device {
     use burn::module::Module;
-    model
-        .devices()
-        .into_iter()
-        .next()
-        .unwrap_or_else(Device::flex)
+    let mut devices = model.devices().into_iter();
+    devices.next().unwrap_or_else(Device::flex)
 }

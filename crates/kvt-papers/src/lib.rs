@@ -32,7 +32,7 @@ use self::runs::Runs;
 pub use self::runs::planned;
 use kvt_data::fs::{check_writable, remove_leftovers, write_together};
 use kvt_data::text::shell;
-use kvt_tools::sweep::{Found, Watch};
+use kvt_tools::sweep::{Found, Watch, cells_csv};
 use kvt_train::table::Table;
 
 /// All items, in the order of their papers.
@@ -202,7 +202,9 @@ pub fn reproduce(
             let runs = Runs::of(item, order, watch)?;
             let mut outcome = compute(&runs, order, watch)?;
             if !item.metrics.is_empty() {
-                outcome.files.push(runs.file(item));
+                let csv = cells_csv(&runs.sweep.cells, &runs.found, item.metrics);
+                let name = format!("{}-runs.csv", item.name);
+                outcome.files.push((name, csv.into_bytes()));
             }
             if !runs.found.iter().any(Found::is_finished) {
                 outcome.svg.clear();
@@ -252,10 +254,8 @@ fn page(item: &Item, order: &Order, outcome: &Outcome) -> String {
     if item.versions.len() > 1 {
         command += &format!(" --version {}", order.version.name());
     }
-    if item.takes_runs() || item.takes_overrides {
-        for text in &order.overrides {
-            command += &format!(" --set {}", shell(text));
-        }
+    for text in &order.overrides {
+        command += &format!(" --set {}", shell(text));
     }
     let figure = if outcome.svg.is_empty() {
         format!("No run is finished: {NO_FIGURE}.")

@@ -6,8 +6,8 @@ use super::configs::Configs;
 use super::{Item, Order, ReproduceError, Version, Watch};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::{
-    Cell, Found, LeftOut, PairRow, State, Sweep, carry_out, cells_csv, commands_markdown,
-    conditions, pairs, pairs_markdown,
+    Cell, Found, PairRow, State, Sweep, carry_out, commands_markdown, conditions, pairs,
+    pairs_markdown,
 };
 use kvt_train::run::Metric;
 
@@ -135,12 +135,9 @@ impl Runs {
         let mut failures = Vec::new();
         if !order.as_is {
             let ends = carry_out(&chosen, &order.devices, watch)?;
-            let LeftOut {
-                failures: all,
-                busy,
-            } = chosen.left_out(&ends);
-            failures = all;
-            busy.iter().for_each(|line| watch.say(line));
+            let left_out = chosen.left_out(&ends);
+            failures = left_out.failures;
+            left_out.busy.iter().for_each(|line| watch.say(line));
         }
         let found = sweep.found()?;
         for line in found.iter().flat_map(|found| &found.unread) {
@@ -263,11 +260,5 @@ impl Runs {
         let mut all = self.sweep.cells.iter().zip(&self.found);
         let is_known = all.any(|(cell, found)| cell.name == row && found.is_known(cell));
         if is_known { " †" } else { "" }
-    }
-
-    /// All cells with the metrics of their item as `<item>-runs.csv`, a file of an outcome.
-    pub(crate) fn file(&self, item: &Item) -> (String, Vec<u8>) {
-        let csv = cells_csv(&self.sweep.cells, &self.found, item.metrics);
-        (format!("{}-runs.csv", item.name), csv.into_bytes())
     }
 }

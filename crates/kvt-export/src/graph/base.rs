@@ -19,27 +19,24 @@ impl Builder<'_> {
         of: &BaseOperationIr,
         operation: &OperationIr,
     ) -> Result<(), ExportError> {
+        use BaseOperationIr as Of;
         match of {
-            BaseOperationIr::Reshape(of) => {
+            Of::Reshape(of) => {
                 let dims = self.dims_of(&of.out);
                 let (x, shape) = (self.read(&of.input)?, self.new_shape(&dims));
                 self.named("Reshape", [x, shape], &of.out)
             }
-            BaseOperationIr::SwapDims(of) => {
+            Of::SwapDims(of) => {
                 let mut axes: Vec<usize> = (0..of.input.shape.num_dims()).collect();
                 axes.swap(of.dim1, of.dim2);
-                self.operator(
-                    "Transpose",
-                    [&of.input],
-                    [Attribute::ints("perm", axes)],
-                    &of.out,
-                )
+                let perm = Attribute::ints("perm", axes);
+                self.operator("Transpose", [&of.input], [perm], &of.out)
             }
-            BaseOperationIr::Permute(of) => {
+            Of::Permute(of) => {
                 let perm = Attribute::ints("perm", of.axes.iter().copied());
                 self.operator("Transpose", [&of.input], [perm], &of.out)
             }
-            BaseOperationIr::Flip(of) => {
+            Of::Flip(of) => {
                 let ranges = of
                     .axes
                     .iter()
@@ -47,61 +44,52 @@ impl Builder<'_> {
                 let ranges: Vec<[i64; 4]> = ranges.collect();
                 self.sliced(&of.input, &ranges, &of.out)
             }
-            BaseOperationIr::Expand(of) => self.expand(of),
-            BaseOperationIr::Slice(of) => self.slice(of, operation),
-            BaseOperationIr::Select(of) => {
-                let axis = Attribute::int("axis", of.dim as i64);
-                self.operator("Gather", [&of.tensor, &of.indices], [axis], &of.out)
+            Of::Expand(of) => self.expand(of),
+            Of::Slice(of) => self.slice(of, operation),
+            Of::Select(of) => self.along("Gather", of.dim, [&of.tensor, &of.indices], &of.out),
+            Of::Gather(of) => {
+                self.along("GatherElements", of.dim, [&of.tensor, &of.indices], &of.out)
             }
-            BaseOperationIr::Gather(of) => {
-                let axis = Attribute::int("axis", of.dim as i64);
-                self.operator("GatherElements", [&of.tensor, &of.indices], [axis], &of.out)
-            }
-            BaseOperationIr::Scatter(of) if of.update == IndexingUpdateOp::Assign => {
-                let axis = Attribute::int("axis", of.dim as i64);
+            Of::Scatter(of) if of.update == IndexingUpdateOp::Assign => {
                 let inputs = [&of.tensor, &of.indices, &of.value];
-                self.operator("ScatterElements", inputs, [axis], &of.out)
+                self.along("ScatterElements", of.dim, inputs, &of.out)
             }
-            BaseOperationIr::MaskWhere(of) => {
+            Of::MaskWhere(of) => {
                 self.operator("Where", [&of.mask, &of.value, &of.tensor], [], &of.out)
             }
-            BaseOperationIr::MaskFill(of) => {
+            Of::MaskFill(of) => {
                 let (mask, value) = (self.read(&of.mask)?, self.number(of.value, &of.tensor)?);
                 let x = self.read(&of.tensor)?;
                 self.named("Where", [mask, value, x], &of.out)
             }
-            BaseOperationIr::Equal(of) => self.operator("Equal", [&of.lhs, &of.rhs], [], &of.out),
-            BaseOperationIr::EqualElem(of) => self.with_scalar("Equal", of),
-            BaseOperationIr::NotEqual(of) => {
+            Of::Equal(of) => self.operator("Equal", [&of.lhs, &of.rhs], [], &of.out),
+            Of::EqualElem(of) => self.with_scalar("Equal", of),
+            Of::NotEqual(of) => {
                 self.operator("Equal", [&of.lhs, &of.rhs], [], &of.out)?;
                 self.operator("Not", [&of.out], [], &of.out)
             }
-            BaseOperationIr::NotEqualElem(of) => {
+            Of::NotEqualElem(of) => {
                 self.with_scalar("Equal", of)?;
                 self.operator("Not", [&of.out], [], &of.out)
             }
-            BaseOperationIr::RepeatDim(of) => self.repeat(&of.tensor, of.dim, &of.out, operation),
-            BaseOperationIr::Cat(of) => {
-                let axis = Attribute::int("axis", of.dim as i64);
-                self.operator("Concat", &of.tensors, [axis], &of.out)
-            }
-            BaseOperationIr::Cast(of) => self.cast(&of.input, &of.out),
+            Of::RepeatDim(of) => self.repeat(&of.tensor, of.dim, &of.out, operation),
+            Of::Cat(of) => self.along("Concat", of.dim, &of.tensors, &of.out),
+            Of::Cast(of) => self.cast(&of.input, &of.out),
             // What is in an empty tensor is never read.
-            BaseOperationIr::Empty(of) | BaseOperationIr::Zeros(of) => self.fill(0.0, &of.out),
-            BaseOperationIr::Ones(of) => self.fill(1.0, &of.out),
+            Of::Empty(of) | Of::Zeros(of) => self.fill(0.0, &of.out),
+            Of::Ones(of) => self.fill(1.0, &of.out),
             _ => Err(self.unknown(operation)),
         }
     }
 
     pub(super) fn bool(&mut self, of: &BoolOperationIr) -> Result<(), ExportError> {
+        use BoolOperationIr as Of;
         match of {
-            BoolOperationIr::IntoFloat(of) | BoolOperationIr::IntoInt(of) => {
-                self.cast(&of.input, &of.out)
-            }
-            BoolOperationIr::Not(of) => self.operator("Not", [&of.input], [], &of.out),
-            BoolOperationIr::And(of) => self.operator("And", [&of.lhs, &of.rhs], [], &of.out),
-            BoolOperationIr::Or(of) => self.operator("Or", [&of.lhs, &of.rhs], [], &of.out),
-            BoolOperationIr::Xor(of) => self.operator("Xor", [&of.lhs, &of.rhs], [], &of.out),
+            Of::IntoFloat(of) | Of::IntoInt(of) => self.cast(&of.input, &of.out),
+            Of::Not(of) => self.operator("Not", [&of.input], [], &of.out),
+            Of::And(of) => self.operator("And", [&of.lhs, &of.rhs], [], &of.out),
+            Of::Or(of) => self.operator("Or", [&of.lhs, &of.rhs], [], &of.out),
+            Of::Xor(of) => self.operator("Xor", [&of.lhs, &of.rhs], [], &of.out),
         }
     }
 

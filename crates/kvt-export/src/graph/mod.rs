@@ -192,7 +192,19 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The same of inputs by their names, without attributes.
+    /// An operator of some values along an axis.
+    fn along<'t>(
+        &mut self,
+        operator: &str,
+        axis: usize,
+        inputs: impl IntoIterator<Item = &'t TensorIr>,
+        out: &TensorIr,
+    ) -> Result<(), ExportError> {
+        let axis = Attribute::int("axis", axis as i64);
+        self.operator(operator, inputs, [axis], out)
+    }
+
+    /// An operator of inputs by their names, without attributes, for a value.
     fn named(
         &mut self,
         operator: &str,
@@ -208,10 +220,8 @@ impl<'a> Builder<'a> {
     fn finish(mut self) -> Result<Graph, ExportError> {
         let [first, _] = self.recorded.recordings;
         let nothing = || ExportError::Nothing;
-        let (input, output) = (
-            first.input.ok_or_else(nothing)?,
-            first.output.ok_or_else(nothing)?,
-        );
+        let input = first.input.ok_or_else(nothing)?;
+        let output = first.output.ok_or_else(nothing)?;
         let dims_of = |id| self.dims.get(&id).cloned().unwrap_or_default();
         let infos = [(INPUT, dims_of(input)), (OUTPUT, dims_of(output))];
         let [input, out] = infos.map(|(name, dims)| value_info(name, &dims));

@@ -89,14 +89,8 @@ impl Builder<'_> {
         match of {
             Of::Relu(of) => self.operator("Relu", [&of.input], [], &of.out),
             Of::Sigmoid(of) => self.operator("Sigmoid", [&of.input], [], &of.out),
-            Of::Softmax(of) => {
-                let axis = Attribute::int("axis", of.axis as i64);
-                self.operator("Softmax", [&of.input], [axis], &of.out)
-            }
-            Of::LogSoftmax(of) => {
-                let axis = Attribute::int("axis", of.axis as i64);
-                self.operator("LogSoftmax", [&of.input], [axis], &of.out)
-            }
+            Of::Softmax(of) => self.along("Softmax", of.axis, [&of.input], &of.out),
+            Of::LogSoftmax(of) => self.along("LogSoftmax", of.axis, [&of.input], &of.out),
             // ONNX has an operator of its own for it only later.
             Of::Gelu(of) => {
                 let x = self.read(&of.input)?;

@@ -131,12 +131,8 @@ impl Builder<'_> {
     }
 
     fn reduce(&mut self, operator: &str, of: &ReduceDimOpIr) -> Result<(), ExportError> {
-        self.operator(
-            operator,
-            [&of.input],
-            [Attribute::ints("axes", [of.axis])],
-            &of.out,
-        )
+        let axes = Attribute::ints("axes", [of.axis]);
+        self.operator(operator, [&of.input], [axes], &of.out)
     }
 
     fn sum(&mut self, x: &TensorIr, axes: &[usize], out: &TensorIr) -> Result<(), ExportError> {

@@ -42,15 +42,9 @@ pub(super) fn constant(name: &str, data: &TensorData, data_type: i32) -> Constan
 
 /// An input or output in f32.
 pub(super) fn value_info(name: &str, dims: &[Dim]) -> ValueInfo {
-    let dim = dims.iter().map(|dim| match dim {
-        Dim::Fixed(length) => Dimension {
-            value: Some(*length as i64),
-            name: None,
-        },
-        Dim::PerImage(_) => Dimension {
-            value: None,
-            name: Some(BATCH.to_owned()),
-        },
+    let dim = dims.iter().map(|dim| Dimension {
+        value: dim.fixed(),
+        name: dim.fixed().is_none().then(|| BATCH.to_owned()),
     });
     let shape = Some(TensorShape { dim: dim.collect() });
     let tensor = Some(TensorType {
@@ -66,11 +60,8 @@ pub(super) fn value_info(name: &str, dims: &[Dim]) -> ValueInfo {
 impl Builder<'_> {
     /// A list of integers.
     pub(super) fn ints(&mut self, ints: &[i64]) -> String {
-        self.constant(
-            &[ints.len() as i64],
-            7,
-            ints.iter().flat_map(|i| i.to_le_bytes()).collect(),
-        )
+        let bytes = ints.iter().flat_map(|i| i.to_le_bytes()).collect();
+        self.constant(&[ints.len() as i64], 7, bytes)
     }
 
     /// An axis where an operator takes one of them.
@@ -118,10 +109,7 @@ impl Builder<'_> {
 
     /// A shape, as an operator reads it.
     pub(super) fn shape(&mut self, dims: &[Dim]) -> String {
-        let fixed: Option<Vec<i64>> = dims
-            .iter()
-            .map(|dim| dim.fixed().map(|n| n as i64))
-            .collect();
+        let fixed: Option<Vec<i64>> = dims.iter().map(|dim| dim.fixed()).collect();
         if let Some(fixed) = fixed {
             return self.ints(&fixed);
         }
@@ -135,11 +123,8 @@ impl Builder<'_> {
         if open > 1 {
             return self.shape(dims);
         }
-        let lengths: Vec<i64> = dims
-            .iter()
-            .map(|dim| dim.fixed().map_or(-1, |length| length as i64))
-            .collect();
-        self.ints(&lengths)
+        let lengths = dims.iter().map(|dim| dim.fixed().unwrap_or(-1));
+        self.ints(&lengths.collect::<Vec<_>>())
     }
 
     /// A length as a list of one.
@@ -169,20 +154,17 @@ impl Builder<'_> {
             ..Constant::default()
         };
         let shape = self.shape(&self.dims_of(out));
-        let name = self.node(
-            "ConstantOfShape",
-            [shape],
-            [Attribute::tensor("value", value)],
-        );
+        let value = Attribute::tensor("value", value);
+        let name = self.node("ConstantOfShape", [shape], [value]);
         self.set(out, name);
         Ok(())
     }
 }
 
 impl Dim {
-    fn fixed(self) -> Option<usize> {
+    fn fixed(self) -> Option<i64> {
         match self {
-            Self::Fixed(length) => Some(length),
+            Self::Fixed(length) => Some(length as i64),
             Self::PerImage(_) => None,
         }
     }

@@ -9,7 +9,7 @@ use kvt_models::{Ask, Backbone, BlockIndex, Model, Observer, Point, Prefix};
 use kvt_ops::{Phase, gelu};
 
 use super::AttributionError;
-use super::weights::{Affine, Weights};
+use super::weights::Weights;
 
 /// timm's epsilon for the layer norms of a vision transformer.
 const EPSILON: f64 = 1e-6;
@@ -74,10 +74,12 @@ impl Forward {
         let context = place.context(Phase::Eval);
         let mixer = config.attention.init(&place, &BurnInit::new(&device));
         let (mut blocks, mut offsets) = (Vec::new(), Vec::new());
-        for block in &weights.blocks {
+        for number in 0..config.depth {
+            let name = |part: &str| format!("blocks.{number}.{part}");
             let input = x.clone();
-            let normed1 = norm(x.clone(), &block.norm1);
-            let qkv = linear(normed1.clone(), &block.qkv)
+            let normed1 = weights.norm(&name("norm1"), x.clone())?;
+            let qkv = weights
+                .linear(&name("attn.qkv"), normed1.clone())?
                 .reshape([tokens, 3, heads, dim / heads])
                 .permute([1, 2, 0, 3]);
             // `[1, heads, tokens, head_dim]` each.
@@ -93,11 +95,11 @@ impl Forward {
                 .matmul(v.clone())
                 .swap_dims(0, 1)
                 .reshape([tokens, dim]);
-            let attention = linear(mixed.clone(), &block.proj);
+            let attention = weights.linear(&name("attn.proj"), mixed.clone())?;
             let middle = x + attention.clone();
-            let normed2 = norm(middle.clone(), &block.norm2);
-            let hidden = gelu(linear(normed2.clone(), &block.fc1));
-            let mlp = linear(hidden.clone(), &block.fc2);
+            let normed2 = weights.norm(&name("norm2"), middle.clone())?;
+            let hidden = gelu(weights.linear(&name("mlp.fc1"), normed2.clone())?);
+            let mlp = weights.linear(&name("mlp.fc2"), hidden.clone())?;
             x = middle.clone() + mlp.clone();
             offsets.push(zeros);
             blocks.push(BlockValues {
@@ -113,11 +115,11 @@ impl Forward {
                 mlp: mlp.inner(),
             });
         }
-        let normed = norm(x, &weights.norm);
+        let normed = weights.norm("norm", x)?;
         let class = normed.clone().narrow(0, 0, 1);
         Ok(Self {
             blocks,
-            logits: linear(class, &weights.head),
+            logits: weights.linear("head", class)?,
             normed: normed.inner(),
             offsets,
         })
@@ -134,20 +136,22 @@ impl Forward {
     }
 }
 
-/// `[tokens, inputs]` to `[tokens, outputs]`.
-fn linear(x: Tensor<2>, layer: &Affine<2>) -> Tensor<2> {
-    let weight = Tensor::from_inner(layer.weight.clone());
-    let bias = Tensor::from_inner(layer.bias.clone());
-    x.matmul(weight.transpose()) + bias.unsqueeze::<2>()
-}
+impl Weights {
+    /// A linear layer: `[tokens, inputs]` to `[tokens, outputs]`.
+    fn linear(&self, name: &str, x: Tensor<2>) -> Result<Tensor<2>, AttributionError> {
+        let (weight, bias) = self.affine::<2>(name)?;
+        let (weight, bias) = (Tensor::from_inner(weight), Tensor::from_inner(bias));
+        Ok(x.matmul(weight.transpose()) + bias.unsqueeze::<2>())
+    }
 
-/// A layer norm of `[tokens, dim]`.
-fn norm(x: Tensor<2>, norm: &Affine<1>) -> Tensor<2> {
-    let centred = x.clone() - x.mean_dim(1);
-    let deviation = (centred.clone().square().mean_dim(1) + EPSILON).sqrt();
-    let weight = Tensor::from_inner(norm.weight.clone()).unsqueeze::<2>();
-    let bias = Tensor::from_inner(norm.bias.clone()).unsqueeze::<2>();
-    centred / deviation * weight + bias
+    /// A layer norm of `[tokens, dim]`.
+    fn norm(&self, name: &str, x: Tensor<2>) -> Result<Tensor<2>, AttributionError> {
+        let (weight, bias) = self.affine::<1>(name)?;
+        let [weight, bias] = [weight, bias].map(|part| Tensor::from_inner(part).unsqueeze::<2>());
+        let centred = x.clone() - x.mean_dim(1);
+        let deviation = (centred.clone().square().mean_dim(1) + EPSILON).sqrt();
+        Ok(centred / deviation * weight + bias)
+    }
 }
 
 /// Records the input of the first block.

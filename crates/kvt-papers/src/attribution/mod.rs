@@ -20,7 +20,7 @@ use kvt_models::{Model, ModelConfig};
 pub use error::AttributionError;
 pub use picture::{NOTE, said};
 
-use self::back::Relevance;
+use self::back::relevance;
 use self::forward::Forward;
 use self::weights::Weights;
 use kvt_train::judge::{best, likely};
@@ -123,7 +123,7 @@ pub fn attribute(
     let [_, _, height, width] = image.dims();
     let side = config.patch_size.max(1);
     let grid = [height / side, width / side];
-    let weights = Weights::of(model, &config, &image.device())?;
+    let weights = Weights::of(model, image.device())?;
     let forward = Forward::run(model, &config, &weights, image)?;
     let logits = read(forward.logits.clone().inner())?;
     let class = match class {
@@ -135,10 +135,10 @@ pub fn attribute(
         None => largest(&logits),
     };
     let gradients = forward.gradients(class)?;
-    let relevance = Relevance::of(&forward, &weights, class);
+    let relevance = relevance(&forward, &weights, class)?;
     let mut rollout: Option<Tensor<2>> = None;
     let mut blocks = Vec::new();
-    for (relevance, gradient) in relevance.attention.into_iter().zip(gradients) {
+    for (relevance, gradient) in relevance.into_iter().zip(gradients) {
         let [_, queries, keys] = relevance.dims();
         let positive = (relevance.clone() * gradient.clone()).clamp_min(0.0);
         let mean = positive.mean_dim(0).reshape([queries, keys]);

@@ -1,14 +1,12 @@
 //! Figure 1: top-1 against the number of kept keys.
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
 use super::paper::{FIG1, Sweep};
 use super::{cited, fields, ours, paired};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::report::{PairedT, Statistic, difference_text};
 use kvt_train::plot::{Axis, Chart, Line, Names, beside};
 use kvt_train::run::Metric;
-use kvt_train::table::{Table, cells};
+use kvt_train::table::{Table, cells, or_empty};
 
 /// A point of a panel.
 struct Point {
@@ -58,10 +56,9 @@ fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, Reprodu
 
 /// The points of a panel, whose runs are called `<key>-k...`, sorted by the share of kept keys, and its dense model last.
 fn points(key: &str, runs: &Runs) -> Result<Vec<Point>, ReproduceError> {
+    let prefix = format!("{key}-");
     let of_panel = |row: &&str| {
-        let kind = row
-            .strip_prefix(key)
-            .and_then(|rest| rest.strip_prefix('-'));
+        let kind = row.strip_prefix(&*prefix);
         kind.is_some_and(|kind| kind == "dense" || kind.starts_with('k'))
     };
     let mut points = Vec::new();
@@ -108,11 +105,7 @@ fn minus_dense(point: &Point, points: &[Point]) -> Option<PairedT> {
 fn beside_dense(point: &Point, points: &[Point], among: usize) -> Option<String> {
     let test = minus_dense(point, points)?;
     let seeds = test.difference.runs;
-    let level = if among > 1 {
-        format!(" at 5 % / {among}")
-    } else {
-        String::new()
-    };
+    let level = or_empty((among > 1).then(|| format!(" at 5 % / {among}")));
     let verdict = match test.p {
         Some(p) if p < 0.05 / among as f64 => format!("more than chance{level}"),
         Some(_) => format!("undecided{level}"),
@@ -166,9 +159,7 @@ fn verdict(name: &str, points: &[Point]) -> Option<String> {
         .filter(|(point, _)| !is_dense(point) && minus_dense(point, points).is_some());
     let among = compared.count();
     let of_best = (!is_dense(best)).then(|| beside_dense(best, points, among));
-    let of_best = of_best
-        .flatten()
-        .map_or_else(String::new, |text| format!(": {text}"));
+    let of_best = or_empty(of_best.flatten().map(|text| format!(": {text}")));
     let smallest = ended.first().map(|(point, _)| *point);
     let smallest = smallest.filter(|point| !is_dense(point) && point.row != best.row);
     let smallest = smallest.and_then(|point| Some((point, beside_dense(point, points, 1)?)));

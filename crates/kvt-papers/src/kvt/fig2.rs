@@ -1,9 +1,7 @@
 //! Figure 2: metrics of each layer.
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
 use super::inside::LayersOfRow;
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_data::text::counted;
 use kvt_train::analysis::Measure;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
@@ -133,11 +131,7 @@ fn found(rows: &[LayersOfRow; 2], runs: &Runs) -> String {
             (*paper).to_owned(),
             number(mean(&of_dense)),
             number(mean(&of_knn)),
-            if of_knn.is_empty() {
-                String::new()
-            } else {
-                format!("{above} of {}", of_knn.len())
-            },
+            or_empty((!of_knn.is_empty()).then(|| format!("{above} of {}", of_knn.len()))),
             number(roughness(&of_dense)),
             number(roughness(&of_knn)),
         ]

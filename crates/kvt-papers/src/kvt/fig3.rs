@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
-};
 use super::fig2;
+use crate::error::quoted;
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table};
 use kvt_tools::report::Statistic;
 use kvt_train::analysis::Measure;
 use kvt_train::error::TrainError;
@@ -125,11 +124,10 @@ fn lacking(without: &[String]) -> String {
     if without.is_empty() {
         return String::new();
     }
-    let names: Vec<String> = without.iter().map(|name| format!("`{name}`")).collect();
     format!(
         "cannot draw {}: the logs have no nonlocality, because layers are measured only during training; train again with \
          `--set analysis.every=1 --runs DIR`, `DIR` a new folder",
-        names.join(", ")
+        quoted(without.iter().map(String::as_str))
     )
 }
 
@@ -164,10 +162,8 @@ fn found(rows: &[(&'static str, ByLayer)], without: &str, runs: &Runs) -> String
         .collect();
     let layers = last.iter().map(|(_, values)| values.len()).max();
     let lines = (0..layers.unwrap_or(0)).map(|layer| {
-        let values = last
-            .iter()
-            .map(|(_, values)| values.get(layer))
-            .map(|value| value.map_or_else(String::new, |x| format!("{x:.3}")));
+        let values = last.iter().map(|(_, values)| values.get(layer));
+        let values = values.map(|value| or_empty(value.map(|x| format!("{x:.3}"))));
         let cells = std::iter::once((layer + 1).to_string()).chain(values);
         cells.collect::<Vec<_>>()
     });

@@ -1,10 +1,8 @@
 //! Figure 4: where the class token of the last layer looks, head by head.
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
 use super::inside::{Inside, each_row};
 use super::pictures::{Sample, encoded, generated, validation};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::probe::{Drawn, HeadMap, Labelled, NOTE, class_attention, labelled, parts};
 use kvt_train::error::TrainError;
 use kvt_train::run::Metric;

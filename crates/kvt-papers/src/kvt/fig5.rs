@@ -2,12 +2,10 @@
 
 use image::RgbImage;
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
 use super::inside::{Inside, each_row};
 use super::pictures::{Sample, encoded, generated, validation};
 use crate::attribution::{Attribution, NOTE, attribute, said};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::probe::labelled;
 use kvt_train::error::TrainError;
 use kvt_train::run::Metric;

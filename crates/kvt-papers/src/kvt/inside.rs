@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, PerStage};
 use kvt_models::{Model, ModelError};
 
-use super::super::{ReproduceError, Runs, Watch};
+use crate::{ReproduceError, Runs, Watch};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::Cell;
 use kvt_tools::trained::Trained;

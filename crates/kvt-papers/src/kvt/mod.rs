@@ -16,7 +16,7 @@ pub(super) mod table2;
 pub(super) mod table3;
 pub(super) mod table4;
 
-use kvt_models::StageSummary;
+use kvt_models::{StageSummary, Summary};
 
 use super::Version;
 use kvt_tools::report::{PairedT, Statistic};
@@ -112,6 +112,11 @@ fn kept(stage: &StageSummary) -> String {
     } else {
         format!("{} of {}", stage.k, stage.keys)
     }
+}
+
+/// The same of all stages.
+fn keys(summary: &Summary) -> String {
+    summary.attending().map(kept).collect::<Vec<_>>().join(", ")
 }
 
 /// A large number with three significant digits.

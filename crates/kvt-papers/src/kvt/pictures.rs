@@ -5,8 +5,8 @@ use std::sync::Arc;
 use image::RgbImage;
 use kvt_ops::Key;
 
-use super::super::ReproduceError;
 use super::inside::Inside;
+use crate::ReproduceError;
 use kvt_tools::preview;
 use kvt_train::config::Plan;
 use kvt_train::data::View;

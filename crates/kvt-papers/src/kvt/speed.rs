@@ -1,34 +1,31 @@
 //! Version 1's Table 3: the time of an iteration.
 
-use super::super::{Item, Make, Order, Outcome, ReproduceError, Version, Watch, table};
 use super::paper::SPEED_V1;
 use super::{cited, ratio};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Version, Watch, table};
 use kvt_tools::bench::{self, ModelCase, Rounds, StepMeasurement};
 use kvt_train::config::{Document, Plan};
 use kvt_train::device;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells, or_empty};
 
-/// How much of it is computed.
-struct Speed {
-    /// The model that is timed.
-    model: &'static str,
-    batch: usize,
-    rounds: Rounds,
-}
+/// The model that is timed, and the images of a step.
+const MODEL: &str = "deit_tiny_patch16_224";
+const BATCH: usize = 16;
+const ROUNDS: Rounds = Rounds {
+    warmup: 1,
+    timed: 5,
+};
 
-/// A timed kind of attention: its label, its settings, and the paper's row, if it has one.
+/// A row of the table: its label, the settings with which it is timed here, and the paper's seconds, if it has it.
 struct Way {
     name: &'static str,
     settings: &'static [&'static str],
-    paper: Option<usize>,
+    paper: Option<f64>,
 }
 
-/// The rows of the table with times of ours, from 1 on: the third is the paper's CUDA kernel.
-const ROWS: [f64; 4] = [1.0, 2.0, 4.0, 5.0];
-
-/// `paper` is a row of [`SPEED_V1`]. The paper's CUDA kernel selects keys for each query, as `gathered` does.
-const WAYS: [Way; 4] = [
+/// The paper's CUDA kernel selects keys for each query, as `gathered` does.
+static WAYS: [Way; 5] = [
     Way {
         name: "dense",
         settings: &["model.attention.kind=dense"],
@@ -42,7 +39,12 @@ const WAYS: [Way; 4] = [
             "model.attention.selection=euclidean",
             "model.attention.implementation=gathered",
         ],
-        paper: Some(0),
+        paper: Some(SPEED_V1[0]),
+    },
+    Way {
+        name: "slow, by the paper's CUDA kernel",
+        settings: &[],
+        paper: Some(SPEED_V1[1]),
     },
     Way {
         name: "fast: scores masked by the k-th best (Algorithm 1)",
@@ -51,7 +53,7 @@ const WAYS: [Way; 4] = [
             "model.attention.neighbors=100",
             "model.attention.implementation=masked",
         ],
-        paper: Some(2),
+        paper: Some(SPEED_V1[2]),
     },
     Way {
         name: "ours: the kernel that `auto` takes",
@@ -60,14 +62,11 @@ const WAYS: [Way; 4] = [
     },
 ];
 
-const PAPER: Speed = Speed {
-    model: "deit_tiny_patch16_224",
-    batch: 16,
-    rounds: Rounds {
-        warmup: 1,
-        timed: 5,
-    },
-};
+/// The rows with times of ours, and their numbers from 1 on.
+fn timed() -> impl Iterator<Item = (f64, &'static Way)> {
+    let all = (1u32..).map(f64::from).zip(&WAYS);
+    all.filter(|(_, way)| !way.settings.is_empty())
+}
 
 /// The speed table of version 1.
 pub(crate) const ITEM: Item = Item {
@@ -79,93 +78,82 @@ pub(crate) const ITEM: Item = Item {
      Not stated: the batch, dense attention's time, and whether 8192 was measured. So only ratios can be compared with ours.",
     versions: &[Version::V1],
     takes_overrides: true,
-    make: Make::Alone(|order, watch| PAPER.compute(order, watch)),
+    make: Make::Alone(|order, watch| compute(ROUNDS, order, watch)),
     ..Item::PLAIN
 };
 
-impl Speed {
-    fn compute(&self, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
-        let cases = WAYS.iter().map(|way| self.case(way, order));
-        let cases = cases.collect::<Result<Vec<_>, _>>()?;
-        let plan = self.plan(&WAYS[0], order)?;
-        let device =
-            device::resolve(&plan.train.device).map_err(kvt_train::error::TrainError::from)?;
-        let rounds = self.rounds.warmup + self.rounds.timed;
-        let found = bench::step(&cases, &device.device, self.rounds, |done| {
-            watch.progress(done, rounds);
-        })?;
-        let device = format!("{} ({})", device.name, device.description);
-        Outcome::of(csv(&found), svg(&found), self.found(&found, &device))
-    }
+fn compute(rounds: Rounds, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
+    let cases = timed().map(|(_, way)| case(way, order));
+    let cases = cases.collect::<Result<Vec<_>, _>>()?;
+    let plan = plan(&WAYS[0], order)?;
+    let device = device::resolve(&plan.train.device).map_err(kvt_train::error::TrainError::from)?;
+    let steps = rounds.warmup + rounds.timed;
+    let all = bench::step(&cases, &device.device, rounds, |done| {
+        watch.progress(done, steps);
+    })?;
+    let device = format!("{} ({})", device.name, device.description);
+    Outcome::of(csv(&all), svg(&all), found(&all, rounds, &device))
+}
 
-    /// The settings of a row; the user's overrides come last.
-    fn plan(&self, way: &Way, order: &Order) -> Result<Plan, ReproduceError> {
-        let text = format!(
-            "[model]\nname = \"{}\"\n[train]\nbatch_size = {}\n",
-            self.model, self.batch
-        );
-        let own = way.settings.iter().map(|text| (*text).to_owned());
-        let all: Vec<String> = own.chain(order.overrides.iter().cloned()).collect();
-        let document = Document::of_words("the settings of the table", text, &all);
-        let plan = document.and_then(|document| document.shared().plan_without_data());
-        plan.map_err(|error| ReproduceError::Config(Box::new(error)))
-    }
+/// The settings of a row; the user's overrides come last.
+fn plan(way: &Way, order: &Order) -> Result<Plan, ReproduceError> {
+    let text = format!("[model]\nname = \"{MODEL}\"\n[train]\nbatch_size = {BATCH}\n");
+    let own = way.settings.iter().map(|text| (*text).to_owned());
+    let all: Vec<String> = own.chain(order.overrides.iter().cloned()).collect();
+    let document = Document::of_words("the settings of the table", text, &all);
+    let plan = document.and_then(|document| document.shared().plan_without_data());
+    plan.map_err(|error| ReproduceError::Config(Box::new(error)))
+}
 
-    fn case(&self, way: &Way, order: &Order) -> Result<ModelCase, ReproduceError> {
-        let plan = self.plan(way, order)?;
-        Ok(ModelCase {
-            dense: None,
-            ..ModelCase::of(way.name, &plan, plan.train.batch_size)?
-        })
-    }
+fn case(way: &Way, order: &Order) -> Result<ModelCase, ReproduceError> {
+    let plan = plan(way, order)?;
+    Ok(ModelCase {
+        dense: None,
+        ..ModelCase::of(way.name, &plan, plan.train.batch_size)?
+    })
+}
 
-    fn found(&self, found: &[StepMeasurement], device: &str) -> String {
-        let ours = |way: usize| found.get(way).map_or(f64::NAN, |one| one.step_ms);
-        let (dense, fast) = (ours(0), ours(2));
-        let [_, _, (_, paper_fast)] = SPEED_V1;
-        let mut rows: Vec<Vec<String>> = WAYS
-            .iter()
-            .zip(found)
-            .map(|(way, one)| {
-                let paper = way.paper.map(|row| SPEED_V1[row].1);
-                vec![
-                    way.name.to_owned(),
-                    or_empty(paper),
-                    paper.map_or_else(String::new, |paper| ratio(paper / paper_fast)),
-                    format!("{:.1}", one.step_ms),
-                    format!("{:.1} to {:.1}", one.step.low, one.step.high),
-                    ratio(one.step_ms / fast),
-                    ratio(one.step_ms / dense),
-                ]
-            })
-            .collect();
-        let [_, (_, cuda), _] = SPEED_V1;
-        let mut by_cuda = vec!["slow, by the paper's CUDA kernel".to_owned()];
-        by_cuda.extend([cuda.to_string(), ratio(cuda / paper_fast)]);
-        by_cuda.resize(7, String::new());
-        rows.insert(2, by_cuda);
-        let (batch, model) = found
-            .first()
-            .map_or((0, ""), |one| (one.batch, one.model.as_str()));
-        let header = "attention | *paper*, s | *paper*, of fast | *ours*, ms | *spread*, ms | *ours*, of fast | *ours*, of dense";
-        format!(
-            "{}, beside forward, backward and update of `{model}` on {device}: batch {batch}, generated images, median and quartiles of {} \
-             steps after {}, the four in turn. The paper's CUDA kernel of the slow version has no counterpart \
-             here. Seconds of one machine say nothing beside seconds of another one: compare the ratios.\n\n{}",
-            cited(Version::V1, "Table 3"),
-            self.rounds.timed,
-            self.rounds.warmup,
-            table(header.split(" | "), rows)
-        )
-    }
+fn found(all: &[StepMeasurement], rounds: Rounds, device: &str) -> String {
+    let ours = |way: usize| all.get(way).map_or(f64::NAN, |one| one.step_ms);
+    let (dense, fast) = (ours(0), ours(2));
+    let mut measured = all.iter();
+    let rows = WAYS.iter().map(|way| {
+        let of_fast = way.paper.map(|paper| ratio(paper / SPEED_V1[2]));
+        let mut row = vec![way.name.to_owned(), or_empty(way.paper), or_empty(of_fast)];
+        if !way.settings.is_empty()
+            && let Some(one) = measured.next()
+        {
+            row.extend([
+                format!("{:.1}", one.step_ms),
+                format!("{:.1} to {:.1}", one.step.low, one.step.high),
+                ratio(one.step_ms / fast),
+                ratio(one.step_ms / dense),
+            ]);
+        }
+        row.resize(7, String::new());
+        row
+    });
+    let (batch, model) = all
+        .first()
+        .map_or((0, ""), |one| (one.batch, one.model.as_str()));
+    let header = "attention | *paper*, s | *paper*, of fast | *ours*, ms | *spread*, ms | *ours*, of fast | *ours*, of dense";
+    format!(
+        "{}, beside forward, backward and update of `{model}` on {device}: batch {batch}, generated images, median and quartiles of {} \
+         steps after {}, the four in turn. The paper's CUDA kernel of the slow version has no counterpart \
+         here. Seconds of one machine say nothing beside seconds of another one: compare the ratios.\n\n{}",
+        cited(Version::V1, "Table 3"),
+        rounds.timed,
+        rounds.warmup,
+        table(header.split(" | "), rows)
+    )
 }
 
 fn csv(found: &[StepMeasurement]) -> String {
-    let rows = WAYS.iter().zip(found).map(|(way, one)| {
+    let rows = timed().zip(found).map(|((_, way), one)| {
         let k: Vec<String> = one.k.iter().map(usize::to_string).collect();
         cells([
             &way.name,
-            &or_empty(way.paper.map(|row| SPEED_V1[row].1)),
+            &or_empty(way.paper),
             &one.step_ms,
             &one.step.low,
             &one.step.high,
@@ -181,8 +169,8 @@ fn csv(found: &[StepMeasurement]) -> String {
 fn svg(found: &[StepMeasurement]) -> Result<String, String> {
     // A line of one point is a dot: rows have no order that a line could follow.
     let dots = |name: &'static str, color, value: fn(&StepMeasurement) -> f64| {
-        let places = ROWS.into_iter().zip(found).enumerate();
-        places.map(move |(number, (row, one))| {
+        let places = timed().zip(found).enumerate();
+        places.map(move |(number, ((row, _), one))| {
             let name = if number == 0 { name } else { "" };
             Line::new(name, color, [(row, value(one))])
         })
@@ -191,7 +179,7 @@ fn svg(found: &[StepMeasurement]) -> Result<String, String> {
     let forwards = dots("a forward pass", 1, |one| one.forward_ms);
     Chart {
         title: "Milliseconds by row of the table",
-        x: Axis::linear("row of the table").at(ROWS.into()),
+        x: Axis::linear("row of the table").at(timed().map(|(row, _)| row).collect()),
         y: Axis::logarithmic("ms"),
         lines: steps.chain(forwards).collect(),
         names: Names::Beside,
@@ -208,13 +196,9 @@ mod tests {
 
     #[test]
     fn four_ways_are_timed_on_a_small_model() {
-        let small = Speed {
-            batch: 1,
-            rounds: Rounds {
-                warmup: 0,
-                timed: 1,
-            },
-            ..PAPER
+        let once = Rounds {
+            warmup: 0,
+            timed: 1,
         };
         let overrides = [
             "train.device=cpu",
@@ -230,7 +214,7 @@ mod tests {
             ..Order::default()
         };
         let heard = Heard::default();
-        let outcome = small.compute(&order, &heard).unwrap();
+        let outcome = compute(once, &order, &heard).unwrap();
         assert_eq!(heard.steps(), [(1, 1)]);
         let lines: Vec<&str> = outcome.csv.lines().collect();
         assert_eq!(lines.len(), 5);

@@ -2,11 +2,9 @@
 
 use kvt_models::Summary;
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table,
-};
 use super::paper::{CONV_NETS, System, TABLE1};
-use super::{bars, cited, fields, kept, ours, percent, short};
+use super::{bars, cited, fields, keys, ours, percent, short};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::{Cell, Found, Sweep};
 use kvt_train::run::{Metric, RunDir};
@@ -148,20 +146,16 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
 }
 
 fn line(row: &Row<'_>) -> Vec<String> {
-    let mut cells = vec![row.system.name.to_owned(), row.words.clone()];
-    match &row.summary {
-        Some(summary) => {
-            let kept: Vec<String> = summary.attending().map(kept).collect();
-            cells.extend([
-                short(summary.params as f64),
-                short(summary.macs.total() as f64),
-                short(summary.macs.linear as f64),
-                kept.join(", "),
-            ]);
-        }
-        None => cells.extend([const { String::new() }; 4]),
-    }
-    cells.push(percent(row.paper));
+    let of = |text: fn(&Summary) -> String| or_empty(row.summary.as_ref().map(text));
+    let mut cells = vec![
+        row.system.name.to_owned(),
+        row.words.clone(),
+        of(|summary| short(summary.params as f64)),
+        of(|summary| short(summary.macs.total() as f64)),
+        of(|summary| short(summary.macs.linear as f64)),
+        of(keys),
+        percent(row.paper),
+    ];
     cells.extend(ours(row.last.as_ref()));
     cells.extend(ours(row.best.as_ref()));
     cells
@@ -172,10 +166,7 @@ fn csv(rows: &[Row<'_>], version: Version) -> String {
                   MACs without attention,paper,last,last spread,last seeds,best,best spread,best seeds";
     let rows = rows.iter().map(|row| {
         let system = row.system;
-        let counts = row.summary.as_ref().map(|summary| {
-            let macs = summary.macs;
-            (summary.params, macs.total(), macs.linear)
-        });
+        let summary = row.summary.as_ref();
         let first = cells([
             &system.name,
             &row.attention,
@@ -183,9 +174,9 @@ fn csv(rows: &[Row<'_>], version: Version) -> String {
             &system.input,
             &system.params,
             &system.gflops,
-            &or_empty(counts.map(|counts| counts.0)),
-            &or_empty(counts.map(|counts| counts.1)),
-            &or_empty(counts.map(|counts| counts.2)),
+            &or_empty(summary.map(|summary| summary.params)),
+            &or_empty(summary.map(|summary| summary.macs.total())),
+            &or_empty(summary.map(|summary| summary.macs.linear)),
             &or_empty(row.paper),
         ]);
         let (last, best) = (fields(row.last.as_ref()), fields(row.best.as_ref()));

@@ -1,10 +1,8 @@
 //! Table 2: top-1 by epoch.
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
 use super::paper::{Convergence, TABLE2, TABLE2_EPOCHS};
 use super::{cited, fields, ours, paired, percent};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::report::{PairedT, difference_text};
 use kvt_tools::sweep::p_is;
 use kvt_train::plot::{Axis, Chart, Line, Names};
@@ -82,31 +80,19 @@ fn verdict(name: &str, tests: &[(u32, PairedT)], end: u32) -> Option<String> {
         Some((*epoch, mean - half, mean + half))
     });
     let intervals: Vec<(u32, f64, f64)> = intervals.collect();
-    let list = |of: &dyn Fn(f64, f64) -> bool| {
+    let list = |state: &str, of: &dyn Fn(f64, f64) -> bool| {
         let epochs = intervals.iter().filter(|(_, low, high)| of(*low, *high));
         let epochs: Vec<String> = epochs.map(|(epoch, ..)| epoch.to_string()).collect();
-        epochs.join(", ")
+        (!epochs.is_empty()).then(|| format!("{state} after epochs {}", epochs.join(", ")))
     };
     let (_, last) = tests.last()?;
     let seeds = last.difference.runs;
-    let all: Vec<String> = [
-        (
-            "k-NN attention is ahead after epochs",
-            list(&|low, _| low > 0.0),
-        ),
-        (
-            "dense attention is ahead after epochs",
-            list(&|_, high| high < 0.0),
-        ),
-        (
-            "undecided after epochs",
-            list(&|low, high| low <= 0.0 && high >= 0.0),
-        ),
-    ]
-    .into_iter()
-    .filter(|(_, epochs)| !epochs.is_empty())
-    .map(|(words, epochs)| format!("{words} {epochs}"))
-    .collect();
+    let all = [
+        list("k-NN attention is ahead", &|low, _| low > 0.0),
+        list("dense attention is ahead", &|_, high| high < 0.0),
+        list("undecided", &|low, high| low <= 0.0 && high >= 0.0),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
     (!all.is_empty()).then(|| {
         format!(
             "**{name}, {seeds} seeds: {}** (95 % intervals, paired by seed). {}\n\n",

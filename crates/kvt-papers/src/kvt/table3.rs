@@ -1,10 +1,8 @@
 //! Table 3: dense attention with a temperature.
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
-use super::paper::{TABLE3, TABLE3_DENSE, TABLE3_KNN};
+use super::paper::{TABLE3, TABLE3_KNN};
 use super::{cited, fields, ours, percent};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::report::Statistic;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::run::Metric;
@@ -46,28 +44,23 @@ fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, Reprodu
 }
 
 fn rows() -> Vec<Row> {
-    let temperature = |(t, paper): &(f64, Option<f64>)| Row {
-        name: format!("t{t}"),
+    let dense = TABLE3.into_iter().map(|(t, paper)| Row {
+        name: if t == 1.0 {
+            "dense".to_owned()
+        } else {
+            format!("t{t}")
+        },
         words: format!("dense, t = {t}"),
-        temperature: Some(*t),
-        paper: *paper,
-    };
-    let mut rows: Vec<Row> = TABLE3.iter().map(temperature).collect();
-    let dense = Row {
-        name: "dense".to_owned(),
-        words: "dense, t = 1".to_owned(),
-        temperature: Some(1.0),
-        paper: Some(TABLE3_DENSE),
-    };
-    let place = TABLE3.iter().take_while(|(t, _)| *t < 1.0).count();
-    rows.insert(place, dense);
-    rows.push(Row {
+        temperature: Some(t),
+        paper,
+    });
+    let knn = Row {
         name: "knn".to_owned(),
         words: "k-NN".to_owned(),
         temperature: None,
         paper: Some(TABLE3_KNN),
-    });
-    rows
+    };
+    dense.chain([knn]).collect()
 }
 
 fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {

@@ -1,10 +1,8 @@
 //! Table 4: mIoU of UPerNet and box AP of Mask R-CNN, with dense and with k-NN attention.
 
-use super::super::{
-    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
-};
 use super::paper::{Dense, TABLE4};
-use super::{bars, cited, fields, kept, ours, percent, short};
+use super::{bars, cited, fields, keys, ours, percent, short};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::{Cell, pairs_markdown};
 use kvt_train::run::{Metric, RunDir};
@@ -242,7 +240,7 @@ fn line(row: &Row, runs: &Runs) -> Vec<String> {
         row.method.clone(),
         row.attention.to_owned() + runs.mark(&row.name),
         size.map_or_else(String::new, |size| short(size.params as f64)),
-        size.map_or_else(String::new, keys),
+        or_empty(size.map(|size| keys(&size.backbone))),
         row.padding.unwrap_or_default().to_owned(),
         percent(Some(row.paper)),
     ];
@@ -251,12 +249,6 @@ fn line(row: &Row, runs: &Runs) -> Vec<String> {
     cells.extend(ours(row.best.as_ref()));
     cells.extend(last.map(|[mean, _]| mean));
     cells
-}
-
-/// How many keys queries keep, stage by stage.
-fn keys(size: &DenseSize) -> String {
-    let kept: Vec<String> = size.backbone.attending().map(kept).collect();
-    kept.join(", ")
 }
 
 /// One table for both halves: a row has the columns of its half's metrics.
@@ -280,7 +272,7 @@ fn csv(rows: &[Row]) -> String {
             &row.method,
             &row.attention,
             &or_empty(size.map(|size| size.params)),
-            &size.map_or_else(String::new, keys),
+            &or_empty(size.map(|size| keys(&size.backbone))),
             &row.padding.unwrap_or_default(),
             &row.paper,
         ])

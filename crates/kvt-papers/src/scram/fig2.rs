@@ -1,10 +1,10 @@
 //! Figure 2: attention maps of a picture's low-rank approximation, full and sparse.
 
-use kvt_attention::scram::{Fields, PatchMatch, Tokens};
+use kvt_attention::scram::{Fields, Tokens};
 use kvt_ops::Key;
 
-use super::super::{Item, Make, Order, Outcome, ReproduceError, Watch, table};
-use super::{first, full, input, share, weights};
+use super::{first, full, input, search, share, weights};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Watch, table};
 use kvt_train::plot::{Panel, heat_maps};
 use kvt_train::table::{Table, cells};
 
@@ -77,6 +77,7 @@ fn compute(_: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
 }
 
 /// A sparse map, and how much of the full one it covers.
+#[derive(Default)]
 struct Map {
     name: &'static str,
     weights: Vec<f64>,
@@ -92,20 +93,11 @@ struct Map {
 
 impl Map {
     fn of(name: &'static str, tokens: &Tokens<'_>, separation: usize, scale: f64) -> Self {
-        let search = PatchMatch {
-            kept: KEPT,
-            separation,
-            iterations: 8,
-        };
-        let found = search.search(tokens, Key::new(0));
+        let found = search(tokens, KEPT, separation, Key::new(0));
         let exact = Fields::exact(tokens, KEPT, separation);
         let mut map = Self {
             name,
-            weights: Vec::new(),
-            recall: 0.0,
-            peaks: 0.0,
-            mass: [0.0; 2],
-            keys: 0.0,
+            ..Self::default()
         };
         let queries = TOKENS as f64;
         for query in 0..TOKENS {

@@ -1,10 +1,10 @@
 //! Figure 3: the best keys are neighbours, modes are not.
 
-use kvt_attention::scram::{PatchMatch, Tokens};
+use kvt_attention::scram::Tokens;
 use kvt_ops::Key;
 
-use super::super::{Item, Make, Order, Outcome, ReproduceError, Watch, table};
-use super::{first, full, weights};
+use super::{first, full, search, weights};
+use crate::{Item, Make, Order, Outcome, ReproduceError, Watch, table};
 use kvt_train::plot::{Panel, heat_maps};
 use kvt_train::table::Table;
 
@@ -42,21 +42,16 @@ fn compute(_: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
     let queries = vec![SHARPNESS as f32; SIDE * SIDE];
     let tokens = Tokens::new(&queries, &numbers, 1, [SIDE, SIDE])?;
     let query = QUERY[0] * SIDE + QUERY[1];
-    let search = |separation| {
-        let search = PatchMatch {
-            kept: KEPT,
-            separation,
-            iterations: 8,
-        };
-        let fields = search.search(&tokens, Key::new(0));
+    let found_by = |separation| {
+        let fields = search(&tokens, KEPT, separation, Key::new(0));
         let keys = fields.candidates(0, query, RADIUS);
         (
             first(&fields, query, KEPT),
             weights(&tokens, query, 1.0, &keys),
         )
     };
-    let (best, of_best) = search(0);
-    let (modes, of_modes) = search(SEPARATION);
+    let (best, of_best) = found_by(0);
+    let (modes, of_modes) = found_by(SEPARATION);
     watch.progress(1, 1);
     let whole = full(&tokens, query, 1.0);
     let panel = |name, values| Panel {

@@ -7,7 +7,18 @@ pub(super) mod fig4;
 mod input;
 pub(super) mod recall;
 
-use kvt_attention::scram::{Fields, Tokens};
+use kvt_attention::scram::{Fields, PatchMatch, Tokens};
+use kvt_ops::Key;
+
+/// The search of all items, with as many iterations in each.
+fn search(tokens: &Tokens<'_>, kept: usize, separation: usize, key: Key) -> Fields {
+    let search = PatchMatch {
+        kept,
+        separation,
+        iterations: 8,
+    };
+    search.search(tokens, key)
+}
 
 /// The weights of one query, by key: a softmax over the given keys, 0 elsewhere.
 fn weights(tokens: &Tokens<'_>, query: usize, scale: f64, keys: &[usize]) -> Vec<f64> {

@@ -1,12 +1,12 @@
 //! What the search misses, by the number of tokens. The paper does not report quality.
 
-use kvt_attention::scram::{Fields, PatchMatch, Tokens};
+use kvt_attention::scram::{Fields, Tokens};
 use kvt_ops::Key;
 use plotters::prelude::SeriesLabelPosition;
 use rayon::prelude::*;
 
-use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
-use super::{first, full, input, share};
+use super::{first, full, input, search, share};
+use crate::{Item, Make, Outcome, ReproduceError, Watch, table};
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells};
 
@@ -121,12 +121,7 @@ fn found(records: &[Record]) -> String {
 fn compare((features, tokens): Features, side: usize) -> Result<Vec<Record>, ReproduceError> {
     let [queries, keys] = tokens(side);
     let tokens = Tokens::new(&queries, &keys, DIM, [side, side])?;
-    let search = PatchMatch {
-        kept: MOST,
-        separation: 0,
-        iterations: 8,
-    };
-    let found = search.search(&tokens, Key::new(0));
+    let found = search(&tokens, MOST, 0, Key::new(0));
     let exact = Fields::exact(&tokens, MOST, 0);
     let scale = (DIM as f64).powf(-0.5);
     let count = tokens.tokens();

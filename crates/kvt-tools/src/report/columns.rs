@@ -16,7 +16,7 @@ pub(super) fn columns(evaluated: &[u32]) -> Vec<u32> {
         return evaluated.to_vec();
     }
     let with_last = |epochs: &mut dyn Iterator<Item = u32>| {
-        let mut epochs: Vec<u32> = epochs.filter(|epoch| *epoch < last).collect();
+        let mut epochs: Vec<u32> = epochs.take_while(|epoch| *epoch < last).collect();
         epochs.push(last);
         epochs
     };
@@ -31,11 +31,7 @@ pub(super) fn columns(evaluated: &[u32]) -> Vec<u32> {
         return paper;
     }
     for step in STEPS {
-        let even = with_last(
-            &mut (1..)
-                .map(|index| index * step)
-                .take_while(|epoch| *epoch < last),
-        );
+        let even = with_last(&mut (1..).map(|index| index * step));
         if even.len() >= MAX_COLUMNS / 2 && all_there(&even) {
             return even;
         }

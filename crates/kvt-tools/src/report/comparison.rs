@@ -121,25 +121,16 @@ fn subtract(
     of: impl Fn(&Curve) -> Option<f64>,
 ) -> Option<Statistic> {
     let by_seed = |runs: &[&Curve]| {
-        let mut values: Vec<(u64, f64)> = runs
-            .iter()
-            .filter_map(|run| Some((run.seed, of(run)?)))
-            .collect();
+        let values = runs.iter().filter_map(|run| Some((run.seed, of(run)?)));
+        let mut values: Vec<(u64, f64)> = values.collect();
         values.sort_by_key(|(seed, _)| *seed);
         values
     };
     let (first, second) = (by_seed(first), by_seed(second));
-    if first
-        .iter()
-        .map(|(seed, _)| seed)
-        .eq(second.iter().map(|(seed, _)| seed))
-    {
-        let differences: Vec<f64> = first
-            .iter()
-            .zip(&second)
-            .map(|((_, first), (_, second))| second - first)
-            .collect();
-        return Statistic::of(&differences);
+    let pairs = first.iter().zip(&second);
+    if first.len() == second.len() && pairs.clone().all(|(first, second)| first.0 == second.0) {
+        let differences = pairs.map(|(first, second)| second.1 - first.1);
+        return Statistic::of(&differences.collect::<Vec<_>>());
     }
     let mean = |values: &[(u64, f64)]| {
         Statistic::of(&values.iter().map(|(_, value)| *value).collect::<Vec<_>>())
@@ -154,12 +145,9 @@ fn subtract(
 
 /// The finished epochs after which some run was evaluated, ascending.
 fn evaluated(curves: &[Curve], metric: Metric) -> Vec<u32> {
-    curves
-        .iter()
-        .flat_map(|run| run.values(val(metric)).map(|(epoch, _)| epoch))
-        .collect::<BTreeSet<_>>()
-        .into_iter()
-        .collect()
+    let runs = curves.iter();
+    let epochs = runs.flat_map(|run| run.values(val(metric)).map(|(epoch, _)| epoch));
+    epochs.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::state::{other_data, other_settings};
+use super::state::unlike;
 use super::{CRASH, Cell, State, Sweep, SweepError, Watch, judged};
 use crate::report::report_itself;
 use kvt_data::fs::write_text;
@@ -172,16 +172,8 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
         }
     } else {
         watch.say(&format!("{name}: already finished"));
-        if let Some(data) = other_data(cell) {
-            let (data, own) = (data.display(), plan.data.path.display());
-            watch.warn(&format!(
-                "{name} was trained on `{data}`, not on `{own}`: if the images differ, choose another output folder"
-            ));
-        }
-        if let Some(settings) = other_settings(cell) {
-            watch.warn(&format!(
-                "{name} was trained with other settings than these ({settings}): to train it with these, take another output"
-            ));
+        for how in unlike(cell).unwrap_or_default() {
+            watch.warn(&format!("{name} was trained {how}"));
         }
     }
     match judged::judge(cell, &plan, watch) {

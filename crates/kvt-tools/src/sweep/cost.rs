@@ -29,15 +29,9 @@ pub struct Cost {
     pub macs: f64,
     /// Estimated seconds that are left.
     pub left: f64,
-    passes: Passes,
-}
-
-/// Images that pass through the model in a whole run.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Passes {
-    /// Images of updates; one of DINO counts as several.
+    /// Images that pass through the model in updates of a whole run; one of DINO counts as several.
     trained: f64,
-    /// Images of evaluations.
+    /// The same in evaluations.
     evaluated: f64,
 }
 
@@ -85,8 +79,7 @@ pub fn costs(
         progress(name, done, count);
         let [update, forward] = model.seconds()?;
         for (cost, share) in costs {
-            let Passes { trained, evaluated } = cost.passes;
-            cost.left = share * (trained * update + evaluated * forward);
+            cost.left = share * (cost.trained * update + cost.evaluated * forward);
         }
     }
     Ok(costs)
@@ -115,19 +108,18 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
         Some(updates) => updates as f64 * images as f64,
         None => f64::from(epochs) * train as f64,
     };
-    let passes = Passes {
-        trained: trained * views(plan),
-        evaluated: evaluations as f64 * val as f64,
-    };
+    let trained = trained * views(plan);
+    let evaluated = evaluations as f64 * val as f64;
     // The classes of pixels or objects are not known before the images are there, and cost little.
     let (_, macs) = ModelCase::of("", plan, 1)?.size();
-    let images = UPDATE * passes.trained + passes.evaluated;
+    let images = UPDATE * trained + evaluated;
     Ok(Cost {
         images: train,
         epochs,
         macs: macs as f64 * images,
-        passes,
-        ..Cost::default()
+        left: 0.0,
+        trained,
+        evaluated,
     })
 }
 

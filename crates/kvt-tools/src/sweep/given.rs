@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Cell, Found, Sweep, SweepError};
-use crate::report::{Curve, RunFacts, RunNames, labels, names_of, read_curve, unlike};
+use crate::report::{Curve, RunFacts, labels, names_of, read_curve, unlike};
 use kvt_train::config::{Document, Plan, load_run_plan};
 use kvt_train::error::TrainError;
 use kvt_train::run::RunDir;
@@ -24,15 +24,6 @@ pub(super) struct Beside {
     /// The folders of the runs with an epoch, if a command line names them.
     pub(super) folders: Vec<PathBuf>,
     pub(super) warnings: Vec<String>,
-}
-
-/// A run beside others.
-struct Row {
-    /// Without its label.
-    curve: Curve,
-    facts: RunFacts,
-    plan: Plan,
-    names: RunNames,
 }
 
 impl Sweep {
@@ -117,70 +108,51 @@ impl Sweep {
 
     /// The curves of what a command line names. Configurations whose runs are not finished are left out.
     pub(super) fn side_by_side(&self, found: &[Found]) -> Result<Beside, SweepError> {
-        let (mut rows, mut warnings) = (Vec::new(), Vec::new());
+        let (mut named, mut facts) = (Vec::new(), Vec::new());
+        let mut beside = Beside::default();
         for given in &self.given {
-            match given {
-                Given::Cell(number) if !found[*number].is_finished() => {}
+            let (plan, called, names) = match given {
+                Given::Cell(number) if !found[*number].is_finished() => continue,
                 Given::Cell(number) => {
                     let Cell {
                         name, config, plan, ..
                     } = &self.cells[*number];
                     let folder = plan.run.dir.display().to_string();
                     let names = [name.clone(), config.display().to_string(), folder];
-                    rows.push(Row::read(plan, name, names, &mut warnings)?);
+                    (plan, name.clone(), names)
                 }
                 Given::Run(plan) => {
                     let path = &plan.run.dir;
                     let name = path.file_name().unwrap_or(path.as_os_str());
                     // Runs in different folders may have the same name.
                     let names = names_of(&name.to_string_lossy(), path, plan.seed);
-                    let path = path.display().to_string();
-                    let row = Row::read(plan, &path, names, &mut warnings)?;
-                    if row.curve.epochs.is_empty() {
-                        warnings.push(format!("run `{path}` has no finished epoch"));
-                    }
-                    rows.push(row);
+                    (&**plan, path.display().to_string(), names)
                 }
+            };
+            let run = RunDir::open(&plan.run.dir)?;
+            let (curve, warning) = read_curve(&run, plan.seed, plan.ema.report)?;
+            beside.warnings.extend(warning);
+            if curve.epochs.is_empty() {
+                if let Given::Run(_) = given {
+                    let warning = format!("run `{called}` has no finished epoch");
+                    beside.warnings.push(warning);
+                }
+            } else {
+                beside.folders.push(plan.run.dir.clone());
             }
+            // The classes only serve a warning: a run without them can still be compared.
+            let classes = run.read_classes().unwrap_or_default();
+            facts.push(RunFacts::new(called, plan, classes));
+            beside.curves.push(curve);
+            named.push((names, plan));
         }
-        let named = rows.iter().map(|row| (row.names.clone(), &row.plan));
-        let (labels, notes) = labels(&named.collect::<Vec<_>>())?;
-        warnings.extend(notes);
-        let trained = rows.iter().filter(|row| !row.curve.epochs.is_empty());
-        let folders = trained.map(|row| row.plan.run.dir.clone()).collect();
-        let (curves, facts): (Vec<_>, Vec<_>) = rows
-            .into_iter()
-            .zip(labels)
-            .map(|(row, label)| (Curve { label, ..row.curve }, row.facts))
-            .unzip();
-        warnings.extend(unlike(&facts));
-        Ok(Beside {
-            curves,
-            folders,
-            warnings,
-        })
-    }
-}
-
-impl Row {
-    /// The run of a plan, which messages call `called`.
-    fn read(
-        plan: &Plan,
-        called: &str,
-        names: RunNames,
-        warnings: &mut Vec<String>,
-    ) -> Result<Self, SweepError> {
-        let run = RunDir::open(&plan.run.dir)?;
-        let (curve, warning) = read_curve(&run, plan.seed, plan.ema.report)?;
-        warnings.extend(warning);
-        // The classes only serve a warning: a run without them can still be compared.
-        let classes = run.read_classes().unwrap_or_default();
-        Ok(Self {
-            curve,
-            facts: RunFacts::new(called, plan, classes),
-            plan: plan.clone(),
-            names,
-        })
+        let (labels, notes) = labels(&named)?;
+        for (curve, label) in beside.curves.iter_mut().zip(labels) {
+            curve.label = label;
+        }
+        beside.warnings.extend(notes);
+        beside.warnings.extend(unlike(&facts));
+        Ok(beside)
     }
 }
 

@@ -9,7 +9,7 @@ use super::error::wrong;
 use super::table::cells_header;
 use super::{Cell, Found, State, Sweep, SweepError};
 use crate::groups::grouped;
-use crate::report::EpochPoint;
+use crate::report::{Curve, EpochPoint};
 use kvt_data::escape::{code, markdown};
 use kvt_data::regular;
 use kvt_data::text::quoted;
@@ -21,40 +21,8 @@ use kvt_train::table::or_empty;
 pub struct Known {
     /// The table.
     pub path: PathBuf,
-    crashed: bool,
-    images: Option<u64>,
-    eval_images: Option<u64>,
-    seconds: f64,
-    last: Metrics,
-    best: Metrics,
-}
-
-impl Known {
-    /// The state of the cell.
-    pub(super) fn state(&self) -> State {
-        if self.crashed {
-            State::Crashed(format!("in `{}`", self.path.display()))
-        } else {
-            State::Known
-        }
-    }
-
-    /// Adds the results to those of a cell, which has none yet. Of its epochs only the last one is known.
-    pub(super) fn tell(&self, cell: &Cell, found: &mut Found) {
-        found.images = self.images;
-        found.eval_images = self.eval_images;
-        found.seconds = self.seconds;
-        let images = cell.plan.train.batch_size * cell.plan.train.accumulate;
-        let updates = self.images.unwrap_or(0).div_ceil(images.max(1) as u64);
-        if !self.crashed {
-            found.curve.epochs.push(EpochPoint {
-                epoch: cell.plan.epochs_of(updates).saturating_sub(1),
-                val: self.last.clone(),
-                best: self.best.clone(),
-                ..EpochPoint::default()
-            });
-        }
-    }
+    /// Its state and its numbers. Of its epochs only the last one is known.
+    pub(super) found: Found,
 }
 
 impl Sweep {
@@ -182,20 +150,38 @@ impl Line<'_> {
         if let Some(known) = &cell.known {
             return refused(format!("is in `{}`, too", known.path.display()));
         }
-        let known = Known {
-            path: self.path.to_owned(),
-            crashed: self.state()? == "crashed",
-            images: self.number(4),
-            eval_images: self.number(5),
-            seconds: self.number(last - 1).unwrap_or(0.0),
-            last: self.values(metrics, 6)?,
+        let images: Option<u64> = self.number(4);
+        let batch = cell.plan.train.batch_size * cell.plan.train.accumulate;
+        let updates = images.unwrap_or(0).div_ceil(batch.max(1) as u64);
+        let point = EpochPoint {
+            epoch: cell.plan.epochs_of(updates).saturating_sub(1),
+            val: self.values(metrics, 6)?,
             best: self.values(metrics, 7)?,
+            ..EpochPoint::default()
         };
-        if known.crashed || known.last.iter().next().is_some() {
-            Ok(known)
+        let (state, epochs) = if self.state()? == "crashed" {
+            let message = format!("in `{}`", self.path.display());
+            (State::Crashed(message), Vec::new())
+        } else if point.val.iter().next().is_some() {
+            (State::Known, vec![point])
         } else {
-            Err(self.malformed())
-        }
+            return Err(self.malformed());
+        };
+        Ok(Known {
+            path: self.path.to_owned(),
+            found: Found {
+                state,
+                curve: Curve {
+                    label: cell.name.clone(),
+                    seed: cell.plan.seed,
+                    epochs,
+                },
+                images,
+                eval_images: self.number(5),
+                seconds: self.number(last - 1).unwrap_or(0.0),
+                ..Found::default()
+            },
+        })
     }
 
     /// The values of the metrics, which stand in every second field from `first` on.

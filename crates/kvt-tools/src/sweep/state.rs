@@ -1,7 +1,6 @@
 //! The state of a cell, read from its folder.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use super::Cell;
 use crate::report::html::Record;
@@ -38,7 +37,7 @@ impl State {
     pub fn of(cell: &Cell) -> Self {
         let own = Self::in_folder(cell).unwrap_or_else(Self::Foreign);
         match &cell.known {
-            Some(known) if own != Self::Finished => known.state(),
+            Some(known) if own != Self::Finished => known.found.state.clone(),
             _ => own,
         }
     }
@@ -85,19 +84,20 @@ impl State {
     }
 }
 
-/// The data set of an existing run, if its path is not the cell's. Whether it holds the same images is checked only when training resumes.
-pub(super) fn other_data(cell: &Cell) -> Option<PathBuf> {
-    let run = RunDir::open(cell.dir()).ok()?;
-    let started = load_plan(&run.config(), &[]).ok()?;
-    (started.data.path != cell.plan.data.path).then_some(started.data.path)
-}
-
-/// Settings of an existing run that differ from the cell's, and change its numbers but do not prevent a resume: each with its old and its
-/// new value. Settings that an earlier resume has noted in the log are left out.
-pub(super) fn other_settings(cell: &Cell) -> Option<String> {
+/// How an existing run was trained in another way than its cell would be now, if that does not prevent a resume: ends of sentences. Its data
+/// set, by the path; whether that holds the same images is checked only when training resumes. And settings that change its numbers, each
+/// with its old and its new value, without those that an earlier resume has noted in the log.
+pub(super) fn unlike(cell: &Cell) -> Option<Vec<String>> {
     let run = RunDir::open(cell.dir()).ok()?;
     let started = load_plan(&run.config(), &[]).ok()?;
     let events = read_log(&run.log()).ok()?.events;
+    let mut found = Vec::new();
+    if started.data.path != cell.plan.data.path {
+        let [data, own] = [&started, &cell.plan].map(|plan| plan.data.path.display());
+        found.push(format!(
+            "on `{data}`, not on `{own}`: if the images differ, choose another output folder"
+        ));
+    }
     let is_noted = |difference: &str| {
         events.iter().any(|event| {
             matches!(event, Event::Note(note) if note.topic == Topic::Resume && note.message.ends_with(difference))
@@ -106,14 +106,17 @@ pub(super) fn other_settings(cell: &Cell) -> Option<String> {
     let changes_numbers = |key: &str| {
         matches!(key, "train.precision" | "train.max_steps") || key.starts_with("distill.")
     };
-    let mut all: Vec<String> = diff(&started, &cell.plan)
-        .ok()?
-        .iter()
-        .filter(|one| changes_numbers(&one.key))
-        .map(ToString::to_string)
-        .collect();
-    all.retain(|difference| !is_noted(difference));
-    (!all.is_empty()).then(|| all.join(", "))
+    let differences = diff(&started, &cell.plan).ok()?;
+    let settings = differences.iter().filter(|one| changes_numbers(&one.key));
+    let mut settings: Vec<String> = settings.map(ToString::to_string).collect();
+    settings.retain(|difference| !is_noted(difference));
+    if !settings.is_empty() {
+        found.push(format!(
+            "with other settings than these ({}): to train it with these, take another output",
+            settings.join(", ")
+        ));
+    }
+    Some(found)
 }
 
 impl fmt::Display for State {

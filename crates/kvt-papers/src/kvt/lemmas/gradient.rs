@@ -4,8 +4,8 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::{Neighbors, Score, SoftmaxAttention, attend};
 use kvt_ops::Key;
 
-use super::super::super::ReproduceError;
 use super::{Curve, normal};
+use crate::ReproduceError;
 use kvt_train::analysis::Moments;
 use kvt_train::error::TrainError;
 use kvt_train::knn_vote::read;
@@ -77,19 +77,16 @@ pub(super) fn compute(draws: usize) -> Result<Found, ReproduceError> {
 
 impl Drawn {
     fn of(key: Key) -> Self {
-        let half = |name: &str| -> Vec<f64> {
-            let all = normal(key.named(name), DIM * DIM);
+        let scaled = |name: &str, rows: usize, scale: f64| -> Vec<f64> {
+            let all = normal(key.named(name), rows * DIM).into_iter();
             // Rounded to f32, so that both sides see the same numbers.
-            all.into_iter()
-                .map(|x| f64::from((0.5 * x) as f32))
-                .collect()
+            all.map(|x| f64::from((scale * x) as f32)).collect()
         };
-        let x = normal(key.named("x"), TOKENS * DIM);
         Self {
-            x: x.into_iter().map(|x| f64::from(x as f32)).collect(),
-            w_q: half("w_q"),
-            w_k: half("w_k"),
-            w_v: half("w_v"),
+            x: scaled("x", TOKENS, 1.0),
+            w_q: scaled("w_q", DIM, 0.5),
+            w_k: scaled("w_k", DIM, 0.5),
+            w_v: scaled("w_v", DIM, 0.5),
         }
     }
 

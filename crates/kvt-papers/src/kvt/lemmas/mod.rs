@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 use kvt_ops::Key;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::super::fit::slope;
-use super::super::{Item, Make, Outcome, ReproduceError, Watch, table};
+use crate::fit::slope;
+use crate::{Item, Make, Outcome, ReproduceError, Watch, table};
 use kvt_train::analysis::Estimate;
 use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::table::{Table, cells, or_empty};
@@ -44,19 +44,13 @@ fn compute(draws: usize, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
     let third = relevant::compute(draws);
     watch.progress(3, 3);
     let curves = [&first.curve, &second, &third];
-    let points = curves.into_iter().flat_map(|curve| {
+    let rows = curves.into_iter().flat_map(|curve| {
+        let (lemma, quantity) = (&curve.lemma, &curve.quantity);
         let points = curve.points.iter();
-        points.map(move |(x, found)| (curve, x, found))
-    });
-    let rows = points.map(|(curve, x, found)| {
-        cells([
-            &curve.lemma,
-            &curve.quantity,
-            x,
-            &found.mean,
-            &or_empty(found.error),
-            &found.images,
-        ])
+        points.map(move |(x, found)| {
+            let error = or_empty(found.error);
+            cells([lemma, quantity, x, &found.mean, &error, &found.images])
+        })
     });
     let header = "lemma,quantity,x,mean,standard_error,draws";
     let csv = Table::new(header.split(','), rows).csv();
@@ -81,10 +75,8 @@ struct Curve {
 
 impl Curve {
     fn panel(&self) -> LinePanel<'static> {
-        let points = self
-            .points
-            .iter()
-            .map(|(x, found)| (*x, found.mean, found.error));
+        let points = self.points.iter();
+        let points = points.map(|(x, found)| (*x, found.mean, found.error));
         LinePanel {
             title: format!("Lemma {}: {}", self.lemma, self.title),
             x: Axis::linear(self.x).at(self.points.iter().map(|(x, _)| *x).collect()),
@@ -96,10 +88,8 @@ impl Curve {
 
     /// The `x` with the smallest mean.
     fn lowest(&self) -> f64 {
-        let lowest = self
-            .points
-            .iter()
-            .min_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+        let points = self.points.iter();
+        let lowest = points.min_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
         lowest.map_or(f64::NAN, |(x, _)| *x)
     }
 }
@@ -152,10 +142,8 @@ fn found(first: &gradient::Found, second: &Curve, third: &Curve, draws: usize) -
         at(second, 1.0),
         at(second, dense),
     );
-    let dims = third
-        .points
-        .iter()
-        .map(|(x, found)| (x.ln(), found.mean.ln()));
+    let dims = third.points.iter();
+    let dims = dims.map(|(x, found)| (x.ln(), found.mean.ln()));
     let _ = write!(
         text,
         "### Lemma 3\n\n{} normal keys, {} of them relevant; the query is their mean with noise of deviation 0.5. The share of keys that have to be \

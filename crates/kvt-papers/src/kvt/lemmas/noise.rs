@@ -4,8 +4,8 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kvt_attention::{Neighbors, Score, SoftmaxAttention, attend};
 use kvt_ops::Key;
 
-use super::super::super::ReproduceError;
 use super::{Curve, normal};
+use crate::ReproduceError;
 use kvt_train::analysis::Moments;
 use kvt_train::knn_vote::read;
 

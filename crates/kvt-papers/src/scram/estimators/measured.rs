@@ -48,13 +48,8 @@ impl Draws {
     ) -> Result<Measured, AttentionError> {
         let length = product(exact, exact);
         let (runs, mut run) = (self.runs as f64, 0);
-        let [
-            mut bias,
-            mut spread,
-            mut predicted,
-            mut effective,
-            mut accepted,
-        ] = [Moments::default(); 5];
+        let [mut bias, mut spread] = [Moments::default(); 2];
+        let [mut predicted, mut effective, mut accepted] = [Moments::default(); 3];
         for _ in 0..self.pairs {
             let mut errors = [(); 2].map(|()| exact.iter().map(|x| -x).collect::<Vec<f64>>());
             for error in &mut errors {

@@ -6,6 +6,7 @@ use super::markup::Markup;
 use kvt_train::judge::Judgement;
 use kvt_train::plot::with_unit;
 use kvt_train::run::Metric;
+use kvt_train::table::or_empty;
 use kvt_train::task::Evaluation;
 
 /// Up to this many classes the confusion matrix is a table with numbers; with more it is a picture.
@@ -31,20 +32,15 @@ pub(super) fn write(page: &mut Markup, judged: &Classified) {
 fn numbers(page: &mut Markup, judged: &Classified) {
     let (evaluation, judgement) = &judged.found;
     // With at most five classes, top-5 is always 100 %.
-    let top5 = if judged.classes.len() > 5 {
-        format!(
-            ", top-5 {}",
-            with_unit(Metric::TOP5, evaluation.top5_percent())
-        )
-    } else {
-        String::new()
-    };
+    let top5 = (judged.classes.len() > 5).then(|| evaluation.top5_percent());
+    let top5 = top5.map(|top5| format!(", top-5 {}", with_unit(Metric::TOP5, top5)));
     let calibration = judgement.calibration();
     let text = format!(
-        "top-1 {}{}{top5}, loss {:.4} {}. Mean accuracy of the classes {:.2} %, mean F1 {:.2} %; calibration error \
+        "top-1 {}{}{}, loss {:.4} {}. Mean accuracy of the classes {:.2} %, mean F1 {:.2} %; calibration error \
          (ECE) {:.2} % with a mean confidence of {:.2} %.",
         with_unit(Metric::TOP1, evaluation.top1_percent()),
         interval_of(evaluation.top1_percent(), evaluation.images),
+        or_empty(top5),
         evaluation.loss,
         judged.on(evaluation.images),
         100.0 * judgement.balanced_accuracy(),
@@ -95,10 +91,7 @@ fn matrix(page: &mut Markup, judged: &Classified) {
                     let class = cell_class(row, column, share(row, images));
                     let [label, predicted] = [row, column].map(|class| name(judged, class));
                     let words = format!("{images} of {label} taken for {predicted}");
-                    let count = match images {
-                        0 => String::new(),
-                        images => images.to_string(),
-                    };
+                    let count = or_empty((images > 0).then_some(images));
                     let attributes = [("class", &*class), ("title", &*words)];
                     page.element("td", &attributes, &count);
                 }

@@ -36,22 +36,34 @@ impl Markup {
         self.0 += "/>";
     }
 
-    /// An element with what `inner` writes.
-    pub(super) fn within(
+    /// An image in the page, with words in its place and others under the pointer.
+    pub(super) fn image(&mut self, class: &str, uri: &str, words: &str, title: &str) {
+        let attributes = [
+            ("class", class),
+            ("src", uri),
+            ("alt", words),
+            ("title", title),
+        ];
+        self.void("img", &attributes);
+    }
+
+    /// An element with what `inner` writes, whose result is returned.
+    pub(super) fn within<R>(
         &mut self,
         tag: &'static str,
         attributes: Attributes<'_>,
-        inner: impl FnOnce(&mut Self),
-    ) {
+        inner: impl FnOnce(&mut Self) -> R,
+    ) -> R {
         self.start(tag, attributes);
         self.0.push('>');
-        inner(self);
+        let result = inner(self);
         self.0 += "</";
         self.0 += tag;
         self.0.push('>');
         if ends_line(tag) {
             self.0.push('\n');
         }
+        result
     }
 
     /// An element with a text.

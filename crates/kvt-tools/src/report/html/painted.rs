@@ -209,23 +209,12 @@ pub(super) fn painted(page: &mut Markup, report: &Report) -> Result<(), ReportEr
     }
     let images = report.painted.iter();
     let images = grouped(images.map(|painted| (painted.image.as_str(), painted)));
-    let mut uris = Vec::new();
-    for painted in images.into_iter().flat_map(|(_, all)| all) {
-        uris.push((painted, data_uri(&painted.picture)?));
-    }
     page.within("div", &[("class", "cards")], |page| {
-        for (painted, uri) in &uris {
+        for painted in images.into_iter().flat_map(|(_, all)| all) {
+            let uri = data_uri(&painted.picture)?;
             page.within("figure", &[("class", "card broad")], |page| {
-                let attributes = [
-                    ("class", "picture broad"),
-                    ("src", &**uri),
-                    (
-                        "alt",
-                        "what is right in an image, and what the run predicts",
-                    ),
-                    ("title", &*painted.image),
-                ];
-                page.void("img", &attributes);
+                let words = "what is right in an image, and what the run predicts";
+                page.image("picture broad", &uri, words, &painted.image);
                 page.within("figcaption", &[], |page| {
                     if report.records.len() > 1 {
                         page.element("strong", &[], report.name(painted.run));
@@ -237,6 +226,6 @@ pub(super) fn painted(page: &mut Markup, report: &Report) -> Result<(), ReportEr
                 });
             });
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }

@@ -80,11 +80,8 @@ impl Record {
             .map_err(|error| warnings.push(error.to_string()))
             .unwrap_or_default();
         let folder = canonical(path);
-        let name = folder
-            .file_name()
-            .unwrap_or(path.as_os_str())
-            .to_string_lossy()
-            .into_owned();
+        let name = folder.file_name().unwrap_or(path.as_os_str());
+        let name = name.to_string_lossy().into_owned();
         let curve = Curve {
             label: label_of(&name, plan.seed).to_owned(),
             seed: plan.seed,
@@ -199,12 +196,9 @@ impl Record {
 
     /// Training images per second over all epochs.
     pub(super) fn images_per_second(&self) -> Option<f64> {
-        let images = self
-            .rows
-            .iter()
-            .map(|row| row.train.images_per_second * row.train.seconds);
-        let speed =
-            images.sum::<f64>() / self.rows.iter().map(|row| row.train.seconds).sum::<f64>();
+        let trained = || self.rows.iter().map(|row| &row.train);
+        let images = trained().map(|train| train.images_per_second * train.seconds);
+        let speed = images.sum::<f64>() / trained().map(|train| train.seconds).sum::<f64>();
         speed.is_finite().then_some(speed)
     }
 

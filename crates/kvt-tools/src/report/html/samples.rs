@@ -86,12 +86,10 @@ fn cards<'a>(
 ) -> Result<(), ReportError> {
     let samples = samples.into_iter();
     let images = grouped(samples.map(|sample| (sample.image.as_str(), sample)));
-    let mut cards = Markup::default();
-    for (_, all) in &images {
-        card(&mut cards, report, all)?;
-    }
-    page.within("div", &[("class", "cards")], |page| page.append(&cards));
-    Ok(())
+    page.within("div", &[("class", "cards")], |page| {
+        let mut images = images.iter();
+        images.try_for_each(|(_, all)| card(page, report, all))
+    })
 }
 
 fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), ReportError> {
@@ -99,11 +97,6 @@ fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), Repor
         return Ok(());
     };
     let picture = data_uri(&first.picture)?;
-    let maps = all.iter().map(|sample| {
-        let maps = sample.maps.iter().map(|map| data_uri(&draw_map(map)));
-        maps.collect::<Result<Vec<_>, _>>()
-    });
-    let maps = maps.collect::<Result<Vec<_>, _>>()?;
     page.within("figure", &[("class", "card")], |page| {
         let names = first.classes.join(", ");
         let of = if has_labels(report, first) {
@@ -117,22 +110,14 @@ fn card(page: &mut Markup, report: &Report, all: &[&Sample]) -> Result<(), Repor
         } else {
             "picture"
         };
-        let attributes = [
-            ("class", class),
-            ("src", &*picture),
-            ("alt", &*words),
-            ("title", &*first.image),
-        ];
-        page.void("img", &attributes);
+        page.image(class, &picture, &words, &first.image);
         page.within("figcaption", &[], |page| {
             page.element("strong", &[], &names);
             page.element("span", &[("class", "file")], file(&first.image));
-            for (sample, maps) in all.iter().zip(&maps) {
-                said(page, report, sample, maps);
-            }
-        });
-    });
-    Ok(())
+            let mut all = all.iter();
+            all.try_for_each(|sample| said(page, report, sample))
+        })
+    })
 }
 
 /// Whether the run of a sample gives an image several labels, so that a wrong one is not in place of another.
@@ -141,7 +126,7 @@ fn has_labels(report: &Report, sample: &Sample) -> bool {
 }
 
 /// One run's predictions for the image.
-fn said(page: &mut Markup, report: &Report, sample: &Sample, maps: &[String]) {
+fn said(page: &mut Markup, report: &Report, sample: &Sample) -> Result<(), ReportError> {
     page.within("div", &[("class", "said")], |page| {
         if report.records.len() > 1 {
             let class = format!("swatch {}", color_class(report.label_number(sample.run)));
@@ -167,26 +152,22 @@ fn said(page: &mut Markup, report: &Report, sample: &Sample, maps: &[String]) {
                 bar(page, *probability);
             });
         }
-        if maps.is_empty() {
-            return;
+        if sample.maps.is_empty() {
+            return Ok(());
         }
         page.within("div", &[("class", "maps")], |page| {
-            for (head, (uri, map)) in (1..).zip(maps.iter().zip(&sample.maps)) {
+            for (head, map) in (1..).zip(&sample.maps) {
+                let uri = data_uri(&draw_map(map))?;
                 let kept = format!("{} of {}", map.kept, map.weights.len());
                 let words = format!("head {head}: {kept} patches looked at");
-                let attributes = [
-                    ("class", "pixels"),
-                    ("src", &**uri),
-                    ("alt", &*words),
-                    ("title", &*words),
-                ];
                 page.within("div", &[], |page| {
-                    page.void("img", &attributes);
+                    page.image("pixels", &uri, &words, &words);
                     page.element("span", &[], &format!("head {head}: {kept}"));
                 });
             }
-        });
-    });
+            Ok(())
+        })
+    })
 }
 
 /// The name of a file without its folders.

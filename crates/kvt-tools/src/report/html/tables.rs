@@ -19,20 +19,10 @@ pub(super) fn runs(page: &mut Markup, report: &Report) {
         return;
     }
     let title = report.metric.title;
-    let [best, last] = [format!("best {title}"), format!("last {title}")];
-    let header = [
-        "run",
-        &*best,
-        "of epoch",
-        &*last,
-        "epochs",
-        "training time",
-        "images/s",
-        "parameters",
-        "MACs",
-        "keys per query",
-    ];
-    page.table("numbers", header, |page| {
+    let header = format!(
+        "run,best {title},of epoch,last {title},epochs,training time,images/s,parameters,MACs,keys per query"
+    );
+    page.table("numbers", header.split(','), |page| {
         for (number, record) in report.records.iter().enumerate() {
             line(page, report, number, record);
         }

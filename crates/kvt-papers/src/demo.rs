@@ -1,12 +1,10 @@
 //! The quick start from this program alone: `kvt demo`.
 
-mod picture;
-
 use std::path::{Path, PathBuf};
 
-use self::picture::picture;
 use super::configs::Configs;
 use super::{ReproduceError, Watch};
+use kvt_tools::probe::{Drawn, NOTE, labelled, parts};
 use kvt_tools::report::html::{Asked, Record, Report};
 use kvt_tools::sweep::{Cell, Found, Outcome, Sweep, SweepError, carry_out};
 use kvt_tools::trained::Choice;
@@ -101,7 +99,15 @@ fn report(
     let page = folder.join("report.html");
     report.save(&page).map_err(SweepError::from)?;
     let attention = folder.join("attention.png");
-    let drawn = picture(&report).map_err(ReproduceError::Draw)?;
+    // The first sample of each run, which is the same image: below the name of the run that image, and the image under the map of each head.
+    let records = report.records.iter().enumerate();
+    let rows = records.filter_map(|(run, record)| {
+        let sample = report.samples.iter().find(|sample| sample.run == run)?;
+        let name = vec![record.name.clone()];
+        Some(parts(&sample.picture, name, &sample.maps, Drawn::OnImage))
+    });
+    let rows: Vec<_> = rows.collect();
+    let drawn = labelled(&rows, NOTE).map_err(ReproduceError::Draw)?;
     save_png(&attention, &drawn)?;
     Ok(vec![page, attention])
 }
