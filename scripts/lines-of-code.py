@@ -13,6 +13,9 @@ from collections import Counter
 from pathlib import Path
 
 
+TESTS = r"#\[cfg\((?:test|all\(test,[^\n]*)\)\]\n(?:#\[[^\n]*\]\n)*(?:pub(?:\(\w+\))? )?"
+
+
 def is_test(path):
     return path.name in ("tests.rs", "testing.rs") or path.stem.endswith("_tests") or "tests" in path.parent.parts
 
@@ -22,14 +25,14 @@ def for_tests(crate):
     found = set()
     for path in (crate / "src").rglob("*.rs"):
         folder = path.parent if path.name in ("mod.rs", "lib.rs", "main.rs") else path.with_suffix("")
-        for name in re.findall(r"#\[cfg\(test\)\]\n(?:#\[[^\n]*\]\n)*(?:pub(?:\(\w+\))? )?mod (\w+);", path.read_text()):
+        for name in re.findall(TESTS + r"mod (\w+);", path.read_text()):
             found |= {folder / f"{name}.rs", *(folder / name).rglob("*.rs")}
     return found
 
 
 def code_lines(text):
     # Tests of a file are at its end.
-    text = re.split(r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\]\n)*mod \w+ \{", text, flags=re.M)[0]
+    text = re.split("^" + TESTS + r"mod \w+ \{", text, flags=re.M)[0]
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     lines = (line.strip() for line in text.splitlines())
     return sum(1 for line in lines if line and not line.startswith("//"))
