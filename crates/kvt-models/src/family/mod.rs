@@ -21,6 +21,7 @@ pub(crate) use self::naming::Renaming;
 use crate::error::ModelError;
 use crate::head::Classifier;
 use crate::layers::Init;
+use crate::weights::pos_embed::{Bicubic, Form};
 use crate::weights::{StateDict, WeightsError};
 
 /// The properties of all models of a family.
@@ -249,10 +250,17 @@ pub(crate) trait FamilyConfig {
         Vec::new()
     }
 
-    /// A weight of another image size (position embeddings, tables of relative positions) at the size of this model's
-    /// parameter `name`; `None` if that is impossible.
-    fn resize(&self, _name: &str, _shape: &[usize], _weight: &TensorData) -> Option<TensorData> {
+    /// If `name` is that of position embeddings: how they are resized for another image size, to which rows and columns, and where their
+    /// map is.
+    fn positions(&self, _name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
         None
+    }
+
+    /// A weight of another image size ([position embeddings](Self::positions), tables of relative positions) at the size of this model's
+    /// parameter `name`; `None` if that is impossible.
+    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        let (bicubic, grid, form) = self.positions(name)?;
+        bicubic.resample(weight, grid, form)
     }
 }
 

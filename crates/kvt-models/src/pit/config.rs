@@ -1,6 +1,5 @@
 //! Sizes of a PiT, and their cost.
 
-use burn::tensor::TensorData;
 use kvt_attention::Macs;
 
 use super::stage::{StageSize, pool};
@@ -13,7 +12,7 @@ use crate::family::stages::{NamedSize, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a PiT.
 #[derive(Clone, Debug, PartialEq)]
@@ -192,11 +191,9 @@ impl FamilyConfig for PitConfig {
         Classifier::init(&init, outputs, sizes)
     }
 
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match name {
-            "pos_embed" => pos_embed::resample_map(weight, self.grid_size()),
-            _ => None,
-        }
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
+        let grid = [self.grid_size(); 2];
+        (name == "pos_embed").then_some((Bicubic::Antialiased, grid, Form::ChannelsFirst))
     }
 }
 

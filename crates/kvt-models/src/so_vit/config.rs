@@ -1,6 +1,5 @@
 //! Sizes of a So-ViT, and their cost.
 
-use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
 use crate::error::ModelError;
@@ -11,7 +10,7 @@ use crate::family::cost::{BlockSize, StageSummary, Summary};
 use crate::family::validate;
 use crate::head::{Classifier, SecondOrder, SecondOrderSize};
 use crate::layers::Init;
-use crate::weights::pos_embed::Bicubic;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a So-ViT.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,11 +152,9 @@ impl FamilyConfig for SoVitConfig {
 
     /// The original cannot change the size of the positions of trained weights. A sinusoid of a longer sequence would
     /// renumber the patches; a resized one keeps their places.
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match name {
-            "pos_embed" => Bicubic::Antialiased.resample(weight, [self.grid_size(); 2], 1),
-            _ => None,
-        }
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
+        let grid = [self.grid_size(); 2];
+        (name == "pos_embed").then_some((Bicubic::Antialiased, grid, Form::Tokens(1)))
     }
 }
 

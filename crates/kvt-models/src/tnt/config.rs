@@ -14,7 +14,7 @@ use crate::family::places::softmax_only;
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
-use crate::weights::pos_embed::Bicubic;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a TNT.
 #[derive(Clone, Debug, PartialEq)]
@@ -260,11 +260,9 @@ impl FamilyConfig for TntConfig {
         weight_names::reordered(name, weight)
     }
 
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match name {
-            "patch_pos" => Bicubic::Antialiased.resample(weight, [self.grid_size(); 2], 1),
-            _ => None,
-        }
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
+        let grid = [self.grid_size(); 2];
+        (name == "patch_pos").then_some((Bicubic::Antialiased, grid, Form::Tokens(1)))
     }
 }
 

@@ -1,6 +1,5 @@
 //! Sizes of a Visformer, and their cost.
 
-use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::stage::{GROUPS, StageSize};
@@ -14,7 +13,7 @@ use crate::family::places::softmax_only;
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a Visformer.
 #[derive(Clone, Debug, PartialEq)]
@@ -209,11 +208,10 @@ impl FamilyConfig for VisformerConfig {
         Classifier::init(init, ("head", None), sizes)
     }
 
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
         let stage = name.strip_prefix("pos_embed")?.parse::<usize>().ok()?;
-        let stages = self.stages();
-        let size = stages.get(stage.checked_sub(1)?)?;
-        pos_embed::resample_map(weight, size.grid)
+        let grid = self.stages().get(stage.checked_sub(1)?)?.grid;
+        Some((Bicubic::Antialiased, [grid; 2], Form::ChannelsFirst))
     }
 }
 

@@ -1,6 +1,5 @@
 //! Sizes of a vision transformer, and their cost.
 
-use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::options::{self, Embedding, Pool, VitOptions};
@@ -15,7 +14,7 @@ use crate::family::{FamilyConfig, Variant};
 use crate::head::Classifier;
 use crate::layers::{Activation, Init};
 use crate::weights::StateDict;
-use crate::weights::pos_embed::Bicubic;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a vision transformer.
 #[derive(Clone, Debug, PartialEq)]
@@ -285,13 +284,9 @@ impl FamilyConfig for VitConfig {
         Classifier::init(init, outputs, sizes)
     }
 
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match (name, self.embedded_prefix()) {
-            ("pos_embed", Some(prefix)) => {
-                Bicubic::Antialiased.resample(weight, self.grid(), prefix)
-            }
-            _ => None,
-        }
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
+        let form = Form::Tokens(self.embedded_prefix()?);
+        (name == "pos_embed").then_some((Bicubic::Antialiased, self.grid(), form))
     }
 
     fn foreign(&self, weights: &StateDict) -> Option<Variant> {

@@ -1,6 +1,5 @@
 //! Sizes of a VOLO, and their cost.
 
-use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::POOLING;
@@ -16,7 +15,7 @@ use crate::family::places::softmax_only;
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
-use crate::weights::pos_embed::Bicubic;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a VOLO. Lists have one entry for the outlookers, and one for each stage of transformer
 /// blocks.
@@ -321,11 +320,9 @@ impl FamilyConfig for VoloConfig {
         }
     }
 
-    fn resize(&self, name: &str, _: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match name {
-            "pos_embed" => Bicubic::Plain.resample_grid(weight, self.grids(self.common.side())[1]),
-            _ => None,
-        }
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
+        let [_, grid] = self.grids(self.common.side());
+        (name == "pos_embed").then_some((Bicubic::Plain, [grid; 2], Form::ChannelsLast))
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod tokens_type;
 
-use burn::tensor::TensorData;
 use kvt_attention::{AttentionConfig, Macs, Place};
 
 pub use tokens_type::TokensType;
@@ -17,7 +16,7 @@ use crate::family::cost::{BlockSize, StageSummary, Summary};
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::Init;
-use crate::weights::pos_embed::Bicubic;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a T2T-ViT.
 #[derive(Clone, Debug, PartialEq)]
@@ -208,11 +207,9 @@ impl FamilyConfig for T2tConfig {
 
     /// As in the original for weights of another size, which are then fine-tuned. A model of that size computes its
     /// positions.
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match name {
-            "pos_embed" => Bicubic::Plain.resample(weight, [self.grid_size(); 2], 1),
-            _ => None,
-        }
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
+        let grid = [self.grid_size(); 2];
+        (name == "pos_embed").then_some((Bicubic::Plain, grid, Form::Tokens(1)))
     }
 
     fn fixed_numbers(&self) -> usize {
