@@ -8,7 +8,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::{ModelOverrides, per_stage};
-use crate::family::cost::Summary;
+use crate::family::cost::StageSummary;
 use crate::family::stages::{NamedSize, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
@@ -42,11 +42,6 @@ const PATCH: [usize; 2] = [7, 4];
 const KV_STRIDE: usize = 2;
 
 impl CvtConfig {
-    /// Channels of a token in the last stage.
-    pub(super) fn num_features(&self) -> usize {
-        self.embed_dim.last().copied().unwrap_or(0)
-    }
-
     /// The stages, first to last.
     pub(super) fn stages(&self) -> Vec<StageSize> {
         let last = self.stages.count().saturating_sub(1);
@@ -151,16 +146,14 @@ impl FamilyConfig for CvtConfig {
         name + &self.common.size_suffix()
     }
 
-    fn summary(&self) -> Summary {
-        let stages = self
-            .stages()
-            .into_iter()
-            .enumerate()
-            .map(|(i, stage)| stage.summary(i));
-        let (features, classes) = (self.num_features(), self.common.num_classes);
-        let params = 2 * features + (features + 1) * classes;
-        let macs = Macs::linear(features * classes);
-        Summary::new(self.name(), stages.collect(), params, macs)
+    fn num_features(&self) -> usize {
+        self.embed_dim.last().copied().unwrap_or(0)
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
+        let stages = self.stages().into_iter().enumerate();
+        let stages = stages.map(|(i, stage)| stage.summary(i)).collect();
+        (stages, 0, Macs::default())
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

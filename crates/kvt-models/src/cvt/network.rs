@@ -9,6 +9,7 @@ use super::CvtConfig;
 use super::attention::ConvAttention;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::FamilyConfig;
 use crate::layers::{
     Activation, Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks, to_map,
     to_tokens,

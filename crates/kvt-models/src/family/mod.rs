@@ -13,10 +13,12 @@ pub(crate) mod stages;
 pub(crate) mod validate;
 
 use burn::tensor::TensorData;
+use kvt_attention::Macs;
 
 use self::blocks::BlockGroup;
+use self::common::CommonConfig;
 use self::config_keys::ModelOverrides;
-use self::cost::Summary;
+use self::cost::{StageSummary, Summary};
 pub(crate) use self::naming::Renaming;
 use crate::error::ModelError;
 use crate::head::Classifier;
@@ -142,8 +144,14 @@ impl Family {
     }
 }
 
+/// What the [list of families](families) gives every configuration.
+pub(crate) trait Common {
+    /// The settings that all families share.
+    fn common(&self) -> &CommonConfig;
+}
+
 /// The sizes and settings of a model of a family.
-pub(crate) trait FamilyConfig {
+pub(crate) trait FamilyConfig: Common {
     /// All named sizes: 1000 classes, no dropout, dense attention, as timm makes them.
     fn named() -> Vec<Self>
     where
@@ -157,7 +165,7 @@ pub(crate) trait FamilyConfig {
         Vec::new()
     }
 
-    /// This configuration with some of its own values replaced: those of [`CommonConfig`](common::CommonConfig) are already, and nothing
+    /// This configuration with some of its own values replaced: those of [`CommonConfig`] are already, and nothing
     /// is validated yet. The family accepts all of these values.
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError>
     where
@@ -179,14 +187,28 @@ pub(crate) trait FamilyConfig {
         Ok(())
     }
 
-    /// Refuses invalid sizes, beside those of [`CommonConfig`](common::CommonConfig).
+    /// Refuses invalid sizes, beside those of [`CommonConfig`].
     fn validate(&self) -> Result<(), ModelError>;
 
     /// timm's name of the architecture; channels x depth replace a size that timm has no name for.
     fn name(&self) -> String;
 
+    /// Channels of a token after the last stage, which have the last norm, and which the classifier reads.
+    fn num_features(&self) -> usize;
+
+    /// The stages, and parameters and operations of what is outside of them, without the last norm, and without the outputs that read one
+    /// vector.
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs);
+
     /// Size and cost, computed without building the model; meaningful for a valid configuration.
-    fn summary(&self) -> Summary;
+    fn summary(&self) -> Summary {
+        let (stages, params, macs) = self.cost();
+        let (features, classes) = (self.num_features(), self.common().num_classes);
+        let outputs = (1 + usize::from(self.is_distilled())) * classes;
+        let params = params + 2 * features + (features + 1) * outputs;
+        let macs = macs + Macs::linear(features * outputs);
+        Summary::new(self.name(), stages, params, macs)
+    }
 
     /// The blocks, from the first to the last, for layer-wise learning rates. By default those of the stages, below
     /// the names of the stages.
@@ -217,8 +239,12 @@ pub(crate) trait FamilyConfig {
         None
     }
 
-    /// The classifier of the model with the original's initialisation.
-    fn classifier(&self, init: &Init<'_>) -> Classifier;
+    /// The classifier of the model with the original's initialisation: by default, linear layers as all others.
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let sizes = [self.num_features(), self.common().num_classes];
+        let distillation = self.is_distilled().then_some("head_dist");
+        Classifier::init(init, ("head", distillation), sizes)
+    }
 
     /// A weight in the order of the other of the two layouts, if they differ in more than names. The name is timm's.
     fn reordered(&self, _name: &str, _weight: &TensorData) -> Option<TensorData> {

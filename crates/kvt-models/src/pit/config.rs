@@ -7,7 +7,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::{ModelOverrides, per_stage};
-use crate::family::cost::Summary;
+use crate::family::cost::StageSummary;
 use crate::family::stages::{NamedSize, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
@@ -61,11 +61,6 @@ impl PitConfig {
             stride: self.patch_stride,
             ..ConvSettings::patches(self.common.in_chans, dim, self.patch_size)
         }
-    }
-
-    /// Channels of a token in the last stage.
-    pub(super) fn num_features(&self) -> usize {
-        self.embed_dim.last().copied().unwrap_or(0)
     }
 
     /// The stages, first to last.
@@ -162,22 +157,18 @@ impl FamilyConfig for PitConfig {
         format!("pit_{size}{distilled}{patch}_{}", self.common.side())
     }
 
-    fn summary(&self) -> Summary {
-        let (prefix, grid) = (self.num_prefix_tokens(), self.grid_size());
-        let stages = self
-            .stages()
-            .iter()
-            .enumerate()
-            .map(|(i, stage)| stage.summary(i))
-            .collect();
+    fn num_features(&self) -> usize {
+        self.embed_dim.last().copied().unwrap_or(0)
+    }
 
-        let (patch_embed, features) = (self.patch_embed(), self.num_features());
-        let embeddings = (prefix + grid.pow(2)) * patch_embed.out_channels;
-        let classifiers = prefix * (features + 1) * self.common.num_classes;
-        let outside =
-            patch_embed.macs(self.common.side()) + prefix * features * self.common.num_classes;
-        let params = patch_embed.params() + embeddings + 2 * features + classifiers;
-        Summary::new(self.name(), stages, params, Macs::linear(outside))
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
+        let stages = self.stages().into_iter().enumerate();
+        let stages = stages.map(|(i, stage)| stage.summary(i)).collect();
+        let patch_embed = self.patch_embed();
+        let tokens = self.num_prefix_tokens() + self.grid_size().pow(2);
+        let params = patch_embed.params() + tokens * patch_embed.out_channels;
+        let macs = Macs::linear(patch_embed.macs(self.common.side()));
+        (stages, params, macs)
     }
 
     fn is_distilled(&self) -> bool {

@@ -9,6 +9,7 @@ use kvt_ops::{Phase, layer_norm, linear, widened};
 use super::PitConfig;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::FamilyConfig;
 use crate::layers::{
     Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks, to_map, to_tokens,
 };

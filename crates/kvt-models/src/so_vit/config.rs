@@ -6,7 +6,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageSummary, Summary};
+use crate::family::cost::{BlockSize, StageSummary};
 use crate::family::validate;
 use crate::head::{Classifier, SecondOrder, SecondOrderSize};
 use crate::layers::Init;
@@ -124,20 +124,19 @@ impl FamilyConfig for SoVitConfig {
         name + &self.common.size_suffix()
     }
 
-    fn summary(&self) -> Summary {
-        let dim = self.embed_dim;
+    fn num_features(&self) -> usize {
+        self.embed_dim
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
         let (block, place) = (self.block(), self.place());
         let blocks = StageSummary::of_blocks("blocks", self.depth, block, &self.attention, &place);
 
         let second_order = self.second_order();
-        let class = (dim + 1) * self.common.num_classes;
-        let norm = 2 * dim;
         // The positions are fixed: there is only a class token.
-        let params = self.visual_params() + dim + norm + class + second_order.params();
-        let macs = self.visual_macs()
-            + dim * self.common.num_classes
-            + second_order.macs(self.grid_size().pow(2));
-        Summary::new(self.name(), vec![blocks], params, Macs::linear(macs))
+        let params = self.visual_params() + self.embed_dim + second_order.params();
+        let macs = self.visual_macs() + second_order.macs(self.grid_size().pow(2));
+        (vec![blocks], params, Macs::linear(macs))
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

@@ -8,7 +8,7 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::{ModelOverrides, one};
-use crate::family::cost::{BlockSize, StageSummary, Summary};
+use crate::family::cost::{BlockSize, StageSummary};
 use crate::family::places::softmax_only;
 use crate::family::stages::{NamedSize, StageConfig, StagesConfig};
 use crate::family::validate;
@@ -59,11 +59,6 @@ impl SwinConfig {
     /// Patches along a side of the image: tokens along a side of the first stage's map.
     pub fn grid_size(&self) -> usize {
         self.common.side().checked_div(self.patch_size).unwrap_or(0)
-    }
-
-    /// Channels of the last stage.
-    pub fn num_features(&self) -> usize {
-        self.embed_dim << self.stages.count().saturating_sub(1)
     }
 
     /// The stages, first to last.
@@ -208,17 +203,18 @@ impl FamilyConfig for SwinConfig {
         format!("swin_{size}_patch{patch}_window{window}_{img}")
     }
 
-    fn summary(&self) -> Summary {
+    fn num_features(&self) -> usize {
+        self.embed_dim << self.stages.count().saturating_sub(1)
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
         let stages = self.stages().enumerate().map(|(i, stage)| stage.summary(i));
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let patches = self.grid_size().pow(2);
-        let patch_embed = (patch_inputs + 1) * self.embed_dim + 2 * self.embed_dim;
-        let features = self.num_features();
-        let classifier = (features + 1) * self.common.num_classes;
-        let outside = patches * patch_inputs * self.embed_dim + features * self.common.num_classes;
-        let params = patch_embed + 2 * features + classifier;
-        let macs = Macs::linear(outside);
-        Summary::new(self.name(), stages.collect(), params, macs)
+        // With the weight and bias of a norm.
+        let params = (patch_inputs + 3) * self.embed_dim;
+        let macs = Macs::linear(patches * patch_inputs * self.embed_dim);
+        (stages.collect(), params, macs)
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

@@ -10,6 +10,7 @@ use super::attention::WindowAttention;
 use super::config::{StageSize, SwinConfig};
 use super::masks::MaskCache;
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::FamilyConfig;
 use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks};
 
 /// The original's epsilon of all layer norms.

@@ -9,11 +9,10 @@ use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageSummary, Summary};
+use crate::family::cost::{BlockSize, StageSummary};
 use crate::family::places::softmax_only;
 use crate::family::validate;
-use crate::head::Classifier;
-use crate::layers::{ConvSettings, Init};
+use crate::layers::ConvSettings;
 use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a TNT.
@@ -232,28 +231,22 @@ impl FamilyConfig for TntConfig {
         format!("tnt_{size}{legacy}_patch{patch}_{img}")
     }
 
-    fn summary(&self) -> Summary {
-        let (dim, numbers, classes) = (
-            self.embed_dim,
-            self.pixel_numbers(),
-            self.common.num_classes,
-        );
+    fn num_features(&self) -> usize {
+        self.embed_dim
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
+        let (dim, numbers) = (self.embed_dim, self.pixel_numbers());
         let (patches, conv) = (self.grid_size().pow(2), self.pixel_embed());
         let embedding = conv.params() + numbers + 2 * numbers + (numbers + 1) * dim + 2 * dim;
         let tokens = (2 + patches) * dim;
         // A patch has the same number of pixels whether it is cut out before or after the convolution.
-        let outside = patches * (numbers * conv.fan_in() + numbers * dim) + dim * classes;
-        let params = embedding + tokens + 2 * dim + (dim + 1) * classes;
-        Summary::new(self.name(), self.stages(), params, Macs::linear(outside))
+        let macs = Macs::linear(patches * (numbers * conv.fan_in() + numbers * dim));
+        (self.stages(), embedding + tokens, macs)
     }
 
     fn blocks(&self) -> Vec<BlockGroup> {
         vec![BlockGroup::new("blocks", self.depth)]
-    }
-
-    fn classifier(&self, init: &Init<'_>) -> Classifier {
-        let sizes = [self.embed_dim, self.common.num_classes];
-        Classifier::init(init, ("head", None), sizes)
     }
 
     fn reordered(&self, name: &str, weight: &TensorData) -> Option<TensorData> {

@@ -8,11 +8,10 @@ use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::{ModelOverrides, per_stage};
-use crate::family::cost::Summary;
+use crate::family::cost::StageSummary;
 use crate::family::stages::{NamedSize, StagesConfig};
 use crate::family::validate;
-use crate::head::Classifier;
-use crate::layers::{ConvSettings, Init};
+use crate::layers::ConvSettings;
 
 /// Sizes and settings of a Twins-SVT. Lists have one entry per stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,11 +57,6 @@ const WINDOW_SIZE: [usize; 4] = [7; 4];
 const SR_RATIO: [usize; 4] = [8, 4, 2, 1];
 
 impl TwinsConfig {
-    /// Channels of a token in the last stage.
-    pub(super) fn num_features(&self) -> usize {
-        self.embed_dim.last().copied().unwrap_or(0)
-    }
-
     /// Pixels along a side of the area that becomes one token, for each stage.
     fn patches(&self) -> impl Iterator<Item = usize> {
         self.strides.iter().scan(1usize, |pixels, stride| {
@@ -179,17 +173,13 @@ impl FamilyConfig for TwinsConfig {
         name + &self.common.size_suffix()
     }
 
-    fn summary(&self) -> Summary {
-        let stages = self.stages().enumerate().map(|(i, stage)| stage.summary(i));
-        let (features, classes) = (self.num_features(), self.common.num_classes);
-        let params = 2 * features + (features + 1) * classes;
-        let macs = Macs::linear(features * classes);
-        Summary::new(self.name(), stages.collect(), params, macs)
+    fn num_features(&self) -> usize {
+        self.embed_dim.last().copied().unwrap_or(0)
     }
 
-    fn classifier(&self, init: &Init<'_>) -> Classifier {
-        let sizes = [self.num_features(), self.common.num_classes];
-        Classifier::init(init, ("head", None), sizes)
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
+        let stages = self.stages().enumerate().map(|(i, stage)| stage.summary(i));
+        (stages.collect(), 0, Macs::default())
     }
 
     fn blocks(&self) -> Vec<BlockGroup> {

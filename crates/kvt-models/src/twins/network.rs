@@ -9,6 +9,7 @@ use super::attention::GroupedAttention;
 use super::config::TwinsConfig;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::FamilyConfig;
 use crate::layers::{
     Block, BlockKind, Conv2d, ConvSettings, Init, Pass, PatchEmbed, drop_path_rates, forward_each,
     to_map, to_tokens,

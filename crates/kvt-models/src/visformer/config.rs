@@ -8,11 +8,10 @@ use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::{ModelOverrides, each};
-use crate::family::cost::Summary;
+use crate::family::cost::StageSummary;
 use crate::family::places::softmax_only;
 use crate::family::validate;
-use crate::head::Classifier;
-use crate::layers::{ConvSettings, Init};
+use crate::layers::ConvSettings;
 use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a Visformer.
@@ -51,11 +50,6 @@ impl VisformerConfig {
             padding: 3,
             ..ConvSettings::pointwise(self.common.in_chans, self.init_channels)
         })
-    }
-
-    /// Channels of a token in the last stage.
-    pub(super) fn num_features(&self) -> usize {
-        self.embed_dim[2]
     }
 
     /// The stages, first to last.
@@ -174,20 +168,18 @@ impl FamilyConfig for VisformerConfig {
         name + &self.common.size_suffix()
     }
 
-    fn summary(&self) -> Summary {
-        let stages = self
-            .stages()
-            .into_iter()
-            .enumerate()
-            .map(|(i, stage)| stage.summary(i));
-        let (features, classes) = (self.num_features(), self.common.num_classes);
-        let (stem_params, stem_macs) = self.stem().map_or((0, 0), |stem| {
+    fn num_features(&self) -> usize {
+        self.embed_dim[2]
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
+        let stages = self.stages().into_iter().enumerate();
+        let stages = stages.map(|(i, stage)| stage.summary(i)).collect();
+        let (params, macs) = self.stem().map_or((0, 0), |stem| {
             let norm = 2 * stem.out_channels;
             (stem.params() + norm, stem.macs(self.common.side()))
         });
-        let params = stem_params + 2 * features + (features + 1) * classes;
-        let macs = Macs::linear(stem_macs + features * classes);
-        Summary::new(self.name(), stages.collect(), params, macs)
+        (stages, params, Macs::linear(macs))
     }
 
     /// timm's `group_matcher`: modules that lead to a stage belong to its first block.
@@ -201,11 +193,6 @@ impl FamilyConfig for VisformerConfig {
             }
         });
         groups.collect()
-    }
-
-    fn classifier(&self, init: &Init<'_>) -> Classifier {
-        let sizes = [self.num_features(), self.common.num_classes];
-        Classifier::init(init, ("head", None), sizes)
     }
 
     fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {

@@ -8,6 +8,7 @@ use super::VisformerConfig;
 use super::block::VisformerBlock;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::FamilyConfig;
 use crate::layers::{
     BatchNorm, BatchNormSettings, ConvNorm, Init, PatchEmbed, drop_path_rates, forward_each,
     to_map, to_tokens,

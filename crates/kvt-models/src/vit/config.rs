@@ -8,11 +8,10 @@ use super::sizes;
 use crate::error::ModelError;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageSummary, Summary};
+use crate::family::cost::{BlockSize, StageSummary};
 use crate::family::validate;
 use crate::family::{FamilyConfig, Variant};
-use crate::head::Classifier;
-use crate::layers::{Activation, Init};
+use crate::layers::Activation;
 use crate::weights::StateDict;
 use crate::weights::pos_embed::{Bicubic, Form};
 
@@ -249,25 +248,25 @@ impl FamilyConfig for VitConfig {
         format!("deit_{size}{distilled}_patch{patch}_{img}")
     }
 
-    fn summary(&self) -> Summary {
+    fn num_features(&self) -> usize {
+        self.embed_dim
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
         let (dim, options) = (self.embed_dim, &self.options);
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let patches = self.patches();
-        let heads = 1 + usize::from(self.distilled);
-
         let bias = usize::from(!options.norm_pre);
         let patch_embed = (patch_inputs + bias) * dim;
         let positions = self.embedded_prefix().map_or(0, |prefix| prefix + patches);
         let embeddings = (self.num_prefix_tokens() + positions) * dim;
-        let norms = (1 + usize::from(options.norm_pre)) * 2 * dim;
-        let classifiers = heads * (dim + 1) * self.common.num_classes;
-        let pool = self.pool();
-        let of_pool = pool.map_or(0, PoolSize::params);
-        let outside =
-            Macs::linear(patches * patch_inputs * dim + heads * dim * self.common.num_classes)
-                + pool.map_or_else(Macs::default, |pool| pool.macs(patches));
-        let params = patch_embed + embeddings + norms + classifiers + of_pool;
-        Summary::new(self.name(), vec![self.stage()], params, outside)
+        let norm = usize::from(options.norm_pre) * 2 * dim;
+        let (of_pool, macs_of_pool) = self
+            .pool()
+            .map_or_else(Default::default, |pool| (pool.params(), pool.macs(patches)));
+        let params = patch_embed + embeddings + norm + of_pool;
+        let macs = Macs::linear(patches * patch_inputs * dim) + macs_of_pool;
+        (vec![self.stage()], params, macs)
     }
 
     fn takes_rectangles(&self) -> bool {
@@ -276,12 +275,6 @@ impl FamilyConfig for VitConfig {
 
     fn is_distilled(&self) -> bool {
         self.distilled
-    }
-
-    fn classifier(&self, init: &Init<'_>) -> Classifier {
-        let sizes = [self.embed_dim, self.common.num_classes];
-        let outputs = ("head", self.distilled.then_some("head_dist"));
-        Classifier::init(init, outputs, sizes)
     }
 
     fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {

@@ -10,7 +10,7 @@ use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::{ModelOverrides, per_stage};
-use crate::family::cost::{StageSummary, Summary};
+use crate::family::cost::StageSummary;
 use crate::family::places::softmax_only;
 use crate::family::validate;
 use crate::head::Classifier;
@@ -76,11 +76,6 @@ fn four([first, other]: [usize; 2]) -> Vec<usize> {
 }
 
 impl VoloConfig {
-    /// Channels of a token in the last stage.
-    pub(super) fn num_features(&self) -> usize {
-        self.embed_dim.last().copied().unwrap_or(0)
-    }
-
     /// Tokens along a side of the fine and of the coarse map of an image; 0 if it is too small.
     pub(super) fn grids(&self, img_size: usize) -> [usize; 2] {
         let [(_, first), ..] = self.stem();
@@ -272,7 +267,11 @@ impl FamilyConfig for VoloConfig {
         format!("{name}_{}", self.common.side())
     }
 
-    fn summary(&self) -> Summary {
+    fn num_features(&self) -> usize {
+        self.embed_dim.last().copied().unwrap_or(0)
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
         let mut stages: Vec<StageSummary> = vec![self.outlook().summary(stage_name(0))];
         let transformers = self.stages();
         let transformers = (2..).zip(&transformers);
@@ -292,11 +291,11 @@ impl FamilyConfig for VoloConfig {
         let patch = self.stem_dim * self.strides[1].pow(2);
         let tokens = coarse.pow(2);
         let classes = self.common.num_classes;
-        // Patches; positions, class token and final norm; both outputs.
-        params += (patch + 1) * dim + (tokens + 3) * features + 2 * (features + 1) * classes;
+        // Patches; positions and class token; the output for every token.
+        params += (patch + 1) * dim + (tokens + 1) * features + (features + 1) * classes;
         macs = macs + Macs::linear(patch * dim) * fine.pow(2);
-        macs = macs + Macs::linear((1 + tokens) * features * classes);
-        Summary::new(self.name(), stages, params, macs)
+        macs = macs + Macs::linear(tokens * features * classes);
+        (stages, params, macs)
     }
 
     /// As in timm: the coarser map has its own layer.

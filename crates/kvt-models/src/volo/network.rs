@@ -11,6 +11,7 @@ use super::config::VoloConfig;
 use super::outlook::OutlookAttention;
 use super::{NORM_EPSILON, POOLING};
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::FamilyConfig;
 use crate::layers::{
     Block, BlockKind, ConvNorm, ConvSettings, Init, PatchEmbed, drop_path_rates, forward_blocks,
     forward_each, to_map,

@@ -12,10 +12,8 @@ use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageSummary, Summary};
+use crate::family::cost::{BlockSize, StageSummary};
 use crate::family::validate;
-use crate::head::Classifier;
-use crate::layers::Init;
 use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a T2T-ViT.
@@ -181,8 +179,11 @@ impl FamilyConfig for T2tConfig {
         name + &self.common.size_suffix()
     }
 
-    fn summary(&self) -> Summary {
-        let dim = self.embed_dim;
+    fn num_features(&self) -> usize {
+        self.embed_dim
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
         let layers = LAYERS
             .iter()
             .zip(self.token_sizes())
@@ -192,17 +193,11 @@ impl FamilyConfig for T2tConfig {
         let blocks = StageSummary::of_blocks("blocks", self.depth, block, &self.attention, &place);
         let stages = layers.chain([blocks]).collect();
 
-        let (classes, [.., last]) = (self.common.num_classes, self.token_sizes());
-        let projection = (last.input + 1) * dim;
-        // Plus the class token and the last norm.
-        let params = projection + 3 * dim + (dim + 1) * classes;
-        let macs = Macs::linear(last.tokens() * last.input * dim + dim * classes);
-        Summary::new(self.name(), stages, params, macs)
-    }
-
-    fn classifier(&self, init: &Init<'_>) -> Classifier {
-        let sizes = [self.embed_dim, self.common.num_classes];
-        Classifier::init(init, ("head", None), sizes)
+        let [.., last] = self.token_sizes();
+        // The projection, and the class token.
+        let params = (last.input + 2) * last.dim;
+        let macs = Macs::linear(last.tokens() * last.input * last.dim);
+        (stages, params, macs)
     }
 
     /// As in the original for weights of another size, which are then fine-tuned. A model of that size computes its
