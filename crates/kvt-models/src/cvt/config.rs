@@ -47,30 +47,32 @@ impl CvtConfig {
         let last = self.stages.count().saturating_sub(1);
         let (mut channels, mut before) = (self.common.in_chans, self.common.side());
         let lists = self.embed_dim.iter().zip(self.stages.iter());
-        let stages = lists.enumerate().map(|(stage, (&dim, config))| {
-            let (kernel, stride) = match stage {
-                0 => (self.patch_size, self.patch_stride),
-                _ => (3, 2),
-            };
-            let embed = ConvSettings {
-                stride,
-                // The original's 2 for 7, and 1 for 3.
-                padding: kernel / 3,
-                ..ConvSettings::patches(channels, dim, kernel)
-            };
-            let size = StageSize {
-                block: self.common.block(dim),
-                config,
-                attn_drop: self.common.attn_drop,
-                embed,
-                before,
-                grid: embed.output_size(before),
-                kv_stride: self.kv_stride,
-                prefix: usize::from(stage == last),
-            };
-            (channels, before) = (dim, size.grid);
-            size
-        });
+        let stages = lists
+            .enumerate()
+            .map(|(stage, (&dim, (depth, heads, attention)))| {
+                let (kernel, stride) = match stage {
+                    0 => (self.patch_size, self.patch_stride),
+                    _ => (3, 2),
+                };
+                let embed = ConvSettings {
+                    stride,
+                    // The original's 2 for 7, and 1 for 3.
+                    padding: kernel / 3,
+                    ..ConvSettings::patches(channels, dim, kernel)
+                };
+                let (prefix, grid) = (usize::from(stage == last), embed.output_size(before));
+                let sizes = [dim, depth, heads];
+                let mut size = StageSize {
+                    blocks: self.common.transformer(sizes, attention, prefix, [grid; 2]),
+                    embed,
+                    before,
+                    grid,
+                    kv_stride: self.kv_stride,
+                };
+                size.blocks = size.blocks_on(grid);
+                (channels, before) = (dim, grid);
+                size
+            });
         stages.collect()
     }
 }
@@ -114,14 +116,12 @@ impl FamilyConfig for CvtConfig {
             self.common
                 .at_least(least, stage.grid > 0, "CvT with such patches")?;
             validate::tokens(stage.grid)?;
-            let (dim, config) = (stage.block.dim, &stage.config);
             // If the whole map is one token, there are as many keys as queries, whatever the stride, which does not
             // hold for a larger image.
-            let larger = (stage.grid == 1).then(|| stage.place_on(2));
-            for place in [stage.place()].into_iter().chain(larger) {
-                self.common
-                    .validate_stage(dim, config.depth, &config.attention, &place)
-                    .map_err(|error| error.in_stage(format!("stage{i}")))?;
+            let larger = (stage.grid == 1).then(|| stage.blocks_on(2));
+            for blocks in [&stage.blocks].into_iter().chain(&larger) {
+                let valid = blocks.validate(self.common.mlp_ratio);
+                valid.map_err(|error| error.in_stage(format!("stage{i}")))?;
             }
         }
         Ok(())

@@ -95,14 +95,14 @@ impl Backbone for Cvt {
 impl Stage {
     fn new(init: &Init<'_>, size: &StageSize, drop_path: f64) -> Self {
         let embed = init.child("patch_embed");
-        let dim = size.block.dim;
-        let rates = drop_path_rates(drop_path, size.config.depth);
+        let (block, prefix) = (size.blocks.block, size.blocks.place.prefix);
+        let rates = drop_path_rates(drop_path, size.blocks.depth);
         let blocks = init.child("blocks");
         Self {
-            cls_token: (size.prefix > 0).then(|| init.token("cls_token", size.prefix, dim)),
+            cls_token: (prefix > 0).then(|| init.token("cls_token", prefix, block.dim)),
             patch_embed: PatchEmbed::from_conv(embed.conv("proj", size.embed))
                 .with_norm(&embed, NORM_EPSILON),
-            blocks: Block::stack(&blocks, BLOCK, size.block, rates, |init, _| {
+            blocks: Block::stack(&blocks, BLOCK, block, rates, |init, _| {
                 ConvAttention::new(init, size)
             }),
         }

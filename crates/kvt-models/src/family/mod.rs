@@ -10,6 +10,7 @@ pub(crate) mod img_size;
 pub(crate) mod naming;
 pub(crate) mod places;
 pub(crate) mod stages;
+pub(crate) mod transformer;
 pub(crate) mod validate;
 
 use burn::tensor::TensorData;
@@ -212,7 +213,7 @@ pub(crate) trait FamilyConfig: Common {
 
     /// The blocks, from the first to the last, for layer-wise learning rates. By default those of the stages, below
     /// the names of the stages.
-    fn blocks(&self) -> Vec<BlockGroup> {
+    fn groups(&self) -> Vec<BlockGroup> {
         let stages = self.summary().stages.into_iter();
         let groups = stages.map(|stage| BlockGroup::new(stage.name, stage.depth));
         groups.collect()

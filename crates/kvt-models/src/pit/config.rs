@@ -67,20 +67,17 @@ impl PitConfig {
     pub(super) fn stages(&self) -> Vec<StageSize> {
         let (mut channels, mut before) = (None, self.grid_size());
         let lists = self.embed_dim.iter().zip(self.stages.iter());
-        let stages = lists.map(|(&dim, config)| {
+        let stages = lists.map(|(&dim, (depth, heads, attention))| {
             let pool = channels.map(|channels| pool(channels, dim));
             let grid = pool.map_or(before, |pool| pool.output_size(before));
-            let prefix = self.num_prefix_tokens();
-            let place = self.common.place(prefix, [grid; 2], dim, config.num_heads);
+            let (sizes, prefix) = ([dim, depth, heads], self.num_prefix_tokens());
             let size = StageSize {
-                block: self.common.block(dim),
-                config,
-                place,
+                blocks: self.common.transformer(sizes, attention, prefix, [grid; 2]),
                 pool,
                 before,
                 grid,
             };
-            (channels, before) = (Some(dim), size.grid);
+            (channels, before) = (Some(dim), grid);
             size
         });
         stages.collect()
@@ -127,10 +124,8 @@ impl FamilyConfig for PitConfig {
         let mut before = 1;
         for (i, stage) in self.stages().iter().enumerate() {
             validate::tokens(stage.grid)?;
-            let (dim, config) = (stage.block.dim, &stage.config);
-            let valid =
-                self.common
-                    .validate_stage(dim, config.depth, &config.attention, &stage.place);
+            let dim = stage.blocks.block.dim;
+            let valid = stage.blocks.validate(self.common.mlp_ratio);
             let called = format!("{before}, that of the stage before");
             let reason = "pooling makes the same number of channels from each";
             let valid = valid

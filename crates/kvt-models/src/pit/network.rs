@@ -124,16 +124,13 @@ impl Backbone for Pit {
 impl Stage {
     fn new(init: &Init<'_>, size: &StageSize, rates: &mut impl Iterator<Item = f64>) -> Self {
         let pool = init.child("pool");
-        let (rates, block) = (rates.take(size.config.depth), size.block);
+        let rates = rates.take(size.blocks.depth);
         Self {
             pool: size.pool.map(|settings| Pool {
                 conv: pool.conv("conv", settings),
                 fc: pool.linear("fc", settings.in_channels, settings.out_channels, true),
             }),
-            blocks: Block::stack(&init.child("blocks"), BLOCK, block, rates, |init, _| {
-                let attention = &size.config.attention;
-                MultiHeadAttention::new(init, attention, size.place, block.qkv_bias)
-            }),
+            blocks: size.blocks.build(&init.child("blocks"), BLOCK, rates),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Sizes of a So-ViT, and their cost.
 
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::{AttentionConfig, Macs};
 
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageSummary};
+use crate::family::cost::StageSummary;
+use crate::family::transformer::Transformer;
 use crate::family::validate;
 use crate::head::{Classifier, SecondOrder, SecondOrderSize};
 use crate::layers::Init;
@@ -45,15 +46,11 @@ const SIZES: [Size; 4] = [
 const STRIDES: [usize; 3] = [2, 2, 2];
 
 impl SoVitConfig {
-    /// The sizes of a block.
-    pub(super) fn block(&self) -> BlockSize {
-        self.common.block(self.embed_dim)
-    }
-
-    /// The place of attention in a block.
-    pub(super) fn place(&self) -> Place {
+    /// The blocks.
+    pub(super) fn blocks(&self) -> Transformer {
+        let sizes = [self.embed_dim, self.depth, self.num_heads];
         let grid = [self.grid_size(); 2];
-        self.common.place(1, grid, self.embed_dim, self.num_heads)
+        self.common.transformer(sizes, &self.attention, 1, grid)
     }
 
     fn second_order(&self) -> SecondOrderSize {
@@ -103,9 +100,7 @@ impl FamilyConfig for SoVitConfig {
         validate::sizes(&[("cov_dims", rows), ("cov_dims", columns)])?;
         validate::rate("head_drop", self.head_drop)?;
         validate::tokens(self.grid_size())?;
-        let (dim, depth) = (self.embed_dim, self.depth);
-        self.common
-            .validate_stage(dim, depth, &self.attention, &self.place())
+        self.blocks().validate(self.common.mlp_ratio)
     }
 
     /// timm has no So-ViT: the original's name, with the settings that the size does not imply.
@@ -129,14 +124,15 @@ impl FamilyConfig for SoVitConfig {
     }
 
     fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
-        let (block, place) = (self.block(), self.place());
-        let blocks = StageSummary::of_blocks("blocks", self.depth, block, &self.attention, &place);
-
         let second_order = self.second_order();
         // The positions are fixed: there is only a class token.
         let params = self.visual_params() + self.embed_dim + second_order.params();
         let macs = self.visual_macs() + second_order.macs(self.grid_size().pow(2));
-        (vec![blocks], params, Macs::linear(macs))
+        (
+            vec![self.blocks().summary("blocks")],
+            params,
+            Macs::linear(macs),
+        )
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

@@ -123,13 +123,13 @@ impl Stage {
         first: bool,
         rates: &mut impl Iterator<Item = f64>,
     ) -> Self {
-        let (blocks, rates) = (init.child("blocks"), rates.take(size.config.depth));
+        let (blocks, block) = (init.child("blocks"), size.blocks.block);
+        let rates = rates.take(size.blocks.depth);
         let windows = [size.windows, size.windows.shifted()];
         let masks = MaskCache::default();
         Self {
-            downsample: (!first)
-                .then(|| PatchMerging::new(&init.child("downsample"), size.block.dim)),
-            blocks: Block::stack(&blocks, BLOCK, size.block, rates, |init, i| {
+            downsample: (!first).then(|| PatchMerging::new(&init.child("downsample"), block.dim)),
+            blocks: Block::stack(&blocks, BLOCK, block, rates, |init, i| {
                 WindowAttention::new(init, size, windows[i % 2], masks.clone())
             }),
         }

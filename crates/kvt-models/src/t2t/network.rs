@@ -57,17 +57,14 @@ enum TokenLayer {
 impl T2t {
     /// With the original's initialisation.
     pub(crate) fn new(config: &T2tConfig, init: &Init<'_>) -> Self {
-        let (size, place) = (config.block(), config.place());
-        let (dim, tokens) = (config.embed_dim, place.queries);
+        let blocks = config.blocks();
+        let (dim, tokens) = (config.embed_dim, blocks.place.queries);
         let rates = drop_path_rates(config.common.drop_path, config.depth);
-        let blocks = Block::stack(&init.child("blocks"), BLOCK, size, rates, |init, _| {
-            MultiHeadAttention::new(init, &config.attention, place, size.qkv_bias)
-        });
         Self {
             cls_token: init.token("cls_token", 1, dim),
             pos_embed: init.fixed([1, tokens, dim], sinusoid(tokens, dim)),
             tokens_to_token: TokensToToken::new(config, &init.child("tokens_to_token")),
-            blocks,
+            blocks: blocks.build(&init.child("blocks"), BLOCK, rates),
             norm: init.layer_norm(dim, NORM_EPSILON),
             grid: config.grid_size(),
         }

@@ -1,7 +1,7 @@
 //! Sizes of a TNT, and their cost.
 
 use burn::tensor::TensorData;
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::{AttentionConfig, Macs};
 
 use super::weight_names;
 use crate::error::ModelError;
@@ -9,8 +9,8 @@ use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageSummary};
-use crate::family::places::softmax_only;
+use crate::family::cost::StageSummary;
+use crate::family::transformer::Transformer;
 use crate::family::validate;
 use crate::layers::ConvSettings;
 use crate::weights::pos_embed::{Bicubic, Form};
@@ -75,35 +75,22 @@ impl TntConfig {
         }
     }
 
-    /// The sizes of an inner block.
-    pub(super) fn inner(&self) -> BlockSize {
-        BlockSize {
-            dim: self.inner_dim,
-            hidden: INNER_MLP_RATIO * self.inner_dim,
-            qkv_bias: self.common.qkv_bias,
-        }
+    /// The inner transformers.
+    pub(super) fn inner(&self) -> Transformer {
+        let sizes = [self.inner_dim, self.depth, self.inner_num_heads];
+        let grid = [self.inner_grid_size(); 2];
+        let mut inner = self.common.transformer(sizes, &self.attention[0], 0, grid);
+        inner.block.hidden = INNER_MLP_RATIO * self.inner_dim;
+        inner.softmax_only(
+            "queries and keys are the few pixels of a patch, as in the inner transformers of a TNT",
+        )
     }
 
-    /// The sizes of an outer block.
-    pub(super) fn outer(&self) -> BlockSize {
-        self.common.block(self.embed_dim)
-    }
-
-    /// The place of attention in an inner block.
-    pub(super) fn inner_place(&self) -> Place {
-        let (grid, dim) = ([self.inner_grid_size(); 2], self.inner_dim);
-        Place {
-            softmax_only: softmax_only(
-                "queries and keys are the few pixels of a patch, as in the inner transformers of a TNT",
-            ),
-            ..self.common.place(0, grid, dim, self.inner_num_heads)
-        }
-    }
-
-    /// The place of attention in an outer block.
-    pub(super) fn outer_place(&self) -> Place {
+    /// The outer transformers.
+    pub(super) fn outer(&self) -> Transformer {
+        let sizes = [self.embed_dim, self.depth, self.num_heads];
         let grid = [self.grid_size(); 2];
-        self.common.place(1, grid, self.embed_dim, self.num_heads)
+        self.common.transformer(sizes, &self.attention[1], 1, grid)
     }
 
     /// Parameters between an inner and an outer block.
@@ -121,14 +108,16 @@ impl TntConfig {
     fn stages(&self) -> Vec<StageSummary> {
         let (patches, depth) = (self.grid_size().pow(2), self.depth);
         let projection = Macs::linear(patches * self.pixel_numbers() * self.embed_dim);
-        let [inner, outer] = self.attention.each_ref();
-        let (size, place) = (self.inner(), self.inner_place());
-        let size = (size.params(), size.macs(place.queries) * patches);
-        let inner = StageSummary::new("inner", depth, size, inner, &place, patches);
-        let (size, place) = (self.outer(), self.outer_place());
-        let outer = StageSummary::of_blocks("outer", depth, size, outer, &place);
+        let Transformer {
+            block,
+            attention,
+            place,
+            ..
+        } = self.inner();
+        let size = (block.params(), block.macs(place.queries) * patches);
+        let outer = self.outer().summary("outer");
         vec![
-            inner,
+            StageSummary::new("inner", depth, size, &attention, &place, patches),
             outer.with_modules(depth * self.projection_params(), projection * depth),
         ]
     }
@@ -203,12 +192,10 @@ impl FamilyConfig for TntConfig {
                 "a legacy TNT cuts the convolved image into patches",
             )?;
         }
-        let [inner, outer] = self.attention.each_ref();
-        let valid = inner.validate_at(&self.inner_place());
+        let inner = self.inner();
+        let valid = inner.attention.validate_at(&inner.place);
         valid.map_err(|error| ModelError::from(error).in_stage("inner"))?;
-        let valid =
-            self.common
-                .validate_stage(self.embed_dim, self.depth, outer, &self.outer_place());
+        let valid = self.outer().validate(self.common.mlp_ratio);
         valid.map_err(|error| error.in_stage("outer"))
     }
 
@@ -245,7 +232,7 @@ impl FamilyConfig for TntConfig {
         (self.stages(), embedding + tokens, macs)
     }
 
-    fn blocks(&self) -> Vec<BlockGroup> {
+    fn groups(&self) -> Vec<BlockGroup> {
         vec![BlockGroup::new("blocks", self.depth)]
     }
 

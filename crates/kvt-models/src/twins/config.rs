@@ -10,6 +10,7 @@ use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::cost::StageSummary;
 use crate::family::stages::{NamedSize, StagesConfig};
+use crate::family::transformer::Transformer;
 use crate::family::validate;
 use crate::layers::ConvSettings;
 
@@ -77,11 +78,12 @@ impl TwinsConfig {
         let attention = self.window_size.iter().zip(&self.sr_ratio);
         let lists = sizes.zip(attention).zip(self.stages.iter());
         lists.map(
-            move |(((&stride, &dim), (&window_size, &sr_ratio)), config)| {
+            move |(((&stride, &dim), (&window_size, &sr_ratio)), (depth, heads, attention))| {
+                let (sizes, window) = ([dim, depth, heads], [window_size; 2]);
+                let blocks = self.common.transformer(sizes, attention, 0, window);
+                let reason = "queries see the few keys of a window, as in a Twins";
                 let stage = StageSize {
-                    block: self.common.block(dim),
-                    config,
-                    attn_drop: self.common.attn_drop,
+                    blocks: blocks.softmax_only(reason),
                     embed: ConvSettings::patches(channels, dim, stride),
                     before,
                     window_size,
@@ -182,7 +184,7 @@ impl FamilyConfig for TwinsConfig {
         (stages.collect(), 0, Macs::default())
     }
 
-    fn blocks(&self) -> Vec<BlockGroup> {
+    fn groups(&self) -> Vec<BlockGroup> {
         // Positions belong to the first block of their stage, as do the modules that lead to it. The first embedding
         // is before all blocks.
         let first = BlockGroup::new("patch_embeds.0", 0);
@@ -205,11 +207,13 @@ impl TwinsConfig {
         let least = patch.saturating_mul(stage.sr_ratio);
         self.common
             .at_least(least, fits, "a Twins with such an `sr_ratio`")?;
-        let (depth, attention) = (stage.config.depth, &stage.config.attention);
-        self.common
-            .validate_stage(stage.block.dim, depth, attention, &stage.local())?;
+        let local = Transformer {
+            place: stage.local(),
+            ..stage.blocks.clone()
+        };
+        local.validate(self.common.mlp_ratio)?;
         if stage.has_global() {
-            attention.validate_at(&stage.global())?;
+            local.attention.validate_at(&stage.global())?;
         }
         Ok(())
     }

@@ -48,8 +48,8 @@ impl Twins {
             .iter()
             .enumerate()
             .map(|(s, size)| {
-                let own = rates.by_ref().take(size.config.depth);
-                Block::stack(&of_stage("blocks", s), BLOCK, size.block, own, |init, i| {
+                let (block, own) = (size.blocks.block, rates.by_ref().take(size.blocks.depth));
+                Block::stack(&of_stage("blocks", s), BLOCK, block, own, |init, i| {
                     GroupedAttention::new(init, size, i)
                 })
             })

@@ -37,8 +37,8 @@ impl VisformerBlock {
         let norm = || init.batch_norm(dim, BatchNormSettings::default());
         let (attn, conv2) = match &size.attention {
             None => (None, Some(spatial(hidden))),
-            Some((attention, place)) => {
-                let attn = Attention::new(&init.child("attn"), attention, *place);
+            Some(blocks) => {
+                let attn = Attention::new(&init.child("attn"), &blocks.attention, blocks.place);
                 (Some(attn), None)
             }
         };

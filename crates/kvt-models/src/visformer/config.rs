@@ -1,6 +1,6 @@
 //! Sizes of a Visformer, and their cost.
 
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::{AttentionConfig, Macs};
 
 use super::stage::{GROUPS, StageSize};
 use crate::error::ModelError;
@@ -9,7 +9,6 @@ use crate::family::blocks::BlockGroup;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::{ModelOverrides, each};
 use crate::family::cost::StageSummary;
-use crate::family::places::softmax_only;
 use crate::family::validate;
 use crate::layers::ConvSettings;
 use crate::weights::pos_embed::{Bicubic, Form};
@@ -59,26 +58,24 @@ impl VisformerConfig {
             None => (self.common.in_chans, self.common.side()),
         };
         [0, 1, 2].map(|stage: usize| {
-            let dim = self.embed_dim[stage];
+            let (dim, depth) = (self.embed_dim[stage], self.depth[stage]);
             let embed = ConvSettings::patches(channels, dim, self.strides[stage + 1]);
             let grid = embed.output_size(before);
             let attention = stage.checked_sub(1).map(|at| {
-                let place = Place {
-                    softmax_only: softmax_only(
-                        "no other attention has been tested, as between the convolutions of a Visformer",
-                    ),
-                    ..self.common.place(0, [grid; 2], dim, self.num_heads[at])
-                };
-                (self.attention[at].clone(), place)
+                let sizes = [dim, depth, self.num_heads[at]];
+                let blocks = self.common.transformer(sizes, &self.attention[at], 0, [grid; 2]);
+                blocks.softmax_only(
+                    "no other attention has been tested, as between the convolutions of a Visformer",
+                )
             });
             let hidden = match &attention {
-                Some(_) => self.common.block(dim).hidden,
+                Some(blocks) => blocks.block.hidden,
                 None => SPATIAL_MLP_RATIO * dim,
             };
             let size = StageSize {
                 dim,
                 hidden,
-                depth: self.depth[stage],
+                depth,
                 attention,
                 embed,
                 before,
@@ -183,7 +180,7 @@ impl FamilyConfig for VisformerConfig {
     }
 
     /// timm's `group_matcher`: modules that lead to a stage belong to its first block.
-    fn blocks(&self) -> Vec<BlockGroup> {
+    fn groups(&self) -> Vec<BlockGroup> {
         let groups = (1..).zip(self.depth).map(|(stage, depth): (usize, _)| {
             let leading = ["patch_embed", "pos_embed"].map(|module| format!("{module}{stage}"));
             BlockGroup {
@@ -205,11 +202,11 @@ impl FamilyConfig for VisformerConfig {
 impl VisformerConfig {
     /// Refuses a stage with invalid blocks.
     fn validate_stage(&self, stage: &StageSize) -> Result<(), ModelError> {
-        let (dim, depth) = (stage.dim, stage.depth);
         validate::tokens(stage.grid)?;
         match &stage.attention {
-            Some((attention, place)) => self.common.validate_stage(dim, depth, attention, place),
+            Some(blocks) => blocks.validate(self.common.mlp_ratio),
             None => {
+                let (dim, depth) = (stage.dim, stage.depth);
                 validate::sizes(&[("embed_dim", dim), ("depth", depth)])?;
                 let divisor = GROUPS / SPATIAL_MLP_RATIO;
                 let divisor = (divisor, divisor.to_string());

@@ -1,6 +1,6 @@
 //! Sizes of a vision transformer, and their cost.
 
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::{AttentionConfig, Macs};
 
 use super::options::{self, Embedding, Pool, VitOptions};
 use super::pool::PoolSize;
@@ -9,6 +9,7 @@ use crate::error::ModelError;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::cost::{BlockSize, StageSummary};
+use crate::family::transformer::Transformer;
 use crate::family::validate;
 use crate::family::{FamilyConfig, Variant};
 use crate::layers::Activation;
@@ -79,9 +80,12 @@ impl VitConfig {
         }
     }
 
-    /// The sizes of a block.
-    pub(super) fn block(&self) -> BlockSize {
-        self.common.block(self.embed_dim)
+    /// The blocks.
+    pub(super) fn blocks(&self) -> Transformer {
+        let sizes = [self.embed_dim, self.depth, self.num_heads];
+        let (prefix, grid) = (self.num_prefix_tokens(), self.grid());
+        self.common
+            .transformer(sizes, &self.attention, prefix, grid)
     }
 
     /// The sizes of the attention pool, where there is one.
@@ -89,7 +93,7 @@ impl VitConfig {
         let size = PoolSize {
             dim: self.embed_dim,
             heads: self.num_heads,
-            hidden: self.block().hidden,
+            hidden: self.blocks().block.hidden,
             // timm's pools never have a gate.
             activation: match self.options.activation {
                 own @ (Activation::QuickGelu | Activation::GeluTanh) => own,
@@ -100,16 +104,12 @@ impl VitConfig {
         (self.options.pool == Pool::Attention).then_some(size)
     }
 
-    /// The blocks.
+    /// Size and cost of the blocks.
     fn stage(&self) -> StageSummary {
-        let (dim, hidden, place) = (self.embed_dim, self.block().hidden, self.place());
+        let mut blocks = self.blocks();
+        let (BlockSize { dim, hidden, .. }, place) = (blocks.block, blocks.place);
         // The MLP is counted here, with its activation.
-        let without_mlp = BlockSize {
-            hidden: 0,
-            ..self.block()
-        };
-        let blocks =
-            StageSummary::of_blocks("blocks", self.depth, without_mlp, &self.attention, &place);
+        blocks.block.hidden = 0;
         let options = &self.options;
         let [weights, biases] = options.activation.first(dim, hidden);
         let weights = weights + options.activation.inner(hidden) * dim;
@@ -127,14 +127,8 @@ impl VitConfig {
             0
         };
         let macs = Macs::linear(place.queries * weights) * self.depth;
+        let blocks = blocks.summary("blocks");
         blocks.with_modules(self.depth * (of_block - keys), macs)
-    }
-
-    /// The place of attention in a block.
-    pub(super) fn place(&self) -> Place {
-        let (prefix, grid) = (self.num_prefix_tokens(), self.grid());
-        self.common
-            .place(prefix, grid, self.embed_dim, self.num_heads)
     }
 }
 
@@ -214,13 +208,11 @@ impl FamilyConfig for VitConfig {
             )?;
         }
         if self.options.activation == Activation::SwiGluPacked {
-            let hidden = ("hidden channels", self.block().hidden);
+            let hidden = ("hidden channels", self.blocks().block.hidden);
             let reason = "`mlp_ratio` gives the channels of a gate and of what it opens";
             validate::multiple(hidden, (2, "2".to_owned()), reason)?;
         }
-        let (dim, depth) = (self.embed_dim, self.depth);
-        self.common
-            .validate_stage(dim, depth, &self.attention, &self.place())
+        self.blocks().validate(self.common.mlp_ratio)
     }
 
     fn input_sides(&self) -> [usize; 2] {

@@ -1,17 +1,19 @@
 //! Sizes of a VOLO, and their cost.
 
+use std::iter;
+
 use kvt_attention::{AttentionConfig, Macs, Place};
 
 use super::POOLING;
 use super::outlook::AREA;
-use super::stage::{OutlookSize, StageSize};
+use super::stage::{OutlookSize, StageSize, class_summary};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::cost::StageSummary;
-use crate::family::places::softmax_only;
+use crate::family::transformer::Transformer;
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
@@ -118,40 +120,30 @@ impl VoloConfig {
         let [_, grid] = self.grids(self.common.side());
         let lists = self.embed_dim.iter().zip(&self.depth).zip(&self.num_heads);
         let stages = lists.skip(1).zip(&self.attention).enumerate().map(
-            |(s, (((&dim, &depth), &num_heads), attention))| StageSize {
-                block: self.common.block(dim),
-                depth,
-                attention: attention.clone(),
-                place: Place {
-                    softmax_only: softmax_only(
+            |(s, (((&dim, &depth), &heads), attention))| {
+                let sizes = [dim, depth, heads];
+                let blocks = self.common.transformer(sizes, attention, 0, [grid; 2]);
+                StageSize {
+                    blocks: blocks.softmax_only(
                         "no other attention has been tested, as after the outlookers of a VOLO",
                     ),
-                    ..self.common.place(0, [grid; 2], dim, num_heads)
-                },
-                before: self.embed_dim.first().filter(|_| s == 0).copied(),
+                    before: self.embed_dim.first().filter(|_| s == 0).copied(),
+                }
             },
         );
         stages.collect()
     }
 
     /// The blocks of the class token.
-    pub(super) fn class(&self) -> StageSize {
-        let (dim, heads) = (self.num_features(), self.num_heads.last().copied());
-        StageSize {
-            block: self.common.block(dim),
-            depth: CLASS_BLOCKS,
-            attention: self.class_attention.clone(),
-            place: Place {
-                keys: 1 + self.grids(self.common.side())[1].pow(2),
-                prefix: 1,
-                dropout: self.common.attn_drop,
-                softmax_only: softmax_only(
-                    "only the class token is a query, as at the end of a VOLO",
-                ),
-                ..Place::new(1, dim, heads.unwrap_or(0))
-            },
-            before: None,
-        }
+    pub(super) fn class(&self) -> Transformer {
+        let [_, grid] = self.grids(self.common.side());
+        let heads = self.num_heads.last().copied().unwrap_or(0);
+        let sizes = [self.num_features(), CLASS_BLOCKS, heads];
+        let mut class = self
+            .common
+            .transformer(sizes, &self.class_attention, 1, [grid; 2]);
+        (class.place.queries, class.place.grid) = (1, None);
+        class.softmax_only("only the class token is a query, as at the end of a VOLO")
     }
 
     /// Refuses stages that do not fit together.
@@ -225,20 +217,21 @@ impl FamilyConfig for VoloConfig {
         self.common
             .at_least(self.input_sides()[0], coarse > 0, "VOLO with such strides")?;
         validate::tokens(fine)?;
-        let check = |name: String, dim, depth, attention: &AttentionConfig, place: &Place| {
-            let valid = self.common.validate_stage(dim, depth, attention, place);
-            valid.map_err(|error| error.in_stage(name))
-        };
         let outlook = self.outlook();
-        let (dim, depth, windows) = (outlook.block.dim, outlook.depth, AttentionConfig::dense());
-        let place = Place::new(AREA, dim, outlook.num_heads);
-        check(stage_name(0), dim, depth, &windows, &place)?;
-        for (s, stage) in self.stages().iter().enumerate() {
-            let (dim, name) = (stage.block.dim, stage_name(s + 2));
-            check(name, dim, stage.depth, &stage.attention, &stage.place)?;
+        let windows = Transformer {
+            block: outlook.block,
+            depth: outlook.depth,
+            attention: AttentionConfig::dense(),
+            place: Place::new(AREA, outlook.block.dim, outlook.num_heads),
+        };
+        let stages = self.stages().into_iter().map(|stage| stage.blocks);
+        let stages = (2..).map(stage_name).zip(stages);
+        for (name, blocks) in iter::once((stage_name(0), windows)).chain(stages) {
+            let valid = blocks.validate(self.common.mlp_ratio);
+            valid.map_err(|error| error.in_stage(name))?;
         }
-        let class = self.class().place;
-        let valid = self.class_attention.validate_at(&class);
+        let class = self.class();
+        let valid = class.attention.validate_at(&class.place);
         valid.map_err(|error| ModelError::from(error).in_stage(CLASS_STAGE))
     }
 
@@ -276,7 +269,7 @@ impl FamilyConfig for VoloConfig {
         let transformers = self.stages();
         let transformers = (2..).zip(&transformers);
         stages.extend(transformers.map(|(place, stage)| stage.summary(stage_name(place))));
-        stages.push(self.class().class_summary(CLASS_STAGE.to_owned()));
+        stages.push(class_summary(CLASS_STAGE, &self.class()));
 
         let mut side = self.common.side();
         let (mut params, mut macs) = (0, Macs::default());
@@ -299,7 +292,7 @@ impl FamilyConfig for VoloConfig {
     }
 
     /// As in timm: the coarser map has its own layer.
-    fn blocks(&self) -> Vec<BlockGroup> {
+    fn groups(&self) -> Vec<BlockGroup> {
         let stages = self.summary().stages.into_iter();
         let groups = stages.map(|stage| BlockGroup::new(stage.name, stage.depth));
         let mut groups: Vec<BlockGroup> = groups.collect();

@@ -61,11 +61,8 @@ impl Volo {
         });
         let stages = stages.iter().enumerate().map(|(s, size)| {
             let blocks = network.child(&(s + 2).to_string());
-            let rates = stage_rates(size.depth);
-            let (place, attention) = (size.place, &size.attention);
-            Block::stack(&blocks, BLOCK, size.block, rates, |init, _| {
-                MultiHeadAttention::new(init, attention, place, size.block.qkv_bias)
-            })
+            let rates = stage_rates(size.blocks.depth);
+            size.blocks.build(&blocks, BLOCK, rates)
         });
         let (class, post) = (config.class(), init.child("post_network"));
         let [dim, features] = [outlook.block.dim, config.num_features()];

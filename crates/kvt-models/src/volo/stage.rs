@@ -1,10 +1,11 @@
 //! The parts of a VOLO, and their cost.
 
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::Macs;
 
 use super::POOLING;
 use super::outlook::{AREA, WINDOWS};
 use crate::family::cost::{BlockSize, StageSummary};
+use crate::family::transformer::Transformer;
 
 /// The stage of outlookers.
 #[derive(Clone, Debug)]
@@ -17,14 +18,10 @@ pub(super) struct OutlookSize {
     pub grid: usize,
 }
 
-/// A stage of transformer blocks, or the blocks of the class token.
+/// A stage of transformer blocks.
 #[derive(Clone, Debug)]
 pub(super) struct StageSize {
-    pub block: BlockSize,
-    pub depth: usize,
-    pub attention: AttentionConfig,
-    /// The place of attention in the blocks.
-    pub place: Place,
+    pub blocks: Transformer,
     /// Channels of the map that is coarsened before the first of these stages.
     pub before: Option<usize>,
 }
@@ -48,23 +45,22 @@ impl OutlookSize {
 impl StageSize {
     /// Size and cost of the blocks, and of the coarser map before them.
     pub(super) fn summary(&self, name: String) -> StageSummary {
-        let (place, dim) = (self.place, self.block.dim);
+        let (place, dim) = (self.blocks.place, self.blocks.block.dim);
         let inputs = self.before.map_or(0, |channels| channels * POOLING.pow(2));
         let bias = if self.before.is_some() { dim } else { 0 };
         let macs = Macs::linear(place.queries * inputs * dim);
-        StageSummary::of_blocks(name, self.depth, self.block, &self.attention, &place)
-            .with_modules(inputs * dim + bias, macs)
+        let blocks = self.blocks.summary(name);
+        blocks.with_modules(inputs * dim + bias, macs)
     }
+}
 
-    /// Size and cost of the blocks of the class token.
-    pub(super) fn class_summary(&self, name: String) -> StageSummary {
-        let BlockSize { dim, hidden, .. } = self.block;
-        let place = self.place;
-        let linear = (2 + 2 * place.keys) * dim.pow(2) + 2 * dim * hidden;
-        let size = (self.block.params(), Macs::linear(linear));
-        StageSummary {
-            takes_attention: false,
-            ..StageSummary::new(name, self.depth, size, &self.attention, &place, 1)
-        }
+/// Size and cost of the blocks of the class token.
+pub(super) fn class_summary(name: &str, class: &Transformer) -> StageSummary {
+    let (BlockSize { dim, hidden, .. }, place) = (class.block, class.place);
+    let linear = (2 + 2 * place.keys) * dim.pow(2) + 2 * dim * hidden;
+    let size = (class.block.params(), Macs::linear(linear));
+    StageSummary {
+        takes_attention: false,
+        ..StageSummary::new(name, class.depth, size, &class.attention, &place, 1)
     }
 }

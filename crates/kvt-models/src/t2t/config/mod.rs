@@ -2,7 +2,7 @@
 
 mod tokens_type;
 
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::{AttentionConfig, Macs};
 
 pub use tokens_type::TokensType;
 
@@ -12,7 +12,8 @@ use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
 use crate::family::common::{CommonConfig, joined};
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageSummary};
+use crate::family::cost::StageSummary;
+use crate::family::transformer::Transformer;
 use crate::family::validate;
 use crate::weights::pos_embed::{Bicubic, Form};
 
@@ -90,15 +91,11 @@ impl T2tConfig {
         })
     }
 
-    /// The sizes of a block.
-    pub(super) fn block(&self) -> BlockSize {
-        self.common.block(self.embed_dim)
-    }
-
-    /// The place of attention in a block.
-    pub(super) fn place(&self) -> Place {
+    /// The blocks.
+    pub(super) fn blocks(&self) -> Transformer {
+        let sizes = [self.embed_dim, self.depth, self.num_heads];
         let grid = [self.grid_size(); 2];
-        self.common.place(1, grid, self.embed_dim, self.num_heads)
+        self.common.transformer(sizes, &self.attention, 1, grid)
     }
 }
 
@@ -148,9 +145,7 @@ impl FamilyConfig for T2tConfig {
                 valid.map_err(|error| ModelError::from(error).in_stage(stage_name(name)))?;
             }
         }
-        let (dim, depth) = (self.embed_dim, self.depth);
-        self.common
-            .validate_stage(dim, depth, &self.attention, &self.place())
+        self.blocks().validate(self.common.mlp_ratio)
     }
 
     fn input_sides(&self) -> [usize; 2] {
@@ -189,9 +184,7 @@ impl FamilyConfig for T2tConfig {
             .zip(self.token_sizes())
             .enumerate()
             .map(|(i, (name, size))| size.summary(stage_name(name), self.tokens_type.attention(i)));
-        let (block, place) = (self.block(), self.place());
-        let blocks = StageSummary::of_blocks("blocks", self.depth, block, &self.attention, &place);
-        let stages = layers.chain([blocks]).collect();
+        let stages = layers.chain([self.blocks().summary("blocks")]).collect();
 
         let [.., last] = self.token_sizes();
         // The projection, and the class token.
@@ -218,7 +211,7 @@ impl FamilyConfig for T2tConfig {
     }
 
     /// All modules that make tokens belong to the embedding.
-    fn blocks(&self) -> Vec<BlockGroup> {
+    fn groups(&self) -> Vec<BlockGroup> {
         vec![BlockGroup::new("blocks", self.depth)]
     }
 }
