@@ -81,11 +81,8 @@ impl Backbone for Cvt {
                 x = Tensor::cat(vec![class, x], 1);
             }
             let pass = ask.pass(s, grid, phase.child(s as u64)).behind(prefix, 0);
-            let kept = ask.blocks_of(s, self.stages.len());
-            (x, blocks) = forward_blocks(&stage.blocks, x, pass, kept);
-            if ask.maps {
-                maps.push(to_map(x.clone(), prefix, grid));
-            }
+            (x, blocks) = forward_blocks(&stage.blocks, x, pass, ask.blocks);
+            maps.extend(ask.maps.then(|| to_map(x.clone(), prefix, grid)));
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(prefix, x.narrow(1, 0, prefix), blocks, maps, norm)

@@ -101,11 +101,8 @@ impl Backbone for Swin {
             }
             let [_, rows, columns, _] = map.dims();
             let pass = ask.pass(s, [rows, columns], phase.child(s as u64));
-            let kept = ask.blocks_of(s, self.layers.len());
-            (map, blocks) = forward_blocks(&stage.blocks, map, pass, kept);
-            if ask.maps {
-                maps.push(map.clone().permute([0, 3, 1, 2]));
-            }
+            (map, blocks) = forward_blocks(&stage.blocks, map, pass, ask.blocks);
+            maps.extend(ask.maps.then(|| map.clone().permute([0, 3, 1, 2])));
         }
         let norm = |map: Tensor<4>| {
             let map = layer_norm(&self.norm, map, NORM_EPSILON);

@@ -85,9 +85,7 @@ impl Backbone for T2t {
 
         let pass = ask.pass(config::LAYERS.len(), grid, phase).behind(1, 0);
         let (x, blocks) = forward_blocks(&self.blocks, x, pass, ask.blocks);
-        if ask.maps {
-            maps.push(to_map(x.clone(), 1, grid));
-        }
+        maps.extend(ask.maps.then(|| to_map(x.clone(), 1, grid)));
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(1, x, blocks, maps, norm)
     }
@@ -133,9 +131,7 @@ impl TokensToToken {
             let (x, grid) = soft_split(map, split);
             let x = layer.forward(x, ask.pass(i, grid, phase.named(config::LAYERS[i])));
             map = to_map(x, 0, grid);
-            if ask.maps {
-                maps.push(map.clone());
-            }
+            maps.extend(ask.maps.then(|| map.clone()));
         }
         let (x, grid) = soft_split(map, self.splits[2]);
         let tokens = widened(linear(&self.project, ask.lower(x)));

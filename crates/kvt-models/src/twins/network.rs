@@ -87,8 +87,7 @@ impl Backbone for Twins {
                 x = ask.mixed(x, grid);
             }
             let pass = ask.pass(s, grid, phase.child(s as u64).named("blocks"));
-            let kept = ask.blocks_of(s, self.blocks.len());
-            (x, blocks) = forward_each(stage, x, pass, kept, |block, x, pass| {
+            (x, blocks) = forward_each(stage, x, pass, ask.blocks, |block, x, pass| {
                 let x = block.forward(x, pass);
                 match pass.watch.block.block {
                     0 => pos.forward(x, pass),
@@ -98,9 +97,7 @@ impl Backbone for Twins {
             if let Some(end) = ask.stage_end {
                 x = end(s, x);
             }
-            if ask.maps {
-                maps.push(to_map(x.clone(), 0, grid));
-            }
+            maps.extend(ask.maps.then(|| to_map(x.clone(), 0, grid)));
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(0, x, blocks, maps, norm)

@@ -69,12 +69,9 @@ impl Backbone for Visformer {
             }
             x = x + stage.positions(grid);
             let pass = ask.pass(s, grid, phases.child(s as u64).named("blocks"));
-            let kept = ask.blocks_of(s, self.stages.len());
-            (x, blocks) = forward_each(&stage.blocks, x, pass, kept, VisformerBlock::forward);
+            (x, blocks) = forward_each(&stage.blocks, x, pass, ask.blocks, VisformerBlock::forward);
             map = to_map(x, 0, grid);
-            if ask.maps {
-                maps.push(map.clone());
-            }
+            maps.extend(ask.maps.then(|| map.clone()));
         }
         let tokens = self.norm.forward_tokens(to_tokens(map), phase);
         // Only the last tokens update the running statistics.
