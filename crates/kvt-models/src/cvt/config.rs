@@ -6,7 +6,7 @@ use kvt_attention::Macs;
 use super::stage::StageSize;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
-use crate::family::common::CommonConfig;
+use crate::family::common::{CommonConfig, unusual};
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::cost::StageSummary;
 use crate::family::stages::{NamedSize, StagesConfig};
@@ -135,15 +135,12 @@ impl FamilyConfig for CvtConfig {
     /// timm has no CvT: the original's name, with the image size if it is not 224.
     fn name(&self) -> String {
         let size = self.stages.size_name(&self.embed_dim, &SIZES);
-        let mut name = format!("cvt_{size}");
-        let patch @ [size, stride] = [self.patch_size, self.patch_stride];
-        if patch != PATCH {
-            name += &format!("_patch{size}_stride{stride}");
-        }
-        if self.kv_stride != KV_STRIDE {
-            name += &format!("_kv{}", self.kv_stride);
-        }
-        name + &self.common.size_suffix()
+        let patch = match [self.patch_size, self.patch_stride] {
+            PATCH => String::new(),
+            [size, stride] => format!("_patch{size}_stride{stride}"),
+        };
+        let kv = unusual("kv", &[self.kv_stride], &[KV_STRIDE]);
+        format!("cvt_{size}{patch}{kv}{}", self.common.size_suffix())
     }
 
     fn num_features(&self) -> usize {

@@ -137,6 +137,15 @@ impl CommonConfig {
     }
 }
 
+/// A part of a name: `_`, what the numbers are, and the [numbers](joined). Nothing if they are those that names do not mention.
+pub(crate) fn unusual(what: &str, numbers: &[usize], usual: &[usize]) -> String {
+    if numbers == usual {
+        String::new()
+    } else {
+        format!("_{what}{}", joined(numbers))
+    }
+}
+
 /// Numbers in a name, one per stage: `2-2-6-2`.
 pub(crate) fn joined(numbers: &[usize]) -> String {
     let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();

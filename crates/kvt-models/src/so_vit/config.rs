@@ -4,7 +4,7 @@ use kvt_attention::{AttentionConfig, Macs};
 
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::{CommonConfig, unusual};
 use crate::family::config_keys::ModelOverrides;
 use crate::family::cost::StageSummary;
 use crate::family::transformer::Transformer;
@@ -109,14 +109,12 @@ impl FamilyConfig for SoVitConfig {
         let known = SIZES
             .iter()
             .find(|(_, dim, depth, heads, ..)| sizes == (*dim, *depth, *heads));
-        let mut name = match known {
-            Some((size, ..)) => format!("so_vit_{size}"),
-            None => format!("so_vit_{}x{}", self.embed_dim, self.depth),
+        let size = match known {
+            Some((size, ..)) => (*size).to_owned(),
+            None => format!("{}x{}", self.embed_dim, self.depth),
         };
-        if self.strides != STRIDES {
-            name += &format!("_strides{}", joined(&self.strides));
-        }
-        name + &self.common.size_suffix()
+        let strides = unusual("strides", &self.strides, &STRIDES);
+        format!("so_vit_{size}{strides}{}", self.common.size_suffix())
     }
 
     fn num_features(&self) -> usize {

@@ -6,7 +6,7 @@ use super::stage::StageSize;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::{CommonConfig, unusual};
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::cost::StageSummary;
 use crate::family::stages::{NamedSize, StagesConfig};
@@ -162,17 +162,11 @@ impl FamilyConfig for TwinsConfig {
 
     fn name(&self) -> String {
         let size = self.stages.size_name(&self.embed_dim, &SIZES);
-        let mut name = format!("twins_svt_{size}");
-        for (what, list, own) in [
-            ("strides", &self.strides, STRIDES),
-            ("window", &self.window_size, WINDOW_SIZE),
-            ("sr", &self.sr_ratio, SR_RATIO),
-        ] {
-            if *list != own {
-                name += &format!("_{what}{}", joined(list));
-            }
-        }
-        name + &self.common.size_suffix()
+        let strides = unusual("strides", &self.strides, &STRIDES);
+        let window = unusual("window", &self.window_size, &WINDOW_SIZE);
+        let sr = unusual("sr", &self.sr_ratio, &SR_RATIO);
+        let suffix = self.common.size_suffix();
+        format!("twins_svt_{size}{strides}{window}{sr}{suffix}")
     }
 
     fn num_features(&self) -> usize {

@@ -6,7 +6,7 @@ use super::stage::{GROUPS, StageSize};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::{CommonConfig, joined, unusual};
 use crate::family::config_keys::{ModelOverrides, each};
 use crate::family::cost::StageSummary;
 use crate::family::validate;
@@ -152,17 +152,12 @@ impl FamilyConfig for VisformerConfig {
                 && self.embed_dim == [dim / 2, *dim, 2 * dim]
                 && self.num_heads == [*heads; 2]
         });
-        let mut name = match known {
-            Some((size, ..)) => format!("visformer_{size}"),
-            None => {
-                let sizes = [self.embed_dim, self.depth].map(|list| joined(&list));
-                format!("visformer_{}", sizes.join("x"))
-            }
+        let size = match known {
+            Some((size, ..)) => (*size).to_owned(),
+            None => format!("{}x{}", joined(&self.embed_dim), joined(&self.depth)),
         };
-        if self.strides != STRIDES {
-            name += &format!("_stride{}", joined(&self.strides));
-        }
-        name + &self.common.size_suffix()
+        let stride = unusual("stride", &self.strides, &STRIDES);
+        format!("visformer_{size}{stride}{}", self.common.size_suffix())
     }
 
     fn num_features(&self) -> usize {

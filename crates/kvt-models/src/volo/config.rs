@@ -10,7 +10,7 @@ use super::stage::{OutlookSize, StageSize, class_summary};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::{CommonConfig, joined, unusual};
 use crate::family::config_keys::{ModelOverrides, per_stage};
 use crate::family::cost::StageSummary;
 use crate::family::transformer::Transformer;
@@ -250,14 +250,12 @@ impl FamilyConfig for VoloConfig {
                 && self.depth == depth
                 && own == *others
         });
-        let mut name = match known {
-            Some((size, ..)) => format!("volo_{size}"),
-            None => format!("volo_{}x{}", joined(&self.embed_dim), joined(&self.depth)),
+        let size = match known {
+            Some((size, ..)) => (*size).to_owned(),
+            None => format!("{}x{}", joined(&self.embed_dim), joined(&self.depth)),
         };
-        if self.strides != STRIDES {
-            name += &format!("_stride{}", joined(&self.strides));
-        }
-        format!("{name}_{}", self.common.side())
+        let stride = unusual("stride", &self.strides, &STRIDES);
+        format!("volo_{size}{stride}_{}", self.common.side())
     }
 
     fn num_features(&self) -> usize {

@@ -10,7 +10,7 @@ use super::token::{TokenSize, split};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::{CommonConfig, unusual};
 use crate::family::config_keys::ModelOverrides;
 use crate::family::cost::StageSummary;
 use crate::family::transformer::Transformer;
@@ -158,20 +158,16 @@ impl FamilyConfig for T2tConfig {
         let known = SIZES
             .iter()
             .find(|(size, sizes, _)| self.tokens_type.is_named(size) && *sizes == own);
-        let mut name = match known {
-            Some((size, ..)) => format!("t2t_vit_{size}"),
+        let size = match known {
+            Some((size, ..)) => (*size).to_owned(),
             None => {
                 let prefix = self.tokens_type.prefix();
-                format!("t2t_vit_{prefix}{}x{}", self.embed_dim, self.depth)
+                format!("{prefix}{}x{}", self.embed_dim, self.depth)
             }
         };
-        if self.token_dim != TOKEN_DIM {
-            name += &format!("_token{}", self.token_dim);
-        }
-        if self.strides != STRIDES {
-            name += &format!("_stride{}", joined(&self.strides));
-        }
-        name + &self.common.size_suffix()
+        let token = unusual("token", &[self.token_dim], &[TOKEN_DIM]);
+        let stride = unusual("stride", &self.strides, &STRIDES);
+        format!("t2t_vit_{size}{token}{stride}{}", self.common.size_suffix())
     }
 
     fn num_features(&self) -> usize {
