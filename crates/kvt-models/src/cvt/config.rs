@@ -54,12 +54,8 @@ impl CvtConfig {
                     0 => (self.patch_size, self.patch_stride),
                     _ => (3, 2),
                 };
-                let embed = ConvSettings {
-                    stride,
-                    // The original's 2 for 7, and 1 for 3.
-                    padding: kernel / 3,
-                    ..ConvSettings::patches(channels, dim, kernel)
-                };
+                // The original's padding is 2 for 7, and 1 for 3.
+                let embed = ConvSettings::patches(channels, dim, kernel).moving(stride, kernel / 3);
                 let (prefix, grid) = (usize::from(stage == last), embed.output_size(before));
                 let sizes = [dim, depth, heads];
                 let mut size = StageSize {

@@ -24,13 +24,8 @@ impl StageSize {
     /// The convolution before the projection to queries, or to keys and values.
     pub(super) fn projection(&self, stride: usize) -> ConvSettings {
         let dim = self.blocks.block.dim;
-        ConvSettings {
-            kernel: 3,
-            stride,
-            padding: 1,
-            groups: dim,
-            ..ConvSettings::pointwise(dim, dim)
-        }
+        let conv = ConvSettings::patches(dim, dim, 3).moving(stride, 1);
+        conv.in_groups(dim).without_bias()
     }
 
     /// The blocks with the keys that their convolutions make of a map with sides of `grid` tokens.

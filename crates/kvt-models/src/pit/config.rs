@@ -57,10 +57,8 @@ impl PitConfig {
     /// The convolution from images to the first map.
     pub(super) fn patch_embed(&self) -> ConvSettings {
         let dim = self.embed_dim.first().copied().unwrap_or(0);
-        ConvSettings {
-            stride: self.patch_stride,
-            ..ConvSettings::patches(self.common.in_chans, dim, self.patch_size)
-        }
+        let patches = ConvSettings::patches(self.common.in_chans, dim, self.patch_size);
+        patches.moving(self.patch_stride, 0)
     }
 
     /// The stages, first to last.

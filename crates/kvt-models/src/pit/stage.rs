@@ -19,12 +19,8 @@ pub(super) struct StageSize {
 
 /// Halves a map, with equally many filters for each of its channels.
 pub(super) fn pool(in_channels: usize, out_channels: usize) -> ConvSettings {
-    ConvSettings {
-        stride: 2,
-        padding: 1,
-        groups: in_channels,
-        ..ConvSettings::patches(in_channels, out_channels, 3)
-    }
+    let conv = ConvSettings::patches(in_channels, out_channels, 3).moving(2, 1);
+    conv.in_groups(in_channels)
 }
 
 impl StageSize {

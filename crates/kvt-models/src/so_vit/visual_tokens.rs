@@ -33,12 +33,8 @@ struct BottleneckSize {
 /// A convolution without groups.
 fn conv(channels: [usize; 2], kernel: usize, stride: usize, bias: bool) -> ConvSettings {
     let [in_channels, out_channels] = channels;
-    ConvSettings {
-        stride,
-        padding: kernel / 2,
-        bias,
-        ..ConvSettings::patches(in_channels, out_channels, kernel)
-    }
+    let conv = ConvSettings::patches(in_channels, out_channels, kernel).moving(stride, kernel / 2);
+    ConvSettings { bias, ..conv }
 }
 
 impl BottleneckSize {
@@ -79,11 +75,8 @@ impl SoVitConfig {
 
     /// The bottlenecks with the sides of the maps that they see, and the side of the map after them.
     fn bottlenecks(&self, size: usize) -> (Vec<(BottleneckSize, usize)>, usize) {
-        let pool = ConvSettings {
-            padding: POOL.padding,
-            ..conv([WIDTH; 2], POOL.kernel, POOL.stride, false)
-        };
-        let (mut size, mut in_channels) = (pool.output_size(size), WIDTH);
+        let [mut size, _] = POOL.positions([size; 2]);
+        let mut in_channels = WIDTH;
         let bottlenecks = self.strides.iter().map(|&stride| {
             let bottleneck = (
                 BottleneckSize {

@@ -68,11 +68,8 @@ impl TntConfig {
 
     /// The convolution of a patch, or of the image.
     pub(super) fn pixel_embed(&self) -> ConvSettings {
-        ConvSettings {
-            stride: self.inner_stride,
-            padding: 3,
-            ..ConvSettings::patches(self.common.in_chans, self.inner_dim, 7)
-        }
+        let conv = ConvSettings::patches(self.common.in_chans, self.inner_dim, 7);
+        conv.moving(self.inner_stride, 3)
     }
 
     /// The inner transformers.

@@ -87,12 +87,8 @@ impl StageSize {
     /// The convolution that gives tokens their positions, each channel by itself.
     pub(super) fn position(&self) -> ConvSettings {
         let dim = self.blocks.block.dim;
-        ConvSettings {
-            stride: 1,
-            padding: 1,
-            groups: dim,
-            ..ConvSettings::patches(dim, dim, 3)
-        }
+        let conv = ConvSettings::patches(dim, dim, 3).moving(1, 1);
+        conv.in_groups(dim)
     }
 
     /// Size and cost of the blocks, of the embedding before them, and of the positions. `keys` and `k` are those of

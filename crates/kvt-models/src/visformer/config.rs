@@ -43,12 +43,9 @@ const SPATIAL_MLP_RATIO: usize = 2;
 impl VisformerConfig {
     /// The convolution before the first stage.
     pub(super) fn stem(&self) -> Option<ConvSettings> {
-        (self.strides[0] > 0).then_some(ConvSettings {
-            kernel: 7,
-            stride: self.strides[0],
-            padding: 3,
-            ..ConvSettings::pointwise(self.common.in_chans, self.init_channels)
-        })
+        let conv = ConvSettings::patches(self.common.in_chans, self.init_channels, 7);
+        let conv = conv.moving(self.strides[0], 3).without_bias();
+        (self.strides[0] > 0).then_some(conv)
     }
 
     /// The stages, first to last.

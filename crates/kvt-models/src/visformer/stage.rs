@@ -30,12 +30,8 @@ pub(super) struct StageSize {
 
 /// The convolution within an MLP.
 pub(super) fn spatial(channels: usize) -> ConvSettings {
-    ConvSettings {
-        kernel: 3,
-        padding: 1,
-        groups: GROUPS,
-        ..ConvSettings::pointwise(channels, channels)
-    }
+    let conv = ConvSettings::patches(channels, channels, 3).moving(1, 1);
+    conv.in_groups(GROUPS).without_bias()
 }
 
 impl StageSize {
