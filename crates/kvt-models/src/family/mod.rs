@@ -224,11 +224,6 @@ pub(crate) trait FamilyConfig: Common {
         0
     }
 
-    /// Whether images need not be square.
-    fn takes_rectangles(&self) -> bool {
-        false
-    }
-
     /// Whether the classifier has a second output, which learns from a teacher.
     fn is_distilled(&self) -> bool {
         false
@@ -250,31 +245,6 @@ pub(crate) trait FamilyConfig: Common {
     /// A weight in the order of the other of the two layouts, if they differ in more than names. The name is timm's.
     fn reordered(&self, _name: &str, _weight: &TensorData) -> Option<TensorData> {
         None
-    }
-
-    /// What weights have that this model has not, although models of its family can have it: they are of another one.
-    fn foreign(&self, _weights: &StateDict) -> Option<Variant> {
-        None
-    }
-
-    /// What weights pool by, if this model reads their tokens in another way, which can be chosen. Only a head cares.
-    fn other_pool(&self, _weights: &StateDict) -> Option<Variant> {
-        None
-    }
-
-    /// Whether this model has the parameters of a pool that weights have, and no others.
-    fn pools_like(&self, _weights: &StateDict) -> bool {
-        true
-    }
-
-    /// Whether weights are of a model that differs from this one only in sizes and in its pool, as far as their names tell.
-    fn is_alike(&self, _weights: &StateDict) -> bool {
-        true
-    }
-
-    /// What weights have that not all models of the family have, in words.
-    fn parts(&self, _weights: &StateDict) -> Vec<&'static str> {
-        Vec::new()
     }
 
     /// If `name` is that of position embeddings: how they are resized for another image size, to which rows and columns, and where their

@@ -2,18 +2,17 @@
 
 use kvt_attention::{AttentionConfig, Macs};
 
-use super::options::{self, Embedding, Pool, VitOptions};
+use super::options::{Embedding, Pool, VitOptions};
 use super::pool::PoolSize;
 use super::sizes;
 use crate::error::ModelError;
+use crate::family::FamilyConfig;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::cost::{BlockSize, StageSummary};
 use crate::family::transformer::Transformer;
 use crate::family::validate;
-use crate::family::{FamilyConfig, Variant};
 use crate::layers::Activation;
-use crate::weights::StateDict;
 use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a vision transformer.
@@ -261,10 +260,6 @@ impl FamilyConfig for VitConfig {
         (vec![self.stage()], params, macs)
     }
 
-    fn takes_rectangles(&self) -> bool {
-        true
-    }
-
     fn is_distilled(&self) -> bool {
         self.distilled
     }
@@ -272,26 +267,5 @@ impl FamilyConfig for VitConfig {
     fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
         let form = Form::Tokens(self.embedded_prefix()?);
         (name == "pos_embed").then_some((Bicubic::Antialiased, self.grid(), form))
-    }
-
-    fn foreign(&self, weights: &StateDict) -> Option<Variant> {
-        self.options.foreign(weights, self.common.qkv_bias)
-    }
-
-    fn other_pool(&self, weights: &StateDict) -> Option<Variant> {
-        self.options.other_pool(weights)
-    }
-
-    fn pools_like(&self, weights: &StateDict) -> bool {
-        self.options.pools_like(weights)
-    }
-
-    fn is_alike(&self, weights: &StateDict) -> bool {
-        let embedded = self.embedded_prefix();
-        self.options.are_of(weights, self.common.qkv_bias, embedded)
-    }
-
-    fn parts(&self, weights: &StateDict) -> Vec<&'static str> {
-        options::parts(weights)
     }
 }
