@@ -124,8 +124,9 @@ impl FamilyConfig for SoVitConfig {
     fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
         let second_order = self.second_order();
         // The positions are fixed: there is only a class token.
-        let params = self.visual_params() + self.embed_dim + second_order.params();
-        let macs = self.visual_macs() + second_order.macs(self.grid_size().pow(2));
+        let [params, macs] = self.visual_cost();
+        let params = params + self.embed_dim + second_order.params();
+        let macs = macs + second_order.macs(self.grid_size().pow(2));
         (
             vec![self.blocks().summary("blocks")],
             params,

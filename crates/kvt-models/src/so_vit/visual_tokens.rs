@@ -97,25 +97,22 @@ impl SoVitConfig {
         self.bottlenecks(self.common.side()).1
     }
 
-    /// Trainable parameters of the visual tokens.
-    pub(super) fn visual_params(&self) -> usize {
-        let (bottlenecks, _) = self.bottlenecks(1);
-        let bottlenecks = bottlenecks.into_iter().flat_map(|(bottleneck, size)| {
-            let convolutions = bottleneck.convolutions(size);
-            convolutions.map(|(conv, _)| conv.params() + 2 * conv.out_channels)
-        });
-        self.stem().params() + bottlenecks.sum::<usize>() + self.transition().params()
-    }
-
-    /// Their multiply-accumulate operations.
-    pub(super) fn visual_macs(&self) -> usize {
-        let size = self.common.side();
-        let (bottlenecks, grid) = self.bottlenecks(size);
-        let bottlenecks = bottlenecks.into_iter().flat_map(|(bottleneck, size)| {
-            let convolutions = bottleneck.convolutions(size);
-            convolutions.map(|(conv, size)| conv.macs(size))
-        });
-        self.stem().macs(size) + bottlenecks.sum::<usize>() + self.transition().macs(grid)
+    /// Trainable parameters of the visual tokens, and their multiply-accumulate operations.
+    pub(super) fn visual_cost(&self) -> [usize; 2] {
+        let side = self.common.side();
+        let (bottlenecks, grid) = self.bottlenecks(side);
+        let ends = [(self.stem(), side), (self.transition(), grid)]
+            .map(|(conv, size)| [conv.params(), conv.macs(size)]);
+        let bottlenecks = bottlenecks
+            .into_iter()
+            .flat_map(|(bottleneck, size)| bottleneck.convolutions(size));
+        let between = bottlenecks
+            .map(|(conv, size)| [conv.params() + 2 * conv.out_channels, conv.macs(size)]);
+        ends.into_iter()
+            .chain(between)
+            .fold([0; 2], |[params, macs], cost| {
+                [params + cost[0], macs + cost[1]]
+            })
     }
 }
 
