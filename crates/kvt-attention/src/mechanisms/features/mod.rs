@@ -6,6 +6,7 @@ use crate::{Cost, Place};
 
 mod directions;
 
+pub use directions::perpendicular;
 pub(super) use directions::{Directions, gaussian};
 
 /// `phi_q (phi_k^T v) / (phi_q sum phi_k + epsilon)`: attention whose weights are products of the features of a query
