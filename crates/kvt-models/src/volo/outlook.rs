@@ -74,10 +74,8 @@ impl SelfAttention<4> for OutlookAttention {
         let values = permute_reshape(values, [0, 4, 1, 3, 2], shape);
 
         let weights = self.weights(map);
-        let weights = match Dropout::in_phase(pass.phase, self.dropout) {
-            Some(dropout) => dropout.apply(weights),
-            None => weights,
-        };
+        let dropout = Dropout::in_phase(pass.phase, self.dropout);
+        let weights = Dropout::apply_any(dropout, weights);
         let mixed = in_type(weights, values.dtype())
             .matmul(values)
             .reshape([batch, windows, heads, AREA, head_dim]);

@@ -4,6 +4,7 @@ use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use kvt_ops::{knn_softmax, top_k};
 
 use super::super::weighing::{Qkv, Weighing};
+use crate::Dropout;
 
 /// Every query gets the attention of the mean of its cluster, `S softmax(scale mean(q) k^T) v`.
 ///
@@ -41,10 +42,7 @@ pub(super) fn improved(
         .mask_fill(selected.clone().bool_not(), 0.0)
         .sum_dim(3);
     let others = weights.mask_fill(selected, 0.0);
-    let others = match weighing.dropout {
-        Some(dropout) => dropout.named("cluster").apply(others),
-        None => others,
-    };
+    let others = Dropout::apply_any(weighing.named("cluster").dropout, others);
     let exact = exact(q, &k, &v, &of_each_query(best, groups), weighing);
     let out = members.clone().matmul(mass) * exact + members.matmul(others.matmul(v));
     out.cast(dtype)
