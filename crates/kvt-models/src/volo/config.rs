@@ -2,11 +2,10 @@
 
 use std::iter;
 
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::{AttentionConfig, Macs};
 
 use super::POOLING;
-use super::outlook::AREA;
-use super::stage::{OutlookSize, StageSize, class_summary};
+use super::stage::{class_summary, outlook_summary};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
@@ -101,35 +100,27 @@ impl VoloConfig {
         ]
     }
 
-    /// The stage of outlookers.
-    pub(super) fn outlook(&self) -> OutlookSize {
-        let first = |list: &[usize]| list.first().copied().unwrap_or(0);
-        OutlookSize {
-            block: self.common.block(first(&self.embed_dim)),
-            depth: first(&self.depth),
-            num_heads: first(&self.num_heads),
-            attn_drop: self.common.attn_drop,
-            grid: self.grids(self.common.side())[0],
-        }
+    /// The outlookers, with the place of an attention of the whole fine map.
+    pub(super) fn outlook(&self) -> Transformer {
+        let lists = [&self.embed_dim, &self.depth, &self.num_heads];
+        let sizes = lists.map(|list| list.first().copied().unwrap_or(0));
+        let [grid, _] = self.grids(self.common.side());
+        self.common
+            .transformer(sizes, &AttentionConfig::dense(), 0, [grid; 2])
     }
 
     /// The stages of transformer blocks, first to last.
-    pub(super) fn stages(&self) -> Vec<StageSize> {
+    pub(super) fn stages(&self) -> impl Iterator<Item = Transformer> {
         let [_, grid] = self.grids(self.common.side());
         let lists = self.embed_dim.iter().zip(&self.depth).zip(&self.num_heads);
-        let stages = lists.skip(1).zip(&self.attention).enumerate().map(
-            |(s, (((&dim, &depth), &heads), attention))| {
-                let sizes = [dim, depth, heads];
-                let blocks = self.common.transformer(sizes, attention, 0, [grid; 2]);
-                StageSize {
-                    blocks: blocks.softmax_only(
-                        "no other attention has been tested, as after the outlookers of a VOLO",
-                    ),
-                    before: self.embed_dim.first().filter(|_| s == 0).copied(),
-                }
-            },
-        );
-        stages.collect()
+        let lists = lists.skip(1).zip(&self.attention);
+        lists.map(move |(((&dim, &depth), &heads), attention)| {
+            let sizes = [dim, depth, heads];
+            let blocks = self.common.transformer(sizes, attention, 0, [grid; 2]);
+            blocks.softmax_only(
+                "no other attention has been tested, as after the outlookers of a VOLO",
+            )
+        })
     }
 
     /// The blocks of the class token.
@@ -215,18 +206,10 @@ impl FamilyConfig for VoloConfig {
         self.common
             .at_least(self.input_sides()[0], coarse > 0, "VOLO with such strides")?;
         validate::tokens(fine)?;
-        let outlook = self.outlook();
-        let windows = Transformer {
-            block: outlook.block,
-            depth: outlook.depth,
-            attention: AttentionConfig::dense(),
-            place: Place::new(AREA, outlook.block.dim, outlook.num_heads),
-        };
-        let stages = self.stages().into_iter().map(|stage| stage.blocks);
-        let stages = (2..).map(stage_name).zip(stages);
-        for (name, blocks) in iter::once((stage_name(0), windows)).chain(stages) {
+        let stages = (2..).zip(self.stages());
+        for (place, blocks) in iter::once((0, self.outlook())).chain(stages) {
             let valid = blocks.validate(self.common.mlp_ratio);
-            valid.map_err(|error| error.in_stage(name))?;
+            valid.map_err(|error| error.in_stage(stage_name(place)))?;
         }
         let class = self.class();
         let valid = class.attention.validate_at(&class.place);
@@ -261,10 +244,17 @@ impl FamilyConfig for VoloConfig {
     }
 
     fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
-        let mut stages: Vec<StageSummary> = vec![self.outlook().summary(stage_name(0))];
-        let transformers = self.stages();
-        let transformers = (2..).zip(&transformers);
-        stages.extend(transformers.map(|(place, stage)| stage.summary(stage_name(place))));
+        let outlook = self.outlook();
+        let dim = outlook.block.dim;
+        let mut stages = vec![outlook_summary(stage_name(0), &outlook)];
+        for (place, blocks) in (2..).zip(self.stages()) {
+            // The coarser map is made before the first of them.
+            let outputs = if place == 2 { blocks.block.dim } else { 0 };
+            let inputs = dim * POOLING.pow(2);
+            let macs = Macs::linear(blocks.place.queries * inputs * outputs);
+            let summary = blocks.summary(stage_name(place));
+            stages.push(summary.with_modules((inputs + 1) * outputs, macs));
+        }
         stages.push(class_summary(CLASS_STAGE, &self.class()));
 
         let mut side = self.common.side();
@@ -276,7 +266,6 @@ impl FamilyConfig for VoloConfig {
             params += conv.params() + 2 * conv.out_channels;
         }
         let ([fine, coarse], features) = (self.grids(self.common.side()), self.num_features());
-        let dim = self.outlook().block.dim;
         let patch = self.stem_dim * self.strides[1].pow(2);
         let tokens = coarse.pow(2);
         let classes = self.common.num_classes;

@@ -49,7 +49,6 @@ impl Volo {
             ConvNorm::new(&stem, stem.conv(&place.to_string(), settings))
         };
         let network = init.child("network");
-        let stages = config.stages();
         // Outlookers count for the rates, but drop nothing.
         let mut rates = drop_path_rates(config.common.drop_path, config.depth.iter().sum());
         let mut stage_rates = |depth| rates.by_ref().take(depth).collect::<Vec<f64>>();
@@ -59,10 +58,10 @@ impl Volo {
         let outlookers = Block::stack(&blocks, BLOCK, outlook.block, none, |init, _| {
             OutlookAttention::new(init, &outlook)
         });
-        let stages = stages.iter().enumerate().map(|(s, size)| {
+        let stages = config.stages().enumerate().map(|(s, size)| {
             let blocks = network.child(&(s + 2).to_string());
-            let rates = stage_rates(size.blocks.depth);
-            size.blocks.build(&blocks, BLOCK, rates)
+            let rates = stage_rates(size.depth);
+            size.build(&blocks, BLOCK, rates)
         });
         let (class, post) = (config.class(), init.child("post_network"));
         let [dim, features] = [outlook.block.dim, config.num_features()];

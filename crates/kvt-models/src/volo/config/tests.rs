@@ -241,11 +241,7 @@ fn position_embeddings_are_resized_plainly() {
 fn attention_knows_where_it_stands() {
     let mut config = named("volo_d1_224");
     config.common.attn_drop = 0.25;
-    let places: Vec<_> = config
-        .stages()
-        .iter()
-        .map(|stage| stage.blocks.place)
-        .collect();
+    let places: Vec<_> = config.stages().map(|blocks| blocks.place).collect();
     let of_map = places[0];
     assert!(of_map.softmax_only.is_some());
     let expected = Place {
