@@ -63,10 +63,7 @@ impl SwinConfig {
         let maps = std::iter::successors(Some(self.grid_size()), |map| Some(map.div_ceil(2)));
         let stages = self.stages.iter().zip(maps).enumerate();
         stages.map(|(stage, ((depth, heads, attention), map))| {
-            let windows = match self.common.dense {
-                Some(padding) => Windows::dense(map, self.window_size, padding),
-                None => Windows::new(map, self.window_size),
-            };
+            let windows = Windows::new(map, self.window_size, self.common.dense);
             let (sizes, window) = ([self.embed_dim << stage, depth, heads], [windows.side; 2]);
             let blocks = self.common.transformer(sizes, attention, 0, window);
             let mut blocks = blocks.softmax_only(
@@ -201,7 +198,7 @@ impl FamilyConfig for SwinConfig {
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let sizes = [self.num_features(), self.common.num_classes];
-        Classifier::init(init, ("head.fc", None), sizes)
+        Classifier::init(&init.child("head"), ("fc", None), sizes)
     }
 
     /// The tables would be resized, which no official network does.
