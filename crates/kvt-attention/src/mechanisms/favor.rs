@@ -81,7 +81,7 @@ impl Favor {
         // May be any constant, since its factor cancels in the ratio.
         let largest = length.clone().detach().max_dim(2);
         let phi_k = waves(k, omega.clone()) * (length - largest).exp();
-        attend_signed_features(waves(q, omega), phi_k, v, self.config.epsilon)
+        attend_signed_features([waves(q, omega), phi_k, v], self.config.epsilon)
     }
 }
 

@@ -46,6 +46,24 @@ const VITS: [Vit; 4] = [
 ];
 
 impl VitConfig {
+    /// A DeiT without a distillation token, from channels, blocks and heads.
+    pub(super) fn deit(
+        img_size: usize,
+        patch_size: usize,
+        [embed_dim, depth, num_heads]: [usize; 3],
+    ) -> Self {
+        Self {
+            common: CommonConfig::imagenet(img_size),
+            patch_size,
+            embed_dim,
+            depth,
+            num_heads,
+            distilled: false,
+            options: VitOptions::DEIT,
+            attention: AttentionConfig::dense(),
+        }
+    }
+
     /// Rows and columns of patches.
     pub(super) fn grid(&self) -> [usize; 2] {
         let patches = |side: usize| side.checked_div(self.patch_size).unwrap_or(0);
@@ -137,14 +155,8 @@ impl FamilyConfig for VitConfig {
         let kinds = [(false, 224), (false, 384), (true, 224), (true, 384)];
         let configs = sizes.into_iter().flat_map(|(embed_dim, num_heads)| {
             kinds.map(|(distilled, img_size)| Self {
-                common: CommonConfig::imagenet(img_size),
-                patch_size: 16,
-                embed_dim,
-                depth: 12,
-                num_heads,
                 distilled,
-                options: VitOptions::DEIT,
-                attention: AttentionConfig::dense(),
+                ..Self::deit(img_size, 16, [embed_dim, 12, num_heads])
             })
         });
         configs.chain(sizes::named()).collect()
@@ -156,17 +168,8 @@ impl FamilyConfig for VitConfig {
             sides.flat_map(move |img_size| {
                 patches.iter().map(move |&patch_size| {
                     let name = format!("vit_{size}_patch{patch_size}_{img_size}");
-                    let config = Self {
-                        common: CommonConfig::imagenet(img_size),
-                        patch_size,
-                        embed_dim,
-                        depth,
-                        num_heads: embed_dim / 64,
-                        distilled: false,
-                        options: VitOptions::DEIT,
-                        attention: AttentionConfig::dense(),
-                    };
-                    (name, config)
+                    let sizes = [embed_dim, depth, embed_dim / 64];
+                    (name, Self::deit(img_size, patch_size, sizes))
                 })
             })
         };
