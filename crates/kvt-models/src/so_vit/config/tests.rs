@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::Neighbors;
+use kvt_attention::{Neighbors, Place};
 
 use super::*;
 use crate::testing::{self, knn, with};
