@@ -38,6 +38,14 @@ impl Dropout {
         }
     }
 
+    /// As [`apply`](Self::apply), where there is dropout.
+    pub fn apply_any<const D: usize>(dropout: Option<Self>, weights: Tensor<D>) -> Tensor<D> {
+        match dropout {
+            Some(dropout) => dropout.apply(weights),
+            None => weights,
+        }
+    }
+
     /// The weights, `[batch, heads, query, key]` or of any other shape, with some of them dropped. The same ones are
     /// dropped on every device, whatever else draws random numbers.
     #[must_use]

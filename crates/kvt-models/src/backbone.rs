@@ -60,11 +60,6 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The number of blocks at the end of a stage whose tokens are kept, in a model of `stages` stages.
-    pub(crate) fn blocks_of(&self, stage: usize, stages: usize) -> usize {
-        if stage + 1 == stages { self.blocks } else { 0 }
-    }
-
     /// The context of the blocks of a stage, whose tokens are a map.
     pub(crate) fn pass(&self, stage: usize, grid: [usize; 2], phase: Phase) -> Pass<'a> {
         let watch = Watch {

@@ -7,6 +7,7 @@ use crate::family::families::{ModelConfig, aliased, named};
 use crate::family::img_size::ImgSize;
 use crate::family::validate;
 use crate::similar::similar;
+use crate::vit::VitConfig;
 
 /// The largest number of parameters that is not refused as a mistake: 16 GiB of weights, and four times as much to
 /// train.
@@ -88,7 +89,7 @@ impl ModelConfig {
     pub fn validate(&self) -> Result<(), ModelError> {
         let size = self.img_size();
         // The other families compute with one side from here on.
-        if size.side() > 0 && !size.is_square() && !self.of_family().takes_rectangles() {
+        if size.side() > 0 && !size.is_square() && self.vit().is_none() {
             return Err(ModelError::NotSquare {
                 height: size.height,
                 width: size.width,
@@ -126,7 +127,9 @@ impl ModelConfig {
     /// `own` is neither square nor the size of this model, which has learned positions.
     pub fn check_positions_of(&self, own: ImgSize) -> Result<(), ModelError> {
         let img_size = self.img_size();
-        let learned = matches!(self, Self::Vit(config) if config.embedded_prefix().is_some());
+        let learned = self
+            .vit()
+            .is_some_and(|vit| vit.embedded_prefix().is_some());
         if own.is_square() || own == img_size || !learned {
             return Ok(());
         }
@@ -134,6 +137,14 @@ impl ModelConfig {
             own: own.sides().into(),
             model: img_size.sides().into(),
         })
+    }
+
+    /// The configuration of a ViT, the family that has options.
+    pub(crate) fn vit(&self) -> Option<&VitConfig> {
+        match self {
+            Self::Vit(config) => Some(config),
+            _ => None,
+        }
     }
 
     /// timm's name of the architecture; channels x depth replace a size that timm has no name for.

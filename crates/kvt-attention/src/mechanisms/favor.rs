@@ -5,6 +5,7 @@ use burn::tensor::{DType, Tensor};
 
 use super::draws::{Draws, Redraw};
 use super::features::{self, Directions, attend_signed_features, half_square, waves};
+use super::weighing::Qkv;
 use crate::{Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
 
 settings! {
@@ -67,27 +68,20 @@ impl MechanismConfig for FavorConfig {
 impl Mechanism for Favor {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let omega = self.directions.draw(context.phase, 1, &q);
-        self.attend_by(q, k, v, omega, context.scale)
+        self.attend_by([q, k, v], omega, context.scale)
     }
 }
 
 impl Favor {
     /// [`attend`](Mechanism::attend) with the directions `omega`, `[1, heads or 1, features, head_dim]`.
-    fn attend_by(
-        &self,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        v: Tensor<4>,
-        omega: Tensor<4>,
-        scale: f64,
-    ) -> Tensor<4> {
+    fn attend_by(&self, [q, k, v]: Qkv, omega: Tensor<4>, scale: f64) -> Tensor<4> {
         let root = (scale / self.config.temperature).sqrt();
         let [q, k] = [q, k].map(|x| x.cast(DType::F32) * root);
         let length = half_square(k.clone());
         // May be any constant, since its factor cancels in the ratio.
         let largest = length.clone().detach().max_dim(2);
         let phi_k = waves(k, omega.clone()) * (length - largest).exp();
-        attend_signed_features(waves(q, omega), phi_k, v, self.config.epsilon)
+        attend_signed_features([waves(q, omega), phi_k, v], self.config.epsilon)
     }
 }
 

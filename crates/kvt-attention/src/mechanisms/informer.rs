@@ -6,7 +6,7 @@ use kvt_ops::{Phase, top_k};
 use rand::RngExt;
 
 use super::draws::{Draws, Redraw};
-use super::weighing::Weighing;
+use super::weighing::{Qkv, Weighing};
 use crate::{AttentionError, Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
 
 /// Queries whose sampled keys are gathered at once: a limit, so that memory does not grow with the number of queries.
@@ -86,7 +86,7 @@ impl Mechanism for Informer {
             return self.dense(q, k, v, &context);
         }
         let sample = self.sample([queries, keys], context.phase, &q.device());
-        self.attend_sampled(q, k, v, &context, &sample, chosen)
+        self.attend_sampled([q, k, v], &context, &sample, chosen)
     }
 }
 
@@ -105,9 +105,7 @@ impl Informer {
     /// Attention of the `chosen` queries that stand out on their `sample` of keys, and of the prefix.
     fn attend_sampled(
         &self,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        v: Tensor<4>,
+        [q, k, v]: Qkv,
         context: &Context,
         sample: &Tensor<2, Int>,
         chosen: usize,

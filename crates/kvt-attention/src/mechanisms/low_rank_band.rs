@@ -88,7 +88,7 @@ impl Mechanism for LowRankBand {
         let band = Band::new(tokens, context.prefix, context.grid, window);
         let weighing = Weighing::new(1.0, &context);
         let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
-        let near = band.attend(q.clone(), k.clone(), v.clone(), &weighing);
+        let near = band.attend([&q, &k, &v].map(Clone::clone), &weighing);
         let near = near * for_heads(self.near.val(), heads);
         let far = self.far.val();
         let maps = MAPS.iter().zip(far.iter_dim(0));

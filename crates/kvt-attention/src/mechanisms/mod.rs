@@ -40,7 +40,7 @@ pub mod scram;
 mod weighing;
 
 pub use draws::Redraw;
-pub use features::{attend_features, half_square};
+pub use features::{attend_features, half_square, perpendicular};
 pub use inducing::InducedAttention;
 pub use linformer::Linformer;
 pub use memory_compressed::MemoryCompressed;

@@ -5,6 +5,7 @@ use burn::tensor::{DType, Tensor};
 
 use super::draws::{Draws, Redraw};
 use super::features::{self, Directions, attend_features, half_square};
+use super::weighing::Qkv;
 use crate::{Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
 
 settings! {
@@ -67,20 +68,13 @@ impl MechanismConfig for PerformerConfig {
 impl Mechanism for Performer {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let omega = self.directions.draw(context.phase, 1, &q);
-        self.attend_by(q, k, v, &omega, context.scale)
+        self.attend_by([q, k, v], &omega, context.scale)
     }
 }
 
 impl Performer {
     /// [`attend`](Mechanism::attend) with the directions `omega`, `[1, heads or 1, features, head_dim]`.
-    fn attend_by(
-        &self,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        v: Tensor<4>,
-        omega: &Tensor<4>,
-        scale: f64,
-    ) -> Tensor<4> {
+    fn attend_by(&self, [q, k, v]: Qkv, omega: &Tensor<4>, scale: f64) -> Tensor<4> {
         let root = (scale / self.config.temperature).sqrt();
         let [q, k] = [q, k].map(|x| exponents(x.cast(DType::F32) * root, omega.clone()));
         // May be any constants, since their factors cancel in the ratio.

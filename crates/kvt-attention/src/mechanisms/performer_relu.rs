@@ -6,6 +6,7 @@ use burn::tensor::{DType, Tensor};
 
 use super::draws::{Draws, Redraw};
 use super::features::{self, Directions, attend_features};
+use super::weighing::Qkv;
 use crate::{Context, Cost, Mechanism, MechanismConfig, ParamInit, Place};
 
 settings! {
@@ -70,20 +71,14 @@ impl Mechanism for PerformerRelu {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let draw = |directions: Directions| directions.draw(context.phase, 1, &q);
         let omega = self.directions.map(draw);
-        self.attend_by(q, k, v, omega.as_ref())
+        self.attend_by([q, k, v], omega.as_ref())
     }
 }
 
 impl PerformerRelu {
     /// [`attend`](Mechanism::attend) with the directions `omega`, `[1, heads or 1, features, head_dim]`, or without
     /// them.
-    fn attend_by(
-        &self,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        v: Tensor<4>,
-        omega: Option<&Tensor<4>>,
-    ) -> Tensor<4> {
+    fn attend_by(&self, [q, k, v]: Qkv, omega: Option<&Tensor<4>>) -> Tensor<4> {
         let [phi_q, phi_k] = [q, k].map(|x| {
             let x = x.cast(DType::F32);
             let x = match omega {

@@ -102,9 +102,9 @@ impl Mechanism for Poolingformer {
             .windows()
             .map(|window| Band::new(tokens, context.prefix, context.grid, window));
         let weighing = Weighing::new(self.config.temperature, &context);
-        let first = near.attend(q.clone(), k.clone(), v.clone(), &weighing);
+        let first = near.attend([&q, &k, &v].map(Clone::clone), &weighing);
         let pools = weighing.named("pool");
-        let second = far.attend(q, far.pool(k), far.pool(v), &pools);
+        let second = far.attend([q, far.pool(k), far.pool(v)], &pools);
         (first + second).cast(dtype)
     }
 }

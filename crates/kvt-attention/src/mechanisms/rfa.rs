@@ -83,7 +83,7 @@ impl Rfa {
         let sigma = self.sigma.val().cast(DType::F32);
         let omega = omega * (sigma.unsqueeze::<4>() / self.config.tau);
         let [phi_q, phi_k] = [q, k].map(|x| waves(unit(x.cast(DType::F32)), omega.clone()));
-        attend_signed_features(phi_q, phi_k, v, self.config.epsilon)
+        attend_signed_features([phi_q, phi_k, v], self.config.epsilon)
     }
 }
 

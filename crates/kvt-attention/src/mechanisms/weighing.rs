@@ -4,6 +4,9 @@ use burn::tensor::{Bool, Tensor};
 
 use crate::{Context, Dropout, Score, SoftmaxAttention, attend_unchecked};
 
+/// Queries, keys and values.
+pub(super) type Qkv = [Tensor<4>; 3];
+
 /// How products of queries and keys become weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weighing {
@@ -35,18 +38,13 @@ impl Weighing {
 
     /// `softmax(scale / temperature * q k^T) v`, with the shapes of [`attend_unchecked`].
     pub(super) fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Tensor<4> {
-        self.attend_visible(q, k, v, None)
+        self.attend_visible([q, k, v], None)
     }
 
     /// The same over the keys that are not `hidden`, which broadcasts to `[batch, heads, query, key]` as
     /// the mask of a [`Score`] does.
-    pub(super) fn attend_visible(
-        &self,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        v: Tensor<4>,
-        hidden: Option<Tensor<4, Bool>>,
-    ) -> Tensor<4> {
+    pub(super) fn attend_visible(&self, qkv: Qkv, hidden: Option<Tensor<4, Bool>>) -> Tensor<4> {
+        let [q, k, v] = qkv;
         let score = Score {
             bias: None,
             mask: hidden,
@@ -62,22 +60,20 @@ impl Weighing {
     pub(super) fn after_prefix(
         self,
         prefix: usize,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        v: Tensor<4>,
-        rest: impl FnOnce(Tensor<4>, Tensor<4>, Tensor<4>) -> Tensor<4>,
+        [q, k, v]: Qkv,
+        rest: impl FnOnce(Qkv) -> Tensor<4>,
     ) -> Tensor<4> {
         let queries = q.dims()[2];
         let prefix = prefix.min(queries);
         if prefix == 0 {
-            return rest(q, k, v);
+            return rest([q, k, v]);
         }
         let first = q.clone().narrow(2, 0, prefix);
         let dense = self.named("prefix").attend(first, k.clone(), v.clone());
         if prefix == queries {
             return dense;
         }
-        let rest = rest(q.narrow(2, prefix, queries - prefix), k, v);
+        let rest = rest([q.narrow(2, prefix, queries - prefix), k, v]);
         Tensor::cat(vec![dense, rest], 2)
     }
 }

@@ -34,10 +34,7 @@ pub(super) fn attend(
         scores = scores + bias.cast(DType::F32);
     }
     let scores = hide(scores, score.mask.clone());
-    let drop_out = |weights| match dropout {
-        Some(dropout) => dropout.apply(weights),
-        None => weights,
-    };
+    let drop_out = |weights: Tensor<4>| Dropout::apply_any(dropout, weights);
     let out = if attention.is_fused(keys) {
         drop_out(knn_softmax(scores, kept)).matmul(v)
     } else {

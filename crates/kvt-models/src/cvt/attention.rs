@@ -27,7 +27,8 @@ pub(super) struct ConvAttention {
 
 impl ConvAttention {
     pub(super) fn new(init: &Init<'_>, size: &StageSize) -> Self {
-        let (dim, place) = (size.block.dim, size.place());
+        let (block, place) = (size.blocks.block, size.blocks.place);
+        let dim = block.dim;
         // Convolutions of each channel by itself.
         let conv = |name, stride| {
             let init = init.child(name);
@@ -38,11 +39,11 @@ impl ConvAttention {
             conv_proj_q: conv("conv_proj_q", 1),
             conv_proj_k: conv("conv_proj_k", size.kv_stride),
             conv_proj_v: conv("conv_proj_v", size.kv_stride),
-            proj_q: linear("proj_q", size.block.qkv_bias),
-            proj_k: linear("proj_k", size.block.qkv_bias),
-            proj_v: linear("proj_v", size.block.qkv_bias),
+            proj_q: linear("proj_q", block.qkv_bias),
+            proj_k: linear("proj_k", block.qkv_bias),
+            proj_v: linear("proj_v", block.qkv_bias),
             proj: linear("proj", true),
-            mixer: size.config.attention.init(&place, &init.child("mixer")),
+            mixer: size.blocks.attention.init(&place, &init.child("mixer")),
             place,
         }
     }

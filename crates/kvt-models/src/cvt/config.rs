@@ -6,9 +6,9 @@ use kvt_attention::Macs;
 use super::stage::StageSize;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
-use crate::family::common::CommonConfig;
+use crate::family::common::{CommonConfig, unusual};
 use crate::family::config_keys::{ModelOverrides, per_stage};
-use crate::family::cost::Summary;
+use crate::family::cost::StageSummary;
 use crate::family::stages::{NamedSize, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
@@ -42,40 +42,33 @@ const PATCH: [usize; 2] = [7, 4];
 const KV_STRIDE: usize = 2;
 
 impl CvtConfig {
-    /// Channels of a token in the last stage.
-    pub(super) fn num_features(&self) -> usize {
-        self.embed_dim.last().copied().unwrap_or(0)
-    }
-
     /// The stages, first to last.
     pub(super) fn stages(&self) -> Vec<StageSize> {
         let last = self.stages.count().saturating_sub(1);
         let (mut channels, mut before) = (self.common.in_chans, self.common.side());
         let lists = self.embed_dim.iter().zip(self.stages.iter());
-        let stages = lists.enumerate().map(|(stage, (&dim, config))| {
-            let (kernel, stride) = match stage {
-                0 => (self.patch_size, self.patch_stride),
-                _ => (3, 2),
-            };
-            let embed = ConvSettings {
-                stride,
-                // The original's 2 for 7, and 1 for 3.
-                padding: kernel / 3,
-                ..ConvSettings::patches(channels, dim, kernel)
-            };
-            let size = StageSize {
-                block: self.common.block(dim),
-                config,
-                attn_drop: self.common.attn_drop,
-                embed,
-                before,
-                grid: embed.output_size(before),
-                kv_stride: self.kv_stride,
-                prefix: usize::from(stage == last),
-            };
-            (channels, before) = (dim, size.grid);
-            size
-        });
+        let stages = lists
+            .enumerate()
+            .map(|(stage, (&dim, (depth, heads, attention)))| {
+                let (kernel, stride) = match stage {
+                    0 => (self.patch_size, self.patch_stride),
+                    _ => (3, 2),
+                };
+                // The original's padding is 2 for 7, and 1 for 3.
+                let embed = ConvSettings::patches(channels, dim, kernel).moving(stride, kernel / 3);
+                let (prefix, grid) = (usize::from(stage == last), embed.output_size(before));
+                let sizes = [dim, depth, heads];
+                let mut size = StageSize {
+                    blocks: self.common.transformer(sizes, attention, prefix, [grid; 2]),
+                    embed,
+                    before,
+                    grid,
+                    kv_stride: self.kv_stride,
+                };
+                size.blocks = size.blocks_on(grid);
+                (channels, before) = (dim, grid);
+                size
+            });
         stages.collect()
     }
 }
@@ -119,14 +112,12 @@ impl FamilyConfig for CvtConfig {
             self.common
                 .at_least(least, stage.grid > 0, "CvT with such patches")?;
             validate::tokens(stage.grid)?;
-            let (dim, config) = (stage.block.dim, &stage.config);
             // If the whole map is one token, there are as many keys as queries, whatever the stride, which does not
             // hold for a larger image.
-            let larger = (stage.grid == 1).then(|| stage.place_on(2));
-            for place in [stage.place()].into_iter().chain(larger) {
-                self.common
-                    .validate_stage(dim, config.depth, &config.attention, &place)
-                    .map_err(|error| error.in_stage(format!("stage{i}")))?;
+            let larger = (stage.grid == 1).then(|| stage.blocks_on(2));
+            for blocks in [&stage.blocks].into_iter().chain(&larger) {
+                let valid = blocks.validate(self.common.mlp_ratio);
+                valid.map_err(|error| error.in_stage(format!("stage{i}")))?;
             }
         }
         Ok(())
@@ -140,27 +131,22 @@ impl FamilyConfig for CvtConfig {
     /// timm has no CvT: the original's name, with the image size if it is not 224.
     fn name(&self) -> String {
         let size = self.stages.size_name(&self.embed_dim, &SIZES);
-        let mut name = format!("cvt_{size}");
-        let patch @ [size, stride] = [self.patch_size, self.patch_stride];
-        if patch != PATCH {
-            name += &format!("_patch{size}_stride{stride}");
-        }
-        if self.kv_stride != KV_STRIDE {
-            name += &format!("_kv{}", self.kv_stride);
-        }
-        name + &self.common.size_suffix()
+        let patch = match [self.patch_size, self.patch_stride] {
+            PATCH => String::new(),
+            [size, stride] => format!("_patch{size}_stride{stride}"),
+        };
+        let kv = unusual("kv", &[self.kv_stride], &[KV_STRIDE]);
+        format!("cvt_{size}{patch}{kv}{}", self.common.size_suffix())
     }
 
-    fn summary(&self) -> Summary {
-        let stages = self
-            .stages()
-            .into_iter()
-            .enumerate()
-            .map(|(i, stage)| stage.summary(i));
-        let (features, classes) = (self.num_features(), self.common.num_classes);
-        let params = 2 * features + (features + 1) * classes;
-        let macs = Macs::linear(features * classes);
-        Summary::new(self.name(), stages.collect(), params, macs)
+    fn num_features(&self) -> usize {
+        self.embed_dim.last().copied().unwrap_or(0)
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
+        let stages = self.stages().into_iter().enumerate();
+        let stages = stages.map(|(i, stage)| stage.summary(i)).collect();
+        (stages, 0, Macs::default())
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {

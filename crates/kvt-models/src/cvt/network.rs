@@ -9,6 +9,7 @@ use super::CvtConfig;
 use super::attention::ConvAttention;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::FamilyConfig;
 use crate::layers::{
     Activation, Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks, to_map,
     to_tokens,
@@ -80,11 +81,8 @@ impl Backbone for Cvt {
                 x = Tensor::cat(vec![class, x], 1);
             }
             let pass = ask.pass(s, grid, phase.child(s as u64)).behind(prefix, 0);
-            let kept = ask.blocks_of(s, self.stages.len());
-            (x, blocks) = forward_blocks(&stage.blocks, x, pass, kept);
-            if ask.maps {
-                maps.push(to_map(x.clone(), prefix, grid));
-            }
+            (x, blocks) = forward_blocks(&stage.blocks, x, pass, ask.blocks);
+            maps.extend(ask.maps.then(|| to_map(x.clone(), prefix, grid)));
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(prefix, x.narrow(1, 0, prefix), blocks, maps, norm)
@@ -94,14 +92,14 @@ impl Backbone for Cvt {
 impl Stage {
     fn new(init: &Init<'_>, size: &StageSize, drop_path: f64) -> Self {
         let embed = init.child("patch_embed");
-        let dim = size.block.dim;
-        let rates = drop_path_rates(drop_path, size.config.depth);
+        let (block, prefix) = (size.blocks.block, size.blocks.place.prefix);
+        let rates = drop_path_rates(drop_path, size.blocks.depth);
         let blocks = init.child("blocks");
         Self {
-            cls_token: (size.prefix > 0).then(|| init.token("cls_token", size.prefix, dim)),
+            cls_token: (prefix > 0).then(|| init.token("cls_token", prefix, block.dim)),
             patch_embed: PatchEmbed::from_conv(embed.conv("proj", size.embed))
                 .with_norm(&embed, NORM_EPSILON),
-            blocks: Block::stack(&blocks, BLOCK, size.block, rates, |init, _| {
+            blocks: Block::stack(&blocks, BLOCK, block, rates, |init, _| {
                 ConvAttention::new(init, size)
             }),
         }

@@ -6,6 +6,7 @@ use crate::error::ModelError;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::cost::BlockSize;
 use crate::family::img_size::ImgSize;
+use crate::family::transformer::Transformer;
 use crate::family::validate;
 use crate::layers::WindowPadding;
 
@@ -113,33 +114,35 @@ impl CommonConfig {
         }
     }
 
-    /// The place of attention in blocks with `prefix` tokens before a map, all of which see each other.
-    pub(crate) fn place(&self, prefix: usize, grid: [usize; 2], dim: usize, heads: usize) -> Place {
+    /// Blocks for `prefix` tokens before a map, all of which see each other, from their channels, number and heads.
+    pub(crate) fn transformer(
+        &self,
+        [dim, depth, heads]: [usize; 3],
+        attention: &AttentionConfig,
+        prefix: usize,
+        grid: [usize; 2],
+    ) -> Transformer {
         let tokens = prefix + grid.iter().product::<usize>();
-        Place {
-            prefix,
-            grid: Some(grid),
-            dropout: self.attn_drop,
-            ..Place::new(tokens, dim, heads)
+        Transformer {
+            block: self.block(dim),
+            depth,
+            attention: attention.clone(),
+            place: Place {
+                prefix,
+                grid: Some(grid),
+                dropout: self.attn_drop,
+                ..Place::new(tokens, dim, heads)
+            },
         }
     }
+}
 
-    /// Refuses stages of `depth` blocks with `dim` channels and an attention at `place` that cannot be made.
-    pub(crate) fn validate_stage(
-        &self,
-        dim: usize,
-        depth: usize,
-        attention: &AttentionConfig,
-        place: &Place,
-    ) -> Result<(), ModelError> {
-        validate::sizes(&[
-            ("embed_dim", dim),
-            ("depth", depth),
-            ("num_heads", place.heads),
-        ])?;
-        validate::whole_heads(("embed_dim", dim), ("num_heads", place.heads))?;
-        validate::mlp(self.block(dim).hidden, self.mlp_ratio)?;
-        Ok(attention.validate_at(place)?)
+/// A part of a name: `_`, what the numbers are, and the [numbers](joined). Nothing if they are those that names do not mention.
+pub(crate) fn unusual(what: &str, numbers: &[usize], usual: &[usize]) -> String {
+    if numbers == usual {
+        String::new()
+    } else {
+        format!("_{what}{}", joined(numbers))
     }
 }
 

@@ -150,18 +150,6 @@ impl StageSummary {
         }
     }
 
-    /// A stage of transformer blocks with an attention at `place`, and nothing else.
-    pub(crate) fn of_blocks(
-        name: impl Into<String>,
-        depth: usize,
-        block: BlockSize,
-        attention: &AttentionConfig,
-        place: &Place,
-    ) -> Self {
-        let size = (block.params(), block.macs(place.queries));
-        Self::new(name, depth, size, attention, place, 1)
-    }
-
     /// The same with the modules that lead to the blocks.
     pub(crate) fn with_modules(self, params: usize, macs: Macs) -> Self {
         Self {

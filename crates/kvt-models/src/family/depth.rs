@@ -6,7 +6,7 @@ use super::families::ModelConfig;
 impl ModelConfig {
     /// How many layers there are: one for each block, the embedding and the classifier.
     pub(crate) fn layers(&self) -> usize {
-        let groups = self.of_family().blocks();
+        let groups = self.of_family().groups();
         groups.iter().map(|group| group.depth).sum::<usize>() + 2
     }
 
@@ -34,7 +34,7 @@ impl ModelConfig {
             return last - 1;
         }
         let mut below = 0;
-        for (number, group) in self.of_family().blocks().iter().enumerate() {
+        for (number, group) in self.of_family().groups().iter().enumerate() {
             let leading = group.leading.iter().find_map(|module| within(module));
             if let Some(rest) = within(&group.name).or(leading.map(|_| "")) {
                 // A model of one stage may name it after its blocks.

@@ -9,7 +9,7 @@ use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
-use crate::family::{Family, FamilyConfig};
+use crate::family::{Common, Family, FamilyConfig};
 use crate::layers::Init;
 use crate::{cvt, pit, so_vit, swin, t2t, tnt, twins, visformer, vit, volo};
 
@@ -36,6 +36,12 @@ macro_rules! families {
             impl From<$module::$Config> for ModelConfig {
                 fn from(config: $module::$Config) -> Self {
                     Self::$Network(config)
+                }
+            }
+
+            impl Common for $module::$Config {
+                fn common(&self) -> &CommonConfig {
+                    &self.common
                 }
             }
         )*
@@ -76,9 +82,7 @@ macro_rules! families {
 
             /// The settings that all families share.
             pub(crate) fn common(&self) -> &CommonConfig {
-                match self {
-                    $(Self::$Network(config) => &config.common,)*
-                }
+                self.of_family().common()
             }
 
             /// The same, to be changed.

@@ -10,17 +10,21 @@ pub(crate) mod img_size;
 pub(crate) mod naming;
 pub(crate) mod places;
 pub(crate) mod stages;
+pub(crate) mod transformer;
 pub(crate) mod validate;
 
 use burn::tensor::TensorData;
+use kvt_attention::Macs;
 
 use self::blocks::BlockGroup;
+use self::common::CommonConfig;
 use self::config_keys::ModelOverrides;
-use self::cost::Summary;
+use self::cost::{StageSummary, Summary};
 pub(crate) use self::naming::Renaming;
 use crate::error::ModelError;
 use crate::head::Classifier;
 use crate::layers::Init;
+use crate::weights::pos_embed::{Bicubic, Form};
 use crate::weights::{StateDict, WeightsError};
 
 /// The properties of all models of a family.
@@ -141,8 +145,14 @@ impl Family {
     }
 }
 
+/// What the [list of families](families) gives every configuration.
+pub(crate) trait Common {
+    /// The settings that all families share.
+    fn common(&self) -> &CommonConfig;
+}
+
 /// The sizes and settings of a model of a family.
-pub(crate) trait FamilyConfig {
+pub(crate) trait FamilyConfig: Common {
     /// All named sizes: 1000 classes, no dropout, dense attention, as timm makes them.
     fn named() -> Vec<Self>
     where
@@ -156,7 +166,7 @@ pub(crate) trait FamilyConfig {
         Vec::new()
     }
 
-    /// This configuration with some of its own values replaced: those of [`CommonConfig`](common::CommonConfig) are already, and nothing
+    /// This configuration with some of its own values replaced: those of [`CommonConfig`] are already, and nothing
     /// is validated yet. The family accepts all of these values.
     fn with(self, overrides: &ModelOverrides) -> Result<Self, ModelError>
     where
@@ -178,18 +188,32 @@ pub(crate) trait FamilyConfig {
         Ok(())
     }
 
-    /// Refuses invalid sizes, beside those of [`CommonConfig`](common::CommonConfig).
+    /// Refuses invalid sizes, beside those of [`CommonConfig`].
     fn validate(&self) -> Result<(), ModelError>;
 
     /// timm's name of the architecture; channels x depth replace a size that timm has no name for.
     fn name(&self) -> String;
 
+    /// Channels of a token after the last stage, which have the last norm, and which the classifier reads.
+    fn num_features(&self) -> usize;
+
+    /// The stages, and parameters and operations of what is outside of them, without the last norm, and without the outputs that read one
+    /// vector.
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs);
+
     /// Size and cost, computed without building the model; meaningful for a valid configuration.
-    fn summary(&self) -> Summary;
+    fn summary(&self) -> Summary {
+        let (stages, params, macs) = self.cost();
+        let (features, classes) = (self.num_features(), self.common().num_classes);
+        let outputs = (1 + usize::from(self.is_distilled())) * classes;
+        let params = params + 2 * features + (features + 1) * outputs;
+        let macs = macs + Macs::linear(features * outputs);
+        Summary::new(self.name(), stages, params, macs)
+    }
 
     /// The blocks, from the first to the last, for layer-wise learning rates. By default those of the stages, below
     /// the names of the stages.
-    fn blocks(&self) -> Vec<BlockGroup> {
+    fn groups(&self) -> Vec<BlockGroup> {
         let stages = self.summary().stages.into_iter();
         let groups = stages.map(|stage| BlockGroup::new(stage.name, stage.depth));
         groups.collect()
@@ -198,11 +222,6 @@ pub(crate) trait FamilyConfig {
     /// How many numbers are drawn once and saved: they are neither trained, nor computed, nor statistics.
     fn fixed_numbers(&self) -> usize {
         0
-    }
-
-    /// Whether images need not be square.
-    fn takes_rectangles(&self) -> bool {
-        false
     }
 
     /// Whether the classifier has a second output, which learns from a teacher.
@@ -216,43 +235,29 @@ pub(crate) trait FamilyConfig {
         None
     }
 
-    /// The classifier of the model with the original's initialisation.
-    fn classifier(&self, init: &Init<'_>) -> Classifier;
+    /// The classifier of the model with the original's initialisation: by default, linear layers as all others.
+    fn classifier(&self, init: &Init<'_>) -> Classifier {
+        let sizes = [self.num_features(), self.common().num_classes];
+        let distillation = self.is_distilled().then_some("head_dist");
+        Classifier::init(init, ("head", distillation), sizes)
+    }
 
     /// A weight in the order of the other of the two layouts, if they differ in more than names. The name is timm's.
     fn reordered(&self, _name: &str, _weight: &TensorData) -> Option<TensorData> {
         None
     }
 
-    /// What weights have that this model has not, although models of its family can have it: they are of another one.
-    fn foreign(&self, _weights: &StateDict) -> Option<Variant> {
+    /// If `name` is that of position embeddings: how they are resized for another image size, to which rows and columns, and where their
+    /// map is.
+    fn positions(&self, _name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
         None
     }
 
-    /// What weights pool by, if this model reads their tokens in another way, which can be chosen. Only a head cares.
-    fn other_pool(&self, _weights: &StateDict) -> Option<Variant> {
-        None
-    }
-
-    /// Whether this model has the parameters of a pool that weights have, and no others.
-    fn pools_like(&self, _weights: &StateDict) -> bool {
-        true
-    }
-
-    /// Whether weights are of a model that differs from this one only in sizes and in its pool, as far as their names tell.
-    fn is_alike(&self, _weights: &StateDict) -> bool {
-        true
-    }
-
-    /// What weights have that not all models of the family have, in words.
-    fn parts(&self, _weights: &StateDict) -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    /// A weight of another image size (position embeddings, tables of relative positions) at the size of this model's
+    /// A weight of another image size ([position embeddings](Self::positions), tables of relative positions) at the size of this model's
     /// parameter `name`; `None` if that is impossible.
-    fn resize(&self, _name: &str, _shape: &[usize], _weight: &TensorData) -> Option<TensorData> {
-        None
+    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+        let (bicubic, grid, form) = self.positions(name)?;
+        bicubic.resample(weight, grid, form)
     }
 }
 

@@ -26,17 +26,6 @@ pub(crate) type NamedSize = (
     &'static [usize],
 );
 
-/// The entries for one stage.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct StageConfig {
-    /// Blocks.
-    pub depth: usize,
-    /// Attention heads.
-    pub num_heads: usize,
-    /// The attention of the blocks.
-    pub attention: AttentionConfig,
-}
-
 impl StagesConfig {
     /// Stages with dense attention.
     pub(crate) fn dense(depth: &[usize], num_heads: &[usize]) -> Self {
@@ -62,14 +51,10 @@ impl StagesConfig {
         }
     }
 
-    /// The stages, first to last.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = StageConfig> {
+    /// Blocks, heads and attention of each stage, first to last.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, usize, &AttentionConfig)> {
         let lists = self.depth.iter().zip(&self.num_heads).zip(&self.attention);
-        lists.map(|((&depth, &num_heads), attention)| StageConfig {
-            depth,
-            num_heads,
-            attention: attention.clone(),
-        })
+        lists.map(|((&depth, &heads), attention)| (depth, heads, attention))
     }
 
     /// `count` stages with some values replaced.

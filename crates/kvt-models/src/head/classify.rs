@@ -50,10 +50,7 @@ impl Classifier {
         (class, distillation): (&str, Option<&str>),
         [features, classes]: [usize; 2],
     ) -> Self {
-        let layer = |name: &str| match name.split_once('.') {
-            Some((outer, name)) => init.child(outer).linear(name, features, classes, true),
-            None => init.linear(name, features, classes, true),
-        };
+        let layer = |name: &str| init.linear(name, features, classes, true);
         Self::new(layer(class), distillation.map(layer))
     }
 

@@ -113,11 +113,8 @@ impl SecondOrder {
         let covariance = self.representation.forward(patches, phase);
         let weight = self.normalization.weight.val();
         let vector = power_normalised(covariance, weight).flatten(1, 2);
-        let vector = match Dropout::in_phase(phase.named("head_drop"), self.drop) {
-            Some(dropout) => dropout.apply(vector),
-            None => vector,
-        };
-        linear(&self.visual_fc, vector)
+        let dropout = Dropout::in_phase(phase.named("head_drop"), self.drop);
+        linear(&self.visual_fc, Dropout::apply_any(dropout, vector))
     }
 }
 

@@ -225,11 +225,10 @@ impl<A: Module> Block<A> {
     where
         A: SelfAttention<D>,
     {
-        let Pass { phase, watch, .. } = pass;
-        watch.tokens(Point::Input, || x.clone());
+        pass.watch.tokens(Point::Input, || x.clone());
         let normed = layer_norm(&self.norm1, read, self.norm_epsilon);
         let attn = Pass {
-            phase: phase.named("attn"),
+            phase: pass.phase.named("attn"),
             ..pass
         };
         let mixed = self.attn.mix(pass.lower(normed), attn);
@@ -238,35 +237,40 @@ impl<A: Module> Block<A> {
             let factors = of_attention.clone();
             self.attn.project(mixed, residual, factors, attn)
         };
-        watch.tokens(Point::Attention, || project(mixed.clone(), None));
-        let x = add_branch(x, mixed, self.drop_path, phase.named("drop_path1"), project);
+        let (rate, point) = (self.drop_path, Point::Attention);
+        let x = add_branch(x, mixed, point, rate, pass, project);
 
-        watch.tokens(Point::Middle, || x.clone());
-        let normed = layer_norm(&self.norm2, x.clone(), self.norm_epsilon);
-        let normed = pass.lower(normed);
+        let normed = pass.lower(layer_norm(&self.norm2, x.clone(), self.norm_epsilon));
         let of_mlp = factors(&self.ls2, &self.gamma_2);
         let mlp = |normed, residual| self.mlp.forward(normed, residual, of_mlp.clone());
-        watch.tokens(Point::Mlp, || mlp(normed.clone(), None));
-        let x = add_branch(x, normed, self.drop_path, phase.named("drop_path2"), mlp);
-        watch.tokens(Point::Output, || x.clone());
-        x
+        add_branch(x, normed, Point::Mlp, rate, pass, mlp)
     }
 }
 
 /// Adds a branch of any type to the f32 stream. Only its last part, `project`, is missing: it adds the stream in the same
-/// operation, and scales the branch if paths are dropped.
+/// operation, and scales the branch if paths are dropped. An observer sees the branch at `point`, [`Point::Attention`] or
+/// [`Point::Mlp`], and then the stream.
 pub(crate) fn add_branch<const D: usize>(
     stream: Tensor<D>,
     branch: Tensor<D>,
+    point: Point,
     rate: f64,
-    phase: Phase,
+    pass: Pass<'_>,
     project: impl Fn(Tensor<D>, Option<Residual<D>>) -> Tensor<D>,
 ) -> Tensor<D> {
+    let (name, after) = match point {
+        Point::Attention => ("drop_path1", Point::Middle),
+        _ => ("drop_path2", Point::Output),
+    };
+    pass.watch.tokens(point, || project(branch.clone(), None));
+    let phase = pass.phase.named(name);
     let residual = match drop_path(rate, phase, stream.dims()[0], &stream.device()) {
         Some(scale) => Residual::scaled(stream, scale),
         None => stream.into(),
     };
-    project(branch, Some(residual))
+    let stream = project(branch, Some(residual));
+    pass.watch.tokens(after, || stream.clone());
+    stream
 }
 
 /// All blocks of a stage, one after the other: the stream after the last, and after each of the last

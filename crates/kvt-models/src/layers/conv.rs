@@ -52,9 +52,31 @@ impl ConvSettings {
 
     /// Single pixels, without a bias.
     pub fn pointwise(in_channels: usize, out_channels: usize) -> Self {
+        Self::patches(in_channels, out_channels, 1).without_bias()
+    }
+
+    /// The same with so many pixels from one position to the next, and so many of zeros around the image.
+    #[must_use]
+    pub(crate) fn moving(self, stride: usize, padding: usize) -> Self {
+        Self {
+            stride,
+            padding,
+            ..self
+        }
+    }
+
+    /// The same with groups of channels that do not mix.
+    #[must_use]
+    pub(crate) fn in_groups(self, groups: usize) -> Self {
+        Self { groups, ..self }
+    }
+
+    /// The same without a bias.
+    #[must_use]
+    pub(crate) fn without_bias(self) -> Self {
         Self {
             bias: false,
-            ..Self::patches(in_channels, out_channels, 1)
+            ..self
         }
     }
 

@@ -6,7 +6,7 @@
 use burn::module::Param;
 use burn::nn::{LayerNorm, LayerNormConfig, Linear};
 use burn::tensor::{Device, Shape, Tensor, TensorData};
-use kvt_attention::{Law, ParamInit};
+use kvt_attention::{Law, ParamInit, perpendicular};
 use kvt_ops::Key;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
@@ -175,16 +175,8 @@ impl<'a> Init<'a> {
         let mut basis: Vec<Vec<f64>> = Vec::with_capacity(count);
         for _ in 0..count {
             let draws = StandardNormal.sample_iter(&mut rng);
-            let mut vector: Vec<f64> = draws.take(length).collect();
-            // Twice: rounding leaves a small component after the first pass.
-            for other in basis.iter().chain(&basis) {
-                let along = dot(&vector, other);
-                for (x, y) in vector.iter_mut().zip(other) {
-                    *x -= along * y;
-                }
-            }
-            let norm = dot(&vector, &vector).sqrt();
-            basis.push(vector.into_iter().map(|x| x / norm).collect());
+            let next = perpendicular(&basis, draws.take(length).collect());
+            basis.push(next);
         }
         let value = |row: usize, column: usize| {
             if rows <= columns {
@@ -247,10 +239,6 @@ impl<'a> Init<'a> {
         let values: Vec<f32> = (0..shape.num_elements()).map(|_| draw()).collect();
         Param::from_data(TensorData::new(values, shape), self.device)
     }
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 /// Parameters of an attention mechanism, by the same rules as those around it.

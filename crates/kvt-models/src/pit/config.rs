@@ -1,6 +1,5 @@
 //! Sizes of a PiT, and their cost.
 
-use burn::tensor::TensorData;
 use kvt_attention::Macs;
 
 use super::stage::{StageSize, pool};
@@ -8,12 +7,12 @@ use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::{ModelOverrides, per_stage};
-use crate::family::cost::Summary;
+use crate::family::cost::StageSummary;
 use crate::family::stages::{NamedSize, StagesConfig};
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
-use crate::weights::pos_embed;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a PiT.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,35 +57,25 @@ impl PitConfig {
     /// The convolution from images to the first map.
     pub(super) fn patch_embed(&self) -> ConvSettings {
         let dim = self.embed_dim.first().copied().unwrap_or(0);
-        ConvSettings {
-            stride: self.patch_stride,
-            ..ConvSettings::patches(self.common.in_chans, dim, self.patch_size)
-        }
-    }
-
-    /// Channels of a token in the last stage.
-    pub(super) fn num_features(&self) -> usize {
-        self.embed_dim.last().copied().unwrap_or(0)
+        let patches = ConvSettings::patches(self.common.in_chans, dim, self.patch_size);
+        patches.moving(self.patch_stride, 0)
     }
 
     /// The stages, first to last.
     pub(super) fn stages(&self) -> Vec<StageSize> {
         let (mut channels, mut before) = (None, self.grid_size());
         let lists = self.embed_dim.iter().zip(self.stages.iter());
-        let stages = lists.map(|(&dim, config)| {
+        let stages = lists.map(|(&dim, (depth, heads, attention))| {
             let pool = channels.map(|channels| pool(channels, dim));
             let grid = pool.map_or(before, |pool| pool.output_size(before));
-            let prefix = self.num_prefix_tokens();
-            let place = self.common.place(prefix, [grid; 2], dim, config.num_heads);
+            let (sizes, prefix) = ([dim, depth, heads], self.num_prefix_tokens());
             let size = StageSize {
-                block: self.common.block(dim),
-                config,
-                place,
+                blocks: self.common.transformer(sizes, attention, prefix, [grid; 2]),
                 pool,
                 before,
                 grid,
             };
-            (channels, before) = (Some(dim), size.grid);
+            (channels, before) = (Some(dim), grid);
             size
         });
         stages.collect()
@@ -133,10 +122,8 @@ impl FamilyConfig for PitConfig {
         let mut before = 1;
         for (i, stage) in self.stages().iter().enumerate() {
             validate::tokens(stage.grid)?;
-            let (dim, config) = (stage.block.dim, &stage.config);
-            let valid =
-                self.common
-                    .validate_stage(dim, config.depth, &config.attention, &stage.place);
+            let dim = stage.blocks.block.dim;
+            let valid = stage.blocks.validate(self.common.mlp_ratio);
             let called = format!("{before}, that of the stage before");
             let reason = "pooling makes the same number of channels from each";
             let valid = valid
@@ -163,22 +150,18 @@ impl FamilyConfig for PitConfig {
         format!("pit_{size}{distilled}{patch}_{}", self.common.side())
     }
 
-    fn summary(&self) -> Summary {
-        let (prefix, grid) = (self.num_prefix_tokens(), self.grid_size());
-        let stages = self
-            .stages()
-            .iter()
-            .enumerate()
-            .map(|(i, stage)| stage.summary(i))
-            .collect();
+    fn num_features(&self) -> usize {
+        self.embed_dim.last().copied().unwrap_or(0)
+    }
 
-        let (patch_embed, features) = (self.patch_embed(), self.num_features());
-        let embeddings = (prefix + grid.pow(2)) * patch_embed.out_channels;
-        let classifiers = prefix * (features + 1) * self.common.num_classes;
-        let outside =
-            patch_embed.macs(self.common.side()) + prefix * features * self.common.num_classes;
-        let params = patch_embed.params() + embeddings + 2 * features + classifiers;
-        Summary::new(self.name(), stages, params, Macs::linear(outside))
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
+        let stages = self.stages().into_iter().enumerate();
+        let stages = stages.map(|(i, stage)| stage.summary(i)).collect();
+        let patch_embed = self.patch_embed();
+        let tokens = self.num_prefix_tokens() + self.grid_size().pow(2);
+        let params = patch_embed.params() + tokens * patch_embed.out_channels;
+        let macs = Macs::linear(patch_embed.macs(self.common.side()));
+        (stages, params, macs)
     }
 
     fn is_distilled(&self) -> bool {
@@ -192,11 +175,9 @@ impl FamilyConfig for PitConfig {
         Classifier::init(&init, outputs, sizes)
     }
 
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match name {
-            "pos_embed" => pos_embed::resample_map(weight, self.grid_size()),
-            _ => None,
-        }
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
+        let grid = [self.grid_size(); 2];
+        (name == "pos_embed").then_some((Bicubic::Antialiased, grid, Form::ChannelsFirst))
     }
 }
 

@@ -9,6 +9,7 @@ use kvt_ops::{Phase, layer_norm, linear, widened};
 use super::PitConfig;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::FamilyConfig;
 use crate::layers::{
     Block, BlockKind, Conv2d, Init, drop_path_rates, forward_blocks, to_map, to_tokens,
 };
@@ -109,11 +110,8 @@ impl Backbone for Pit {
                 (x, grid) = pool.forward(ask.lower(x), prefix, grid);
             }
             let pass = ask.pass(s, grid, phase.child(s as u64)).behind(prefix, 0);
-            let kept = ask.blocks_of(s, self.transformers.len());
-            (x, blocks) = forward_blocks(&stage.blocks, x, pass, kept);
-            if ask.maps {
-                maps.push(to_map(x.clone(), prefix, grid));
-            }
+            (x, blocks) = forward_blocks(&stage.blocks, x, pass, ask.blocks);
+            maps.extend(ask.maps.then(|| to_map(x.clone(), prefix, grid)));
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(prefix, x.narrow(1, 0, prefix), blocks, maps, norm)
@@ -123,16 +121,13 @@ impl Backbone for Pit {
 impl Stage {
     fn new(init: &Init<'_>, size: &StageSize, rates: &mut impl Iterator<Item = f64>) -> Self {
         let pool = init.child("pool");
-        let (rates, block) = (rates.take(size.config.depth), size.block);
+        let rates = rates.take(size.blocks.depth);
         Self {
             pool: size.pool.map(|settings| Pool {
                 conv: pool.conv("conv", settings),
                 fc: pool.linear("fc", settings.in_channels, settings.out_channels, true),
             }),
-            blocks: Block::stack(&init.child("blocks"), BLOCK, block, rates, |init, _| {
-                let attention = &size.config.attention;
-                MultiHeadAttention::new(init, attention, size.place, block.qkv_bias)
-            }),
+            blocks: size.blocks.build(&init.child("blocks"), BLOCK, rates),
         }
     }
 }

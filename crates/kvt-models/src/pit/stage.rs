@@ -1,17 +1,14 @@
 //! A stage of a PiT, and its cost.
 
-use kvt_attention::{Macs, Place};
+use kvt_attention::Macs;
 
-use crate::family::cost::{BlockSize, StageSummary};
-use crate::family::stages::StageConfig;
+use crate::family::cost::StageSummary;
+use crate::family::transformer::Transformer;
 use crate::layers::ConvSettings;
 
 /// The sizes of a stage, for its modules and their cost.
 pub(super) struct StageSize {
-    pub block: BlockSize,
-    pub config: StageConfig,
-    /// The place of attention in the blocks.
-    pub place: Place,
+    pub blocks: Transformer,
     /// Makes the map of this stage from the map of the stage before.
     pub pool: Option<ConvSettings>,
     /// Tokens along a side of the previous map.
@@ -22,31 +19,22 @@ pub(super) struct StageSize {
 
 /// Halves a map, with equally many filters for each of its channels.
 pub(super) fn pool(in_channels: usize, out_channels: usize) -> ConvSettings {
-    ConvSettings {
-        stride: 2,
-        padding: 1,
-        groups: in_channels,
-        ..ConvSettings::patches(in_channels, out_channels, 3)
-    }
+    let conv = ConvSettings::patches(in_channels, out_channels, 3).moving(2, 1);
+    conv.in_groups(in_channels)
 }
 
 impl StageSize {
     /// Size and cost of the blocks and of the pooling before them.
     pub(super) fn summary(&self, stage: usize) -> StageSummary {
-        let dim = self.block.dim;
+        let Transformer { block, place, .. } = &self.blocks;
+        let dim = block.dim;
         let (params, macs) = self.pool.map_or((0, 0), |pool| {
             let class_tokens = pool.in_channels * dim;
             let params = pool.params() + class_tokens + dim;
-            let macs = pool.macs(self.before) + self.place.prefix * class_tokens;
+            let macs = pool.macs(self.before) + place.prefix * class_tokens;
             (params, macs)
         });
-        StageSummary::of_blocks(
-            format!("transformers.{stage}"),
-            self.config.depth,
-            self.block,
-            &self.config.attention,
-            &self.place,
-        )
-        .with_modules(params, Macs::linear(macs))
+        let blocks = self.blocks.summary(format!("transformers.{stage}"));
+        blocks.with_modules(params, Macs::linear(macs))
     }
 }

@@ -1,17 +1,17 @@
 //! Sizes of a So-ViT, and their cost.
 
-use burn::tensor::TensorData;
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::{AttentionConfig, Macs};
 
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::{CommonConfig, unusual};
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageSummary, Summary};
+use crate::family::cost::StageSummary;
+use crate::family::transformer::Transformer;
 use crate::family::validate;
 use crate::head::{Classifier, SecondOrder, SecondOrderSize};
 use crate::layers::Init;
-use crate::weights::pos_embed::Bicubic;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a So-ViT.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,15 +46,11 @@ const SIZES: [Size; 4] = [
 const STRIDES: [usize; 3] = [2, 2, 2];
 
 impl SoVitConfig {
-    /// The sizes of a block.
-    pub(super) fn block(&self) -> BlockSize {
-        self.common.block(self.embed_dim)
-    }
-
-    /// The place of attention in a block.
-    pub(super) fn place(&self) -> Place {
+    /// The blocks.
+    pub(super) fn blocks(&self) -> Transformer {
+        let sizes = [self.embed_dim, self.depth, self.num_heads];
         let grid = [self.grid_size(); 2];
-        self.common.place(1, grid, self.embed_dim, self.num_heads)
+        self.common.transformer(sizes, &self.attention, 1, grid)
     }
 
     fn second_order(&self) -> SecondOrderSize {
@@ -104,9 +100,7 @@ impl FamilyConfig for SoVitConfig {
         validate::sizes(&[("cov_dims", rows), ("cov_dims", columns)])?;
         validate::rate("head_drop", self.head_drop)?;
         validate::tokens(self.grid_size())?;
-        let (dim, depth) = (self.embed_dim, self.depth);
-        self.common
-            .validate_stage(dim, depth, &self.attention, &self.place())
+        self.blocks().validate(self.common.mlp_ratio)
     }
 
     /// timm has no So-ViT: the original's name, with the settings that the size does not imply.
@@ -115,30 +109,29 @@ impl FamilyConfig for SoVitConfig {
         let known = SIZES
             .iter()
             .find(|(_, dim, depth, heads, ..)| sizes == (*dim, *depth, *heads));
-        let mut name = match known {
-            Some((size, ..)) => format!("so_vit_{size}"),
-            None => format!("so_vit_{}x{}", self.embed_dim, self.depth),
+        let size = match known {
+            Some((size, ..)) => (*size).to_owned(),
+            None => format!("{}x{}", self.embed_dim, self.depth),
         };
-        if self.strides != STRIDES {
-            name += &format!("_strides{}", joined(&self.strides));
-        }
-        name + &self.common.size_suffix()
+        let strides = unusual("strides", &self.strides, &STRIDES);
+        format!("so_vit_{size}{strides}{}", self.common.size_suffix())
     }
 
-    fn summary(&self) -> Summary {
-        let dim = self.embed_dim;
-        let (block, place) = (self.block(), self.place());
-        let blocks = StageSummary::of_blocks("blocks", self.depth, block, &self.attention, &place);
+    fn num_features(&self) -> usize {
+        self.embed_dim
+    }
 
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
         let second_order = self.second_order();
-        let class = (dim + 1) * self.common.num_classes;
-        let norm = 2 * dim;
         // The positions are fixed: there is only a class token.
-        let params = self.visual_params() + dim + norm + class + second_order.params();
-        let macs = self.visual_macs()
-            + dim * self.common.num_classes
-            + second_order.macs(self.grid_size().pow(2));
-        Summary::new(self.name(), vec![blocks], params, Macs::linear(macs))
+        let [params, macs] = self.visual_cost();
+        let params = params + self.embed_dim + second_order.params();
+        let macs = macs + second_order.macs(self.grid_size().pow(2));
+        (
+            vec![self.blocks().summary("blocks")],
+            params,
+            Macs::linear(macs),
+        )
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {
@@ -153,11 +146,9 @@ impl FamilyConfig for SoVitConfig {
 
     /// The original cannot change the size of the positions of trained weights. A sinusoid of a longer sequence would
     /// renumber the patches; a resized one keeps their places.
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match name {
-            "pos_embed" => Bicubic::Antialiased.resample(weight, [self.grid_size(); 2], 1),
-            _ => None,
-        }
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
+        let grid = [self.grid_size(); 2];
+        (name == "pos_embed").then_some((Bicubic::Antialiased, grid, Form::Tokens(1)))
     }
 }
 

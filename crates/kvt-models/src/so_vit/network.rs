@@ -34,17 +34,14 @@ pub struct SoVit {
 impl SoVit {
     /// With the original's initialisation.
     pub(crate) fn new(config: &SoVitConfig, init: &Init<'_>) -> Self {
-        let (size, place) = (config.block(), config.place());
-        let (dim, tokens) = (config.embed_dim, place.queries);
+        let blocks = config.blocks();
+        let (dim, tokens) = (config.embed_dim, blocks.place.queries);
         let rates = drop_path_rates(config.common.drop_path, config.depth);
-        let blocks = Block::stack(&init.child("blocks"), BLOCK, size, rates, |init, _| {
-            MultiHeadAttention::new(init, &config.attention, place, size.qkv_bias)
-        });
         Self {
             cls_token: init.token("cls_token", 1, dim),
             pos_embed: init.fixed([1, tokens, dim], sinusoid(tokens, dim)),
             visual_tokens: VisualTokens::new(&init.child("visual_tokens"), config),
-            blocks,
+            blocks: blocks.build(&init.child("blocks"), BLOCK, rates),
             norm: init.layer_norm(dim, NORM_EPSILON),
             grid: config.grid_size(),
         }

@@ -33,12 +33,8 @@ struct BottleneckSize {
 /// A convolution without groups.
 fn conv(channels: [usize; 2], kernel: usize, stride: usize, bias: bool) -> ConvSettings {
     let [in_channels, out_channels] = channels;
-    ConvSettings {
-        stride,
-        padding: kernel / 2,
-        bias,
-        ..ConvSettings::patches(in_channels, out_channels, kernel)
-    }
+    let conv = ConvSettings::patches(in_channels, out_channels, kernel).moving(stride, kernel / 2);
+    ConvSettings { bias, ..conv }
 }
 
 impl BottleneckSize {
@@ -79,11 +75,8 @@ impl SoVitConfig {
 
     /// The bottlenecks with the sides of the maps that they see, and the side of the map after them.
     fn bottlenecks(&self, size: usize) -> (Vec<(BottleneckSize, usize)>, usize) {
-        let pool = ConvSettings {
-            padding: POOL.padding,
-            ..conv([WIDTH; 2], POOL.kernel, POOL.stride, false)
-        };
-        let (mut size, mut in_channels) = (pool.output_size(size), WIDTH);
+        let [mut size, _] = POOL.positions([size; 2]);
+        let mut in_channels = WIDTH;
         let bottlenecks = self.strides.iter().map(|&stride| {
             let bottleneck = (
                 BottleneckSize {
@@ -104,25 +97,22 @@ impl SoVitConfig {
         self.bottlenecks(self.common.side()).1
     }
 
-    /// Trainable parameters of the visual tokens.
-    pub(super) fn visual_params(&self) -> usize {
-        let (bottlenecks, _) = self.bottlenecks(1);
-        let bottlenecks = bottlenecks.into_iter().flat_map(|(bottleneck, size)| {
-            let convolutions = bottleneck.convolutions(size);
-            convolutions.map(|(conv, _)| conv.params() + 2 * conv.out_channels)
-        });
-        self.stem().params() + bottlenecks.sum::<usize>() + self.transition().params()
-    }
-
-    /// Their multiply-accumulate operations.
-    pub(super) fn visual_macs(&self) -> usize {
-        let size = self.common.side();
-        let (bottlenecks, grid) = self.bottlenecks(size);
-        let bottlenecks = bottlenecks.into_iter().flat_map(|(bottleneck, size)| {
-            let convolutions = bottleneck.convolutions(size);
-            convolutions.map(|(conv, size)| conv.macs(size))
-        });
-        self.stem().macs(size) + bottlenecks.sum::<usize>() + self.transition().macs(grid)
+    /// Trainable parameters of the visual tokens, and their multiply-accumulate operations.
+    pub(super) fn visual_cost(&self) -> [usize; 2] {
+        let side = self.common.side();
+        let (bottlenecks, grid) = self.bottlenecks(side);
+        let ends = [(self.stem(), side), (self.transition(), grid)]
+            .map(|(conv, size)| [conv.params(), conv.macs(size)]);
+        let bottlenecks = bottlenecks
+            .into_iter()
+            .flat_map(|(bottleneck, size)| bottleneck.convolutions(size));
+        let between = bottlenecks
+            .map(|(conv, size)| [conv.params() + 2 * conv.out_channels, conv.macs(size)]);
+        ends.into_iter()
+            .chain(between)
+            .fold([0; 2], |[params, macs], cost| {
+                [params + cost[0], macs + cost[1]]
+            })
     }
 }
 

@@ -36,17 +36,18 @@ impl WindowAttention {
         windows: Windows,
         masks: MaskCache,
     ) -> Self {
-        let (dim, place) = (size.block.dim, size.place());
+        let (block, place) = (size.blocks.block, size.blocks.place);
+        let dim = block.dim;
         let table = [windows.relative_positions(), place.heads];
         let pairs = windows.area().pow(2);
         let index = TensorData::new(windows.relative_position_index(), [pairs]);
         Self {
-            qkv: init.linear("qkv", dim, 3 * dim, size.block.qkv_bias),
+            qkv: init.linear("qkv", dim, 3 * dim, block.qkv_bias),
             proj: init.linear("proj", dim, dim, true),
             relative_position_bias_table: init.trunc_normal("relative_position_bias_table", table),
             index: Tensor::from_data(index, init.device()),
             masks,
-            mixer: size.config.attention.init(&place, &init.child("mixer")),
+            mixer: size.blocks.attention.init(&place, &init.child("mixer")),
             windows,
             place,
         }

@@ -1,16 +1,16 @@
 //! Sizes of a Swin, and their cost.
 
 use burn::tensor::TensorData;
-use kvt_attention::{Macs, Place};
+use kvt_attention::Macs;
 
 use super::table;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::{ModelOverrides, one};
-use crate::family::cost::{BlockSize, StageSummary, Summary};
-use crate::family::places::softmax_only;
-use crate::family::stages::{NamedSize, StageConfig, StagesConfig};
+use crate::family::cost::StageSummary;
+use crate::family::stages::{NamedSize, StagesConfig};
+use crate::family::transformer::Transformer;
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{Init, Windows};
@@ -43,16 +43,12 @@ pub struct SwinConfig {
 }
 
 /// Sizes and settings of one stage.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct StageSize {
-    /// The sizes of a block, without its table of relative positions.
-    pub block: BlockSize,
-    /// Blocks, heads and attention.
-    pub config: StageConfig,
+    /// The blocks without their tables of relative positions; the place of their attention is one window of the map.
+    pub blocks: Transformer,
     /// The windows of the blocks with an even index; the others are shifted.
     pub windows: Windows,
-    /// Dropout of the attention weights.
-    pub attn_drop: f64,
 }
 
 impl SwinConfig {
@@ -61,57 +57,38 @@ impl SwinConfig {
         self.common.side().checked_div(self.patch_size).unwrap_or(0)
     }
 
-    /// Channels of the last stage.
-    pub fn num_features(&self) -> usize {
-        self.embed_dim << self.stages.count().saturating_sub(1)
-    }
-
     /// The stages, first to last.
     pub(super) fn stages(&self) -> impl Iterator<Item = StageSize> {
         // A map of an odd size is padded before it is halved.
         let maps = std::iter::successors(Some(self.grid_size()), |map| Some(map.div_ceil(2)));
         let stages = self.stages.iter().zip(maps).enumerate();
-        stages.map(|(stage, (config, map))| {
-            let dim = self.embed_dim << stage;
-            StageSize {
-                block: self.common.block(dim),
-                config,
-                windows: match self.common.dense {
-                    Some(padding) => Windows::dense(map, self.window_size, padding),
-                    None => Windows::new(map, self.window_size),
-                },
-                attn_drop: self.common.attn_drop,
-            }
+        stages.map(|(stage, ((depth, heads, attention), map))| {
+            let windows = Windows::new(map, self.window_size, self.common.dense);
+            let (sizes, window) = ([self.embed_dim << stage, depth, heads], [windows.side; 2]);
+            let blocks = self.common.transformer(sizes, attention, 0, window);
+            let mut blocks = blocks.softmax_only(
+                "a position bias is added to all scores, and a mask in shifted windows",
+            );
+            blocks.place.bias = true;
+            blocks.place.mask = windows.shifted().shift() != [0; 2] || windows.hides_padding();
+            StageSize { blocks, windows }
         })
     }
 }
 
 impl StageSize {
-    /// The place of attention in the blocks: one window of the map.
-    pub(super) fn place(&self) -> Place {
-        Place {
-            grid: Some([self.windows.side; 2]),
-            bias: true,
-            softmax_only: softmax_only(
-                "a position bias is added to all scores, and a mask in shifted windows",
-            ),
-            mask: self.windows.shifted().shift() != [0; 2] || self.windows.hides_padding(),
-            dropout: self.attn_drop,
-            ..Place::new(self.windows.area(), self.block.dim, self.config.num_heads)
-        }
-    }
-
     /// Size and cost of the blocks, and of the merging of patches before them.
     fn summary(&self, stage: usize) -> StageSummary {
-        let Self {
+        let Transformer {
             block,
-            windows,
-            ref config,
-            ..
-        } = *self;
-        let (dim, count) = (block.dim, windows.count());
+            depth,
+            ref attention,
+            place,
+        } = self.blocks;
+        let (dim, windows) = (block.dim, self.windows);
+        let count = windows.count();
         let tokens = windows.map.iter().product::<usize>();
-        let table = windows.relative_positions() * config.num_heads;
+        let table = windows.relative_positions() * place.heads;
         // The padding of a map is projected and attends, but does not reach the MLP.
         let padded = count * windows.area();
         let padding = Macs::linear((padded - tokens) * 4 * dim * dim);
@@ -121,8 +98,8 @@ impl StageSize {
             0 => (0, 0),
             _ => (2 * dim * dim, 4 * dim),
         };
-        let (name, depth, place) = (format!("layers.{stage}"), config.depth, self.place());
-        let blocks = StageSummary::new(name, depth, size, &config.attention, &place, count);
+        let name = format!("layers.{stage}");
+        let blocks = StageSummary::new(name, depth, size, attention, &place, count);
         StageSummary { tokens, ..blocks }
             .with_modules(merging + merging_norm, Macs::linear(tokens * merging))
     }
@@ -163,7 +140,7 @@ impl FamilyConfig for SwinConfig {
     }
 
     fn map_channels(&self) -> Vec<usize> {
-        self.stages().map(|stage| stage.block.dim).collect()
+        self.stages().map(|stage| stage.blocks.block.dim).collect()
     }
 
     fn validate(&self) -> Result<(), ModelError> {
@@ -185,10 +162,7 @@ impl FamilyConfig for SwinConfig {
         validate::tokens(self.grid_size())?;
         for (i, stage) in self.stages().enumerate() {
             // The channels double from stage to stage.
-            let (dim, config) = (stage.block.dim, &stage.config);
-            let valid =
-                self.common
-                    .validate_stage(dim, config.depth, &config.attention, &stage.place());
+            let valid = stage.blocks.validate(self.common.mlp_ratio);
             valid.map_err(|error| error.in_stage(format!("layers.{i}")))?;
         }
         Ok(())
@@ -208,22 +182,23 @@ impl FamilyConfig for SwinConfig {
         format!("swin_{size}_patch{patch}_window{window}_{img}")
     }
 
-    fn summary(&self) -> Summary {
+    fn num_features(&self) -> usize {
+        self.embed_dim << self.stages.count().saturating_sub(1)
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
         let stages = self.stages().enumerate().map(|(i, stage)| stage.summary(i));
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let patches = self.grid_size().pow(2);
-        let patch_embed = (patch_inputs + 1) * self.embed_dim + 2 * self.embed_dim;
-        let features = self.num_features();
-        let classifier = (features + 1) * self.common.num_classes;
-        let outside = patches * patch_inputs * self.embed_dim + features * self.common.num_classes;
-        let params = patch_embed + 2 * features + classifier;
-        let macs = Macs::linear(outside);
-        Summary::new(self.name(), stages.collect(), params, macs)
+        // With the weight and bias of a norm.
+        let params = (patch_inputs + 3) * self.embed_dim;
+        let macs = Macs::linear(patches * patch_inputs * self.embed_dim);
+        (stages.collect(), params, macs)
     }
 
     fn classifier(&self, init: &Init<'_>) -> Classifier {
         let sizes = [self.num_features(), self.common.num_classes];
-        Classifier::init(init, ("head.fc", None), sizes)
+        Classifier::init(&init.child("head"), ("fc", None), sizes)
     }
 
     /// The tables would be resized, which no official network does.

@@ -10,6 +10,7 @@ use super::attention::WindowAttention;
 use super::config::{StageSize, SwinConfig};
 use super::masks::MaskCache;
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::FamilyConfig;
 use crate::layers::{Block, BlockKind, Init, PatchEmbed, drop_path_rates, forward_blocks};
 
 /// The original's epsilon of all layer norms.
@@ -100,11 +101,8 @@ impl Backbone for Swin {
             }
             let [_, rows, columns, _] = map.dims();
             let pass = ask.pass(s, [rows, columns], phase.child(s as u64));
-            let kept = ask.blocks_of(s, self.layers.len());
-            (map, blocks) = forward_blocks(&stage.blocks, map, pass, kept);
-            if ask.maps {
-                maps.push(map.clone().permute([0, 3, 1, 2]));
-            }
+            (map, blocks) = forward_blocks(&stage.blocks, map, pass, ask.blocks);
+            maps.extend(ask.maps.then(|| map.clone().permute([0, 3, 1, 2])));
         }
         let norm = |map: Tensor<4>| {
             let map = layer_norm(&self.norm, map, NORM_EPSILON);
@@ -122,13 +120,13 @@ impl Stage {
         first: bool,
         rates: &mut impl Iterator<Item = f64>,
     ) -> Self {
-        let (blocks, rates) = (init.child("blocks"), rates.take(size.config.depth));
+        let (blocks, block) = (init.child("blocks"), size.blocks.block);
+        let rates = rates.take(size.blocks.depth);
         let windows = [size.windows, size.windows.shifted()];
         let masks = MaskCache::default();
         Self {
-            downsample: (!first)
-                .then(|| PatchMerging::new(&init.child("downsample"), size.block.dim)),
-            blocks: Block::stack(&blocks, BLOCK, size.block, rates, |init, i| {
+            downsample: (!first).then(|| PatchMerging::new(&init.child("downsample"), block.dim)),
+            blocks: Block::stack(&blocks, BLOCK, block, rates, |init, i| {
                 WindowAttention::new(init, size, windows[i % 2], masks.clone())
             }),
         }

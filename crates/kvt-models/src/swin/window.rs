@@ -6,17 +6,16 @@ use crate::layers::{WindowPadding, Windows};
 const HIDDEN: f32 = -100.0;
 
 impl Windows {
-    /// Windows of `window_size` x `window_size` tokens on a square map, or a single one of the size of the map if
-    /// that is smaller.
-    pub(super) fn new(map: usize, window_size: usize) -> Self {
-        Self::plain([map; 2], window_size.min(map))
-    }
-
-    /// Windows of `window_size` x `window_size` tokens on a map of any size, in the order of dense networks.
-    pub(super) fn dense(map: usize, window_size: usize, padding: WindowPadding) -> Self {
+    /// Windows of `window_size` x `window_size` tokens on a square map. Of a classifier, there is a single one of the size of the map if
+    /// that is smaller; in [dense](Self::dense) networks the map has any size.
+    pub(super) fn new(map: usize, window_size: usize, dense: Option<WindowPadding>) -> Self {
+        let side = match dense {
+            Some(_) => window_size,
+            None => window_size.min(map),
+        };
         Self {
-            dense: Some(padding),
-            ..Self::plain([map; 2], window_size)
+            dense,
+            ..Self::plain([map; 2], side)
         }
     }
 

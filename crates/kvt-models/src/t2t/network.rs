@@ -57,17 +57,14 @@ enum TokenLayer {
 impl T2t {
     /// With the original's initialisation.
     pub(crate) fn new(config: &T2tConfig, init: &Init<'_>) -> Self {
-        let (size, place) = (config.block(), config.place());
-        let (dim, tokens) = (config.embed_dim, place.queries);
+        let blocks = config.blocks();
+        let (dim, tokens) = (config.embed_dim, blocks.place.queries);
         let rates = drop_path_rates(config.common.drop_path, config.depth);
-        let blocks = Block::stack(&init.child("blocks"), BLOCK, size, rates, |init, _| {
-            MultiHeadAttention::new(init, &config.attention, place, size.qkv_bias)
-        });
         Self {
             cls_token: init.token("cls_token", 1, dim),
             pos_embed: init.fixed([1, tokens, dim], sinusoid(tokens, dim)),
             tokens_to_token: TokensToToken::new(config, &init.child("tokens_to_token")),
-            blocks,
+            blocks: blocks.build(&init.child("blocks"), BLOCK, rates),
             norm: init.layer_norm(dim, NORM_EPSILON),
             grid: config.grid_size(),
         }
@@ -88,9 +85,7 @@ impl Backbone for T2t {
 
         let pass = ask.pass(config::LAYERS.len(), grid, phase).behind(1, 0);
         let (x, blocks) = forward_blocks(&self.blocks, x, pass, ask.blocks);
-        if ask.maps {
-            maps.push(to_map(x.clone(), 1, grid));
-        }
+        maps.extend(ask.maps.then(|| to_map(x.clone(), 1, grid)));
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(1, x, blocks, maps, norm)
     }
@@ -136,9 +131,7 @@ impl TokensToToken {
             let (x, grid) = soft_split(map, split);
             let x = layer.forward(x, ask.pass(i, grid, phase.named(config::LAYERS[i])));
             map = to_map(x, 0, grid);
-            if ask.maps {
-                maps.push(map.clone());
-            }
+            maps.extend(ask.maps.then(|| map.clone()));
         }
         let (x, grid) = soft_split(map, self.splits[2]);
         let tokens = widened(linear(&self.project, ask.lower(x)));

@@ -11,7 +11,7 @@ use kvt_ops::{Phase, Residual, layer_norm, linear, linear_with, widened};
 
 use super::NORM_EPSILON;
 use super::token::TokenSize;
-use crate::layers::{Activation, Init, Mlp, Pass, project};
+use crate::layers::{Activation, Init, Mlp, Pass, add_branch, project};
 use crate::observe::Point;
 
 /// Added to the divisor, since all features of a query may be almost zero.
@@ -64,18 +64,19 @@ impl TokenPerformer {
         let [k, q, v] = [0, 1, 2].map(|i| kqv.clone().narrow(2, i * dim, dim));
         watch.tokens(Point::Input, || v.clone());
         let mixed = pass.lower(mix(self.features(q), self.features(k), v.clone()));
-        let branch = |residual| project(&self.proj, mixed.clone(), residual);
-        watch.tokens(Point::Attention, || branch(None));
-        let x = self.add(v, branch, phase.named("proj"));
+        // Without drop path.
+        let attention = |mixed: Tensor<3>, residual| {
+            let branch = |residual| project(&self.proj, mixed, residual);
+            self.dropped(branch, residual, phase.named("proj"))
+        };
+        let x = add_branch(v, mixed, Point::Attention, 0.0, pass, attention);
 
-        watch.tokens(Point::Middle, || x.clone());
-        let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
-        let normed = pass.lower(normed);
-        let branch = |residual| self.sequential.forward(normed.clone(), residual, None);
-        watch.tokens(Point::Mlp, || branch(None));
-        let x = self.add(x, branch, phase.named("mlp"));
-        watch.tokens(Point::Output, || x.clone());
-        x
+        let normed = pass.lower(layer_norm(&self.norm2, x.clone(), NORM_EPSILON));
+        let mlp = |normed: Tensor<3>, residual| {
+            let branch = |residual| self.sequential.forward(normed, residual, None);
+            self.dropped(branch, residual, phase.named("mlp"))
+        };
+        add_branch(x, normed, Point::Mlp, 0.0, pass, mlp)
     }
 
     /// Positive random features.
@@ -91,16 +92,16 @@ impl TokenPerformer {
         exponent.exp() / features.sqrt()
     }
 
-    /// The stream plus a branch with dropout. A branch without dropout is added in the same operation.
-    fn add(
+    /// A branch with dropout, added to a residual; as it is, if there is none. A branch without dropout is added in the same operation.
+    fn dropped(
         &self,
-        stream: Tensor<3>,
-        branch: impl Fn(Option<Residual<3>>) -> Tensor<3>,
+        branch: impl FnOnce(Option<Residual<3>>) -> Tensor<3>,
+        residual: Option<Residual<3>>,
         phase: Phase,
     ) -> Tensor<3> {
-        match Dropout::in_phase(phase, self.drop) {
-            Some(dropout) => stream + dropout.apply(widened(branch(None))),
-            None => branch(Some(stream.into())),
+        match (residual, Dropout::in_phase(phase, self.drop)) {
+            (Some(stream), Some(dropout)) => stream.plus(dropout.apply(widened(branch(None)))),
+            (residual, _) => branch(residual),
         }
     }
 }

@@ -8,7 +8,7 @@ use kvt_ops::{layer_norm, linear, widened};
 
 use super::NORM_EPSILON;
 use super::token::TokenSize;
-use crate::layers::{Activation, Init, Mlp, Pass, project};
+use crate::layers::{Activation, Init, Mlp, Pass, add_branch, project};
 use crate::observe::Point;
 
 /// Attention with one head, and an MLP. Input and output differ in width, so the residual stream begins with the
@@ -72,15 +72,12 @@ impl TokenTransformer {
             mixer.probabilities(q, k, &context)
         });
         let mixed = mixer.attend_packed(qkv, place.heads, context);
-        watch.tokens(Point::Attention, || linear(&self.attn.proj, mixed.clone()));
-        let x = project(&self.attn.proj, mixed, Some(stream.into()));
+        // Without drop path.
+        let proj = |mixed, residual| project(&self.attn.proj, mixed, residual);
+        let x = add_branch(stream, mixed, Point::Attention, 0.0, pass, proj);
 
-        watch.tokens(Point::Middle, || x.clone());
-        let normed = layer_norm(&self.norm2, x.clone(), NORM_EPSILON);
-        let normed = pass.lower(normed);
-        watch.tokens(Point::Mlp, || self.mlp.forward(normed.clone(), None, None));
-        let x = self.mlp.forward(normed, Some(x.into()), None);
-        watch.tokens(Point::Output, || x.clone());
-        x
+        let normed = pass.lower(layer_norm(&self.norm2, x.clone(), NORM_EPSILON));
+        let mlp = |normed, residual| self.mlp.forward(normed, residual, None);
+        add_branch(x, normed, Point::Mlp, 0.0, pass, mlp)
     }
 }

@@ -3,9 +3,11 @@
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::{AttentionConfig, Mixer, Place};
+use kvt_attention::{Mixer, Place};
 use kvt_ops::linear_with;
 
+use crate::family::cost::BlockSize;
+use crate::family::transformer::Transformer;
 use crate::layers::{Init, Pass, SelfAttention};
 
 /// Multi-head self-attention with timm's parameter names: `qk` (dim to 2 dim, in the order `(2, heads, head_dim)`), `v`
@@ -21,18 +23,14 @@ pub(super) struct Attention {
 }
 
 impl Attention {
-    pub(super) fn new(
-        init: &Init<'_>,
-        attention: &AttentionConfig,
-        place: Place,
-        qkv_bias: bool,
-    ) -> Self {
-        let dim = place.dim();
+    /// Of the blocks of a transformer.
+    pub(super) fn new(init: &Init<'_>, blocks: &Transformer) -> Self {
+        let (BlockSize { dim, qkv_bias, .. }, place) = (blocks.block, blocks.place);
         Self {
             qk: init.linear("qk", dim, 2 * dim, qkv_bias),
             v: init.linear("v", dim, dim, qkv_bias),
             proj: init.linear("proj", dim, dim, true),
-            mixer: attention.init(&place, &init.child("mixer")),
+            mixer: blocks.attention.init(&place, &init.child("mixer")),
             place,
         }
     }

@@ -1,7 +1,7 @@
 //! Sizes of a TNT, and their cost.
 
 use burn::tensor::TensorData;
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::{AttentionConfig, Macs};
 
 use super::weight_names;
 use crate::error::ModelError;
@@ -9,12 +9,11 @@ use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageSummary, Summary};
-use crate::family::places::softmax_only;
+use crate::family::cost::StageSummary;
+use crate::family::transformer::Transformer;
 use crate::family::validate;
-use crate::head::Classifier;
-use crate::layers::{ConvSettings, Init};
-use crate::weights::pos_embed::Bicubic;
+use crate::layers::ConvSettings;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a TNT.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,42 +68,26 @@ impl TntConfig {
 
     /// The convolution of a patch, or of the image.
     pub(super) fn pixel_embed(&self) -> ConvSettings {
-        ConvSettings {
-            stride: self.inner_stride,
-            padding: 3,
-            ..ConvSettings::patches(self.common.in_chans, self.inner_dim, 7)
-        }
+        let conv = ConvSettings::patches(self.common.in_chans, self.inner_dim, 7);
+        conv.moving(self.inner_stride, 3)
     }
 
-    /// The sizes of an inner block.
-    pub(super) fn inner(&self) -> BlockSize {
-        BlockSize {
-            dim: self.inner_dim,
-            hidden: INNER_MLP_RATIO * self.inner_dim,
-            qkv_bias: self.common.qkv_bias,
-        }
+    /// The inner transformers.
+    pub(super) fn inner(&self) -> Transformer {
+        let sizes = [self.inner_dim, self.depth, self.inner_num_heads];
+        let grid = [self.inner_grid_size(); 2];
+        let mut inner = self.common.transformer(sizes, &self.attention[0], 0, grid);
+        inner.block.hidden = INNER_MLP_RATIO * self.inner_dim;
+        inner.softmax_only(
+            "queries and keys are the few pixels of a patch, as in the inner transformers of a TNT",
+        )
     }
 
-    /// The sizes of an outer block.
-    pub(super) fn outer(&self) -> BlockSize {
-        self.common.block(self.embed_dim)
-    }
-
-    /// The place of attention in an inner block.
-    pub(super) fn inner_place(&self) -> Place {
-        let (grid, dim) = ([self.inner_grid_size(); 2], self.inner_dim);
-        Place {
-            softmax_only: softmax_only(
-                "queries and keys are the few pixels of a patch, as in the inner transformers of a TNT",
-            ),
-            ..self.common.place(0, grid, dim, self.inner_num_heads)
-        }
-    }
-
-    /// The place of attention in an outer block.
-    pub(super) fn outer_place(&self) -> Place {
+    /// The outer transformers.
+    pub(super) fn outer(&self) -> Transformer {
+        let sizes = [self.embed_dim, self.depth, self.num_heads];
         let grid = [self.grid_size(); 2];
-        self.common.place(1, grid, self.embed_dim, self.num_heads)
+        self.common.transformer(sizes, &self.attention[1], 1, grid)
     }
 
     /// Parameters between an inner and an outer block.
@@ -122,14 +105,16 @@ impl TntConfig {
     fn stages(&self) -> Vec<StageSummary> {
         let (patches, depth) = (self.grid_size().pow(2), self.depth);
         let projection = Macs::linear(patches * self.pixel_numbers() * self.embed_dim);
-        let [inner, outer] = self.attention.each_ref();
-        let (size, place) = (self.inner(), self.inner_place());
-        let size = (size.params(), size.macs(place.queries) * patches);
-        let inner = StageSummary::new("inner", depth, size, inner, &place, patches);
-        let (size, place) = (self.outer(), self.outer_place());
-        let outer = StageSummary::of_blocks("outer", depth, size, outer, &place);
+        let Transformer {
+            block,
+            attention,
+            place,
+            ..
+        } = self.inner();
+        let size = (block.params(), block.macs(place.queries) * patches);
+        let outer = self.outer().summary("outer");
         vec![
-            inner,
+            StageSummary::new("inner", depth, size, &attention, &place, patches),
             outer.with_modules(depth * self.projection_params(), projection * depth),
         ]
     }
@@ -204,12 +189,10 @@ impl FamilyConfig for TntConfig {
                 "a legacy TNT cuts the convolved image into patches",
             )?;
         }
-        let [inner, outer] = self.attention.each_ref();
-        let valid = inner.validate_at(&self.inner_place());
+        let inner = self.inner();
+        let valid = inner.attention.validate_at(&inner.place);
         valid.map_err(|error| ModelError::from(error).in_stage("inner"))?;
-        let valid =
-            self.common
-                .validate_stage(self.embed_dim, self.depth, outer, &self.outer_place());
+        let valid = self.outer().validate(self.common.mlp_ratio);
         valid.map_err(|error| error.in_stage("outer"))
     }
 
@@ -232,39 +215,31 @@ impl FamilyConfig for TntConfig {
         format!("tnt_{size}{legacy}_patch{patch}_{img}")
     }
 
-    fn summary(&self) -> Summary {
-        let (dim, numbers, classes) = (
-            self.embed_dim,
-            self.pixel_numbers(),
-            self.common.num_classes,
-        );
+    fn num_features(&self) -> usize {
+        self.embed_dim
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
+        let (dim, numbers) = (self.embed_dim, self.pixel_numbers());
         let (patches, conv) = (self.grid_size().pow(2), self.pixel_embed());
         let embedding = conv.params() + numbers + 2 * numbers + (numbers + 1) * dim + 2 * dim;
         let tokens = (2 + patches) * dim;
         // A patch has the same number of pixels whether it is cut out before or after the convolution.
-        let outside = patches * (numbers * conv.fan_in() + numbers * dim) + dim * classes;
-        let params = embedding + tokens + 2 * dim + (dim + 1) * classes;
-        Summary::new(self.name(), self.stages(), params, Macs::linear(outside))
+        let macs = Macs::linear(patches * (numbers * conv.fan_in() + numbers * dim));
+        (self.stages(), embedding + tokens, macs)
     }
 
-    fn blocks(&self) -> Vec<BlockGroup> {
+    fn groups(&self) -> Vec<BlockGroup> {
         vec![BlockGroup::new("blocks", self.depth)]
-    }
-
-    fn classifier(&self, init: &Init<'_>) -> Classifier {
-        let sizes = [self.embed_dim, self.common.num_classes];
-        Classifier::init(init, ("head", None), sizes)
     }
 
     fn reordered(&self, name: &str, weight: &TensorData) -> Option<TensorData> {
         weight_names::reordered(name, weight)
     }
 
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match name {
-            "patch_pos" => Bicubic::Antialiased.resample(weight, [self.grid_size(); 2], 1),
-            _ => None,
-        }
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
+        let grid = [self.grid_size(); 2];
+        (name == "patch_pos").then_some((Bicubic::Antialiased, grid, Form::Tokens(1)))
     }
 }
 

@@ -8,6 +8,7 @@ use kvt_ops::{Phase, layer_norm, linear, permute_reshape, widened};
 use super::TntConfig;
 use super::attention::Attention;
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::transformer::Transformer;
 use crate::layers::{Block, BlockKind, Conv2d, Init, Pass, drop_path_rates, to_map, to_tokens};
 use crate::weights::pos_embed::Bicubic;
 
@@ -164,28 +165,23 @@ impl PixelEmbed {
 
 impl TntBlock {
     fn new(config: &TntConfig, init: &Init<'_>, rate: f64) -> Self {
-        let (dim, numbers, qkv_bias) = (
-            config.embed_dim,
-            config.pixel_numbers(),
-            config.common.qkv_bias,
-        );
-        let block = |name, size, attention, place| {
+        let (dim, numbers) = (config.embed_dim, config.pixel_numbers());
+        let block = |name, of: &Transformer| {
             let init = init.child(name);
-            let attn = Attention::new(&init.child("attn"), attention, place, qkv_bias);
-            Block::new(&init, BLOCK, size, attn, rate)
+            let attn = Attention::new(&init.child("attn"), of);
+            Block::new(&init, BLOCK, of.block, attn, rate)
         };
-        let [inner, outer] = config.attention.each_ref();
         let normed = if config.legacy {
             config.inner_dim
         } else {
             numbers
         };
         Self {
-            inner: block("inner", config.inner(), inner, config.inner_place()),
+            inner: block("inner", &config.inner()),
             norm1_proj: init.layer_norm(normed, NORM_EPSILON),
             proj: init.linear("proj", numbers, dim, config.legacy),
             norm2_proj: (!config.legacy).then(|| init.layer_norm(dim, NORM_EPSILON)),
-            outer: block("outer", config.outer(), outer, config.outer_place()),
+            outer: block("outer", &config.outer()),
         }
     }
 

@@ -6,13 +6,13 @@ use super::stage::StageSize;
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::{CommonConfig, unusual};
 use crate::family::config_keys::{ModelOverrides, per_stage};
-use crate::family::cost::Summary;
+use crate::family::cost::StageSummary;
 use crate::family::stages::{NamedSize, StagesConfig};
+use crate::family::transformer::Transformer;
 use crate::family::validate;
-use crate::head::Classifier;
-use crate::layers::{ConvSettings, Init};
+use crate::layers::ConvSettings;
 
 /// Sizes and settings of a Twins-SVT. Lists have one entry per stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,11 +58,6 @@ const WINDOW_SIZE: [usize; 4] = [7; 4];
 const SR_RATIO: [usize; 4] = [8, 4, 2, 1];
 
 impl TwinsConfig {
-    /// Channels of a token in the last stage.
-    pub(super) fn num_features(&self) -> usize {
-        self.embed_dim.last().copied().unwrap_or(0)
-    }
-
     /// Pixels along a side of the area that becomes one token, for each stage.
     fn patches(&self) -> impl Iterator<Item = usize> {
         self.strides.iter().scan(1usize, |pixels, stride| {
@@ -83,11 +78,12 @@ impl TwinsConfig {
         let attention = self.window_size.iter().zip(&self.sr_ratio);
         let lists = sizes.zip(attention).zip(self.stages.iter());
         lists.map(
-            move |(((&stride, &dim), (&window_size, &sr_ratio)), config)| {
+            move |(((&stride, &dim), (&window_size, &sr_ratio)), (depth, heads, attention))| {
+                let (sizes, window) = ([dim, depth, heads], [window_size; 2]);
+                let blocks = self.common.transformer(sizes, attention, 0, window);
+                let reason = "queries see the few keys of a window, as in a Twins";
                 let stage = StageSize {
-                    block: self.common.block(dim),
-                    config,
-                    attn_drop: self.common.attn_drop,
+                    blocks: blocks.softmax_only(reason),
                     embed: ConvSettings::patches(channels, dim, stride),
                     before,
                     window_size,
@@ -166,33 +162,23 @@ impl FamilyConfig for TwinsConfig {
 
     fn name(&self) -> String {
         let size = self.stages.size_name(&self.embed_dim, &SIZES);
-        let mut name = format!("twins_svt_{size}");
-        for (what, list, own) in [
-            ("strides", &self.strides, STRIDES),
-            ("window", &self.window_size, WINDOW_SIZE),
-            ("sr", &self.sr_ratio, SR_RATIO),
-        ] {
-            if *list != own {
-                name += &format!("_{what}{}", joined(list));
-            }
-        }
-        name + &self.common.size_suffix()
+        let strides = unusual("strides", &self.strides, &STRIDES);
+        let window = unusual("window", &self.window_size, &WINDOW_SIZE);
+        let sr = unusual("sr", &self.sr_ratio, &SR_RATIO);
+        let suffix = self.common.size_suffix();
+        format!("twins_svt_{size}{strides}{window}{sr}{suffix}")
     }
 
-    fn summary(&self) -> Summary {
+    fn num_features(&self) -> usize {
+        self.embed_dim.last().copied().unwrap_or(0)
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
         let stages = self.stages().enumerate().map(|(i, stage)| stage.summary(i));
-        let (features, classes) = (self.num_features(), self.common.num_classes);
-        let params = 2 * features + (features + 1) * classes;
-        let macs = Macs::linear(features * classes);
-        Summary::new(self.name(), stages.collect(), params, macs)
+        (stages.collect(), 0, Macs::default())
     }
 
-    fn classifier(&self, init: &Init<'_>) -> Classifier {
-        let sizes = [self.num_features(), self.common.num_classes];
-        Classifier::init(init, ("head", None), sizes)
-    }
-
-    fn blocks(&self) -> Vec<BlockGroup> {
+    fn groups(&self) -> Vec<BlockGroup> {
         // Positions belong to the first block of their stage, as do the modules that lead to it. The first embedding
         // is before all blocks.
         let first = BlockGroup::new("patch_embeds.0", 0);
@@ -215,11 +201,13 @@ impl TwinsConfig {
         let least = patch.saturating_mul(stage.sr_ratio);
         self.common
             .at_least(least, fits, "a Twins with such an `sr_ratio`")?;
-        let (depth, attention) = (stage.config.depth, &stage.config.attention);
-        self.common
-            .validate_stage(stage.block.dim, depth, attention, &stage.local())?;
+        let local = Transformer {
+            place: stage.local(),
+            ..stage.blocks.clone()
+        };
+        local.validate(self.common.mlp_ratio)?;
         if stage.has_global() {
-            attention.validate_at(&stage.global())?;
+            local.attention.validate_at(&stage.global())?;
         }
         Ok(())
     }

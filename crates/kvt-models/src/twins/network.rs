@@ -9,6 +9,7 @@ use super::attention::GroupedAttention;
 use super::config::TwinsConfig;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::FamilyConfig;
 use crate::layers::{
     Block, BlockKind, Conv2d, ConvSettings, Init, Pass, PatchEmbed, drop_path_rates, forward_each,
     to_map, to_tokens,
@@ -47,8 +48,8 @@ impl Twins {
             .iter()
             .enumerate()
             .map(|(s, size)| {
-                let own = rates.by_ref().take(size.config.depth);
-                Block::stack(&of_stage("blocks", s), BLOCK, size.block, own, |init, i| {
+                let (block, own) = (size.blocks.block, rates.by_ref().take(size.blocks.depth));
+                Block::stack(&of_stage("blocks", s), BLOCK, block, own, |init, i| {
                     GroupedAttention::new(init, size, i)
                 })
             })
@@ -86,8 +87,7 @@ impl Backbone for Twins {
                 x = ask.mixed(x, grid);
             }
             let pass = ask.pass(s, grid, phase.child(s as u64).named("blocks"));
-            let kept = ask.blocks_of(s, self.blocks.len());
-            (x, blocks) = forward_each(stage, x, pass, kept, |block, x, pass| {
+            (x, blocks) = forward_each(stage, x, pass, ask.blocks, |block, x, pass| {
                 let x = block.forward(x, pass);
                 match pass.watch.block.block {
                     0 => pos.forward(x, pass),
@@ -97,9 +97,7 @@ impl Backbone for Twins {
             if let Some(end) = ask.stage_end {
                 x = end(s, x);
             }
-            if ask.maps {
-                maps.push(to_map(x.clone(), 0, grid));
-            }
+            maps.extend(ask.maps.then(|| to_map(x.clone(), 0, grid)));
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);
         Features::normed(0, x, blocks, maps, norm)

@@ -4,15 +4,14 @@ use kvt_attention::{Macs, Place};
 
 use crate::family::cost::{BlockSize, StageSummary};
 use crate::family::places::softmax_only;
-use crate::family::stages::StageConfig;
+use crate::family::transformer::Transformer;
 use crate::layers::{ConvSettings, WindowPadding, Windows};
 
 /// The sizes of a stage, for its modules and their cost.
 #[derive(Clone, Debug)]
 pub(super) struct StageSize {
-    pub block: BlockSize,
-    pub config: StageConfig,
-    pub attn_drop: f64,
+    /// The blocks; the place of attention in those with windows is one window.
+    pub blocks: Transformer,
     /// Makes the tokens of this stage from those of the previous stage, or from pixels.
     pub embed: ConvSettings,
     /// Side of the map that the embedding sees.
@@ -38,7 +37,7 @@ impl StageSize {
 
     /// Whether there are blocks that attend to the whole map: the second block is one.
     pub(super) fn has_global(&self) -> bool {
-        self.config.depth > 1
+        self.blocks.depth > 1
     }
 
     fn windows(&self) -> Windows {
@@ -51,23 +50,9 @@ impl StageSize {
         match self.dense {
             Some(padding) => padding == WindowPadding::Hidden,
             None => {
-                let place = self.window();
-                self.config.attention.cost(&place).kept < place.keys
+                let place = self.blocks.place;
+                self.blocks.attention.cost(&place).kept < place.keys
             }
-        }
-    }
-
-    /// One window.
-    fn window(&self) -> Place {
-        Place {
-            grid: Some([self.window_size; 2]),
-            dropout: self.attn_drop,
-            softmax_only: softmax_only("queries see the few keys of a window, as in a Twins"),
-            ..Place::new(
-                self.window_size.pow(2),
-                self.block.dim,
-                self.config.num_heads,
-            )
         }
     }
 
@@ -76,7 +61,7 @@ impl StageSize {
         let is_padded = !self.grid().is_multiple_of(self.window_size);
         Place {
             mask: is_padded && self.hides_padding(),
-            ..self.window()
+            ..self.blocks.place
         }
     }
 
@@ -84,45 +69,46 @@ impl StageSize {
     pub(super) fn global(&self) -> Place {
         let grid = self.grid();
         Place {
+            queries: grid.pow(2),
             keys: (grid / self.sr_ratio).pow(2),
             grid: Some([grid; 2]),
-            dropout: self.attn_drop,
             softmax_only: softmax_only("each key represents a square of tokens, as in a Twins"),
-            ..Place::new(grid.pow(2), self.block.dim, self.config.num_heads)
+            ..self.blocks.place
         }
     }
 
     /// The convolution that makes the tokens from which keys and values of the whole map are made; `None` if these
     /// are all tokens.
     pub(super) fn reduction(&self) -> Option<ConvSettings> {
-        let dim = self.block.dim;
+        let dim = self.blocks.block.dim;
         (self.sr_ratio > 1).then(|| ConvSettings::patches(dim, dim, self.sr_ratio))
     }
 
     /// The convolution that gives tokens their positions, each channel by itself.
     pub(super) fn position(&self) -> ConvSettings {
-        let dim = self.block.dim;
-        ConvSettings {
-            stride: 1,
-            padding: 1,
-            groups: dim,
-            ..ConvSettings::patches(dim, dim, 3)
-        }
+        let dim = self.blocks.block.dim;
+        let conv = ConvSettings::patches(dim, dim, 3).moving(1, 1);
+        conv.in_groups(dim)
     }
 
     /// Size and cost of the blocks, of the embedding before them, and of the positions. `keys` and `k` are those of
     /// the kind of blocks with more keys.
     pub(super) fn summary(&self, stage: usize) -> StageSummary {
-        let BlockSize { dim, hidden, .. } = self.block;
-        let (grid, depth) = (self.grid(), self.config.depth);
+        let Transformer {
+            block,
+            depth,
+            attention: ref kind,
+            ..
+        } = self.blocks;
+        let BlockSize { dim, hidden, .. } = block;
+        let (grid, windows) = (self.grid(), self.windows());
         let tokens = grid.pow(2);
 
-        let (kind, windows) = (&self.config.attention, self.windows());
         // The padding of a map becomes queries, keys and values, but nothing else.
         let padding = windows.count() * windows.area() - tokens;
         let local = (
-            self.block.params(),
-            self.block.macs(tokens) + Macs::linear(padding * 3 * dim.pow(2)),
+            block.params(),
+            block.macs(tokens) + Macs::linear(padding * 3 * dim.pow(2)),
         );
         let (locals, globals, place) = (depth.div_ceil(2), depth / 2, self.local());
         let name = format!("blocks.{stage}");
@@ -141,7 +127,7 @@ impl StageSize {
             let convolution = reduction.map_or(0, |conv| conv.macs(grid));
             let sub_sampling = reduction.map_or(0, |conv| conv.params() + 2 * dim);
             let global = (
-                self.block.params() + sub_sampling,
+                block.params() + sub_sampling,
                 Macs::linear(linear + convolution),
             );
             let global = StageSummary::new("", globals, global, kind, &place, 1);

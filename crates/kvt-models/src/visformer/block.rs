@@ -37,8 +37,8 @@ impl VisformerBlock {
         let norm = || init.batch_norm(dim, BatchNormSettings::default());
         let (attn, conv2) = match &size.attention {
             None => (None, Some(spatial(hidden))),
-            Some((attention, place)) => {
-                let attn = Attention::new(&init.child("attn"), attention, *place);
+            Some(blocks) => {
+                let attn = Attention::new(&init.child("attn"), &blocks.attention, blocks.place);
                 (Some(attn), None)
             }
         };
@@ -60,8 +60,8 @@ impl VisformerBlock {
     ///
     /// `[batch, rows * columns, dim]` to the same shape.
     pub(super) fn forward(&self, mut x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
-        let Pass { phase, watch, .. } = pass;
-        watch.tokens(Point::Input, || x.clone());
+        let (phase, rate) = (pass.phase, self.drop_path);
+        pass.watch.tokens(Point::Input, || x.clone());
         if let (Some(norm1), Some(attn)) = (&self.norm1, &self.attn) {
             let normed = norm1.forward_tokens(x.clone(), phase);
             let attn_pass = Pass {
@@ -70,23 +70,12 @@ impl VisformerBlock {
             };
             let mixed = attn.mix(pass.lower(normed), attn_pass);
             let project = |mixed, residual| attn.project(mixed, residual);
-            watch.tokens(Point::Attention, || project(mixed.clone(), None));
-            x = add_branch(x, mixed, self.drop_path, phase.named("drop_path1"), project);
-            watch.tokens(Point::Middle, || x.clone());
+            x = add_branch(x, mixed, Point::Attention, rate, pass, project);
         }
         let normed = self.norm2.forward_tokens(x.clone(), phase);
         let hidden = self.mlp.hidden(pass.lower(normed), pass.grid);
         let project = |hidden, residual| self.mlp.project(hidden, residual);
-        watch.tokens(Point::Mlp, || project(hidden.clone(), None));
-        let x = add_branch(
-            x,
-            hidden,
-            self.drop_path,
-            phase.named("drop_path2"),
-            project,
-        );
-        watch.tokens(Point::Output, || x.clone());
-        x
+        add_branch(x, hidden, Point::Mlp, rate, pass, project)
     }
 }
 

@@ -1,20 +1,17 @@
 //! Sizes of a Visformer, and their cost.
 
-use burn::tensor::TensorData;
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::{AttentionConfig, Macs};
 
 use super::stage::{GROUPS, StageSize};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::{CommonConfig, joined, unusual};
 use crate::family::config_keys::{ModelOverrides, each};
-use crate::family::cost::Summary;
-use crate::family::places::softmax_only;
+use crate::family::cost::StageSummary;
 use crate::family::validate;
-use crate::head::Classifier;
-use crate::layers::{ConvSettings, Init};
-use crate::weights::pos_embed;
+use crate::layers::ConvSettings;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a Visformer.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,17 +43,9 @@ const SPATIAL_MLP_RATIO: usize = 2;
 impl VisformerConfig {
     /// The convolution before the first stage.
     pub(super) fn stem(&self) -> Option<ConvSettings> {
-        (self.strides[0] > 0).then_some(ConvSettings {
-            kernel: 7,
-            stride: self.strides[0],
-            padding: 3,
-            ..ConvSettings::pointwise(self.common.in_chans, self.init_channels)
-        })
-    }
-
-    /// Channels of a token in the last stage.
-    pub(super) fn num_features(&self) -> usize {
-        self.embed_dim[2]
+        let conv = ConvSettings::patches(self.common.in_chans, self.init_channels, 7);
+        let conv = conv.moving(self.strides[0], 3).without_bias();
+        (self.strides[0] > 0).then_some(conv)
     }
 
     /// The stages, first to last.
@@ -66,26 +55,24 @@ impl VisformerConfig {
             None => (self.common.in_chans, self.common.side()),
         };
         [0, 1, 2].map(|stage: usize| {
-            let dim = self.embed_dim[stage];
+            let (dim, depth) = (self.embed_dim[stage], self.depth[stage]);
             let embed = ConvSettings::patches(channels, dim, self.strides[stage + 1]);
             let grid = embed.output_size(before);
             let attention = stage.checked_sub(1).map(|at| {
-                let place = Place {
-                    softmax_only: softmax_only(
-                        "no other attention has been tested, as between the convolutions of a Visformer",
-                    ),
-                    ..self.common.place(0, [grid; 2], dim, self.num_heads[at])
-                };
-                (self.attention[at].clone(), place)
+                let sizes = [dim, depth, self.num_heads[at]];
+                let blocks = self.common.transformer(sizes, &self.attention[at], 0, [grid; 2]);
+                blocks.softmax_only(
+                    "no other attention has been tested, as between the convolutions of a Visformer",
+                )
             });
             let hidden = match &attention {
-                Some(_) => self.common.block(dim).hidden,
+                Some(blocks) => blocks.block.hidden,
                 None => SPATIAL_MLP_RATIO * dim,
             };
             let size = StageSize {
                 dim,
                 hidden,
-                depth: self.depth[stage],
+                depth,
                 attention,
                 embed,
                 before,
@@ -162,37 +149,30 @@ impl FamilyConfig for VisformerConfig {
                 && self.embed_dim == [dim / 2, *dim, 2 * dim]
                 && self.num_heads == [*heads; 2]
         });
-        let mut name = match known {
-            Some((size, ..)) => format!("visformer_{size}"),
-            None => {
-                let sizes = [self.embed_dim, self.depth].map(|list| joined(&list));
-                format!("visformer_{}", sizes.join("x"))
-            }
+        let size = match known {
+            Some((size, ..)) => (*size).to_owned(),
+            None => format!("{}x{}", joined(&self.embed_dim), joined(&self.depth)),
         };
-        if self.strides != STRIDES {
-            name += &format!("_stride{}", joined(&self.strides));
-        }
-        name + &self.common.size_suffix()
+        let stride = unusual("stride", &self.strides, &STRIDES);
+        format!("visformer_{size}{stride}{}", self.common.size_suffix())
     }
 
-    fn summary(&self) -> Summary {
-        let stages = self
-            .stages()
-            .into_iter()
-            .enumerate()
-            .map(|(i, stage)| stage.summary(i));
-        let (features, classes) = (self.num_features(), self.common.num_classes);
-        let (stem_params, stem_macs) = self.stem().map_or((0, 0), |stem| {
+    fn num_features(&self) -> usize {
+        self.embed_dim[2]
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
+        let stages = self.stages().into_iter().enumerate();
+        let stages = stages.map(|(i, stage)| stage.summary(i)).collect();
+        let (params, macs) = self.stem().map_or((0, 0), |stem| {
             let norm = 2 * stem.out_channels;
             (stem.params() + norm, stem.macs(self.common.side()))
         });
-        let params = stem_params + 2 * features + (features + 1) * classes;
-        let macs = Macs::linear(stem_macs + features * classes);
-        Summary::new(self.name(), stages.collect(), params, macs)
+        (stages, params, Macs::linear(macs))
     }
 
     /// timm's `group_matcher`: modules that lead to a stage belong to its first block.
-    fn blocks(&self) -> Vec<BlockGroup> {
+    fn groups(&self) -> Vec<BlockGroup> {
         let groups = (1..).zip(self.depth).map(|(stage, depth): (usize, _)| {
             let leading = ["patch_embed", "pos_embed"].map(|module| format!("{module}{stage}"));
             BlockGroup {
@@ -204,27 +184,21 @@ impl FamilyConfig for VisformerConfig {
         groups.collect()
     }
 
-    fn classifier(&self, init: &Init<'_>) -> Classifier {
-        let sizes = [self.num_features(), self.common.num_classes];
-        Classifier::init(init, ("head", None), sizes)
-    }
-
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
         let stage = name.strip_prefix("pos_embed")?.parse::<usize>().ok()?;
-        let stages = self.stages();
-        let size = stages.get(stage.checked_sub(1)?)?;
-        pos_embed::resample_map(weight, size.grid)
+        let grid = self.stages().get(stage.checked_sub(1)?)?.grid;
+        Some((Bicubic::Antialiased, [grid; 2], Form::ChannelsFirst))
     }
 }
 
 impl VisformerConfig {
     /// Refuses a stage with invalid blocks.
     fn validate_stage(&self, stage: &StageSize) -> Result<(), ModelError> {
-        let (dim, depth) = (stage.dim, stage.depth);
         validate::tokens(stage.grid)?;
         match &stage.attention {
-            Some((attention, place)) => self.common.validate_stage(dim, depth, attention, place),
+            Some(blocks) => blocks.validate(self.common.mlp_ratio),
             None => {
+                let (dim, depth) = (stage.dim, stage.depth);
                 validate::sizes(&[("embed_dim", dim), ("depth", depth)])?;
                 let divisor = GROUPS / SPATIAL_MLP_RATIO;
                 let divisor = (divisor, divisor.to_string());

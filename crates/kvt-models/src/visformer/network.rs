@@ -8,6 +8,7 @@ use super::VisformerConfig;
 use super::block::VisformerBlock;
 use super::stage::StageSize;
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::FamilyConfig;
 use crate::layers::{
     BatchNorm, BatchNormSettings, ConvNorm, Init, PatchEmbed, drop_path_rates, forward_each,
     to_map, to_tokens,
@@ -68,12 +69,9 @@ impl Backbone for Visformer {
             }
             x = x + stage.positions(grid);
             let pass = ask.pass(s, grid, phases.child(s as u64).named("blocks"));
-            let kept = ask.blocks_of(s, self.stages.len());
-            (x, blocks) = forward_each(&stage.blocks, x, pass, kept, VisformerBlock::forward);
+            (x, blocks) = forward_each(&stage.blocks, x, pass, ask.blocks, VisformerBlock::forward);
             map = to_map(x, 0, grid);
-            if ask.maps {
-                maps.push(map.clone());
-            }
+            maps.extend(ask.maps.then(|| map.clone()));
         }
         let tokens = self.norm.forward_tokens(to_tokens(map), phase);
         // Only the last tokens update the running statistics.

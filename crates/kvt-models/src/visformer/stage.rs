@@ -1,8 +1,9 @@
 //! A stage of a Visformer, and its cost.
 
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::Macs;
 
 use crate::family::cost::StageSummary;
+use crate::family::transformer::Transformer;
 use crate::layers::ConvSettings;
 
 /// Groups of the convolution within an MLP.
@@ -17,8 +18,8 @@ pub(super) struct StageSize {
     pub hidden: usize,
     /// Blocks.
     pub depth: usize,
-    /// The attention of the blocks and its place; without one, there is a convolution within their MLP.
-    pub attention: Option<(AttentionConfig, Place)>,
+    /// The blocks with attention; without it, there is a convolution within their MLP.
+    pub attention: Option<Transformer>,
     /// Makes the map of this stage from the previous map.
     pub embed: ConvSettings,
     /// Tokens along a side of the previous map.
@@ -29,12 +30,8 @@ pub(super) struct StageSize {
 
 /// The convolution within an MLP.
 pub(super) fn spatial(channels: usize) -> ConvSettings {
-    ConvSettings {
-        kernel: 3,
-        padding: 1,
-        groups: GROUPS,
-        ..ConvSettings::pointwise(channels, channels)
-    }
+    let conv = ConvSettings::patches(channels, channels, 3).moving(1, 1);
+    conv.in_groups(GROUPS).without_bias()
 }
 
 impl StageSize {
@@ -65,7 +62,9 @@ impl StageSize {
         let (name, depth) = (format!("stage{}", stage + 1), self.depth);
         let blocks = match &self.attention {
             None => StageSummary::without_attention(name, depth, size, tokens),
-            Some((attention, place)) => StageSummary::new(name, depth, size, attention, place, 1),
+            Some(Transformer {
+                attention, place, ..
+            }) => StageSummary::new(name, depth, size, attention, place, 1),
         };
         let embed = self.embed.params() + norm + tokens * dim;
         blocks.with_modules(embed, Macs::linear(self.embed.macs(self.before)))

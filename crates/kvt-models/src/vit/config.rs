@@ -1,21 +1,19 @@
 //! Sizes of a vision transformer, and their cost.
 
-use burn::tensor::TensorData;
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::{AttentionConfig, Macs};
 
-use super::options::{self, Embedding, Pool, VitOptions};
+use super::options::{Embedding, Pool, VitOptions};
 use super::pool::PoolSize;
 use super::sizes;
 use crate::error::ModelError;
+use crate::family::FamilyConfig;
 use crate::family::common::CommonConfig;
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageSummary, Summary};
+use crate::family::cost::{BlockSize, StageSummary};
+use crate::family::transformer::Transformer;
 use crate::family::validate;
-use crate::family::{FamilyConfig, Variant};
-use crate::head::Classifier;
-use crate::layers::{Activation, Init};
-use crate::weights::StateDict;
-use crate::weights::pos_embed::Bicubic;
+use crate::layers::Activation;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a vision transformer.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +46,24 @@ const VITS: [Vit; 4] = [
 ];
 
 impl VitConfig {
+    /// A DeiT without a distillation token, from channels, blocks and heads.
+    pub(super) fn deit(
+        img_size: usize,
+        patch_size: usize,
+        [embed_dim, depth, num_heads]: [usize; 3],
+    ) -> Self {
+        Self {
+            common: CommonConfig::imagenet(img_size),
+            patch_size,
+            embed_dim,
+            depth,
+            num_heads,
+            distilled: false,
+            options: VitOptions::DEIT,
+            attention: AttentionConfig::dense(),
+        }
+    }
+
     /// Rows and columns of patches.
     pub(super) fn grid(&self) -> [usize; 2] {
         let patches = |side: usize| side.checked_div(self.patch_size).unwrap_or(0);
@@ -81,9 +97,12 @@ impl VitConfig {
         }
     }
 
-    /// The sizes of a block.
-    pub(super) fn block(&self) -> BlockSize {
-        self.common.block(self.embed_dim)
+    /// The blocks.
+    pub(super) fn blocks(&self) -> Transformer {
+        let sizes = [self.embed_dim, self.depth, self.num_heads];
+        let (prefix, grid) = (self.num_prefix_tokens(), self.grid());
+        self.common
+            .transformer(sizes, &self.attention, prefix, grid)
     }
 
     /// The sizes of the attention pool, where there is one.
@@ -91,7 +110,7 @@ impl VitConfig {
         let size = PoolSize {
             dim: self.embed_dim,
             heads: self.num_heads,
-            hidden: self.block().hidden,
+            hidden: self.blocks().block.hidden,
             // timm's pools never have a gate.
             activation: match self.options.activation {
                 own @ (Activation::QuickGelu | Activation::GeluTanh) => own,
@@ -102,16 +121,12 @@ impl VitConfig {
         (self.options.pool == Pool::Attention).then_some(size)
     }
 
-    /// The blocks.
+    /// Size and cost of the blocks.
     fn stage(&self) -> StageSummary {
-        let (dim, hidden, place) = (self.embed_dim, self.block().hidden, self.place());
+        let mut blocks = self.blocks();
+        let (BlockSize { dim, hidden, .. }, place) = (blocks.block, blocks.place);
         // The MLP is counted here, with its activation.
-        let without_mlp = BlockSize {
-            hidden: 0,
-            ..self.block()
-        };
-        let blocks =
-            StageSummary::of_blocks("blocks", self.depth, without_mlp, &self.attention, &place);
+        blocks.block.hidden = 0;
         let options = &self.options;
         let [weights, biases] = options.activation.first(dim, hidden);
         let weights = weights + options.activation.inner(hidden) * dim;
@@ -129,14 +144,8 @@ impl VitConfig {
             0
         };
         let macs = Macs::linear(place.queries * weights) * self.depth;
+        let blocks = blocks.summary("blocks");
         blocks.with_modules(self.depth * (of_block - keys), macs)
-    }
-
-    /// The place of attention in a block.
-    pub(super) fn place(&self) -> Place {
-        let (prefix, grid) = (self.num_prefix_tokens(), self.grid());
-        self.common
-            .place(prefix, grid, self.embed_dim, self.num_heads)
     }
 }
 
@@ -146,14 +155,8 @@ impl FamilyConfig for VitConfig {
         let kinds = [(false, 224), (false, 384), (true, 224), (true, 384)];
         let configs = sizes.into_iter().flat_map(|(embed_dim, num_heads)| {
             kinds.map(|(distilled, img_size)| Self {
-                common: CommonConfig::imagenet(img_size),
-                patch_size: 16,
-                embed_dim,
-                depth: 12,
-                num_heads,
                 distilled,
-                options: VitOptions::DEIT,
-                attention: AttentionConfig::dense(),
+                ..Self::deit(img_size, 16, [embed_dim, 12, num_heads])
             })
         });
         configs.chain(sizes::named()).collect()
@@ -165,17 +168,8 @@ impl FamilyConfig for VitConfig {
             sides.flat_map(move |img_size| {
                 patches.iter().map(move |&patch_size| {
                     let name = format!("vit_{size}_patch{patch_size}_{img_size}");
-                    let config = Self {
-                        common: CommonConfig::imagenet(img_size),
-                        patch_size,
-                        embed_dim,
-                        depth,
-                        num_heads: embed_dim / 64,
-                        distilled: false,
-                        options: VitOptions::DEIT,
-                        attention: AttentionConfig::dense(),
-                    };
-                    (name, config)
+                    let sizes = [embed_dim, depth, embed_dim / 64];
+                    (name, Self::deit(img_size, patch_size, sizes))
                 })
             })
         };
@@ -216,13 +210,11 @@ impl FamilyConfig for VitConfig {
             )?;
         }
         if self.options.activation == Activation::SwiGluPacked {
-            let hidden = ("hidden channels", self.block().hidden);
+            let hidden = ("hidden channels", self.blocks().block.hidden);
             let reason = "`mlp_ratio` gives the channels of a gate and of what it opens";
             validate::multiple(hidden, (2, "2".to_owned()), reason)?;
         }
-        let (dim, depth) = (self.embed_dim, self.depth);
-        self.common
-            .validate_stage(dim, depth, &self.attention, &self.place())
+        self.blocks().validate(self.common.mlp_ratio)
     }
 
     fn input_sides(&self) -> [usize; 2] {
@@ -250,68 +242,33 @@ impl FamilyConfig for VitConfig {
         format!("deit_{size}{distilled}_patch{patch}_{img}")
     }
 
-    fn summary(&self) -> Summary {
+    fn num_features(&self) -> usize {
+        self.embed_dim
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
         let (dim, options) = (self.embed_dim, &self.options);
         let patch_inputs = self.common.in_chans * self.patch_size.pow(2);
         let patches = self.patches();
-        let heads = 1 + usize::from(self.distilled);
-
         let bias = usize::from(!options.norm_pre);
         let patch_embed = (patch_inputs + bias) * dim;
         let positions = self.embedded_prefix().map_or(0, |prefix| prefix + patches);
         let embeddings = (self.num_prefix_tokens() + positions) * dim;
-        let norms = (1 + usize::from(options.norm_pre)) * 2 * dim;
-        let classifiers = heads * (dim + 1) * self.common.num_classes;
-        let pool = self.pool();
-        let of_pool = pool.map_or(0, PoolSize::params);
-        let outside =
-            Macs::linear(patches * patch_inputs * dim + heads * dim * self.common.num_classes)
-                + pool.map_or_else(Macs::default, |pool| pool.macs(patches));
-        let params = patch_embed + embeddings + norms + classifiers + of_pool;
-        Summary::new(self.name(), vec![self.stage()], params, outside)
-    }
-
-    fn takes_rectangles(&self) -> bool {
-        true
+        let norm = usize::from(options.norm_pre) * 2 * dim;
+        let (of_pool, macs_of_pool) = self
+            .pool()
+            .map_or_else(Default::default, |pool| (pool.params(), pool.macs(patches)));
+        let params = patch_embed + embeddings + norm + of_pool;
+        let macs = Macs::linear(patches * patch_inputs * dim) + macs_of_pool;
+        (vec![self.stage()], params, macs)
     }
 
     fn is_distilled(&self) -> bool {
         self.distilled
     }
 
-    fn classifier(&self, init: &Init<'_>) -> Classifier {
-        let sizes = [self.embed_dim, self.common.num_classes];
-        let outputs = ("head", self.distilled.then_some("head_dist"));
-        Classifier::init(init, outputs, sizes)
-    }
-
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match (name, self.embedded_prefix()) {
-            ("pos_embed", Some(prefix)) => {
-                Bicubic::Antialiased.resample(weight, self.grid(), prefix)
-            }
-            _ => None,
-        }
-    }
-
-    fn foreign(&self, weights: &StateDict) -> Option<Variant> {
-        self.options.foreign(weights, self.common.qkv_bias)
-    }
-
-    fn other_pool(&self, weights: &StateDict) -> Option<Variant> {
-        self.options.other_pool(weights)
-    }
-
-    fn pools_like(&self, weights: &StateDict) -> bool {
-        self.options.pools_like(weights)
-    }
-
-    fn is_alike(&self, weights: &StateDict) -> bool {
-        let embedded = self.embedded_prefix();
-        self.options.are_of(weights, self.common.qkv_bias, embedded)
-    }
-
-    fn parts(&self, weights: &StateDict) -> Vec<&'static str> {
-        options::parts(weights)
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
+        let form = Form::Tokens(self.embedded_prefix()?);
+        (name == "pos_embed").then_some((Bicubic::Antialiased, self.grid(), form))
     }
 }

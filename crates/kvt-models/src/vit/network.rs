@@ -11,6 +11,7 @@ use super::options::Pool;
 use super::pool::AttentionPool;
 use super::rotary::rotary;
 use crate::backbone::{Ask, Backbone, Features, Positions, mean_behind};
+use crate::family::transformer::Transformer;
 use crate::layers::{
     Block, BlockKind, ConvSettings, Init, Pass, PatchEmbed, Recent, drop_path_rates,
     forward_blocks, to_map,
@@ -40,16 +41,16 @@ impl Vit {
     /// With the original's initialisation.
     pub(crate) fn new(config: &VitConfig, init: &Init<'_>) -> Self {
         let (dim, options) = (config.embed_dim, config.options);
-        let (size, place) = (config.block(), config.place());
+        let Transformer { block, place, .. } = config.blocks();
         let rates = drop_path_rates(config.common.drop_path, config.depth);
         let kind = BlockKind {
             norm_epsilon: options.epsilon,
             activation: options.activation,
             scale: options.scale,
         };
-        let blocks = Block::stack(&init.child("blocks"), kind, size, rates, |init, _| {
-            let own_biases = options.unbiased_keys && size.qkv_bias;
-            let bias = size.qkv_bias && !own_biases;
+        let blocks = Block::stack(&init.child("blocks"), kind, block, rates, |init, _| {
+            let own_biases = options.unbiased_keys && block.qkv_bias;
+            let bias = block.qkv_bias && !own_biases;
             let mut attn = MultiHeadAttention::new(init, &config.attention, place, bias);
             if own_biases {
                 attn = attn.with_unbiased_keys(init);
@@ -118,7 +119,7 @@ impl Vit {
     fn rotary(&self, x: &Tensor<3>, grid: [usize; 2]) -> Option<Rotary> {
         let (prefix, head_dim) = (
             self.config.num_prefix_tokens(),
-            self.config.place().head_dim,
+            self.config.blocks().place.head_dim,
         );
         let is_rotary = self.config.options.embedding == super::Embedding::Rotary;
         let (device, tables) = (x.device(), &self.tables);

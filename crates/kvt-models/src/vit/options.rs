@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::VitConfig;
 use crate::family::Variant;
 use crate::layers::{Activation, ScaleKind};
 use crate::weights::StateDict;
@@ -77,55 +78,53 @@ impl VitOptions {
         fc_norm: false,
         epsilon: EPSILON,
     };
+}
 
-    /// Which of [`VARIANTS`] these options make, where queries, keys and values have biases or have none.
-    fn has(&self, qkv_bias: bool) -> [bool; 8] {
-        let plain = matches!(self.scale, Some(ScaleKind::Plain(_)));
+impl VitConfig {
+    /// Which of [`VARIANTS`] this model is.
+    fn has(&self) -> [bool; 8] {
+        let options = &self.options;
+        let plain = matches!(options.scale, Some(ScaleKind::Plain(_)));
         [
-            self.fc_norm,
-            self.norm_pre,
-            self.scale.is_some() && !plain,
+            options.fc_norm,
+            options.norm_pre,
+            options.scale.is_some() && !plain,
             plain,
-            self.reg_tokens > 0,
-            self.qk_norm,
-            self.unbiased_keys && qkv_bias,
-            self.activation == Activation::SwiGlu,
+            options.reg_tokens > 0,
+            options.qk_norm,
+            options.unbiased_keys && self.common.qkv_bias,
+            options.activation == Activation::SwiGlu,
         ]
     }
 
-    /// What weights have that a model with these options has not.
-    pub(super) fn foreign(&self, weights: &StateDict, qkv_bias: bool) -> Option<Variant> {
-        let has = self.has(qkv_bias).into_iter();
-        let lacking = VARIANTS.iter().zip(has).filter(|(_, has)| !has);
+    /// What weights have that this model has not, although vision transformers can have it: they are of another one.
+    pub(crate) fn foreign(&self, weights: &StateDict) -> Option<Variant> {
+        let lacking = VARIANTS.iter().zip(self.has()).filter(|(_, has)| !has);
         let mut lacking = lacking.map(|(variant, _)| variant);
         lacking.find(|variant| variant.is_in(weights)).copied()
     }
 
-    /// The pool that weights have, if a model with these options pools otherwise.
-    pub(super) fn other_pool(&self, weights: &StateDict) -> Option<Variant> {
-        (self.pool != Pool::Attention && ATTENTION_POOL.is_in(weights)).then_some(ATTENTION_POOL)
+    /// What weights pool by, if this model reads their tokens in another way, which can be chosen. Only a head cares.
+    pub(crate) fn other_pool(&self, weights: &StateDict) -> Option<Variant> {
+        let pools_otherwise = self.options.pool != Pool::Attention;
+        (pools_otherwise && ATTENTION_POOL.is_in(weights)).then_some(ATTENTION_POOL)
     }
 
-    /// Whether a model with these options has an attention pool where weights have one, and none where they have none.
-    pub(super) fn pools_like(&self, weights: &StateDict) -> bool {
-        (self.pool == Pool::Attention) == ATTENTION_POOL.is_in(weights)
+    /// Whether this model has an attention pool where weights have one, and none where they have none.
+    pub(crate) fn pools_like(&self, weights: &StateDict) -> bool {
+        (self.options.pool == Pool::Attention) == ATTENTION_POOL.is_in(weights)
     }
 
-    /// Whether weights have what a model with these options has, and nothing else but maybe another pool, as far as their names and
-    /// numbers of tokens tell; `embedded` is the number of tokens before the map that have a position, where any token has one.
-    pub(super) fn are_of(
-        &self,
-        weights: &StateDict,
-        qkv_bias: bool,
-        embedded: Option<usize>,
-    ) -> bool {
-        let mut variants = VARIANTS.iter().zip(self.has(qkv_bias));
+    /// Whether weights are of a model that differs from this one only in sizes and in its pool, as far as their names and numbers of
+    /// tokens tell.
+    pub(crate) fn is_alike(&self, weights: &StateDict) -> bool {
+        let mut variants = VARIANTS.iter().zip(self.has());
         let tokens = |name| {
             weights
                 .get(name)
                 .and_then(|data| data.shape().get(1).copied())
         };
-        let is_map = match (tokens("pos_embed"), embedded) {
+        let is_map = match (tokens("pos_embed"), self.embedded_prefix()) {
             (Some(tokens), Some(prefix)) => {
                 let patches = tokens.saturating_sub(prefix);
                 patches.isqrt().pow(2) == patches
@@ -133,24 +132,21 @@ impl VitOptions {
             (found, expected) => found.is_none() && expected.is_none(),
         };
         variants.all(|(variant, has)| variant.is_in(weights) == has)
-            && weights.get("cls_token").is_some() == self.class_token
-            && tokens("reg_token").unwrap_or(0) == self.reg_tokens
+            && weights.get("cls_token").is_some() == self.options.class_token
+            && tokens("reg_token").unwrap_or(0) == self.options.reg_tokens
             && is_map
     }
-}
 
-/// What weights have that a DeiT has not, in words.
-pub(super) fn parts(weights: &StateDict) -> Vec<&'static str> {
-    let variants = VARIANTS.iter().chain([&ATTENTION_POOL]);
-    let found = variants.filter(|variant| variant.is_in(weights));
-    let class_token = weights
-        .get("cls_token")
-        .is_none()
-        .then_some("without a class token");
-    found
-        .map(|variant| variant.difference)
-        .chain(class_token)
-        .collect()
+    /// What weights have that a DeiT has not, in words.
+    pub(crate) fn parts(weights: &StateDict) -> Vec<&'static str> {
+        let variants = VARIANTS.iter().chain([&ATTENTION_POOL]);
+        let found = variants.filter(|variant| variant.is_in(weights));
+        let lacks_class = weights.get("cls_token").is_none();
+        found
+            .map(|variant| variant.difference)
+            .chain(lacks_class.then_some("without a class token"))
+            .collect()
+    }
 }
 
 /// What `model.pool` may leave out of weights.

@@ -1,10 +1,7 @@
 //! timm's named vision transformers that are more than a DeiT.
 
-use kvt_attention::AttentionConfig;
-
 use super::VitConfig;
 use super::options::{Embedding, Pool, VitOptions};
-use crate::family::common::CommonConfig;
 use crate::layers::Activation::{self, GeluTanh, QuickGelu, SwiGlu, SwiGluPacked};
 use crate::layers::ScaleKind;
 
@@ -193,19 +190,13 @@ pub(super) fn named() -> impl Iterator<Item = VitConfig> {
         let sizes = kind.sizes.iter();
         sizes.flat_map(
             move |&(_, embed_dim, depth, num_heads, mlp_ratio, patch_size, sides)| {
-                sides.iter().map(move |&side| VitConfig {
-                    common: CommonConfig {
-                        mlp_ratio,
-                        qkv_bias: kind.qkv_bias,
-                        ..CommonConfig::imagenet(side)
-                    },
-                    patch_size,
-                    embed_dim,
-                    depth,
-                    num_heads,
-                    distilled: false,
-                    options: kind.options,
-                    attention: AttentionConfig::dense(),
+                sides.iter().map(move |&side| {
+                    let mut config =
+                        VitConfig::deit(side, patch_size, [embed_dim, depth, num_heads]);
+                    config.common.mlp_ratio = mlp_ratio;
+                    config.common.qkv_bias = kind.qkv_bias;
+                    config.options = kind.options;
+                    config
                 })
             },
         )

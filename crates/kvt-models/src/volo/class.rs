@@ -6,7 +6,8 @@ use burn::tensor::Tensor;
 use kvt_attention::{Mechanism, Mixer, Place};
 use kvt_ops::linear;
 
-use super::stage::StageSize;
+use crate::family::cost::BlockSize;
+use crate::family::transformer::Transformer;
 use crate::layers::{Init, Pass, SelfAttention};
 
 /// Attention of one query, from the class token, to the class token and all others.
@@ -21,13 +22,13 @@ pub(super) struct ClassAttention {
 }
 
 impl ClassAttention {
-    pub(super) fn new(init: &Init<'_>, size: &StageSize) -> Self {
-        let (dim, place, bias) = (size.block.dim, size.place, size.block.qkv_bias);
+    pub(super) fn new(init: &Init<'_>, blocks: &Transformer) -> Self {
+        let (BlockSize { dim, qkv_bias, .. }, place) = (blocks.block, blocks.place);
         Self {
-            kv: init.linear("kv", dim, 2 * dim, bias),
-            q: init.linear("q", dim, dim, bias),
+            kv: init.linear("kv", dim, 2 * dim, qkv_bias),
+            q: init.linear("q", dim, dim, qkv_bias),
             proj: init.linear("proj", dim, dim, true),
-            mixer: size.attention.init(&place, &init.child("mixer")),
+            mixer: blocks.attention.init(&place, &init.child("mixer")),
             place,
         }
     }

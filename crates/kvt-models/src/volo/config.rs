@@ -1,22 +1,22 @@
 //! Sizes of a VOLO, and their cost.
 
-use burn::tensor::TensorData;
-use kvt_attention::{AttentionConfig, Macs, Place};
+use std::iter;
+
+use kvt_attention::{AttentionConfig, Macs};
 
 use super::POOLING;
-use super::outlook::AREA;
-use super::stage::{OutlookSize, StageSize};
+use super::stage::{class_summary, outlook_summary};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::{CommonConfig, joined, unusual};
 use crate::family::config_keys::{ModelOverrides, per_stage};
-use crate::family::cost::{StageSummary, Summary};
-use crate::family::places::softmax_only;
+use crate::family::cost::StageSummary;
+use crate::family::transformer::Transformer;
 use crate::family::validate;
 use crate::head::Classifier;
 use crate::layers::{ConvSettings, Init};
-use crate::weights::pos_embed::Bicubic;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a VOLO. Lists have one entry for the outlookers, and one for each stage of transformer
 /// blocks.
@@ -77,11 +77,6 @@ fn four([first, other]: [usize; 2]) -> Vec<usize> {
 }
 
 impl VoloConfig {
-    /// Channels of a token in the last stage.
-    pub(super) fn num_features(&self) -> usize {
-        self.embed_dim.last().copied().unwrap_or(0)
-    }
-
     /// Tokens along a side of the fine and of the coarse map of an image; 0 if it is too small.
     pub(super) fn grids(&self, img_size: usize) -> [usize; 2] {
         let [(_, first), ..] = self.stem();
@@ -94,11 +89,9 @@ impl VoloConfig {
 
     /// The convolutions before the patches, each with its place in the original's list.
     pub(super) fn stem(&self) -> [(usize, ConvSettings); 3] {
-        let conv = |in_channels, kernel, stride| ConvSettings {
-            kernel,
-            stride,
-            padding: kernel / 2,
-            ..ConvSettings::pointwise(in_channels, self.stem_dim)
+        let conv = |in_channels, kernel, stride| {
+            let conv = ConvSettings::patches(in_channels, self.stem_dim, kernel);
+            conv.moving(stride, kernel / 2).without_bias()
         };
         [
             (0, conv(self.common.in_chans, STEM_KERNEL, self.strides[0])),
@@ -107,57 +100,39 @@ impl VoloConfig {
         ]
     }
 
-    /// The stage of outlookers.
-    pub(super) fn outlook(&self) -> OutlookSize {
-        let first = |list: &[usize]| list.first().copied().unwrap_or(0);
-        OutlookSize {
-            block: self.common.block(first(&self.embed_dim)),
-            depth: first(&self.depth),
-            num_heads: first(&self.num_heads),
-            attn_drop: self.common.attn_drop,
-            grid: self.grids(self.common.side())[0],
-        }
+    /// The outlookers, with the place of an attention of the whole fine map.
+    pub(super) fn outlook(&self) -> Transformer {
+        let lists = [&self.embed_dim, &self.depth, &self.num_heads];
+        let sizes = lists.map(|list| list.first().copied().unwrap_or(0));
+        let [grid, _] = self.grids(self.common.side());
+        self.common
+            .transformer(sizes, &AttentionConfig::dense(), 0, [grid; 2])
     }
 
     /// The stages of transformer blocks, first to last.
-    pub(super) fn stages(&self) -> Vec<StageSize> {
+    pub(super) fn stages(&self) -> impl Iterator<Item = Transformer> {
         let [_, grid] = self.grids(self.common.side());
         let lists = self.embed_dim.iter().zip(&self.depth).zip(&self.num_heads);
-        let stages = lists.skip(1).zip(&self.attention).enumerate().map(
-            |(s, (((&dim, &depth), &num_heads), attention))| StageSize {
-                block: self.common.block(dim),
-                depth,
-                attention: attention.clone(),
-                place: Place {
-                    softmax_only: softmax_only(
-                        "no other attention has been tested, as after the outlookers of a VOLO",
-                    ),
-                    ..self.common.place(0, [grid; 2], dim, num_heads)
-                },
-                before: self.embed_dim.first().filter(|_| s == 0).copied(),
-            },
-        );
-        stages.collect()
+        let lists = lists.skip(1).zip(&self.attention);
+        lists.map(move |(((&dim, &depth), &heads), attention)| {
+            let sizes = [dim, depth, heads];
+            let blocks = self.common.transformer(sizes, attention, 0, [grid; 2]);
+            blocks.softmax_only(
+                "no other attention has been tested, as after the outlookers of a VOLO",
+            )
+        })
     }
 
     /// The blocks of the class token.
-    pub(super) fn class(&self) -> StageSize {
-        let (dim, heads) = (self.num_features(), self.num_heads.last().copied());
-        StageSize {
-            block: self.common.block(dim),
-            depth: CLASS_BLOCKS,
-            attention: self.class_attention.clone(),
-            place: Place {
-                keys: 1 + self.grids(self.common.side())[1].pow(2),
-                prefix: 1,
-                dropout: self.common.attn_drop,
-                softmax_only: softmax_only(
-                    "only the class token is a query, as at the end of a VOLO",
-                ),
-                ..Place::new(1, dim, heads.unwrap_or(0))
-            },
-            before: None,
-        }
+    pub(super) fn class(&self) -> Transformer {
+        let [_, grid] = self.grids(self.common.side());
+        let heads = self.num_heads.last().copied().unwrap_or(0);
+        let sizes = [self.num_features(), CLASS_BLOCKS, heads];
+        let mut class = self
+            .common
+            .transformer(sizes, &self.class_attention, 1, [grid; 2]);
+        (class.place.queries, class.place.grid) = (1, None);
+        class.softmax_only("only the class token is a query, as at the end of a VOLO")
     }
 
     /// Refuses stages that do not fit together.
@@ -231,20 +206,13 @@ impl FamilyConfig for VoloConfig {
         self.common
             .at_least(self.input_sides()[0], coarse > 0, "VOLO with such strides")?;
         validate::tokens(fine)?;
-        let check = |name: String, dim, depth, attention: &AttentionConfig, place: &Place| {
-            let valid = self.common.validate_stage(dim, depth, attention, place);
-            valid.map_err(|error| error.in_stage(name))
-        };
-        let outlook = self.outlook();
-        let (dim, depth, windows) = (outlook.block.dim, outlook.depth, AttentionConfig::dense());
-        let place = Place::new(AREA, dim, outlook.num_heads);
-        check(stage_name(0), dim, depth, &windows, &place)?;
-        for (s, stage) in self.stages().iter().enumerate() {
-            let (dim, name) = (stage.block.dim, stage_name(s + 2));
-            check(name, dim, stage.depth, &stage.attention, &stage.place)?;
+        let stages = (2..).zip(self.stages());
+        for (place, blocks) in iter::once((0, self.outlook())).chain(stages) {
+            let valid = blocks.validate(self.common.mlp_ratio);
+            valid.map_err(|error| error.in_stage(stage_name(place)))?;
         }
-        let class = self.class().place;
-        let valid = self.class_attention.validate_at(&class);
+        let class = self.class();
+        let valid = class.attention.validate_at(&class.place);
         valid.map_err(|error| ModelError::from(error).in_stage(CLASS_STAGE))
     }
 
@@ -263,22 +231,31 @@ impl FamilyConfig for VoloConfig {
                 && self.depth == depth
                 && own == *others
         });
-        let mut name = match known {
-            Some((size, ..)) => format!("volo_{size}"),
-            None => format!("volo_{}x{}", joined(&self.embed_dim), joined(&self.depth)),
+        let size = match known {
+            Some((size, ..)) => (*size).to_owned(),
+            None => format!("{}x{}", joined(&self.embed_dim), joined(&self.depth)),
         };
-        if self.strides != STRIDES {
-            name += &format!("_stride{}", joined(&self.strides));
-        }
-        format!("{name}_{}", self.common.side())
+        let stride = unusual("stride", &self.strides, &STRIDES);
+        format!("volo_{size}{stride}_{}", self.common.side())
     }
 
-    fn summary(&self) -> Summary {
-        let mut stages: Vec<StageSummary> = vec![self.outlook().summary(stage_name(0))];
-        let transformers = self.stages();
-        let transformers = (2..).zip(&transformers);
-        stages.extend(transformers.map(|(place, stage)| stage.summary(stage_name(place))));
-        stages.push(self.class().class_summary(CLASS_STAGE.to_owned()));
+    fn num_features(&self) -> usize {
+        self.embed_dim.last().copied().unwrap_or(0)
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
+        let outlook = self.outlook();
+        let dim = outlook.block.dim;
+        let mut stages = vec![outlook_summary(stage_name(0), &outlook)];
+        for (place, blocks) in (2..).zip(self.stages()) {
+            // The coarser map is made before the first of them.
+            let outputs = if place == 2 { blocks.block.dim } else { 0 };
+            let inputs = dim * POOLING.pow(2);
+            let macs = Macs::linear(blocks.place.queries * inputs * outputs);
+            let summary = blocks.summary(stage_name(place));
+            stages.push(summary.with_modules((inputs + 1) * outputs, macs));
+        }
+        stages.push(class_summary(CLASS_STAGE, &self.class()));
 
         let mut side = self.common.side();
         let (mut params, mut macs) = (0, Macs::default());
@@ -289,19 +266,18 @@ impl FamilyConfig for VoloConfig {
             params += conv.params() + 2 * conv.out_channels;
         }
         let ([fine, coarse], features) = (self.grids(self.common.side()), self.num_features());
-        let dim = self.outlook().block.dim;
         let patch = self.stem_dim * self.strides[1].pow(2);
         let tokens = coarse.pow(2);
         let classes = self.common.num_classes;
-        // Patches; positions, class token and final norm; both outputs.
-        params += (patch + 1) * dim + (tokens + 3) * features + 2 * (features + 1) * classes;
+        // Patches; positions and class token; the output for every token.
+        params += (patch + 1) * dim + (tokens + 1) * features + (features + 1) * classes;
         macs = macs + Macs::linear(patch * dim) * fine.pow(2);
-        macs = macs + Macs::linear((1 + tokens) * features * classes);
-        Summary::new(self.name(), stages, params, macs)
+        macs = macs + Macs::linear(tokens * features * classes);
+        (stages, params, macs)
     }
 
     /// As in timm: the coarser map has its own layer.
-    fn blocks(&self) -> Vec<BlockGroup> {
+    fn groups(&self) -> Vec<BlockGroup> {
         let stages = self.summary().stages.into_iter();
         let groups = stages.map(|stage| BlockGroup::new(stage.name, stage.depth));
         let mut groups: Vec<BlockGroup> = groups.collect();
@@ -321,11 +297,9 @@ impl FamilyConfig for VoloConfig {
         }
     }
 
-    fn resize(&self, name: &str, _: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match name {
-            "pos_embed" => Bicubic::Plain.resample_grid(weight, self.grids(self.common.side())[1]),
-            _ => None,
-        }
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
+        let [_, grid] = self.grids(self.common.side());
+        (name == "pos_embed").then_some((Bicubic::Plain, [grid; 2], Form::ChannelsLast))
     }
 }
 

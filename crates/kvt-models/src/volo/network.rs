@@ -11,6 +11,7 @@ use super::config::VoloConfig;
 use super::outlook::OutlookAttention;
 use super::{NORM_EPSILON, POOLING};
 use crate::backbone::{Ask, Backbone, Features};
+use crate::family::FamilyConfig;
 use crate::layers::{
     Block, BlockKind, ConvNorm, ConvSettings, Init, PatchEmbed, drop_path_rates, forward_blocks,
     forward_each, to_map,
@@ -48,7 +49,6 @@ impl Volo {
             ConvNorm::new(&stem, stem.conv(&place.to_string(), settings))
         };
         let network = init.child("network");
-        let stages = config.stages();
         // Outlookers count for the rates, but drop nothing.
         let mut rates = drop_path_rates(config.common.drop_path, config.depth.iter().sum());
         let mut stage_rates = |depth| rates.by_ref().take(depth).collect::<Vec<f64>>();
@@ -58,13 +58,10 @@ impl Volo {
         let outlookers = Block::stack(&blocks, BLOCK, outlook.block, none, |init, _| {
             OutlookAttention::new(init, &outlook)
         });
-        let stages = stages.iter().enumerate().map(|(s, size)| {
+        let stages = config.stages().enumerate().map(|(s, size)| {
             let blocks = network.child(&(s + 2).to_string());
             let rates = stage_rates(size.depth);
-            let (place, attention) = (size.place, &size.attention);
-            Block::stack(&blocks, BLOCK, size.block, rates, |init, _| {
-                MultiHeadAttention::new(init, attention, place, size.block.qkv_bias)
-            })
+            size.build(&blocks, BLOCK, rates)
         });
         let (class, post) = (config.class(), init.child("post_network"));
         let [dim, features] = [outlook.block.dim, config.num_features()];
@@ -111,31 +108,25 @@ impl Backbone for Volo {
         let pass = ask.pass(0, grid, phase.child(0));
         let (map, _) = forward_blocks(&self.outlookers, map, pass, 0);
         let map = map.permute([0, 3, 1, 2]);
-        let mut maps = Vec::new();
-        if ask.maps {
-            maps.push(map.clone());
-        }
+        let mut maps = Vec::from_iter(ask.maps.then(|| map.clone()));
         let (x, grid) = self.downsample.forward(ask.lower(map));
         let mut x = x + self.positions(grid);
         for (s, blocks) in (1..).zip(&self.stages) {
             let pass = ask.pass(s, grid, phase.child(s as u64));
             (x, _) = forward_blocks(blocks, x, pass, 0);
-            if ask.maps {
-                maps.push(to_map(x.clone(), 0, grid));
-            }
+            maps.extend(ask.maps.then(|| to_map(x.clone(), 0, grid)));
         }
 
         let class = self.cls_token.val().expand([batch as i64, -1, -1]);
         let number = 1 + self.stages.len();
         let phase = phase.named("post_network");
         let pass = ask.pass(number, grid, phase).behind(1, 0);
-        let kept = ask.blocks_of(number, number + 1);
         let norm = |class| {
             let all = Tensor::cat(vec![class, x.clone()], 1);
             layer_norm(&self.norm, all, NORM_EPSILON)
         };
         let post = &self.post_network;
-        let (class, blocks) = forward_each(post, class, pass, kept, |block, class, pass| {
+        let (class, blocks) = forward_each(post, class, pass, ask.blocks, |block, class, pass| {
             let all = Tensor::cat(vec![class.clone(), x.clone()], 1);
             block.forward_reading(all, class, pass)
         });

@@ -6,7 +6,8 @@ use burn::tensor::Tensor;
 use kvt_attention::Dropout;
 use kvt_ops::{Window, fold, in_type, knn_softmax, linear, permute_reshape, unfold, widened};
 
-use super::stage::OutlookSize;
+use crate::family::cost::BlockSize;
+use crate::family::transformer::Transformer;
 use crate::layers::{Init, Pass, SelfAttention, avg_pool_ceil};
 
 /// Windows of 3 x 3 tokens around every second token.
@@ -32,14 +33,15 @@ pub(super) struct OutlookAttention {
 }
 
 impl OutlookAttention {
-    pub(super) fn new(init: &Init<'_>, size: &OutlookSize) -> Self {
-        let (dim, heads) = (size.block.dim, size.num_heads);
+    pub(super) fn new(init: &Init<'_>, blocks: &Transformer) -> Self {
+        let BlockSize { dim, qkv_bias, .. } = blocks.block;
+        let heads = blocks.place.heads;
         Self {
-            v: init.linear("v", dim, dim, size.block.qkv_bias),
+            v: init.linear("v", dim, dim, qkv_bias),
             attn: init.linear("attn", dim, heads * AREA.pow(2), true),
             proj: init.linear("proj", dim, dim, true),
             heads,
-            dropout: size.attn_drop,
+            dropout: blocks.place.dropout,
         }
     }
 
@@ -74,10 +76,8 @@ impl SelfAttention<4> for OutlookAttention {
         let values = permute_reshape(values, [0, 4, 1, 3, 2], shape);
 
         let weights = self.weights(map);
-        let weights = match Dropout::in_phase(pass.phase, self.dropout) {
-            Some(dropout) => dropout.apply(weights),
-            None => weights,
-        };
+        let dropout = Dropout::in_phase(pass.phase, self.dropout);
+        let weights = Dropout::apply_any(dropout, weights);
         let mixed = in_type(weights, values.dtype())
             .matmul(values)
             .reshape([batch, windows, heads, AREA, head_dim]);

@@ -19,66 +19,57 @@ pub(crate) enum Bicubic {
     Dino,
 }
 
-/// Resizes a map of position embeddings `[1, dim, side, side]` to `grid` x `grid` patches, antialiased. (timm
-/// cannot change the image size of models with such a map.)
-///
-/// `None` if the embeddings do not have this form.
-pub(crate) fn resample_map(embedding: &TensorData, grid: usize) -> Option<TensorData> {
-    let [1, dim, side, columns] = *embedding.shape().as_slice() else {
-        return None;
-    };
-    if side == 0 || side != columns {
-        return None;
-    }
-    let taps = Bicubic::Antialiased.taps(side, grid);
-    let channels = embedding.as_slice::<f32>().ok()?.chunks_exact(side * side);
-    let values: Vec<f32> = channels
-        .flat_map(|channel| interpolate([&taps, &taps], channel, side, 1))
-        .collect();
-    Some(TensorData::new(values, [1, dim, grid, grid]))
+/// Where the map is in position embeddings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `[1, prefix + rows * columns, dim]`, behind so many tokens.
+    Tokens(usize),
+    /// `[1, rows, columns, dim]`.
+    ChannelsLast,
+    /// `[1, dim, rows, columns]`. (timm cannot change the image size of models with such a map.)
+    ChannelsFirst,
 }
 
 impl Bicubic {
-    /// Resizes learned position embeddings `[1, prefix + side * side, dim]` to a map of rows and columns.
+    /// Resizes position embeddings of a square map to a map of rows and columns. Tokens before the map do not change.
     ///
     /// `None` if the embeddings do not have this form.
     pub(crate) fn resample(
         self,
         embedding: &TensorData,
-        [rows, columns]: [usize; 2],
-        prefix: usize,
+        to @ [rows, columns]: [usize; 2],
+        form: Form,
     ) -> Option<TensorData> {
-        let [1, tokens, dim] = *embedding.shape().as_slice() else {
-            return None;
+        let (before, sides, width, shape) = match (form, embedding.shape().as_slice()) {
+            (Form::Tokens(prefix), &[1, tokens, dim]) => {
+                let patches = tokens.checked_sub(prefix)?;
+                let side = patches.isqrt();
+                // Not equal, or with a remainder, if the map is no square.
+                let sides = [side, patches.checked_div(side)?];
+                let shape = vec![1, prefix + rows * columns, dim];
+                (prefix * dim, sides, dim, shape)
+            }
+            (Form::ChannelsLast, &[1, height, width, dim]) => {
+                (0, [height, width], dim, vec![1, rows, columns, dim])
+            }
+            // As many maps of single numbers as there are channels.
+            (Form::ChannelsFirst, &[1, dim, height, width]) => {
+                (0, [height, width], 1, vec![1, dim, rows, columns])
+            }
+            _ => return None,
         };
-        let patches = tokens.checked_sub(prefix)?;
-        let side = patches.isqrt();
-        if side == 0 || side * side != patches || dim == 0 {
+        let values = embedding.as_slice::<f32>().ok()?;
+        let (before, maps) = values.split_at_checked(before)?;
+        let [side, _] = sides;
+        let of_a_map = side.pow(2) * width;
+        if of_a_map == 0 || sides != [side; 2] || !maps.len().is_multiple_of(of_a_map) {
             return None;
         }
-        let values = embedding.as_slice::<f32>().ok()?;
-        let (prefix_values, patches) = values.split_at_checked(prefix * dim)?;
-
-        let (rows_of, columns_of) = (self.taps(side, rows), self.taps(side, columns));
-        let resized = interpolate([&rows_of, &columns_of], patches, side, dim);
-        let values: Vec<f32> = prefix_values.iter().copied().chain(resized).collect();
-        Some(TensorData::new(values, [1, prefix + rows * columns, dim]))
-    }
-
-    /// Resizes position embeddings `[1, side, side, dim]` to `grid` x `grid` patches.
-    ///
-    /// `None` if the embeddings do not have this form.
-    pub(crate) fn resample_grid(self, embedding: &TensorData, grid: usize) -> Option<TensorData> {
-        let [1, side, columns, dim] = *embedding.shape().as_slice() else {
-            return None;
-        };
-        if side == 0 || side != columns || dim == 0 {
-            return None;
-        }
-        let taps = self.taps(side, grid);
-        let values = embedding.as_slice::<f32>().ok()?;
-        let values = interpolate([&taps, &taps], values, side, dim);
-        Some(TensorData::new(values, [1, grid, grid, dim]))
+        let [rows_of, columns_of] = to.map(|output| self.taps(side, output));
+        let maps = maps.chunks_exact(of_a_map);
+        let resized = maps.flat_map(|map| interpolate([&rows_of, &columns_of], map, side, width));
+        let values: Vec<f32> = before.iter().copied().chain(resized).collect();
+        Some(TensorData::new(values, shape))
     }
 
     /// As [`interpolated`](Self::interpolated), for a map after `prefix` tokens, whose embeddings do not change.
@@ -242,7 +233,7 @@ mod tests {
             let tensor = |name| tensors.get(&format!("{case}.{name}")).unwrap();
             let prefix = size(&config["prefix_tokens"]);
             let resized = bicubic
-                .resample(tensor("input"), [rows, columns], prefix)
+                .resample(tensor("input"), [rows, columns], Form::Tokens(prefix))
                 .unwrap();
             assert_eq!(resized.shape(), tensor("output").shape(), "{case}");
             let expected = tensor("output").try_to_vec::<f32>().unwrap();
@@ -271,7 +262,9 @@ mod tests {
                     values_of(tensor("input"), prefix * dim),
                     [1, side, side, dim],
                 );
-                let resized = bicubic.resample_grid(&patches, rows).unwrap();
+                let resized = bicubic
+                    .resample(&patches, [rows; 2], Form::ChannelsLast)
+                    .unwrap();
                 assert_eq!(resized.shape().as_slice(), [1, rows, rows, dim], "{case}");
                 close(resized.try_to_vec().unwrap(), &expected[prefix * dim..]);
             }
@@ -290,14 +283,14 @@ mod tests {
         let tokens: Vec<f32> = (0..side * side * dim)
             .map(|i| value(i % dim, i / dim))
             .collect();
-        let map = resample_map(&TensorData::new(map, [1, dim, side, side]), grid).unwrap();
-        let tokens = Bicubic::Antialiased
-            .resample(
-                &TensorData::new(tokens, [1, side * side, dim]),
-                [grid; 2],
-                0,
-            )
-            .unwrap();
+        let resized = |embedding: TensorData, form| {
+            let resized = Bicubic::Antialiased.resample(&embedding, [grid; 2], form);
+            resized.unwrap()
+        };
+        let map = TensorData::new(map, [1, dim, side, side]);
+        let map = resized(map, Form::ChannelsFirst);
+        let tokens = TensorData::new(tokens, [1, side * side, dim]);
+        let tokens = resized(tokens, Form::Tokens(0));
         assert_eq!(map.shape().as_slice(), [1, dim, grid, grid]);
         let map = map.try_to_vec::<f32>().unwrap();
         for (i, token) in tokens.try_to_vec::<f32>().unwrap().iter().enumerate() {
@@ -307,17 +300,22 @@ mod tests {
 
     #[test]
     fn only_square_grids_are_resized() {
-        assert!(resample_map(&TensorData::zeros::<f32, _>([1, 4, 3, 3]), 2).is_some());
-        assert!(resample_map(&TensorData::zeros::<f32, _>([1, 4, 3, 2]), 2).is_none());
-        assert!(resample_map(&TensorData::zeros::<f32, _>([4, 3, 3]), 2).is_none());
-
-        let embedding = TensorData::zeros::<f32, _>([1, 10, 4]);
-        let resample = |embedding: &TensorData, prefix| {
-            Bicubic::Antialiased.resample(embedding, [2, 2], prefix)
+        let is_resized = |shape: &[usize], form| {
+            let embedding = TensorData::zeros::<f32, _>(shape.to_vec());
+            let resized = Bicubic::Antialiased.resample(&embedding, [2, 2], form);
+            resized.is_some()
         };
-        assert!(resample(&embedding, 1).is_some());
-        assert!(resample(&embedding, 2).is_none());
-        assert!(resample(&embedding, 11).is_none());
-        assert!(resample(&TensorData::zeros::<f32, _>([10, 4]), 1).is_none());
+        assert!(is_resized(&[1, 4, 3, 3], Form::ChannelsFirst));
+        assert!(!is_resized(&[1, 4, 3, 2], Form::ChannelsFirst));
+        assert!(!is_resized(&[4, 3, 3], Form::ChannelsFirst));
+        assert!(is_resized(&[1, 3, 3, 4], Form::ChannelsLast));
+        assert!(!is_resized(&[1, 3, 2, 4], Form::ChannelsLast));
+
+        for (prefix, is_square) in [(1, true), (2, false), (8, false), (9, true), (10, false)] {
+            let form = Form::Tokens(prefix);
+            assert_eq!(is_resized(&[1, 10, 4], form), is_square, "{prefix}");
+        }
+        assert!(!is_resized(&[1, 10, 4], Form::Tokens(11)));
+        assert!(!is_resized(&[10, 4], Form::Tokens(1)));
     }
 }

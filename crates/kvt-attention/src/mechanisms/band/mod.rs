@@ -4,7 +4,7 @@
 
 use burn::tensor::Tensor;
 
-use super::weighing::{Weighing, with_prefix};
+use super::weighing::{Qkv, Weighing, with_prefix};
 use crate::{AttentionError, Place};
 
 mod axis;
@@ -129,21 +129,15 @@ impl Band {
     /// - `k`: `[batch, heads, prefix + keys, head_dim]`, as [`pool`](Self::pool) makes them
     /// - `v`: `[batch, heads, prefix + keys, value_dim]`
     /// - output: `[batch, heads, prefix + tokens, value_dim]`
-    pub(super) fn attend(
-        &self,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        v: Tensor<4>,
-        weighing: &Weighing,
-    ) -> Tensor<4> {
-        let whole = q.dims()[2] <= WHOLE;
+    pub(super) fn attend(&self, qkv: Qkv, weighing: &Weighing) -> Tensor<4> {
+        let whole = qkv[0].dims()[2] <= WHOLE;
         let [rows, columns] = &self.axes;
         let least = match rows.tokens() {
             1 => LEAST_IN_A_ROW,
             _ => LEAST_ON_A_MAP,
         };
         let tiles = [rows, columns].map(|axis| axis.tiles(whole, least));
-        self.attend_tiles(q, k, v, weighing, tiles)
+        self.attend_tiles(qkv, weighing, tiles)
     }
 }
 

@@ -106,12 +106,12 @@ fn windows_are_attention_with_a_mask_from_coordinates() {
         assert_eq!(band.pairs(), pairs, "{number}");
         let hidden = TensorData::new(hidden, [1, 1, tokens, keys]);
         let hidden = Tensor::<4, Bool>::from_data(hidden, &Device::flex());
-        let expected = weighing().attend_visible(q.clone(), k, v, Some(hidden));
+        let expected = weighing().attend_visible([q.clone(), k, v], Some(hidden));
         let expected = values(expected);
         let [k, v] = pooled;
         let run = |tiles| {
             let [q, k, v] = [&q, &k, &v].map(Clone::clone);
-            values(band.attend_tiles(q, k, v, &weighing(), tiles))
+            values(band.attend_tiles([q, k, v], &weighing(), tiles))
         };
         let whole = band.axes.map(|axis| axis.tiles(true, 1));
         assert_eq!(whole.map(|tiles| tiles.count), [1, 1]);
@@ -139,7 +139,7 @@ fn gradients_through_tiles_are_those_of_the_whole() {
             });
             let [q, k, v] = inputs.clone();
             let tiles = band.axes.map(|axis| axis.tiles(whole, 1));
-            let out = band.attend_tiles(q, band.pool(k), band.pool(v), &weighing(), tiles);
+            let out = band.attend_tiles([q, band.pool(k), band.pool(v)], &weighing(), tiles);
             let weights = Tensor::from_data(numbers(out.dims(), 4).into_data(), &device);
             let gradients = (out * weights).sum().backward();
             inputs.map(|x| values(x.grad(&gradients).unwrap()))
@@ -161,7 +161,7 @@ fn long_sequences_are_cut_into_tiles() {
         let band = Band::new(tokens, prefix, grid, window);
         let [_, columns] = grid.unwrap_or([1, tokens]);
         let [q, k, v] = [1, 2, 3].map(|seed| numbers([1, 2, tokens, 4], seed));
-        let out = band.attend(q.clone(), k.clone(), v.clone(), &weighing());
+        let out = band.attend([&q, &k, &v].map(Clone::clone), &weighing());
         assert_eq!(out.dims(), [1, 2, tokens, 4]);
         for token in [0, 1, 31, 77, 600, tokens - prefix - 1] {
             let at = |token: usize| [token / columns, token % columns];
@@ -202,7 +202,7 @@ fn a_window_over_everything_hides_nothing() {
 fn a_prefix_without_a_map_is_dense() {
     let band = Band::new(2, 2, None, Window::of_tokens(0));
     let [q, k, v] = [1, 2, 3].map(|seed| numbers([1, 3, 2, 4], seed));
-    let out = band.attend(q.clone(), band.pool(k.clone()), v.clone(), &weighing());
+    let out = band.attend([q.clone(), band.pool(k.clone()), v.clone()], &weighing());
     let expected = weighing().attend(q, k, v);
     assert_eq!(values(out), values(expected));
     assert_eq!(band.pairs(), 4);
@@ -224,7 +224,7 @@ fn weights_are_dropped() {
     };
     for whole in [true, false] {
         let tiles = band.axes.map(|axis| axis.tiles(whole, 1));
-        let out = band.attend_tiles(q.clone(), k.clone(), ones.clone(), &dropped, tiles);
+        let out = band.attend_tiles([&q, &k, &ones].map(Clone::clone), &dropped, tiles);
         let sums = values(out);
         let mean = sums.iter().sum::<f32>() / sums.len() as f32;
         assert!((mean - 1.0).abs() < 0.15, "{mean}");

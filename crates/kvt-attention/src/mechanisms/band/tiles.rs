@@ -4,7 +4,7 @@ use burn::tensor::ops::PadMode;
 use burn::tensor::{Bool, Device, Tensor};
 
 use super::Band;
-use crate::mechanisms::weighing::Weighing;
+use crate::mechanisms::weighing::{Qkv, Weighing};
 
 /// An axis cut into tiles, each with the same number of queries and with the keys along them: a tile sees its own keys
 /// and those of the tiles beside it.
@@ -62,13 +62,11 @@ impl Band {
     /// [`attend`](Self::attend) with given tiles.
     pub(super) fn attend_tiles(
         &self,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        v: Tensor<4>,
+        qkv: Qkv,
         weighing: &Weighing,
         tiles: [Tiles; 2],
     ) -> Tensor<4> {
-        weighing.after_prefix(self.prefix, q, k, v, |q, k, v| {
+        weighing.after_prefix(self.prefix, qkv, |[q, k, v]| {
             let ([batch, heads, tokens, _], value_dim) = (q.dims(), v.dims()[3]);
             let [rows, columns] = &self.axes;
             let [down, across] = tiles;
@@ -76,7 +74,7 @@ impl Band {
             let lengths = [rows.tokens(), columns.tokens()];
             let q = in_tiles(q, lengths, tiles.map(Tiles::of_queries));
             let [k, v] = [k, v].map(|x| self.keys_in_tiles(x, tiles));
-            let out = weighing.attend_visible(q, k, v, hidden);
+            let out = weighing.attend_visible([q, k, v], hidden);
             // From tiles folded into the heads to rows.
             let (height, width) = (down.count * down.queries, across.count * across.queries);
             let out = out

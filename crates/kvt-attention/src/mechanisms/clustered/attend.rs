@@ -3,20 +3,15 @@
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use kvt_ops::{knn_softmax, top_k};
 
-use super::super::weighing::Weighing;
+use super::super::weighing::{Qkv, Weighing};
+use crate::Dropout;
 
 /// Every query gets the attention of the mean of its cluster, `S softmax(scale mean(q) k^T) v`.
 ///
 /// # Shapes
 /// - `q`, `k`, `v` and output: as for [`attend_unchecked`](crate::attend_unchecked)
 /// - `groups`: `[batch, heads, query, cluster]`, one mark for each query
-pub(super) fn clustered(
-    q: Tensor<4>,
-    k: Tensor<4>,
-    v: Tensor<4>,
-    groups: Tensor<4, Bool>,
-    weighing: &Weighing,
-) -> Tensor<4> {
+pub(super) fn clustered([q, k, v]: Qkv, groups: Tensor<4, Bool>, weighing: &Weighing) -> Tensor<4> {
     let (dtype, members) = (q.dtype(), groups.float());
     let means = means(q, members.clone());
     let [k, v] = [k, v].map(|x| x.cast(DType::F32));
@@ -26,9 +21,7 @@ pub(super) fn clustered(
 /// As [`clustered`], but a query gives the `kept` best keys of its cluster exact weights, scaled to the sum of the
 /// weights that the cluster gives them. `kept` is at most the number of keys.
 pub(super) fn improved(
-    q: Tensor<4>,
-    k: Tensor<4>,
-    v: Tensor<4>,
+    [q, k, v]: Qkv,
     groups: Tensor<4, Bool>,
     kept: usize,
     weighing: &Weighing,
@@ -49,10 +42,7 @@ pub(super) fn improved(
         .mask_fill(selected.clone().bool_not(), 0.0)
         .sum_dim(3);
     let others = weights.mask_fill(selected, 0.0);
-    let others = match weighing.dropout {
-        Some(dropout) => dropout.named("cluster").apply(others),
-        None => others,
-    };
+    let others = Dropout::apply_any(weighing.named("cluster").dropout, others);
     let exact = exact(q, &k, &v, &of_each_query(best, groups), weighing);
     let out = members.clone().matmul(mass) * exact + members.matmul(others.matmul(v));
     out.cast(dtype)

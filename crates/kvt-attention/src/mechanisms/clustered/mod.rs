@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Bool, Tensor};
 
 use super::draws::Draws;
-use super::weighing::Weighing;
+use super::weighing::{Qkv, Weighing};
 use crate::{Context, Mechanism};
 
 mod assign;
@@ -31,13 +31,13 @@ pub struct Clustered {
 impl Mechanism for Clustered {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let weighing = self.weighing(&context);
-        weighing.after_prefix(context.prefix, q, k, v, |q, k, v| {
+        weighing.after_prefix(context.prefix, [q, k, v], |[q, k, v]| {
             let ([.., queries, dim], device) = (q.dims(), q.device());
             let key = |purpose| self.draws.key(context.phase, purpose);
             let planes = draw_planes(key("planes"), self.config.bits, dim, &device);
             let start = draw_start(key("start"), self.config.clusters, queries, &device);
             let groups = assign(q.clone(), planes, start, self.config.iterations);
-            self.attend_grouped(q, k, v, groups, &weighing)
+            self.attend_grouped([q, k, v], groups, &weighing)
         })
     }
 }
@@ -48,19 +48,13 @@ impl Clustered {
     }
 
     /// Attention for given clusters, `[batch, heads, query, cluster]`.
-    fn attend_grouped(
-        &self,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        v: Tensor<4>,
-        groups: Tensor<4, Bool>,
-        weighing: &Weighing,
-    ) -> Tensor<4> {
+    fn attend_grouped(&self, qkv: Qkv, groups: Tensor<4, Bool>, weighing: &Weighing) -> Tensor<4> {
+        let keys = qkv[1].dims()[2];
         match self.kept {
-            None => clustered(q, k, v, groups, weighing),
+            None => clustered(qkv, groups, weighing),
             // If all keys have exact weights, the clusters do not matter.
-            Some(kept) if kept >= k.dims()[2] => weighing.attend(q, k, v),
-            Some(kept) => improved(q, k, v, groups, kept, weighing),
+            Some(kept) if kept >= keys => weighing.attend_visible(qkv, None),
+            Some(kept) => improved(qkv, groups, kept, weighing),
         }
     }
 }

@@ -44,7 +44,7 @@ fn grouped(
 ) -> Tensor<4> {
     let clustered = made(1, kept);
     let [q, k, v] = qkv.map(Clone::clone);
-    clustered.attend_grouped(q, k, v, groups, &clustered.weighing(context))
+    clustered.attend_grouped([q, k, v], groups, &clustered.weighing(context))
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn same_as_pytorch() {
             let clustered = made(1, kept);
             let [q, k, v] = [&inputs.q, &inputs.k, &inputs.v].map(Clone::clone);
             let weighing = clustered.weighing(&context);
-            let out = weighing.after_prefix(prefix, q, k, v, |q, k, v| {
+            let out = weighing.after_prefix(prefix, [q, k, v], |[q, k, v]| {
                 let groups = assign(q.clone(), planes, start, setting("iterations"));
-                clustered.attend_grouped(q, k, v, groups, &weighing)
+                clustered.attend_grouped([q, k, v], groups, &weighing)
             });
             Outcome::new(out)
         });
@@ -133,7 +133,7 @@ fn improved_with_all_keys_is_dense_attention() {
     // The selection itself, which the mechanism skips if all keys are kept.
     let [all_q, all_k, all_v] = [&q, &k, &v].map(Clone::clone);
     let weighing = made(1, None).weighing(&context());
-    let selected = improved(all_q, all_k, all_v, marks(6, group), 33, &weighing);
+    let selected = improved([all_q, all_k, all_v], marks(6, group), 33, &weighing);
     assert_close("selected", &values(selected), &expected, 2e-6);
     let distance = |out: Vec<f32>| {
         let pairs = out.iter().zip(&expected);

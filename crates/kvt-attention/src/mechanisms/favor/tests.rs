@@ -25,7 +25,7 @@ fn favor_attention_is_that_of_pytorch() {
         let (q, k, v) = (inputs.q.clone(), inputs.k.clone(), inputs.v.clone());
         let omega = inputs.golden.tensor("omega", &inputs.device);
         let scale = (q.dims()[3] as f64).powf(-0.5);
-        Outcome::new(module.attend_by(q, k, v, omega, scale))
+        Outcome::new(module.attend_by([q, k, v], omega, scale))
     });
 }
 
@@ -62,7 +62,7 @@ fn what_is_left_out_cancels() {
         draw("v", 7),
         draw("omega", 64),
     );
-    let out = module(1.0, 1e-6).attend_by(q.clone(), k.clone(), v.clone(), omega.clone(), 1.0);
+    let out = module(1.0, 1e-6).attend_by([&q, &k, &v].map(Clone::clone), omega.clone(), 1.0);
     let whole = attend_features(features(q, omega.clone()), features(k, omega), v, 0.0);
     assert_close("favor", &values(out), &values(whole), 1e-5);
 }
@@ -75,6 +75,6 @@ fn long_keys_do_not_overflow() {
     let k = tensor(&[1.0, 2.0, 20.0, 0.0, 0.0, 1.0], [1, 1, 3, 2], &device);
     let v = tensor(&[5.0, 7.0, 11.0], [1, 1, 3, 1], &device);
     let omega = tensor(&[0.1, 0.2, -0.1, 0.1], [1, 1, 2, 2], &device);
-    let out = module(1.0, 1e-6).attend_by(q, k, v, omega, 1.0);
+    let out = module(1.0, 1e-6).attend_by([q, k, v], omega, 1.0);
     assert_close("longest", &values(out), &[7.0], 1e-5);
 }

@@ -66,7 +66,7 @@ pub(in crate::mechanisms) fn gaussian(
         if row % cols == 0 {
             basis.clear();
         }
-        let direction = across(&basis, draw());
+        let direction = perpendicular(&basis, draw());
         let length = norm(&draw());
         values.extend(direction.iter().map(|x| (length * x) as f32));
         basis.push(direction);
@@ -74,8 +74,8 @@ pub(in crate::mechanisms) fn gaussian(
     values
 }
 
-/// The component of a vector that is orthogonal to an orthonormal basis, scaled to length 1.
-fn across(basis: &[Vec<f64>], mut vector: Vec<f64>) -> Vec<f64> {
+/// The component of a vector that is orthogonal to an orthonormal basis, scaled to length 1: a step of Gram-Schmidt.
+pub fn perpendicular(basis: &[Vec<f64>], mut vector: Vec<f64>) -> Vec<f64> {
     // Twice: rounding leaves a small component after the first pass.
     for other in basis.iter().chain(basis) {
         let along = dot(&vector, other);

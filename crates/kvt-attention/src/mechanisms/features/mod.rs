@@ -2,10 +2,12 @@
 
 use burn::tensor::{DType, Tensor};
 
+use super::weighing::Qkv;
 use crate::{Cost, Place};
 
 mod directions;
 
+pub use directions::perpendicular;
 pub(super) use directions::{Directions, gaussian};
 
 /// `phi_q (phi_k^T v) / (phi_q sum phi_k + epsilon)`: attention whose weights are products of the features of a query
@@ -23,18 +25,13 @@ pub fn attend_features(
     v: Tensor<4>,
     epsilon: f64,
 ) -> Tensor<4> {
-    attend_divided(phi_q, phi_k, v, |sum| sum + epsilon)
+    attend_divided([phi_q, phi_k, v], |sum| sum + epsilon)
 }
 
 /// [`attend_features`] for features whose products, and thus their sums, may be negative: `2 epsilon` is added to
 /// sums between `-epsilon` and `epsilon`, and nothing to others.
-pub(super) fn attend_signed_features(
-    phi_q: Tensor<4>,
-    phi_k: Tensor<4>,
-    v: Tensor<4>,
-    epsilon: f64,
-) -> Tensor<4> {
-    attend_divided(phi_q, phi_k, v, |sum| {
+pub(super) fn attend_signed_features(features: Qkv, epsilon: f64) -> Tensor<4> {
+    attend_divided(features, |sum| {
         let small = sum.clone().abs().lower_equal_elem(epsilon);
         let added = sum.zeros_like().mask_fill(small, 2.0 * epsilon);
         sum + added
@@ -42,14 +39,9 @@ pub(super) fn attend_signed_features(
 }
 
 /// The weighted sum of the values, divided by `divisor` of the sum of the weights.
-fn attend_divided(
-    phi_q: Tensor<4>,
-    phi_k: Tensor<4>,
-    v: Tensor<4>,
-    divisor: impl FnOnce(Tensor<4>) -> Tensor<4>,
-) -> Tensor<4> {
-    let dtype = v.dtype();
-    let [phi_q, phi_k, v] = [phi_q, phi_k, v].map(|x| x.cast(DType::F32));
+fn attend_divided(features: Qkv, divisor: impl FnOnce(Tensor<4>) -> Tensor<4>) -> Tensor<4> {
+    let dtype = features[2].dtype();
+    let [phi_q, phi_k, v] = features.map(|x| x.cast(DType::F32));
     let phi_k = phi_k.swap_dims(2, 3);
     let sum = phi_q.clone().matmul(phi_k.clone().sum_dim(3));
     (phi_q.matmul(phi_k.matmul(v)) / divisor(sum)).cast(dtype)

@@ -80,7 +80,7 @@ fn no_weight_is_computed_and_the_result_is_the_same() {
     let out = attend_features(q.clone(), k.clone(), v.clone(), EPSILON);
     assert_close("positive", &values(out), &expected, 1e-6);
     // Nothing is added to sums beyond epsilon.
-    let signed = attend_signed_features(q.clone(), k.clone(), v.clone(), 1e-6);
+    let signed = attend_signed_features([&q, &k, &v].map(Clone::clone), 1e-6);
     let plain = attend_features(q, k, v, 0.0);
     assert_eq!(values(signed), values(plain));
 }
@@ -100,7 +100,7 @@ fn denominators_near_zero_are_moved_and_keep_their_sign_beyond() {
         // Two more keys cancel in the sum, but not in the numerator.
         let k = tensor(&[sum, 1.0, -1.0], [1, 1, 3, 1], &device);
         let v = tensor(&[0.0, 2.0, -1.0], [1, 1, 3, 1], &device);
-        let out = attend_signed_features(one(1.0), k, v, 0.5);
+        let out = attend_signed_features([one(1.0), k, v], 0.5);
         assert_eq!(values(out), [3.0 / divisor], "{sum}");
     }
 }

@@ -46,7 +46,7 @@ fn same_as_pytorch() {
             };
             let chosen = golden.setting("chosen") as usize;
             let [q, k, v] = [q, k, v].map(Clone::clone);
-            Outcome::new(informer.attend_sampled(q, k, v, &context, &sample, chosen))
+            Outcome::new(informer.attend_sampled([q, k, v], &context, &sample, chosen))
         });
     }
 }
@@ -106,7 +106,7 @@ fn with_all_keys_sampled_the_choice_is_by_maximum_above_mean() {
     let every = Tensor::<1, Int>::arange(0..33, &Device::flex());
     let every = every.reshape([1, 33]).expand([33, 33]);
     let out =
-        made(&config(1)).attend_sampled(q.clone(), k.clone(), v.clone(), &context(), &every, 5);
+        made(&config(1)).attend_sampled([&q, &k, &v].map(Clone::clone), &context(), &every, 5);
     let scores = values(q.matmul(k.swap_dims(2, 3)));
     let rows = chosen_rows(out, v);
     for (head, rows) in rows.iter().enumerate() {
@@ -135,7 +135,7 @@ fn of_equal_queries_the_first_are_chosen_and_the_prefix_always() {
             prefix,
             ..context()
         };
-        let out = informer.attend_sampled(q, k.clone(), v.clone(), &context, &sample, 4);
+        let out = informer.attend_sampled([q, k.clone(), v.clone()], &context, &sample, 4);
         chosen_rows(out, v.clone())
     };
     for rows in rows(q.clone(), 0) {

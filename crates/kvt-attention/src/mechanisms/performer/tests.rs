@@ -31,7 +31,7 @@ fn performer_attention_is_that_of_pytorch() {
             let (q, k, v) = (inputs.q.clone(), inputs.k.clone(), inputs.v.clone());
             let omega = inputs.golden.tensor("omega", &inputs.device);
             let scale = (q.dims()[3] as f64).powf(-0.5);
-            Outcome::new(module.attend_by(q, k, v, &omega, scale))
+            Outcome::new(module.attend_by([q, k, v], &omega, scale))
         });
     }
 }
@@ -120,7 +120,7 @@ fn long_vectors_keep_their_weights() {
     let v = tensor(&v, [1, 1, keys, dim], &device);
     let omega = tensor(&omega, [1, 1, features, dim], &device);
     let scale = (dim as f64).powf(-0.5);
-    let out = module(1.0, 1e-12).attend_by(q.clone(), k.clone(), v, &omega, scale);
+    let out = module(1.0, 1e-12).attend_by([q.clone(), k.clone(), v], &omega, scale);
     let gradients = out.clone().powi_scalar(2).sum().backward();
     assert_close("long", &values(out), &expected, 1e-3);
     for x in [q, k] {

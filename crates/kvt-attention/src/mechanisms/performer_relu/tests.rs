@@ -22,7 +22,7 @@ fn performer_relu_attention_is_that_of_pytorch() {
         golden.check(1e-5, |inputs| {
             let (q, k, v) = (inputs.q.clone(), inputs.k.clone(), inputs.v.clone());
             let omega = projected.then(|| inputs.golden.tensor("omega", &inputs.device));
-            Outcome::new(module.attend_by(q, k, v, omega.as_ref()))
+            Outcome::new(module.attend_by([q, k, v], omega.as_ref()))
         });
     }
 }

@@ -5,7 +5,7 @@ use burn::tensor::{Bool, Int, Tensor, TensorData};
 use rayon::prelude::*;
 
 use super::draws::Draws;
-use super::weighing::Weighing;
+use super::weighing::{Qkv, Weighing};
 use crate::softmax::identity;
 use crate::{Context, Mechanism};
 
@@ -32,7 +32,7 @@ impl Mechanism for Scram {
     /// Without a map in the context, the tokens form one column.
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
         let fields = self.search(&q, &k, &context);
-        self.attend_to(q, k, v, &fields, &context)
+        self.attend_to([q, k, v], &fields, &context)
     }
 
     fn probabilities(&self, q: Tensor<4>, k: Tensor<4>, context: &Context) -> Option<Tensor<4>> {
@@ -69,17 +69,10 @@ impl Scram {
     }
 
     /// Attention to the keys around matches, and to the tokens before the map.
-    fn attend_to(
-        &self,
-        q: Tensor<4>,
-        k: Tensor<4>,
-        v: Tensor<4>,
-        fields: &Fields,
-        context: &Context,
-    ) -> Tensor<4> {
+    fn attend_to(&self, qkv: Qkv, fields: &Fields, context: &Context) -> Tensor<4> {
         let prefix = context.prefix;
         let weighing = Weighing::new(self.config.temperature, context);
-        weighing.after_prefix(prefix, q, k, v, |q, k, v| {
+        weighing.after_prefix(prefix, qkv, |[q, k, v]| {
             let ([batch, heads, queries, dim], [.., keys, value_dim]) = (q.dims(), v.dims());
             let slots = prefix + self.config.slots(queries);
             let (indices, mask) = self.candidates(fields, batch * heads, keys, prefix, slots);
@@ -90,8 +83,9 @@ impl Scram {
                 let x = x.reshape([batch * heads * keys, dim]);
                 x.select(0, indices.clone()).reshape([rows, 1, slots, dim])
             };
-            let (q, near) = (q.reshape([rows, 1, 1, dim]), gathered(k, dim));
-            let out = weighing.attend_visible(q, near, gathered(v, value_dim), Some(mask));
+            let q = q.reshape([rows, 1, 1, dim]);
+            let near = [q, gathered(k, dim), gathered(v, value_dim)];
+            let out = weighing.attend_visible(near, Some(mask));
             out.reshape([batch, heads, queries, value_dim])
         })
     }

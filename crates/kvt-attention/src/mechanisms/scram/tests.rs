@@ -338,8 +338,8 @@ fn golden() {
                 ..Place::new(tokens, heads * dim, heads)
             };
             let scram = made(config, &place);
-            let [q, k, v] = [&inputs.q, &inputs.k, &inputs.v].map(Tensor::clone);
-            Outcome::new(scram.attend_to(q, k, v, &fields, &place.context(Phase::Eval)))
+            let [q, k, v] = [&inputs.q, &inputs.k, &inputs.v].map(Clone::clone);
+            Outcome::new(scram.attend_to([q, k, v], &fields, &place.context(Phase::Eval)))
         });
     }
 }
@@ -378,7 +378,7 @@ fn exact_fields_without_windows_are_knn_attention() {
         let fields = Fields::exact(&tokens, kept, 0);
         let context = || place.context(Phase::Eval);
         let ours = run(&inputs, |[q, k, v]| {
-            scram.attend_to(q, k, v, &fields, &context())
+            scram.attend_to([q, k, v], &fields, &context())
         });
         let knn = SoftmaxAttention {
             temperature: 0.7,

@@ -196,7 +196,11 @@ fn sizes_that_describe_no_model_are_refused() {
 fn attention_knows_where_it_stands() {
     let mut config = named("cvt_13");
     config.common.attn_drop = 0.25;
-    let places: Vec<_> = config.stages().iter().map(StageSize::place).collect();
+    let places: Vec<_> = config
+        .stages()
+        .iter()
+        .map(|stage| stage.blocks.place)
+        .collect();
     let place = |queries, keys, heads, prefix, grid| Place {
         queries,
         keys,

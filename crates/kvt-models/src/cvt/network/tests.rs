@@ -8,7 +8,6 @@ use kvt_attention::AttentionConfig;
 use kvt_ops::Key;
 
 use super::*;
-use crate::family::FamilyConfig as _;
 use crate::family::common::CommonConfig;
 use crate::family::families::{AnyBackbone, ModelConfig};
 use crate::family::stages::StagesConfig;

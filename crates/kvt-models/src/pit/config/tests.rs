@@ -196,7 +196,11 @@ fn sizes_that_describe_no_model_are_refused() {
 fn attention_knows_where_it_stands() {
     let mut config = named("pit_b_distilled_224");
     config.common.attn_drop = 0.25;
-    let places: Vec<_> = config.stages().iter().map(|stage| stage.place).collect();
+    let places: Vec<_> = config
+        .stages()
+        .iter()
+        .map(|stage| stage.blocks.place)
+        .collect();
     let place = |grid: usize, heads| Place {
         queries: 2 + grid * grid,
         keys: 2 + grid * grid,

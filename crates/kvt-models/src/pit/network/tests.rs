@@ -6,7 +6,6 @@ use burn::module::Module as _;
 use kvt_attention::AttentionConfig;
 
 use super::*;
-use crate::family::FamilyConfig as _;
 use crate::family::common::CommonConfig;
 use crate::family::stages::StagesConfig;
 use crate::network::Network;

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::Neighbors;
+use kvt_attention::{Neighbors, Place};
 
 use super::*;
 use crate::testing::{self, knn, with};
@@ -130,7 +130,7 @@ fn attention_knows_where_it_stands() {
         dropout: 0.25,
         softmax_only: None,
     };
-    assert_eq!(config.place(), expected);
+    assert_eq!(config.blocks().place, expected);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::{AttentionConfig, DenseConfig, Neighbors};
+use kvt_attention::{AttentionConfig, DenseConfig, Neighbors, Place};
 
 use super::*;
 use crate::family::families::ModelConfig;
@@ -219,7 +219,7 @@ fn overrides_that_do_not_fit_are_refused() {
 fn attention_knows_where_it_stands() {
     let mut config = tiny();
     config.common.attn_drop = 0.25;
-    let places: Vec<_> = config.stages().map(|stage| stage.place()).collect();
+    let places: Vec<_> = config.stages().map(|stage| stage.blocks.place).collect();
     let place = |heads, mask| Place {
         queries: 49,
         keys: 49,

@@ -8,7 +8,6 @@ use kvt_ops::Key;
 
 use super::super::table;
 use super::*;
-use crate::family::FamilyConfig as _;
 use crate::family::common::CommonConfig;
 use crate::family::families::ModelConfig;
 use crate::family::stages::StagesConfig;

@@ -2,8 +2,7 @@
 
 mod tokens_type;
 
-use burn::tensor::TensorData;
-use kvt_attention::{AttentionConfig, Macs, Place};
+use kvt_attention::{AttentionConfig, Macs};
 
 pub use tokens_type::TokensType;
 
@@ -11,13 +10,12 @@ use super::token::{TokenSize, split};
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
 use crate::family::blocks::BlockGroup;
-use crate::family::common::{CommonConfig, joined};
+use crate::family::common::{CommonConfig, unusual};
 use crate::family::config_keys::ModelOverrides;
-use crate::family::cost::{BlockSize, StageSummary, Summary};
+use crate::family::cost::StageSummary;
+use crate::family::transformer::Transformer;
 use crate::family::validate;
-use crate::head::Classifier;
-use crate::layers::Init;
-use crate::weights::pos_embed::Bicubic;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 /// Sizes and settings of a T2T-ViT.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,15 +91,11 @@ impl T2tConfig {
         })
     }
 
-    /// The sizes of a block.
-    pub(super) fn block(&self) -> BlockSize {
-        self.common.block(self.embed_dim)
-    }
-
-    /// The place of attention in a block.
-    pub(super) fn place(&self) -> Place {
+    /// The blocks.
+    pub(super) fn blocks(&self) -> Transformer {
+        let sizes = [self.embed_dim, self.depth, self.num_heads];
         let grid = [self.grid_size(); 2];
-        self.common.place(1, grid, self.embed_dim, self.num_heads)
+        self.common.transformer(sizes, &self.attention, 1, grid)
     }
 }
 
@@ -151,9 +145,7 @@ impl FamilyConfig for T2tConfig {
                 valid.map_err(|error| ModelError::from(error).in_stage(stage_name(name)))?;
             }
         }
-        let (dim, depth) = (self.embed_dim, self.depth);
-        self.common
-            .validate_stage(dim, depth, &self.attention, &self.place())
+        self.blocks().validate(self.common.mlp_ratio)
     }
 
     fn input_sides(&self) -> [usize; 2] {
@@ -166,53 +158,42 @@ impl FamilyConfig for T2tConfig {
         let known = SIZES
             .iter()
             .find(|(size, sizes, _)| self.tokens_type.is_named(size) && *sizes == own);
-        let mut name = match known {
-            Some((size, ..)) => format!("t2t_vit_{size}"),
+        let size = match known {
+            Some((size, ..)) => (*size).to_owned(),
             None => {
                 let prefix = self.tokens_type.prefix();
-                format!("t2t_vit_{prefix}{}x{}", self.embed_dim, self.depth)
+                format!("{prefix}{}x{}", self.embed_dim, self.depth)
             }
         };
-        if self.token_dim != TOKEN_DIM {
-            name += &format!("_token{}", self.token_dim);
-        }
-        if self.strides != STRIDES {
-            name += &format!("_stride{}", joined(&self.strides));
-        }
-        name + &self.common.size_suffix()
+        let token = unusual("token", &[self.token_dim], &[TOKEN_DIM]);
+        let stride = unusual("stride", &self.strides, &STRIDES);
+        format!("t2t_vit_{size}{token}{stride}{}", self.common.size_suffix())
     }
 
-    fn summary(&self) -> Summary {
-        let dim = self.embed_dim;
+    fn num_features(&self) -> usize {
+        self.embed_dim
+    }
+
+    fn cost(&self) -> (Vec<StageSummary>, usize, Macs) {
         let layers = LAYERS
             .iter()
             .zip(self.token_sizes())
             .enumerate()
             .map(|(i, (name, size))| size.summary(stage_name(name), self.tokens_type.attention(i)));
-        let (block, place) = (self.block(), self.place());
-        let blocks = StageSummary::of_blocks("blocks", self.depth, block, &self.attention, &place);
-        let stages = layers.chain([blocks]).collect();
+        let stages = layers.chain([self.blocks().summary("blocks")]).collect();
 
-        let (classes, [.., last]) = (self.common.num_classes, self.token_sizes());
-        let projection = (last.input + 1) * dim;
-        // Plus the class token and the last norm.
-        let params = projection + 3 * dim + (dim + 1) * classes;
-        let macs = Macs::linear(last.tokens() * last.input * dim + dim * classes);
-        Summary::new(self.name(), stages, params, macs)
-    }
-
-    fn classifier(&self, init: &Init<'_>) -> Classifier {
-        let sizes = [self.embed_dim, self.common.num_classes];
-        Classifier::init(init, ("head", None), sizes)
+        let [.., last] = self.token_sizes();
+        // The projection, and the class token.
+        let params = (last.input + 2) * last.dim;
+        let macs = Macs::linear(last.tokens() * last.input * last.dim);
+        (stages, params, macs)
     }
 
     /// As in the original for weights of another size, which are then fine-tuned. A model of that size computes its
     /// positions.
-    fn resize(&self, name: &str, _shape: &[usize], weight: &TensorData) -> Option<TensorData> {
-        match name {
-            "pos_embed" => Bicubic::Plain.resample(weight, [self.grid_size(); 2], 1),
-            _ => None,
-        }
+    fn positions(&self, name: &str) -> Option<(Bicubic, [usize; 2], Form)> {
+        let grid = [self.grid_size(); 2];
+        (name == "pos_embed").then_some((Bicubic::Plain, grid, Form::Tokens(1)))
     }
 
     fn fixed_numbers(&self) -> usize {
@@ -226,7 +207,7 @@ impl FamilyConfig for T2tConfig {
     }
 
     /// All modules that make tokens belong to the embedding.
-    fn blocks(&self) -> Vec<BlockGroup> {
+    fn groups(&self) -> Vec<BlockGroup> {
         vec![BlockGroup::new("blocks", self.depth)]
     }
 }

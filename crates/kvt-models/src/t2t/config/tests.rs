@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kvt_attention::Neighbors;
+use kvt_attention::{Neighbors, Place};
 use serde_json::Value;
 
 use super::*;
@@ -284,5 +284,5 @@ fn attention_knows_where_it_stands() {
     };
     assert_eq!(first, token(3136, 56));
     assert_eq!(second, token(784, 28));
-    assert_eq!(config.place(), place(197, 7, 1, 14, 0.25));
+    assert_eq!(config.blocks().place, place(197, 7, 1, 14, 0.25));
 }

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_attention::Neighbors;
+use kvt_attention::{Neighbors, Place};
 
 use super::*;
 use crate::testing::{self, knn, with};
@@ -153,7 +153,7 @@ fn attention_knows_where_it_stands() {
         dropout: 0.25,
         softmax_only: None,
     };
-    let inner = config.inner_place();
+    let inner = config.inner().place;
     assert!(inner.softmax_only.is_some());
     let softmax_only = inner.softmax_only;
     assert_eq!(
@@ -163,5 +163,5 @@ fn attention_knows_where_it_stands() {
             ..place(16, 4, 10, 0, 4)
         }
     );
-    assert_eq!(config.outer_place(), place(197, 10, 64, 1, 14));
+    assert_eq!(config.outer().place, place(197, 10, 64, 1, 14));
 }

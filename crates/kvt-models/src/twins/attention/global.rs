@@ -8,6 +8,7 @@ use kvt_ops::{layer_norm, linear};
 
 use super::super::network::EMBED_EPSILON;
 use super::super::stage::StageSize;
+use crate::family::cost::BlockSize;
 use crate::layers::{Conv2d, Init, Pass, SelfAttention, convolve_tokens};
 
 /// Global sub-sampled attention.
@@ -26,15 +27,16 @@ pub(in crate::twins) struct GlobalAttention {
 
 impl GlobalAttention {
     pub(super) fn new(init: &Init<'_>, size: &StageSize) -> Self {
-        let (dim, bias, place) = (size.block.dim, size.block.qkv_bias, size.global());
+        let BlockSize { dim, qkv_bias, .. } = size.blocks.block;
+        let place = size.global();
         let reduction = size.reduction();
         Self {
-            q: init.linear("q", dim, dim, bias),
-            kv: init.linear("kv", dim, 2 * dim, bias),
+            q: init.linear("q", dim, dim, qkv_bias),
+            kv: init.linear("kv", dim, 2 * dim, qkv_bias),
             proj: init.linear("proj", dim, dim, true),
             sr: reduction.map(|settings| init.conv_fan_out_groups("sr", settings)),
             norm: reduction.map(|_| init.layer_norm(dim, EMBED_EPSILON)),
-            mixer: size.config.attention.init(&place, &init.child("mixer")),
+            mixer: size.blocks.attention.init(&place, &init.child("mixer")),
             place,
         }
     }

@@ -7,6 +7,7 @@ use kvt_attention::{Context, Mechanism, Mixer, Place, Score, split_heads};
 use kvt_ops::linear;
 
 use super::super::stage::StageSize;
+use crate::family::cost::BlockSize;
 use crate::layers::{Init, Pass, SelfAttention, Windows};
 
 /// Locally-grouped self-attention.
@@ -27,11 +28,12 @@ pub(in crate::twins) struct LocalAttention {
 
 impl LocalAttention {
     pub(super) fn new(init: &Init<'_>, size: &StageSize) -> Self {
-        let (dim, place) = (size.block.dim, size.local());
+        let BlockSize { dim, qkv_bias, .. } = size.blocks.block;
+        let place = size.local();
         Self {
-            qkv: init.linear("qkv", dim, 3 * dim, size.block.qkv_bias),
+            qkv: init.linear("qkv", dim, 3 * dim, qkv_bias),
             proj: init.linear("proj", dim, dim, true),
-            mixer: size.config.attention.init(&place, &init.child("mixer")),
+            mixer: size.blocks.attention.init(&place, &init.child("mixer")),
             place,
             side: size.window_size,
             hides_padding: size.hides_padding(),

@@ -186,7 +186,7 @@ fn attention_knows_where_it_stands() {
     let places: Vec<Option<Place>> = config
         .stages()
         .iter()
-        .map(|stage| stage.attention.as_ref().map(|(_, place)| *place))
+        .map(|stage| stage.attention.as_ref().map(|blocks| blocks.place))
         .collect();
     let softmax_only = places[1].unwrap().softmax_only;
     assert!(softmax_only.is_some());

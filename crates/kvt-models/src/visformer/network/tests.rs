@@ -7,7 +7,6 @@ use kvt_attention::AttentionConfig;
 use kvt_ops::Key;
 
 use super::*;
-use crate::family::FamilyConfig as _;
 use crate::family::common::CommonConfig;
 use crate::network::Network;
 use crate::testing::{build, count, logits};

@@ -175,6 +175,6 @@ fn attention_knows_where_it_stands() {
             dropout: 0.25,
             softmax_only: None,
         };
-        assert_eq!(config.place(), place);
+        assert_eq!(config.blocks().place, place);
     }
 }

@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use burn::tensor::TensorData;
 use kvt_attention::{Neighbors, Place};
 
 use super::*;
@@ -228,7 +229,8 @@ fn position_embeddings_are_resized_plainly() {
     let resized = config.resize("pos_embed", &[1, 24, 24, 384], &map).unwrap();
     assert_eq!(resized.shape().as_slice(), [1, 24, 24, 384]);
     let tokens = TensorData::new(values, [1, 14 * 14, 384]);
-    let tokens = Bicubic::Plain.resample(&tokens, [24; 2], 0).unwrap();
+    let tokens = Bicubic::Plain.resample(&tokens, [24; 2], Form::Tokens(0));
+    let tokens = tokens.unwrap();
     let values = |data: TensorData| data.try_to_vec::<f32>().unwrap();
     assert_eq!(values(resized), values(tokens));
     assert!(config.resize("cls_token", &[1, 1, 384], &map).is_none());
@@ -239,7 +241,7 @@ fn position_embeddings_are_resized_plainly() {
 fn attention_knows_where_it_stands() {
     let mut config = named("volo_d1_224");
     config.common.attn_drop = 0.25;
-    let places: Vec<_> = config.stages().iter().map(|stage| stage.place).collect();
+    let places: Vec<_> = config.stages().map(|blocks| blocks.place).collect();
     let of_map = places[0];
     assert!(of_map.softmax_only.is_some());
     let expected = Place {

@@ -7,7 +7,6 @@ use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_ops::Key;
 
 use super::*;
-use crate::family::FamilyConfig as _;
 use crate::family::common::CommonConfig;
 use crate::family::families::AnyBackbone;
 use crate::network::Network;

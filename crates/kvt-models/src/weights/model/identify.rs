@@ -5,6 +5,7 @@ use crate::ModelConfig;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::families::{FAMILIES, aliased, named};
 use crate::family::{Family, Renaming};
+use crate::vit::VitConfig;
 use crate::weights::Layout;
 use crate::weights::{StateDict, WeightsError};
 
@@ -30,7 +31,7 @@ pub fn identify(weights: &StateDict) -> Result<Vec<String>, WeightsError> {
     let fits = |config: &ModelConfig| {
         config.family().name == family.name
             && backbone_numbers(config) == Some(numbers)
-            && config.of_family().is_alike(weights)
+            && is_alike(config, weights)
     };
     let mut found: Vec<String> = named()
         .into_iter()
@@ -58,26 +59,30 @@ pub fn nearest(weights: &StateDict) -> Result<Option<String>, WeightsError> {
     let numbers = numbers_of(weights, family);
     let mut models = named();
     models.retain(|config| config.family().name == family.name);
-    let alike = models
-        .iter()
-        .filter(|config| config.of_family().is_alike(weights));
+    let alike = models.iter().filter(|config| is_alike(config, weights));
     // One with another pool only if there is none with the same.
     let distance = |config: &&ModelConfig| {
         let distance = backbone_numbers(config).map(|own| own.abs_diff(numbers));
-        let pools_like = config.of_family().pools_like(weights);
+        let vit = config.vit();
+        let pools_like = vit.is_none_or(|vit| vit.pools_like(weights));
         (!pools_like, distance.unwrap_or(usize::MAX))
     };
     match alike.min_by_key(distance) {
         Some(config) => Ok(Some(config.name())),
         None => {
-            let first = models.first();
-            let parts = first.map(|config| config.of_family().parts(weights));
+            let vit = models.first().and_then(ModelConfig::vit);
+            let parts = vit.map(|_| VitConfig::parts(weights));
             Err(WeightsError::NoModel {
                 family: family.name,
                 parts: parts.unwrap_or_default(),
             })
         }
     }
+}
+
+/// Whether weights are of a model that differs only in sizes and in its pool, as far as their names tell.
+fn is_alike(config: &ModelConfig, weights: &StateDict) -> bool {
+    config.vit().is_none_or(|vit| vit.is_alike(weights))
 }
 
 /// The numbers of weights outside the classifier.

@@ -89,7 +89,8 @@ impl Model {
     /// Refuses weights of another model with the same names.
     fn refuse_variants(&self, weights: &StateDict) -> Result<(), WeightsError> {
         self.config.family().check_variant(weights)?;
-        let Some(foreign) = self.config.of_family().foreign(weights) else {
+        let vit = self.config.vit();
+        let Some(foreign) = vit.and_then(|vit| vit.foreign(weights)) else {
             return Ok(());
         };
         let hint = match nearest(weights) {
@@ -119,7 +120,8 @@ impl Model {
             return Err(WeightsError::Incompatible { report, misfit });
         }
         let has_head = matched().any(|name| self.is_of_head(name));
-        match self.config.of_family().other_pool(weights) {
+        let vit = self.config.vit();
+        match vit.and_then(|vit| vit.other_pool(weights)) {
             Some(pool) if has_head => Err(pool.error(
                 "their head cannot read what this one pools: set `model.pool = \"attention\"`, or start with a new head \
                  (`init.reset_head = \"always\"`)",

@@ -8,7 +8,7 @@ use super::*;
 use crate::family::config_keys::ModelOverrides;
 use crate::family::families::ModelConfig;
 use crate::network::Network;
-use crate::weights::pos_embed::Bicubic;
+use crate::weights::pos_embed::{Bicubic, Form};
 
 fn config(overrides: &ModelOverrides) -> ModelConfig {
     let small = ModelOverrides {
@@ -272,7 +272,7 @@ fn position_embeddings_follow_the_image_size() {
             ["pos_embed"]
         );
         let expected = Bicubic::Antialiased
-            .resample(weights.get("pos_embed").unwrap(), grid, 1)
+            .resample(weights.get("pos_embed").unwrap(), grid, Form::Tokens(1))
             .unwrap();
         let loaded = StateDict::from_model(&loaded).unwrap();
         assert_eq!(loaded.get("pos_embed"), Some(&expected));
