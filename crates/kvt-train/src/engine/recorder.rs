@@ -39,31 +39,23 @@ impl<'a> Recorder<'a> {
         next: &'a mut dyn Listener,
     ) -> Result<(Self, Vec<String>), RunError> {
         run.check()?;
-        let mut warnings = Vec::new();
+        let (offset, step) = resumed.unwrap_or_default();
+        let (log, torn) = JsonlLog::resume(&run.log(), offset, step)?;
+        let Log { events, warning } = read_log(&run.log())?;
+        let mut warnings: Vec<String> = torn.into_iter().chain(warning).collect();
         // When the log has lost lines, the table is the only record of these epochs.
-        let mut table = None;
-        let (log, logged) = match resumed {
-            None => (JsonlLog::create(&run.log())?, Vec::new()),
-            Some((offset, step)) => {
-                let (log, torn) = JsonlLog::resume(&run.log(), offset, step)?;
-                let Log { events, warning } = read_log(&run.log())?;
-                if torn.is_some() || warning.is_some() {
-                    table = regular::read(&run.epochs_csv()).ok();
-                }
-                warnings.extend(torn.into_iter().chain(warning));
-                (log, events)
-            }
-        };
-        let steps = resumed.map(|(_, steps)| steps);
+        let lacks_lines = !warnings.is_empty();
+        let table = lacks_lines.then(|| regular::read(&run.epochs_csv()).ok());
         let mut others: Vec<Box<dyn Listener>> = vec![
-            Box::new(EpochsCsv::new(&run.epochs_csv(), metrics, &logged)?),
-            Box::new(LayersCsv::new(&run.layers_csv(), &logged)?),
+            Box::new(EpochsCsv::new(&run.epochs_csv(), metrics, &events)?),
+            Box::new(LayersCsv::new(&run.layers_csv(), &events)?),
         ];
         if let Some(parameters) = tensorboard {
-            let board = TensorBoard::new(&run.tensorboard(), steps, &logged, parameters)?;
+            let step = resumed.map(|(_, step)| step);
+            let board = TensorBoard::new(&run.tensorboard(), step, &events, parameters)?;
             others.push(Box::new(board));
         }
-        if let Some(earlier) = table
+        if let Some(earlier) = table.flatten()
             && earlier != regular::read(&run.epochs_csv())?
         {
             let path = run.epochs_csv();

@@ -34,7 +34,7 @@ impl Runs {
         let run = RunDir::create(&path, false).unwrap();
         let classes = ["cat", NASTY, "dog"].map(str::to_owned);
         run.write_classes(&classes).unwrap();
-        let mut log = JsonlLog::create(&run.log()).unwrap();
+        let (mut log, _) = JsonlLog::resume(&run.log(), 0, 0).unwrap();
         let metrics = &[Metric::LOSS, Metric::TOP1, Metric::TOP5];
         let mut csv = EpochsCsv::new(&run.epochs_csv(), metrics, &[]).unwrap();
         for event in events {
