@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::initial::device_and_size;
 use super::{Session, Start};
 use crate::config::{Plan, resolved_toml};
 use crate::engine::TrainError;
@@ -82,12 +81,9 @@ impl<T: Task> Session<T> {
     /// The session of a process other than the first, before it receives the first one's state. It has no reader: several processes
     /// wait for each update.
     fn follow(world: Arc<dyn World>, plan: Plan) -> Result<Self, TrainError> {
-        let (device, size, _) = device_and_size::<T>(&*world, &plan)?;
-        let views = T::views(&plan, size)?;
-        let splits = Splits::open(&plan, size, None, &mut |_, _| {})?.with_train_views(views);
-        let model = T::model(&plan, &splits)?;
-        let weights = Weights::OfCheckpoint;
-        Self::initial(world, plan, device, splits, model, weights, Vec::new())
+        Self::initial(world, plan, Weights::OfCheckpoint, |plan, size| {
+            Ok(Splits::open(plan, size, None, &mut |_, _| {})?)
+        })
     }
 
     /// Refuses processes that would train something different from the first one.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Session;
-use super::initial::{device_and_size, initial_state};
+use super::initial::initial_state;
 use crate::config::{Plan, diff, load_plan};
 use crate::engine::TrainError;
 use crate::run::{Event, Note, RunDir, RunError, Topic, Which, read_log};
@@ -21,18 +21,17 @@ impl<T: Task> Session<T> {
         which: Which<'_>,
         generating: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, TrainError> {
-        let (device, size, _) = device_and_size::<T>(&*world, &plan)?;
         let started = RunDir::open(&plan.run.dir)?;
-        let mut notes = compare_with_started(&started, &plan)?;
-        let views = T::views(&plan, size)?;
-        let (splits, class_list) = open_splits(&plan, size, &started, generating)?;
-        let splits = splits.with_train_views(views);
+        let notes = compare_with_started(&started, &plan)?;
+        let mut class_list = None;
+        let open = |plan: &Plan, size| -> Result<_, TrainError> {
+            let (splits, problem) = open_splits(plan, size, &started, generating)?;
+            class_list = problem;
+            Ok(splits)
+        };
+        let mut session = Self::initial(world, plan, Weights::OfCheckpoint, open)?;
         // The run gave the warnings about its settings at its start.
-        let warnings = splits.warnings().into_iter();
-        notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
-        let model = T::model(&plan, &splits)?;
-        let weights = Weights::OfCheckpoint;
-        let mut session = Self::initial(world, plan, device, splits, model, weights, notes)?;
+        session.note_first(notes, Vec::new());
         let environment = session.take_folder(true)?;
         let (restored, class_list) = match (session.restored(which), class_list) {
             // A difference in classes explains the problem better than one in the number of images.
