@@ -77,7 +77,7 @@ impl Checkpointer {
         self.data.sizes = None;
     }
 
-    /// Writes a checkpoint and makes it the last; `kind` is its stage, and whether it is also the best.
+    /// Writes a checkpoint and makes it the last, with `best` also the best. It is one before its evaluation if that is still to come.
     ///
     /// # Errors
     /// If anything cannot be read from the device or written; older checkpoints then stay untouched.
@@ -86,7 +86,7 @@ impl Checkpointer {
         state: &TrainState<T>,
         progress: &Progress,
         recorder: &Recorder<'_>,
-        kind: (Stage, bool),
+        best: bool,
     ) -> Result<Vec<String>, TrainError> {
         let (moments, updates) = state.optimizer.state();
         let mut tensors = vec![
@@ -131,8 +131,13 @@ impl Checkpointer {
             }
             Ok(tensors.into_iter().map(|(name, _)| name).collect())
         };
+        let stage = if progress.concluding {
+            Stage::BeforeEval
+        } else {
+            Stage::Done
+        };
         let step = progress.position.step;
-        self.checkpoints.save(step, kind, &state, files)
+        self.checkpoints.save(step, (stage, best), &state, files)
     }
 
     /// Restores a checkpoint into a freshly made state. If it fits, `before` is called with its step, and then the folder is updated:
