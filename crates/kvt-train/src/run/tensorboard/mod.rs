@@ -44,16 +44,16 @@ impl TensorBoard {
         // TensorBoard reads files in the order of their names, so each start must sort after the earlier ones.
         let second = (now as u64).max(latest(folder)?.map_or(0, |second| second + 1));
         let name = format!("{PREFIX}{second:010}.{host}.{}.0", std::process::id());
-        let mut file = fs::File::create_new(folder.join(name))?;
-        file.write_all(&record(&version_event(now)))?;
+        let file = fs::File::create_new(folder.join(name))?;
+        let mut board = Self { file };
+        board.write(&event(now, None, 3, b"brain.Event:2"))?;
         if let Some(step) = resumed {
-            file.write_all(&record(&restart_event(now, step)))?;
+            board.write(&restart_event(now, step))?;
         }
         // The hyper-parameters are at step 0: a start at a later step keeps those of the first.
         if resumed.unwrap_or(0) == 0 {
-            file.write_all(&record(&parameters.event(now)))?;
+            board.write(&parameters.event(now))?;
         }
-        let mut board = Self { file };
         for event in logged.iter().filter(|event| Some(event.step()) == resumed) {
             board.event(event)?;
         }
@@ -66,9 +66,11 @@ impl TensorBoard {
         section: &str,
         values: &[(&str, f64)],
     ) -> Result<(), RunError> {
-        let event = scalar_event(now(), step, section, values);
-        self.file.write_all(&record(&event))?;
-        Ok(())
+        self.write(&scalar_event(now(), step, section, values))
+    }
+
+    fn write(&mut self, event: &Message) -> Result<(), RunError> {
+        Ok(self.file.write_all(&record(&event.0))?)
     }
 }
 
@@ -138,35 +140,29 @@ fn masked_crc(bytes: &[u8]) -> u32 {
 }
 
 /// An event with its content in a field.
-fn event(wall_time: f64, step: Option<u64>, field: u64, content: &[u8]) -> Vec<u8> {
-    let mut event = Message::default();
-    event.double(1, wall_time);
-    if let Some(step) = step {
-        event.integer(2, step);
-    }
-    event.bytes(field, content);
-    event.0
-}
-
-fn version_event(wall_time: f64) -> Vec<u8> {
-    event(wall_time, None, 3, b"brain.Event:2")
+fn event(wall_time: f64, step: Option<u64>, field: u64, content: &[u8]) -> Message {
+    let event = Message::default().double(1, wall_time);
+    let event = match step {
+        Some(step) => event.integer(2, step),
+        None => event,
+    };
+    event.bytes(field, content)
 }
 
 /// `SessionLog::START` makes TensorBoard discard data from `step` on.
-fn restart_event(wall_time: f64, step: u64) -> Vec<u8> {
+fn restart_event(wall_time: f64, step: u64) -> Message {
     const START: u64 = 1;
-    let mut session = Message::default();
-    session.integer(1, START);
+    let session = Message::default().integer(1, START);
     event(wall_time, Some(step), 7, &session.0)
 }
 
-fn scalar_event(wall_time: f64, step: u64, section: &str, values: &[(&str, f64)]) -> Vec<u8> {
+fn scalar_event(wall_time: f64, step: u64, section: &str, values: &[(&str, f64)]) -> Message {
     let mut summary = Message::default();
     for (name, number) in values {
-        let mut value = Message::default();
-        value.bytes(1, format!("{section}/{name}").as_bytes());
-        value.float(2, *number as f32);
-        summary.bytes(1, &value.0);
+        let value = Message::default()
+            .bytes(1, format!("{section}/{name}").as_bytes())
+            .float(2, *number as f32);
+        summary = summary.bytes(1, &value.0);
     }
     event(wall_time, Some(step), 5, &summary.0)
 }
@@ -176,37 +172,36 @@ fn scalar_event(wall_time: f64, step: u64, section: &str, values: &[(&str, f64)]
 struct Message(Vec<u8>);
 
 impl Message {
-    fn varint(&mut self, mut value: u64) {
+    fn varint(mut self, mut value: u64) -> Self {
         while value >= 0x80 {
             self.0.push((value & 0x7f) as u8 | 0x80);
             value >>= 7;
         }
         self.0.push(value as u8);
+        self
     }
 
-    fn key(&mut self, field: u64, wire_type: u64) {
-        self.varint(field << 3 | wire_type);
+    fn field(self, field: u64, wire_type: u64, value: &[u8]) -> Self {
+        let mut message = self.varint(field << 3 | wire_type);
+        message.0.extend(value);
+        message
     }
 
-    fn integer(&mut self, field: u64, value: u64) {
-        self.key(field, 0);
-        self.varint(value);
+    fn integer(self, field: u64, value: u64) -> Self {
+        self.field(field, 0, &Self::default().varint(value).0)
     }
 
-    fn double(&mut self, field: u64, value: f64) {
-        self.key(field, 1);
-        self.0.extend(value.to_le_bytes());
+    fn double(self, field: u64, value: f64) -> Self {
+        self.field(field, 1, &value.to_le_bytes())
     }
 
-    fn bytes(&mut self, field: u64, value: &[u8]) {
-        self.key(field, 2);
-        self.varint(value.len() as u64);
-        self.0.extend(value);
+    fn bytes(self, field: u64, value: &[u8]) -> Self {
+        let length = Self::default().varint(value.len() as u64).0;
+        self.field(field, 2, &[length.as_slice(), value].concat())
     }
 
-    fn float(&mut self, field: u64, value: f32) {
-        self.key(field, 5);
-        self.0.extend(value.to_le_bytes());
+    fn float(self, field: u64, value: f32) -> Self {
+        self.field(field, 5, &value.to_le_bytes())
     }
 }
 
