@@ -13,7 +13,6 @@ use kvt_data::fs::write_text;
 pub struct LayersCsv {
     path: PathBuf,
     rows: Vec<LayerRecord>,
-    is_written: bool,
 }
 
 impl LayersCsv {
@@ -26,10 +25,9 @@ impl LayersCsv {
             Event::Layer(layer) => Some(layer.clone()),
             _ => None,
         });
-        let mut csv = Self {
+        let csv = Self {
             path: path.to_owned(),
             rows: rows.collect(),
-            is_written: false,
         };
         // Also if the rows of an earlier start were cut off the log.
         if !csv.rows.is_empty() || path.exists() {
@@ -38,7 +36,7 @@ impl LayersCsv {
         Ok(csv)
     }
 
-    fn write(&mut self) -> Result<(), RunError> {
+    fn write(&self) -> Result<(), RunError> {
         let names = Measure::ALL.map(|measure| {
             let error = format!("{}{}", measure.name(), LayerRecord::ERROR);
             [measure.name().to_owned(), error]
@@ -59,7 +57,6 @@ impl LayersCsv {
         });
         let table = Table::new(header.iter().chain(names), rows);
         write_text(&self.path, &table.csv())?;
-        self.is_written = true;
         Ok(())
     }
 }
@@ -69,11 +66,12 @@ impl Listener for LayersCsv {
         match event {
             Event::Layer(layer) => {
                 self.rows.push(layer.clone());
-                self.is_written = false;
                 Ok(())
             }
             // All layers of an analysis precede the end of their epoch.
-            Event::Epoch(_) if !self.is_written && !self.rows.is_empty() => self.write(),
+            Event::Epoch(ended) if self.rows.last().is_some_and(|row| row.epoch == ended.epoch) => {
+                self.write()
+            }
             _ => Ok(()),
         }
     }
