@@ -26,23 +26,22 @@ impl<T: Task> Session<T> {
         start: Start<'_>,
         generating: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, TrainError> {
+        let mut prepare = |world, plan| match start {
+            Start::New => Self::new(world, plan, generating),
+            Start::Resume(which) => Self::resume(world, plan, which, generating),
+        };
         if world.is_alone() {
-            return Self::prepare_first(world, plan, start, generating);
+            return prepare(world, plan);
         }
         let (accumulate, size) = (plan.train.accumulate, world.size());
         if !accumulate.is_multiple_of(size) {
             return Err(WorldError::Accumulate { accumulate, size }.into());
         }
-        let first = if world.is_first() {
-            Self::prepare_first(Arc::clone(&world), plan.clone(), start, generating).map(Some)
-        } else {
-            Ok(None)
-        };
-        let first = agree(&*world, first)?;
-        let own = match first {
-            Some(first) => Ok(first),
-            None => Self::follow(Arc::clone(&world), plan),
-        };
+        let first = world
+            .is_first()
+            .then(|| prepare(Arc::clone(&world), plan.clone()));
+        let first = agree(&*world, first.transpose())?;
+        let own = first.map_or_else(|| Self::follow(Arc::clone(&world), plan), Ok);
         let mut session = agree(&*world, own)?;
         session.compare()?;
         session.state = share_state(&*world, session.state, &mut session.progress)?;
@@ -62,19 +61,6 @@ impl<T: Task> Session<T> {
         if let (true, Some(message)) = (self.world.is_first(), self.way.message()) {
             let step = self.progress.position.step;
             self.notes.push(Note::new(step, topic, message));
-        }
-    }
-
-    /// [`prepare`](Self::prepare) in the first or only process of a world.
-    fn prepare_first(
-        world: Arc<dyn World>,
-        plan: Plan,
-        start: Start<'_>,
-        generating: &mut dyn FnMut(usize, usize),
-    ) -> Result<Self, TrainError> {
-        match start {
-            Start::New => Self::new(world, plan, generating),
-            Start::Resume(which) => Self::resume(world, plan, which, generating),
         }
     }
 
