@@ -107,15 +107,11 @@ pub(super) fn share_state<T: Task>(
     progress: &mut Progress,
 ) -> Result<TrainState<T>, TrainError> {
     // The first process's data is prepared first, so that the others learn of a failure before they wait for it.
-    let own = if world.is_first() {
-        to_send(&state, *progress)
-    } else {
-        Ok((Vec::new(), Vec::new()))
-    };
-    let (header, own) = agree(world, own)?;
-    let header = world.share(0, header)?;
-    let header: Header = serde_json::from_slice(&header).map_err(WorldError::from)?;
-    let mut own = own.into_iter();
+    let own = world.is_first().then(|| to_send(&state, *progress));
+    let (header, own) = agree(world, own.transpose())?.unzip();
+    let header = world.collect(header.as_slice())?.pop();
+    let header: Header = header.ok_or(WorldError::Lost)?;
+    let mut own = own.unwrap_or_default().into_iter();
     let mut files: BTreeMap<String, StateDict> = BTreeMap::new();
     for entry in &header.tensors {
         // Only the first process has it.
@@ -146,7 +142,7 @@ pub(super) fn share_state<T: Task>(
 fn to_send<T: Task>(
     state: &TrainState<T>,
     progress: Progress,
-) -> Result<(Vec<u8>, Vec<TensorData>), TrainError> {
+) -> Result<(Header, Vec<TensorData>), TrainError> {
     let (moments, updates) = state.optimizer.state();
     let mut files: Vec<(&str, StateDict)> = vec![(MOMENTS, moments.into_iter().collect())];
     files.extend(state.task.state()?);
@@ -168,7 +164,6 @@ fn to_send<T: Task>(
         loss_scale: state.loss_scale,
         tensors: entries,
     };
-    let header = serde_json::to_vec(&header).map_err(WorldError::from)?;
     Ok((header, tensors))
 }
 
