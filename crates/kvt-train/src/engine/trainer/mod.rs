@@ -189,27 +189,20 @@ impl<T: Task> Trainer<'_, '_, T> {
         let last = self.out_of_steps() || epoch + 1 == self.epochs();
         let every = self.plan.checkpoint.every_epochs;
         let save = last || complete && due(epoch + 1, every) || within && every > 0;
-        let mut improved = false;
         let evaluates = last || within || complete && due(epoch + 1, self.plan.train.eval_every);
         let analyzes = complete && due(epoch + 1, self.plan.analysis.every);
         if (evaluates || analyzes) && save && !self.saved {
             self.save(false)?;
         }
         // Layers are logged only after the evaluation is done, since both start again if it is stopped.
-        let layers = if analyzes {
-            match self.analyze()? {
-                Some(layers) => layers,
-                None => return Ok(false),
-            }
-        } else {
-            Vec::new()
+        let layers = match analyzes.then(|| self.analyze()).transpose()? {
+            Some(None) => return Ok(false),
+            layers => layers.flatten().unwrap_or_default(),
         };
-        if evaluates {
-            improved = match self.evaluate()? {
-                Some(improved) => improved,
-                None => return Ok(false),
-            };
-        }
+        let improved = match evaluates.then(|| self.evaluate()).transpose()? {
+            Some(None) => return Ok(false),
+            improved => improved.flatten().unwrap_or_default(),
+        };
         self.report_layers(layers)?;
         // The last epoch of a run measured in updates counts, though it may be a part.
         if complete || self.plan.updates() == Some(self.progress.position.step) {
