@@ -10,7 +10,7 @@ use crate::config::Plan;
 use crate::device;
 use crate::engine::progress::Progress;
 use crate::engine::{TrainError, TrainState};
-use crate::recipe::{Ema, LossScale, Optimizer, Schedule};
+use crate::recipe::{Ema, LossScale, Optimizer};
 use crate::run::{Note, RunDir, Topic};
 use crate::splits::Splits;
 use crate::task::{Setup, Task, Weights};
@@ -41,7 +41,6 @@ impl<T: Task> Session<T> {
         let autodiff = device.device.clone().autodiff();
         let state = initial_state(&plan, &model, &splits, weights, &autodiff, &mut notes)?;
         Ok(Self {
-            schedule: Schedule::of(&plan, splits.updates_per_epoch(&plan)),
             run: RunDir::of_another(&plan.run.dir),
             plan,
             world,

@@ -43,7 +43,6 @@ pub struct Session<T: Task> {
     /// Reads numbers while the device continues, if the run uses that.
     reader: Option<Reader>,
     state: TrainState<T>,
-    schedule: Schedule,
     progress: Progress,
     /// Log bytes and steps of the checkpoint that the run resumes from; both 0 if there was none.
     resumed: Option<(u64, u64)>,
@@ -146,7 +145,7 @@ impl<T: Task> Session<T> {
             splits: &self.splits,
             device: self.device.device.clone().autodiff(),
             state: self.state,
-            schedule: self.schedule,
+            schedule: Schedule::of(&self.plan, self.splits.updates_per_epoch(&self.plan)),
             progress: self.progress,
             checkpoints,
             // A run that starts over has not resumed anything.
