@@ -22,17 +22,18 @@ use crate::task::{EMA, MODEL, OTHER_TASK, Task, load_network, read_listed, task_
 
 const OPTIMIZER: &str = "optimizer.safetensors";
 
-/// `state.json`
+/// `state.json`: what a checkpoint has besides tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct State {
-    progress: Progress,
+pub struct Saved {
+    /// How far the run was.
+    pub progress: Progress,
     /// Updates that the optimizer has made, for its bias correction: for every parameter without its own count.
     updates: u32,
     /// The loss scale, in f16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     loss_scale: Option<LossScale>,
     /// Bytes of the log that belong to this state.
-    log_offset: u64,
+    pub log_offset: u64,
     /// The images of its training and evaluation.
     data: DataState,
 }
@@ -43,18 +44,6 @@ pub struct Checkpointer {
     checkpoints: Checkpoints,
     run: RunDir,
     data: DataState,
-}
-
-/// A restored run.
-pub struct Restored<T: Task> {
-    /// Everything that updates change.
-    pub state: TrainState<T>,
-    /// How far the run was.
-    pub progress: Progress,
-    /// Bytes of the log at that point.
-    pub log_offset: u64,
-    /// State that could not be used, and files that were set aside.
-    pub warnings: Vec<String>,
 }
 
 impl Checkpointer {
@@ -118,7 +107,7 @@ impl Checkpointer {
             own.into_iter()
                 .map(|(name, state)| (task_file(name), state)),
         );
-        let state = State {
+        let state = Saved {
             progress: *progress,
             updates,
             loss_scale,
@@ -141,7 +130,8 @@ impl Checkpointer {
     }
 
     /// Restores a checkpoint into a freshly made state. If it fits, `before` is called with its step, and then the folder is updated:
-    /// the checkpoint becomes the last one, and conflicting ones are set aside.
+    /// the checkpoint becomes the last one, and conflicting ones are set aside. Returns warnings about state that could not be used,
+    /// and files that were set aside.
     ///
     /// # Errors
     /// If there is no checkpoint, it is broken, it belongs to another model, task or other images, it lacks an average that is
@@ -151,9 +141,9 @@ impl Checkpointer {
         which: Which<'_>,
         fresh: TrainState<T>,
         before: impl FnOnce(u64) -> Result<(), TrainError>,
-    ) -> Result<Restored<T>, TrainError> {
+    ) -> Result<(TrainState<T>, Saved, Vec<String>), TrainError> {
         let (mut checkpoint, warning) = self.checkpoints.recover(which)?;
-        let mut saved: State = checkpoint.state()?;
+        let mut saved: Saved = checkpoint.state()?;
         if !saved.data.agrees(&self.data) {
             return Err(TrainError::DataChanged {
                 run: self.run.path().to_owned(),
@@ -177,19 +167,14 @@ impl Checkpointer {
             ));
             saved.progress.best = None;
         }
-        Ok(Restored {
-            state,
-            progress: saved.progress,
-            log_offset: saved.log_offset,
-            warnings,
-        })
+        Ok((state, saved, warnings))
     }
 }
 
 /// A fresh state filled from a checkpoint.
 fn load_state<T: Task>(
     checkpoint: &Checkpoint,
-    saved: &State,
+    saved: &Saved,
     fresh: TrainState<T>,
 ) -> Result<TrainState<T>, TrainError> {
     let updates = saved.updates;

@@ -69,12 +69,12 @@ impl<T: Task> Session<T> {
             _ => self.run.copy_log().map_err(TrainError::from),
         };
         match checkpoints.restore(which, self.state, before) {
-            Ok(restored) => {
-                self.state = restored.state;
-                self.progress = restored.progress;
-                self.resumed = Some((restored.log_offset, self.progress.position.step));
+            Ok((state, saved, warnings)) => {
+                self.state = state;
+                self.progress = saved.progress;
+                self.resumed = Some((saved.log_offset, self.progress.position.step));
                 self.tell_resumed(epochs);
-                let warnings = restored.warnings.into_iter();
+                let warnings = warnings.into_iter();
                 warnings.for_each(|warning| self.warn(warning));
             }
             // Killed before its first checkpoint: starting over loses nothing.
