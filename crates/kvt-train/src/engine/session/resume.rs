@@ -66,7 +66,7 @@ impl<T: Task> Session<T> {
             }),
             (Which::Last, _) => Ok(()),
             // Steps after an older checkpoint are cut off the log, so keep a copy.
-            _ => self.run.copy_log().map_err(TrainError::from),
+            _ => self.run.copy_log().map(drop).map_err(TrainError::from),
         };
         match checkpoints.restore(which, self.state, before) {
             Ok((state, saved, warnings)) => {
@@ -133,7 +133,7 @@ fn start_over(run: &RunDir, epochs: u32) -> Result<String, TrainError> {
     }
     let mut message = "no checkpoint yet: starting from the beginning".to_owned();
     if finished(0) {
-        let kept = run.set_log_aside()?;
+        let kept = run.copy_log()?;
         message += &format!("; the log so far is kept as `{}`", kept.display());
     }
     Ok(message)
