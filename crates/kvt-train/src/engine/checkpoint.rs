@@ -50,7 +50,7 @@ impl Checkpointer {
     /// For the checkpoints of a run on these images. The latest `keep_last` of them are kept.
     pub fn new(run: &RunDir, data: DataState, keep_last: usize) -> Self {
         Self {
-            checkpoints: Checkpoints::of(run, keep_last),
+            checkpoints: Checkpoints::new(run).keeping(keep_last),
             run: run.clone(),
             data,
         }
