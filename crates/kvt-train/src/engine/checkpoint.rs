@@ -155,11 +155,11 @@ impl Checkpointer {
         before(saved.progress.position.step)?;
         let mut warnings: Vec<String> = warning.into_iter().collect();
         let best = saved.progress.best;
-        let settled = self
+        let step = best.map(|best| best.step);
+        let best_is_lost = self
             .checkpoints
-            .settle(&mut checkpoint, best.map(|best| best.step))?;
-        warnings.extend(settled.warnings);
-        if let (true, Some(Best { epoch, value, .. })) = (settled.best_is_lost, best) {
+            .settle(&mut checkpoint, step, &mut warnings)?;
+        if let (true, Some(Best { epoch, value, .. })) = (best_is_lost, best) {
             let metric = T::BEST.name;
             warnings.push(format!(
                 "the best checkpoint ({metric} {value:.2} of epoch {}) is missing or broken: the next evaluation counts as the best so far",

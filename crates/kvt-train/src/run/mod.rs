@@ -34,7 +34,7 @@ mod tensorboard;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use checkpoint::{Checkpoint, Checkpoints, Settled, Stage, Which};
+pub use checkpoint::{Checkpoint, Checkpoints, Stage, Which};
 pub use config::{CheckpointConfig, LogConfig, ReportConfig, RunConfig};
 pub use environment::Environment;
 pub use epochs::{EpochRow, EpochRows, EpochsCsv};

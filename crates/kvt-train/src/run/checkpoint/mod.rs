@@ -30,7 +30,6 @@ use serde::de::DeserializeOwned;
 use self::manifest::{Manifest, is_file_name};
 use self::name::Name;
 pub use self::name::Stage;
-pub use self::recover::Settled;
 use super::{RunDir, RunError};
 use kvt_data::fs::{if_there, parent, sync_folder, write_atomic};
 use kvt_data::regular;

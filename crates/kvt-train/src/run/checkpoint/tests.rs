@@ -299,12 +299,13 @@ fn settle(
     best: Option<u64>,
 ) -> (u64, Vec<String>, bool) {
     let (mut recovered, _) = checkpoints.recover(which).unwrap();
-    let settled = checkpoints.settle(&mut recovered, best.map(Some)).unwrap();
-    let warnings = settled.warnings;
+    let mut warnings = Vec::new();
+    let settled = checkpoints.settle(&mut recovered, best.map(Some), &mut warnings);
+    let best_is_lost = settled.unwrap();
     // After any damage, the next start finds a consistent folder.
     let step = recovered.state().unwrap();
     assert_eq!(load(checkpoints, Which::Last), (step, None));
-    (step, warnings, settled.best_is_lost)
+    (step, warnings, best_is_lost)
 }
 
 /// Steps 1 (the best) to 3, all kept.
