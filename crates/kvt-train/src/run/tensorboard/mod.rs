@@ -60,15 +60,6 @@ impl TensorBoard {
         Ok(board)
     }
 
-    fn scalars(
-        &mut self,
-        step: u64,
-        section: &str,
-        values: &[(&str, f64)],
-    ) -> Result<(), RunError> {
-        self.write(&scalar_event(now(), step, section, values))
-    }
-
     fn write(&mut self, event: &Message) -> Result<(), RunError> {
         Ok(self.file.write_all(&record(&event.0))?)
     }
@@ -89,7 +80,7 @@ fn latest(folder: &Path) -> Result<Option<u64>, RunError> {
 
 impl Listener for TensorBoard {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        match event {
+        let event = match event {
             Event::Step(step) => {
                 let own = [
                     ("loss", step.loss),
@@ -97,21 +88,19 @@ impl Listener for TensorBoard {
                     ("grad_norm", step.grad_norm),
                     ("images_per_second", step.images_per_second),
                 ];
-                let all: Vec<_> = own.into_iter().chain(step.metrics.iter()).collect();
-                self.scalars(step.step, "train", &all)
+                let all = own.into_iter().chain(step.metrics.iter());
+                scalar_event(now(), step.step, "train", all)
             }
-            Event::Eval(eval) => self.scalars(
-                eval.step,
-                &eval.split,
-                &eval.metrics.iter().collect::<Vec<_>>(),
-            ),
+            Event::Eval(eval) => scalar_event(now(), eval.step, &eval.split, eval.metrics.iter()),
             Event::Layer(layer) => {
-                let errors = |(name, _): &(&str, f64)| !name.ends_with(LayerRecord::ERROR);
-                let means: Vec<_> = layer.metrics.iter().filter(errors).collect();
-                self.scalars(layer.step, &format!("layer{:02}", layer.layer), &means)
+                let is_mean = |(name, _): &(&str, f64)| !name.ends_with(LayerRecord::ERROR);
+                let section = format!("layer{:02}", layer.layer);
+                let means = layer.metrics.iter().filter(is_mean);
+                scalar_event(now(), layer.step, &section, means)
             }
-            Event::Epoch(_) | Event::Note(_) => Ok(()),
-        }
+            Event::Epoch(_) | Event::Note(_) => return Ok(()),
+        };
+        self.write(&event)
     }
 }
 
@@ -156,12 +145,17 @@ fn restart_event(wall_time: f64, step: u64) -> Message {
     event(wall_time, Some(step), 7, &session.0)
 }
 
-fn scalar_event(wall_time: f64, step: u64, section: &str, values: &[(&str, f64)]) -> Message {
+fn scalar_event<'a>(
+    wall_time: f64,
+    step: u64,
+    section: &str,
+    values: impl Iterator<Item = (&'a str, f64)>,
+) -> Message {
     let mut summary = Message::default();
     for (name, number) in values {
         let value = Message::default()
             .bytes(1, format!("{section}/{name}").as_bytes())
-            .float(2, *number as f32);
+            .float(2, number as f32);
         summary = summary.bytes(1, &value.0);
     }
     event(wall_time, Some(step), 5, &summary.0)
