@@ -6,8 +6,8 @@ use kvt_data::fs::{free_path, write_atomic};
 use kvt_data::regular;
 
 use crate::run::{
-    EpochsCsv, Event, HyperParameters, JsonlLog, LayersCsv, Listener, Log, Metric, RunDir,
-    RunError, StepRecord, TensorBoard, read_log,
+    Event, HyperParameters, JsonlLog, Listener, Log, Metric, RunDir, RunError, StepRecord, Tables,
+    TensorBoard, read_log,
 };
 
 /// Writes every event to the run's folder and passes it on.
@@ -46,10 +46,8 @@ impl<'a> Recorder<'a> {
         // When the log has lost lines, the table is the only record of these epochs.
         let lacks_lines = !warnings.is_empty();
         let table = lacks_lines.then(|| regular::read(&run.epochs_csv()).ok());
-        let mut others: Vec<Box<dyn Listener>> = vec![
-            Box::new(EpochsCsv::new(&run.epochs_csv(), metrics, &events)?),
-            Box::new(LayersCsv::new(&run.layers_csv(), &events)?),
-        ];
+        let tables = Tables::new(run, metrics, &events)?;
+        let mut others: Vec<Box<dyn Listener>> = vec![Box::new(tables)];
         if let Some(parameters) = tensorboard {
             let step = resumed.map(|(_, step)| step);
             let board = TensorBoard::new(&run.tensorboard(), step, &events, parameters)?;
