@@ -79,17 +79,16 @@ impl<T: Task> Session<T> {
         let state = self.splits.state();
         let images = (state.train, state.val, state.listing, self.splits.classes());
         let images = serde_json::to_vec(&images).unwrap_or_default();
-        let version = env!("CARGO_PKG_VERSION").to_owned();
         let known = [
-            ("the version of kvt", version.into_bytes()),
-            ("the configuration", settings.into_bytes()),
-            ("the images", images),
+            ("the version of kvt", env!("CARGO_PKG_VERSION").as_bytes()),
+            ("the configuration", settings.as_bytes()),
+            ("the images", images.as_slice()),
         ];
         let mut differs = Ok(());
         for (what, own) in known {
-            let hash = |bytes: &[u8]| blake3::hash(bytes).as_bytes().to_vec();
-            let of_first = self.world.share(0, hash(&own))?;
-            if of_first != hash(&own) && differs.is_ok() {
+            let own = blake3::hash(own).as_bytes().to_vec();
+            let of_first = self.world.share(0, own.clone())?;
+            if of_first != own && differs.is_ok() {
                 let rank = self.world.rank();
                 differs = Err(WorldError::Differs { what, rank }.into());
             }
