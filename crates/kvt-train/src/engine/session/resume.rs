@@ -198,22 +198,17 @@ fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note>, TrainErr
         problem: error.to_string(),
     })?;
     let differences = diff(&started, plan).map_err(Box::new)?;
-    let refused: Vec<String> = differences
-        .iter()
-        .filter(|difference| !difference.is_harmless)
-        .map(|difference| format!("  {difference}"))
-        .collect();
+    let refused = differences.iter().filter(|one| !one.is_harmless);
+    let refused: Vec<String> = refused.map(|one| format!("  {one}")).collect();
     if !refused.is_empty() {
         return Err(TrainError::ConfigChanged {
             run: run.path().to_owned(),
             differences: refused.join("\n"),
         });
     }
-    Ok(differences
-        .into_iter()
-        .map(|difference| {
-            let message = format!("resumed with another setting: {difference}");
-            Note::new(0, Topic::Resume, message)
-        })
-        .collect())
+    let messages = differences
+        .iter()
+        .map(|difference| format!("resumed with another setting: {difference}"));
+    let note = |message| Note::new(0, Topic::Resume, message);
+    Ok(messages.map(note).collect())
 }
