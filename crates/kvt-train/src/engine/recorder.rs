@@ -1,13 +1,14 @@
 //! Writes the files that record a run, as one listener: log, tables of epochs and of layers, TensorBoard.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use kvt_data::fs::{free_path, write_atomic};
 use kvt_data::regular;
 
 use crate::run::{
-    Event, HyperParameters, JsonlLog, Listener, Log, Metric, RunDir, RunError, StepRecord, Tables,
-    TensorBoard, read_log,
+    Event, JsonlLog, Listener, Log, Metric, RunDir, RunError, StepRecord, Tables, TensorBoard,
+    read_log,
 };
 
 /// Writes every event to the run's folder and passes it on.
@@ -34,7 +35,7 @@ impl<'a> Recorder<'a> {
     pub fn open(
         run: &RunDir,
         resumed: Option<(u64, u64)>,
-        tensorboard: Option<&HyperParameters>,
+        tensorboard: Option<&BTreeMap<String, toml::Value>>,
         metrics: &'static [Metric],
         next: &'a mut dyn Listener,
     ) -> Result<(Self, Vec<String>), RunError> {

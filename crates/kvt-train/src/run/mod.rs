@@ -47,4 +47,4 @@ pub(crate) use judgement::forget_judgement;
 pub use judgement::{LINEAR, PREDICTIONS, REPORT, forget_report};
 pub use metrics::{Metric, Metrics};
 pub use tables::Tables;
-pub use tensorboard::{HyperParameters, TensorBoard};
+pub use tensorboard::TensorBoard;

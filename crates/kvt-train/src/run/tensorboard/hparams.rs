@@ -11,29 +11,23 @@ use toml::Value;
 
 use super::{Message, event};
 
-/// The values of a configuration by their dotted keys, such as `optim.lr`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HyperParameters(pub BTreeMap<String, Value>);
-
-impl HyperParameters {
-    /// The event of the start of a run.
-    pub(super) fn event(&self, wall_time: f64) -> Message {
-        let mut info = Message::default();
-        for (name, value) in &self.0 {
-            let entry = Message::default().bytes(1, name.as_bytes());
-            let entry = entry.bytes(2, &message(value).0);
-            info = info.bytes(1, &entry.0);
-        }
-        let data = Message::default().bytes(3, &info.double(5, wall_time).0);
-        let plugin = Message::default().bytes(1, b"hparams").bytes(2, &data.0);
-        let metadata = Message::default().bytes(1, &plugin.0);
-        let value = Message::default()
-            .bytes(1, b"_hparams_/session_start_info")
-            .bytes(8, EMPTY_TENSOR)
-            .bytes(9, &metadata.0);
-        let summary = Message::default().bytes(1, &value.0);
-        event(wall_time, None, 5, &summary.0)
+/// The event of the start of a run with the values of its configuration by their dotted keys, such as `optim.lr`.
+pub(super) fn hparams_event(parameters: &BTreeMap<String, Value>, wall_time: f64) -> Message {
+    let mut info = Message::default();
+    for (name, value) in parameters {
+        let entry = Message::default().bytes(1, name.as_bytes());
+        let entry = entry.bytes(2, &message(value).0);
+        info = info.bytes(1, &entry.0);
     }
+    let data = Message::default().bytes(3, &info.double(5, wall_time).0);
+    let plugin = Message::default().bytes(1, b"hparams").bytes(2, &data.0);
+    let metadata = Message::default().bytes(1, &plugin.0);
+    let value = Message::default()
+        .bytes(1, b"_hparams_/session_start_info")
+        .bytes(8, EMPTY_TENSOR)
+        .bytes(9, &metadata.0);
+    let summary = Message::default().bytes(1, &value.0);
+    event(wall_time, None, 5, &summary.0)
 }
 
 /// A `TensorProto` of `dtype` 1, float, whose `tensor_shape` 2 has one `dim` 2 without entries.
@@ -69,8 +63,8 @@ mod tests {
     #[test]
     fn bytes_equal_tensorboards_own() {
         let table = "[optim]\nname = \"adamw\"\nlr = 0.25\n[ema]\non = true\n";
-        let parameters = HyperParameters(leaves(toml::from_str(table).unwrap()));
-        let bytes = parameters.event(1.5).0;
+        let parameters = leaves(toml::from_str(table).unwrap());
+        let bytes = hparams_event(&parameters, 1.5).0;
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, GOLDEN);
     }

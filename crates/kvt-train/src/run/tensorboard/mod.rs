@@ -7,13 +7,14 @@
 
 mod hparams;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fs_err as fs;
 
-pub use self::hparams::HyperParameters;
+use self::hparams::hparams_event;
 use super::{Event, LayerRecord, Listener, RunError};
 
 const PREFIX: &str = "events.out.tfevents.";
@@ -28,7 +29,8 @@ pub struct TensorBoard {
 impl TensorBoard {
     /// Opens a new event file in `folder` (created if missing). A run resumed after the step `resumed` makes TensorBoard discard
     /// the content of earlier files from that step on, since they may hold an evaluation that will be repeated. So the logged
-    /// events of that step (in `logged`) are written once more. A run that starts records its hyper-parameters.
+    /// events of that step (in `logged`) are written once more. A run that starts records its hyper-parameters: the values of its
+    /// configuration by their dotted keys.
     ///
     /// # Errors
     /// If the folder or the file cannot be written.
@@ -36,7 +38,7 @@ impl TensorBoard {
         folder: &Path,
         resumed: Option<u64>,
         logged: &[Event],
-        parameters: &HyperParameters,
+        parameters: &BTreeMap<String, toml::Value>,
     ) -> Result<Self, RunError> {
         fs::create_dir_all(folder)?;
         let now = now();
@@ -52,7 +54,7 @@ impl TensorBoard {
         }
         // The hyper-parameters are at step 0: a start at a later step keeps those of the first.
         if resumed.unwrap_or(0) == 0 {
-            board.write(&parameters.event(now))?;
+            board.write(&hparams_event(parameters, now))?;
         }
         for event in logged.iter().filter(|event| Some(event.step()) == resumed) {
             board.event(event)?;

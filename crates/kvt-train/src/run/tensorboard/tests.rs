@@ -23,8 +23,8 @@ fn bytes_equal_tensorboards_own() {
     assert_eq!(hex, GOLDEN);
 }
 
-fn parameters() -> HyperParameters {
-    HyperParameters(leaves(toml::from_str("[optim]\nlr = 0.1\n").unwrap()))
+fn parameters() -> BTreeMap<String, toml::Value> {
+    leaves(toml::from_str("[optim]\nlr = 0.1\n").unwrap())
 }
 
 fn has(payload: &[u8], text: &[u8]) -> bool {
