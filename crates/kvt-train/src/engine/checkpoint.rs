@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use burn::tensor::TensorData;
-use kvt_models::{Network, weights};
+use kvt_models::Network;
+use kvt_models::weights::{self, StateDict};
 use serde::{Deserialize, Serialize};
 
 use super::progress::{Best, Progress};
@@ -101,16 +101,12 @@ impl Checkpointer {
                 tensors.push((adapted.to_owned(), model.adapted()?));
             }
         }
-        let loss_scale = state.loss_scale;
-        let own = state.task.state()?;
-        tensors.extend(
-            own.into_iter()
-                .map(|(name, state)| (task_file(name), state)),
-        );
-        let state = Saved {
+        let own = state.task.state()?.into_iter();
+        tensors.extend(own.map(|(name, state)| (task_file(name), state)));
+        let saved = Saved {
             progress: *progress,
             updates,
-            loss_scale,
+            loss_scale: state.loss_scale,
             log_offset: recorder.log_offset(),
             data: self.data,
         };
@@ -126,7 +122,7 @@ impl Checkpointer {
             Stage::Done
         };
         let step = progress.position.step;
-        self.checkpoints.save(step, (stage, best), &state, files)
+        self.checkpoints.save(step, (stage, best), &saved, files)
     }
 
     /// Restores a checkpoint into a freshly made state. If it fits, `before` is called with its step, and then the folder is updated:
@@ -181,14 +177,12 @@ fn load_state<T: Task>(
     let network = load_network(checkpoint, EmaReport::Raw, fresh.network)?;
     let load_ema = |network| load_network(checkpoint, EmaReport::Ema, network);
     let ema = fresh.ema.map(|ema| ema.restore(load_ema)).transpose()?;
-    let moments: BTreeMap<String, TensorData> = match updates {
-        0 => BTreeMap::new(),
-        _ => weights::read(&checkpoint.file(OPTIMIZER))?
-            .into_iter()
-            .collect(),
+    let moments = match updates {
+        0 => StateDict::default(),
+        _ => weights::read(&checkpoint.file(OPTIMIZER))?,
     };
     let mut optimizer = fresh.optimizer;
-    optimizer.load_state(moments, updates, &network)?;
+    optimizer.load_state(moments.into_iter().collect(), updates, &network)?;
     let mut task = fresh.task;
     task.load_state(&|name| read_listed(checkpoint, &task_file(name), OTHER_TASK))?;
     Ok(TrainState {

@@ -74,8 +74,7 @@ impl<T: Task> Session<T> {
                 self.progress = saved.progress;
                 self.resumed = Some((saved.log_offset, self.progress.position.step));
                 self.tell_resumed(epochs);
-                let warnings = warnings.into_iter();
-                warnings.for_each(|warning| self.warn(warning));
+                warnings.into_iter().for_each(|warning| self.warn(warning));
             }
             // Killed before its first checkpoint: starting over loses nothing.
             Err(TrainError::Run(RunError::NoCheckpoint { .. })) if which == Which::Last => {
