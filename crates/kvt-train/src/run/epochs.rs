@@ -28,13 +28,9 @@ impl EpochRows {
     /// Adds an event; returns whether a row was added.
     pub fn push(&mut self, event: &Event) -> bool {
         match event {
-            Event::Eval(eval) => {
-                match eval.split.as_str() {
-                    EvalRecord::VAL => self.val = Some(eval.clone()),
-                    EvalRecord::VAL_EMA => self.val_ema = Some(eval.clone()),
-                    _ => {}
-                }
-                false
+            Event::Eval(eval) if eval.split == EvalRecord::VAL => self.val = Some(eval.clone()),
+            Event::Eval(eval) if eval.split == EvalRecord::VAL_EMA => {
+                self.val_ema = Some(eval.clone());
             }
             Event::Epoch(train) => {
                 // Of several within an epoch, the last one; not that of an epoch which never ended.
@@ -44,10 +40,10 @@ impl EpochRows {
                     val: its(self.val.take()),
                     val_ema: its(self.val_ema.take()),
                 });
-                true
             }
-            _ => false,
+            _ => {}
         }
+        matches!(event, Event::Epoch(_))
     }
 }
 
