@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
-use kvt_train::run::{Checkpoints, RunError, Stage, Which};
+use kvt_train::run::{Checkpoints, RunDir, RunError, Stage, Which};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -19,9 +19,15 @@ enum Damage {
     Folder,
 }
 
+/// The checkpoints of a run.
+fn of_run(folder: &Path) -> Checkpoints {
+    fs::write(folder.join("config.toml"), "").unwrap();
+    Checkpoints::new(&RunDir::open(folder).unwrap())
+}
+
 /// Two checkpoints, of which the first is the best.
 fn sound(folder: &Path) -> Vec<PathBuf> {
-    let checkpoints = Checkpoints::new(folder);
+    let checkpoints = of_run(folder);
     for (step, best) in [(10, true), (20, false)] {
         let files = |folder: &Path| -> Result<_, RunError> {
             let name = "model.safetensors".to_owned();
@@ -34,7 +40,7 @@ fn sound(folder: &Path) -> Vec<PathBuf> {
             .unwrap();
     }
     let mut paths = Vec::new();
-    list(folder, &mut paths);
+    list(&folder.join("checkpoints"), &mut paths);
     paths.sort();
     paths
 }
@@ -96,7 +102,7 @@ impl Damage {
 
 /// Whatever is loaded is one of the two that were saved.
 fn read(folder: &Path) {
-    let checkpoints = Checkpoints::new(folder);
+    let checkpoints = of_run(folder);
     for which in [Which::Last, Which::Best] {
         match checkpoints.load(which) {
             Ok((checkpoint, _)) => {
@@ -121,11 +127,11 @@ fn settle(checkpoints: &Checkpoints) {
     };
     let path = recovered.path().to_owned();
     // A folder in the place of a pointer is not deleted, but named.
-    let settled = match checkpoints.settle(&mut recovered, Some(Some(10))) {
-        Ok(settled) => settled,
+    let best_is_lost = match checkpoints.settle(&mut recovered, Some(Some(10)), &mut Vec::new()) {
+        Ok(best_is_lost) => best_is_lost,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
     let (last, warning) = checkpoints.load(Which::Last).unwrap();
     assert_eq!((last.path(), warning), (path.as_path(), None));
-    assert_eq!(settled.best_is_lost, checkpoints.load(Which::Best).is_err());
+    assert_eq!(best_is_lost, checkpoints.load(Which::Best).is_err());
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kvt_train::run::{EpochsCsv, JsonlLog, read_log};
+use kvt_train::run::{JsonlLog, RunDir, Tables, read_log};
 use kvt_train::task::{Classify, Task};
 use proptest::prelude::any;
 
@@ -21,7 +21,9 @@ fn read(folder: &Path, bytes: &[u8], offset: u64) {
         Some(warning) if bad == 1 => assert!(warning.contains("it is left out"), "{warning}"),
         Some(warning) => assert!(warning.contains(&format!("{bad} such lines")), "{warning}"),
     }
-    EpochsCsv::new(&folder.join("epochs.csv"), Classify::METRICS, &read.events).unwrap();
+    fs_err::write(folder.join("config.toml"), "").unwrap();
+    let run = RunDir::open(folder).unwrap();
+    Tables::new(&run, Classify::METRICS, &read.events).unwrap();
     let (log, warning) = JsonlLog::resume(&path, offset, u64::MAX).unwrap();
     // Whole lines, of those that were there, and none after the checkpoint.
     let kept = fs_err::read(&path).unwrap();

@@ -143,7 +143,7 @@ impl Source {
 /// The best weights of a run, or the last if none was evaluated: the reported weights, with DINO those of the teacher.
 fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
     let plan = not_of_pixels(load_plan(&run.config(), &[])?)?;
-    let checkpoints = Checkpoints::new(run.checkpoints());
+    let checkpoints = Checkpoints::new(run);
     let found = match checkpoints.load(Which::Best) {
         Err(RunError::NoCheckpoint { .. }) => checkpoints.load(Which::Last),
         found => found,

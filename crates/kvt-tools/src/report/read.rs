@@ -75,7 +75,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(folder.path(), false).unwrap();
         fs::write(run.config(), "").unwrap();
-        let mut log = JsonlLog::create(&run.log()).unwrap();
+        let (mut log, _) = JsonlLog::resume(&run.log(), 0, 0).unwrap();
         for event in [
             eval(0, "val", 50.0),
             eval(0, "val_ema", 40.0),

@@ -1,6 +1,6 @@
 //! Whether a run can continue with a changed configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::Plan;
@@ -39,22 +39,17 @@ impl fmt::Display for Difference {
 /// # Errors
 /// If TOML cannot represent a value of a plan.
 pub fn diff(old: &Plan, new: &Plan) -> Result<Vec<Difference>, ConfigError> {
-    let (old, mut new) = (entries(old)?, entries(new)?);
-    let mut pairs: BTreeMap<_, _> = old
+    let (old, new) = (entries(old)?, entries(new)?);
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let differing = keys
         .into_iter()
-        .map(|(key, value)| (key.clone(), (Some(value), new.remove(&key))))
-        .collect();
-    pairs.extend(
-        new.into_iter()
-            .map(|(key, value)| (key, (None, Some(value)))),
-    );
-    let differing = pairs.into_iter().filter(|(_, (old, new))| old != new);
+        .filter(|key| old.get(*key) != new.get(*key));
     Ok(differing
-        .map(|(key, (old, new))| Difference {
-            is_harmless: field(&key).is_some_and(|field| field.is_free),
-            key,
-            old,
-            new,
+        .map(|key| Difference {
+            key: key.clone(),
+            old: old.get(key).cloned(),
+            new: new.get(key).cloned(),
+            is_harmless: field(key).is_some_and(|field| field.is_free),
         })
         .collect())
 }

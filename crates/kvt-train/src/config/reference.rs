@@ -106,19 +106,14 @@ pub fn reference() -> String {
             "" => write!(page, "\n## Top level\n\n"),
             name => write!(page, "\n## `[{name}]`\n\n{}\n\n", section.doc),
         };
-        let is_kind = |field: &&Field| field.name == "kind";
-        let kind = section.fields.iter().find(is_kind);
+        let mut fields: Vec<&Field> = section.fields.iter().collect();
+        let kind = fields.iter().find(|field| field.name == "kind").copied();
         let all = kind.map_or_else(Vec::new, |kind| words(&kind.schema));
-        let has_kinds = section
-            .fields
-            .iter()
-            .any(|field| !kinds(&field.schema).is_empty());
         // If the other keys depend on the kind, it comes first.
-        let first = kind.filter(|_| has_kinds);
-        let others = section
-            .fields
-            .iter()
-            .filter(|field| first.is_none() || !is_kind(field));
+        let has_kinds = fields.iter().any(|field| !kinds(&field.schema).is_empty());
+        if has_kinds {
+            fields.sort_by_key(|field| field.name != "kind");
+        }
         let row = |Field { name, schema, .. }: &Field| {
             let mut doc = doc(schema);
             let kinds = kinds(schema);
@@ -128,9 +123,9 @@ pub fn reference() -> String {
             let (expected, default) = (by_kind(schema, expected), by_kind(schema, default));
             [format!("`{name}`"), expected, default, doc]
         };
-        let rows = first.into_iter().chain(others).map(row);
+        let rows = fields.into_iter().map(row);
         page += &Table::new(["key", "type", "default", "meaning"], rows).markdown(&[0, 1, 2, 3]);
-        if let Some(kind) = first {
+        if let Some(kind) = kind.filter(|_| has_kinds) {
             match described.get(&all) {
                 Some(section) => {
                     let _ = writeln!(page, "\nThe kinds are those of `[{section}]`.");

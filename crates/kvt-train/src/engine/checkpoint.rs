@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use burn::tensor::TensorData;
-use kvt_models::{Network, weights};
+use kvt_models::Network;
+use kvt_models::weights::{self, StateDict};
 use serde::{Deserialize, Serialize};
 
 use super::progress::{Best, Progress};
@@ -22,17 +22,18 @@ use crate::task::{EMA, MODEL, OTHER_TASK, Task, load_network, read_listed, task_
 
 const OPTIMIZER: &str = "optimizer.safetensors";
 
-/// `state.json`
+/// `state.json`: what a checkpoint has besides tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct State {
-    progress: Progress,
+pub struct Saved {
+    /// How far the run was.
+    pub progress: Progress,
     /// Updates that the optimizer has made, for its bias correction: for every parameter without its own count.
     updates: u32,
     /// The loss scale, in f16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     loss_scale: Option<LossScale>,
     /// Bytes of the log that belong to this state.
-    log_offset: u64,
+    pub log_offset: u64,
     /// The images of its training and evaluation.
     data: DataState,
 }
@@ -45,23 +46,11 @@ pub struct Checkpointer {
     data: DataState,
 }
 
-/// A restored run.
-pub struct Restored<T: Task> {
-    /// Everything that updates change.
-    pub state: TrainState<T>,
-    /// How far the run was.
-    pub progress: Progress,
-    /// Bytes of the log at that point.
-    pub log_offset: u64,
-    /// State that could not be used, and files that were set aside.
-    pub warnings: Vec<String>,
-}
-
 impl Checkpointer {
     /// For the checkpoints of a run on these images. The latest `keep_last` of them are kept.
     pub fn new(run: &RunDir, data: DataState, keep_last: usize) -> Self {
         Self {
-            checkpoints: Checkpoints::of(run, keep_last),
+            checkpoints: Checkpoints::new(run).keeping(keep_last),
             run: run.clone(),
             data,
         }
@@ -77,7 +66,7 @@ impl Checkpointer {
         self.data.sizes = None;
     }
 
-    /// Writes a checkpoint and makes it the last; `kind` is its stage, and whether it is also the best.
+    /// Writes a checkpoint and makes it the last, with `best` also the best. It is one before its evaluation if that is still to come.
     ///
     /// # Errors
     /// If anything cannot be read from the device or written; older checkpoints then stay untouched.
@@ -86,7 +75,7 @@ impl Checkpointer {
         state: &TrainState<T>,
         progress: &Progress,
         recorder: &Recorder<'_>,
-        kind: (Stage, bool),
+        best: bool,
     ) -> Result<Vec<String>, TrainError> {
         let (moments, updates) = state.optimizer.state();
         let mut tensors = vec![
@@ -112,16 +101,12 @@ impl Checkpointer {
                 tensors.push((adapted.to_owned(), model.adapted()?));
             }
         }
-        let loss_scale = state.loss_scale;
-        let own = state.task.state()?;
-        tensors.extend(
-            own.into_iter()
-                .map(|(name, state)| (task_file(name), state)),
-        );
-        let state = State {
+        let own = state.task.state()?.into_iter();
+        tensors.extend(own.map(|(name, state)| (task_file(name), state)));
+        let saved = Saved {
             progress: *progress,
             updates,
-            loss_scale,
+            loss_scale: state.loss_scale,
             log_offset: recorder.log_offset(),
             data: self.data,
         };
@@ -131,12 +116,18 @@ impl Checkpointer {
             }
             Ok(tensors.into_iter().map(|(name, _)| name).collect())
         };
+        let stage = if progress.concluding {
+            Stage::BeforeEval
+        } else {
+            Stage::Done
+        };
         let step = progress.position.step;
-        self.checkpoints.save(step, kind, &state, files)
+        self.checkpoints.save(step, (stage, best), &saved, files)
     }
 
     /// Restores a checkpoint into a freshly made state. If it fits, `before` is called with its step, and then the folder is updated:
-    /// the checkpoint becomes the last one, and conflicting ones are set aside.
+    /// the checkpoint becomes the last one, and conflicting ones are set aside. Returns warnings about state that could not be used,
+    /// and files that were set aside.
     ///
     /// # Errors
     /// If there is no checkpoint, it is broken, it belongs to another model, task or other images, it lacks an average that is
@@ -146,9 +137,9 @@ impl Checkpointer {
         which: Which<'_>,
         fresh: TrainState<T>,
         before: impl FnOnce(u64) -> Result<(), TrainError>,
-    ) -> Result<Restored<T>, TrainError> {
+    ) -> Result<(TrainState<T>, Saved, Vec<String>), TrainError> {
         let (mut checkpoint, warning) = self.checkpoints.recover(which)?;
-        let mut saved: State = checkpoint.state()?;
+        let mut saved: Saved = checkpoint.state()?;
         if !saved.data.agrees(&self.data) {
             return Err(TrainError::DataChanged {
                 run: self.run.path().to_owned(),
@@ -160,11 +151,11 @@ impl Checkpointer {
         before(saved.progress.position.step)?;
         let mut warnings: Vec<String> = warning.into_iter().collect();
         let best = saved.progress.best;
-        let settled = self
+        let step = best.map(|best| best.step);
+        let best_is_lost = self
             .checkpoints
-            .settle(&mut checkpoint, best.map(|best| best.step))?;
-        warnings.extend(settled.warnings);
-        if let (true, Some(Best { epoch, value, .. })) = (settled.best_is_lost, best) {
+            .settle(&mut checkpoint, step, &mut warnings)?;
+        if let (true, Some(Best { epoch, value, .. })) = (best_is_lost, best) {
             let metric = T::BEST.name;
             warnings.push(format!(
                 "the best checkpoint ({metric} {value:.2} of epoch {}) is missing or broken: the next evaluation counts as the best so far",
@@ -172,33 +163,26 @@ impl Checkpointer {
             ));
             saved.progress.best = None;
         }
-        Ok(Restored {
-            state,
-            progress: saved.progress,
-            log_offset: saved.log_offset,
-            warnings,
-        })
+        Ok((state, saved, warnings))
     }
 }
 
 /// A fresh state filled from a checkpoint.
 fn load_state<T: Task>(
     checkpoint: &Checkpoint,
-    saved: &State,
+    saved: &Saved,
     fresh: TrainState<T>,
 ) -> Result<TrainState<T>, TrainError> {
     let updates = saved.updates;
     let network = load_network(checkpoint, EmaReport::Raw, fresh.network)?;
     let load_ema = |network| load_network(checkpoint, EmaReport::Ema, network);
     let ema = fresh.ema.map(|ema| ema.restore(load_ema)).transpose()?;
-    let moments: BTreeMap<String, TensorData> = match updates {
-        0 => BTreeMap::new(),
-        _ => weights::read(&checkpoint.file(OPTIMIZER))?
-            .into_iter()
-            .collect(),
+    let moments = match updates {
+        0 => StateDict::default(),
+        _ => weights::read(&checkpoint.file(OPTIMIZER))?,
     };
     let mut optimizer = fresh.optimizer;
-    optimizer.load_state(moments, updates, &network)?;
+    optimizer.load_state(moments.into_iter().collect(), updates, &network)?;
     let mut task = fresh.task;
     task.load_state(&|name| read_listed(checkpoint, &task_file(name), OTHER_TASK))?;
     Ok(TrainState {

@@ -19,7 +19,7 @@ mod untrained;
 mod update;
 
 pub use crate::error::TrainError;
-pub use checkpoint::{Checkpointer, Restored};
+pub use checkpoint::{Checkpointer, Saved};
 pub use config::{EvalConfig, TrainConfig};
 pub use eta::Eta;
 pub use processes::Processes;

@@ -73,6 +73,14 @@ impl Drop for Reader {
 }
 
 impl Reading {
+    /// Numbers that are on the host already.
+    pub(super) fn known(numbers: Vec<f64>) -> Self {
+        let (answer, answered) = channel();
+        // The receiver is here.
+        let _ = answer.send(Ok(numbers));
+        Self(answered)
+    }
+
     /// Waits for the numbers.
     pub(super) fn wait(self) -> Result<Vec<f64>, TrainError> {
         self.0.recv().map_err(|_| lost())?

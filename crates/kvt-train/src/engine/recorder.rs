@@ -1,13 +1,14 @@
 //! Writes the files that record a run, as one listener: log, tables of epochs and of layers, TensorBoard.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use kvt_data::fs::{free_path, write_atomic};
 use kvt_data::regular;
 
 use crate::run::{
-    EpochsCsv, Event, HyperParameters, JsonlLog, LayersCsv, Listener, Log, Metric, RunDir,
-    RunError, StepRecord, TensorBoard, read_log,
+    Event, JsonlLog, Listener, Log, Metric, RunDir, RunError, StepRecord, Tables, TensorBoard,
+    read_log,
 };
 
 /// Writes every event to the run's folder and passes it on.
@@ -34,36 +35,26 @@ impl<'a> Recorder<'a> {
     pub fn open(
         run: &RunDir,
         resumed: Option<(u64, u64)>,
-        tensorboard: Option<&HyperParameters>,
+        tensorboard: Option<&BTreeMap<String, toml::Value>>,
         metrics: &'static [Metric],
         next: &'a mut dyn Listener,
     ) -> Result<(Self, Vec<String>), RunError> {
         run.check()?;
-        let mut warnings = Vec::new();
+        let (offset, step) = resumed.unwrap_or_default();
+        let (log, torn) = JsonlLog::resume(&run.log(), offset, step)?;
+        let Log { events, warning } = read_log(&run.log())?;
+        let mut warnings: Vec<String> = torn.into_iter().chain(warning).collect();
         // When the log has lost lines, the table is the only record of these epochs.
-        let mut table = None;
-        let (log, logged) = match resumed {
-            None => (JsonlLog::create(&run.log())?, Vec::new()),
-            Some((offset, step)) => {
-                let (log, torn) = JsonlLog::resume(&run.log(), offset, step)?;
-                let Log { events, warning } = read_log(&run.log())?;
-                if torn.is_some() || warning.is_some() {
-                    table = regular::read(&run.epochs_csv()).ok();
-                }
-                warnings.extend(torn.into_iter().chain(warning));
-                (log, events)
-            }
-        };
-        let steps = resumed.map(|(_, steps)| steps);
-        let mut others: Vec<Box<dyn Listener>> = vec![
-            Box::new(EpochsCsv::new(&run.epochs_csv(), metrics, &logged)?),
-            Box::new(LayersCsv::new(&run.layers_csv(), &logged)?),
-        ];
+        let lacks_lines = !warnings.is_empty();
+        let table = lacks_lines.then(|| regular::read(&run.epochs_csv()).ok());
+        let tables = Tables::new(run, metrics, &events)?;
+        let mut others: Vec<Box<dyn Listener>> = vec![Box::new(tables)];
         if let Some(parameters) = tensorboard {
-            let board = TensorBoard::new(&run.tensorboard(), steps, &logged, parameters)?;
+            let step = resumed.map(|(_, step)| step);
+            let board = TensorBoard::new(&run.tensorboard(), step, &events, parameters)?;
             others.push(Box::new(board));
         }
-        if let Some(earlier) = table
+        if let Some(earlier) = table.flatten()
             && earlier != regular::read(&run.epochs_csv())?
         {
             let path = run.epochs_csv();

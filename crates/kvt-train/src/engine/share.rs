@@ -1,8 +1,8 @@
 //! Shares the first process's state with all processes.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleMapper, Param, ParamId};
+use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{DType, Tensor, TensorData};
 use kvt_models::Network;
 use kvt_models::weights::StateDict;
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TrainError;
 use super::progress::Progress;
+use super::untrained::Untrained;
 use super::update::TrainState;
 use crate::recipe::LossScale;
 use crate::task::Task;
@@ -17,67 +18,58 @@ use crate::world::{World, WorldError, agree};
 
 /// A network with all values of the first process.
 pub(super) fn shared<M: Module>(network: M, world: &dyn World) -> Result<M, TrainError> {
-    Sharer::new(world, None).map(network)
+    let mut sharer = Sharer {
+        world,
+        failed: None,
+    };
+    let network = network.map(&mut sharer);
+    match sharer.failed {
+        Some(error) => Err(error),
+        None => Ok(network),
+    }
 }
 
 /// Gives a network, and all clones that share its state, the untrained state of the first process's network, such as the running
-/// statistics of batch norms: only these change in place, and other results are dropped. Frozen weights are not sent, because that has no effect.
+/// statistics of batch norms. Frozen weights are not sent, because they have not changed.
 pub(super) fn share_untrained(network: &impl Network, world: &dyn World) -> Result<(), TrainError> {
-    let sharer = Sharer::new(world, Some(network.frozen().into_iter().collect()));
-    sharer.map(network.clone()).map(|_| ())
+    let (mut state, frozen) = (Untrained::of(network), network.frozen());
+    state.0.retain(|(id, _)| !frozen.contains(id));
+    for (_, tensor) in &mut state.0 {
+        *tensor = share(tensor.clone(), world)?;
+    }
+    state.restore(network);
+    Ok(())
+}
+
+/// A tensor with the values of the first process.
+fn share<const D: usize>(tensor: Tensor<D>, world: &dyn World) -> Result<Tensor<D>, TrainError> {
+    let (device, shape, dtype) = (tensor.device(), tensor.shape(), tensor.dtype());
+    let trained = tensor.is_require_grad();
+    let own = if world.is_first() {
+        tensor
+            .try_into_data()
+            .map_err(|error| TrainError::Execution(error.to_string()))?
+            .as_bytes()
+            .to_vec()
+    } else {
+        Vec::new()
+    };
+    let bytes = world.share(0, own)?;
+    let data = TensorData::from_bytes_vec(bytes, shape, dtype);
+    Ok(Tensor::from_data(data, &device).set_require_grad(trained))
 }
 
 struct Sharer<'a> {
     world: &'a dyn World,
-    /// `None`: all values are sent. `Some`: only untrained ones, and none of these.
-    frozen: Option<HashSet<ParamId>>,
     failed: Option<TrainError>,
-}
-
-impl<'a> Sharer<'a> {
-    fn new(world: &'a dyn World, frozen: Option<HashSet<ParamId>>) -> Self {
-        Self {
-            world,
-            frozen,
-            failed: None,
-        }
-    }
-
-    fn map<M: Module>(mut self, network: M) -> Result<M, TrainError> {
-        let network = network.map(&mut self);
-        match self.failed {
-            Some(error) => Err(error),
-            None => Ok(network),
-        }
-    }
-
-    fn share<const D: usize>(&self, tensor: Tensor<D>) -> Result<Tensor<D>, TrainError> {
-        let (device, shape, dtype) = (tensor.device(), tensor.shape(), tensor.dtype());
-        let trained = tensor.is_require_grad();
-        let own = if self.world.is_first() {
-            tensor
-                .try_into_data()
-                .map_err(|error| TrainError::Execution(error.to_string()))?
-                .as_bytes()
-                .to_vec()
-        } else {
-            Vec::new()
-        };
-        let bytes = self.world.share(0, own)?;
-        let data = TensorData::from_bytes_vec(bytes, shape, dtype);
-        Ok(Tensor::from_data(data, &device).set_require_grad(trained))
-    }
 }
 
 impl ModuleMapper for Sharer<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let frozen = self.frozen.as_ref();
-        let stays = frozen
-            .is_some_and(|frozen| frozen.contains(&param.id) || param.val().is_require_grad());
-        if self.failed.is_some() || stays {
+        if self.failed.is_some() {
             return param;
         }
-        param.map(|tensor| match self.share(tensor.clone()) {
+        param.map(|tensor| match share(tensor.clone(), self.world) {
             Ok(shared) => shared,
             Err(error) => {
                 self.failed = Some(error);
@@ -115,15 +107,11 @@ pub(super) fn share_state<T: Task>(
     progress: &mut Progress,
 ) -> Result<TrainState<T>, TrainError> {
     // The first process's data is prepared first, so that the others learn of a failure before they wait for it.
-    let own = if world.is_first() {
-        to_send(&state, *progress)
-    } else {
-        Ok((Vec::new(), Vec::new()))
-    };
-    let (header, own) = agree(world, own)?;
-    let header = world.share(0, header)?;
-    let header: Header = serde_json::from_slice(&header).map_err(WorldError::from)?;
-    let mut own = own.into_iter();
+    let own = world.is_first().then(|| to_send(&state, *progress));
+    let (header, own) = agree(world, own.transpose())?.unzip();
+    let header = world.collect(header.as_slice())?.pop();
+    let header: Header = header.ok_or(WorldError::Lost)?;
+    let mut own = own.unwrap_or_default().into_iter();
     let mut files: BTreeMap<String, StateDict> = BTreeMap::new();
     for entry in &header.tensors {
         // Only the first process has it.
@@ -154,7 +142,7 @@ pub(super) fn share_state<T: Task>(
 fn to_send<T: Task>(
     state: &TrainState<T>,
     progress: Progress,
-) -> Result<(Vec<u8>, Vec<TensorData>), TrainError> {
+) -> Result<(Header, Vec<TensorData>), TrainError> {
     let (moments, updates) = state.optimizer.state();
     let mut files: Vec<(&str, StateDict)> = vec![(MOMENTS, moments.into_iter().collect())];
     files.extend(state.task.state()?);
@@ -176,7 +164,6 @@ fn to_send<T: Task>(
         loss_scale: state.loss_scale,
         tensors: entries,
     };
-    let header = serde_json::to_vec(&header).map_err(WorldError::from)?;
     Ok((header, tensors))
 }
 

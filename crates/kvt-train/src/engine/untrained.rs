@@ -1,20 +1,18 @@
 //! The state of a network that changes without being trained.
 
-use std::collections::HashMap;
-
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 
 use crate::recipe::flat;
 
-/// The state of a network that changes without being trained, such as the running statistics of batch norms: the forward pass
-/// changes it, and clones share it.
+/// The state of a network that changes without being trained, such as the running statistics of batch norms, in the order of its
+/// modules: the forward pass changes it, and clones share it.
 #[derive(Debug)]
-pub(super) struct Untrained(HashMap<ParamId, Tensor<1>>);
+pub(super) struct Untrained(pub(super) Vec<(ParamId, Tensor<1>)>);
 
 impl Untrained {
     pub(super) fn of(network: &impl Module) -> Self {
-        let mut found = Self(HashMap::new());
+        let mut found = Self(Vec::new());
         network.visit(&mut found);
         found
     }
@@ -29,16 +27,17 @@ impl ModuleVisitor for Untrained {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.val();
         if !value.is_require_grad() {
-            self.0.insert(param.id, flat(value));
+            self.0.push((param.id, flat(value)));
         }
     }
 }
 
 impl ModuleMapper for Untrained {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        match self.0.remove(&param.id) {
-            Some(before) => param.map(|now| before.reshape(now.shape())),
-            None => param,
-        }
+        let Some(at) = self.0.iter().position(|(id, _)| *id == param.id) else {
+            return param;
+        };
+        let (_, before) = self.0.swap_remove(at);
+        param.map(|now| before.reshape(now.shape()))
     }
 }

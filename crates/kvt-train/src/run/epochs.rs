@@ -1,10 +1,7 @@
 //! `epochs.csv`: one row per finished epoch.
 
-use std::path::{Path, PathBuf};
-
-use super::{EpochRecord, EvalRecord, Event, Listener, Metric, RunError};
+use super::{EpochRecord, EvalRecord, Event, Metric};
 use crate::table::{Table, cells, or_empty};
-use kvt_data::fs::write_text;
 
 /// A finished epoch and the last evaluations of the validation split within or after it, if there were any.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,13 +28,9 @@ impl EpochRows {
     /// Adds an event; returns whether a row was added.
     pub fn push(&mut self, event: &Event) -> bool {
         match event {
-            Event::Eval(eval) => {
-                match eval.split.as_str() {
-                    EvalRecord::VAL => self.val = Some(eval.clone()),
-                    EvalRecord::VAL_EMA => self.val_ema = Some(eval.clone()),
-                    _ => {}
-                }
-                false
+            Event::Eval(eval) if eval.split == EvalRecord::VAL => self.val = Some(eval.clone()),
+            Event::Eval(eval) if eval.split == EvalRecord::VAL_EMA => {
+                self.val_ema = Some(eval.clone());
             }
             Event::Epoch(train) => {
                 // Of several within an epoch, the last one; not that of an epoch which never ended.
@@ -47,83 +40,39 @@ impl EpochRows {
                     val: its(self.val.take()),
                     val_ema: its(self.val_ema.take()),
                 });
-                true
             }
-            _ => false,
+            _ => {}
         }
+        matches!(event, Event::Epoch(_))
     }
 }
 
-/// Rewrites `epochs.csv` at the end of each epoch. Epochs count from 0, as in the log; cells of an epoch without an evaluation
-/// are empty, and so are cells of the EMA in a run without one.
-#[derive(Debug)]
-pub struct EpochsCsv {
-    path: PathBuf,
-    /// The columns, for the weights and for their EMA.
-    metrics: &'static [Metric],
-    rows: EpochRows,
-}
-
-impl EpochsCsv {
-    /// Starts with the events that are already in the log: none for a new run, those up to the checkpoint for a resumed one (so
-    /// that only the log must be cut).
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn new(
-        path: &Path,
-        metrics: &'static [Metric],
-        logged: &[Event],
-    ) -> Result<Self, RunError> {
-        let mut rows = EpochRows::default();
-        for event in logged {
-            rows.push(event);
-        }
-        let csv = Self {
-            path: path.to_owned(),
-            metrics,
-            rows,
-        };
-        csv.write()?;
-        Ok(csv)
+/// The table, with columns of `metrics` for the weights and for their EMA. Epochs count from 0, as in the log; cells of an epoch
+/// without an evaluation are empty, and so are cells of the EMA in a run without one.
+pub(super) fn csv(rows: &EpochRows, metrics: &[Metric]) -> String {
+    let mut header = ["epoch", "train_loss", "lr"].map(str::to_owned).to_vec();
+    for split in [EvalRecord::VAL, EvalRecord::VAL_EMA] {
+        let names = metrics.iter();
+        header.extend(names.map(|metric| format!("{split}_{}", metric.name)));
     }
-
-    fn write(&self) -> Result<(), RunError> {
-        let mut header = ["epoch", "train_loss", "lr"].map(str::to_owned).to_vec();
-        for split in [EvalRecord::VAL, EvalRecord::VAL_EMA] {
-            let names = self.metrics.iter();
-            header.extend(names.map(|metric| format!("{split}_{}", metric.name)));
-        }
-        header.extend(["seconds", "images_per_second"].map(str::to_owned));
-        let rows = self.rows.rows.iter().map(|row| {
-            let train = &row.train;
-            [
-                &cells([&train.epoch, &train.train_loss, &train.lr])[..],
-                &self.cells(row.val.as_ref()),
-                &self.cells(row.val_ema.as_ref()),
-                &cells([&train.seconds, &train.images_per_second]),
-            ]
-            .concat()
-        });
-        write_text(&self.path, &Table::new(header, rows).csv())?;
-        Ok(())
-    }
-
-    /// The metrics; empty if one was not measured.
-    fn cells(&self, eval: Option<&EvalRecord>) -> Vec<String> {
+    header.extend(["seconds", "images_per_second"].map(str::to_owned));
+    // Empty if one was not measured.
+    let measured = |eval: Option<&EvalRecord>| -> Vec<String> {
         let value = |metric: &Metric| eval?.metrics.get(metric.name);
-        let cells = self.metrics.iter().map(|metric| or_empty(value(metric)));
+        let cells = metrics.iter().map(|metric| or_empty(value(metric)));
         cells.collect()
-    }
-}
-
-impl Listener for EpochsCsv {
-    fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        if self.rows.push(event) {
-            self.write()?;
-        }
-        Ok(())
-    }
+    };
+    let rows = rows.rows.iter().map(|row| {
+        let train = &row.train;
+        [
+            &cells([&train.epoch, &train.train_loss, &train.lr])[..],
+            &measured(row.val.as_ref()),
+            &measured(row.val_ema.as_ref()),
+            &cells([&train.seconds, &train.images_per_second]),
+        ]
+        .concat()
+    });
+    Table::new(header, rows).csv()
 }
 
 #[cfg(test)]
@@ -134,6 +83,7 @@ mod tests {
 
     use super::*;
     use crate::run::testing::{epoch, eval};
+    use crate::run::{Listener, RunDir, Tables};
 
     const METRICS: &[Metric] = &[Metric::LOSS, Metric::TOP1, Metric::TOP5];
 
@@ -159,8 +109,9 @@ epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema
     #[test]
     fn rows_join_training_and_validation() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("epochs.csv");
-        let mut csv = EpochsCsv::new(&path, METRICS, &[]).unwrap();
+        let run = RunDir::of_another(folder.path());
+        let path = run.epochs_csv();
+        let mut csv = Tables::new(&run, METRICS, &[]).unwrap();
         for event in events() {
             csv.event(&event).unwrap();
         }
@@ -204,12 +155,13 @@ epoch,train_loss,lr,val_loss,val_top1,val_top5,val_ema_loss,val_ema_top1,val_ema
     #[test]
     fn a_resumed_run_writes_the_same_file() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("epochs.csv");
+        let run = RunDir::of_another(folder.path());
+        let path = run.epochs_csv();
         // Even between an evaluation and the end of its epoch.
         for resume_at in 0..events().len() {
             let events = events();
             let (logged, rest) = events.split_at(resume_at);
-            let mut csv = EpochsCsv::new(&path, METRICS, logged).unwrap();
+            let mut csv = Tables::new(&run, METRICS, logged).unwrap();
             // Logged epochs are written immediately.
             let epochs = logged.iter().filter(|e| matches!(e, Event::Epoch(_)));
             let lines = fs::read_to_string(&path).unwrap().lines().count();

@@ -16,10 +16,10 @@ pub enum RunError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A new run was requested where one already exists.
-    #[error("{}", self.with_folder(FOLDER))]
+    #[error("run `{0}` exists: use `--resume` or another `run.dir`")]
     Exists(PathBuf),
     /// The folder of a new run cannot be created.
-    #[error("{}", self.with_folder(FOLDER))]
+    #[error("could not make the folder `{path}`: {reason}; choose another `run.dir`")]
     NotMade {
         /// The run's folder.
         path: PathBuf,
@@ -36,10 +36,12 @@ pub enum RunError {
     )]
     ConfigLost(PathBuf),
     /// The folder of a new run holds foreign files.
-    #[error("{}", self.with_folder(FOLDER))]
+    #[error("folder `{0}` is not empty and holds no run: choose another `run.dir`")]
     Foreign(PathBuf),
     /// Another process writes this run.
-    #[error("{}", self.with_folder(FOLDER))]
+    #[error(
+        "run `{path}` is being written by {holder}: wait for it, stop it, or use another `run.dir`"
+    )]
     Locked {
         /// The run's folder.
         path: PathBuf,
@@ -77,7 +79,9 @@ pub enum RunError {
         path: PathBuf,
     },
     /// There are or were checkpoints, but none is usable.
-    #[error("{}", self.with_folder(FOLDER))]
+    #[error(
+        "no checkpoint in `{path}` can be used: {reason}; or restore the folder from a copy, or use another `run.dir` to train again"
+    )]
     NoUsableCheckpoint {
         /// The folder of checkpoints.
         path: PathBuf,
@@ -85,7 +89,10 @@ pub enum RunError {
         reason: String,
     },
     /// All epochs were trained, but the checkpoints are gone.
-    #[error("{}", self.with_folder(FOLDER))]
+    #[error(
+        "run `{}` is finished, but its checkpoints are gone: restore `{}`, or use another `run.dir` to train again",
+        .0.display(), .0.join("checkpoints").display()
+    )]
     CheckpointsGone(PathBuf),
     /// A run resumes only from its own checkpoints.
     #[error(
@@ -133,34 +140,20 @@ pub enum RunError {
 impl RunError {
     /// The message if the folder of the run is given by `folder`, such as the option `--out`, rather than the key `run.dir`.
     pub fn with_folder(&self, folder: &str) -> String {
-        match self {
-            Self::Exists(path) => {
-                let path = path.display();
-                format!("run `{path}` exists: use `--resume` or another `{folder}`")
-            }
-            Self::NotMade { path, reason } => {
-                let path = path.display();
-                format!("could not make the folder `{path}`: {reason}; choose another `{folder}`")
-            }
-            Self::Foreign(path) => {
-                let path = path.display();
-                format!("folder `{path}` is not empty and holds no run: choose another `{folder}`")
-            }
-            Self::Locked { path, holder } => format!(
-                "run `{}` is being written by {holder}: wait for it, stop it, or use another `{folder}`",
-                path.display()
-            ),
-            Self::NoUsableCheckpoint { path, reason } => format!(
-                "no checkpoint in `{}` can be used: {reason}; or restore the folder from a copy, or use another `{folder}` to train again",
-                path.display()
-            ),
-            Self::CheckpointsGone(path) => format!(
-                "run `{}` is finished, but its checkpoints are gone: restore `{}`, or use another `{folder}` to train again",
-                path.display(),
-                path.join("checkpoints").display()
-            ),
-            // The messages above are made here, all others by the attributes.
-            other => other.to_string(),
+        let text = self.to_string();
+        let (Self::Exists(_)
+        | Self::NotMade { .. }
+        | Self::Foreign(_)
+        | Self::Locked { .. }
+        | Self::NoUsableCheckpoint { .. }
+        | Self::CheckpointsGone(_)) = self
+        else {
+            return text;
+        };
+        // The last one: what stands before it may have the same words.
+        match text.rsplit_once(FOLDER) {
+            Some((before, after)) => format!("{before}{folder}{after}"),
+            None => text,
         }
     }
 

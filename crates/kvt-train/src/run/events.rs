@@ -3,8 +3,6 @@
 //! Each event is one JSON object in `log.jsonl`, distinguished by `kind`. JSON has no non-finite numbers, so these are written as
 //! the strings `"NaN"`, `"Infinity"` and `"-Infinity"` (which Python's `float` and JavaScript's `Number` can read).
 
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Metrics, RunError};
@@ -191,14 +189,6 @@ impl Note {
             path: None,
         }
     }
-
-    /// An image that was skipped, and why.
-    pub fn skipped(step: u64, path: &Path, reason: impl Into<String>) -> Self {
-        Self {
-            path: Some(path.display().to_string()),
-            ..Self::new(step, Topic::Skipped, reason)
-        }
-    }
 }
 
 /// Receives every event of a run, in order.
@@ -258,7 +248,10 @@ mod tests {
             serde_json::to_string(&eval).unwrap(),
             r#"{"kind":"eval","epoch":3,"step":40,"split":"val","loss":1.0,"top1":50.0,"top5":90.0,"images":10}"#
         );
-        let note = Event::Note(Note::skipped(7, Path::new("a/b.jpg"), "truncated"));
+        let note = Event::Note(Note {
+            path: Some("a/b.jpg".to_owned()),
+            ..Note::new(7, Topic::Skipped, "truncated")
+        });
         assert_eq!(
             serde_json::to_string(&note).unwrap(),
             r#"{"kind":"note","step":7,"topic":"skipped","message":"truncated","path":"a/b.jpg"}"#

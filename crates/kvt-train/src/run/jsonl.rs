@@ -1,6 +1,6 @@
 //! `log.jsonl`: every event as a line, cut back on resume.
 
-use std::io::{Seek, SeekFrom, Write};
+use std::io::Write;
 use std::path::Path;
 
 use fs_err as fs;
@@ -18,20 +18,9 @@ pub struct JsonlLog {
 }
 
 impl JsonlLog {
-    /// Starts an empty log.
-    ///
-    /// # Errors
-    /// If the file cannot be created.
-    pub fn create(path: &Path) -> Result<Self, RunError> {
-        Ok(Self {
-            file: fs::File::create(path)?,
-            offset: 0,
-        })
-    }
-
     /// Continues a log at the `offset` in bytes that a checkpoint after `step` recorded: later lines belong to steps that will be
     /// repeated, and are dropped. Lines of later steps are dropped wherever they are, since the offset is meaningless in a log
-    /// that was lost and started again. Offset 0 starts afresh.
+    /// that was lost and started again. Offset 0 starts afresh, as does a new run.
     ///
     /// # Errors
     /// If the file cannot be read or cut. A log that is missing, too short or without its last lines (edited, lost) is only a
@@ -51,22 +40,8 @@ impl JsonlLog {
             }
             kept.extend_from_slice(line);
         }
-        let log = if kept.len() == end {
-            // Only a tail to cut off.
-            let mut file = fs::OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(path)?;
-            file.set_len(end as u64)?;
-            file.seek(SeekFrom::End(0))?;
-            file.sync_all()?;
-            file
-        } else {
-            write_atomic(path, |file| file.write_all(&kept))?;
-            fs::OpenOptions::new().append(true).open(path)?
-        };
+        write_atomic(path, |file| file.write_all(&kept))?;
+        let file = fs::OpenOptions::new().append(true).open(path)?;
         let kept = kept.len() as u64;
         let warning = (kept < offset).then(|| {
             format!(
@@ -74,10 +49,7 @@ impl JsonlLog {
                 path.display()
             )
         });
-        let log = Self {
-            file: log,
-            offset: kept,
-        };
+        let log = Self { file, offset: kept };
         Ok((log, warning))
     }
 
@@ -144,6 +116,10 @@ mod tests {
     use super::*;
     use crate::run::{Note, Topic};
 
+    fn new(path: &Path) -> JsonlLog {
+        JsonlLog::resume(path, 0, 0).unwrap().0
+    }
+
     fn note(step: u64) -> Event {
         Event::Note(Note::new(step, Topic::Warning, "text"))
     }
@@ -152,7 +128,7 @@ mod tests {
     fn resuming_drops_the_lines_after_the_checkpoint() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.jsonl");
-        let mut log = JsonlLog::create(&path).unwrap();
+        let mut log = new(&path);
         log.event(&note(1)).unwrap();
         log.event(&note(2)).unwrap();
         let offset = log.offset();
@@ -187,7 +163,7 @@ mod tests {
     fn a_lost_log_is_a_warning_and_a_cut_line_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.jsonl");
-        let mut log = JsonlLog::create(&path).unwrap();
+        let mut log = new(&path);
         log.event(&note(1)).unwrap();
         let whole = log.offset();
         log.event(&note(2)).unwrap();
@@ -209,7 +185,7 @@ mod tests {
     fn a_zeroed_tail_is_said() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.jsonl");
-        let mut log = JsonlLog::create(&path).unwrap();
+        let mut log = new(&path);
         log.event(&note(1)).unwrap();
         let whole = log.offset();
         log.event(&note(2)).unwrap();
@@ -227,7 +203,7 @@ mod tests {
     fn lines_of_later_steps_go_wherever_they_are() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.jsonl");
-        let mut log = JsonlLog::create(&path).unwrap();
+        let mut log = new(&path);
         // Started again after earlier lines were lost: it is shorter than the checkpoint's offset.
         for step in [4, 5, 6] {
             log.event(&note(step)).unwrap();
@@ -243,7 +219,7 @@ mod tests {
     fn reading_tolerates_a_line_in_the_making_and_counts_bad_ones() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.jsonl");
-        let mut log = JsonlLog::create(&path).unwrap();
+        let mut log = new(&path);
         log.event(&note(1)).unwrap();
         log.file.write_all(b"{\"kind\":\"st").unwrap();
         assert!(read_log(&path).unwrap().warning.is_none());

@@ -30,20 +30,21 @@ mod judgement;
 mod layers;
 mod metrics;
 mod number;
+mod tables;
 mod tensorboard;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use checkpoint::{Checkpoint, Checkpoints, Settled, Stage, Which};
+pub use checkpoint::{Checkpoint, Checkpoints, Stage, Which};
 pub use config::{CheckpointConfig, LogConfig, ReportConfig, RunConfig};
 pub use environment::Environment;
-pub use epochs::{EpochRow, EpochRows, EpochsCsv};
+pub use epochs::{EpochRow, EpochRows};
 pub use error::RunError;
 pub use events::{EpochRecord, EvalRecord, Event, LayerRecord, Listener, Note, StepRecord, Topic};
 pub use folder::RunDir;
 pub use jsonl::{JsonlLog, Log, read_log};
 pub(crate) use judgement::forget_judgement;
 pub use judgement::{LINEAR, PREDICTIONS, REPORT, forget_report};
-pub use layers::LayersCsv;
 pub use metrics::{Metric, Metrics};
-pub use tensorboard::{HyperParameters, TensorBoard};
+pub use tables::Tables;
+pub use tensorboard::TensorBoard;

@@ -4,14 +4,11 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 
 pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    if value.is_finite() {
-        serializer.serialize_f64(*value)
-    } else if value.is_nan() {
-        serializer.serialize_str("NaN")
-    } else if *value > 0.0 {
-        serializer.serialize_str("Infinity")
-    } else {
-        serializer.serialize_str("-Infinity")
+    match *value {
+        value if value.is_finite() => serializer.serialize_f64(value),
+        f64::INFINITY => serializer.serialize_str("Infinity"),
+        f64::NEG_INFINITY => serializer.serialize_str("-Infinity"),
+        _ => serializer.serialize_str("NaN"),
     }
 }
 
@@ -25,11 +22,9 @@ enum Raw {
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     match Raw::deserialize(deserializer)? {
         Raw::Number(value) => Ok(value),
-        Raw::Text(text) => match text.as_str() {
-            "NaN" => Ok(f64::NAN),
-            "Infinity" => Ok(f64::INFINITY),
-            "-Infinity" => Ok(f64::NEG_INFINITY),
-            _ => Err(D::Error::custom(format!("`{text}` is not a number"))),
-        },
+        Raw::Text(text) => {
+            let number = text.parse::<f64>();
+            number.map_err(|_| D::Error::custom(format!("`{text}` is not a number")))
+        }
     }
 }

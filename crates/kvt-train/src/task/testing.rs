@@ -137,9 +137,7 @@ impl<T: Task> Workspace<T> {
     /// The weights of the last checkpoint.
     pub(super) fn last(&self, run: &str) -> PathBuf {
         let run = RunDir::open(&self.path(run)).unwrap();
-        let (last, _) = Checkpoints::new(run.checkpoints())
-            .load(Which::Last)
-            .unwrap();
+        let (last, _) = Checkpoints::new(&run).load(Which::Last).unwrap();
         last.file("model.safetensors")
     }
 }
@@ -147,9 +145,7 @@ impl<T: Task> Workspace<T> {
 /// The same of a run's folder.
 pub(super) fn weights(run: &Path) -> BTreeMap<String, Vec<u8>> {
     let run = RunDir::open(run).unwrap();
-    let (last, _) = Checkpoints::new(run.checkpoints())
-        .load(Which::Last)
-        .unwrap();
+    let (last, _) = Checkpoints::new(&run).load(Which::Last).unwrap();
     let files = fs_err::read_dir(last.path())
         .unwrap()
         .map(|file| file.unwrap().path());

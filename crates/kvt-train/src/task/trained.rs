@@ -97,7 +97,7 @@ fn checkpoint(run: &RunDir, which: &str) -> Result<(Checkpoint, Option<String>),
         Which::Path(_) if named.is_dir() => Which::Path(&named),
         which => which,
     };
-    Ok(Checkpoints::new(run.checkpoints()).load(which)?)
+    Ok(Checkpoints::new(run).load(which)?)
 }
 
 /// A network with the weights of a run's checkpoint (`last`, `best` or a checkpoint's folder).

@@ -14,7 +14,7 @@ use crate::probe::HeadMap;
 use kvt_data::Batch;
 use kvt_train::judge::Guess;
 use kvt_train::plot::color;
-use kvt_train::run::{EpochsCsv, Event, JsonlLog, Listener, Note, RunDir, Topic};
+use kvt_train::run::{Event, JsonlLog, Listener, Note, RunDir, Tables, Topic};
 use kvt_train::task::{Evaluation, TaskKind};
 
 /// A class name that tries to break the page.
@@ -34,9 +34,9 @@ impl Runs {
         let run = RunDir::create(&path, false).unwrap();
         let classes = ["cat", NASTY, "dog"].map(str::to_owned);
         run.write_classes(&classes).unwrap();
-        let mut log = JsonlLog::create(&run.log()).unwrap();
+        let (mut log, _) = JsonlLog::resume(&run.log(), 0, 0).unwrap();
         let metrics = &[Metric::LOSS, Metric::TOP1, Metric::TOP5];
-        let mut csv = EpochsCsv::new(&run.epochs_csv(), metrics, &[]).unwrap();
+        let mut csv = Tables::new(&run, metrics, &[]).unwrap();
         for event in events {
             log.event(event).unwrap();
             csv.event(event).unwrap();

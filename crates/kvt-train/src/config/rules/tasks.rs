@@ -102,12 +102,7 @@ fn segment(plan: &mut Plan, checks: &mut Checks<'_>) {
         segment.eval_stride = segment.eval_crop.map(|side| (2 * side / 3).max(1));
     }
     conflicts(plan, check_segment, checks);
-    augments_together(
-        plan,
-        "`task = \"segment\"` augments images and masks together, as `[dense]` says",
-        "leave it out: of `[augment]`, only `mean` and `std` apply to images with masks",
-        checks,
-    );
+    augments_together(plan, ["segment", "masks", "dense"], checks);
 }
 
 /// `[detect]` and `[multiscale]`.
@@ -116,16 +111,15 @@ fn detect(plan: &mut Plan, checks: &mut Checks<'_>) {
         checks.refuse(&format!("multiscale.{key}"), &value, &expected);
     }
     conflicts(plan, check_detect, checks);
-    augments_together(
-        plan,
-        "`task = \"detect\"` augments images and objects together, as `[multiscale]` says",
-        "leave it out: of `[augment]`, only `mean` and `std` apply to images with objects",
-        checks,
-    );
+    augments_together(plan, ["detect", "objects", "multiscale"], checks);
 }
 
-/// Refuses the keys of `[augment]` that images do not have whose masks or objects are augmented with them.
-fn augments_together(plan: &Plan, message: &str, help: &str, checks: &mut Checks<'_>) {
+/// Refuses the keys of `[augment]` that images of a task do not have whose masks or objects are augmented with them, as a section says.
+fn augments_together(plan: &Plan, [task, what, section]: [&str; 3], checks: &mut Checks<'_>) {
+    let message =
+        format!("`task = \"{task}\"` augments images and {what} together, as `[{section}]` says");
+    let help =
+        format!("leave it out: of `[augment]`, only `mean` and `std` apply to images with {what}");
     let used = &plan.augment;
     let mut plain = plan.clone();
     plain.augment = AugmentConfig {
@@ -134,7 +128,7 @@ fn augments_together(plan: &Plan, message: &str, help: &str, checks: &mut Checks
         ..AugmentConfig::default()
     };
     for difference in diff(plan, &plain).unwrap_or_default() {
-        checks.conflict(&difference.key, message, help);
+        checks.conflict(&difference.key, message.as_str(), help.as_str());
     }
 }
 

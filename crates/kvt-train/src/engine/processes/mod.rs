@@ -34,13 +34,10 @@ pub(super) struct Round<T> {
     pub(super) batch: Option<DeviceBatch<T>>,
     /// The images of each process, in order of rank; processes without a micro-batch come last.
     counts: Vec<usize>,
-    shared: Option<Shared>,
-}
-
-/// The group of a round, and whether a layer used it for a sum.
-struct Shared {
-    group: Group,
-    used: Arc<AtomicBool>,
+    /// The processes that have one, if they are several.
+    group: Option<Group>,
+    /// Whether a layer used the group for a sum.
+    is_used: Arc<AtomicBool>,
 }
 
 impl<T> Round<T> {
@@ -61,10 +58,7 @@ impl<T> Round<T> {
 
     /// Runs the forward or backward pass of this process's micro-batch within the group.
     pub(super) fn within<R>(&self, work: impl FnOnce() -> R) -> R {
-        match &self.shared {
-            Some(shared) => with_group(Some(shared.group.clone()), work),
-            None => work(),
-        }
+        with_group(self.group.clone(), work)
     }
 
     /// The loss of a micro-batch as its gradients are computed, and the number of images with which these enter the mean.
@@ -74,9 +68,8 @@ impl<T> Round<T> {
     pub(super) fn weighed(&self, loss: Tensor<1>, count: usize) -> (Tensor<1>, usize) {
         let largest = self.counts.iter().copied().max().unwrap_or(count);
         // Running statistics are also summed, but have no gradients.
-        let hands_over =
-            |shared: &Shared| shared.group.is_joint() && shared.used.load(Ordering::Relaxed);
-        if self.shared.as_ref().is_some_and(hands_over) && count != largest {
+        let hands_over = |group: &Group| group.is_joint() && self.is_used.load(Ordering::Relaxed);
+        if self.group.as_ref().is_some_and(hands_over) && count != largest {
             (loss * (count as f64 / largest as f64), largest)
         } else {
             (loss, count)
@@ -137,28 +130,21 @@ impl Processes {
         } else {
             self.timed(|| self.world.first(taking_part))?
         };
-        let members = members.filter(|members| !members.is_alone());
+        let is_used = Arc::new(AtomicBool::new(false));
+        let group = members.filter(|world| !world.is_alone()).map(|world| {
+            let members = Self {
+                world,
+                ..self.clone()
+            };
+            let used = Arc::clone(&is_used);
+            Group::new(Arc::new(Sums { members, used }), self.joint)
+        });
         Ok(Some(Round {
             batch: own?,
             counts,
-            shared: members.map(|members| self.shared(members)),
+            group,
+            is_used,
         }))
-    }
-
-    fn shared(&self, world: Arc<dyn World>) -> Shared {
-        let used = Arc::new(AtomicBool::new(false));
-        let members = Self {
-            world,
-            ..self.clone()
-        };
-        let sums = Sums {
-            members,
-            used: Arc::clone(&used),
-        };
-        Shared {
-            group: Group::new(Arc::new(sums), self.joint),
-            used,
-        }
     }
 
     /// The losses of all `count` micro-batches of an update, in order, followed by the gradient norm of the first process, so

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::initial::device_and_size;
 use super::{Session, Start};
 use crate::config::{Plan, resolved_toml};
 use crate::engine::TrainError;
@@ -27,23 +26,22 @@ impl<T: Task> Session<T> {
         start: Start<'_>,
         generating: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, TrainError> {
+        let mut prepare = |world, plan| match start {
+            Start::New => Self::new(world, plan, generating),
+            Start::Resume(which) => Self::resume(world, plan, which, generating),
+        };
         if world.is_alone() {
-            return Self::prepare_first(world, plan, start, generating);
+            return prepare(world, plan);
         }
         let (accumulate, size) = (plan.train.accumulate, world.size());
         if !accumulate.is_multiple_of(size) {
             return Err(WorldError::Accumulate { accumulate, size }.into());
         }
-        let first = if world.is_first() {
-            Self::prepare_first(Arc::clone(&world), plan.clone(), start, generating).map(Some)
-        } else {
-            Ok(None)
-        };
-        let first = agree(&*world, first)?;
-        let own = match first {
-            Some(first) => Ok(first),
-            None => Self::follow(Arc::clone(&world), plan),
-        };
+        let first = world
+            .is_first()
+            .then(|| prepare(Arc::clone(&world), plan.clone()));
+        let first = agree(&*world, first.transpose())?;
+        let own = first.map_or_else(|| Self::follow(Arc::clone(&world), plan), Ok);
         let mut session = agree(&*world, own)?;
         session.compare()?;
         session.state = share_state(&*world, session.state, &mut session.progress)?;
@@ -66,28 +64,12 @@ impl<T: Task> Session<T> {
         }
     }
 
-    /// [`prepare`](Self::prepare) in the first or only process of a world.
-    fn prepare_first(
-        world: Arc<dyn World>,
-        plan: Plan,
-        start: Start<'_>,
-        generating: &mut dyn FnMut(usize, usize),
-    ) -> Result<Self, TrainError> {
-        match start {
-            Start::New => Self::new(world, plan, generating),
-            Start::Resume(which) => Self::resume(world, plan, which, generating),
-        }
-    }
-
     /// The session of a process other than the first, before it receives the first one's state. It has no reader: several processes
     /// wait for each update.
     fn follow(world: Arc<dyn World>, plan: Plan) -> Result<Self, TrainError> {
-        let (device, size, _) = device_and_size::<T>(&*world, &plan)?;
-        let views = T::views(&plan, size)?;
-        let splits = Splits::open(&plan, size, None, &mut |_, _| {})?.with_train_views(views);
-        let model = T::model(&plan, &splits)?;
-        let weights = Weights::OfCheckpoint;
-        Self::initial(world, plan, device, splits, model, weights, Vec::new())
+        Self::initial(world, plan, Weights::OfCheckpoint, |plan, size| {
+            Ok(Splits::open(plan, size, None, &mut |_, _| {})?)
+        })
     }
 
     /// Refuses processes that would train something different from the first one.
@@ -97,17 +79,16 @@ impl<T: Task> Session<T> {
         let state = self.splits.state();
         let images = (state.train, state.val, state.listing, self.splits.classes());
         let images = serde_json::to_vec(&images).unwrap_or_default();
-        let version = env!("CARGO_PKG_VERSION").to_owned();
         let known = [
-            ("the version of kvt", version.into_bytes()),
-            ("the configuration", settings.into_bytes()),
-            ("the images", images),
+            ("the version of kvt", env!("CARGO_PKG_VERSION").as_bytes()),
+            ("the configuration", settings.as_bytes()),
+            ("the images", images.as_slice()),
         ];
         let mut differs = Ok(());
         for (what, own) in known {
-            let hash = |bytes: &[u8]| blake3::hash(bytes).as_bytes().to_vec();
-            let of_first = self.world.share(0, hash(&own))?;
-            if of_first != hash(&own) && differs.is_ok() {
+            let own = blake3::hash(own).as_bytes().to_vec();
+            let of_first = self.world.share(0, own.clone())?;
+            if of_first != own && differs.is_ok() {
                 let rank = self.world.rank();
                 differs = Err(WorldError::Differs { what, rank }.into());
             }

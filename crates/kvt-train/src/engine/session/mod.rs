@@ -22,9 +22,7 @@ use super::{End, Late, Processes, Reader, Recorder, TrainError, TrainState, Trai
 use crate::config::{self, Plan};
 use crate::device::ResolvedDevice;
 use crate::recipe::Schedule;
-use crate::run::{
-    Event, HyperParameters, Listener, Note, RunDir, RunError, Topic, Which, forget_judgement,
-};
+use crate::run::{Event, Listener, Note, RunDir, RunError, Topic, Which, forget_judgement};
 use crate::splits::Splits;
 use crate::task::Task;
 use crate::world::World;
@@ -43,7 +41,6 @@ pub struct Session<T: Task> {
     /// Reads numbers while the device continues, if the run uses that.
     reader: Option<Reader>,
     state: TrainState<T>,
-    schedule: Schedule,
     progress: Progress,
     /// Log bytes and steps of the checkpoint that the run resumes from; both 0 if there was none.
     resumed: Option<(u64, u64)>,
@@ -119,7 +116,7 @@ impl<T: Task> Session<T> {
         let checkpoints = self.checkpointer();
         // Values that TOML cannot hold were refused when the plan was written to the run's folder.
         let parameters = toml::Table::try_from(&self.plan).unwrap_or_default();
-        let parameters = HyperParameters(config::leaves(parameters));
+        let parameters = config::leaves(parameters);
         let (mut recorder, warnings) = if self.world.is_first() {
             // Here the folder is certainly this run's, and nobody else's.
             forget_judgement(&self.plan.run.dir)?;
@@ -146,7 +143,7 @@ impl<T: Task> Session<T> {
             splits: &self.splits,
             device: self.device.device.clone().autodiff(),
             state: self.state,
-            schedule: self.schedule,
+            schedule: Schedule::of(&self.plan, self.splits.updates_per_epoch(&self.plan)),
             progress: self.progress,
             checkpoints,
             // A run that starts over has not resumed anything.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use kvt_data::fs::write_text;
 
 use super::Session;
-use super::initial::device_and_size;
 use crate::config::{self, Plan, resolved_toml};
 use crate::engine::{Reader, TrainError};
 use crate::run::{Environment, Note, RunDir, Topic};
@@ -20,19 +19,14 @@ impl<T: Task> Session<T> {
         plan: Plan,
         generating: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, TrainError> {
-        let (device, size, slow) = device_and_size::<T>(&*world, &plan)?;
-        let views = T::views(&plan, size)?;
-        let splits = Splits::open(&plan, size, None, generating)?.with_train_views(views);
-        let model = T::model(&plan, &splits)?;
-        let images = Some(splits.train.samples.len());
-        let of_data = splits.warnings().into_iter();
-        let warnings = of_data
-            .chain(config::warnings(&plan, &model, images))
-            .chain(slow);
-        let mut notes = vec![Note::new(0, Topic::Start, splits.describe())];
-        notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
-        let weights = Weights::OfPlan;
-        let mut session = Self::initial(world, plan, device, splits, model, weights, notes)?;
+        let open = |plan: &Plan, size| -> Result<_, TrainError> {
+            Ok(Splits::open(plan, size, None, generating)?)
+        };
+        let mut session = Self::initial(world, plan, Weights::OfPlan, open)?;
+        let start = Note::new(0, Topic::Start, session.splits.describe());
+        let images = Some(session.splits.train.samples.len());
+        let warnings = config::warnings(&session.plan, &session.model, images);
+        session.note_first(vec![start], warnings);
         let environment = session.take_folder(false)?;
         session.record_start(&environment)?;
         Ok(session)

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Session;
-use super::initial::{device_and_size, initial_state};
+use super::initial::initial_state;
 use crate::config::{Plan, diff, load_plan};
 use crate::engine::TrainError;
 use crate::run::{Event, Note, RunDir, RunError, Topic, Which, read_log};
@@ -21,18 +21,17 @@ impl<T: Task> Session<T> {
         which: Which<'_>,
         generating: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, TrainError> {
-        let (device, size, _) = device_and_size::<T>(&*world, &plan)?;
         let started = RunDir::open(&plan.run.dir)?;
-        let mut notes = compare_with_started(&started, &plan)?;
-        let views = T::views(&plan, size)?;
-        let (splits, class_list) = open_splits(&plan, size, &started, generating)?;
-        let splits = splits.with_train_views(views);
+        let notes = compare_with_started(&started, &plan)?;
+        let mut class_list = None;
+        let open = |plan: &Plan, size| -> Result<_, TrainError> {
+            let (splits, problem) = open_splits(plan, size, &started, generating)?;
+            class_list = problem;
+            Ok(splits)
+        };
+        let mut session = Self::initial(world, plan, Weights::OfCheckpoint, open)?;
         // The run gave the warnings about its settings at its start.
-        let warnings = splits.warnings().into_iter();
-        notes.extend(warnings.map(|text| Note::new(0, Topic::Warning, text)));
-        let model = T::model(&plan, &splits)?;
-        let weights = Weights::OfCheckpoint;
-        let mut session = Self::initial(world, plan, device, splits, model, weights, notes)?;
+        session.note_first(notes, Vec::new());
         let environment = session.take_folder(true)?;
         let (restored, class_list) = match (session.restored(which), class_list) {
             // A difference in classes explains the problem better than one in the number of images.
@@ -67,16 +66,15 @@ impl<T: Task> Session<T> {
             }),
             (Which::Last, _) => Ok(()),
             // Steps after an older checkpoint are cut off the log, so keep a copy.
-            _ => self.run.copy_log().map_err(TrainError::from),
+            _ => self.run.copy_log().map(drop).map_err(TrainError::from),
         };
         match checkpoints.restore(which, self.state, before) {
-            Ok(restored) => {
-                self.state = restored.state;
-                self.progress = restored.progress;
-                self.resumed = Some((restored.log_offset, self.progress.position.step));
+            Ok((state, saved, warnings)) => {
+                self.state = state;
+                self.progress = saved.progress;
+                self.resumed = Some((saved.log_offset, self.progress.position.step));
                 self.tell_resumed(epochs);
-                let warnings = restored.warnings.into_iter();
-                warnings.for_each(|warning| self.warn(warning));
+                warnings.into_iter().for_each(|warning| self.warn(warning));
             }
             // Killed before its first checkpoint: starting over loses nothing.
             Err(TrainError::Run(RunError::NoCheckpoint { .. })) if which == Which::Last => {
@@ -134,7 +132,7 @@ fn start_over(run: &RunDir, epochs: u32) -> Result<String, TrainError> {
     }
     let mut message = "no checkpoint yet: starting from the beginning".to_owned();
     if finished(0) {
-        let kept = run.set_log_aside()?;
+        let kept = run.copy_log()?;
         message += &format!("; the log so far is kept as `{}`", kept.display());
     }
     Ok(message)
@@ -199,22 +197,17 @@ fn compare_with_started(run: &RunDir, plan: &Plan) -> Result<Vec<Note>, TrainErr
         problem: error.to_string(),
     })?;
     let differences = diff(&started, plan).map_err(Box::new)?;
-    let refused: Vec<String> = differences
-        .iter()
-        .filter(|difference| !difference.is_harmless)
-        .map(|difference| format!("  {difference}"))
-        .collect();
+    let refused = differences.iter().filter(|one| !one.is_harmless);
+    let refused: Vec<String> = refused.map(|one| format!("  {one}")).collect();
     if !refused.is_empty() {
         return Err(TrainError::ConfigChanged {
             run: run.path().to_owned(),
             differences: refused.join("\n"),
         });
     }
-    Ok(differences
-        .into_iter()
-        .map(|difference| {
-            let message = format!("resumed with another setting: {difference}");
-            Note::new(0, Topic::Resume, message)
-        })
-        .collect())
+    let messages = differences
+        .iter()
+        .map(|difference| format!("resumed with another setting: {difference}"));
+    let note = |message| Note::new(0, Topic::Resume, message);
+    Ok(messages.map(note).collect())
 }

@@ -34,10 +34,7 @@ impl<T: Task> Session<T> {
             initial_state(plan, &self.model, &self.splits, weights, &device, notes)?;
         let settings = UpdateSettings {
             seed: plan.seed,
-            rates: Rates {
-                lr: 0.0,
-                weight_decay: 0.0,
-            },
+            rates: Rates::default(),
             clip: plan.optim.clip(),
             ema_decay: 0.0,
         };

@@ -40,11 +40,8 @@ pub(super) struct Step {
     pub(super) signals: Option<Told>,
 }
 
-/// The task's signals of an update.
-pub(super) enum Told {
-    Known(Signals),
-    OnItsWay(Reading, Tell),
-}
+/// The numbers of the task's signals of an update, and what interprets them.
+pub(super) type Told = (Reading, Tell);
 
 impl Late {
     /// With this reader, if there is one.
@@ -76,18 +73,17 @@ impl<T: Task> Trainer<'_, '_, T> {
             return Ok(None);
         }
         let Some(Unread { numbers, tell }) = self.state.task.signals(position) else {
-            return Ok(Some(Told::Known(Signals::default())));
+            let none: Tell = Box::new(|_| Signals::default());
+            return Ok(Some((Reading::known(Vec::new()), none)));
         };
         if !is_known && self.late.signals.is_none() {
             self.late.signals = Reader::start();
         }
-        let told = match self.late.signals.as_ref().filter(|_| !is_known) {
-            Some(reader) => reader
-                .read(numbers)
-                .map(|numbers| Told::OnItsWay(numbers, tell)),
-            None => read(numbers).map(|numbers| Told::Known(tell(&numbers))),
+        let numbers = match self.late.signals.as_ref().filter(|_| !is_known) {
+            Some(reader) => reader.read(numbers)?,
+            None => Reading::known(read(numbers)?),
         };
-        told.map(Some)
+        Ok(Some((numbers, tell)))
     }
 
     /// Waits for the pending update, if there is one, adds it to the sums and reports it.
@@ -101,14 +97,8 @@ impl<T: Task> Trainer<'_, '_, T> {
             Started::Done(update) => Ok(update),
             Started::OnItsWay(pending) => self.state.finish(pending),
         };
-        let told = |told| match told {
-            Told::Known(signals) => Ok(signals),
-            Told::OnItsWay(numbers, tell) => Ok(tell(&numbers.wait()?)),
-        };
-        let settled = finished.and_then(|update| {
-            let signals: Option<Result<Signals, TrainError>> = step.signals.map(told);
-            Ok((update, signals.transpose()?))
-        });
+        let told = |(numbers, tell): Told| Ok::<_, TrainError>(tell(&numbers.wait()?));
+        let settled = finished.and_then(|update| Ok((update, step.signals.map(told).transpose()?)));
         let (update, signals) = match settled {
             Ok(settled) => settled,
             Err(error) => {

@@ -25,7 +25,7 @@ use super::{Processes, Recorder, Started, TrainError, TrainState, UpdateError, U
 use crate::config::Plan;
 use crate::data::Skipped;
 use crate::recipe::{Rates, Schedule};
-use crate::run::{Stage, Topic};
+use crate::run::Topic;
 use crate::splits::Splits;
 use crate::task::Task;
 use kvt_data::text::short;
@@ -100,7 +100,7 @@ impl<T: Task> Trainer<'_, '_, T> {
             };
             if !go_on {
                 if !self.saved {
-                    self.save(self.stage(), false)?;
+                    self.save(false)?;
                 }
                 self.note(
                     Topic::Stop,
@@ -161,7 +161,7 @@ impl<T: Task> Trainer<'_, '_, T> {
                 self.settle()?;
                 self.progress.concluding =
                     self.out_of_steps() || position.batch >= batches || self.evaluates_within();
-                self.save(self.stage(), false)?;
+                self.save(false)?;
                 self.late.restart_clock();
             }
             if self.evaluates_within() {
@@ -189,27 +189,20 @@ impl<T: Task> Trainer<'_, '_, T> {
         let last = self.out_of_steps() || epoch + 1 == self.epochs();
         let every = self.plan.checkpoint.every_epochs;
         let save = last || complete && due(epoch + 1, every) || within && every > 0;
-        let mut improved = false;
         let evaluates = last || within || complete && due(epoch + 1, self.plan.train.eval_every);
         let analyzes = complete && due(epoch + 1, self.plan.analysis.every);
         if (evaluates || analyzes) && save && !self.saved {
-            self.save(Stage::BeforeEval, false)?;
+            self.save(false)?;
         }
         // Layers are logged only after the evaluation is done, since both start again if it is stopped.
-        let layers = if analyzes {
-            match self.analyze()? {
-                Some(layers) => layers,
-                None => return Ok(false),
-            }
-        } else {
-            Vec::new()
+        let layers = match analyzes.then(|| self.analyze()).transpose()? {
+            Some(None) => return Ok(false),
+            layers => layers.flatten().unwrap_or_default(),
         };
-        if evaluates {
-            improved = match self.evaluate()? {
-                Some(improved) => improved,
-                None => return Ok(false),
-            };
-        }
+        let improved = match evaluates.then(|| self.evaluate()).transpose()? {
+            Some(None) => return Ok(false),
+            improved => improved.flatten().unwrap_or_default(),
+        };
         self.report_layers(layers)?;
         // The last epoch of a run measured in updates counts, though it may be a part.
         if complete || self.plan.updates() == Some(self.progress.position.step) {
@@ -224,7 +217,7 @@ impl<T: Task> Trainer<'_, '_, T> {
         self.progress.concluding = false;
         self.saved = false;
         if save || improved || self.is_stale() {
-            self.save(Stage::Done, improved)?;
+            self.save(improved)?;
         }
         Ok(true)
     }

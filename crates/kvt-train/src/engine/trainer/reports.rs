@@ -124,7 +124,10 @@ impl<T: Task> Trainer<'_, '_, T> {
                 skipped.reason,
                 count + 1
             );
-            let note = Note::skipped(step, &skipped.path, reason);
+            let note = Note {
+                path: Some(skipped.path.display().to_string()),
+                ..Note::new(step, Topic::Skipped, reason)
+            };
             self.recorder.event(&Event::Note(note))?;
         }
         Ok(())

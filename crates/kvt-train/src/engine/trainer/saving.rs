@@ -3,21 +3,21 @@
 use super::Trainer;
 use crate::engine::dump::dump;
 use crate::engine::{TrainError, Update};
-use crate::run::{Listener, Stage, Topic};
+use crate::run::{Listener, Topic};
 use crate::task::Task;
 
 impl<T: Task> Trainer<'_, '_, T> {
-    /// Writes a checkpoint.
-    pub(super) fn save(&mut self, stage: Stage, best: bool) -> Result<(), TrainError> {
+    /// Writes a checkpoint, of the best evaluation so far if it is the `best`.
+    pub(super) fn save(&mut self, best: bool) -> Result<(), TrainError> {
         // All processes have the same state.
         if !self.processes.world().is_first() {
             self.saved = true;
             return Ok(());
         }
         self.recorder.sync()?;
-        let warnings =
-            self.checkpoints
-                .save(&self.state, &self.progress, self.recorder, (stage, best))?;
+        let warnings = self
+            .checkpoints
+            .save(&self.state, &self.progress, self.recorder, best)?;
         self.saved = true;
         for warning in warnings {
             self.note(Topic::Warning, warning)?;
@@ -25,20 +25,11 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(())
     }
 
-    /// The stage of a checkpoint of the current state.
-    pub(super) fn stage(&self) -> Stage {
-        if self.progress.concluding {
-            Stage::BeforeEval
-        } else {
-            Stage::Done
-        }
-    }
-
     /// Saves the state before an error ends the run. The error stays the first part of the message.
     pub(super) fn save_before(&mut self, error: TrainError) -> TrainError {
         // Repairing the data may change file sizes.
         self.checkpoints.forget_sizes();
-        let saved = self.save(self.stage(), false);
+        let saved = self.save(false);
         TrainError::Stopped {
             step: self.progress.position.step,
             saved: match saved {

@@ -18,13 +18,10 @@ pub struct Update {
 impl Update {
     /// From the numbers, without a decision.
     pub(super) fn unpack(numbers: &[f64], images: usize) -> Self {
-        let (grad_norm, losses) = match numbers.split_last() {
-            Some((norm, losses)) => (*norm, losses),
-            None => (f64::NAN, &[][..]),
-        };
+        let (grad_norm, losses) = numbers.split_last().unwrap_or((&f64::NAN, &[]));
         Self {
             loss: losses.iter().sum(),
-            grad_norm,
+            grad_norm: *grad_norm,
             images,
             made: true,
         }

@@ -39,7 +39,7 @@ pub(crate) use decision::Counts;
 pub use state::OptimizerError;
 
 /// The values of the schedules for an update.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     /// The learning rate, before the factor of a parameter's layer.
     pub lr: f64,

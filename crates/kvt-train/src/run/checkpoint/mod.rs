@@ -30,7 +30,6 @@ use serde::de::DeserializeOwned;
 use self::manifest::{Manifest, is_file_name};
 use self::name::Name;
 pub use self::name::Stage;
-pub use self::recover::Settled;
 use super::{RunDir, RunError};
 use kvt_data::fs::{if_there, parent, sync_folder, write_atomic};
 use kvt_data::regular;
@@ -44,8 +43,8 @@ const BEST: &str = "best";
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     folder: PathBuf,
-    /// The run, if it is checked before each write.
-    run: Option<RunDir>,
+    /// Checked before each write.
+    run: RunDir,
     /// How many of the latest checkpoints are kept.
     keep_last: usize,
 }
@@ -81,21 +80,21 @@ pub struct Checkpoint {
 }
 
 impl Checkpoints {
-    /// The checkpoints in `folder`, which need not exist yet.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
+    /// The checkpoints of a run; their folder need not exist yet. Of those that are saved, the latest step is kept.
+    pub fn new(run: &RunDir) -> Self {
         Self {
-            folder: folder.into(),
-            run: None,
+            folder: run.checkpoints(),
+            run: run.clone(),
             keep_last: 1,
         }
     }
 
-    /// The checkpoints of a run that this process writes. Those of `keep_last` of the latest steps are kept, of at least one.
-    pub fn of(run: &RunDir, keep_last: usize) -> Self {
+    /// These, of which those of `keep_last` of the latest steps are kept, of at least one.
+    #[must_use]
+    pub fn keeping(self, keep_last: usize) -> Self {
         Self {
-            folder: run.checkpoints(),
-            run: Some(run.clone()),
             keep_last: keep_last.max(1),
+            ..self
         }
     }
 
@@ -119,7 +118,7 @@ impl Checkpoints {
         let written = self.write(&temporary, &name, files, state);
         if written.is_err() {
             // The cause of errors in the files of a folder that has been moved.
-            let moved = self.check();
+            let moved = self.run.check();
             // On a full disk the incomplete checkpoint would block the next one, and in the place of a moved run it is another's; a
             // failure to delete it matters less.
             let _ = fs::remove_dir_all(&temporary);
@@ -184,7 +183,7 @@ impl Checkpoints {
         state: &impl Serialize,
     ) -> Result<(), E> {
         let io = |error: io::Error| E::from(RunError::Io(error));
-        self.check()?;
+        self.run.check()?;
         if !self.folder.exists() {
             fs::create_dir_all(&self.folder).map_err(io)?;
             sync_folder(parent(&self.folder)).map_err(io)?;
@@ -199,7 +198,7 @@ impl Checkpoints {
         names.push(STATE.to_owned());
         Manifest::seal(temporary, &names).map_err(io)?;
         // It may have been begun just after the run was moved. What was begun before cannot be renamed by this path.
-        self.check()?;
+        self.run.check()?;
         fs::rename(temporary, self.folder.join(name)).map_err(io)?;
         sync_folder(&self.folder).map_err(io)
     }
@@ -221,12 +220,8 @@ impl Checkpoints {
             .join(format!(".{name}.tmp-{}", std::process::id()))
     }
 
-    fn check(&self) -> Result<(), RunError> {
-        self.run.as_ref().map_or(Ok(()), RunDir::check)
-    }
-
     fn point(&self, pointer: &str, name: &str) -> Result<(), RunError> {
-        self.check()?;
+        self.run.check()?;
         write_atomic(&self.folder.join(pointer), |file| writeln!(file, "{name}"))?;
         Ok(())
     }

@@ -10,7 +10,7 @@ use fs_err as fs;
 use super::name::Name;
 use super::{BEST, Checkpoints, LAST};
 use crate::run::RunError;
-use kvt_data::fs::TEMPORARY_PREFIX;
+use kvt_data::fs::remove_leftovers;
 
 /// Prefix of folders that are being written or deleted.
 const HIDDEN: &str = ".step-";
@@ -58,25 +58,17 @@ impl Checkpoints {
 
     /// Deletes what a killed process was writing or deleting.
     pub(super) fn remove_leftovers(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let entries = match fs::read_dir(&self.folder) {
-            Ok(entries) => entries,
+        remove_leftovers(&self.folder);
+        let names = match self.entries() {
+            Ok(names) => names,
             Err(error) => return vec![not_deleted(&self.folder, &error)],
         };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let removed = if name.starts_with(HIDDEN) {
-                fs::remove_dir_all(&path)
-            } else if name.starts_with(TEMPORARY_PREFIX) {
-                fs::remove_file(&path)
-            } else {
-                Ok(())
-            };
-            if let Err(error) = removed {
-                warnings.push(not_deleted(&path, &error));
-            }
-        }
-        warnings
+        let hidden = names.iter().filter(|name| name.starts_with(HIDDEN));
+        let failed = hidden.filter_map(|name| {
+            let path = self.folder.join(name);
+            Some(not_deleted(&path, &fs::remove_dir_all(&path).err()?))
+        });
+        failed.collect()
     }
 }
 

@@ -16,15 +16,6 @@ use kvt_data::fs::if_there;
 /// Prefix of the names of checkpoints that were taken out of use.
 const SET_ASIDE: &str = "set-aside-";
 
-/// The state of the folder of checkpoints when a run was resumed.
-#[derive(Debug, Default)]
-pub struct Settled {
-    /// Checkpoints that were set aside or lost.
-    pub warnings: Vec<String>,
-    /// Whether the best checkpoint is unusable, although there should be one.
-    pub best_is_lost: bool,
-}
-
 impl Checkpoints {
     /// Loads the checkpoint to resume from, with a warning if it is not the requested one. A bare name is one in this folder; it may
     /// have been set aside. The last one is the newest complete one, even if the process died before `last` pointed to it, or a user
@@ -49,7 +40,7 @@ impl Checkpoints {
 
     /// Makes `recovered` the last checkpoint. Newer ones are set aside: they are broken, or the run abandons them. `best` is
     /// `Some` if there was an evaluation, and holds the step of the best one, if known; the pointer `best` is set to its
-    /// checkpoint.
+    /// checkpoint. Returns whether that is unusable, although there should be one. `warnings` receives what was set aside or lost.
     ///
     /// # Errors
     /// If the file system fails.
@@ -57,27 +48,27 @@ impl Checkpoints {
         &self,
         recovered: &mut Checkpoint,
         best: Option<Option<u64>>,
-    ) -> Result<Settled, RunError> {
-        let mut settled = Settled::default();
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, RunError> {
         let name = self.readmit(recovered)?;
-        self.settle_best(best, &mut settled)?;
+        let best_is_lost = self.settle_best(best, warnings)?;
         let text = name.to_string();
         if !matches!(self.pointer(LAST), Ok(Some(last)) if last == text) {
             self.point(LAST, &text)?;
         }
         for newer in self.names()?.into_iter().filter(|other| *other > name) {
-            settled.warnings.push(self.set_aside(newer)?);
+            warnings.push(self.set_aside(newer)?);
         }
-        settled.warnings.extend(self.remove_leftovers());
-        Ok(settled)
+        warnings.extend(self.remove_leftovers());
+        Ok(best_is_lost)
     }
 
-    /// Makes `best` name the checkpoint of the best evaluation, if it is usable.
+    /// Makes `best` name the checkpoint of the best evaluation, if it is usable; returns whether it is not.
     fn settle_best(
         &self,
         best: Option<Option<u64>>,
-        settled: &mut Settled,
-    ) -> Result<(), RunError> {
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, RunError> {
         // The pointer comes first, since several checkpoints may have the same step.
         let pointed = self
             .pointer(BEST)
@@ -97,15 +88,14 @@ impl Checkpoints {
         for name in candidates {
             let path = self.path(name);
             match Checkpoint::load(&path) {
-                Ok(_) if pointed == Some(name) => return Ok(()),
-                Ok(_) => return self.point(BEST, &name.to_string()),
+                Ok(_) if pointed == Some(name) => return Ok(false),
+                Ok(_) => return self.point(BEST, &name.to_string()).map(|()| false),
                 Err(_) if !path.exists() => {}
-                Err(_) => settled.warnings.push(self.set_aside(name)?),
+                Err(_) => warnings.push(self.set_aside(name)?),
             }
         }
-        settled.best_is_lost = best.is_some();
         if_there(fs::remove_file(self.folder.join(BEST)))?;
-        Ok(())
+        Ok(best.is_some())
     }
 
     /// The path of a checkpoint in this folder: a bare name, or a path that leads into it.

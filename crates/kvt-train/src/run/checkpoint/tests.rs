@@ -7,16 +7,8 @@ use super::*;
 
 fn setup() -> (TempDir, Checkpoints) {
     let folder = tempfile::tempdir().unwrap();
-    let checkpoints = Checkpoints::new(folder.path().join("checkpoints"));
+    let checkpoints = Checkpoints::new(&RunDir::of_another(folder.path()));
     (folder, checkpoints)
-}
-
-/// The same checkpoints, of so many of the latest steps.
-fn keeping(checkpoints: Checkpoints, keep_last: usize) -> Checkpoints {
-    Checkpoints {
-        keep_last,
-        ..checkpoints
-    }
 }
 
 /// Saves two files, one of which contains the step, and the step as state.
@@ -277,7 +269,7 @@ fn a_step_saved_again_replaces_the_first_only_when_complete() {
 #[test]
 fn of_the_latest_steps_one_checkpoint_each_is_kept() {
     let (_folder, checkpoints) = setup();
-    let checkpoints = keeping(checkpoints, 2);
+    let checkpoints = checkpoints.keeping(2);
     let none = |_: &Path| Ok::<_, RunError>(Vec::new());
     for step in [10, 20, 30] {
         for stage in [Stage::BeforeEval, Stage::Done] {
@@ -307,18 +299,19 @@ fn settle(
     best: Option<u64>,
 ) -> (u64, Vec<String>, bool) {
     let (mut recovered, _) = checkpoints.recover(which).unwrap();
-    let settled = checkpoints.settle(&mut recovered, best.map(Some)).unwrap();
-    let warnings = settled.warnings;
+    let mut warnings = Vec::new();
+    let settled = checkpoints.settle(&mut recovered, best.map(Some), &mut warnings);
+    let best_is_lost = settled.unwrap();
     // After any damage, the next start finds a consistent folder.
     let step = recovered.state().unwrap();
     assert_eq!(load(checkpoints, Which::Last), (step, None));
-    (step, warnings, settled.best_is_lost)
+    (step, warnings, best_is_lost)
 }
 
 /// Steps 1 (the best) to 3, all kept.
 fn three() -> (TempDir, Checkpoints) {
     let (folder, checkpoints) = setup();
-    let checkpoints = keeping(checkpoints, 9);
+    let checkpoints = checkpoints.keeping(9);
     for step in 1..=3 {
         save(&checkpoints, step, step == 1);
     }
@@ -520,7 +513,7 @@ fn a_moved_run_writes_no_checkpoint_into_another() {
     let folder = tempfile::tempdir().unwrap();
     let (path, moved) = (folder.path().join("run"), folder.path().join("moved"));
     let run = RunDir::create(&path, false).unwrap();
-    let checkpoints = Checkpoints::of(&run, 1);
+    let checkpoints = Checkpoints::new(&run);
     save(&checkpoints, 1, true);
     let away = || {
         fs::rename(&path, &moved).unwrap();

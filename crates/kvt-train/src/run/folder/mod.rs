@@ -143,30 +143,18 @@ impl RunDir {
         self.path.join(CHECKPOINTS)
     }
 
-    /// Renames the log, so that a run that starts over does not overwrite it. Returns its new path.
-    ///
-    /// # Errors
-    /// If it cannot be renamed.
-    pub fn set_log_aside(&self) -> Result<PathBuf, RunError> {
-        let log = self.log();
-        let kept = free_path(&log);
-        fs::rename(log, &kept)?;
-        Ok(kept)
-    }
-
-    /// Keeps a copy of the log before a part of it is cut off.
+    /// Keeps a copy of the log, if there is one, before a part of it or all of it is cut off. Returns its path.
     ///
     /// # Errors
     /// If it cannot be copied.
-    pub fn copy_log(&self) -> Result<(), RunError> {
+    pub fn copy_log(&self) -> Result<PathBuf, RunError> {
         let log = self.log();
+        let kept = free_path(&log);
         if log.exists() {
             let mut from = regular::open(&log).map_err(|error| regular::named(&log, &error))?;
-            write_atomic(&free_path(&log), |to| {
-                std::io::copy(&mut from, to).map(|_| ())
-            })?;
+            write_atomic(&kept, |to| std::io::copy(&mut from, to).map(|_| ()))?;
         }
-        Ok(())
+        Ok(kept)
     }
 
     /// Writes `classes.txt`.

@@ -60,12 +60,12 @@ fn left_over_temporary_files_go_and_others_stay() {
 }
 
 #[test]
-fn a_log_is_set_aside_under_a_free_name() {
+fn a_log_is_copied_to_a_free_name() {
     let folder = tempfile::tempdir().unwrap();
     let run = make(&folder.path().join("run"));
     for number in ["1", "2"] {
         fs::write(run.log(), number).unwrap();
-        let kept = run.set_log_aside().unwrap();
+        let kept = run.copy_log().unwrap();
         assert!(kept.ends_with(format!("log.jsonl.{number}")));
         assert_eq!(fs::read_to_string(kept).unwrap(), number);
     }

@@ -11,44 +11,31 @@ use toml::Value;
 
 use super::{Message, event};
 
-/// The values of a configuration by their dotted keys, such as `optim.lr`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HyperParameters(pub BTreeMap<String, Value>);
-
-impl HyperParameters {
-    /// The event of the start of a run.
-    pub(super) fn event(&self, wall_time: f64) -> Vec<u8> {
-        let mut info = Message::default();
-        for (name, value) in &self.0 {
-            let mut entry = Message::default();
-            entry.bytes(1, name.as_bytes());
-            entry.bytes(2, &message(value));
-            info.bytes(1, &entry.0);
-        }
-        info.double(5, wall_time);
-        let mut data = Message::default();
-        data.bytes(3, &info.0);
-        let mut plugin = Message::default();
-        plugin.bytes(1, b"hparams");
-        plugin.bytes(2, &data.0);
-        let mut metadata = Message::default();
-        metadata.bytes(1, &plugin.0);
-        let mut value = Message::default();
-        value.bytes(1, b"_hparams_/session_start_info");
-        value.bytes(8, EMPTY_TENSOR);
-        value.bytes(9, &metadata.0);
-        let mut summary = Message::default();
-        summary.bytes(1, &value.0);
-        event(wall_time, None, 5, &summary.0)
+/// The event of the start of a run with the values of its configuration by their dotted keys, such as `optim.lr`.
+pub(super) fn hparams_event(parameters: &BTreeMap<String, Value>, wall_time: f64) -> Message {
+    let mut info = Message::default();
+    for (name, value) in parameters {
+        let entry = Message::default().bytes(1, name.as_bytes());
+        let entry = entry.bytes(2, &message(value).0);
+        info = info.bytes(1, &entry.0);
     }
+    let data = Message::default().bytes(3, &info.double(5, wall_time).0);
+    let plugin = Message::default().bytes(1, b"hparams").bytes(2, &data.0);
+    let metadata = Message::default().bytes(1, &plugin.0);
+    let value = Message::default()
+        .bytes(1, b"_hparams_/session_start_info")
+        .bytes(8, EMPTY_TENSOR)
+        .bytes(9, &metadata.0);
+    let summary = Message::default().bytes(1, &value.0);
+    event(wall_time, None, 5, &summary.0)
 }
 
 /// A `TensorProto` of `dtype` 1, float, whose `tensor_shape` 2 has one `dim` 2 without entries.
 const EMPTY_TENSOR: &[u8] = &[0x08, 0x01, 0x12, 0x02, 0x12, 0x00];
 
 /// A value that TensorBoard can sort and filter by; lists and times become texts.
-fn message(value: &Value) -> Vec<u8> {
-    let mut message = Message::default();
+fn message(value: &Value) -> Message {
+    let message = Message::default();
     match value {
         // Integers in a configuration are far below 2^53, except seeds, which may be rounded here.
         Value::Integer(number) => message.double(2, *number as f64),
@@ -57,7 +44,6 @@ fn message(value: &Value) -> Vec<u8> {
         Value::String(text) => message.bytes(3, text.as_bytes()),
         other => message.bytes(3, other.to_string().as_bytes()),
     }
-    message.0
 }
 
 #[cfg(test)]
@@ -77,8 +63,8 @@ mod tests {
     #[test]
     fn bytes_equal_tensorboards_own() {
         let table = "[optim]\nname = \"adamw\"\nlr = 0.25\n[ema]\non = true\n";
-        let parameters = HyperParameters(leaves(toml::from_str(table).unwrap()));
-        let bytes = parameters.event(1.5);
+        let parameters = leaves(toml::from_str(table).unwrap());
+        let bytes = hparams_event(&parameters, 1.5).0;
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, GOLDEN);
     }
@@ -89,11 +75,11 @@ mod tests {
         let found = leaves(table);
         let found: Vec<_> = found
             .iter()
-            .map(|(name, value)| (name.as_str(), message(value)))
+            .map(|(name, value)| (name.as_str(), message(value).0))
             .collect();
         let expected = [
-            ("model.depth", message(&Value::from("[2, 2]"))),
-            ("seed", message(&Value::from(7.0))),
+            ("model.depth", message(&Value::from("[2, 2]")).0),
+            ("seed", message(&Value::from(7.0)).0),
         ];
         assert_eq!(found, expected);
     }

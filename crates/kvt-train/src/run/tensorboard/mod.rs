@@ -7,13 +7,14 @@
 
 mod hparams;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fs_err as fs;
 
-pub use self::hparams::HyperParameters;
+use self::hparams::hparams_event;
 use super::{Event, LayerRecord, Listener, RunError};
 
 const PREFIX: &str = "events.out.tfevents.";
@@ -28,7 +29,8 @@ pub struct TensorBoard {
 impl TensorBoard {
     /// Opens a new event file in `folder` (created if missing). A run resumed after the step `resumed` makes TensorBoard discard
     /// the content of earlier files from that step on, since they may hold an evaluation that will be repeated. So the logged
-    /// events of that step (in `logged`) are written once more. A run that starts records its hyper-parameters.
+    /// events of that step (in `logged`) are written once more. A run that starts records its hyper-parameters: the values of its
+    /// configuration by their dotted keys.
     ///
     /// # Errors
     /// If the folder or the file cannot be written.
@@ -36,7 +38,7 @@ impl TensorBoard {
         folder: &Path,
         resumed: Option<u64>,
         logged: &[Event],
-        parameters: &HyperParameters,
+        parameters: &BTreeMap<String, toml::Value>,
     ) -> Result<Self, RunError> {
         fs::create_dir_all(folder)?;
         let now = now();
@@ -44,31 +46,24 @@ impl TensorBoard {
         // TensorBoard reads files in the order of their names, so each start must sort after the earlier ones.
         let second = (now as u64).max(latest(folder)?.map_or(0, |second| second + 1));
         let name = format!("{PREFIX}{second:010}.{host}.{}.0", std::process::id());
-        let mut file = fs::File::create_new(folder.join(name))?;
-        file.write_all(&record(&version_event(now)))?;
+        let file = fs::File::create_new(folder.join(name))?;
+        let mut board = Self { file };
+        board.write(&event(now, None, 3, b"brain.Event:2"))?;
         if let Some(step) = resumed {
-            file.write_all(&record(&restart_event(now, step)))?;
+            board.write(&restart_event(now, step))?;
         }
         // The hyper-parameters are at step 0: a start at a later step keeps those of the first.
         if resumed.unwrap_or(0) == 0 {
-            file.write_all(&record(&parameters.event(now)))?;
+            board.write(&hparams_event(parameters, now))?;
         }
-        let mut board = Self { file };
         for event in logged.iter().filter(|event| Some(event.step()) == resumed) {
             board.event(event)?;
         }
         Ok(board)
     }
 
-    fn scalars(
-        &mut self,
-        step: u64,
-        section: &str,
-        values: &[(&str, f64)],
-    ) -> Result<(), RunError> {
-        let event = scalar_event(now(), step, section, values);
-        self.file.write_all(&record(&event))?;
-        Ok(())
+    fn write(&mut self, event: &Message) -> Result<(), RunError> {
+        Ok(self.file.write_all(&record(&event.0))?)
     }
 }
 
@@ -87,7 +82,7 @@ fn latest(folder: &Path) -> Result<Option<u64>, RunError> {
 
 impl Listener for TensorBoard {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        match event {
+        let event = match event {
             Event::Step(step) => {
                 let own = [
                     ("loss", step.loss),
@@ -95,21 +90,19 @@ impl Listener for TensorBoard {
                     ("grad_norm", step.grad_norm),
                     ("images_per_second", step.images_per_second),
                 ];
-                let all: Vec<_> = own.into_iter().chain(step.metrics.iter()).collect();
-                self.scalars(step.step, "train", &all)
+                let all = own.into_iter().chain(step.metrics.iter());
+                scalar_event(now(), step.step, "train", all)
             }
-            Event::Eval(eval) => self.scalars(
-                eval.step,
-                &eval.split,
-                &eval.metrics.iter().collect::<Vec<_>>(),
-            ),
+            Event::Eval(eval) => scalar_event(now(), eval.step, &eval.split, eval.metrics.iter()),
             Event::Layer(layer) => {
-                let errors = |(name, _): &(&str, f64)| !name.ends_with(LayerRecord::ERROR);
-                let means: Vec<_> = layer.metrics.iter().filter(errors).collect();
-                self.scalars(layer.step, &format!("layer{:02}", layer.layer), &means)
+                let is_mean = |(name, _): &(&str, f64)| !name.ends_with(LayerRecord::ERROR);
+                let section = format!("layer{:02}", layer.layer);
+                let means = layer.metrics.iter().filter(is_mean);
+                scalar_event(now(), layer.step, &section, means)
             }
-            Event::Epoch(_) | Event::Note(_) => Ok(()),
-        }
+            Event::Epoch(_) | Event::Note(_) => return Ok(()),
+        };
+        self.write(&event)
     }
 }
 
@@ -138,35 +131,34 @@ fn masked_crc(bytes: &[u8]) -> u32 {
 }
 
 /// An event with its content in a field.
-fn event(wall_time: f64, step: Option<u64>, field: u64, content: &[u8]) -> Vec<u8> {
-    let mut event = Message::default();
-    event.double(1, wall_time);
-    if let Some(step) = step {
-        event.integer(2, step);
-    }
-    event.bytes(field, content);
-    event.0
-}
-
-fn version_event(wall_time: f64) -> Vec<u8> {
-    event(wall_time, None, 3, b"brain.Event:2")
+fn event(wall_time: f64, step: Option<u64>, field: u64, content: &[u8]) -> Message {
+    let event = Message::default().double(1, wall_time);
+    let event = match step {
+        Some(step) => event.integer(2, step),
+        None => event,
+    };
+    event.bytes(field, content)
 }
 
 /// `SessionLog::START` makes TensorBoard discard data from `step` on.
-fn restart_event(wall_time: f64, step: u64) -> Vec<u8> {
+fn restart_event(wall_time: f64, step: u64) -> Message {
     const START: u64 = 1;
-    let mut session = Message::default();
-    session.integer(1, START);
+    let session = Message::default().integer(1, START);
     event(wall_time, Some(step), 7, &session.0)
 }
 
-fn scalar_event(wall_time: f64, step: u64, section: &str, values: &[(&str, f64)]) -> Vec<u8> {
+fn scalar_event<'a>(
+    wall_time: f64,
+    step: u64,
+    section: &str,
+    values: impl Iterator<Item = (&'a str, f64)>,
+) -> Message {
     let mut summary = Message::default();
     for (name, number) in values {
-        let mut value = Message::default();
-        value.bytes(1, format!("{section}/{name}").as_bytes());
-        value.float(2, *number as f32);
-        summary.bytes(1, &value.0);
+        let value = Message::default()
+            .bytes(1, format!("{section}/{name}").as_bytes())
+            .float(2, number as f32);
+        summary = summary.bytes(1, &value.0);
     }
     event(wall_time, Some(step), 5, &summary.0)
 }
@@ -176,37 +168,36 @@ fn scalar_event(wall_time: f64, step: u64, section: &str, values: &[(&str, f64)]
 struct Message(Vec<u8>);
 
 impl Message {
-    fn varint(&mut self, mut value: u64) {
+    fn varint(mut self, mut value: u64) -> Self {
         while value >= 0x80 {
             self.0.push((value & 0x7f) as u8 | 0x80);
             value >>= 7;
         }
         self.0.push(value as u8);
+        self
     }
 
-    fn key(&mut self, field: u64, wire_type: u64) {
-        self.varint(field << 3 | wire_type);
+    fn field(self, field: u64, wire_type: u64, value: &[u8]) -> Self {
+        let mut message = self.varint(field << 3 | wire_type);
+        message.0.extend(value);
+        message
     }
 
-    fn integer(&mut self, field: u64, value: u64) {
-        self.key(field, 0);
-        self.varint(value);
+    fn integer(self, field: u64, value: u64) -> Self {
+        self.field(field, 0, &Self::default().varint(value).0)
     }
 
-    fn double(&mut self, field: u64, value: f64) {
-        self.key(field, 1);
-        self.0.extend(value.to_le_bytes());
+    fn double(self, field: u64, value: f64) -> Self {
+        self.field(field, 1, &value.to_le_bytes())
     }
 
-    fn bytes(&mut self, field: u64, value: &[u8]) {
-        self.key(field, 2);
-        self.varint(value.len() as u64);
-        self.0.extend(value);
+    fn bytes(self, field: u64, value: &[u8]) -> Self {
+        let length = Self::default().varint(value.len() as u64).0;
+        self.field(field, 2, &[length.as_slice(), value].concat())
     }
 
-    fn float(&mut self, field: u64, value: f32) {
-        self.key(field, 5);
-        self.0.extend(value.to_le_bytes());
+    fn float(self, field: u64, value: f32) -> Self {
+        self.field(field, 5, &value.to_le_bytes())
     }
 }
 

@@ -13,16 +13,18 @@ const GOLDEN: &str = "\
 
 #[test]
 fn bytes_equal_tensorboards_own() {
-    let mut bytes = record(&version_event(1.5));
-    bytes.extend(record(&restart_event(1.5, 7)));
+    let mut bytes = record(&event(1.5, None, 3, b"brain.Event:2").0);
+    bytes.extend(record(&restart_event(1.5, 7).0));
     let scalars = [("loss", 1.25), ("top1", 62.5)];
-    bytes.extend(record(&scalar_event(2.25, 300, "val", &scalars)));
+    bytes.extend(record(
+        &scalar_event(2.25, 300, "val", scalars.into_iter()).0,
+    ));
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, GOLDEN);
 }
 
-fn parameters() -> HyperParameters {
-    HyperParameters(leaves(toml::from_str("[optim]\nlr = 0.1\n").unwrap()))
+fn parameters() -> BTreeMap<String, toml::Value> {
+    leaves(toml::from_str("[optim]\nlr = 0.1\n").unwrap())
 }
 
 fn has(payload: &[u8], text: &[u8]) -> bool {

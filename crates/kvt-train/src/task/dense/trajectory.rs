@@ -9,7 +9,7 @@ use safetensors::SafeTensors;
 use serde_json::Value;
 
 use crate::config::load_plan;
-use crate::run::{Checkpoints, Event, StepRecord, Which};
+use crate::run::{Checkpoints, Event, RunDir, StepRecord, Which};
 
 /// A golden file.
 pub(in crate::task) struct Golden(Vec<u8>);
@@ -110,7 +110,7 @@ impl Golden {
             })
             .collect();
         let [theirs, drift] = [theirs, drift].map(|state| read_dense(state, &model).unwrap().state);
-        let checkpoints = Checkpoints::new(path("run/checkpoints"));
+        let checkpoints = Checkpoints::new(&RunDir::open(&path("run")).unwrap());
         let (checkpoint, _) = checkpoints.load(Which::Last).unwrap();
         let ours = weights::read(&checkpoint.file("model.safetensors")).unwrap();
         let reach = self.f32s("lrs").iter().sum::<f64>() as f32;
