@@ -108,7 +108,7 @@ impl CocoCheck {
                 check.without_mask += usize::from(object.segmentation.is_none());
                 match object.left_out(found.image.size) {
                     None => {
-                        let mask = object.mask(found.image.size).ok().flatten();
+                        let mask = object.mask(found.image.size);
                         let is_empty = mask.is_some_and(|mask| mask.area() == 0);
                         check.empty_masks += usize::from(is_empty);
                         if let Some((_, count)) = check.classes.get_mut(object.label) {

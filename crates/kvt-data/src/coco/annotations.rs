@@ -81,12 +81,10 @@ pub struct BadAnnotation {
 }
 
 impl Annotation {
-    /// Its pixels in an image of `(height, width)`; `None` if it only has a box.
-    ///
-    /// # Errors
-    /// None for an annotation of a [`Coco`] and its own image.
-    pub fn mask(&self, image: (u32, u32)) -> Result<Option<Rle>, Fault> {
-        self.segmentation.mask(image)
+    /// Its pixels in its own image, of `(height, width)`; `None` if it only has a box. What is wrong with them was said when the file
+    /// was read.
+    pub fn mask(&self, image: (u32, u32)) -> Option<Rle> {
+        self.segmentation.mask(image).ok().flatten()
     }
 }
 

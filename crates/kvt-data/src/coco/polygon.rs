@@ -1,7 +1,7 @@
 //! Outlines of objects, and the pixels inside of them as pycocotools finds these.
 
 use super::Fault;
-use super::rle::{Rle, RleError, pixels};
+use super::rle::Rle;
 
 /// Places of an outline in a pixel: pycocotools rounds to fifths before anything else.
 const FIFTHS: i32 = 5;
@@ -42,12 +42,8 @@ impl Polygon {
         Ok(polygon)
     }
 
-    /// The pixels inside, of an image of `(height, width)`, with the runs that pycocotools has for it.
-    ///
-    /// # Errors
-    /// If the image has more than 2^32 - 1 pixels.
-    pub fn mask(&self, size: (u32, u32)) -> Result<Rle, RleError> {
-        let pixels = pixels(size)?;
+    /// The pixels inside, of an image of `(height, width)` pixels, which are fewer than 2^32, with the runs that pycocotools has for it.
+    pub fn mask(&self, size: (u32, u32)) -> Rle {
         let mut crossings = Vec::new();
         let mut before: Option<[i32; 2]> = None;
         for (from, to) in self.edges() {
@@ -61,7 +57,10 @@ impl Polygon {
                 before = Some([x, y]);
             });
         }
-        Rle::new(size, runs(crossings, pixels))
+        Rle {
+            size,
+            counts: runs(crossings, size.0 * size.1),
+        }
     }
 
     /// The edges, the last of which closes the outline.

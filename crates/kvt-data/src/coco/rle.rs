@@ -17,21 +17,13 @@ const GROUPS: u32 = 7;
 /// A mask as runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rle {
-    size: (u32, u32),
-    counts: Vec<u32>,
+    pub(super) size: (u32, u32),
+    pub(super) counts: Vec<u32>,
 }
 
 /// Why runs are not a mask of an image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RleError {
-    /// An image of more pixels than a run can count.
-    #[error("`{height} x {width}` pixels are more than `{}`", u32::MAX)]
-    Size {
-        /// Height of the image.
-        height: u32,
-        /// Width of the image.
-        width: u32,
-    },
     /// Runs that do not cover the image.
     #[error("the runs count `{total}` pixels, the image has `{pixels}` (`{height} x {width}`)", pixels = u64::from(*height) * u64::from(*width))]
     Total {
@@ -60,12 +52,11 @@ impl Rle {
     /// Runs of an image of `(height, width)` pixels.
     ///
     /// # Errors
-    /// If they do not count as many pixels as the image has.
+    /// If they do not count as many pixels as the image has, or these are 2^32 or more.
     pub fn new(size: (u32, u32), counts: Vec<u32>) -> Result<Self, RleError> {
         let (height, width) = size;
-        let pixels = pixels(size)?;
         let total = counts.iter().map(|&count| u64::from(count)).sum();
-        if total != u64::from(pixels) {
+        if height.checked_mul(width).map(u64::from) != Some(total) {
             return Err(RleError::Total {
                 total,
                 height,
@@ -75,15 +66,8 @@ impl Rle {
         Ok(Self { size, counts })
     }
 
-    /// Encodes the mask of an image of `(height, width)` pixels. `inside` gets row and column.
-    ///
-    /// # Errors
-    /// If the image has more than 2^32 - 1 pixels.
-    pub fn encode(
-        size: (u32, u32),
-        mut inside: impl FnMut(u32, u32) -> bool,
-    ) -> Result<Self, RleError> {
-        pixels(size)?;
+    /// Encodes the mask of an image of `(height, width)` pixels, which are fewer than 2^32. `inside` gets row and column.
+    pub fn encode(size: (u32, u32), mut inside: impl FnMut(u32, u32) -> bool) -> Self {
         let mut counts = Vec::new();
         let (mut run, mut is_inside) = (0, false);
         for column in 0..size.1 {
@@ -96,7 +80,7 @@ impl Rle {
             }
         }
         counts.push(run);
-        Ok(Self { size, counts })
+        Self { size, counts }
     }
 
     /// Reads the compressed form.
@@ -105,7 +89,7 @@ impl Rle {
     /// If the text is not one that [`Rle::to_text`] could have written for an image of this size.
     pub fn from_text(size: (u32, u32), text: &str) -> Result<Self, RleError> {
         // No more runs than pixels and an empty one, and no longer ones, so that no text takes the machine's memory.
-        let (most, mut total) = (u64::from(pixels(size)?), 0);
+        let (most, mut total) = (u64::from(size.0.saturating_mul(size.1)), 0);
         let mut counts: Vec<u32> = Vec::new();
         let (mut number, mut groups) = (0_i64, 0);
         for (position, byte) in text.bytes().enumerate() {
@@ -233,12 +217,6 @@ fn before(counts: &[u32]) -> i64 {
         [_, .., run, _] => i64::from(*run),
         _ => 0,
     }
-}
-
-/// The number of pixels of an image.
-pub(super) fn pixels((height, width): (u32, u32)) -> Result<u32, RleError> {
-    let product = height.checked_mul(width);
-    product.ok_or(RleError::Size { height, width })
 }
 
 #[cfg(test)]

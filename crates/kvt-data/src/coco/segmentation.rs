@@ -45,8 +45,7 @@ impl Segmentation {
         match self {
             Self::None => Ok(None),
             Self::Polygons(parts) => {
-                let parts = parts.iter().map(|part| part.mask(image));
-                let parts: Vec<Rle> = parts.collect::<Result<_, _>>()?;
+                let parts: Vec<Rle> = parts.iter().map(|part| part.mask(image)).collect();
                 let parts = parts.split_first();
                 Ok(parts.map(|(first, rest)| first.union(rest)))
             }

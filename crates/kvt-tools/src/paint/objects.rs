@@ -2,7 +2,7 @@
 
 use image::{Rgb, RgbImage};
 use kvt_data::augment::ObjectMask;
-use kvt_data::coco::{Annotation, Fault};
+use kvt_data::coco::Annotation;
 
 use super::{half, object_color};
 use kvt_train::plot::{shortened, write};
@@ -31,13 +31,13 @@ pub struct PaintedObject {
 
 impl PaintedObject {
     /// An object of a picture of `size` (height, width) as annotated.
-    pub(crate) fn of(one: &Annotation, size: (u32, u32), words: String) -> Result<Self, Fault> {
-        Ok(Self {
+    pub(crate) fn of(one: &Annotation, size: (u32, u32), words: String) -> Self {
+        Self {
             label: one.label,
             bbox: one.bbox,
-            mask: one.mask(size)?.as_ref().map(ObjectMask::from),
+            mask: one.mask(size).as_ref().map(ObjectMask::from),
             words,
-        })
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use kvt_data::augment::{AugmentError, ObjectMask, PrepareObjects};
 use kvt_data::{DataError, ImageObjects, View, decode};
 use kvt_train::splits::{PAD_OBJECTS, image_limits, prepared_batches};
 use kvt_train::task::{
-    DetectEvaluation, FoundObject, ScoreError, eval_objects, evaluate_objects, find_objects,
+    DetectEvaluation, FoundObject, eval_objects, evaluate_objects, find_objects,
 };
 use kvt_train::world::Alone;
 
@@ -76,17 +76,15 @@ impl Detector {
     pub fn look_at(&self, images: &Images, index: u32) -> Result<Spotted, TrainedError> {
         let annotated = images.source.annotated(index, image_limits(&self.plan));
         let (picture, objects) = annotated.map_err(DataError::from)?;
-        let truth = self.truth(objects)?;
-        self.spotted(images.path(index), picture, Some(truth))
+        self.spotted(images.path(index), picture, Some(self.truth(objects)))
     }
 
     /// The objects of an image with their names.
-    fn truth(&self, objects: ImageObjects<'_>) -> Result<Vec<PaintedObject>, ScoreError> {
+    fn truth(&self, objects: ImageObjects<'_>) -> Vec<PaintedObject> {
         let all = objects.annotations.iter().map(|one| {
             let several = if one.is_crowd { " (crowd)" } else { "" };
             let words = name_of(&self.classes, one.label) + several;
-            let object = PaintedObject::of(one, objects.image.size, words);
-            object.map_err(|fault| ScoreError::Mask { id: one.id, fault })
+            PaintedObject::of(one, objects.image.size, words)
         });
         all.collect()
     }

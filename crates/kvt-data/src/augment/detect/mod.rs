@@ -7,8 +7,6 @@ mod config;
 mod objects;
 mod placement;
 
-use std::path::PathBuf;
-
 use image::{RgbImage, imageops};
 use kvt_ops::Key;
 use rand::RngExt;
@@ -22,10 +20,9 @@ use super::normalize::Levels;
 use super::resize::cut;
 use super::{AugmentConfig, AugmentError, Crop};
 use crate::batch::Image;
-use crate::coco::Fault;
 use crate::prepare::{Example, Prepare};
 use crate::source::ImageObjects;
-use crate::{DataError, DecodeError, ImageLimits, Source};
+use crate::{DataError, ImageLimits, Source};
 
 /// Shorter sides before a crop, in pixels.
 const SIZES_BEFORE: [u32; 3] = [400, 500, 600];
@@ -38,36 +35,6 @@ pub struct PrepareObjects {
     config: MultiscaleConfig,
     levels: Levels,
     limits: ImageLimits,
-}
-
-/// An image that cannot be augmented with its objects.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ObjectsError {
-    /// The image cannot be resized.
-    #[error(transparent)]
-    Image(#[from] AugmentError),
-    /// An annotation of another image.
-    #[error("annotation {id}: {fault}")]
-    Annotation {
-        /// Its id.
-        id: u64,
-        /// What is wrong with it.
-        fault: Fault,
-    },
-}
-
-impl ObjectsError {
-    /// That of an image, with its path. A bad annotation makes a bad sample.
-    pub fn at(self, path: PathBuf) -> DataError {
-        match self {
-            Self::Image(error) => error.at(path),
-            error @ Self::Annotation { .. } => DataError::Decode(DecodeError {
-                path,
-                reason: error.to_string(),
-            }),
-        }
-    }
 }
 
 /// What is done to an image: the steps in their order.
@@ -129,7 +96,7 @@ impl Steps {
         &self,
         mut image: RgbImage,
         found: ImageObjects<'_>,
-    ) -> Result<(RgbImage, Objects), ObjectsError> {
+    ) -> Result<(RgbImage, Objects), AugmentError> {
         let (mut columns, mut rows) = (Side::whole(image.width()), Side::whole(image.height()));
         if self.flips {
             imageops::flip_horizontal_in_place(&mut image);
@@ -145,9 +112,7 @@ impl Steps {
         image = resize(image, self.size)?;
         columns.resize(self.size.0);
         rows.resize(self.size.1);
-        let objects = Objects::new(found, &rows, &columns);
-        let objects = objects.map_err(|(id, fault)| ObjectsError::Annotation { id, fault })?;
-        Ok((image, objects))
+        Ok((image, Objects::new(found, &rows, &columns)))
     }
 }
 
@@ -191,13 +156,13 @@ impl PrepareObjects {
     /// The augmented image before normalisation, and its objects.
     ///
     /// # Errors
-    /// If the image has no pixels, would have more than `data.max_pixels`, cannot be resized, or is not that of its annotations.
+    /// If the image has no pixels, would have more than `data.max_pixels`, or cannot be resized.
     pub fn augment(
         &self,
         image: RgbImage,
         found: ImageObjects<'_>,
         key: Key,
-    ) -> Result<(RgbImage, Objects), ObjectsError> {
+    ) -> Result<(RgbImage, Objects), AugmentError> {
         let steps = Steps::draw(&self.config, image.dimensions(), key);
         steps.within(self.limits)?.apply(image, found)
     }

@@ -1,7 +1,7 @@
 //! The objects of an augmented image.
 
 use super::placement::Side;
-use crate::coco::{Annotation, Fault, Rle};
+use crate::coco::{Annotation, Rle};
 use crate::source::ImageObjects;
 
 /// What a detector is to find in an image.
@@ -67,17 +67,14 @@ impl ObjectMask {
         }
     }
 
-    fn of(
-        object: &Annotation,
-        image: (u32, u32),
-        rows: &Side,
-        columns: &Side,
-    ) -> Result<Self, Fault> {
-        let Some(mask) = object.mask(image)? else {
-            let part = surroundings(object.bbox, image);
-            return Ok(Self::new(part, rows, columns, |_, _| true));
-        };
-        Ok(Self::of_runs(&mask, rows, columns))
+    fn of(object: &Annotation, image: (u32, u32), rows: &Side, columns: &Side) -> Self {
+        match object.mask(image) {
+            Some(mask) => Self::of_runs(&mask, rows, columns),
+            None => {
+                let part = surroundings(object.bbox, image);
+                Self::new(part, rows, columns, |_, _| true)
+            }
+        }
     }
 
     fn of_runs(mask: &Rle, rows: &Side, columns: &Side) -> Self {
@@ -112,14 +109,7 @@ fn surroundings([x, y, w, h]: [f64; 4], (height, width): (u32, u32)) -> [u32; 4]
 
 impl Objects {
     /// The objects that are trained on, and are still there in an image with these sides.
-    ///
-    /// # Errors
-    /// The id of an invalid annotation, and what is wrong with it.
-    pub(super) fn new(
-        found: ImageObjects<'_>,
-        rows: &Side,
-        columns: &Side,
-    ) -> Result<Self, (u64, Fault)> {
+    pub(super) fn new(found: ImageObjects<'_>, rows: &Side, columns: &Side) -> Self {
         let (height, width) = found.image.size;
         let mut objects = Self {
             image_id: found.image.id,
@@ -137,12 +127,10 @@ impl Objects {
                 continue;
             }
             let mask = ObjectMask::of(object, found.image.size, rows, columns);
-            objects
-                .masks
-                .push(mask.map_err(|fault| (object.id, fault))?);
+            objects.masks.push(mask);
             objects.boxes.push([x1, y1, x2, y2]);
             objects.labels.push(object.label);
         }
-        Ok(objects)
+        objects
     }
 }

@@ -348,7 +348,7 @@ fn generated_scenes_have_objects() {
                 Segmentation::Runs { .. } => 1,
                 _ => 2,
             }] += 1;
-            let mask = object.mask(found.image.size).unwrap().unwrap();
+            let mask = object.mask(found.image.size).unwrap();
             let pixels = mask.decode();
             let own = pixels
                 .iter()

@@ -83,14 +83,14 @@ pub fn find_objects(
             inside.contains(row as usize, column as usize)
         });
         let [x1, y1, x2, y2] = one.corners.map(f64::from);
-        Ok(FoundObject {
+        FoundObject {
             label: one.label,
             bbox: [x1, y1, x2 - x1, y2 - y1],
             score: one.score.into(),
-            counts: mask.map_err(ScoreError::Pixels)?.to_text(),
-        })
+            counts: mask.to_text(),
+        }
     });
-    found.collect()
+    Ok(found.collect())
 }
 
 impl OfImage {

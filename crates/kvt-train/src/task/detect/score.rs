@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kvt_data::coco::rle::RleError;
-use kvt_data::coco::{Annotation, Coco, Fault, read_results};
+use kvt_data::coco::{Annotation, Coco, read_results};
 use kvt_data::{DataError, OnError};
 use serde_json::{Map, Value, json};
 
@@ -120,14 +120,6 @@ pub enum ScoreError {
     /// A file that cannot be used.
     #[error(transparent)]
     File(#[from] DataError),
-    /// An object whose mask cannot be drawn.
-    #[error("annotation {id}: {fault}")]
-    Mask {
-        /// Its id.
-        id: u64,
-        /// What is wrong with it.
-        fault: Fault,
-    },
     /// A mask of a detection that is none of its image.
     #[error("a detection in image {image}: {fault}")]
     Runs {
@@ -136,9 +128,6 @@ pub enum ScoreError {
         /// What is wrong with the mask.
         fault: RleError,
     },
-    /// An image that is too large for masks.
-    #[error("the image of a detection: {0}")]
-    Pixels(RleError),
     /// Detections that have no order.
     #[error(transparent)]
     Precision(#[from] ApError),
@@ -164,7 +153,7 @@ pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, ScoreError
     let with_masks = !found.is_empty() && found.iter().all(|one| one.mask.is_some());
     let images = coco.images.iter().enumerate();
     let images = images.map(|(place, image)| (place as u64, image.size, coco.annotations(place)));
-    let truths = truths(images, with_masks)?;
+    let truths = truths(images, with_masks);
     let classes = coco.categories.iter().map(|class| class.name.clone());
     Scores::of(
         coco.images.len(),
@@ -176,18 +165,13 @@ pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, ScoreError
 }
 
 /// The objects of images: of each its number, height and width, and annotations. Masks are drawn only where they are compared.
-///
-/// # Errors
-/// If a mask cannot be drawn.
 pub(super) fn truths<'a>(
     images: impl Iterator<Item = (u64, (u32, u32), &'a [Annotation])>,
     with_masks: bool,
-) -> Result<Vec<Instance>, ScoreError> {
+) -> Vec<Instance> {
     let mut truths = Vec::new();
     for (image, size, annotations) in images {
         for one in annotations {
-            let mask = with_masks.then(|| one.mask(size)).transpose();
-            let mask = mask.map_err(|fault| ScoreError::Mask { id: one.id, fault })?;
             truths.push(Instance {
                 image,
                 class: one.label,
@@ -195,11 +179,11 @@ pub(super) fn truths<'a>(
                 area: Some(one.area),
                 is_crowd: one.is_crowd,
                 score: 0.0,
-                mask: mask.flatten(),
+                mask: if with_masks { one.mask(size) } else { None },
             });
         }
     }
-    Ok(truths)
+    truths
 }
 
 #[cfg(test)]
