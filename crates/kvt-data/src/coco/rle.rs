@@ -5,6 +5,8 @@
 
 mod union;
 
+use serde::{Deserialize, Serialize};
+
 /// Bits of a number in one character.
 const GROUP: u32 = 5;
 /// More characters of this number follow.
@@ -15,7 +17,7 @@ const ZERO: u8 = 48;
 const GROUPS: u32 = 7;
 
 /// A mask as runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rle {
     pub(super) size: (u32, u32),
     pub(super) counts: Vec<u32>,

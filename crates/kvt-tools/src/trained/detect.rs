@@ -133,17 +133,13 @@ impl Spotted {
         most: Option<u32>,
     ) -> Result<RgbImage, TrainedError> {
         let found = self.found.iter().filter(|one| one.score >= score);
-        let found = found.map(|one| {
-            let mask = one.mask(self.size());
-            let mask = mask.map_err(|fault| TrainedError::Draw(fault.to_string()))?;
-            Ok(PaintedObject {
-                label: one.label,
-                bbox: one.bbox,
-                mask: Some(ObjectMask::from(&mask)),
-                words: format!("{} {:.2}", name_of(names, one.label), one.score),
-            })
+        let found = found.map(|one| PaintedObject {
+            label: one.label,
+            bbox: one.bbox,
+            mask: Some(ObjectMask::from(&one.mask)),
+            words: format!("{} {:.2}", name_of(names, one.label), one.score),
         });
-        let found = found.collect::<Result<Vec<_>, TrainedError>>()?;
+        let found: Vec<_> = found.collect();
         let original = self.picture.dimensions();
         let pictures = self.truth.iter().chain([&found]).map(|objects| {
             let painted = with_masks(&self.picture, objects);
@@ -162,19 +158,14 @@ impl Spotted {
     /// Everything that the network finds, best first, for programs: boxes and masks as in COCO's format of results.
     #[must_use]
     pub fn json(&self, names: &[String]) -> Value {
-        let (height, width) = self.size();
+        let (width, height) = self.picture.dimensions();
         let objects = self.found.iter().map(|one| {
-            let mut object = one.json((height, width));
+            let mut object = one.json();
             object.insert("number".to_owned(), json!(one.label));
             object.insert("class".to_owned(), json!(name_of(names, one.label)));
             Value::from(object)
         });
         json!({ "height": height, "width": width, "objects": objects.collect::<Vec<_>>() })
-    }
-
-    /// Height and width.
-    fn size(&self) -> (u32, u32) {
-        (self.picture.height(), self.picture.width())
     }
 }
 

@@ -8,6 +8,7 @@ use kvt_data::augment::Objects;
 use kvt_models::dense::mask_rcnn::MaskRcnn;
 use serde_json::Value;
 
+use super::ap::Instance;
 use super::found::{OfImage, find_objects};
 use super::score::{Scores, truths};
 use crate::data::{Batch, DataError, Source};
@@ -40,15 +41,9 @@ impl DetectEvaluation {
             images.map(|of| (of.image.id, of.image.size, of.annotations)),
             true,
         );
-        let compared = found.iter().flat_map(OfImage::compared);
-        let compared = compared.collect::<Result<Vec<_>, _>>()?;
-        let scores = Scores::of(
-            found.len(),
-            source.classes.clone(),
-            &truths,
-            &compared,
-            true,
-        )?;
+        let compared: Vec<Instance> = found.iter().flat_map(OfImage::compared).collect();
+        let classes = source.classes.clone();
+        let scores = Scores::of(found.len(), classes, &truths, &compared, true);
         if scores.boxes.ap.is_none() {
             return Err(TrainError::NoObjects(found.len()));
         }
@@ -85,10 +80,8 @@ pub fn evaluate_objects(
     let mut found = Vec::new();
     see_all(world, batches, progress, |batch: Batch<Objects>| {
         for (image, target) in batch.views.into_iter().zip(&batch.targets) {
-            let (height, width) = target.original;
             found.push(OfImage {
                 id: target.image_id,
-                size: (height as u32, width as u32),
                 found: find_objects(network, image, target.size, target.original, device)?,
             });
         }

@@ -31,12 +31,12 @@ use crate::recipe::Position;
 use crate::run::{Metric, Metrics};
 use crate::splits::{Splits, image_limits};
 
-pub use ap::{ApError, AveragePrecision};
+pub use ap::AveragePrecision;
 pub(crate) use check::check;
 pub use config::DetectConfig;
 pub use evaluate::{DetectEvaluation, evaluate_objects};
 pub use found::{FoundObject, find_objects};
-pub use score::{ScoreError, Scores, score};
+pub use score::{Scores, score};
 
 /// A network that learns to find objects, evaluated by the average precision of their boxes.
 pub struct Detect {

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use kvt_data::coco::rle::RleError;
 use kvt_data::coco::{Annotation, Coco, read_results};
 use kvt_data::{DataError, OnError};
 use serde_json::{Map, Value, json};
 
-use super::ap::{ApError, AveragePrecision, Instance, Shapes, average_precision};
+use super::ap::{AveragePrecision, Instance, Shapes, average_precision};
 
 /// Average precision of a file of detections.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,25 +25,22 @@ pub struct Scores {
 
 impl Scores {
     /// Compares what is found with what is there, by masks only `with_masks` and if all objects have one.
-    ///
-    /// # Errors
-    /// If detections have no order, or one has no mask where masks are compared.
     pub(super) fn of(
         images: usize,
         classes: Vec<String>,
         truths: &[Instance],
         found: &[Instance],
         with_masks: bool,
-    ) -> Result<Self, ScoreError> {
+    ) -> Self {
         let precision = |shapes| average_precision(shapes, classes.len(), truths, found);
         let with_masks = with_masks && truths.iter().all(|one| one.mask.is_some());
-        Ok(Self {
+        Self {
             images,
             detections: found.len(),
-            boxes: precision(Shapes::Boxes)?,
-            masks: with_masks.then(|| precision(Shapes::Masks)).transpose()?,
+            boxes: precision(Shapes::Boxes),
+            masks: with_masks.then(|| precision(Shapes::Masks)),
             classes,
-        })
+        }
     }
 
     /// Boxes, and masks if they are compared.
@@ -114,30 +110,11 @@ impl Scores {
     }
 }
 
-/// Why there are no numbers.
-#[derive(Debug, thiserror::Error)]
-pub enum ScoreError {
-    /// A file that cannot be used.
-    #[error(transparent)]
-    File(#[from] DataError),
-    /// A mask of a detection that is none of its image.
-    #[error("a detection in image {image}: {fault}")]
-    Runs {
-        /// The image's id.
-        image: u64,
-        /// What is wrong with the mask.
-        fault: RleError,
-    },
-    /// Detections that have no order.
-    #[error(transparent)]
-    Precision(#[from] ApError),
-}
-
 /// Compares detections in COCO's format of results with annotations. Images without detections count, too.
 ///
 /// # Errors
-/// If a file cannot be read, does not belong to the other, or a score is NaN.
-pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, ScoreError> {
+/// If a file cannot be read, or does not belong to the other.
+pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, DataError> {
     let coco = Coco::read(annotations, OnError::Fail)?;
     let found = read_results(detections, &coco)?;
     let found = found.into_iter().map(|one| Instance {
@@ -155,13 +132,9 @@ pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, ScoreError
     let images = images.map(|(place, image)| (place as u64, image.size, coco.annotations(place)));
     let truths = truths(images, with_masks);
     let classes = coco.categories.iter().map(|class| class.name.clone());
-    Scores::of(
-        coco.images.len(),
-        classes.collect(),
-        &truths,
-        &found,
-        with_masks,
-    )
+    let classes = classes.collect();
+    let images = coco.images.len();
+    Ok(Scores::of(images, classes, &truths, &found, with_masks))
 }
 
 /// The objects of images: of each its number, height and width, and annotations. Masks are drawn only where they are compared.
@@ -201,11 +174,11 @@ mod tests {
         ]
     }"#;
 
-    fn scores(detections: &str) -> Result<Scores, ScoreError> {
+    fn scores(detections: &str) -> Result<Scores, DataError> {
         compared(ANNOTATIONS, detections)
     }
 
-    fn compared(annotations: &str, detections: &str) -> Result<Scores, ScoreError> {
+    fn compared(annotations: &str, detections: &str) -> Result<Scores, DataError> {
         let folder = tempfile::tempdir().unwrap();
         let [truth, found] = ["truth.json", "found.json"].map(|name| folder.path().join(name));
         fs_err::write(&truth, annotations).unwrap();
