@@ -247,22 +247,22 @@ impl Coco {
 impl Annotation {
     fn new(found: json::Annotation, label: usize, image: (u32, u32)) -> Result<Self, Fault> {
         let segmentation = found.segmentation.0?;
-        segmentation.check(image)?;
+        // The errors of polygons were found when they were read: these are only drawn for their area.
+        let is_polygons = matches!(segmentation, Segmentation::Polygons(_));
+        let mask = match found.area {
+            Some(_) if is_polygons => None,
+            _ => segmentation.mask(image)?,
+        };
         let bbox = found.bbox.0.map_err(|numbers| Fault::Box { numbers })?;
         let [.., width, height] = bbox;
-        let area = match found.area {
-            Some(area) => area,
-            None => segmentation
-                .mask(image)?
-                .map_or(width * height, |mask| f64::from(mask.area())),
-        };
+        let of_pixels = || mask.map_or(width * height, |mask| f64::from(mask.area()));
         Ok(Self {
             id: found.id,
             label,
             bbox,
-            area,
-            is_crowd: found.iscrowd.0,
-            is_ignored: found.ignore.0,
+            area: found.area.unwrap_or_else(of_pixels),
+            is_crowd: found.iscrowd,
+            is_ignored: found.ignore,
             segmentation,
         })
     }

@@ -106,9 +106,9 @@ pub enum Fault {
     },
     /// A number where a polygon is expected.
     #[error(
-        "`segmentation` is a list of numbers: expected a list of polygons, `[[x, y, x, y, x, y]]`"
+        "`segmentation` is a list of numbers, such as `{0}`: expected a list of polygons, `[[x, y, x, y, x, y]]`"
     )]
-    Flat,
+    Flat(f64),
     /// A coordinate that is far outside of any image.
     #[error("`{value:?}` is no coordinate of an image in pixels")]
     Coordinate {
