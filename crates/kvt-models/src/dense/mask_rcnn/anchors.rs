@@ -1,6 +1,7 @@
 //! The anchors of a batch, and what the proposal network says of them, on the host.
 
-use super::error::MaskRcnnError;
+use burn::tensor::TensorReadError;
+
 use super::rpn::{DELTAS, RpnOutput};
 use crate::dense::boxes::{Corners, Deltas, Grid, Proposal, proposals};
 
@@ -65,7 +66,7 @@ impl Anchors {
 
 impl Scored {
     /// What the proposal network says, read from the device. No gradient passes through it.
-    pub(super) fn read(output: &RpnOutput) -> Result<Self, MaskRcnnError> {
+    pub(super) fn read(output: &RpnOutput) -> Result<Self, TensorReadError> {
         let logits = output.logits.clone().detach();
         let deltas = output.deltas.clone().detach();
         let scores = logits.try_into_vec_as::<f32>()?.into_iter().map(sigmoid);

@@ -1,11 +1,10 @@
 //! From images to the objects in them.
 
-use burn::tensor::Tensor;
 use burn::tensor::activation::{sigmoid, softmax};
+use burn::tensor::{Tensor, TensorReadError};
 use kvt_ops::{Phase, Region};
 
 use super::anchors::{Anchors, Scored, rows};
-use super::error::MaskRcnnError;
 use super::layers::places;
 use super::mask_head::MASK_SIDE;
 use super::network::{Looked, MaskRcnn};
@@ -40,17 +39,17 @@ impl MaskRcnn {
     ///
     /// # Errors
     ///
-    /// Sizes that do not fit the images, and a device that cannot be read.
+    /// A device that cannot be read.
     ///
     /// # Panics
     ///
-    /// On sizes that the pyramid refuses.
+    /// On sizes that do not fit the images, or that the pyramid refuses.
     pub fn detect(
         &self,
         images: Tensor<4>,
         frames: &[Frame],
-    ) -> Result<Vec<Vec<Detection>>, MaskRcnnError> {
-        check_sizes(images.dims(), frames.iter().map(|frame| frame.size))?;
+    ) -> Result<Vec<Vec<Detection>>, TensorReadError> {
+        check_sizes(images.dims(), frames.iter().map(|frame| frame.size));
         let Looked { levels, rpn } = self.look(&self.maps(images, Phase::Eval));
         let (anchors, scored) = (Anchors::new(&rpn.sizes), Scored::read(&rpn)?);
         let config = &self.heads.config;
@@ -85,7 +84,7 @@ impl MaskRcnn {
         levels: &[Tensor<4>],
         regions: &[Region],
         frames: &[Frame],
-    ) -> Result<Vec<Found>, MaskRcnnError> {
+    ) -> Result<Vec<Found>, TensorReadError> {
         if regions.is_empty() {
             return Ok(Vec::new());
         }
@@ -126,7 +125,11 @@ impl MaskRcnn {
     }
 
     /// The masks of detections, of their classes.
-    fn masks(&self, levels: &[Tensor<4>], found: &[Found]) -> Result<Vec<Vec<f32>>, MaskRcnnError> {
+    fn masks(
+        &self,
+        levels: &[Tensor<4>],
+        found: &[Found],
+    ) -> Result<Vec<Vec<f32>>, TensorReadError> {
         if found.is_empty() {
             return Ok(Vec::new());
         }

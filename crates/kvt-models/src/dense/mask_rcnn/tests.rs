@@ -218,36 +218,37 @@ fn images_without_objects_have_no_losses_of_boxes_and_masks() {
     losses.total().backward();
 }
 
-#[test]
-fn what_does_not_fit_is_refused() {
+/// The losses of objects that were changed.
+fn losses_of(change: fn(&mut Vec<Objects>)) {
     let device = Device::flex();
-    let network = network(&device, config());
-    let refused = |change: fn(&mut Vec<Objects>)| {
-        let mut objects = objects();
-        change(&mut objects);
-        let images = numbers([2, 3, 64, 64], &device);
-        network.losses(images, &objects, Key::new(7)).unwrap_err()
-    };
-    let images = MaskRcnnError::Images {
-        images: 2,
-        given: 1,
-    };
-    assert_eq!(refused(|all| all.truncate(1)), images);
-    let size = MaskRcnnError::Size {
-        image: 1,
-        size: [65, 64],
-        batch: [64, 64],
-    };
-    assert_eq!(refused(|all| all[1].size = [65, 64]), size);
-    let label = MaskRcnnError::Label {
-        image: 0,
-        label: 3,
-        classes: 3,
-    };
-    assert_eq!(refused(|all| all[0].all[1].label = 3), label);
-    let corners = [3.0, 3.0, 3.0, 9.0];
-    let found = refused(|all| all[0].all[0].corners = [3.0, 3.0, 3.0, 9.0]);
-    assert_eq!(found, MaskRcnnError::NoArea { image: 0, corners });
+    let mut objects = objects();
+    change(&mut objects);
+    let images = numbers([2, 3, 64, 64], &device);
+    drop(network(&device, config()).losses(images, &objects, Key::new(7)));
+}
+
+#[test]
+#[should_panic(expected = "as many sizes as images")]
+fn objects_are_of_each_image() {
+    losses_of(|all| all.truncate(1));
+}
+
+#[test]
+#[should_panic(expected = "an image of [65, 64] pixels in a batch of 64 x 64")]
+fn images_are_within_their_batch() {
+    losses_of(|all| all[1].size = [65, 64]);
+}
+
+#[test]
+#[should_panic(expected = "an object of class 3 of 3")]
+fn objects_are_of_a_class() {
+    losses_of(|all| all[0].all[1].label = 3);
+}
+
+#[test]
+#[should_panic(expected = "an object without an area: [3.0, 3.0, 3.0, 9.0]")]
+fn objects_have_an_area() {
+    losses_of(|all| all[0].all[0].corners = [3.0, 3.0, 3.0, 9.0]);
 }
 
 /// A detection is in its image, of a class, above the score, and has a mask.
