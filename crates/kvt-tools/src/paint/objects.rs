@@ -1,8 +1,8 @@
 //! Objects on a picture: their pixels half transparent with an outline, their boxes, and what is to be said of them.
 
 use image::{Rgb, RgbImage};
-use kvt_data::augment::ObjectMask;
 use kvt_data::coco::Annotation;
+use kvt_ops::ObjectMask;
 
 use super::{half, object_color};
 use kvt_train::plot::{shortened, write};

@@ -115,13 +115,12 @@ fn annotated(found: ImageObjects<'_>) -> Vec<PaintedObject> {
 
 /// The same after augmentation.
 fn of_augmented(objects: Objects) -> Vec<PaintedObject> {
-    let all = objects.labels.into_iter().zip(objects.boxes);
-    let all = all.zip(objects.masks).map(|((label, corners), mask)| {
-        let [x1, y1, x2, y2] = corners.map(f64::from);
+    let all = objects.all.into_iter().map(|object| {
+        let [x1, y1, x2, y2] = object.corners.map(f64::from);
         PaintedObject {
-            label,
+            label: object.label,
             bbox: [x1, y1, x2 - x1, y2 - y1],
-            mask: Some(mask),
+            mask: Some(object.mask),
             words: String::new(),
         }
     });

@@ -5,13 +5,14 @@ use std::path::Path;
 use image::RgbImage;
 use image::imageops::{FilterType, resize};
 use kvt_models::dense::mask_rcnn::MaskRcnn;
+use kvt_ops::ObjectMask;
 use serde_json::{Value, json};
 
 use super::dense::TrainedDense;
 use super::judge::judged;
 use super::{Images, TrainedError, Warn};
 use crate::paint::{PaintedObject, fitted, name_of, side_by_side, with_boxes, with_masks};
-use kvt_data::augment::{AugmentError, ObjectMask, PrepareObjects};
+use kvt_data::augment::{AugmentError, PrepareObjects};
 use kvt_data::{DataError, ImageObjects, View, decode};
 use kvt_train::splits::{PAD_OBJECTS, image_limits, prepared_batches};
 use kvt_train::task::{

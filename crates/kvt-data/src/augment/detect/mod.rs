@@ -12,7 +12,7 @@ use kvt_ops::Key;
 use rand::RngExt;
 
 pub use self::config::MultiscaleConfig;
-pub use self::objects::{ObjectMask, Objects};
+pub use self::objects::Objects;
 use self::placement::Side;
 use super::joint::geometry::{fitted, resize};
 use super::joint::{normalized, within};

@@ -2,7 +2,6 @@
 //! classify, refine and outline them.
 
 mod anchors;
-mod bitmap;
 mod box_head;
 mod config;
 mod cost;
@@ -20,7 +19,6 @@ mod rpn;
 mod targets;
 mod train;
 
-pub use bitmap::Bitmap;
 pub use box_head::{BoxHead, BoxOutput};
 pub use config::MaskRcnnConfig;
 pub use detect::Detection;
@@ -28,7 +26,7 @@ pub use fpn::Fpn;
 pub use losses::DetectLosses;
 pub use mask_head::{MASK_SIDE, MaskHead};
 pub use network::{MaskRcnn, MaskRcnnHeads};
-pub use objects::{Frame, Object, Objects};
+pub use objects::{Frame, Objects};
 pub use paste::paste;
 pub use rpn::{RpnHead, RpnOutput};
 

@@ -1,6 +1,7 @@
 //! What is known of the images of a batch.
 
-use super::bitmap::Bitmap;
+use kvt_ops::Object;
+
 use crate::dense::boxes::{Corners, is_empty};
 
 /// The objects of an image. Groups of objects ("crowds") are none of them.
@@ -10,17 +11,6 @@ pub struct Objects {
     pub size: [usize; 2],
     /// The objects.
     pub all: Vec<Object>,
-}
-
-/// An object of an image.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Object {
-    /// Its box in pixels of the image as the network sees it, inside of it and with an area.
-    pub corners: Corners,
-    /// Its class, from 0.
-    pub label: usize,
-    /// Its pixels in the image as the network sees it.
-    pub mask: Bitmap,
 }
 
 impl Objects {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use kvt_ops::{Key, Region};
+use kvt_ops::{Key, Object, ObjectMask, Region};
 use kvt_testing::devices::{error, tensor, values};
 
 use super::*;
@@ -58,9 +58,9 @@ fn numbers<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
 }
 
 /// An object that fills a box of whole pixels.
-fn filled(left: usize, top: usize, width: usize, height: usize) -> (Corners, Bitmap) {
+fn filled(left: usize, top: usize, width: usize, height: usize) -> (Corners, ObjectMask) {
     let [x1, y1, x2, y2] = [left, top, left + width, top + height].map(|x| x as f32);
-    let mask = Bitmap {
+    let mask = ObjectMask {
         top,
         left,
         height,
@@ -71,7 +71,7 @@ fn filled(left: usize, top: usize, width: usize, height: usize) -> (Corners, Bit
 }
 
 fn objects() -> Vec<Objects> {
-    let of = |(corners, mask): (Corners, Bitmap), label: usize| Object {
+    let of = |(corners, mask): (Corners, ObjectMask), label: usize| Object {
         corners,
         label,
         mask,

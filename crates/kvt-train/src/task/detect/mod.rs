@@ -18,7 +18,7 @@ use std::sync::Arc;
 use burn::tensor::{Device, Tensor};
 use kvt_data::augment::{Objects, PrepareObjects};
 use kvt_models::ModelConfig;
-use kvt_models::dense::mask_rcnn::{self, Bitmap, DetectLosses, MaskRcnn, Object};
+use kvt_models::dense::mask_rcnn::{self, DetectLosses, MaskRcnn};
 use kvt_ops::{Key, Phase};
 
 use super::dense::start_from;
@@ -69,28 +69,6 @@ pub fn eval_objects(plan: &Plan) -> Result<Arc<dyn Prepare<Objects>>, DataError>
     Ok(Arc::new(images))
 }
 
-/// The objects of an image as the network takes them.
-fn of_network(objects: Objects) -> mask_rcnn::Objects {
-    let all = objects.boxes.into_iter().zip(objects.labels);
-    let all = all
-        .zip(objects.masks)
-        .map(|((corners, label), mask)| Object {
-            corners,
-            label,
-            mask: Bitmap {
-                top: mask.top,
-                left: mask.left,
-                height: mask.height,
-                width: mask.width,
-                inside: mask.inside,
-            },
-        });
-    mask_rcnn::Objects {
-        size: objects.size.into(),
-        all: all.collect(),
-    }
-}
-
 impl Task for Detect {
     type Network = MaskRcnn;
     type Target = Objects;
@@ -135,7 +113,12 @@ impl Task for Detect {
         phase: Phase,
     ) -> Result<Tensor<1>, TrainError> {
         let images = batch.views.swap_remove(0);
-        let objects: Vec<mask_rcnn::Objects> = batch.targets.into_iter().map(of_network).collect();
+        let targets = batch.targets.into_iter();
+        let objects = targets.map(|target| mask_rcnn::Objects {
+            size: target.size.into(),
+            all: target.all,
+        });
+        let objects: Vec<mask_rcnn::Objects> = objects.collect();
         let key = match phase {
             Phase::Train(key) => key,
             Phase::Eval => Key::new(0),

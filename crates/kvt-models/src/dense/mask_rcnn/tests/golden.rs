@@ -149,7 +149,7 @@ impl Golden {
     fn objects(&self) -> Vec<Objects> {
         let of_image = |image: usize| {
             let pixels: Vec<f32> = self.floats(&format!("masks.{image}"));
-            let mask = |pixels: &[f32]| Bitmap {
+            let mask = |pixels: &[f32]| ObjectMask {
                 top: 0,
                 left: 0,
                 height: SIZE[0],
@@ -241,7 +241,7 @@ fn compare_training(golden: &Golden, device: &Device) {
 }
 
 /// A mask in COCO's compressed form: runs column by column, the first one outside.
-fn compressed(mask: &Bitmap, [height, width]: [usize; 2]) -> String {
+fn compressed(mask: &ObjectMask, [height, width]: [usize; 2]) -> String {
     let (mut runs, mut inside) = (vec![0i64], false);
     for (column, row) in (0..width).flat_map(|x| (0..height).map(move |y| (x, y))) {
         if mask.contains(row, column) != inside {
