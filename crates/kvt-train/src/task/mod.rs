@@ -44,7 +44,7 @@ pub(crate) use conflict::Conflict;
 pub use dense::DenseNetwork;
 pub(crate) use detect::check as check_detect;
 pub use detect::{
-    AveragePrecision, Detect, DetectConfig, DetectEvaluation, FoundObject, Scores, eval_objects,
+    AveragePrecision, Detect, DetectEvaluation, FoundObject, Scores, eval_objects,
     evaluate_objects, find_objects, score,
 };
 pub(crate) use dino::check as check_dino;

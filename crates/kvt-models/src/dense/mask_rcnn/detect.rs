@@ -101,7 +101,7 @@ impl MaskRcnn {
             let image = region.image;
             // The background has a score and no deltas.
             for (label, (score, deltas)) in of_classes.iter().zip(deltas).enumerate() {
-                if *score > config.score {
+                if *score > config.score as f32 {
                     let decoded = Coder::ROI.decode(&region.corners, deltas);
                     let corners = clip(&decoded, frames[image].size);
                     all.push(Found {
@@ -116,7 +116,7 @@ impl MaskRcnn {
             }
         }
         let image_of = |place: &usize| all[*place].region.image;
-        let mut kept = suppress_by_class(&boxes, &scores, &kinds, config.iou);
+        let mut kept = suppress_by_class(&boxes, &scores, &kinds, config.iou as f32);
         // Stable: those of an image stay in order.
         kept.sort_by_key(image_of);
         let of_images = kept.chunk_by(|a, b| image_of(a) == image_of(b));

@@ -379,7 +379,7 @@ fn sizes_that_describe_no_network_are_refused() {
     assert_eq!(refused(|x| x.train_per_level = 0), zero("train_per_level"));
     let text = |error: ModelError| error.to_string();
     assert!(text(refused(|x| x.iou = 1.5)).starts_with("`iou` is 1.5"));
-    assert!(text(refused(|x| x.score = f32::NAN)).starts_with("`score` is NaN"));
+    assert!(text(refused(|x| x.score = f64::NAN)).starts_with("`score` is NaN"));
     let error = text(refused(|x| x.regions_fraction = -0.5));
     assert!(error.starts_with("`regions_fraction` is -0.5"));
     assert_eq!(MaskRcnnConfig::default().validate(), Ok(()));

@@ -8,7 +8,6 @@
 
 mod ap;
 mod check;
-mod config;
 mod evaluate;
 mod found;
 mod score;
@@ -33,7 +32,6 @@ use crate::splits::{Splits, image_limits};
 
 pub use ap::AveragePrecision;
 pub(crate) use check::check;
-pub use config::DetectConfig;
 pub use evaluate::{DetectEvaluation, evaluate_objects};
 pub use found::{FoundObject, find_objects};
 pub use score::{Scores, score};
