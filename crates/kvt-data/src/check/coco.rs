@@ -98,8 +98,7 @@ impl CocoCheck {
             check.annotations.clone_from(&coco.path);
             check.bad.clone_from(&coco.bad);
         }
-        let indices = (0..u32::MAX).take(source.samples.len());
-        for found in indices.filter_map(|index| source.objects(index)) {
+        for found in source.all_objects() {
             let (height, width) = found.image.size;
             check.sizes = Some(wider(check.sizes, (width, height)));
             check.without_objects += usize::from(found.trained().next().is_none());

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rle::Rle;
 use super::segmentation::Segmentation;
-use super::{CocoError, Fault, json};
+use super::{Fault, json};
 use crate::{DataError, OnError, regular};
 
 /// An annotation file in memory: polygons and runs as they are, no bitmaps.
@@ -94,9 +94,11 @@ impl Coco {
     /// # Errors
     /// If it is missing or no such file, ids are not unique or unknown, or an annotation is invalid.
     pub fn read(path: &Path, on_error: OnError) -> Result<Self, DataError> {
-        let file = regular::open(path).map_err(|error| CocoError::NoAnnotations {
-            path: path.to_owned(),
-            reason: error.to_string(),
+        let file = regular::open(path).map_err(|error| {
+            let reason = format!(
+                "could not open these annotations: {error}; `data.train_annotations` and `data.val_annotations` name these files"
+            );
+            DataError::records(path, reason)
         })?;
         Self::parse(file, path, on_error)
     }
@@ -106,10 +108,11 @@ impl Coco {
     /// # Errors
     /// As [`Coco::read`].
     pub fn parse(reader: impl Read, path: &Path, on_error: OnError) -> Result<Self, DataError> {
-        let (file, hash) = json::read(reader).map_err(|error| CocoError::NotCoco {
-            path: path.to_owned(),
-            what: "annotations as COCO has it (`images`, `annotations`, `categories`)",
-            reason: error.to_string(),
+        let (file, hash) = json::read(reader).map_err(|error| {
+            let reason = format!(
+                "this is not a file of annotations as COCO has it (`images`, `annotations`, `categories`): {error}"
+            );
+            DataError::records(path, reason)
         })?;
         let mut coco = Self {
             path: path.to_owned(),
@@ -131,7 +134,8 @@ impl Coco {
         ids.sort_unstable();
         coco.twice("annotations", ids.into_iter())?;
         if coco.categories.is_empty() {
-            return Err(CocoError::NoCategories(coco.path).into());
+            let reason = "it has no categories: they are the classes";
+            return Err(DataError::records(path, reason));
         }
         coco.group(file.annotations, on_error)?;
         Ok(coco)
@@ -150,12 +154,14 @@ impl Coco {
     }
 
     /// The first of two equal ids of a list in ascending order.
-    fn twice(&self, what: &'static str, ids: impl Iterator<Item = u64>) -> Result<(), DataError> {
+    fn twice(&self, what: &str, ids: impl Iterator<Item = u64>) -> Result<(), DataError> {
         let mut before = None;
         for id in ids {
             if before.replace(id) == Some(id) {
-                let path = self.path.clone();
-                return Err(CocoError::TwoIds { path, what, id }.into());
+                let reason = format!(
+                    "it has two {what} with the id {id}: write the file again with ids of their own"
+                );
+                return Err(DataError::records(&self.path, reason));
             }
         }
         Ok(())

@@ -122,6 +122,11 @@ impl Source {
         Some(&self.objects.as_ref()?.coco)
     }
 
+    /// The objects of all images in order, where images have objects.
+    pub fn all_objects(&self) -> impl Iterator<Item = ImageObjects<'_>> {
+        self.objects.iter().flat_map(|objects| objects.all())
+    }
+
     /// The objects of an image, where images have objects.
     pub fn objects(&self, index: u32) -> Option<ImageObjects<'_>> {
         self.objects.as_ref()?.of(index as usize)
@@ -149,12 +154,10 @@ impl Source {
     ) -> Result<(RgbImage, ImageObjects<'_>), DecodeError> {
         let sample = self.sample(index)?;
         let bad = |reason| sample.error(reason);
-        let objects = self.objects.as_ref();
-        let found = objects.and_then(|objects| Some((objects, objects.of(index as usize)?)));
-        let (objects, found) =
-            found.ok_or_else(|| bad("the image has no annotations".to_owned()))?;
+        let found = self.coco().zip(self.objects(index));
+        let (coco, found) = found.ok_or_else(|| bad("the image has no annotations".to_owned()))?;
         let (height, width) = found.image.size;
-        let image = self.image_of_size(index, (width, height), limits, &objects.coco.path);
+        let image = self.image_of_size(index, (width, height), limits, &coco.path);
         Ok((image.map_err(bad)?, found))
     }
 }

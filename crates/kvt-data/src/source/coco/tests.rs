@@ -219,7 +219,8 @@ fn an_object_validates() {
         objects.retain(|object| crowds && object["iscrowd"] == 1);
         assert_eq!(objects.len(), usize::from(crowds));
         write(dir.path(), &data.val, &changed);
-        let expected = "instances_val2017.json` has no object that counts in any of its 5 images";
+        let expected =
+            "instances_val2017.json`: it has no object that counts in any of its 5 images";
         let both = error(&data);
         assert!(both.contains(expected), "{both}");
         let part = open_part(&data, Split::Val, None).unwrap_err().to_string();

@@ -33,14 +33,10 @@ impl DetectEvaluation {
             return Err(TrainError::NothingEvaluated);
         }
         let seen: BTreeSet<u64> = found.iter().map(|image| image.id).collect();
-        let samples = (0..u32::MAX).take(source.samples.len());
-        let images = samples.filter_map(|sample| source.objects(sample));
         // An image that could not be read says nothing about the network.
+        let images = source.all_objects();
         let images = images.filter(|of| seen.contains(&of.image.id));
-        let truths = truths(
-            images.map(|of| (of.image.id, of.image.size, of.annotations)),
-            true,
-        );
+        let truths = truths(images, true);
         let compared: Vec<Instance> = found.iter().flat_map(OfImage::compared).collect();
         let classes = source.classes.clone();
         let scores = Scores::of(found.len(), classes, &truths, &compared, true);

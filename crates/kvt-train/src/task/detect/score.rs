@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use kvt_data::coco::{Annotation, Coco, read_results};
-use kvt_data::{DataError, OnError};
+use kvt_data::coco::{Coco, read_results};
+use kvt_data::{DataError, ImageObjects, OnError};
 use serde_json::{Map, Value, json};
 
 use super::ap::{AveragePrecision, Instance, Shapes, average_precision};
@@ -118,7 +118,7 @@ pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, DataError>
     let coco = Coco::read(annotations, OnError::Fail)?;
     let found = read_results(detections, &coco)?;
     let found = found.into_iter().map(|one| Instance {
-        image: one.image as u64,
+        image: one.image,
         class: one.label,
         bbox: one.bbox,
         area: None,
@@ -129,7 +129,10 @@ pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, DataError>
     let found: Vec<Instance> = found.collect();
     let with_masks = !found.is_empty() && found.iter().all(|one| one.mask.is_some());
     let images = coco.images.iter().enumerate();
-    let images = images.map(|(place, image)| (place as u64, image.size, coco.annotations(place)));
+    let images = images.map(|(place, image)| ImageObjects {
+        image,
+        annotations: coco.annotations(place),
+    });
     let truths = truths(images, with_masks);
     let classes = coco.categories.iter().map(|class| class.name.clone());
     let classes = classes.collect();
@@ -137,22 +140,26 @@ pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, DataError>
     Ok(Scores::of(images, classes, &truths, &found, with_masks))
 }
 
-/// The objects of images: of each its number, height and width, and annotations. Masks are drawn only where they are compared.
+/// The objects of images, by their ids. Masks are drawn only where they are compared.
 pub(super) fn truths<'a>(
-    images: impl Iterator<Item = (u64, (u32, u32), &'a [Annotation])>,
+    images: impl Iterator<Item = ImageObjects<'a>>,
     with_masks: bool,
 ) -> Vec<Instance> {
     let mut truths = Vec::new();
-    for (image, size, annotations) in images {
+    for ImageObjects { image, annotations } in images {
         for one in annotations {
             truths.push(Instance {
-                image,
+                image: image.id,
                 class: one.label,
                 bbox: one.bbox,
                 area: Some(one.area),
                 is_crowd: one.is_crowd,
                 score: 0.0,
-                mask: if with_masks { one.mask(size) } else { None },
+                mask: if with_masks {
+                    one.mask(image.size)
+                } else {
+                    None
+                },
             });
         }
     }
