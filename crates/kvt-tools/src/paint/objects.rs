@@ -72,18 +72,12 @@ fn pixels(mask: &ObjectMask) -> impl Iterator<Item = (usize, usize, bool)> {
     });
     let inside = all.filter(move |&(row, column)| mask.contains(row, column));
     inside.map(move |(row, column)| {
-        let above = row.checked_sub(1).map(|above| (above, column));
-        let left = column.checked_sub(1).map(|left| (row, left));
-        let around = [
-            above,
-            left,
-            Some((row + 1, column)),
-            Some((row, column + 1)),
-        ];
-        let is_inside = |place: Option<(usize, usize)>| {
-            place.is_some_and(|(row, column)| mask.contains(row, column))
-        };
-        (row, column, !around.into_iter().all(is_inside))
+        let up_and_left = row > 0
+            && column > 0
+            && mask.contains(row - 1, column)
+            && mask.contains(row, column - 1);
+        let all = up_and_left && mask.contains(row + 1, column) && mask.contains(row, column + 1);
+        (row, column, !all)
     })
 }
 
