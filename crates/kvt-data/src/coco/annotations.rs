@@ -24,7 +24,8 @@ pub struct Coco {
     pub bad: Vec<BadAnnotation>,
     /// Image by image; within an image, in the order of the file.
     annotations: Vec<Annotation>,
-    hash: [u8; 32],
+    /// BLAKE3 of the file.
+    pub hash: [u8; 32],
 }
 
 /// A class.
@@ -148,11 +149,6 @@ impl Coco {
         found.unwrap_or_default()
     }
 
-    /// BLAKE3 of the file.
-    pub fn hash(&self) -> [u8; 32] {
-        self.hash
-    }
-
     /// The first of two equal ids of a list in ascending order.
     fn twice(&self, what: &str, ids: impl Iterator<Item = u64>) -> Result<(), DataError> {
         let mut before = None;
@@ -168,12 +164,8 @@ impl Coco {
     }
 
     fn image(&self, image: json::Image) -> Result<CocoImage, DataError> {
-        let json::Image {
-            id,
-            file_name,
-            height,
-            width,
-        } = image;
+        let (id, height, width) = (image.id, image.height, image.width);
+        let file_name = image.file_name;
         let refuse = |reason: String| {
             let reason = format!("image {id}: {reason}");
             Err(DataError::records(&self.path, reason))

@@ -86,14 +86,13 @@ impl Objects {
         for (place, image) in self.coco.images.iter().enumerate() {
             let annotations = self.coco.annotations(place);
             objects += annotations.len();
-            // Crowds are part of the format, and nobody's mistake.
-            let reasons = annotations
-                .iter()
-                .filter_map(|object| object.left_out(image.size));
-            for reason in reasons.filter(|reason| *reason != LeftOut::Crowd) {
+            let reasons = annotations.iter();
+            for reason in reasons.filter_map(|object| object.left_out(image.size)) {
                 *left.entry(reason).or_default() += 1;
             }
         }
+        // Crowds are part of the format, and nobody's mistake.
+        left.remove(&LeftOut::Crowd);
         if !left.is_empty() {
             let parts = left
                 .iter()

@@ -83,15 +83,6 @@ impl Steps {
         }
     }
 
-    /// The steps, unless an image would get more pixels than it may have.
-    fn within(self, limits: ImageLimits) -> Result<Self, AugmentError> {
-        if let Some((size, _)) = self.before {
-            within(size, limits, "multiscale.crop_before")?;
-        }
-        within(self.size, limits, "multiscale.sizes")?;
-        Ok(self)
-    }
-
     fn apply(
         &self,
         mut image: RgbImage,
@@ -126,7 +117,14 @@ impl PrepareObjects {
         augment: &AugmentConfig,
         limits: ImageLimits,
     ) -> Result<Self, AugmentError> {
-        checked(config)?;
+        AugmentError::check("multiscale", config)?;
+        if let Some((key, value, expected)) = config.misfit() {
+            return Err(AugmentError::Setting {
+                key: format!("multiscale.{key}"),
+                value,
+                expected,
+            });
+        }
         Ok(Self {
             config: config.clone(),
             levels: Levels::new(&augment.mean, &augment.std),
@@ -143,14 +141,16 @@ impl PrepareObjects {
         augment: &AugmentConfig,
         limits: ImageLimits,
     ) -> Result<Self, AugmentError> {
-        checked(config)?;
-        let config = MultiscaleConfig {
-            sizes: vec![config.largest()],
-            crop_before: false,
-            hflip: 0.0,
-            ..config.clone()
-        };
-        Self::train(&config, augment, limits)
+        let train = Self::train(config, augment, limits)?;
+        Ok(Self {
+            config: MultiscaleConfig {
+                sizes: vec![config.largest()],
+                crop_before: false,
+                hflip: 0.0,
+                ..train.config
+            },
+            ..train
+        })
     }
 
     /// The augmented image before normalisation, and its objects.
@@ -164,7 +164,11 @@ impl PrepareObjects {
         key: Key,
     ) -> Result<(RgbImage, Objects), AugmentError> {
         let steps = Steps::draw(&self.config, image.dimensions(), key);
-        steps.within(self.limits)?.apply(image, found)
+        if let Some((size, _)) = steps.before {
+            within(size, self.limits, "multiscale.crop_before")?;
+        }
+        within(steps.size, self.limits, "multiscale.sizes")?;
+        steps.apply(image, found)
     }
 
     /// An image as the model sees it in an evaluation, without objects.
@@ -199,18 +203,6 @@ impl Prepare<Objects> for PrepareObjects {
 /// The rule of mm takes the larger number for the longer side, in any order.
 fn long_first(max: u32, short: u32) -> [u32; 2] {
     [max.max(short), max.min(short)]
-}
-
-fn checked(config: &MultiscaleConfig) -> Result<(), AugmentError> {
-    AugmentError::check("multiscale", config)?;
-    match config.misfit() {
-        Some((key, value, expected)) => Err(AugmentError::Setting {
-            key: format!("multiscale.{key}"),
-            value,
-            expected,
-        }),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use burn::tensor::Device;
 use kvt_data::augment::Objects;
 use kvt_models::dense::mask_rcnn::MaskRcnn;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ap::Instance;
 use super::found::{OfImage, find_objects};
@@ -54,9 +54,15 @@ impl DetectEvaluation {
 
     /// The detections in COCO's format of results, image by image, best first.
     pub fn results(&self) -> impl Iterator<Item = Value> {
-        let categories = &self.categories;
-        let images = self.found.iter();
-        images.flat_map(move |image| image.results(categories))
+        let all = self.found.iter();
+        let all = all.flat_map(|of| of.found.iter().map(move |one| (of.id, one)));
+        all.map(move |(image, one)| {
+            let mut all = one.json();
+            all.insert("image_id".to_owned(), json!(image));
+            let category = self.categories.get(one.label);
+            all.insert("category_id".to_owned(), json!(category));
+            Value::from(all)
+        })
     }
 }
 

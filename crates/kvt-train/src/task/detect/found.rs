@@ -94,14 +94,4 @@ impl OfImage {
             mask: Some(one.mask.clone()),
         })
     }
-
-    /// In COCO's format of results, with the ids of the classes in label order.
-    pub(super) fn results(&self, categories: &[u64]) -> impl Iterator<Item = Value> {
-        self.found.iter().map(move |one| {
-            let mut all = one.json();
-            all.insert("image_id".to_owned(), json!(self.id));
-            all.insert("category_id".to_owned(), json!(categories.get(one.label)));
-            Value::from(all)
-        })
-    }
 }
