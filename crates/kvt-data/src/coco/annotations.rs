@@ -229,12 +229,9 @@ impl Coco {
             .collect::<Result<_, _>>()?;
         // The order of the file remains within an image.
         placed.sort_unstable_by_key(|(place, order, _)| (*place, *order));
-        let mut start = 0;
         for (place, image) in self.images.iter_mut().enumerate() {
-            let rest = placed.get(start..).unwrap_or_default();
-            let count = rest.iter().take_while(|(of, ..)| *of == place).count();
-            image.objects = start..start + count;
-            start += count;
+            let start = placed.partition_point(|(of, ..)| *of < place);
+            image.objects = start..placed.partition_point(|(of, ..)| *of <= place);
         }
         let annotations = placed.into_iter().map(|(.., annotation)| annotation);
         self.annotations = annotations.collect();
@@ -251,7 +248,7 @@ impl Annotation {
             Some(_) if is_polygons => None,
             _ => segmentation.mask(image)?,
         };
-        let bbox = found.bbox.0.map_err(|numbers| Fault::Box { numbers })?;
+        let bbox = found.bbox.map_err(|numbers| Fault::Box { numbers })?;
         let [.., width, height] = bbox;
         let of_pixels = || mask.map_or(width * height, |mask| f64::from(mask.area()));
         Ok(Self {

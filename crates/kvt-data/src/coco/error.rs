@@ -1,7 +1,5 @@
 //! What can be wrong with an annotation.
 
-use super::rle::RleError;
-
 /// What is wrong with an annotation.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -53,7 +51,26 @@ pub enum Fault {
         /// Height and width of the image.
         image: (u32, u32),
     },
-    /// Runs that are no mask of the image.
-    #[error(transparent)]
-    Runs(#[from] RleError),
+    /// Runs that do not cover the image.
+    #[error("the runs count `{total}` pixels, the image has `{pixels}` (`{height} x {width}`)", pixels = u64::from(*height) * u64::from(*width))]
+    Total {
+        /// Sum of the runs.
+        total: u64,
+        /// Height of the image.
+        height: u32,
+        /// Width of the image.
+        width: u32,
+    },
+    /// A character that no group of bits has.
+    #[error("character {position} is not one of an encoded mask (`0` to `o`)")]
+    Character {
+        /// Its place, from 0.
+        position: usize,
+    },
+    /// A number that is cut off, negative, or too large for an image.
+    #[error("number {position} is cut off, negative or too large")]
+    Number {
+        /// Its place among the runs, from 0.
+        position: usize,
+    },
 }

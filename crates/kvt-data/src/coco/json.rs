@@ -36,7 +36,7 @@ pub(super) struct Annotation {
     pub(super) id: u64,
     pub(super) image_id: u64,
     pub(super) category_id: u64,
-    #[serde(default)]
+    #[serde(default = "no_sides", deserialize_with = "sides")]
     pub(super) bbox: Sides,
     pub(super) area: Option<f64>,
     #[serde(default, deserialize_with = "flag")]
@@ -48,21 +48,16 @@ pub(super) struct Annotation {
 }
 
 /// `[x, y, width, height]`, or how many numbers there are instead: what is wrong is said once the annotation's id is known.
-#[derive(Deserialize)]
-#[serde(from = "Option<Vec<f64>>")]
-pub(super) struct Sides(pub(super) Result<[f64; 4], usize>);
+type Sides = Result<[f64; 4], usize>;
 
-impl Default for Sides {
-    fn default() -> Self {
-        Self(Err(0))
-    }
+fn sides<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sides, D::Error> {
+    let numbers: Option<Vec<f64>> = Option::deserialize(deserializer)?;
+    let sides: Result<[f64; 4], Vec<f64>> = numbers.unwrap_or_default().try_into();
+    Ok(sides.map_err(|numbers| numbers.len()))
 }
 
-impl From<Option<Vec<f64>>> for Sides {
-    fn from(numbers: Option<Vec<f64>>) -> Self {
-        let sides: Result<[f64; 4], Vec<f64>> = numbers.unwrap_or_default().try_into();
-        Self(sides.map_err(|numbers| numbers.len()))
-    }
+fn no_sides() -> Sides {
+    Err(0)
 }
 
 /// 0 or 1 in COCO, `false` or `true` in other files.

@@ -15,5 +15,5 @@ pub use error::Fault;
 pub use left_out::LeftOut;
 pub use polygon::Polygon;
 pub use results::{CocoResult, read_results};
-pub use rle::{Rle, RleError};
+pub use rle::Rle;
 pub use segmentation::Segmentation;

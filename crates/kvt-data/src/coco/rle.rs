@@ -7,6 +7,8 @@ mod union;
 
 use serde::{Deserialize, Serialize};
 
+use super::Fault;
+
 /// Bits of a number in one character.
 const GROUP: u32 = 5;
 /// More characters of this number follow.
@@ -23,43 +25,16 @@ pub struct Rle {
     pub(super) counts: Vec<u32>,
 }
 
-/// Why runs are not a mask of an image.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RleError {
-    /// Runs that do not cover the image.
-    #[error("the runs count `{total}` pixels, the image has `{pixels}` (`{height} x {width}`)", pixels = u64::from(*height) * u64::from(*width))]
-    Total {
-        /// Sum of the runs.
-        total: u64,
-        /// Height of the image.
-        height: u32,
-        /// Width of the image.
-        width: u32,
-    },
-    /// A character that no group of bits has.
-    #[error("character {position} is not one of an encoded mask (`0` to `o`)")]
-    Character {
-        /// Its place, from 0.
-        position: usize,
-    },
-    /// A number that is cut off, negative, or too large for an image.
-    #[error("number {position} is cut off, negative or too large")]
-    Number {
-        /// Its place among the runs, from 0.
-        position: usize,
-    },
-}
-
 impl Rle {
     /// Runs of an image of `(height, width)` pixels.
     ///
     /// # Errors
     /// If they do not count as many pixels as the image has, or these are 2^32 or more.
-    pub fn new(size: (u32, u32), counts: Vec<u32>) -> Result<Self, RleError> {
+    pub fn new(size: (u32, u32), counts: Vec<u32>) -> Result<Self, Fault> {
         let (height, width) = size;
         let total = counts.iter().map(|&count| u64::from(count)).sum();
         if height.checked_mul(width).map(u64::from) != Some(total) {
-            return Err(RleError::Total {
+            return Err(Fault::Total {
                 total,
                 height,
                 width,
@@ -89,7 +64,7 @@ impl Rle {
     ///
     /// # Errors
     /// If the text is not one that [`Rle::to_text`] could have written for an image of this size.
-    pub fn from_text(size: (u32, u32), text: &str) -> Result<Self, RleError> {
+    pub fn from_text(size: (u32, u32), text: &str) -> Result<Self, Fault> {
         // No more runs than pixels and an empty one, and no longer ones, so that no text takes the machine's memory.
         let (most, mut total) = (u64::from(size.0.saturating_mul(size.1)), 0);
         let mut counts: Vec<u32> = Vec::new();
@@ -97,9 +72,9 @@ impl Rle {
         for (position, byte) in text.bytes().enumerate() {
             let group = byte.wrapping_sub(ZERO);
             if group >= 2 * MORE {
-                return Err(RleError::Character { position });
+                return Err(Fault::Character { position });
             }
-            let refuse = RleError::Number {
+            let refuse = Fault::Number {
                 position: counts.len(),
             };
             number |= i64::from(group & (MORE - 1)) << (GROUP * groups);
@@ -125,7 +100,7 @@ impl Rle {
             (number, groups) = (0, 0);
         }
         if groups > 0 {
-            return Err(RleError::Number {
+            return Err(Fault::Number {
                 position: counts.len(),
             });
         }

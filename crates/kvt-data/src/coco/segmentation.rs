@@ -52,8 +52,8 @@ impl Segmentation {
             {
                 Err(Fault::Size { found, image })
             }
-            Self::Runs { counts, .. } => Ok(Some(Rle::new(image, counts.to_vec())?)),
-            Self::Text { counts, .. } => Ok(Some(Rle::from_text(image, counts)?)),
+            Self::Runs { counts, .. } => Rle::new(image, counts.to_vec()).map(Some),
+            Self::Text { counts, .. } => Rle::from_text(image, counts).map(Some),
         }
     }
 }

@@ -127,18 +127,14 @@ impl Source {
     }
 
     /// The objects of an image, where images have objects.
-    pub fn objects(&self, index: u32) -> Option<ImageObjects<'_>> {
+    pub(super) fn objects(&self, index: u32) -> Option<ImageObjects<'_>> {
         self.objects.as_ref()?.of(index as usize)
     }
 
     /// Whether each image is wider than high, by sample, as its annotations say; `None` where images have no objects.
     pub fn orientations(&self) -> Option<Vec<bool>> {
-        let objects = self.objects.as_ref()?;
-        let is_wide = |found: ImageObjects<'_>| {
-            let (height, width) = found.image.size;
-            width > height
-        };
-        Some(objects.all().map(is_wide).collect())
+        let sizes = self.objects.as_ref()?.all().map(|found| found.image.size);
+        Some(sizes.map(|(height, width)| width > height).collect())
     }
 
     /// The image of a sample, and its objects. The image has the size that its annotations say, for which it may be turned by its

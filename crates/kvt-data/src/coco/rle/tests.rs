@@ -84,7 +84,7 @@ fn the_longest_runs_are_read_again() {
 
 #[test]
 fn what_is_no_mask_is_refused() {
-    let total = |total| RleError::Total {
+    let total = |total| Fault::Total {
         total,
         height: 2,
         width: 3,
@@ -94,14 +94,14 @@ fn what_is_no_mask_is_refused() {
     assert_eq!(large(vec![u32::MAX, 7]), Err(total((1 << 32) + 6)));
     // More pixels than a run counts, also where their number in 32 bits is right.
     let huge = Rle::new((1 << 16, 1 << 16), Vec::new());
-    assert!(matches!(huge, Err(RleError::Total { total: 0, .. })));
+    assert!(matches!(huge, Err(Fault::Total { total: 0, .. })));
     assert!(Rle::from_text((1 << 16, 1 << 16), "0").is_err());
     let read = |text: &str| Rle::from_text((2, 3), text);
     assert_eq!(read("6").unwrap().counts(), [6]);
     assert_eq!(read("5"), Err(total(5)));
-    assert_eq!(read("3/3"), Err(RleError::Character { position: 1 }));
-    assert_eq!(read("3é"), Err(RleError::Character { position: 1 }));
-    let number = |position| Err(RleError::Number { position });
+    assert_eq!(read("3/3"), Err(Fault::Character { position: 1 }));
+    assert_eq!(read("3é"), Err(Fault::Character { position: 1 }));
+    let number = |position| Err(Fault::Number { position });
     // Cut off, negative, a run longer than the image, more groups than a number has, and more runs than pixels.
     assert_eq!(read("3P"), number(1));
     assert_eq!(read("3O"), number(1));
