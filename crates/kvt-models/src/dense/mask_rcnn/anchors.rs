@@ -69,7 +69,8 @@ impl Scored {
     pub(super) fn read(output: &RpnOutput) -> Result<Self, TensorReadError> {
         let logits = output.logits.clone().detach();
         let deltas = output.deltas.clone().detach();
-        let scores = logits.try_into_vec_as::<f32>()?.into_iter().map(sigmoid);
+        let logits = logits.try_into_vec_as::<f32>()?.into_iter();
+        let scores = logits.map(|logit| 1.0 / (1.0 + (-logit).exp()));
         Ok(Self {
             scores: scores.collect(),
             deltas: rows(&deltas.try_into_vec_as::<f32>()?),
@@ -80,9 +81,4 @@ impl Scored {
 /// Numbers in rows of four.
 pub(super) fn rows(values: &[f32]) -> Vec<[f32; DELTAS]> {
     values.as_chunks::<DELTAS>().0.to_vec()
-}
-
-/// From a logit to a probability.
-fn sigmoid(logit: f32) -> f32 {
-    1.0 / (1.0 + (-logit).exp())
 }

@@ -9,7 +9,7 @@ use super::layers::places;
 use super::mask_head::MASK_SIDE;
 use super::network::{Looked, MaskRcnn};
 use super::objects::{Frame, check_sizes};
-use crate::dense::boxes::{Coder, Corners, clip, suppress_by_class};
+use crate::dense::boxes::{Coder, Corners, Proposal, clip, suppress_by_class};
 
 /// An object that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,12 +56,9 @@ impl MaskRcnn {
         let limits = [config.test_per_level, config.test_proposals];
         let mut regions = Vec::new();
         for (image, frame) in frames.iter().enumerate() {
-            let proposals = anchors.proposals(&scored, image, frame.size, limits);
-            let proposals = proposals.into_iter();
-            regions.extend(proposals.map(|found| Region {
-                image,
-                corners: found.corners,
-            }));
+            for Proposal { corners, .. } in anchors.proposals(&scored, image, frame.size, limits) {
+                regions.push(Region { image, corners });
+            }
         }
         let found = self.found(&levels, &regions, frames)?;
         let masks = self.masks(&levels, &found)?;
