@@ -139,8 +139,8 @@ fn label(
         picture.put_pixel(x, y, Rgb(color.map(|paint| paint.midpoint(255))));
     }
     // Letters are drawn in the upper part of their height.
-    let place = (left + letters / 4, top + 7 * letters / 16);
-    write(picture, letters, &[(place.0, place.1, words)])
+    let (x, y) = (left + letters / 4, top + 7 * letters / 16);
+    write(picture, letters, &[(x, y, words)])
 }
 
 #[cfg(test)]

@@ -107,10 +107,8 @@ impl Detector {
         let image = prepare
             .and_then(|prepare| prepare.image(picture.clone()))
             .map_err(refused)?;
-        let (size, original) = (
-            image.size,
-            (picture.height() as usize, picture.width() as usize),
-        );
+        let size = image.size;
+        let original = (picture.height() as usize, picture.width() as usize);
         let view = View::stack(vec![image], PAD_OBJECTS);
         let device = &self.device.device;
         Ok(Spotted {

@@ -27,31 +27,6 @@ pub struct DetectEvaluation {
 }
 
 impl DetectEvaluation {
-    /// Compares what is found with the annotations of the same images.
-    fn new(source: &Source, found: Vec<OfImage>) -> Result<Self, TrainError> {
-        if found.is_empty() {
-            return Err(TrainError::NothingEvaluated);
-        }
-        let seen: BTreeSet<u64> = found.iter().map(|image| image.id).collect();
-        // An image that could not be read says nothing about the network.
-        let images = source.all_objects();
-        let images = images.filter(|of| seen.contains(&of.image.id));
-        let truths = truths(images, true);
-        let compared: Vec<Instance> = found.iter().flat_map(OfImage::compared).collect();
-        let classes = source.classes.clone();
-        let scores = Scores::of(found.len(), classes, &truths, &compared, true);
-        if scores.boxes.ap.is_none() {
-            return Err(TrainError::NoObjects(found.len()));
-        }
-        let categories = source.coco().map(|coco| &coco.categories);
-        let categories = categories.into_iter().flatten();
-        Ok(Self {
-            scores,
-            categories: categories.map(|class| class.id).collect(),
-            found,
-        })
-    }
-
     /// The detections in COCO's format of results, image by image, best first.
     pub fn results(&self) -> impl Iterator<Item = Value> {
         let all = self.found.iter();
@@ -93,5 +68,35 @@ pub fn evaluate_objects(
         // Shares are consecutive: in the order of the ranks, images are in the order of a single process.
         found = world.collect(&found)?;
     }
-    DetectEvaluation::new(source, found)
+    if found.is_empty() {
+        return Err(TrainError::NothingEvaluated);
+    }
+    let seen: BTreeSet<u64> = found.iter().map(|image| image.id).collect();
+    // An image that could not be read says nothing about the network.
+    let images = source.all_objects();
+    let images = images.filter(|of| seen.contains(&of.image.id));
+    let truths = truths(images, true);
+    let compared = found.iter().flat_map(|of| {
+        of.found.iter().map(move |one| Instance {
+            image: of.id,
+            class: one.label,
+            bbox: one.bbox,
+            area: None,
+            is_crowd: false,
+            score: one.score,
+            mask: Some(one.mask.clone()),
+        })
+    });
+    let compared: Vec<Instance> = compared.collect();
+    let classes = source.classes.clone();
+    let scores = Scores::of(found.len(), classes, &truths, &compared, true);
+    if scores.boxes.ap.is_none() {
+        return Err(TrainError::NoObjects(found.len()));
+    }
+    let categories = source.coco().into_iter().flat_map(|coco| &coco.categories);
+    Ok(DetectEvaluation {
+        scores,
+        categories: categories.map(|class| class.id).collect(),
+        found,
+    })
 }

@@ -2,11 +2,10 @@
 
 use burn::tensor::Device;
 use kvt_data::coco::rle::Rle;
-use kvt_models::dense::mask_rcnn::{Detection, Frame, MaskRcnn, paste};
+use kvt_models::dense::mask_rcnn::{Frame, MaskRcnn, paste};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::ap::Instance;
 use crate::data::View;
 use crate::error::TrainError;
 
@@ -64,9 +63,7 @@ pub fn find_objects(
     };
     let size = (original.0 as u32, original.1 as u32);
     let found = network.detect(images, &[frame])?.into_iter().flatten();
-    // Broken weights can make boxes that are not numbers.
-    let is_finite = |one: &Detection| one.corners.iter().all(|side| side.is_finite());
-    let found = found.filter(is_finite).map(|one| {
+    let found = found.map(|one| {
         let inside = paste(&one.mask, one.corners, frame.original);
         let [x1, y1, x2, y2] = one.corners.map(f64::from);
         FoundObject {
@@ -79,19 +76,4 @@ pub fn find_objects(
         }
     });
     Ok(found.collect())
-}
-
-impl OfImage {
-    /// As they are compared.
-    pub(super) fn compared(&self) -> impl Iterator<Item = Instance> {
-        self.found.iter().map(move |one| Instance {
-            image: self.id,
-            class: one.label,
-            bbox: one.bbox,
-            area: None,
-            is_crowd: false,
-            score: one.score,
-            mask: Some(one.mask.clone()),
-        })
-    }
 }

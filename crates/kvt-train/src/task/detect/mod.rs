@@ -155,10 +155,9 @@ impl Task for Detect {
 fn measured(scores: &Scores) -> Measured {
     let boxes = [Metric::BOX_AP, Metric::BOX_AP50, Metric::BOX_AP75];
     let masks = [Metric::MASK_AP, Metric::MASK_AP50, Metric::MASK_AP75];
-    let numbers = |of: &AveragePrecision| [of.ap, of.ap50, of.ap75];
-    let boxes = boxes.into_iter().zip(numbers(&scores.boxes));
-    let found = scores.masks.iter().flat_map(numbers);
-    let metrics = boxes.chain(masks.into_iter().zip(found));
+    // Boxes come first, and there may be no masks.
+    let found = scores.kinds().flat_map(|(_, of)| [of.ap, of.ap50, of.ap75]);
+    let metrics = boxes.into_iter().chain(masks).zip(found);
     let metrics: Metrics = metrics
         .filter_map(|(metric, share)| Some((metric.name.to_owned(), 100.0 * share?)))
         .collect();
