@@ -32,7 +32,7 @@ impl Rle {
     /// If they do not count as many pixels as the image has, or these are 2^32 or more.
     pub fn new(size: (u32, u32), counts: Vec<u32>) -> Result<Self, Fault> {
         let (height, width) = size;
-        let total = counts.iter().map(|&count| u64::from(count)).sum();
+        let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
         if height.checked_mul(width).map(u64::from) != Some(total) {
             return Err(Fault::Total {
                 total,
