@@ -35,8 +35,10 @@ impl Polygon {
         let (pairs, _) = coordinates.as_chunks::<2>();
         let corners: Box<[[i32; 2]]> = pairs.iter().map(|pair| pair.map(fifths)).collect();
         let polygon = Self(corners);
-        let steps = polygon.edges().map(|(a, b)| u64::from(steps(a, b)));
-        if steps.sum::<u64>() > LONGEST {
+        // Steps of a walk along each edge.
+        let edges = polygon.edges();
+        let steps = edges.map(|([x0, y0], [x1, y1])| x0.abs_diff(x1).max(y0.abs_diff(y1)));
+        if steps.map(u64::from).sum::<u64>() > LONGEST {
             return Err(Fault::Outline);
         }
         Ok(polygon)
@@ -79,11 +81,6 @@ fn fifths(value: f64) -> i32 {
     (f64::from(FIFTHS) * value + 0.5) as i32
 }
 
-/// Steps of a walk along an edge.
-fn steps([x0, y0]: [i32; 2], [x1, y1]: [i32; 2]) -> u32 {
-    x0.abs_diff(x1).max(y0.abs_diff(y1))
-}
-
 /// Visits the points of an edge, both ends included, in unit steps along its longer axis.
 ///
 /// The other coordinate is always computed from the end with the smaller main coordinate, so that an edge has the same points in both
@@ -94,11 +91,8 @@ fn walk(from: [i32; 2], to: [i32; 2], mut visit: impl FnMut([i32; 2])) {
     let is_turned = from[main] > to[main];
     let (start, end) = if is_turned { (to, from) } else { (from, to) };
     let count = end[main] - start[main];
-    let slope = if count == 0 {
-        0.0
-    } else {
-        f64::from(end[other] - start[other]) / f64::from(count)
-    };
+    // Without a step, both ends are one point.
+    let slope = f64::from(end[other] - start[other]) / f64::from(count.max(1));
     for step in 0..=count {
         let t = if is_turned { count - step } else { step };
         let along = start[main] + t;
