@@ -7,7 +7,7 @@ use kvt_ops::{Phase, Region};
 use super::anchors::{Anchors, Scored, rows};
 use super::layers::places;
 use super::mask_head::MASK_SIDE;
-use super::network::{Looked, MaskRcnn};
+use super::network::MaskRcnn;
 use super::objects::{Frame, check_sizes};
 use crate::dense::boxes::{Coder, Corners, Proposal, clip, suppress_by_class};
 
@@ -50,7 +50,7 @@ impl MaskRcnn {
         frames: &[Frame],
     ) -> Result<Vec<Vec<Detection>>, TensorReadError> {
         check_sizes(images.dims(), frames.iter().map(|frame| frame.size));
-        let Looked { levels, rpn } = self.look(&self.maps(images, Phase::Eval));
+        let (levels, rpn) = self.look(&self.maps(images, Phase::Eval));
         let (anchors, scored) = (Anchors::new(&rpn.sizes), Scored::read(&rpn)?);
         let config = &self.heads.config;
         let limits = [config.test_per_level, config.test_proposals];

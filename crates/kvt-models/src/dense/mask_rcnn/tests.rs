@@ -333,20 +333,15 @@ fn heads_multiply_in_half_types() {
     let run = |precision: Precision| {
         let pyramid = pyramid(&device).with_precision(precision);
         let network = MaskRcnn::new(pyramid, config(), &device, Key::new(4)).unwrap();
-        let looked = network.look(&maps);
-        let mut all: Vec<Vec<f32>> = looked.levels.iter().cloned().map(values).collect();
-        assert!(
-            looked
-                .levels
-                .iter()
-                .all(|level| level.dtype() == DType::F32)
-        );
+        let (levels, _) = network.look(&maps);
+        let mut all: Vec<Vec<f32>> = levels.iter().cloned().map(values).collect();
+        assert!(levels.iter().all(|level| level.dtype() == DType::F32));
         let region = Region {
             image: 1,
             corners: [3.0, 4.0, 50.0, 40.0],
         };
-        let boxes = network.classify(&looked.levels, &[region]);
-        let masks = network.outline(&looked.levels, &[region]);
+        let boxes = network.classify(&levels, &[region]);
+        let masks = network.outline(&levels, &[region]);
         assert_eq!(boxes.logits.dtype(), DType::F32);
         assert_eq!(masks.dtype(), DType::F32);
         all.extend([values(boxes.logits), values(masks)]);

@@ -5,7 +5,7 @@ use kvt_ops::{Key, Phase};
 
 use super::anchors::{Anchors, Scored};
 use super::losses::{DetectLosses, nothing, of_anchors, of_masks, of_regions};
-use super::network::{Looked, MaskRcnn};
+use super::network::MaskRcnn;
 use super::objects::{Objects, check_objects, check_sizes};
 use super::targets::{AnchorTargets, RegionTargets};
 
@@ -41,7 +41,7 @@ impl MaskRcnn {
         objects: &[Objects],
         key: Key,
     ) -> Result<DetectLosses, TensorReadError> {
-        let Looked { levels, rpn } = self.look(maps);
+        let (levels, rpn) = self.look(maps);
         let anchors = Anchors::new(&rpn.sizes);
         let scored = Scored::read(&rpn)?;
         let (mut of_rpn, mut of_roi) = (AnchorTargets::default(), RegionTargets::default());
